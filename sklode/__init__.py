@@ -1,0 +1,20 @@
+"""Latent ODE forecasters in continuous time, for sktime and scikit-learn users."""
+
+from importlib.metadata import version
+
+from sklode.forecasters import (
+    LatentODEForecaster,
+    LatentODELSTMForecaster,
+    LatentODERNNForecaster,
+)
+from sklode.model_selection import AbsoluteHorizon
+
+__version__ = version("sklode")
+
+__all__ = [
+    "AbsoluteHorizon",
+    "LatentODEForecaster",
+    "LatentODELSTMForecaster",
+    "LatentODERNNForecaster",
+    "__version__",
+]

@@ -1,0 +1,12 @@
+"""Errors that sklode raises beside ValueError and TypeError."""
+
+from __future__ import annotations
+
+__all__ = ["SolverError"]
+
+
+class SolverError(RuntimeError):
+    """A differential equation could not be solved to the tolerance asked for.
+
+    The message names the method, its tolerances, the time and the remedy.
+    """

@@ -1,0 +1,146 @@
+"""Decoder: the latent trajectory z(t) through z0 at t0, at any times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from sklode._shapes import Controls, State, States, Steps, Times
+from sklode.nn.solvers import Solver
+
+__all__ = ["ControlPath", "Decoder", "Trajectory"]
+
+Trajectory: TypeAlias = Callable[[State, Steps, Controls | None], States]
+
+
+class ControlPath(NamedTuple):
+    """Controls u(t) of each series: linear between the stamps where they are given.
+
+    Before the first stamp and after the last one the nearest value is held.
+    """
+
+    times: Times
+    values: Controls
+
+    def at(self, times: Times) -> Controls:
+        """Return u at ``times``, (batch, query); shape (batch, query, control)."""
+        right = torch.searchsorted(self.times.contiguous(), times.contiguous())
+        right = right.clamp(1, max(self.times.shape[1] - 1, 1))
+        right = right.clamp(max=self.times.shape[1] - 1)
+        left = (right - 1).clamp(min=0)
+        start, end = self.times.gather(1, left), self.times.gather(1, right)
+        width = torch.where(end > start, end - start, torch.ones_like(start))
+        weight = ((times - start) / width).clamp(0, 1).unsqueeze(-1)
+        return torch.lerp(_rows(self.values, left), _rows(self.values, right), weight)
+
+
+class Decoder(nn.Module):
+    r"""Solve dz/dt = f(z, u(t)), z(t0) = z0, on each series' own grid.
+
+    .. math:: z(t) = \mathrm{ODESolve}(f_\theta, z_0, (t_0, t))
+
+    (paper, Algorithm 2). The grid is anchored at t0, with the solver's
+    ``grid_spacing``, and reaches as far as the farthest stamp asked for, after t0 and,
+    where asked, before it. Between grid points the answer is the cubic Hermite
+    interpolant of z and f(z) at both ends, so that no answer depends on which other
+    stamps are asked, or on the batch's neighbours. A control is held over a grid step,
+    at its value in the step's middle.
+
+    Parameters
+    ----------
+    vector_field : nn.Module
+        f, called as ``f(z, u)``; not the encoder's.
+    solver : FixedStepSolver or AdaptiveSolver
+        How the grid points are reached.
+    """
+
+    def __init__(self, vector_field: nn.Module, solver: Solver) -> None:
+        super().__init__()
+        self.vector_field = vector_field
+        self.solver = solver
+
+    def forward(
+        self,
+        z0: State,
+        t0: Tensor,
+        times: Times,
+        controls: ControlPath | None = None,
+        trajectory: Trajectory | None = None,
+    ) -> States:
+        """Return z at ``times``.
+
+        Parameters
+        ----------
+        z0 : Tensor of shape (batch, state)
+            Latent state at ``t0``.
+        t0 : Tensor of shape (batch,)
+            Each series' own initial time.
+        times : Tensor of shape (batch, query)
+            Any times, in any order, before or after ``t0``.
+        controls : ControlPath, optional
+            Needed where the vector field takes controls.
+        trajectory : callable, optional
+            An engine in place of ``solver.trajectory``: called with z0, the signed
+            steps (batch, step) and the held controls or None; returns the states
+            (batch, step + 1, state).
+
+        Returns
+        -------
+        Tensor of shape (batch, query, state)
+            The latent trajectory at ``times``.
+        """
+        if trajectory is None:
+            trajectory = partial(self.solver.trajectory, self.vector_field)
+        elapsed = times - t0.unsqueeze(-1)
+        forward = self._side(z0, t0, elapsed.clamp(min=0), controls, trajectory, +1)
+        if not bool((elapsed < 0).any()):
+            return forward
+        backward = self._side(z0, t0, elapsed.clamp(max=0), controls, trajectory, -1)
+        return torch.where((elapsed < 0).unsqueeze(-1), backward, forward)
+
+    def _side(
+        self,
+        z0: State,
+        t0: Tensor,
+        elapsed: Times,
+        controls: ControlPath | None,
+        trajectory: Trajectory,
+        sign: int,
+    ) -> States:
+        """Solve on one side of t0; ``elapsed`` has the side's sign everywhere."""
+        spacing = sign * self.solver.grid_spacing
+        place = elapsed / spacing
+        n_steps = torch.ceil(place.amax(1, keepdim=True)).clamp(min=1)
+        step = torch.arange(int(n_steps.max()), dtype=z0.dtype, device=z0.device)
+        # a series rests (dt = 0) once its own farthest stamp is reached
+        dt = spacing * (step < n_steps).to(z0.dtype)
+        held = None
+        if controls is not None:
+            held = controls.at(t0.unsqueeze(-1) + spacing * (step + 0.5))
+        grid = trajectory(z0, dt, held)
+
+        left = torch.minimum(place.floor(), n_steps - 1).long()
+        theta = (place - left).unsqueeze(-1)
+        z_left, z_right = _rows(grid, left), _rows(grid, left + 1)
+        u = None if held is None else _rows(held, left)
+        slope_left = spacing * self.vector_field(z_left, u)
+        slope_right = spacing * self.vector_field(z_right, u)
+        # cubic Hermite interpolant on [0, 1], in Horner form
+        rise = z_right - z_left
+        bend = 3 * rise - 2 * slope_left - slope_right
+        twist = slope_left + slope_right - 2 * rise
+        return z_left + theta * (slope_left + theta * (bend + theta * twist))
+
+
+def _rows(table: Tensor, index: Tensor) -> Tensor:
+    """Take rows of each series: (batch, row, k), (batch, query) -> (batch, query, k).
+
+    One flat look-up: its backward pass is far cheaper than that of ``gather``.
+    """
+    start = torch.arange(len(table), device=table.device).unsqueeze(-1) * table.shape[1]
+    flat = table.reshape(-1, table.shape[-1]).index_select(0, (index + start).flatten())
+    return flat.view(*index.shape, table.shape[-1])

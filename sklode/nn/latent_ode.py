@@ -1,0 +1,344 @@
+"""The Latent ODE: encoder, translator, decoder and emission in one VAE.
+
+Paper, section "Method", Algorithm 2.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Normal
+from torch.nn import functional
+
+from sklode import engine
+from sklode._shapes import Controls, Mask, State, States, Steps, Times, Values
+from sklode.nn.anchors import Anchor, Level
+from sklode.nn.decoders import ControlPath, Decoder
+from sklode.nn.encoders import ODELSTM, ODERNN
+from sklode.nn.objectives import kl_to_standard_normal, log_likelihood
+from sklode.nn.solvers import FixedStepSolver, Solver
+from sklode.nn.vector_fields import VectorField
+
+__all__ = ["Batch", "Bound", "Emission", "LatentODE", "Posterior", "Translator"]
+
+_LEAST_NOISE = 1e-3
+"""Least standard deviation of the learned emission, in normalised units."""
+
+
+class Batch(NamedTuple):
+    """Windows of series, side by side; padded stamps repeat the last one, unobserved.
+
+    The first ``n_seen`` stamps are what the encoder may see; ``scored`` marks the
+    entries that the likelihood counts, by default all that were observed.
+    """
+
+    times: Times
+    values: Values
+    mask: Mask
+    n_seen: int
+    controls: Controls | None = None
+    scored: Mask | None = None
+
+    def to(self, device: torch.device | str) -> Batch:
+        """Return the batch on ``device``."""
+        return Batch(
+            *(x.to(device) if isinstance(x, Tensor) else x for x in self)  # type: ignore[arg-type]
+        )
+
+
+class Posterior(NamedTuple):
+    """q(z0), with the time t0, (batch,), that z0 belongs to and the window's level."""
+
+    q_z0: Normal
+    t0: Tensor
+    level: Level
+
+
+class Bound(NamedTuple):
+    """The parts of the evidence lower bound, each of shape (batch,)."""
+
+    log_likelihood: Tensor
+    kl: Tensor
+    n_observed: Tensor
+
+
+class Translator(nn.Module):
+    r"""The network g: h_1 to :math:`\mu, \log \sigma^2` of q(z0).
+
+    Parameters
+    ----------
+    hidden_size, latent_size : int
+        Sizes of h and z.
+    """
+
+    def __init__(self, hidden_size: int, latent_size: int) -> None:
+        super().__init__()
+        self.latent_size = latent_size
+        self.network = nn.Sequential(
+            nn.Linear(hidden_size, hidden_size),
+            nn.Tanh(),
+            nn.Linear(hidden_size, 2 * latent_size),
+        )
+
+    def forward(self, h: State) -> Normal:
+        """Return q(z0), of batch shape (batch, latent)."""
+        mean, log_variance = self.network(h).chunk(2, dim=-1)
+        return Normal(mean, torch.exp(0.5 * log_variance), validate_args=False)
+
+
+class Emission(nn.Module):
+    r"""The output network with Gaussian noise: p(x | z, u) = N(x^(z, u), s).
+
+    Parameters
+    ----------
+    latent_size, n_channels : int
+        Sizes of z and x.
+    width : int, default=64
+        Neurons in the one hidden layer.
+    control_size : int, default=0
+        Number of controls u.
+    noise : float or None, default=None
+        The standard deviation s in normalised units; None: learned per channel.
+    """
+
+    def __init__(
+        self,
+        latent_size: int,
+        n_channels: int,
+        width: int = 64,
+        control_size: int = 0,
+        noise: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.network = nn.Sequential(
+            nn.Linear(latent_size + control_size, width),
+            nn.Tanh(),
+            nn.Linear(width, n_channels),
+        )
+        self.noise = noise
+        if noise is None:
+            self.raw_noise = nn.Parameter(torch.zeros(n_channels))
+
+    @property
+    def noise_scale(self) -> Tensor:
+        """The standard deviation s, (channel,), in normalised units."""
+        bias = self.network[-1].bias
+        if self.noise is not None:
+            return torch.full_like(bias, self.noise)
+        return functional.softplus(self.raw_noise) + _LEAST_NOISE
+
+    def forward(self, z: Tensor, controls: Controls | None = None) -> Tensor:
+        """Return x^ of shape (..., channel) for z of shape (..., latent)."""
+        return self.network(z if controls is None else torch.cat([z, controls], -1))
+
+
+class LatentODE(nn.Module):
+    r"""Variational autoencoder with a recurrent encoder and a neural-ODE decoder.
+
+    .. math::
+        h_1 = \mathrm{Encoder}(\{x_i, m_i, t_i\}), \quad
+        q(z_0) = N(g(h_1)), \quad
+        z(t) = \mathrm{ODESolve}(f, z_0, t_0 \to t), \quad
+        p(x \mid z(t)) = N(\hat x(z(t)), s)
+
+    (paper, Algorithm 2).
+
+    Parameters
+    ----------
+    encoder : nn.Module
+        `ODELSTM`, `ODERNN` or `RNN`, over [x, mask, u].
+    translator : nn.Module
+        g.
+    decoder : Decoder
+        With a vector field of its own.
+    emission : nn.Module
+        From z(t), and u(t), to the observation.
+    anchor : Anchor
+        The level of a window that is taken off before the encoder and added to x^.
+    unrolled : bool, default=True
+        Whether encoder and decoder may run through `sklode.engine`, which gives the
+        same numbers faster where it covers them; False: plain torch always.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        translator: nn.Module,
+        decoder: Decoder,
+        emission: Emission,
+        anchor: Anchor,
+        unrolled: bool = True,
+    ) -> None:
+        super().__init__()
+        self.unrolled = unrolled
+        self.encoder = encoder
+        self.translator = translator
+        self.decoder = decoder
+        self.emission = emission
+        self.anchor = anchor
+
+    @property
+    def latent_size(self) -> int:
+        """Size of z."""
+        return self.translator.latent_size
+
+    def posterior(
+        self,
+        times: Times,
+        values: Values,
+        mask: Mask,
+        controls: Controls | None = None,
+    ) -> Posterior:
+        """Encode observations, backward in time.
+
+        Parameters
+        ----------
+        times : Tensor of shape (batch, time)
+            Increasing, in ``time_unit_``.
+        values : Tensor of shape (batch, time, channel)
+            Anything, NaN included, where ``mask`` is False.
+        mask : Tensor of shape (batch, time, channel), bool
+            True where observed.
+        controls : Tensor of shape (batch, time, control), optional
+            Controls at ``times``.
+
+        Returns
+        -------
+        Posterior
+            q(z0) and the t0 of each series: its first stamp with an observation.
+        """
+        observed = mask.any(-1)
+        values = torch.where(mask, values, torch.zeros_like(values))
+        level = self.anchor(times, values, mask)
+        deviations = torch.where(mask, values - level.at(times), 0.0)
+        parts = [deviations, mask.to(values.dtype)]
+        if controls is not None:
+            parts.append(controls)
+        inputs = torch.cat(parts, dim=-1)
+        run = self._run if self._covers(self.encoder, inputs) else None
+        h = self.encoder(times, inputs, observed, run)
+        first = observed.to(torch.uint8).argmax(1, keepdim=True)
+        t0 = torch.gather(times, 1, first).squeeze(1)
+        return Posterior(self.translator(h), t0, level)
+
+    def decode(
+        self,
+        z0: State,
+        posterior: Posterior,
+        times: Times,
+        controls: ControlPath | None = None,
+    ) -> Normal:
+        """Return p(x | z(t)) at any ``times`` for z0 at the posterior's t0.
+
+        Parameters
+        ----------
+        z0 : Tensor of shape (batch, latent)
+            A draw from, or the mean of, ``posterior.q_z0``.
+        posterior : Posterior
+            Gives t0 and the window's level.
+        times : Tensor of shape (batch, query)
+            In any order, before or after t0.
+        controls : ControlPath, optional
+            u(t), where the model takes controls.
+
+        Returns
+        -------
+        Normal, of batch shape (batch, query, channel)
+        """
+        trajectory = self._trajectory if self._covers(self.decoder, z0) else None
+        z = self.decoder(z0, posterior.t0, times, controls, trajectory)
+        u = None if controls is None else controls.at(times)
+        mean = self.emission(z, u) + posterior.level.at(times)
+        scale = self.emission.noise_scale.expand_as(mean)
+        return Normal(mean, scale, validate_args=False)
+
+    def forward(self, batch: Batch, noise: Tensor | None = None) -> Bound:
+        """Return the parts of the evidence lower bound of windows.
+
+        The encoder sees the first ``batch.n_seen`` stamps; the likelihood counts all.
+
+        Parameters
+        ----------
+        batch : Batch
+            The windows.
+        noise : Tensor of shape (batch, latent), optional
+            Standard normal draws for the reparametrised z0; None: the mean of q(z0).
+
+        Returns
+        -------
+        Bound
+        """
+        seen = slice(batch.n_seen)
+        path = None
+        if batch.controls is not None:
+            path = ControlPath(batch.times, batch.controls)
+        posterior = self.posterior(
+            batch.times[:, seen],
+            batch.values[:, seen],
+            batch.mask[:, seen],
+            None if batch.controls is None else batch.controls[:, seen],
+        )
+        z0 = posterior.q_z0.mean
+        if noise is not None:
+            z0 = z0 + posterior.q_z0.stddev * noise
+        p_x = self.decode(z0, posterior, batch.times, path)
+        scored = batch.mask if batch.scored is None else batch.scored
+        return Bound(
+            log_likelihood(p_x, batch.values, scored),
+            kl_to_standard_normal(posterior.q_z0),
+            scored.sum(dim=(-2, -1)),
+        )
+
+    def engines(self) -> tuple[str, str]:
+        """Return which engine runs the encoder and the decoder: unrolled or eager."""
+        example = self.emission.network[-1].bias
+        return tuple(  # type: ignore[return-value]
+            "unrolled" if self._covers(part, example) else "eager"
+            for part in (self.encoder, self.decoder)
+        )
+
+    def _covers(self, part: nn.Module, example: Tensor) -> bool:
+        """Return whether the engine can stand in for this part of the model."""
+        field: nn.Module | None = part.vector_field  # type: ignore[assignment]
+        solver: Solver | None = part.solver  # type: ignore[assignment]
+        return (
+            self.unrolled
+            and type(part) in (ODELSTM, ODERNN, Decoder)
+            and type(field) is VectorField
+            and type(solver) is FixedStepSolver
+            and not solver.adjoint
+            and engine.supports(solver.method, field.activation, example)
+        )
+
+    def _run(self, inputs: Tensor, dt: Steps, visits: Tensor) -> State:
+        """Take all steps of the encoder through the engine."""
+        cell = self.encoder.cell
+        bias = cell.bias_ih + cell.bias_hh
+        x = functional.linear(inputs, cell.weight_ih, bias)
+        weights, _ = _split_weights(self.encoder.vector_field, cell.hidden_size)
+        method = self.encoder.solver.method
+        return engine.encode(x, dt, visits, cell.weight_hh, weights, method)
+
+    def _trajectory(self, z0: State, dt: Steps, held: Controls | None) -> States:
+        """Take all steps of the decoder through the engine."""
+        weights, by_control = _split_weights(self.decoder.vector_field, z0.shape[-1])
+        bias = None if held is None else functional.linear(held, by_control)
+        return engine.decode(z0, dt, bias, weights, self.decoder.solver.method)
+
+
+def _split_weights(
+    field: VectorField, state_size: int
+) -> tuple[engine.FieldWeights, Tensor]:
+    """Return a field's layers, and the first layer's weights of the controls."""
+    first, *inner = field.hidden
+    weights = engine.FieldWeights(
+        first.weight[:, :state_size],
+        first.bias,
+        tuple((layer.weight, layer.bias) for layer in inner),
+        field.output.weight,
+        field.output.bias,
+        field.activation,
+    )
+    return weights, first.weight[:, state_size:]

@@ -1,0 +1,94 @@
+"""The evidence lower bound (paper, eq. loss) and norm gradient clipping."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Normal, kl_divergence
+
+from sklode._shapes import Mask, Values
+
+__all__ = ["clip_gradient_norm", "elbo", "kl_to_standard_normal", "log_likelihood"]
+
+
+def log_likelihood(p_x: Normal, values: Values, mask: Mask) -> Tensor:
+    r"""Sum of :math:`\log N(x \mid \hat x, s)` over each series' observed entries.
+
+    Parameters
+    ----------
+    p_x : Normal, of batch shape (batch, time, channel)
+        Distribution of the observations given the latent trajectory.
+    values : Tensor of shape (batch, time, channel)
+        Observations; anything, NaN included, where ``mask`` is False.
+    mask : Tensor of shape (batch, time, channel), bool
+        True where observed.
+
+    Returns
+    -------
+    Tensor of shape (batch,)
+    """
+    observed = torch.where(mask, values, p_x.mean.detach())
+    entries = p_x.log_prob(observed) * mask
+    return entries.sum(dim=(-2, -1))
+
+
+def kl_to_standard_normal(q_z0: Normal) -> Tensor:
+    r"""KL(q(z0) || N(0, I)), summed over latent dimensions; shape (batch,)."""
+    prior = Normal(torch.zeros_like(q_z0.mean), torch.ones_like(q_z0.stddev))
+    return kl_divergence(q_z0, prior).sum(-1)
+
+
+def elbo(log_likelihoods: Tensor, kl: Tensor, kl_weight: float = 1.0) -> Tensor:
+    r"""Evidence lower bound of each series.
+
+    .. math::
+        E_q\Big[\sum_{\text{observed}} \log N(x \mid \hat x, s)\Big]
+        - \beta \, KL(q(z_0) \,\|\, N(0, I))
+
+    Parameters
+    ----------
+    log_likelihoods : Tensor of shape (..., batch)
+        `log_likelihood` under draws of z0; samples, if any, in front are averaged.
+    kl : Tensor of shape (batch,)
+        `kl_to_standard_normal`.
+    kl_weight : float, default=1.0
+        beta, below 1 during the warm-up.
+
+    Returns
+    -------
+    Tensor of shape (batch,)
+    """
+    samples = tuple(range(log_likelihoods.ndim - 1))
+    expected = log_likelihoods.mean(samples) if samples else log_likelihoods
+    return expected - kl_weight * kl
+
+
+def clip_gradient_norm(
+    parameters: Iterable[nn.Parameter], clip_norm: float | None
+) -> float:
+    r"""Norm gradient clipping over all parameters together, each counted once.
+
+    .. math::
+        g \leftarrow \frac{c}{\|g\|} g \quad \text{if } \|g\| \ge c
+
+    (paper, section "Norm Gradient Clipping"; Pascanu et al. 2013), after the backward
+    pass and before the optimiser's step.
+
+    Parameters
+    ----------
+    parameters : iterable of nn.Parameter
+        Whose gradients form g.
+    clip_norm : float or None
+        The threshold c; None leaves the gradients alone.
+
+    Returns
+    -------
+    float
+        The norm before clipping.
+    """
+    limit = math.inf if clip_norm is None else clip_norm
+    unique = list({id(p): p for p in parameters}.values())
+    return float(nn.utils.clip_grad_norm_(unique, limit))

@@ -1,0 +1,82 @@
+"""Vector fields: the right-hand sides f of dh/dt = f(h) and dz/dt = f(z, u)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sklode._shapes import State
+
+__all__ = ["ACTIVATIONS", "VectorField"]
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "elu": functional.elu,
+    "softplus": functional.softplus,
+}
+
+
+class VectorField(nn.Module):
+    r"""Autonomous vector field, a perceptron with ``depth`` hidden layers.
+
+    .. math:: f(z, u) = W_o \, a(W_d \dots a(W_1 [z, u] + b_1) \dots) + b_o
+
+    This is :math:`f_\theta` of the paper's ODESolve (section "Method",
+    Algorithm 1), without an explicit dependence on t.
+
+    Parameters
+    ----------
+    state_size : int
+        Size of the state that flows.
+    width : int, default=32
+        Neurons in each hidden layer.
+    depth : int, default=1
+        Number of hidden layers, at least 1.
+    activation : {"tanh", "elu", "softplus"}, default="tanh"
+        Activation a of the hidden layers. "tanh" bounds the speed of the flow;
+        the other two can explode.
+    control_size : int, default=0
+        Number of controls u.
+    """
+
+    def __init__(
+        self,
+        state_size: int,
+        width: int = 32,
+        depth: int = 1,
+        activation: str = "tanh",
+        control_size: int = 0,
+    ) -> None:
+        super().__init__()
+        sizes = [state_size + control_size, *[width] * depth]
+        self.activation = activation
+        self.hidden = nn.ModuleList(
+            nn.Linear(inputs, outputs)
+            for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True)
+        )
+        self.output = nn.Linear(width, state_size)
+
+    def forward(self, state: State, control: Tensor | None = None) -> State:
+        """Return the time derivative of ``state``.
+
+        Parameters
+        ----------
+        state : Tensor of shape (..., state)
+            Where the field is evaluated.
+        control : Tensor of shape (..., control), optional
+            Controls that act at that moment.
+
+        Returns
+        -------
+        Tensor of shape (..., state)
+            The derivative per ``time_unit_``.
+        """
+        activation = ACTIVATIONS[self.activation]
+        if control is not None:
+            state = torch.cat([state, control], dim=-1)
+        for layer in self.hidden:
+            state = activation(functional.linear(state, layer.weight, layer.bias))
+        return functional.linear(state, self.output.weight, self.output.bias)

@@ -1,0 +1,248 @@
+"""Answer queries at any times: choose a window, encode it once, decode everywhere.
+
+A stamp after the start of a series' last window is answered by that window, an earlier
+one by the window, of those that tile the series from its end, in which it lies, and a
+stamp before the first observation by the first window, backward in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sklode.nn import ControlPath, LatentODE, Posterior
+
+__all__ = ["Predictor", "Queries"]
+
+Array = NDArray[np.floating]
+
+_WINDOWS_AT_ONCE = 512
+_STATES_AT_ONCE = 2**22
+"""Bounds on a pass: its windows, and windows times stamps times draws."""
+
+
+class Queries(NamedTuple):
+    """What is asked: rows of (series, time), and the controls that are known there."""
+
+    series: NDArray[np.int64]  # (query,)
+    times: Array  # (query,), in time units since the series' first stamp
+    controls: Array | None  # (query, control), normalised
+
+
+class _Task(NamedTuple):
+    """A batch of windows with all that is asked of each; padded queries ask at t0."""
+
+    posterior: Posterior
+    times: Tensor  # (window, slot)
+    path: ControlPath | None
+    query: NDArray[np.int64]  # the query in each filled slot
+    window: NDArray[np.int64]  # the slot's place
+    slot: NDArray[np.int64]
+
+
+class Predictor:
+    """A fitted network with the history that it forecasts from.
+
+    Parameters
+    ----------
+    network : LatentODE
+        Fitted.
+    times : ndarray of shape (row,)
+        In time units since each series' first stamp.
+    values : ndarray of shape (row, channel)
+        Normalised; NaN where missing.
+    controls : ndarray of shape (row, control) or None
+        Normalised.
+    bounds : ndarray of shape (series + 1,)
+        Rows of each series.
+    window_length : int
+        Rows that the encoder sees.
+    """
+
+    def __init__(
+        self,
+        network: LatentODE,
+        times: Array,
+        values: Array,
+        controls: Array | None,
+        bounds: NDArray[np.int64],
+        window_length: int,
+    ) -> None:
+        self.network = network
+        self.times = times
+        self.values = values
+        self.controls = controls
+        self.bounds = bounds
+        self.window_length = window_length
+
+    def means(self, queries: Queries) -> Array:
+        """Return the forecasts x^ at the mean of q(z0), (query, channel), normalised."""
+        result = np.empty((len(queries.times), self.values.shape[1]))
+        for task in self._tasks(queries, n_draws=1):
+            mean = self._decode(task, task.posterior.q_z0.mean.unsqueeze(0))
+            result[task.query] = mean[0, task.window, task.slot]
+        return result
+
+    def draws(
+        self, queries: Queries, n_draws: int, generator: torch.Generator, noise: bool
+    ) -> Array:
+        """Return sample paths, (sample, query, channel), normalised.
+
+        All queries of a window share a draw's z0: each path is one trajectory.
+
+        Parameters
+        ----------
+        queries : Queries
+            What is asked.
+        n_draws : int
+            Number of draws of z0.
+        generator : torch.Generator
+            Of all random numbers.
+        noise : bool
+            Whether the emission's noise is added.
+        """
+        shape = (n_draws, len(queries.times), self.values.shape[1])
+        result = np.empty(shape, dtype=np.float32)
+        scale = self.network.emission.noise_scale.detach().cpu()
+        for task in self._tasks(queries, n_draws):
+            q_z0 = task.posterior.q_z0
+            eps = torch.randn(n_draws, *q_z0.mean.shape, generator=generator)
+            paths = self._decode(task, q_z0.mean + q_z0.stddev * eps.to(q_z0.mean))
+            if noise:
+                white = torch.randn(paths.shape, generator=generator)
+                paths = paths + (white * scale).numpy()
+            result[:, task.query] = paths[:, task.window, task.slot]
+        return result
+
+    def _decode(self, task: _Task, z0: Tensor) -> Array:
+        """Decode draws (sample, window, latent) to (sample, window, slot, channel)."""
+        n = len(z0)
+        posterior = Posterior(
+            task.posterior.q_z0,
+            task.posterior.t0.repeat(n),
+            type(task.posterior.level)(
+                *(
+                    x if x is None or x.ndim < 2 else x.repeat(n, 1)
+                    for x in task.posterior.level
+                )
+            ),
+        )
+        path = None
+        if task.path is not None:
+            path = ControlPath(
+                *(x.repeat(n, 1, *[1] * (x.ndim - 2)) for x in task.path)
+            )
+        with torch.no_grad():
+            p_x = self.network.decode(
+                z0.flatten(0, 1), posterior, task.times.repeat(n, 1), path
+            )
+        mean = p_x.mean.unflatten(0, (n, -1))
+        return mean.cpu().numpy()
+
+    def _tasks(self, queries: Queries, n_draws: int) -> Iterator[_Task]:
+        start = self._window_starts(queries)
+        windows, place = np.unique(start, return_inverse=True)
+        order = np.argsort(place, kind="stable")
+        counts = np.bincount(place)
+        slots = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+        first = np.concatenate([[0], np.cumsum(counts)])
+        at_once = int(_STATES_AT_ONCE / max(n_draws * counts.max(), 1))
+        at_once = min(max(at_once, 1), _WINDOWS_AT_ONCE)
+        for low in range(0, len(windows), at_once):
+            chunk = slice(low, min(low + at_once, len(windows)))
+            members = order[first[chunk.start] : first[chunk.stop]]
+            yield self._task(
+                queries,
+                windows[chunk],
+                members,
+                place[members] - low,
+                slots[first[chunk.start] : first[chunk.stop]],
+            )
+
+    def _task(
+        self,
+        queries: Queries,
+        windows: NDArray[np.int64],
+        members: NDArray[np.int64],
+        place: NDArray[np.int64],
+        slot: NDArray[np.int64],
+    ) -> _Task:
+        """Encode windows, given by their first rows, and lay out their queries."""
+        series = np.searchsorted(self.bounds, windows, side="right") - 1
+        end = np.minimum(windows + self.window_length, self.bounds[series + 1])
+        span = np.arange(int((end - windows).max()))
+        inside = windows[:, None] + span < end[:, None]
+        rows = np.minimum(windows[:, None] + span, end[:, None] - 1)
+        origin = self.times[windows]
+        values = self.values[rows]
+        asked = np.zeros((len(windows), int(slot.max()) + 1))
+        asked[place, slot] = queries.times[members] - origin[place]
+        tensor = self._tensor
+        seen_controls = path = None
+        if self.controls is not None and queries.controls is not None:
+            seen_controls = tensor(self.controls[rows])
+            path = self._path(queries, windows, end, series)
+        with torch.no_grad():
+            posterior = self.network.posterior(
+                tensor(self.times[rows] - origin[:, None]),
+                tensor(np.nan_to_num(values)),
+                torch.from_numpy(~np.isnan(values) & inside[..., None]).to(
+                    self._device
+                ),
+                seen_controls,
+            )
+        return _Task(posterior, tensor(asked), path, members, place, slot)
+
+    def _window_starts(self, queries: Queries) -> NDArray[np.int64]:
+        """Return the first row of the window that answers each query."""
+        low, high = self.bounds[:-1], self.bounds[1:]
+        last = np.maximum(high - self.window_length, low)
+        start = last[queries.series]
+        earlier = np.flatnonzero(queries.times < self.times[start])
+        for k in np.unique(queries.series[earlier]):
+            mine = earlier[queries.series[earlier] == k]
+            tiles = np.arange(last[k], low[k] - self.window_length, -self.window_length)
+            tiles = np.maximum(tiles[::-1], low[k])
+            place = np.searchsorted(
+                self.times[tiles], queries.times[mine], side="right"
+            )
+            start[mine] = tiles[np.maximum(place - 1, 0)]
+        return start
+
+    def _path(
+        self,
+        queries: Queries,
+        windows: NDArray[np.int64],
+        end: NDArray[np.int64],
+        series: NDArray[np.int64],
+    ) -> ControlPath:
+        """Return the controls known to each window: its own and those asked with."""
+        assert self.controls is not None  # noqa: S101  (for the type checker)
+        assert queries.controls is not None  # noqa: S101
+        times, values = [], []
+        for first, stop, k in zip(windows, end, series, strict=True):
+            mine = queries.series == k
+            t = np.concatenate([self.times[first:stop], queries.times[mine]])
+            u = np.concatenate([self.controls[first:stop], queries.controls[mine]])
+            order = np.argsort(t, kind="stable")
+            times.append(t[order] - self.times[first])
+            values.append(u[order])
+        longest = max(len(t) for t in times)
+        pad = [np.minimum(np.arange(longest), len(t) - 1) for t in times]
+        return ControlPath(
+            self._tensor(np.stack([t[i] for t, i in zip(times, pad, strict=True)])),
+            self._tensor(np.stack([u[i] for u, i in zip(values, pad, strict=True)])),
+        )
+
+    @property
+    def _device(self) -> torch.device:
+        return next(self.network.parameters()).device
+
+    def _tensor(self, array: Array) -> Tensor:
+        dtype = next(self.network.parameters()).dtype
+        return torch.as_tensor(array, dtype=dtype, device=self._device)

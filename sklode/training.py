@@ -1,0 +1,293 @@
+"""Maximise the evidence lower bound: batches, annealing, clipping, early stopping."""
+
+from __future__ import annotations
+
+import copy
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor, nn
+
+from sklode.exceptions import SolverError
+from sklode.nn.objectives import clip_gradient_norm, elbo
+
+__all__ = ["OPTIMIZERS", "Trainer", "validation_loss"]
+
+OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "sgd": torch.optim.SGD,
+}
+
+_PATIENCE_WITH_NON_FINITE = 10
+"""Consecutive skipped steps after which training stops."""
+
+_AUTO_CLIP_EPOCHS = 3
+"""Epochs whose gradient norms set the threshold of clip_norm="auto"."""
+
+
+class Draw(Protocol):
+    """A source of batches: called with the epoch's generator."""
+
+    def __call__(self, generator: torch.Generator) -> Iterable[Any]:
+        """Return the batches of one epoch."""
+
+
+class Trainer:
+    """Fit a `LatentODE` by stochastic gradient ascent on the ELBO.
+
+    The loss is the negative ELBO per observed value,
+    ``-(log_likelihood - kl_weight * kl)``, all three divided by the number of observed
+    entries: the paper's eq. loss, and of the same size for any window.
+
+    Parameters
+    ----------
+    network : LatentODE
+        Trained in place.
+    max_epochs : int
+        Passes over the batches.
+    lr : float
+        Peak of the one-cycle learning-rate schedule.
+    optimizer : {"adam", "adamw", "sgd"}
+        Of torch.
+    weight_decay : float
+        Of the optimiser.
+    clip_norm : float, "auto" or None
+        Threshold of norm gradient clipping; "auto": the median of the norms seen in the
+        first epochs.
+    kl_weight : float
+        Weight of the KL term after its warm-up.
+    kl_annealing_epochs : int
+        Epochs over which that weight rises from 0.
+    n_iter_no_change : int or None
+        Stop after this many epochs without an improvement of the validation loss by
+        ``tol``; None: never.
+    tol : float
+        See ``n_iter_no_change``.
+
+    Attributes
+    ----------
+    history : list of dict
+        A row per epoch.
+    best_epoch : int
+        The epoch, from 1, whose weights the network has after training.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        max_epochs: int,
+        lr: float,
+        optimizer: str = "adam",
+        weight_decay: float = 0.0,
+        clip_norm: float | str | None = 1.0,
+        kl_weight: float = 1.0,
+        kl_annealing_epochs: int = 0,
+        n_iter_no_change: int | None = None,
+        tol: float = 1e-4,
+    ) -> None:
+        self.network = network
+        self.max_epochs = max_epochs
+        self.lr = lr
+        self.optimizer = optimizer
+        self.weight_decay = weight_decay
+        self.clip_norm = clip_norm
+        self.kl_weight = kl_weight
+        self.kl_annealing_epochs = kl_annealing_epochs
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.history: list[dict[str, float]] = []
+        self.best_epoch = 0
+        self._auto_norms: list[float] = []
+        self._skipped_in_a_row = 0
+
+    def fit(
+        self,
+        draw: Draw,
+        n_batches: int,
+        generator: torch.Generator,
+        validation: Sequence[Any] = (),
+        on_epoch_end: Callable[[dict[str, float]], bool] | None = None,
+    ) -> Trainer:
+        """Train, and leave the best weights in the network.
+
+        Parameters
+        ----------
+        draw : callable
+            Called with the generator once an epoch; gives the epoch's batches.
+        n_batches : int
+            Batches per epoch, for the learning-rate schedule.
+        generator : torch.Generator
+            Of every random number drawn.
+        validation : sequence of batches, optional
+            Held-out windows; without any the last finite weights are the best.
+        on_epoch_end : callable, optional
+            Called with the history's new row; True stops the training.
+
+        Returns
+        -------
+        Trainer
+        """
+        parameters = list(self.network.parameters())
+        self._optimizer = OPTIMIZERS[self.optimizer](
+            parameters, lr=self.lr, weight_decay=self.weight_decay
+        )
+        self._schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self._optimizer, self.lr, total_steps=max(self.max_epochs * n_batches, 1)
+        )
+        best = copy.deepcopy(self.network.state_dict())
+        best_score, waited = float("inf"), 0
+        for epoch in range(1, self.max_epochs + 1):
+            row = self.train_epoch(epoch, draw(generator), generator)
+            row["validation_loss"] = validation_loss(self.network, validation)
+            self.history.append(row)
+            score = row["validation_loss"] if validation else row["loss"]
+            finite = score == score and abs(score) != float("inf")
+            if finite and (not validation or score < best_score):
+                best = copy.deepcopy(self.network.state_dict())
+                self.best_epoch = epoch
+            improved = finite and score < best_score - self.tol
+            waited = 0 if improved else waited + 1
+            best_score = min(best_score, score) if finite else best_score
+            stop = on_epoch_end is not None and on_epoch_end(row)
+            if self._skipped_in_a_row >= _PATIENCE_WITH_NON_FINITE:
+                self._warn_of_divergence()
+                break
+            exhausted = (
+                validation
+                and self.n_iter_no_change is not None
+                and waited >= self.n_iter_no_change
+            )
+            if stop or exhausted:
+                break
+        self.network.load_state_dict(best)
+        return self
+
+    def train_epoch(
+        self, epoch: int, batches: Iterable[Any], generator: torch.Generator
+    ) -> dict[str, float]:
+        """Take a step on every batch and return the history's row."""
+        started = time.perf_counter()
+        rise = (
+            min(epoch / self.kl_annealing_epochs, 1.0)
+            if self.kl_annealing_epochs
+            else 1
+        )
+        kl_weight = self.kl_weight * rise
+        sums = dict.fromkeys(
+            ("loss", "log_likelihood", "kl", "grad_norm", "clipped"), 0.0
+        )
+        taken = skipped = 0
+        lr = self._schedule.get_last_lr()[0]
+        for batch in batches:
+            step = self.train_step(batch, kl_weight, generator, epoch)
+            if step is None:
+                skipped += 1
+                self._skipped_in_a_row += 1
+                if self._skipped_in_a_row >= _PATIENCE_WITH_NON_FINITE:
+                    break
+                continue
+            self._skipped_in_a_row = 0
+            taken += 1
+            for name, value in step.items():
+                sums[name] += value
+        mean = {
+            name: value / taken if taken else float("nan")
+            for name, value in sums.items()
+        }
+        return {
+            "epoch": epoch,
+            "loss": mean["loss"],
+            "log_likelihood": mean["log_likelihood"],
+            "kl": mean["kl"],
+            "kl_weight": kl_weight,
+            "grad_norm": mean["grad_norm"],
+            "clipped_fraction": mean["clipped"],
+            "skipped_steps": skipped,
+            "lr": lr,
+            "seconds": time.perf_counter() - started,
+        }
+
+    def train_step(
+        self, batch: Any, kl_weight: float, generator: torch.Generator, epoch: int
+    ) -> dict[str, float] | None:
+        """Take one step; None where the loss or its gradient is not finite."""
+        self.network.train()
+        self._optimizer.zero_grad(set_to_none=True)
+        try:
+            bound = self.network(batch, self._noise(batch, generator))
+            n_observed = bound.n_observed.sum().clamp(min=1)
+            likelihood = bound.log_likelihood.sum() / n_observed
+            kl = bound.kl.sum() / n_observed
+            loss = -elbo(likelihood, kl, kl_weight)
+            if not bool(torch.isfinite(loss)):
+                return None
+            loss.backward()
+        except SolverError:
+            return None
+        threshold = self._threshold(epoch)
+        norm = clip_gradient_norm(self.network.parameters(), threshold)
+        if norm != norm or norm == float("inf"):
+            return None
+        if epoch <= _AUTO_CLIP_EPOCHS:
+            self._auto_norms.append(norm)
+        self._optimizer.step()
+        self._schedule_step()
+        return {
+            "loss": float(loss),
+            "log_likelihood": float(likelihood),
+            "kl": float(kl),
+            "grad_norm": norm,
+            "clipped": float(threshold is not None and norm >= threshold),
+        }
+
+    def _noise(self, batch: Any, generator: torch.Generator) -> Tensor:
+        latent_size = self.network.latent_size
+        noise = torch.randn(len(batch.times), latent_size, generator=generator)
+        return noise.to(batch.values)
+
+    def _threshold(self, epoch: int) -> float | None:
+        if self.clip_norm != "auto":
+            return self.clip_norm  # type: ignore[return-value]
+        return statistics.median(self._auto_norms) if self._auto_norms else None
+
+    def _schedule_step(self) -> None:
+        if self._schedule.last_epoch < self._schedule.total_steps - 1:
+            self._schedule.step()
+
+    def _warn_of_divergence(self) -> None:
+        clipping = (
+            "set clip_norm (for example 1.0)"
+            if self.clip_norm is None
+            else "lower clip_norm"
+        )
+        warnings.warn(
+            f"training stopped after {_PATIENCE_WITH_NON_FINITE} steps in a row whose "
+            f"loss or gradient was not finite (lr={self.lr:g}, "
+            f"clip_norm={self.clip_norm}); the last good weights, of epoch "
+            f"{self.best_epoch}, are kept. Lower lr, or {clipping}, or use "
+            'activation="tanh".',
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+
+
+def validation_loss(network: nn.Module, batches: Sequence[Any]) -> float:
+    """Negative log-likelihood per scored value, at the mean z0; NaN without batches."""
+    total, count = 0.0, 0
+    network.eval()
+    with torch.no_grad():
+        for batch in batches:
+            try:
+                bound = network(batch)
+            except SolverError:
+                return float("inf")
+            total -= float(bound.log_likelihood.sum())
+            count += int(bound.n_observed.sum())
+    return total / count if count else float("nan")
