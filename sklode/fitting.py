@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,18 +19,36 @@ from sklode.observations import (
     Observations,
     WindowSet,
     choose_anchor,
+    deviation_scale,
     median_gap,
 )
 from sklode.prediction import Predictor
-from sklode.training import Trainer
+from sklode.training import Reporter, Trainer
 
-__all__ = ["FittedModel", "default_lengths", "fit_model"]
+__all__ = [
+    "FittedModel",
+    "default_lengths",
+    "finetune_epochs",
+    "fit_model",
+    "resolve_device",
+]
 
 _BATCHES_PER_EPOCH = 32
 """An epoch draws every window once, but no more than this many batches of them."""
 
-_UPDATES = 1000
+_UPDATES = 1200
 """Optimiser steps that max_epochs=None aims at."""
+
+_STAGES = ((0.125, 0.0), (0.25, 0.47), (0.5, 0.82), (1.0, 1.0))
+"""Windows grow during the warm-up: (share of their length, share of the warm-up).
+
+Short windows show the local dynamics, which a long solve hides from the gradient
+behind many periods; and they are cheap.
+"""
+
+_WARM_UP_UPDATES = 1000
+_WARM_UP_SHARE = 0.84
+"""The warm-up takes that many updates, but no more than this share of all."""
 
 _SCORED_WINDOWS = 64
 """Held-out windows that are scored after each epoch, and that choose the anchor."""
@@ -71,23 +90,27 @@ class FittedModel:
 
     def predictor(self, observations: Observations) -> Predictor:
         """Return the model with the history that it forecasts from."""
-        return Predictor(self.network, *self._arrays(observations), self.window_length)
+        arrays = _arrays(observations, self.normalisation, self.time_unit)
+        return Predictor(self.network, *arrays, self.window_length)
 
-    def windows(self, observations: Observations) -> WindowSet:
-        """Return the training windows of ``observations``."""
-        arrays = self._arrays(observations)
-        return WindowSet(*arrays, self.window_length, self.horizon)
+    def windows(self, observations: Observations, share: float = 1.0) -> WindowSet:
+        """Return the training windows of ``observations``, of a share of the lengths."""
+        arrays = _arrays(observations, self.normalisation, self.time_unit)
+        seen = max(math.ceil(share * self.window_length), 1)
+        return WindowSet(*arrays, seen, math.ceil(share * self.horizon))
 
-    def _arrays(
-        self, observations: Observations
-    ) -> tuple[NDArray, NDArray, NDArray | None, NDArray[np.int64]]:
-        controls = observations.controls
-        return (
-            observations.times(self.time_unit),
-            self.normalisation.values(observations.values),
-            None if controls is None else self.normalisation.controls(controls),
-            observations.bounds,
-        )
+
+def _arrays(
+    observations: Observations, normalisation: Normalisation, time_unit: int
+) -> tuple[NDArray, NDArray, NDArray | None, NDArray[np.int64]]:
+    """Return times, values and controls in the model's units, and the series' bounds."""
+    controls = observations.controls
+    return (
+        observations.times(time_unit),
+        normalisation.values(observations.values),
+        None if controls is None else normalisation.controls(controls),
+        observations.bounds,
+    )
 
 
 def fit_model(
@@ -97,7 +120,7 @@ def fit_model(
     n_ahead: int | None = None,
     start: FittedModel | None = None,
     epochs: int | None = None,
-    on_epoch_end: Callable[[dict[str, float]], bool] | None = None,
+    reporter: Reporter | None = None,
 ) -> FittedModel:
     """Train a network on all series together.
 
@@ -115,51 +138,84 @@ def fit_model(
         Continue from a copy of this one, with its units and lengths.
     epochs : int, optional
         None: ``settings.max_epochs``; 0: no training at all.
-    on_epoch_end : callable, optional
-        Called with the history's new row; True stops the training.
+    reporter : Reporter, optional
+        Told of each epoch; may stop the training.
     """
     generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
     model = copy.deepcopy(start) if start is not None else None
     if model is None:
         model = _fresh_model(observations, settings, rng, n_ahead)
-    device = _device(settings.device)
+    device = resolve_device(settings.device)
     model.network.to(device)
     windows = model.windows(observations)
-    training, held_out, scored_from = _split(
-        windows, observations.bounds, settings, rng
-    )
+    cut = _first_held_out_row(windows, observations.bounds, settings, rng)
+    training = _training_windows(windows, cut)
     n_drawn = min(len(training), _BATCHES_PER_EPOCH * settings.batch_size)
     n_batches = math.ceil(n_drawn / settings.batch_size)
     if epochs is None:
         epochs = settings.max_epochs or max(_UPDATES // n_batches, 1)
+    warm_up = 0
+    if start is None:
+        warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
+        warm_up = min(warm_up, int(_WARM_UP_SHARE * epochs))
+    stages = [
+        (begin * warm_up, model.windows(observations, share))
+        for share, begin in _STAGES[:-1]
+        if warm_up
+    ]
+    stages.append((warm_up, windows))
+
+    def draw(epoch: int, generator: torch.Generator) -> Iterator[nn.Batch]:
+        part = [stage for begin, stage in stages if epoch > begin][-1]
+        usable = _training_windows(part, cut)
+        order = torch.randperm(len(usable), generator=generator).numpy()
+        shuffled = usable[order[:n_drawn]]
+        for low in range(0, len(shuffled), settings.batch_size):
+            which = shuffled[low : low + settings.batch_size]
+            yield _batch(part, which, device)
+
+    annealing = settings.kl_annealing_epochs
     trainer = Trainer(
         model.network,
         max_epochs=epochs,
+        warm_up_epochs=warm_up,
         lr=settings.lr,
         optimizer=settings.optimizer,
         weight_decay=settings.weight_decay,
         clip_norm=settings.clip_norm,
         kl_weight=settings.kl_weight,
-        kl_annealing_epochs=settings.kl_annealing_epochs,
+        kl_annealing_epochs=warm_up if annealing is None else annealing,
         n_iter_no_change=settings.n_iter_no_change,
         tol=settings.tol,
     )
-
-    def draw(generator: torch.Generator) -> Iterator[nn.Batch]:
-        order = torch.randperm(len(training), generator=generator).numpy()
-        shuffled = training[order[:n_drawn]]
-        for low in range(0, n_drawn, settings.batch_size):
-            which = shuffled[low : low + settings.batch_size]
-            yield _batch(windows, which, device)
-
-    validation = []
-    if len(held_out):
-        validation = [_batch(windows, held_out, device, scored_from)]
-    trainer.fit(draw, n_batches, generator, validation, on_epoch_end)
+    validation = _validation_batches(windows, cut, device)
+    alone = set(model.network.engines()) == {"unrolled"}
+    reporter = reporter or Reporter()
+    reporter.begin(epochs)
+    try:
+        with _one_torch_thread() if alone else contextlib.nullcontext():
+            trainer.fit(draw, n_batches, generator, validation, reporter)
+    finally:
+        reporter.end()
     model.rows = trainer.history
     model.best_epoch = trainer.best_epoch
     model.network.eval()
     return model
+
+
+@contextlib.contextmanager
+def _one_torch_thread() -> Iterator[None]:
+    """Keep torch from sharing out operations that take microseconds.
+
+    What is left to torch beside the engine is small; threads that wait for each other
+    make it several times slower on a busy machine.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def default_lengths(
@@ -171,20 +227,19 @@ def default_lengths(
     """Choose ``window_length`` and ``horizon`` where they are None.
 
     The horizon is the farthest step that will be asked for, where known, else as long
-    as the window. The window is twice the horizon, between 24 and 60 rows. Both leave
-    room for other windows: a horizon of at most a third of the longest series, a window
+    as the window. The window is twice the horizon, between 24 and 60 rows; 30 rows where
+    the horizon is not known. Both leave room for other windows: a horizon of at most a third of the longest series, a window
     of at most half of what then remains (all of it, where there are many series).
     """
     longest = int(lengths.max())
     room = 1 if len(lengths) >= _MANY_SERIES else 2
-    if horizon is None and n_ahead is not None and n_ahead > 0:
+    if horizon is None and n_ahead is not None:
         horizon = min(n_ahead, longest // 3) if window_length is None else n_ahead
-    if window_length is None and horizon is None:
-        window_length = max(min(40, longest // (room + 1)), 1)
-    elif window_length is None and horizon is not None:
-        wanted = min(60, max(24, 2 * horizon))
-        window_length = max(min(wanted, (longest - horizon) // room), 1)
-    assert window_length is not None  # noqa: S101
+    if window_length is None:
+        wanted, left = 30, longest - longest // (room + 1)
+        if horizon is not None:
+            wanted, left = min(60, max(24, 2 * horizon)), longest - horizon
+        window_length = max(min(wanted, left // room), 1)
     return window_length, window_length if horizon is None else horizon
 
 
@@ -198,27 +253,22 @@ def _fresh_model(
         observations.lengths, settings.window_length, settings.horizon, n_ahead
     )
     normalisation = Normalisation.of(observations, settings.normalize is not None)
+    time_unit = median_gap(observations)
+    arrays = _arrays(observations, normalisation, time_unit)
+    windows = WindowSet(*arrays, window_length, horizon)
+    sample = windows.gather(_spread(np.arange(len(windows)), 4 * _SCORED_WINDOWS))
+    sampled = sample.values, sample.mask, window_length
     anchor = settings.normalize or "series"
-    model = FittedModel(
-        None,  # type: ignore[arg-type]  # built below, once the anchor is known
-        normalisation,
-        median_gap(observations),
-        window_length,
-        horizon,
-    )
     if anchor == "auto":
-        windows = model.windows(observations)
-        sample = windows.gather(_spread(np.arange(len(windows)), 4 * _SCORED_WINDOWS))
-        anchor = choose_anchor(sample["values"], sample["mask"], window_length)
-    n_controls = 0
-    if observations.controls is not None:
-        n_controls = observations.controls.shape[1]
+        anchor = choose_anchor(*sampled)
+    if anchor != "series":
+        normalisation = normalisation.rescaled(deviation_scale(*sampled))
+    n_controls = 0 if observations.controls is None else observations.controls.shape[1]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.randint(2**31 - 1)))
-        model.network = _network(
-            settings, observations.values.shape[1], n_controls, anchor
-        )
-    return model
+        n_channels = observations.values.shape[1]
+        network = _network(settings, n_channels, n_controls, anchor)
+    return FittedModel(network, normalisation, time_unit, window_length, horizon)
 
 
 def _network(
@@ -236,6 +286,7 @@ def _network(
     shape = (settings.field_width, settings.field_depth, settings.activation)
     input_size = 2 * n_channels + n_controls
     hidden_size, latent_size = settings.hidden_size, settings.latent_size
+    encoder: torch.nn.Module
     if settings.encoder == "rnn":
         encoder = nn.RNN(input_size, hidden_size)
     else:
@@ -258,42 +309,51 @@ def _network(
     )
 
 
-def _split(
+def _first_held_out_row(
     windows: WindowSet,
     bounds: NDArray[np.int64],
     settings: Any,
     rng: np.random.RandomState,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64] | None]:
-    """Return the training windows, the held-out ones, and the first row scored of each.
+) -> NDArray[np.int64]:
+    """Return the row of each series from which on nothing is trained on.
 
     The end of every series is held out; of many series that are one window each, whole
     series are. Nothing is held out without early stopping, or where nothing would be
     left to train on.
     """
-    every = np.arange(len(windows))
-    nothing = every[:0]
+    first, end = bounds[:-1], bounds[1:]
     if not settings.early_stopping:
-        return every, nothing, None
-    n_series = len(bounds) - 1
-    if len(windows) == n_series:
-        n_held = round(settings.validation_fraction * n_series)
-        if n_held == 0:
-            return every, nothing, None
-        order = rng.permutation(every)
-        held_out = np.sort(order[:n_held])
-        after_seen = windows.start[held_out] + windows.window_length
-        reaches = (windows.end[held_out] > after_seen).any()
-        return np.sort(order[n_held:]), held_out, after_seen if reaches else None
-    lengths = np.diff(bounds)
-    n_rows = np.maximum(np.round(settings.validation_fraction * lengths), 1)
-    cut = (bounds[1:] - n_rows.astype(np.int64))[windows.series]
-    training = np.flatnonzero(windows.end <= cut)
-    later = windows.start + windows.window_length < windows.end
-    held_out = np.flatnonzero((windows.end > cut) & later)
-    if not len(training) or not len(held_out):
-        return every, nothing, None
-    held_out = _spread(held_out, _SCORED_WINDOWS)
-    return training, held_out, cut[held_out]
+        return end
+    fraction = settings.validation_fraction
+    if len(windows) == len(end):
+        cut = end.copy()
+        held_out = rng.permutation(len(end))[: round(fraction * len(end))]
+        cut[held_out] = first[held_out]
+    else:
+        n_rows = np.maximum(np.round(fraction * (end - first)), 1).astype(np.int64)
+        cut = end - n_rows
+    return cut if len(_training_windows(windows, cut)) else end
+
+
+def _training_windows(windows: WindowSet, cut: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the windows that end before their series' first held-out row."""
+    return np.flatnonzero(windows.end <= cut[windows.series])
+
+
+def _validation_batches(
+    windows: WindowSet, cut: NDArray[np.int64], device: torch.device
+) -> list[nn.Batch]:
+    """Return held-out windows, scored at held-out rows after the seen part."""
+    after_seen = windows.start + windows.window_length
+    held_out = windows.end > cut[windows.series]
+    reaching = np.flatnonzero(held_out & (windows.end > after_seen))
+    which = _spread(
+        reaching if len(reaching) else np.flatnonzero(held_out), _SCORED_WINDOWS
+    )
+    if not len(which):
+        return []
+    scored_from = cut[windows.series[which]] if len(reaching) else None
+    return [_batch(windows, which, device, scored_from)]
 
 
 def _spread(items: NDArray[np.int64], most: int) -> NDArray[np.int64]:
@@ -310,11 +370,18 @@ def _batch(
     scored_from: NDArray[np.int64] | None = None,
 ) -> nn.Batch:
     arrays = windows.gather(which, scored_from)
-    tensors = {
-        name: None if array is None else torch.from_numpy(array).to(device)
-        for name, array in arrays.items()
-    }
-    return nn.Batch(n_seen=windows.window_length, **tensors)  # type: ignore[arg-type]
+
+    def tensor(array: NDArray) -> torch.Tensor:
+        return torch.from_numpy(array).to(device)
+
+    return nn.Batch(
+        tensor(arrays.times),
+        tensor(arrays.values),
+        tensor(arrays.mask),
+        windows.window_length,
+        None if arrays.controls is None else tensor(arrays.controls),
+        None if arrays.scored is None else tensor(arrays.scored),
+    )
 
 
 def finetune_epochs(settings: Any, start: FittedModel) -> int:
@@ -324,7 +391,22 @@ def finetune_epochs(settings: Any, start: FittedModel) -> int:
     return max(round(_FINETUNE_SHARE * (settings.max_epochs or len(start.rows))), 1)
 
 
-def _device(name: str | torch.device) -> torch.device:
+def resolve_device(name: str | torch.device) -> torch.device:
+    """Return the device named; "auto" is the GPU where there is one, else the CPU.
+
+    Raises
+    ------
+    ValueError
+        If there is no such device.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.device(name)
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f'device must be "auto" or a device that torch has here; got {name!r}. Use '
+            '"auto" or "cpu".'
+        ) from error
+    return device

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -18,7 +16,12 @@ from sklearn.utils._param_validation import (
 )
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 
-from sklode.fitting import FittedModel, finetune_epochs, fit_model
+from sklode.fitting import (
+    FittedModel,
+    finetune_epochs,
+    fit_model,
+    resolve_device,
+)
 from sklode.nn.anchors import ANCHORS
 from sklode.nn.solvers import FIXED_STEP_METHODS
 from sklode.nn.vector_fields import ACTIVATIONS
@@ -33,7 +36,7 @@ from sklode.observations import (
     ticks_of,
 )
 from sklode.prediction import Queries
-from sklode.training import OPTIMIZERS
+from sklode.training import OPTIMIZERS, Reporter
 
 __all__ = [
     "LatentODEForecaster",
@@ -69,7 +72,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "adjoint": ["boolean"],
     "clip_norm": [_real(0, "neither"), StrOptions({"auto"}), None],
     "kl_weight": [_real(0, "left")],
-    "kl_annealing_epochs": [_integer(0)],
+    "kl_annealing_epochs": [_integer(0), None],
     "observation_noise": [_real(0, "neither"), None],
     "max_epochs": [_integer(1), None],
     "batch_size": [_integer(1)],
@@ -93,7 +96,12 @@ _CONSTRAINTS: dict[str, list[Any]] = {
 
 
 class _LatentODEForecaster(BaseForecaster):
-    """What the three forecasters share: all but the encoder."""
+    """What the three forecasters share: all but the encoder.
+
+    Attributes of every subclass: ``encoder`` names the module of `sklode.nn`.
+    """
+
+    encoder: ClassVar[str]
 
     _tags: ClassVar[dict[str, Any]] = {
         "authors": ["the sklode developers"],
@@ -138,7 +146,7 @@ class _LatentODEForecaster(BaseForecaster):
         adjoint: bool = False,
         clip_norm: float | str | None = 1.0,
         kl_weight: float = 1.0,
-        kl_annealing_epochs: int = 10,
+        kl_annealing_epochs: int | None = None,
         observation_noise: float | None = None,
         max_epochs: int | None = None,
         batch_size: int = 64,
@@ -219,7 +227,7 @@ class _LatentODEForecaster(BaseForecaster):
         rng = check_random_state(self.random_state)
         observations = Observations.from_frame(y, X)
         self.pretrained_ = fit_model(
-            observations, self, rng, _n_ahead(fh), on_epoch_end=self._reporter()
+            observations, self, rng, _n_ahead(fh), reporter=self._reporter()
         )
         return self
 
@@ -236,12 +244,12 @@ class _LatentODEForecaster(BaseForecaster):
             epochs = finetune_epochs(self, start)
         if start is not None:
             _check_alike(start, observations)
+        self._set_ends(y.index)
         model = fit_model(
             observations, self, rng, _n_ahead(fh), start, epochs, self._reporter()
         )
         self._set_model(model)
         self._observations = observations
-        self._set_ends(y.index)
         self._predict_seed = int(rng.randint(2**31 - 1))
         return self
 
@@ -257,7 +265,10 @@ class _LatentODEForecaster(BaseForecaster):
         self.best_epoch_ = model.best_epoch
         self.location_ = model.normalisation.location
         self.scale_ = model.normalisation.scale
-        self.time_unit_ = model.time_unit
+        last = next(iter(self._last.values()))
+        timelike = isinstance(last, pd.DatetimeIndex | pd.TimedeltaIndex)
+        unit = model.time_unit
+        self.time_unit_ = pd.Timedelta(unit, unit="ns") if timelike else unit
         self.engine_ = model.network.engines()
 
     def _set_ends(self, index: pd.Index) -> None:
@@ -415,8 +426,7 @@ class _LatentODEForecaster(BaseForecaster):
         ----------
         y : Series, DataFrame or array
             Truth; asked at its own stamps, or, for an array, at the steps after the
-            last one seen. Missing values do not count; columns count in units of the
-            training part's scale.
+            last one seen. Missing values do not count.
         X : DataFrame, optional
             Controls at ``y``'s stamps, where the model has any.
         fh : optional
@@ -434,7 +444,7 @@ class _LatentODEForecaster(BaseForecaster):
             steps = ForecastingHorizon(np.arange(1, len(truth) + 1), is_relative=True)
             index = self._horizon_index(steps)
         forecast = self._means(index, X_inner).to_numpy()
-        error = (forecast - truth.reshape(forecast.shape)) / self.scale_
+        error = forecast - truth.reshape(forecast.shape)
         return -float(np.sqrt(np.nanmean(error**2)))
 
     def _horizon_index(self, fh: ForecastingHorizon) -> pd.Index:
@@ -498,20 +508,20 @@ class _LatentODEForecaster(BaseForecaster):
         return self._model.normalisation.original(draws)
 
     def _validate_parameters(self) -> None:
-        validate_parameter_constraints(
-            _CONSTRAINTS, self.get_params(deep=False), type(self).__name__
-        )
+        name = type(self).__name__
+        validate_parameter_constraints(_CONSTRAINTS, self.get_params(deep=False), name)
+        resolve_device(self.device)
+        if isinstance(self.freq, str):
+            try:
+                pd.tseries.frequencies.to_offset(self.freq)
+            except ValueError as error:
+                raise ValueError(
+                    "freq must be a frequency that pandas knows, such as '1h' or 'MS'; "
+                    f"got {self.freq!r}."
+                ) from error
 
-    def _reporter(self) -> Callable[[dict[str, float]], bool]:
-        """Return what is called with each new row of the history."""
-        callbacks = list(self.callbacks or ())
-
-        def on_epoch_end(row: dict[str, float]) -> bool:
-            if self.verbose == 2:
-                sys.stdout.write(_line(row) + "\n")
-            return any([callback.on_epoch_end(self, row) for callback in callbacks])
-
-        return on_epoch_end
+    def _reporter(self) -> Reporter:
+        return Reporter(self.verbose, self.callbacks or (), self)
 
     def __sklearn_tags__(self) -> Any:
         """Describe the forecaster to scikit-learn's searches."""
@@ -566,12 +576,6 @@ def _check_alike(model: FittedModel, observations: Observations) -> None:
             f"y and X must have as many columns as before, {expected[0]} and "
             f"{expected[1]}; got {got[0]} and {got[1]}. Fit a fresh clone instead."
         )
-
-
-def _line(row: dict[str, float]) -> str:
-    names = ("loss", "validation_loss", "grad_norm", "seconds")
-    parts = [f"{name} {row[name]:.4g}" for name in names]
-    return f"epoch {row['epoch']:.0f}: " + ", ".join(parts)
 
 
 class LatentODEForecaster(_LatentODEForecaster):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ __all__ = [
     "check_values",
     "choose_anchor",
     "default_step",
+    "deviation_scale",
     "future_stamps",
     "median_gap",
     "ticks_of",
@@ -293,7 +295,7 @@ def default_step(
 ) -> object:
     """Return the length of one step of a relative horizon.
 
-    For integers and periods it is 1. For datetimes and timedeltas: ``freq`` where
+    For integers and periods it is 1. For datetimes and timedeltas it is ``freq`` where
     given; else the index's own frequency; else the inferred one; else a calendar
     frequency that every stamp lies on; else the median gap; else, with a single stamp,
     one day.
@@ -346,8 +348,8 @@ class Normalisation:
     Attributes
     ----------
     location, scale : ndarray of shape (channel,)
-        Training mean and standard deviation over observed values; scale 1 where a
-        channel is constant.
+        Training mean and standard deviation over observed values; for a constant
+        channel its size, 1 where it is zero.
     control_location, control_scale : ndarray of shape (control,)
         The same for the controls.
     """
@@ -367,6 +369,10 @@ class Normalisation:
         if observations.controls is None:
             return cls(location, scale, np.zeros(0), np.ones(0))
         return cls(location, scale, *_location_and_scale(observations.controls))
+
+    def rescaled(self, factor: Array) -> Normalisation:
+        """Return the same with y's scale multiplied by ``factor``, (channel,)."""
+        return replace(self, scale=self.scale * factor)
 
     def values(self, values: Array) -> Array:
         """Return y's values in normalised units."""
@@ -390,9 +396,20 @@ def _location_and_scale(values: Array) -> tuple[Array, Array]:
     largest = np.abs(deviation).max(0, initial=0.0)
     unit = np.where(largest > 0, largest, 1.0)
     scale = unit * np.sqrt(((deviation / unit) ** 2).sum(0) / count)
-    # what rounding leaves of a constant channel is no scale
-    negligible = scale <= 1e-12 * np.abs(location)
-    return location, np.where(negligible | (scale == 0), 1.0, scale)
+    # what rounding leaves of a constant channel is no scale; its size is one
+    constant = scale <= 1e-12 * np.abs(location)
+    scale = np.where(constant, np.abs(location), scale)
+    return location, np.where(scale == 0, 1.0, scale)
+
+
+class WindowArrays(NamedTuple):
+    """Windows side by side, (batch, time, ...); times count from each first row."""
+
+    times: Array
+    values: Array
+    mask: NDArray[np.bool_]
+    controls: Array | None
+    scored: NDArray[np.bool_] | None
 
 
 class WindowSet:
@@ -445,19 +462,17 @@ class WindowSet:
 
     def gather(
         self, which: NDArray[np.int64], scored_from: NDArray[np.int64] | None = None
-    ) -> dict[str, NDArray | None]:
-        """Return windows as arrays of shape (batch, time, ...), by name.
+    ) -> WindowArrays:
+        """Return windows as arrays of shape (batch, time, ...).
 
-        Padded stamps repeat the window's last row with a mask of False. The names are
-        "times" (since each window's first row), "values", "mask", "controls" and
-        "scored".
+        Padded stamps repeat the window's last row with a mask of False.
 
         Parameters
         ----------
         which : ndarray of shape (batch,)
             Numbers of windows.
         scored_from : ndarray of shape (batch,), optional
-            "scored" marks the observed entries after the seen part from this row on;
+            ``scored`` marks the observed entries after the seen part from this row on;
             without it, it is None.
         """
         start, end = self.start[which, None], self.end[which, None]
@@ -470,13 +485,35 @@ class WindowSet:
         if scored_from is not None:
             later = (span >= self.window_length) & (rows >= scored_from[:, None])
             scored = mask & later[..., None]
-        return {
-            "times": (times - times[:, :1]).astype(np.float32),
-            "values": self._values[rows],
-            "mask": mask,
-            "controls": None if self._controls is None else self._controls[rows],
-            "scored": scored,
-        }
+        return WindowArrays(
+            (times - times[:, :1]).astype(np.float32),
+            self._values[rows],
+            mask,
+            None if self._controls is None else self._controls[rows],
+            scored,
+        )
+
+
+def deviation_scale(values: Array, mask: NDArray[np.bool_], n_seen: int) -> Array:
+    """Return the root mean square of windows' deviations from their own means.
+
+    Relative to its level a series that drifts moves far less than its overall spread
+    says; 1 where a channel does not move at all.
+
+    Parameters
+    ----------
+    values, mask, n_seen
+        As in `choose_anchor`.
+
+    Returns
+    -------
+    ndarray of shape (channel,)
+    """
+    seen = mask[:, :n_seen]
+    mean = np.where(seen, values[:, :n_seen], 0).sum(1) / np.maximum(seen.sum(1), 1)
+    deviation = np.where(mask, values - mean[:, None], 0)
+    scale = np.sqrt((deviation**2).sum((0, 1)) / np.maximum(mask.sum((0, 1)), 1))
+    return np.where(scale > 1e-6, scale, 1.0).astype(np.float64)
 
 
 def choose_anchor(values: Array, mask: NDArray[np.bool_], n_seen: int) -> str:

@@ -122,27 +122,16 @@ class Predictor:
     def _decode(self, task: _Task, z0: Tensor) -> Array:
         """Decode draws (sample, window, latent) to (sample, window, slot, channel)."""
         n = len(z0)
-        posterior = Posterior(
-            task.posterior.q_z0,
-            task.posterior.t0.repeat(n),
-            type(task.posterior.level)(
-                *(
-                    x if x is None or x.ndim < 2 else x.repeat(n, 1)
-                    for x in task.posterior.level
-                )
-            ),
-        )
+        posterior = task.posterior.repeated(n)
         path = None
         if task.path is not None:
             path = ControlPath(
                 *(x.repeat(n, 1, *[1] * (x.ndim - 2)) for x in task.path)
             )
+        times = task.times.repeat(n, 1)
         with torch.no_grad():
-            p_x = self.network.decode(
-                z0.flatten(0, 1), posterior, task.times.repeat(n, 1), path
-            )
-        mean = p_x.mean.unflatten(0, (n, -1))
-        return mean.cpu().numpy()
+            p_x = self.network.decode(z0.flatten(0, 1), posterior, times, path)
+        return p_x.mean.unflatten(0, (n, -1)).cpu().numpy()
 
     def _tasks(self, queries: Queries, n_draws: int) -> Iterator[_Task]:
         start = self._window_starts(queries)
@@ -186,7 +175,9 @@ class Predictor:
         seen_controls = path = None
         if self.controls is not None and queries.controls is not None:
             seen_controls = tensor(self.controls[rows])
-            path = self._path(queries, windows, end, series)
+            path = self._path(
+                queries, self.controls, queries.controls, windows, end, series
+            )
         with torch.no_grad():
             posterior = self.network.posterior(
                 tensor(self.times[rows] - origin[:, None]),
@@ -217,18 +208,18 @@ class Predictor:
     def _path(
         self,
         queries: Queries,
+        seen: Array,
+        asked: Array,
         windows: NDArray[np.int64],
         end: NDArray[np.int64],
         series: NDArray[np.int64],
     ) -> ControlPath:
         """Return the controls known to each window: its own and those asked with."""
-        assert self.controls is not None  # noqa: S101  (for the type checker)
-        assert queries.controls is not None  # noqa: S101
         times, values = [], []
         for first, stop, k in zip(windows, end, series, strict=True):
             mine = queries.series == k
             t = np.concatenate([self.times[first:stop], queries.times[mine]])
-            u = np.concatenate([self.controls[first:stop], queries.controls[mine]])
+            u = np.concatenate([seen[first:stop], asked[mine]])
             order = np.argsort(t, kind="stable")
             times.append(t[order] - self.times[first])
             values.append(u[order])

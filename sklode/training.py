@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 import statistics
+import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -16,7 +18,22 @@ from torch import Tensor, nn
 from sklode.exceptions import SolverError
 from sklode.nn.objectives import clip_gradient_norm, elbo
 
-__all__ = ["OPTIMIZERS", "Trainer", "validation_loss"]
+__all__ = ["HISTORY_COLUMNS", "OPTIMIZERS", "Reporter", "Trainer", "validation_loss"]
+
+HISTORY_COLUMNS = (
+    "epoch",
+    "loss",
+    "log_likelihood",
+    "kl",
+    "kl_weight",
+    "grad_norm",
+    "clipped_fraction",
+    "validation_loss",
+    "skipped_steps",
+    "lr",
+    "seconds",
+)
+"""Of the history, a row per epoch; the losses are per observed value."""
 
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
@@ -32,10 +49,83 @@ _AUTO_CLIP_EPOCHS = 3
 
 
 class Draw(Protocol):
-    """A source of batches: called with the epoch's generator."""
+    """A source of batches."""
 
-    def __call__(self, generator: torch.Generator) -> Iterable[Any]:
-        """Return the batches of one epoch."""
+    def __call__(self, epoch: int, generator: torch.Generator) -> Iterable[Any]:
+        """Return the batches of an epoch, which counts from 1."""
+
+
+class Reporter:
+    """Say how training goes: nothing, a progress bar or a line per epoch.
+
+    Parameters
+    ----------
+    verbose : {0, 1, 2}
+        0: silent; 1: a bar with loss, gradient norm and time left (tqdm); 2: a line per
+        epoch on standard output.
+    callbacks : sequence of objects
+        Each may have ``on_fit_begin(owner)``, ``on_epoch_end(owner, row)``, which stops
+        the training by returning True, and ``on_fit_end(owner)``.
+    owner : object
+        What the callbacks are told is being fitted.
+
+    Raises
+    ------
+    ImportError
+        If ``verbose`` is 1 and tqdm is not installed.
+    """
+
+    def __init__(
+        self, verbose: int = 0, callbacks: Sequence[Any] = (), owner: object = None
+    ) -> None:
+        self.verbose = verbose
+        self.callbacks = callbacks
+        self.owner = owner
+        self._bar: Any = None
+        self._make_bar = _import_tqdm() if verbose == 1 else None
+
+    def begin(self, n_epochs: int) -> None:
+        """Training of at most ``n_epochs`` epochs begins."""
+        if self._make_bar is not None:
+            self._bar = self._make_bar(total=n_epochs, unit="epoch", leave=True)
+        self._call("on_fit_begin")
+
+    def epoch_end(self, row: dict[str, float]) -> bool:
+        """Take the history's new row; return whether to stop."""
+        shown = {
+            name: f"{row[name]:.4g}"
+            for name in ("loss", "validation_loss", "grad_norm")
+            if not math.isnan(row[name])
+        }
+        if self._bar is not None:
+            self._bar.set_postfix(shown, refresh=False)
+            self._bar.update()
+        if self.verbose == 2:
+            parts = [f"epoch {row['epoch']}", *(f"{k} {v}" for k, v in shown.items())]
+            sys.stdout.write(", ".join(parts) + f", {row['seconds']:.3g} s\n")
+        return any(self._call("on_epoch_end", row))
+
+    def end(self) -> None:
+        """Training is over, or was broken off."""
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+        self._call("on_fit_end")
+
+    def _call(self, name: str, *args: object) -> list[bool]:
+        called = [c for c in self.callbacks if hasattr(c, name)]
+        return [bool(getattr(c, name)(self.owner, *args)) for c in called]
+
+
+def _import_tqdm() -> Any:
+    try:
+        from tqdm.auto import tqdm
+    except ImportError as error:
+        raise ImportError(
+            "verbose=1 shows a progress bar and needs tqdm, which is not installed. Run "
+            "pip install 'sklode[progress]', or use verbose=2 for a line per epoch."
+        ) from error
+    return tqdm
 
 
 class Trainer:
@@ -51,6 +141,8 @@ class Trainer:
         Trained in place.
     max_epochs : int
         Passes over the batches.
+    warm_up_epochs : int
+        Epochs that early stopping does not count; best weights are from later ones.
     lr : float
         Peak of the one-cycle learning-rate schedule.
     optimizer : {"adam", "adamw", "sgd"}
@@ -84,6 +176,7 @@ class Trainer:
         *,
         max_epochs: int,
         lr: float,
+        warm_up_epochs: int = 0,
         optimizer: str = "adam",
         weight_decay: float = 0.0,
         clip_norm: float | str | None = 1.0,
@@ -95,6 +188,7 @@ class Trainer:
         self.network = network
         self.max_epochs = max_epochs
         self.lr = lr
+        self.warm_up_epochs = warm_up_epochs
         self.optimizer = optimizer
         self.weight_decay = weight_decay
         self.clip_norm = clip_norm
@@ -113,22 +207,22 @@ class Trainer:
         n_batches: int,
         generator: torch.Generator,
         validation: Sequence[Any] = (),
-        on_epoch_end: Callable[[dict[str, float]], bool] | None = None,
+        reporter: Reporter | None = None,
     ) -> Trainer:
         """Train, and leave the best weights in the network.
 
         Parameters
         ----------
         draw : callable
-            Called with the generator once an epoch; gives the epoch's batches.
+            Gives each epoch's batches, see `Draw`.
         n_batches : int
             Batches per epoch, for the learning-rate schedule.
         generator : torch.Generator
             Of every random number drawn.
         validation : sequence of batches, optional
             Held-out windows; without any the last finite weights are the best.
-        on_epoch_end : callable, optional
-            Called with the history's new row; True stops the training.
+        reporter : Reporter, optional
+            Told of each epoch; may stop the training.
 
         Returns
         -------
@@ -136,35 +230,31 @@ class Trainer:
         """
         parameters = list(self.network.parameters())
         self._optimizer = OPTIMIZERS[self.optimizer](
-            parameters, lr=self.lr, weight_decay=self.weight_decay
+            parameters, lr=self.lr, weight_decay=self.weight_decay, fused=True
         )
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
             self._optimizer, self.lr, total_steps=max(self.max_epochs * n_batches, 1)
         )
         best = copy.deepcopy(self.network.state_dict())
-        best_score, waited = float("inf"), 0
+        best_score, waited = math.inf, 0
         for epoch in range(1, self.max_epochs + 1):
-            row = self.train_epoch(epoch, draw(generator), generator)
+            row = self.train_epoch(epoch, draw(epoch, generator), generator)
             row["validation_loss"] = validation_loss(self.network, validation)
             self.history.append(row)
-            score = row["validation_loss"] if validation else row["loss"]
-            finite = score == score and abs(score) != float("inf")
-            if finite and (not validation or score < best_score):
-                best = copy.deepcopy(self.network.state_dict())
-                self.best_epoch = epoch
-            improved = finite and score < best_score - self.tol
+            score = row["validation_loss" if validation else "loss"]
+            if epoch <= self.warm_up_epochs:
+                best_score, waited = math.inf, -1  # the warm-up has another objective
+            improved = score < best_score - self.tol
             waited = 0 if improved else waited + 1
-            best_score = min(best_score, score) if finite else best_score
-            stop = on_epoch_end is not None and on_epoch_end(row)
+            if math.isfinite(score) and (score < best_score or not validation):
+                best = copy.deepcopy(self.network.state_dict())
+                best_score, self.best_epoch = score, epoch
+            stop = reporter is not None and reporter.epoch_end(row)
             if self._skipped_in_a_row >= _PATIENCE_WITH_NON_FINITE:
                 self._warn_of_divergence()
                 break
-            exhausted = (
-                validation
-                and self.n_iter_no_change is not None
-                and waited >= self.n_iter_no_change
-            )
-            if stop or exhausted:
+            patience = self.n_iter_no_change if validation else None
+            if stop or (patience is not None and waited >= patience):
                 break
         self.network.load_state_dict(best)
         return self
@@ -233,7 +323,7 @@ class Trainer:
             return None
         threshold = self._threshold(epoch)
         norm = clip_gradient_norm(self.network.parameters(), threshold)
-        if norm != norm or norm == float("inf"):
+        if not math.isfinite(norm):
             return None
         if epoch <= _AUTO_CLIP_EPOCHS:
             self._auto_norms.append(norm)

@@ -69,7 +69,7 @@ class StepTape(NamedTuple):
     """What the backward pass of many steps needs; axes (step, stage, batch, width).
 
     One array a hidden layer: the layer's activations, or the gradients by what enters
-    the layer.
+    it (the first layer's, which nothing needs, stays zero).
     """
 
     layers: tuple[Array, ...]
@@ -114,70 +114,63 @@ class HiddenField:
         shape = (n_steps, len(self.tableau.b), n_series, len(self.c))
         return StepTape.zeros(1 + len(self.inner), shape, self.m.dtype)
 
-    def slopes(self, tape: StepTape) -> StepTape:
-        """Return the activations' derivatives for all steps at once."""
-        return StepTape(tuple(self.activation.slope(q) for q in tape.layers))
-
     def step(self, p: Array, dt: Array, tape: StepTape, k: int) -> Array:
         """Run step k from p; keep its activations; return sum_i b_i a(p_i).
 
         ``dt`` has the shape of p. The step ends at p + dt * (M mean + c).
         """
         slopes: list[Array] = []
+        outermost = tape.layers[-1][k]
         for i, row in enumerate(self.tableau.a):
-            layers = [layer[k, i] for layer in tape.layers]
+            first = tape.layers[0][k, i]
             if i:
-                slope = layers_before[-1] @ self.m_t
+                slope = outermost[i - 1] @ self.m_t
                 slope += self.c
                 slopes.append(slope)
-                np.multiply(_combine(row, slopes), dt, out=layers[0])
-                layers[0] += p
+                np.multiply(_combine(row, slopes), dt, out=first)
+                first += p
             else:
-                np.copyto(layers[0], p)
-            self.activation.apply(layers[0])
-            for weight_t, (_, bias), inputs, outputs in zip(
-                self.inner_t, self.inner, layers[:-1], layers[1:], strict=True
+                np.copyto(first, p)
+            self.activation.apply(first)
+            for j, (weight_t, (_, bias)) in enumerate(
+                zip(self.inner_t, self.inner, strict=True)
             ):
-                np.matmul(inputs, weight_t, out=outputs)
-                outputs += bias
-                self.activation.apply(outputs)
-            layers_before = layers
-        return _combine(self.tableau.b, list(tape.layers[-1][k]))
+                deeper = tape.layers[j + 1][k, i]
+                np.matmul(tape.layers[j][k, i], weight_t, out=deeper)
+                deeper += bias
+                self.activation.apply(deeper)
+        return _combine(self.tableau.b, list(outermost))
 
     def step_backward(
         self,
         grad: Array,
         dt: Array,
-        slopes: StepTape,
+        tape: StepTape,
         grads: StepTape,
         gamma: Array,
         k: int,
     ) -> Array:
         """Return dL/dp of step k from dL/d(sum_i b_i a(p_i)).
 
-        ``grads`` receives the gradients by what enters each layer, ``gamma[k, i]``
-        that by stage i's M a(p_i) + c.
+        ``grads`` receives the gradients by what enters each inner layer, ``gamma[k,
+        i]`` that by stage i's M a(p_i) + c.
         """
-        tableau = self.tableau
+        a, b = self.tableau
+        # step by step: the derivatives of all steps at once would not fit the cache
+        slopes = [self.activation.slope(layer[k]) for layer in tape.layers]
         upsilon: list[Array] = []  # dL/dp_i, last stage first
-        for i in reversed(range(len(tableau.b))):
-            delta = grad * tableau.b[i]
+        for i in reversed(range(len(b))):
+            delta = grad * b[i]
             if upsilon:
-                weights = tuple(
-                    tableau.a[j][i] for j in reversed(range(i + 1, len(tableau.b)))
-                )
+                weights = tuple(a[j][i] for j in reversed(range(i + 1, len(b))))
                 np.multiply(_combine(weights, upsilon), dt, out=gamma[k, i])
                 delta += gamma[k, i] @ self.m
-            for (weight, _), slope, out in zip(
-                reversed(self.inner),
-                slopes.layers[:0:-1],
-                grads.layers[:0:-1],
-                strict=True,
-            ):
-                np.multiply(slope[k, i], delta, out=out[k, i])
-                delta = out[k, i] @ weight
-            np.multiply(slopes.layers[0][k, i], delta, out=grads.layers[0][k, i])
-            upsilon.append(grads.layers[0][k, i])
+            for j in reversed(range(len(self.inner))):
+                out = grads.layers[j + 1][k, i]
+                np.multiply(slopes[j + 1][i], delta, out=out)
+                delta = out @ self.inner[j][0]
+            delta *= slopes[0][i]
+            upsilon.append(delta)
         return sum(upsilon[1:], start=upsilon[0])
 
     def weight_gradients(

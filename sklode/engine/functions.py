@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
@@ -14,6 +15,14 @@ from sklode.engine.flows import ACTIVATIONS, TABLEAUS, HiddenField
 from sklode.engine.sequences import DecodePass, EncodePass, FlowMaps
 
 __all__ = ["FieldWeights", "decode", "encode", "supports"]
+
+
+_THREADS = ThreadpoolController()
+
+
+def _one_blas_thread() -> Any:
+    """Keep BLAS from sharing out products that take microseconds."""
+    return _THREADS.limit(limits=1, user_api="blas")
 
 
 class FieldWeights(NamedTuple):
@@ -159,16 +168,18 @@ class _Decode(torch.autograd.Function):
     ) -> Tensor:
         ctx.run = DecodePass(_hidden_field(method, activation, m, c, inner))
         ctx.has_bias = bias is not None
-        means = ctx.run.forward(
-            _array(p0), _array(dt), None if bias is None else _array(bias)
-        )
+        with _one_blas_thread():
+            means = ctx.run.forward(
+                _array(p0), _array(dt), None if bias is None else _array(bias)
+            )
         # the graph may outlive the engine's own buffer
         return torch.from_numpy(means.copy())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_means: Tensor) -> tuple[Tensor | None, ...]:
-        p0, bias, m, c, inner = ctx.run.backward(_array(grad_means))
+        with _one_blas_thread():
+            p0, bias, m, c, inner = ctx.run.backward(_array(grad_means))
         flat = [array for layer in inner for array in layer]
         grads = [
             torch.from_numpy(np.ascontiguousarray(g)) for g in (p0, bias, m, c, *flat)
@@ -203,12 +214,14 @@ class _Encode(torch.autograd.Function):
             FlowMaps(*(_array(tensor) for tensor in (w1, b1, wo, bo))),
             _array(w_hh),
         )
-        h = ctx.run.forward(_array(x), _array(dt), _array(visits))
+        with _one_blas_thread():
+            h = ctx.run.forward(_array(x), _array(dt), _array(visits))
         return torch.from_numpy(h.copy())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_h: Tensor) -> tuple[Tensor | None, ...]:
-        grads = ctx.run.backward(_array(grad_h))
+        with _one_blas_thread():
+            grads = ctx.run.backward(_array(grad_h))
         tensors = [torch.from_numpy(np.ascontiguousarray(grad)) for grad in grads]
         return (None, None, None, None, *tensors)

@@ -51,7 +51,6 @@ class DecodePass:
     ) -> tuple[Array, Array, Array, Array, list[tuple[Array, Array]]]:
         """Return the gradients by p0, bias, M, c and the inner layers."""
         field = self.field
-        slopes = field.slopes(self.tape)
         gamma = np.zeros_like(self.tape.layers[0])
         grads = field.tape(len(self.dt), grad_means.shape[1])
         grad_rise = np.empty_like(grad_means)
@@ -62,7 +61,7 @@ class DecodePass:
             grad = grad_rise[k] @ field.m
             grad += grad_means[k]
             grad_bias[k] = field.step_backward(
-                grad, self.dt[k], slopes, grads, gamma, k
+                grad, self.dt[k], self.tape, grads, gamma, k
             )
             grad_p += grad_bias[k]
         grad_m, grad_c, inner = field.weight_gradients(self.tape, grads, gamma)
@@ -139,7 +138,6 @@ class EncodePass:
         The inner layers' come last, flat: weight, bias, weight, bias, ...
         """
         field, maps = self.field, self.maps
-        slopes = field.slopes(self.tape)
         gamma = np.zeros_like(self.tape.layers[0])
         grads: StepTape = field.tape(len(self.before), len(grad_h))
         grad_p = np.zeros_like(self.means)
@@ -151,7 +149,7 @@ class EncodePass:
             if self.flows[k]:
                 np.multiply(self.dt_h[k], grad_h, out=grad_rise[k])
                 grad_p[k] = field.step_backward(
-                    grad_rise[k] @ maps.wo, self.dt_p[k], slopes, grads, gamma, k
+                    grad_rise[k] @ maps.wo, self.dt_p[k], self.tape, grads, gamma, k
                 )
                 grad_h = grad_h + grad_p[k] @ maps.w1
         grad_m, grad_c, inner = field.weight_gradients(self.tape, grads, gamma)
@@ -195,13 +193,15 @@ class _RNNVisits:
         return h
 
     def prepare_backward(self) -> None:
-        """Compute the derivatives of all steps at once."""
+        """Make room for the gradients by what enters the gates."""
         self.grad_pre = np.zeros_like(self.gates)
-        self.slope = (1 - self.gates * self.gates) * self.observed
 
     def visit_backward(self, k: int, grad_h: Array) -> Array:
         """Fill ``grad_pre[k]``; return the gradient by h' of step k."""
-        np.multiply(grad_h, self.slope[k], out=self.grad_pre[k])
+        gates = self.gates[k]
+        np.multiply(grad_h, 1 - gates * gates, out=self.grad_pre[k])
+        if not self.every[k]:
+            self.grad_pre[k] *= self.observed[k]
         return self._before_visit(k, grad_h)
 
     def _before_visit(self, k: int, grad_h: Array) -> Array:
@@ -221,25 +221,24 @@ class _LSTMVisits(_RNNVisits):
         self.scale = np.full(4 * size, 0.5, w_hh.dtype)
         self.scale[2 * size : 3 * size] = 1.0
         self.shift = 1 - self.scale
-        self.w_hh_t *= self.scale
 
     def prepare(self, x: Array, visits: Array) -> None:
         """Take the projected inputs and the visits of a sequence."""
-        super().prepare(x * self.scale, visits)
+        super().prepare(x, visits)
         shape = (*visits.shape, self.w_hh.shape[1])
         self.memory = np.zeros((shape[0] + 1, *shape[1:]), x.dtype)
         self.squashed = np.zeros(shape, x.dtype)
 
     def visit(self, k: int, h: Array) -> Array:
         """Return h after step k; C goes into ``memory[k + 1]``."""
-        size = h.shape[-1]
         gates = self.gates[k]
         np.matmul(h, self.w_hh_t, out=gates)
         gates += self.x[k]
+        gates *= self.scale
         np.tanh(gates, out=gates)
         gates *= self.scale
         gates += self.shift
-        i, f, g, o = (gates[:, j * size : (j + 1) * size] for j in range(4))
+        i, f, g, o = self._blocks(gates)
         memory = self.memory[k + 1]
         np.multiply(f, self.memory[k], out=memory)
         memory += i * g
@@ -255,35 +254,39 @@ class _LSTMVisits(_RNNVisits):
         return h
 
     def prepare_backward(self) -> None:
-        """Compute the derivatives of all steps at once."""
-        self.grad_pre = np.zeros_like(self.gates)
-        i, f, g, o = np.split(self.gates, 4, axis=-1)
-        # factors of dL/dC and dL/dh in the gradients by the four gates
-        self.by_memory = (
-            np.stack(
-                [g * i * (1 - i), self.memory[:-1] * f * (1 - f), i * (1 - g * g)], 2
-            )
-            * self.observed[:, :, None]
-        )
-        self.by_output = self.squashed * o * (1 - o) * self.observed
-        self.squash = o * (1 - self.squashed * self.squashed) * self.observed
-        self.keep = f * self.observed + (1 - self.observed)
-        self.grad_memory = np.zeros_like(self.squash[0])
+        """Make room for the gradients by what enters the gates."""
+        super().prepare_backward()
+        self.grad_memory = np.zeros_like(self.squashed[0])
 
     def visit_backward(self, k: int, grad_h: Array) -> Array:
         """Fill ``grad_pre[k]``; return the gradient by h' of step k."""
-        size = grad_h.shape[-1]
-        by_memory = grad_h * self.squash[k]
+        gates, squashed, memory = self.gates[k], self.squashed[k], self.memory[k]
+        i, f, g, o = self._blocks(gates)
+        grad_pre = np.subtract(1, gates, out=self.grad_pre[k])
+        grad_pre *= gates
+        by_i, by_f, by_g, by_o = self._blocks(grad_pre)
+        by_memory = grad_h * o
+        by_memory *= 1 - squashed * squashed
+        every = self.every[k]
+        if not every:
+            by_memory *= self.observed[k]
         by_memory += self.grad_memory
-        grad_pre = self.grad_pre[k]
-        np.multiply(
-            by_memory[:, None],
-            self.by_memory[k],
-            out=grad_pre[:, : 3 * size].reshape(-1, 3, size, copy=False),
-        )
-        np.multiply(grad_h, self.by_output[k], out=grad_pre[:, 3 * size :])
-        np.multiply(by_memory, self.keep[k], out=self.grad_memory)
+        by_i *= by_memory * g
+        by_f *= by_memory * memory
+        np.multiply(by_memory * i, 1 - g * g, out=by_g)
+        by_o *= grad_h * squashed
+        if every:
+            np.multiply(by_memory, f, out=self.grad_memory)
+        else:
+            observed = self.observed[k]
+            for block in (by_i, by_f, by_g, by_o):
+                block *= observed
+            self.grad_memory = np.where(observed != 0, by_memory * f, by_memory)
         return self._before_visit(k, grad_h)
+
+    def _blocks(self, gates: Array) -> list[Array]:
+        size = self.w_hh.shape[1]
+        return [gates[:, j * size : (j + 1) * size] for j in range(4)]
 
 
 def _widened(x: Array, width: int) -> Array:

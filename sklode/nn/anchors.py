@@ -43,6 +43,11 @@ class Level(NamedTuple):
         weight = torch.exp(-self.damping * distance)
         return mean + weight * (self.last.unsqueeze(1) - mean)
 
+    def repeated(self, n: int) -> Level:
+        """Return the levels of ``n`` copies of the batch, one after the other."""
+        each = (x.repeat(n, 1) for x in (self.mean, self.last, self.t_last))
+        return Level(*each, self.damping)
+
 
 class Anchor(nn.Module):
     """Read the level of a window off its observations.

@@ -5,7 +5,7 @@ Paper, section "Method", Algorithm 2.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,13 +18,16 @@ from sklode.nn.anchors import Anchor, Level
 from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODELSTM, ODERNN
 from sklode.nn.objectives import kl_to_standard_normal, log_likelihood
-from sklode.nn.solvers import FixedStepSolver, Solver
+from sklode.nn.solvers import FixedStepSolver
 from sklode.nn.vector_fields import VectorField
 
 __all__ = ["Batch", "Bound", "Emission", "LatentODE", "Posterior", "Translator"]
 
 _LEAST_NOISE = 1e-3
 """Least standard deviation of the learned emission, in normalised units."""
+
+_INITIAL_RAW_NOISE = -1.5
+"""softplus(-1.5) = 0.2: a large initial noise would excuse what z has not learned."""
 
 
 class Batch(NamedTuple):
@@ -41,12 +44,6 @@ class Batch(NamedTuple):
     controls: Controls | None = None
     scored: Mask | None = None
 
-    def to(self, device: torch.device | str) -> Batch:
-        """Return the batch on ``device``."""
-        return Batch(
-            *(x.to(device) if isinstance(x, Tensor) else x for x in self)  # type: ignore[arg-type]
-        )
-
 
 class Posterior(NamedTuple):
     """q(z0), with the time t0, (batch,), that z0 belongs to and the window's level."""
@@ -54,6 +51,10 @@ class Posterior(NamedTuple):
     q_z0: Normal
     t0: Tensor
     level: Level
+
+    def repeated(self, n: int) -> Posterior:
+        """Return t0 and level for ``n`` copies of the batch, one after the other."""
+        return Posterior(self.q_z0, self.t0.repeat(n), self.level.repeated(n))
 
 
 class Bound(NamedTuple):
@@ -112,26 +113,25 @@ class Emission(nn.Module):
         noise: float | None = None,
     ) -> None:
         super().__init__()
-        self.network = nn.Sequential(
-            nn.Linear(latent_size + control_size, width),
-            nn.Tanh(),
-            nn.Linear(width, n_channels),
-        )
+        self.hidden = nn.Linear(latent_size + control_size, width)
+        self.output = nn.Linear(width, n_channels)
         self.noise = noise
         if noise is None:
-            self.raw_noise = nn.Parameter(torch.zeros(n_channels))
+            initial = torch.full((n_channels,), _INITIAL_RAW_NOISE)
+            self.raw_noise = nn.Parameter(initial)
 
     @property
     def noise_scale(self) -> Tensor:
         """The standard deviation s, (channel,), in normalised units."""
-        bias = self.network[-1].bias
         if self.noise is not None:
-            return torch.full_like(bias, self.noise)
+            return torch.full_like(self.output.bias, self.noise)
         return functional.softplus(self.raw_noise) + _LEAST_NOISE
 
     def forward(self, z: Tensor, controls: Controls | None = None) -> Tensor:
         """Return x^ of shape (..., channel) for z of shape (..., latent)."""
-        return self.network(z if controls is None else torch.cat([z, controls], -1))
+        inputs = z if controls is None else torch.cat([z, controls], dim=-1)
+        x: Tensor = self.output(torch.tanh(self.hidden(inputs)))
+        return x
 
 
 class LatentODE(nn.Module):
@@ -173,16 +173,16 @@ class LatentODE(nn.Module):
     ) -> None:
         super().__init__()
         self.unrolled = unrolled
-        self.encoder = encoder
-        self.translator = translator
-        self.decoder = decoder
+        self.encoder: Any = encoder
+        self.translator: Any = translator
+        self.decoder: Any = decoder
         self.emission = emission
         self.anchor = anchor
 
     @property
     def latent_size(self) -> int:
         """Size of z."""
-        return self.translator.latent_size
+        return int(self.translator.latent_size)
 
     def posterior(
         self,
@@ -293,23 +293,24 @@ class LatentODE(nn.Module):
 
     def engines(self) -> tuple[str, str]:
         """Return which engine runs the encoder and the decoder: unrolled or eager."""
-        example = self.emission.network[-1].bias
-        return tuple(  # type: ignore[return-value]
+        example = self.emission.output.bias
+        encoder, decoder = (
             "unrolled" if self._covers(part, example) else "eager"
             for part in (self.encoder, self.decoder)
         )
+        return encoder, decoder
 
-    def _covers(self, part: nn.Module, example: Tensor) -> bool:
+    def _covers(self, part: Any, example: Tensor) -> bool:
         """Return whether the engine can stand in for this part of the model."""
-        field: nn.Module | None = part.vector_field  # type: ignore[assignment]
-        solver: Solver | None = part.solver  # type: ignore[assignment]
         return (
             self.unrolled
             and type(part) in (ODELSTM, ODERNN, Decoder)
-            and type(field) is VectorField
-            and type(solver) is FixedStepSolver
-            and not solver.adjoint
-            and engine.supports(solver.method, field.activation, example)
+            and type(part.vector_field) is VectorField
+            and type(part.solver) is FixedStepSolver
+            and not part.solver.adjoint
+            and engine.supports(
+                part.solver.method, part.vector_field.activation, example
+            )
         )
 
     def _run(self, inputs: Tensor, dt: Steps, visits: Tensor) -> State:
@@ -332,7 +333,7 @@ def _split_weights(
     field: VectorField, state_size: int
 ) -> tuple[engine.FieldWeights, Tensor]:
     """Return a field's layers, and the first layer's weights of the controls."""
-    first, *inner = field.hidden
+    first, *inner = field.layers
     weights = engine.FieldWeights(
         first.weight[:, :state_size],
         first.bias,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import torch
@@ -17,6 +18,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "elu": functional.elu,
     "softplus": functional.softplus,
 }
+
+
+_INITIAL_SPEED = 0.1
+"""Size of the output layer's initial weights, relative to torch's default."""
 
 
 class VectorField(nn.Module):
@@ -54,10 +59,18 @@ class VectorField(nn.Module):
         sizes = [state_size + control_size, *[width] * depth]
         self.activation = activation
         self.hidden = nn.ModuleList(
-            nn.Linear(inputs, outputs)
-            for inputs, outputs in zip(sizes[:-1], sizes[1:], strict=True)
+            nn.Linear(inputs, outputs) for inputs, outputs in itertools.pairwise(sizes)
         )
         self.output = nn.Linear(width, state_size)
+        # a slow start: over a long window a field of the usual size is chaotic
+        with torch.no_grad():
+            self.output.weight.mul_(_INITIAL_SPEED)
+            self.output.bias.mul_(_INITIAL_SPEED)
+
+    @property
+    def layers(self) -> list[nn.Linear]:
+        """The hidden layers, first to last."""
+        return list(self.hidden)  # type: ignore[arg-type]
 
     def forward(self, state: State, control: Tensor | None = None) -> State:
         """Return the time derivative of ``state``.
@@ -77,6 +90,6 @@ class VectorField(nn.Module):
         activation = ACTIVATIONS[self.activation]
         if control is not None:
             state = torch.cat([state, control], dim=-1)
-        for layer in self.hidden:
+        for layer in self.layers:
             state = activation(functional.linear(state, layer.weight, layer.bias))
         return functional.linear(state, self.output.weight, self.output.bias)

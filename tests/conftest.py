@@ -1,0 +1,37 @@
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import settings
+
+# The same examples in every run: a failure is met again by running again.
+settings.register_profile(
+    "repeatable", deadline=None, derandomize=True, max_examples=25
+)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> Iterator[None]:
+    """Start every test from the same global generator, whichever tests ran before."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _warnings_every_time() -> Iterator[None]:
+    """Have torch repeat its once-a-process warnings, which only one test would meet."""
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    yield
+    torch.set_warn_always(before)
+
+
+@pytest.fixture
+def float64() -> Iterator[None]:
+    """Make float64 the default, so that a known value can be met to 1e-10."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)

@@ -1,0 +1,143 @@
+"""The whole model through the engine against the same model in plain torch."""
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+from sklode.nn import Batch, ControlPath, FixedStepSolver, LatentODE
+from sklode.nn.anchors import ANCHORS
+from tests.networks import assert_same, gradients, latent_ode, windows
+
+
+def both(**settings: object) -> tuple[LatentODE, LatentODE]:
+    """Return the same network twice: through the engine, and in plain torch."""
+    unrolled = latent_ode(**settings)  # type: ignore[arg-type]
+    eager = latent_ode(**settings, unrolled=False)  # type: ignore[arg-type]
+    eager.load_state_dict(unrolled.state_dict())
+    assert "unrolled" in unrolled.engines()
+    return unrolled, eager
+
+
+def everything(network: LatentODE, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
+    bound = network(batch, noise)
+    elbo = (bound.log_likelihood - bound.kl).sum()
+    return gradients(network, elbo) | {
+        "log_likelihood": bound.log_likelihood.detach(),
+        "kl": bound.kl.detach(),
+    }
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize(
+    ("kind", "method", "activation"),
+    list(
+        itertools.product(
+            ("rnn", "ode-rnn", "ode-lstm"),
+            ("euler", "midpoint", "rk4"),
+            ("tanh", "elu", "softplus"),
+        )
+    ),
+)
+@pytest.mark.parametrize("n_controls", [0, 2])
+def test_bound_and_its_gradients_equal_those_of_torch(
+    kind: str, method: str, activation: str, n_controls: int
+) -> None:
+    unrolled, eager = both(
+        kind=kind, method=method, activation=activation, n_controls=n_controls
+    )
+    batch = windows(n_controls=n_controls, longest_gap=3.0)
+    noise = torch.randn(4, 3)
+    # above 20 torch rounds softplus(x) to x, which is 2e-9 off
+    tolerance = 1e-8 if activation == "softplus" else 1e-10
+    assert_same(
+        everything(unrolled, batch, noise), everything(eager, batch, noise), tolerance
+    )
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("anchor", ANCHORS)
+def test_depth_and_anchor_make_no_difference(depth: int, anchor: str) -> None:
+    unrolled, eager = both(depth=depth, anchor=anchor)
+    batch, noise = windows(), torch.randn(4, 3)
+    assert_same(
+        everything(unrolled, batch, noise), everything(eager, batch, noise), 1e-10
+    )
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("n_stamps", [1, 2, 9])
+def test_batch_of_one_equals_torch(n_stamps: int) -> None:
+    unrolled, eager = both()
+    batch, noise = windows(1, max(n_stamps, 2), n_stamps), torch.randn(1, 3)
+    assert_same(
+        everything(unrolled, batch, noise), everything(eager, batch, noise), 1e-10
+    )
+
+
+@pytest.mark.usefixtures("float64")
+def test_window_without_any_gap_equals_torch() -> None:
+    # all stamps but one are masked: nothing flows in the encoder
+    unrolled, eager = both()
+    batch = windows()
+    mask = torch.zeros_like(batch.mask)
+    mask[:, 1] = True
+    batch = batch._replace(mask=mask, values=batch.values.nan_to_num())
+    noise = torch.randn(4, 3)
+    assert_same(
+        everything(unrolled, batch, noise), everything(eager, batch, noise), 1e-10
+    )
+
+
+@pytest.mark.usefixtures("float64")
+def test_answers_before_and_after_t0_equal_those_of_torch() -> None:
+    unrolled, eager = both(
+        solver=FixedStepSolver("rk4", 0.6), n_controls=1, anchor="last"
+    )
+    batch = windows(n_controls=1)
+    asked = 6 * torch.randn(4, 8)
+    answers = []
+    for network in (unrolled, eager):
+        p = network.posterior(batch.times, batch.values, batch.mask, batch.controls)
+        assert batch.controls is not None
+        path = ControlPath(batch.times, batch.controls)
+        answers.append(network.decode(p.q_z0.mean, p, asked, path).mean)
+    torch.testing.assert_close(answers[0], answers[1], atol=1e-11, rtol=0)
+
+
+@pytest.mark.parametrize("kind", ["ode-rnn", "ode-lstm"])
+def test_single_precision_agrees_to_its_rounding(kind: str) -> None:
+    unrolled, eager = both(kind=kind, depth=2)
+    batch, noise = windows(6, 24, 16), torch.randn(6, 3)
+    in_double = latent_ode(kind, depth=2, unrolled=False)
+    in_double.load_state_dict(eager.state_dict())
+    in_double.double()
+    exact = everything(
+        in_double,
+        batch._replace(times=batch.times.double(), values=batch.values.double()),
+        noise.double(),
+    )
+    exact = {name: value.float() for name, value in exact.items()}
+    assert_same(everything(unrolled, batch, noise), exact, 3e-5)
+    assert everything(unrolled, batch, noise)["kl"].dtype == torch.float32
+
+
+def test_engine_repeats_itself_to_the_bit() -> None:
+    network, _ = both()
+    batch, noise = windows(), torch.randn(4, 3)
+    first = everything(network, batch, noise)
+    assert_same(everything(network, batch, noise), first, 0.0)
+
+
+def test_engine_changes_no_parameter_and_no_input() -> None:
+    network, _ = both(n_controls=1)
+    batch = windows(n_controls=1)
+    before = {k: v.clone() for k, v in network.state_dict().items()}
+    inputs = [x.clone() for x in batch if isinstance(x, Tensor)]
+    everything(network, batch, torch.randn(4, 3))
+    assert_same(dict(network.state_dict()), before, 0.0)
+    after = [x for x in batch if isinstance(x, Tensor)]
+    for x, y in zip(inputs, after, strict=True):
+        torch.testing.assert_close(x, y, rtol=0, atol=0, equal_nan=True)

@@ -1,0 +1,306 @@
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sklode.nn import AdaptiveSolver, Batch, ControlPath, FixedStepSolver, LatentODE
+from sklode.nn.anchors import ANCHORS
+from tests.networks import assert_same, gradients, latent_ode, one_series, windows
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+EVERY_KIND = pytest.mark.parametrize("kind", ["rnn", "ode-rnn", "ode-lstm"])
+
+
+def everything(network: LatentODE, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
+    """Return the bound's parts and the gradients of the ELBO."""
+    bound = network(batch, noise)
+    elbo = (bound.log_likelihood - bound.kl).sum()
+    parts = {"log_likelihood": bound.log_likelihood, "kl": bound.kl}
+    values = {name: part.detach() for name, part in parts.items()}
+    return gradients(network, elbo) | values
+
+
+def posterior(network: LatentODE, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    p = network.posterior(batch.times, batch.values, batch.mask, batch.controls)
+    return p.q_z0.mean, p.q_z0.stddev, p.t0
+
+
+@pytest.mark.parametrize("anchor", ANCHORS)
+def test_masked_value_is_ignored_even_if_nan(anchor: str) -> None:
+    network, batch, noise = latent_ode(anchor=anchor), windows(), torch.randn(4, 3)
+    assert batch.values.isnan().any()
+    with_nan = everything(network, batch, noise)
+    for filler in (0.0, -1e6):
+        values = torch.where(batch.mask, batch.values, filler)
+        assert_same(
+            with_nan, everything(network, batch._replace(values=values), noise), 1e-14
+        )
+    assert all(bool(torch.isfinite(x).all()) for x in with_nan.values())
+
+
+@EVERY_KIND
+def test_observed_zero_is_an_observation(kind: str) -> None:
+    network, batch = latent_ode(kind, noise=0.5), windows(1, 4, 4)
+    values = batch.values.clone()
+    values[0, [0, 2]] = 0.0
+    missing = batch.mask.clone()
+    missing[0, [0, 2]] = False
+    zeros = batch._replace(values=values)
+    dropped = zeros._replace(mask=missing)
+    for x, y in zip(
+        posterior(network, zeros)[:2], posterior(network, dropped)[:2], strict=True
+    ):
+        assert float((x - y).abs().min().detach()) > 1e-4
+    # it starts the window, and the likelihood counts it
+    assert posterior(network, zeros)[2].item() == batch.times[0, 0].item()
+    assert posterior(network, dropped)[2].item() == batch.times[0, 1].item()
+    bound = network(zeros)
+    assert bound.n_observed.item() == 8
+    p = network.posterior(zeros.times, values, zeros.mask)
+    x = network.decode(p.q_z0.mean, p, zeros.times).mean
+    expected = -0.5 * ((x - values) / 0.5).square().sum()
+    expected = expected - 8 * math.log(0.5 * math.sqrt(2 * math.pi))
+    torch.testing.assert_close(bound.log_likelihood[0], expected)
+
+
+def test_encoder_tells_a_missing_channel_from_a_zero() -> None:
+    network, batch = latent_ode(), windows(1, 4, 4)
+    values = batch.values.clone()
+    values[0, 1, 0] = 0.0
+    mask = batch.mask.clone()
+    mask[0, 1, 0] = False
+    zero = batch._replace(values=values)
+    q_zero, q_missing = (
+        posterior(network, b)[0] for b in (zero, zero._replace(mask=mask))
+    )
+    assert float((q_zero - q_missing).abs().min().detach()) > 1e-5
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("anchor", ANCHORS)
+def test_window_has_the_same_bound_alone_and_in_a_batch(kind: str, anchor: str) -> None:
+    network = latent_ode(kind, anchor=anchor, n_controls=1)
+    batch, noise = windows(n_controls=1), torch.randn(4, 3)
+    together = network(batch, noise)
+    for k in range(4):
+        alone = network(one_series(batch, k), noise[k : k + 1])
+        for x, y in zip(alone, together, strict=True):
+            torch.testing.assert_close(x[0], y[k], atol=1e-10, rtol=0)
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("anchor", ANCHORS)
+def test_fully_masked_stamps_change_no_forecast(kind: str, anchor: str) -> None:
+    network, batch = latent_ode(kind, anchor=anchor), windows(1, 5, 5)
+    # before the first stamp, and after the last one
+    first, last = batch.times[:, :1], batch.times[:, -1:]
+    more = batch._replace(
+        times=torch.cat([first - 3.3, first - 1, batch.times, last + 0.4], 1),
+        values=nn.functional.pad(batch.values, (0, 0, 2, 1), value=7.0),
+        mask=nn.functional.pad(batch.mask, (0, 0, 2, 1), value=False),
+    )
+    asked = first + torch.tensor([[-1.5, 0.5, 8.0]])
+    answers = []
+    for b in (batch, more):
+        p = network.posterior(b.times, b.values, b.mask)
+        answers.append(network.decode(p.q_z0.mean, p, asked).mean)
+    torch.testing.assert_close(answers[1], answers[0], atol=1e-13, rtol=0)
+
+
+def test_t0_is_the_first_stamp_with_an_observation() -> None:
+    batch = windows()
+    t0 = posterior(latent_ode(), batch)[2]
+    expected = batch.times[:, 0].clone()
+    expected[2] = batch.times[2, 1]
+    assert torch.equal(t0, expected)
+
+
+def test_encoder_sees_only_the_window_and_the_likelihood_counts_all() -> None:
+    network, batch = latent_ode(noise=1.0), windows()
+    later = batch.values.clone()
+    later[0, 6:] += 1.0
+    before, after = network(batch), network(batch._replace(values=later))
+    assert torch.equal(before.kl, after.kl)
+    assert after.log_likelihood[0] != before.log_likelihood[0]
+    assert torch.equal(after.log_likelihood[1:], before.log_likelihood[1:])
+    earlier = batch.values.clone()
+    earlier[0, 5] += 1.0
+    assert network(batch._replace(values=earlier)).kl[0] != before.kl[0]
+    assert before.n_observed.tolist() == batch.mask.sum((1, 2)).tolist()
+
+
+def test_only_scored_entries_are_counted() -> None:
+    network, batch = latent_ode(), windows()
+    tail = batch.mask.clone()
+    tail[:, :6] = False
+    whole = network(batch)
+    head_part, tail_part = (
+        network(batch._replace(scored=scored)) for scored in (batch.mask & ~tail, tail)
+    )
+    torch.testing.assert_close(
+        head_part.log_likelihood + tail_part.log_likelihood, whole.log_likelihood
+    )
+    assert tail_part.n_observed.tolist() == tail.sum((1, 2)).tolist()
+    assert torch.equal(tail_part.kl, whole.kl)
+
+
+@EVERY_KIND
+def test_window_without_any_observation_counts_nothing(kind: str) -> None:
+    network, batch = latent_ode(kind, anchor="last"), windows()
+    mask = batch.mask.clone()
+    mask[3] = False
+    bound = network(batch._replace(mask=mask))
+    assert bound.log_likelihood[3] == 0.0
+    assert bound.n_observed[3] == 0
+    whole = network(batch)
+    torch.testing.assert_close(bound.log_likelihood[:3], whole.log_likelihood[:3])
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [
+        FixedStepSolver("rk4", 0.05, adjoint=True),
+        AdaptiveSolver(1e-7, 1e-7),
+        AdaptiveSolver(1e-7, 1e-7, adjoint=True),
+    ],
+    ids=["rk4-adjoint", "dopri5", "dopri5-adjoint"],
+)
+def test_all_solvers_agree_on_the_bound_and_its_gradients(
+    solver: FixedStepSolver | AdaptiveSolver,
+) -> None:
+    reference = latent_ode(solver=FixedStepSolver("rk4", 0.05))
+    network = latent_ode(solver=solver)
+    network.load_state_dict(reference.state_dict())
+    batch, noise = windows(), torch.randn(4, 3)
+    assert_same(
+        everything(network, batch, noise), everything(reference, batch, noise), 1e-4
+    )
+
+
+def test_batch_moves_as_a_whole() -> None:
+    moved = windows(n_controls=1).to("meta")
+    tensors = [x for x in moved if isinstance(x, Tensor)]
+    assert [x.device.type for x in tensors] == ["meta"] * 4
+    assert (moved.n_seen, moved.scored) == (6, None)
+
+
+def test_noise_moves_z0_by_standard_deviations() -> None:
+    network, batch = latent_ode(), windows()
+    noise = torch.randn(4, 3)
+    p = network.posterior(batch.times[:, :6], batch.values[:, :6], batch.mask[:, :6])
+    z0 = p.q_z0.mean + noise * p.q_z0.variance.sqrt()
+    p_x = network.decode(z0, p, batch.times)
+    entries = p_x.log_prob(batch.values.nan_to_num()) * batch.mask
+    torch.testing.assert_close(
+        network(batch, noise).log_likelihood, entries.sum((1, 2))
+    )
+
+
+def test_translator_gives_mean_and_log_variance() -> None:
+    network: Any = latent_ode()
+    last = network.translator.network[-1]
+    with torch.no_grad():
+        last.weight.zero_()
+        last.bias.copy_(torch.tensor([1.0, -2.0, 0.5, 0.0, math.log(4), math.log(9)]))
+    mean, stddev, _ = posterior(network, windows())
+    torch.testing.assert_close(mean[0], torch.tensor([1.0, -2.0, 0.5]))
+    torch.testing.assert_close(stddev[3], torch.tensor([1.0, 2.0, 3.0]))
+
+
+def test_level_is_taken_off_before_the_encoder_and_added_to_the_answer() -> None:
+    network, batch = latent_ode(anchor="window"), windows()
+    shift = torch.tensor([100.0, -40.0])
+    asked = torch.tensor([[0.0, 9.0]]).expand(4, -1)
+    answers = []
+    for values in (batch.values, batch.values + shift):
+        p = network.posterior(batch.times, values, batch.mask)
+        answers.append(network.decode(p.q_z0.mean, p, asked))
+    torch.testing.assert_close(answers[1].mean, answers[0].mean + shift)
+    assert torch.equal(answers[1].stddev, answers[0].stddev)
+
+
+def test_fixed_emission_noise_is_that_number_and_is_not_learned() -> None:
+    network = latent_ode(noise=0.25)
+    assert network.emission.noise_scale.tolist() == [0.25, 0.25]
+    assert not [name for name, _ in network.named_parameters() if "noise" in name]
+
+
+def test_learned_emission_noise_is_positive_and_rises_to_the_residuals() -> None:
+    network, batch = latent_ode(noise=None), windows()
+    raw = network.emission.raw_noise
+    with torch.no_grad():
+        raw.fill_(-50.0)
+        assert float(network.emission.noise_scale.min()) >= 1e-3
+        raw.copy_(torch.tensor([-1.0, 1.0]))
+        low, high = network.emission.noise_scale.tolist()
+        assert low < high
+    # at the likelihood's maximum s is the residuals' root mean square
+    optimizer = torch.optim.LBFGS([raw], max_iter=100, tolerance_grad=1e-10)
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = -network(batch).log_likelihood.sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    with torch.no_grad():
+        p = network.posterior(
+            batch.times[:, :6], batch.values[:, :6], batch.mask[:, :6]
+        )
+        x = network.decode(p.q_z0.mean, p, batch.times).mean
+        squares = (x - batch.values).square().nan_to_num()
+        rms = (squares.sum((0, 1)) / batch.mask.sum((0, 1))).sqrt()
+        torch.testing.assert_close(network.emission.noise_scale, rms, atol=1e-4, rtol=0)
+
+
+def test_controls_reach_the_encoder_the_flow_and_the_emission() -> None:
+    network, batch = latent_ode(n_controls=1), windows(n_controls=1)
+    controls = batch.controls
+    assert controls is not None
+    p = network.posterior(batch.times, batch.values, batch.mask, controls)
+    path = ControlPath(batch.times, controls)
+    asked = batch.times[:, 4:5]
+    answer = network.decode(p.q_z0.mean, p, asked, path).mean
+
+    changed = controls.clone()
+    changed[:, 1] += 1.0
+    q = network.posterior(batch.times, batch.values, batch.mask, changed)
+    assert float((q.q_z0.mean - p.q_z0.mean).abs().min().detach()) > 1e-6
+    flowed = network.decode(p.q_z0.mean, p, asked, ControlPath(batch.times, changed))
+    assert float((flowed.mean - answer).abs().min().detach()) > 1e-6
+    # at t0 nothing has flowed: only the emission reads the control
+    start = p.t0.unsqueeze(-1)
+    at_start = network.decode(p.q_z0.mean, p, start, path).mean
+    u0 = path.at(start)
+    expected = network.emission.network(torch.cat([p.q_z0.mean.unsqueeze(1), u0], -1))
+    torch.testing.assert_close(at_start, expected)
+
+
+@pytest.mark.parametrize(
+    ("network", "engines"),
+    [
+        (latent_ode("ode-lstm"), ("unrolled", "unrolled")),
+        (latent_ode("ode-rnn", method="euler"), ("unrolled", "unrolled")),
+        (latent_ode("rnn"), ("eager", "unrolled")),
+        (latent_ode(unrolled=False), ("eager", "eager")),
+        (latent_ode(solver=AdaptiveSolver()), ("eager", "eager")),
+        (latent_ode(solver=FixedStepSolver(adjoint=True)), ("eager", "eager")),
+        (latent_ode().half(), ("eager", "eager")),
+        (latent_ode().float(), ("unrolled", "unrolled")),
+    ],
+    ids=["lstm", "rnn-cell", "no-flow", "off", "dopri5", "adjoint", "half", "single"],
+)
+def test_engine_runs_what_it_covers(
+    network: LatentODE, engines: tuple[str, str]
+) -> None:
+    assert network.engines() == engines
+
+
+def test_engine_leaves_fields_of_the_users_own_to_torch() -> None:
+    network = latent_ode()
+    network.decoder.vector_field = nn.Sequential(nn.Linear(3, 3))
+    assert network.engines() == ("unrolled", "eager")

@@ -1,0 +1,113 @@
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Normal
+
+from sklode.nn import clip_gradient_norm, elbo, log_likelihood
+from sklode.nn.objectives import kl_to_standard_normal
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+def parameters(*grads: list[float]) -> list[nn.Parameter]:
+    made = [nn.Parameter(torch.zeros(len(grad))) for grad in grads]
+    for parameter, grad in zip(made, grads, strict=True):
+        parameter.grad = torch.tensor(grad)
+    return made
+
+
+def grads_of(given: list[nn.Parameter]) -> list[list[float]]:
+    return [p.grad.tolist() for p in given if p.grad is not None]
+
+
+def test_log_likelihood_is_summed_over_observed_entries_of_each_series() -> None:
+    p_x = Normal(torch.ones(2, 2, 1), torch.tensor(2.0))
+    values = torch.tensor([[[3.0], [0.0]], [[1.0], [torch.nan]]])
+    mask = torch.tensor([[[True], [True]], [[True], [False]]])
+    one = -LOG_ROOT_TWO_PI - math.log(2)  # of a value at the mean
+    expected = torch.tensor([2 * one - (4 + 1) / 8, one])
+    torch.testing.assert_close(log_likelihood(p_x, values, mask), expected)
+
+
+def test_masked_entries_give_no_gradient_even_if_nan() -> None:
+    mean = torch.zeros(1, 2, 1, requires_grad=True)
+    scale = torch.ones(1, requires_grad=True)
+    values = torch.tensor([[[2.0], [torch.nan]]])
+    mask = torch.tensor([[[True], [False]]])
+    log_likelihood(Normal(mean, scale.expand(1, 2, 1)), values, mask).sum().backward()
+    assert mean.grad is not None
+    assert mean.grad.flatten().tolist() == [2.0, 0.0]
+    assert scale.grad is not None
+    assert scale.grad.item() == pytest.approx(2.0**2 - 1)
+
+
+def test_kl_is_summed_over_latent() -> None:
+    q = Normal(
+        torch.tensor([[1.0, -2.0, 0.0], [0.0, 0.0, 0.0]]),
+        torch.tensor([[0.5, 3.0, 1.0], [1.0, 1.0, 1.0]]),
+    )
+    first = 0.5 * (0.25 + 1 - 1) - math.log(0.5)
+    second = 0.5 * (9 + 4 - 1) - math.log(3.0)
+    torch.testing.assert_close(
+        kl_to_standard_normal(q), torch.tensor([first + second, 0.0])
+    )
+
+
+def test_elbo_averages_samples_and_weighs_the_kl() -> None:
+    under_draws = torch.tensor([[-1.0, -2.0], [-3.0, -8.0]])
+    kl = torch.tensor([2.0, 10.0])
+    torch.testing.assert_close(elbo(under_draws, kl), torch.tensor([-4.0, -15.0]))
+    torch.testing.assert_close(
+        elbo(under_draws, kl, kl_weight=0.1), torch.tensor([-2.2, -6.0])
+    )
+    torch.testing.assert_close(elbo(under_draws[0], kl, kl_weight=0.0), under_draws[0])
+
+
+def test_gradient_norm_is_clipped_once_over_all_parameters() -> None:
+    given = parameters([3.0, 0.0], [0.0, 4.0])
+    norm = clip_gradient_norm(given, 1.0)
+    assert norm == pytest.approx(5.0, abs=1e-12)  # before clipping
+    # one factor for all: the direction stays
+    (first, second) = grads_of(given)
+    assert first == pytest.approx([0.6, 0.0], rel=1e-5)
+    assert second == pytest.approx([0.0, 0.8], rel=1e-5)
+    assert clip_gradient_norm(given, None) == pytest.approx(1.0, rel=1e-5)
+
+
+def test_tied_parameter_counts_once_in_the_gradient_norm() -> None:
+    given = parameters([3.0], [4.0])
+    listed = [given[0], given[1], given[1]]
+    assert clip_gradient_norm(listed, 2.5) == pytest.approx(5.0, abs=1e-12)
+    assert [g[0] for g in grads_of(given)] == pytest.approx([1.5, 2.0], rel=1e-5)
+
+
+@pytest.mark.parametrize("clip_norm", [5.0001, 100.0, None])
+def test_gradient_below_the_threshold_is_left_alone(clip_norm: float | None) -> None:
+    given = parameters([3.0], [4.0])
+    assert clip_gradient_norm(given, clip_norm) == pytest.approx(5.0, abs=1e-12)
+    assert grads_of(given) == [[3.0], [4.0]]
+
+
+def test_gradient_exactly_at_the_threshold_keeps_its_norm() -> None:
+    given = parameters([3.0], [4.0])
+    assert clip_gradient_norm(given, 5.0) == pytest.approx(5.0, abs=1e-12)
+    assert [g[0] for g in grads_of(given)] == pytest.approx([3.0, 4.0], rel=1e-5)
+
+
+def test_parameter_without_gradient_is_no_part_of_the_norm() -> None:
+    given = [*parameters([3.0], [4.0]), nn.Parameter(torch.full((1,), 99.0))]
+    assert clip_gradient_norm(given, 1.0) == pytest.approx(5.0, abs=1e-12)
+
+
+def test_parameters_may_come_from_a_generator() -> None:
+    layer = nn.Linear(2, 1)
+    layer(torch.ones(2)).sum().backward()
+    assert clip_gradient_norm(layer.parameters(), 1.0) == pytest.approx(3**0.5)
+    total = sum(
+        float(p.grad.square().sum()) for p in layer.parameters() if p.grad is not None
+    )
+    assert total == pytest.approx(1.0, rel=1e-5)

@@ -1,0 +1,151 @@
+"""Gradients through the solvers: backpropagation and the adjoint method."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sklode.nn import AdaptiveSolver, FixedStepSolver
+from sklode.nn.solvers import Solver
+from tests.networks import assert_same, field
+from tests.problems import Recorder, decay
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+ORDERS = {"euler": 1, "midpoint": 2, "rk4": 4}
+
+
+def solved(
+    solver: Solver, f: nn.Module, z0: Tensor, steps: Tensor, u: Tensor | None
+) -> dict[str, Tensor]:
+    """Return the trajectory and the gradients of a loss over all of it."""
+    z0 = z0.clone().requires_grad_()
+    states = solver.trajectory(f, z0, steps, u)
+    loss = (states.square() * torch.arange(1, states.shape[1] + 1)[:, None]).sum()
+    named = dict(f.named_parameters())
+    grads = torch.autograd.grad(loss, [z0, *named.values()])
+    return dict(zip(["z0", *named], grads, strict=True)) | {"states": states.detach()}
+
+
+def mixed_problem(n_controls: int) -> tuple[nn.Module, Tensor, Tensor, Tensor | None]:
+    """Return a field with steps of either sign, and a series that comes to rest."""
+    f = field(3, control_size=n_controls)
+    steps = torch.tensor(
+        [[0.6, 0.4, 0.5, 0.2], [0.3, 0.7, 0.0, 0.0], [-0.5, -0.2, 0.4, -0.6]]
+    )
+    u = torch.randn(3, 4, n_controls) if n_controls else None
+    return f, torch.randn(3, 3), steps, u
+
+
+class Pieces(FixedStepSolver):
+    """A solver that takes every step in ``n`` equal pieces."""
+
+    def __init__(self, n: int, method: str = "rk4", adjoint: bool = False) -> None:
+        super().__init__(method, adjoint=adjoint)
+        self.n = n
+
+    def trajectory(
+        self, field: nn.Module, state: Tensor, dt: Tensor, control: Tensor | None = None
+    ) -> Tensor:
+        pieces = (dt / self.n).repeat_interleave(self.n, 1)
+        held = None if control is None else control.repeat_interleave(self.n, 1)
+        return super().trajectory(field, state, pieces, held)[:, :: self.n]
+
+
+@pytest.mark.parametrize(
+    ("solver", "tolerance"),
+    [
+        (FixedStepSolver("rk4"), 1e-6),
+        (FixedStepSolver("rk4", adjoint=True), 1e-6),
+        (AdaptiveSolver(1e-8, 1e-8), 1e-5),
+        (AdaptiveSolver(1e-8, 1e-8, adjoint=True), 1e-5),
+    ],
+    ids=["rk4", "rk4-adjoint", "dopri5", "dopri5-adjoint"],
+)
+def test_gradients_of_decay_are_those_of_its_closed_form(
+    solver: Solver, tolerance: float
+) -> None:
+    rate, start = 0.7, torch.tensor([[2.0], [-1.0]])
+    z0, f = start.clone().requires_grad_(), decay(rate)
+    steps = torch.tensor([[0.1], [-0.05]]).expand(-1, 20)
+    end = solver.trajectory(f, z0, steps)[:, -1, 0]
+    by_z0, by_a = torch.autograd.grad(end.sum(), [z0, f.a])
+    growth = torch.tensor([math.exp(-rate * 2), math.exp(rate * 1)])
+    torch.testing.assert_close(by_z0[:, 0], growth, atol=tolerance, rtol=0)
+    # d/da of z0 exp(a t), with t = 2 and -1
+    expected = (torch.tensor([2.0, -1.0]) * start[:, 0] * growth).sum()
+    torch.testing.assert_close(by_a[0, 0], expected, atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("n_controls", [0, 2])
+@pytest.mark.parametrize(("method", "order"), ORDERS.items())
+def test_adjoint_agrees_with_backpropagation_to_the_order_of_the_method(
+    method: str, order: int, n_controls: int
+) -> None:
+    f, z0, steps, u = mixed_problem(n_controls)
+    differences = []
+    for n in (8, 16):
+        backprop = solved(Pieces(n, method), f, z0, steps, u)
+        adjoint = solved(Pieces(n, method, adjoint=True), f, z0, steps, u)
+        # the forward pass is the same
+        torch.testing.assert_close(
+            adjoint["states"], backprop["states"], atol=1e-12, rtol=0
+        )
+        differences.append(
+            max(
+                float((adjoint[name] - backprop[name]).norm() / backprop[name].norm())
+                for name in backprop
+            )
+        )
+    assert differences[1] < 0.5 / 8**order
+    assert math.log2(differences[0] / differences[1]) > order - 0.4
+
+
+@pytest.mark.parametrize("n_controls", [0, 2])
+@pytest.mark.parametrize("adjoint", [False, True], ids=["backprop", "adjoint"])
+def test_adaptive_method_agrees_with_fine_fixed_steps(
+    adjoint: bool, n_controls: int
+) -> None:
+    f, z0, steps, u = mixed_problem(n_controls)
+    reference = solved(Pieces(20), f, z0, steps, u)
+    adaptive = solved(AdaptiveSolver(1e-8, 1e-8, adjoint=adjoint), f, z0, steps, u)
+    assert_same(adaptive, reference, 1e-5)
+
+
+def test_adjoint_keeps_no_graph_of_the_forward_solve() -> None:
+    for solver, keeps in (
+        (FixedStepSolver("rk4"), True),
+        (FixedStepSolver("rk4", adjoint=True), False),
+        (AdaptiveSolver(), True),
+        (AdaptiveSolver(adjoint=True), False),
+    ):
+        f = Recorder(field(2))
+        solver.trajectory(f, torch.randn(1, 2), torch.full((1, 3), 0.2))
+        assert set(f.graph_was_kept) == {keeps}
+
+
+@pytest.mark.parametrize("method", ORDERS)
+def test_gradcheck_through_fixed_steps(method: str) -> None:
+    f, z0, steps, u = mixed_problem(2)
+    assert u is not None
+    names = [name for name, _ in f.named_parameters()]
+
+    class Bound(nn.Module):
+        """The field with parameters that are given as tensors."""
+
+        def __init__(self, parameters: tuple[Tensor, ...]) -> None:
+            super().__init__()
+            self.given = dict(zip(names, parameters, strict=True))
+
+        def forward(self, z: Tensor, control: Tensor | None = None) -> Tensor:
+            slope: Tensor = torch.func.functional_call(f, self.given, (z, control))
+            return slope
+
+    def end(z: Tensor, dt: Tensor, control: Tensor, *parameters: Tensor) -> Tensor:
+        solver = FixedStepSolver(method)
+        return solver.trajectory(Bound(parameters), z, dt, control)
+
+    given = [x.detach().clone().requires_grad_() for x in (z0, steps, u)]
+    weights = [p.detach().clone().requires_grad_() for p in f.parameters()]
+    assert torch.autograd.gradcheck(end, (*given, *weights))

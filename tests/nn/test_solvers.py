@@ -1,0 +1,229 @@
+import math
+
+import pytest
+import torch
+import torchdiffeq
+from torch import Tensor, nn
+
+from sklode.exceptions import SolverError
+from sklode.nn import AdaptiveSolver, FixedStepSolver
+from sklode.nn.solvers import Solver
+from tests.networks import field
+from tests.problems import (
+    Driven,
+    Logistic,
+    Square,
+    StiffCubic,
+    constant_acceleration,
+    decay,
+    oscillator,
+)
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+ORDERS = {"euler": 1, "midpoint": 2, "rk4": 4}
+TIGHT = AdaptiveSolver(rtol=1e-9, atol=1e-9)
+
+EVERY_SOLVER = [
+    pytest.param(FixedStepSolver(method, adjoint=adjoint), id=f"{method}{suffix}")
+    for method in ORDERS
+    for adjoint, suffix in ((False, ""), (True, "-adjoint"))
+] + [
+    pytest.param(TIGHT, id="dopri5"),
+    pytest.param(AdaptiveSolver(1e-9, 1e-9, adjoint=True), id="dopri5-adjoint"),
+]
+
+
+@pytest.mark.parametrize("adjoint", [False, True], ids=["backprop", "adjoint"])
+@pytest.mark.parametrize(("method", "order"), ORDERS.items())
+def test_method_converges_at_its_order(method: str, order: int, adjoint: bool) -> None:
+    logistic, z0 = Logistic(), torch.tensor([[0.1], [0.4]])
+    # one series forward, one backward
+    span = torch.tensor([[2.0], [-1.5]])
+    errors = []
+    for n_steps in (16, 32):
+        steps = (span / n_steps).expand(-1, n_steps)
+        solver = FixedStepSolver(method, adjoint=adjoint)
+        end = solver.trajectory(logistic, z0, steps)[:, -1]
+        errors.append((end - logistic.solution(z0, span)).abs())
+    observed = torch.log2(errors[0] / errors[1])
+    torch.testing.assert_close(
+        observed, torch.full_like(observed, order), atol=0.15, rtol=0
+    )
+
+
+@pytest.mark.parametrize("method", ORDERS)
+def test_step_is_that_of_torchdiffeq(method: str) -> None:
+    # torchdiffeq's "rk4" is the 3/8 rule as well
+    f, z0, dt = field(3), torch.randn(2, 3), 0.8
+    steps = torch.full((2, 1), dt)
+    theirs = torchdiffeq.odeint(
+        lambda t, z: f(z), z0, torch.tensor([0.0, dt]), method=method
+    )[-1]
+    ours = FixedStepSolver(method).step(f, z0, steps)
+    torch.testing.assert_close(ours, theirs, atol=1e-14, rtol=0)
+
+
+def test_adaptive_solution_meets_its_tolerance() -> None:
+    rotation, z0 = oscillator(2.0), torch.tensor([[1.0, 0.0], [0.0, 2.0]])
+    steps = torch.tensor([[0.5, 3.0], [-2.0, 0.1]])
+    exact = rotation.solution(z0, steps.cumsum(1))
+    for tolerance in (1e-4, 1e-7):
+        solver = AdaptiveSolver(rtol=tolerance, atol=tolerance)
+        states = solver.trajectory(rotation, z0, steps)[:, 1:]
+        error = float((states - exact).abs().max().detach())
+        assert error < 30 * tolerance
+    assert error > 0  # a tolerance was used, not an exact solution
+
+
+@pytest.mark.parametrize("solver", EVERY_SOLVER)
+def test_trajectory_holds_the_state_after_every_step(solver: Solver) -> None:
+    f, z0 = field(3), torch.randn(2, 3)
+    steps = torch.tensor([[0.2, 0.3, 0.1], [-0.1, 0.4, -0.2]])
+    states = solver.trajectory(f, z0, steps)
+    z = z0
+    torch.testing.assert_close(states[:, 0], z0)
+    for k in range(3):
+        z = solver.step(f, z, steps[:, k : k + 1])
+        torch.testing.assert_close(states[:, k + 1], z, atol=1e-8, rtol=0)
+
+
+@pytest.mark.parametrize("solver", EVERY_SOLVER)
+def test_step_of_zero_leaves_a_state_exactly_where_it_is(solver: Solver) -> None:
+    z0 = torch.randn(2, 3)
+    steps = torch.tensor([[0.4, 0.0, 0.3], [0.0, 0.0, 0.0]])
+    states = solver.trajectory(field(3), z0, steps)
+    assert torch.equal(states[1], z0[1].expand(4, 3))
+    if isinstance(solver, FixedStepSolver):
+        assert torch.equal(states[0, 1], states[0, 2])
+    else:
+        torch.testing.assert_close(states[0, 1], states[0, 2], atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("solver", EVERY_SOLVER)
+def test_no_steps_return_the_initial_state(solver: Solver) -> None:
+    z0 = torch.randn(2, 3)
+    assert torch.equal(
+        solver.trajectory(field(3), z0, torch.empty(2, 0)), z0.unsqueeze(1)
+    )
+
+
+@pytest.mark.parametrize("solver", EVERY_SOLVER)
+def test_every_series_takes_its_own_steps(solver: Solver) -> None:
+    f, z0 = field(3), torch.randn(3, 3)
+    steps = torch.tensor([[0.5, -0.2], [-0.3, 0.9], [0.1, 0.0]])
+    together = solver.trajectory(f, z0, steps)
+    # the adaptive step control is shared by the batch
+    tolerance = 1e-14 if isinstance(solver, FixedStepSolver) else 1e-7
+    for k in range(3):
+        alone = solver.trajectory(f, z0[k : k + 1], steps[k : k + 1])
+        torch.testing.assert_close(together[k], alone[0], atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("solver", "tolerance"),
+    [
+        (FixedStepSolver("midpoint"), 1e-4),
+        (FixedStepSolver("rk4"), 1e-9),
+        (FixedStepSolver("rk4", adjoint=True), 1e-9),
+        (TIGHT, 1e-6),
+    ],
+    ids=["midpoint", "rk4", "rk4-adjoint", "dopri5"],
+)
+def test_backward_solve_inverts_forward_solve(solver: Solver, tolerance: float) -> None:
+    f, z0 = field(3).requires_grad_(False), torch.randn(2, 3)
+    steps = torch.tensor([[0.01], [0.03]]).repeat(1, 30)
+    steps[:, ::2] *= 1.5
+    end = solver.trajectory(f, z0, steps)[:, -1]
+    back = solver.trajectory(f, end, -steps.flip(1))[:, -1]
+    assert float((end - z0).abs().max()) > 100 * tolerance
+    torch.testing.assert_close(back, z0, atol=tolerance, rtol=0)
+
+
+def test_backward_solve_inverts_an_exactly_solved_one_to_rounding() -> None:
+    z0 = torch.tensor([[1.0, -2.0, 0.5]])
+    for method in ("midpoint", "rk4"):
+        solver = FixedStepSolver(method)
+        there = solver.step(constant_acceleration(), z0, torch.tensor([[3.0]]))
+        expected = torch.tensor([[1.0 - 6.0 + 0.25 * 9, -0.5, 0.5]])
+        torch.testing.assert_close(there, expected, atol=1e-13, rtol=0)
+        back = solver.step(constant_acceleration(), there, torch.tensor([[-3.0]]))
+        torch.testing.assert_close(back, z0, atol=1e-13, rtol=0)
+
+
+@pytest.mark.parametrize("solver", EVERY_SOLVER)
+def test_control_is_held_over_its_own_step(solver: Solver) -> None:
+    # a pure integral of the control, exact for every method: z = sum dt u
+    integral = Driven(rate=0.0)
+    steps = torch.tensor([[0.5, 2.0, 0.0, 1.0], [-1.0, 0.5, 0.25, -2.0]])
+    control = torch.tensor(
+        [[[1.0], [-3.0], [7.0], [2.0]], [[4.0], [0.0], [8.0], [1.0]]]
+    )
+    states = solver.trajectory(integral, torch.zeros(2, 1), steps, control)
+    expected = torch.tensor([[0, 0.5, -5.5, -5.5, -3.5], [0, -4.0, -4.0, -2.0, -4.0]])
+    torch.testing.assert_close(states[..., 0], expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("solver", "tolerance"),
+    [
+        (FixedStepSolver("euler"), 2e-2),
+        (FixedStepSolver("midpoint"), 1e-3),
+        (FixedStepSolver("rk4"), 1e-7),
+        (FixedStepSolver("rk4", adjoint=True), 1e-7),
+        (TIGHT, 1e-7),
+    ],
+    ids=["euler", "midpoint", "rk4", "rk4-adjoint", "dopri5"],
+)
+def test_controlled_solution_is_the_closed_form(
+    solver: Solver, tolerance: float
+) -> None:
+    driven, z0 = Driven(rate=0.8), torch.tensor([[1.0], [-0.5]])
+    steps = torch.tensor([[0.05], [-0.02]]).expand(-1, 20)
+    control = torch.tensor([[[2.0]], [[-1.0]]]).expand(-1, 20, -1)
+    states = solver.trajectory(driven, z0, steps, control)[:, 1:, 0]
+    exact = driven.under_constant(z0, steps.cumsum(1), control[..., 0])
+    torch.testing.assert_close(states, exact, atol=tolerance, rtol=0)
+
+
+def test_adaptive_grid_is_fine_enough_for_its_tolerance() -> None:
+    # the interpolation's error on a wave of unit frequency: spacing^4 / 384
+    for rtol in (1e-3, 1e-5):
+        assert AdaptiveSolver(rtol=rtol).grid_spacing ** 4 / 384 <= rtol * 1.0001
+    assert AdaptiveSolver(rtol=1e-3, step_size=0.25).grid_spacing == 0.25
+
+
+def test_failed_step_control_names_method_tolerances_and_remedy() -> None:
+    solver = AdaptiveSolver(rtol=1e-4, atol=1e-5)
+    with pytest.raises(SolverError, match=r"dopri5.*rtol=0\.0001.*Raise rtol"):
+        solver.trajectory(Square(), torch.ones(1, 1), torch.ones(1, 2))
+
+
+@pytest.mark.parametrize("fail", [torch.nan, torch.inf])
+def test_state_that_is_not_finite_is_a_solver_error(fail: float) -> None:
+    with pytest.raises(SolverError):
+        TIGHT.step(decay(), torch.full((1, 1), fail), torch.ones(1, 1))
+
+
+def test_step_control_that_fails_in_the_adjoint_pass_is_a_solver_error() -> None:
+    # Forward all starts decay to the same small value; backward from it the
+    # solution explodes.
+    z0 = torch.ones(1, 1, requires_grad=True)
+    end = AdaptiveSolver(adjoint=True).trajectory(
+        StiffCubic(), z0, torch.full((1, 1), 50.0)
+    )
+    loss: Tensor = end.sum()
+    with pytest.raises(SolverError, match="Raise rtol"):
+        loss.backward()
+
+
+def test_field_without_parameters_can_be_solved_by_the_adjoint() -> None:
+    class Turn(nn.Module):
+        def forward(self, z: Tensor, u: Tensor | None = None) -> Tensor:
+            return torch.stack([z[..., 1], -z[..., 0]], -1)
+
+    z0 = torch.tensor([[1.0, 0.0]], requires_grad=True)
+    steps = torch.full((1, 50), math.pi / 100)
+    end = FixedStepSolver("rk4", adjoint=True).trajectory(Turn(), z0, steps)[0, -1]
+    end[1].backward()
+    torch.testing.assert_close(z0.grad, torch.tensor([[-1.0, 0.0]]), atol=1e-6, rtol=0)

@@ -1,0 +1,70 @@
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from sklode.nn import VectorField
+from tests.networks import field
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+BY_HAND = {
+    "tanh": math.tanh,
+    "elu": lambda x: x if x > 0 else math.expm1(x),
+    "softplus": lambda x: math.log1p(math.exp(x)),
+}
+
+
+def filled(*shape: int, start: float) -> Tensor:
+    count = math.prod(shape)
+    return (start + 0.1 * torch.arange(count)).view(shape)
+
+
+@pytest.mark.parametrize("activation", BY_HAND)
+@pytest.mark.parametrize("state", [-0.8, 0.3])
+def test_field_is_the_perceptron_of_its_equation(activation: str, state: float) -> None:
+    f = VectorField(1, width=1, depth=2, activation=activation)
+    with torch.no_grad():
+        for parameter, value in zip(
+            f.parameters(), (2.0, -0.1, 0.7, 0.2, 3.0, -0.5), strict=True
+        ):
+            parameter.fill_(value)
+    a = BY_HAND[activation]
+    expected = 3.0 * a(0.7 * a(2.0 * state - 0.1) + 0.2) - 0.5
+    assert f(torch.tensor([state])).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_depth_is_the_number_of_hidden_layers() -> None:
+    # with hidden weights of 1 and no biases, each layer applies tanh once more
+    for depth in (1, 2, 3):
+        f = VectorField(1, width=1, depth=depth)
+        with torch.no_grad():
+            for name, parameter in f.named_parameters():
+                parameter.fill_(1.0 if name.endswith("weight") else 0.0)
+        expected = 0.9
+        for _ in range(depth):
+            expected = math.tanh(expected)
+        assert f(torch.tensor([0.9])).item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_control_adds_to_the_first_layer() -> None:
+    f: Any = VectorField(1, width=1, control_size=1)
+    with torch.no_grad():
+        f.hidden[0].weight.copy_(torch.tensor([[0.5, -2.0]]))
+        f.hidden[0].bias.fill_(0.1)
+        f.output.weight.fill_(1.0)
+        f.output.bias.fill_(0.0)
+    slope = f(torch.tensor([[0.4]]), torch.tensor([[0.3]]))
+    assert slope.item() == pytest.approx(math.tanh(0.2 - 0.6 + 0.1), abs=1e-12)
+
+
+def test_states_do_not_mix() -> None:
+    f = field(3, control_size=2)
+    states, controls = filled(2, 4, 3, start=-1.0), filled(2, 4, 2, start=0.5)
+    together = f(states, controls)
+    for i in range(2):
+        for j in range(4):
+            alone = f(states[i, j], controls[i, j])
+            torch.testing.assert_close(together[i, j], alone)

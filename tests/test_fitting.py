@@ -1,0 +1,262 @@
+"""Training as a user of the forecasters sees it: history, callbacks, engines, solvers."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
+
+STEPS = [-3, 1, 4]
+COLUMNS = [
+    "loss",
+    "log_likelihood",
+    "kl",
+    "grad_norm",
+    "clipped_fraction",
+    "validation_loss",
+    "seconds",
+]
+
+
+class Recorder:
+    """A callback that keeps every row and the weights, and may stop the training."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.stop_at = stop_at
+        self.forecasters: list[Any] = []
+        self.rows: list[dict[str, float]] = []
+
+    def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> bool:
+        self.forecasters.append(forecaster)
+        self.rows.append(dict(row))
+        return row["epoch"] == self.stop_at
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+def test_history_has_a_row_per_epoch_with_every_column(kind: type) -> None:
+    forecaster = tiny(kind, max_epochs=3).fit(waves())
+    history = forecaster.history_
+    assert isinstance(history, pd.DataFrame)
+    assert set(COLUMNS) <= set(history.columns)
+    assert history.index.tolist() == [1, 2, 3]
+    assert forecaster.n_epochs_ == 3
+    measured = history[[name for name in COLUMNS if name != "validation_loss"]]
+    assert np.isfinite(measured).all(axis=None)
+    assert (history["kl"] >= 0).all()
+    assert (history["grad_norm"] > 0).all()
+
+
+def test_the_loss_is_what_the_elbo_says() -> None:
+    history = tiny(max_epochs=4, kl_weight=0.5, kl_annealing_epochs=0).fit(waves()).history_
+    expected = -(history["log_likelihood"] - 0.5 * history["kl"])
+    np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
+
+
+def test_the_clipped_fraction_counts_gradients_over_the_threshold() -> None:
+    y = waves()
+    all_clipped = tiny(clip_norm=1e-6).fit(y).history_
+    none_clipped = tiny(clip_norm=1e6).fit(y).history_
+    without = tiny(clip_norm=None).fit(y).history_
+    assert all_clipped["clipped_fraction"].tolist() == [1]
+    assert none_clipped["clipped_fraction"].tolist() == [0]
+    assert without["clipped_fraction"].tolist() == [0]
+    np.testing.assert_allclose(without["grad_norm"], all_clipped["grad_norm"])
+
+
+def test_without_early_stopping_nothing_is_held_out() -> None:
+    forecaster = tiny(max_epochs=3).fit(waves())
+    assert forecaster.history_["validation_loss"].isna().all()
+    assert forecaster.best_epoch_ == 3
+
+
+@pytest.mark.parametrize("data", [waves(), panel(), panel((5,) * 20)])
+def test_early_stopping_restores_the_weights_of_the_best_epoch(data: Any) -> None:
+    states = []
+
+    class KeepWeights(Recorder):
+        def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> bool:
+            states.append(copy.deepcopy(networks[-1].state_dict()))
+            return super().on_epoch_end(forecaster, row)
+
+    networks: list[torch.nn.Module] = []
+    recorder = KeepWeights()
+    settings = {"max_epochs": 30, "lr": 0.3, "normalize": "series"}
+    forecaster = tiny(
+        callbacks=[recorder], early_stopping=True, n_iter_no_change=30, **settings
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        from sklode.training import Trainer
+
+        fit = Trainer.fit
+
+        def spy(self: Trainer, *args: Any, **kwargs: Any) -> Trainer:
+            networks.append(self.network)
+            return fit(self, *args, **kwargs)
+
+        patch.setattr(Trainer, "fit", spy)
+        forecaster.fit(data)
+    losses = forecaster.history_["validation_loss"]
+    assert np.isfinite(losses).all()
+    restored = forecaster.network_.state_dict()
+    best = states[forecaster.best_epoch_ - 1]
+    assert all(torch.equal(restored[name], best[name]) for name in best)
+    late = losses.loc[forecaster.best_epoch_ :]
+    assert losses[forecaster.best_epoch_] == late.min()
+
+
+def test_early_stopping_stops_when_nothing_improves() -> None:
+    y = pd.Series(np.random.default_rng(0).standard_normal(80))
+    settings = {"early_stopping": True, "n_iter_no_change": 2, "tol": 10.0}
+    forecaster = tiny(max_epochs=60, kl_annealing_epochs=0, **settings).fit(y)
+    assert forecaster.n_epochs_ < 60
+    assert len(forecaster.history_) == forecaster.n_epochs_
+
+
+def test_rows_that_are_held_out_do_not_train_the_network() -> None:
+    y = waves(pd.RangeIndex(60))
+    other = y.copy()
+    other.iloc[-5:] = 9.0
+    histories = []
+    for data in (y, other):
+        settings = {"normalize": None, "early_stopping": True, "max_epochs": 2}
+        forecaster = tiny(**settings, validation_fraction=0.1).fit(data)
+        histories.append(forecaster.history_.drop(columns="seconds"))
+    trained = [h.drop(columns="validation_loss") for h in histories]
+    pd.testing.assert_frame_equal(trained[0], trained[1])
+    assert (histories[0]["validation_loss"] != histories[1]["validation_loss"]).all()
+
+
+def test_a_callback_is_called_with_every_row_of_the_history() -> None:
+    recorder = Recorder()
+    forecaster = tiny(max_epochs=3, callbacks=[recorder]).fit(waves())
+    rows = pd.DataFrame(recorder.rows).set_index("epoch")
+    pd.testing.assert_frame_equal(rows, forecaster.history_)
+    assert all(caller is forecaster for caller in recorder.forecasters)
+
+
+def test_a_callback_that_returns_true_stops_the_training() -> None:
+    first, second = Recorder(stop_at=2), Recorder()
+    forecaster = tiny(max_epochs=9, callbacks=(first, second)).fit(waves())
+    assert forecaster.n_epochs_ == 2
+    assert len(first.rows) == len(second.rows) == 2
+    assert np.isfinite(forecaster.predict(STEPS)).all()
+
+
+def test_callbacks_hear_of_pretrain_and_update_too() -> None:
+    recorder = Recorder()
+    settings = {"max_epochs": 2, "finetune_epochs": 1, "callbacks": [recorder]}
+    forecaster = tiny(**settings).pretrain(panel())
+    assert len(recorder.rows) == 2
+    y = waves(uneven_stamps())
+    forecaster.fit(y[:18])
+    assert len(recorder.rows) == 3
+    forecaster.update(y[18:])
+    assert len(recorder.rows) == 4
+
+
+def test_verbose_2_prints_a_line_per_epoch(capsys: pytest.CaptureFixture) -> None:
+    forecaster = tiny(max_epochs=3, verbose=2).fit(waves())
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    for epoch, line in enumerate(lines, start=1):
+        assert f"epoch {epoch}" in line
+        assert f"{forecaster.history_.loc[epoch, 'loss']:.3g}"[:4] in line
+
+
+def test_verbose_0_prints_nothing(capfd: pytest.CaptureFixture) -> None:
+    tiny(max_epochs=2).fit(waves()).predict(STEPS)
+    output = capfd.readouterr()
+    assert output.out == ""
+    assert output.err == ""
+
+
+def test_verbose_1_shows_the_progress(capfd: pytest.CaptureFixture) -> None:
+    tiny(max_epochs=3, verbose=1).fit(waves())
+    output = capfd.readouterr()
+    shown = output.out + output.err
+    assert "3/3" in shown
+    assert "loss" in shown
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+def test_every_engine_gives_the_same_forecast(kind: type) -> None:
+    y = channels()
+    y.iloc[4, 0] = np.nan
+    eager, auto = (
+        tiny(kind, engine=engine, max_epochs=3).fit(y) for engine in ("eager", "auto")
+    )
+    np.testing.assert_allclose(
+        auto.predict(STEPS), eager.predict(STEPS), rtol=0, atol=1e-3
+    )
+    np.testing.assert_allclose(
+        auto.history_["loss"], eager.history_["loss"], rtol=1e-3
+    )
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("method", ["euler", "midpoint", "rk4", "dopri5"])
+def test_solvers_agree_to_their_order(kind: type, method: str) -> None:
+    y = waves()
+    fine = tiny(kind, step_size=0.25).fit(y).predict(STEPS)
+    settings = {"method": method, "step_size": 0.25, "rtol": 1e-5, "atol": 1e-6}
+    forecast = tiny(kind, **settings).fit(y).predict(STEPS)
+    atol = {"euler": 0.05, "midpoint": 5e-3, "rk4": 1e-9, "dopri5": 5e-3}[method]
+    np.testing.assert_allclose(forecast, fine, rtol=0, atol=atol)
+    if method != "rk4":
+        assert (forecast != fine).all()
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("method", ["rk4", "dopri5"])
+def test_the_adjoint_gives_the_forecast_of_backpropagation(
+    kind: type, method: str
+) -> None:
+    y = waves(pd.Index(np.arange(12) ** 2))
+    settings = {"method": method, "step_size": 0.25, "rtol": 1e-6, "atol": 1e-7}
+    forecasts = [
+        tiny(kind, adjoint=adjoint, max_epochs=2, **settings).fit(y).predict(STEPS)
+        for adjoint in (False, True)
+    ]
+    np.testing.assert_allclose(forecasts[1], forecasts[0], rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"activation": "elu"},
+        {"activation": "softplus"},
+        {"field_depth": 3},
+        {"optimizer": "sgd"},
+        {"optimizer": "adamw", "weight_decay": 0.5},
+        {"kl_weight": 0.0},
+        {"observation_noise": 2.0},
+        {"clip_norm": 1e-3},
+        {"clip_norm": "auto"},
+        {"batch_size": 3},
+        {"horizon": 0},
+        {"window_length": 4},
+        {"step_size": 0.4},
+        {"lr": 0.05},
+        {"normalize": "last"},
+    ],
+    ids=str,
+)
+def test_this_parameter_changes_the_forecast(settings: dict[str, Any]) -> None:
+    y = waves()
+    common = {"normalize": "series", "max_epochs": 8}
+    expected = tiny(**common).fit(y).predict(STEPS)
+    forecast = tiny(**{**common, **settings}).fit(y).predict(STEPS)
+    assert np.abs(forecast - expected).min() > 1e-7
+
+
+@pytest.mark.parametrize("device", ["cpu", torch.device("cpu")])
+def test_a_device_is_a_name_or_a_torch_device(device: Any) -> None:
+    y = waves()
+    forecast = tiny(device=device).fit(y).predict(STEPS)
+    pd.testing.assert_series_equal(forecast, tiny(device="cpu").fit(y).predict(STEPS))

@@ -1,0 +1,276 @@
+"""Answers depend on the model, the history and the stamp asked; on nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sktime.forecasting.base import ForecastingHorizon
+
+from sklode import prediction
+from tests.series import (
+    FORECASTERS,
+    channels,
+    panel,
+    tiny,
+    uneven_stamps,
+    waves,
+)
+
+TRAINED = {"max_epochs": 20, "lr": 0.05, "n_samples": 400}
+
+
+def at(stamps: Any) -> ForecastingHorizon:
+    return ForecastingHorizon(pd.Index(stamps), is_relative=False)
+
+
+def with_controls(y: pd.Series, n_ahead: int = 40) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return controls at the stamps of ``y`` and at every integer after it."""
+    end = y.index[-1]
+    later = pd.Index(np.arange(end + 1, end + n_ahead + 1))
+    X = pd.DataFrame({"u": np.sin(y.index / 7), "v": np.cos(y.index / 5)}, y.index)
+    future = pd.DataFrame({"u": np.sin(later / 2), "v": np.cos(later / 3)}, later)
+    return X, future
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("method", ["rk4", "euler"])
+def test_an_extra_queried_stamp_changes_no_other_answer(
+    kind: type, method: str
+) -> None:
+    y = waves()
+    forecaster = tiny(kind, method=method).fit(y)
+    end = y.index[-1]
+    asked = [y.index[1], y.index[-2] + 1, end + 15]
+    extra = [-200, y.index[3] + 1, end, end + 14, end + 16, end + 400]
+    alone = forecaster.predict(at(asked))
+    together = forecaster.predict(at(sorted(asked + extra)))
+    np.testing.assert_allclose(together[asked], alone, rtol=0, atol=1e-6)
+
+
+def test_an_extra_queried_stamp_changes_an_adaptive_answer_within_tolerance() -> None:
+    y = waves()
+    forecaster = tiny(method="dopri5", rtol=1e-6, atol=1e-7).fit(y)
+    asked = [y.index[-2] + 1, y.index[-1] + 15]
+    together = forecaster.predict(at([*asked, y.index[-1] + 60]))
+    alone = forecaster.predict(at(asked))
+    np.testing.assert_allclose(together[asked], alone, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+def test_a_far_horizon_alone_equals_the_last_of_the_full_horizon(kind: type) -> None:
+    forecaster = tiny(kind).fit(waves())
+    full = forecaster.predict(range(1, 41))
+    far = forecaster.predict([40])
+    np.testing.assert_allclose(far, full.iloc[-1:], rtol=0, atol=1e-6)
+    assert far.index[0] == full.index[-1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "options"),
+    [
+        ("predict_var", {}),
+        ("predict_quantiles", {"alpha": [0.05, 0.5]}),
+        ("predict_interval", {"coverage": 0.9}),
+    ],
+)
+def test_an_extra_queried_stamp_changes_no_other_spread(
+    answer: str, options: dict[str, Any]
+) -> None:
+    forecaster = tiny(n_samples=50).fit(waves())
+    full = getattr(forecaster, answer)(range(-30, 20), **options)
+    far = getattr(forecaster, answer)([1, 19], **options)
+    np.testing.assert_allclose(far, full.loc[far.index], rtol=0, atol=1e-5)
+
+
+def test_controls_between_the_stamps_asked_count() -> None:
+    y = waves()
+    X, future = with_controls(y)
+    forecaster = tiny(**TRAINED).fit(y, X)
+    full = forecaster.predict(range(1, 41), X=future)
+    far = forecaster.predict([40], X=future)
+    np.testing.assert_allclose(far, full.iloc[-1:], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+def test_controls_change_the_forecast(kind: type) -> None:
+    y = waves()
+    X, future = with_controls(y)
+    forecaster = tiny(kind, **TRAINED).fit(y, X)
+    steps = [1, 5, 40]
+    forecast = forecaster.predict(steps, X=future)
+    other = forecaster.predict(steps, X=future + 1)
+    assert np.abs(other - forecast).min() > 1e-4
+    index = forecast.index
+    assert np.array_equal(forecaster.predict_at(index, X=future)["y"], forecast)
+    without = tiny(kind, **TRAINED).fit(y).predict(steps)
+    assert np.abs(without - forecast).min() > 1e-6
+    sampled = forecaster.sample(steps, X=future)
+    assert sampled.shape == (400 * 3, 1)
+    assert len(forecaster.predict_quantiles(steps, X=future)) == 3
+    truth = pd.Series(0.0, future.index, name="y")
+    assert forecaster.score(truth, X=future) != forecaster.score(truth, X=future + 1)
+
+
+def test_columns_of_x_are_read_by_name() -> None:
+    y = waves()
+    X, future = with_controls(y)
+    forecaster = tiny().fit(y, X)
+    swapped = future[["v", "u"]]
+    forecast = forecaster.predict(range(1, 10), X=future)
+    np.testing.assert_array_equal(forecaster.predict(range(1, 10), X=swapped), forecast)
+
+
+def test_each_series_of_a_panel_reads_its_own_controls() -> None:
+    y = panel((12, 12))
+    X = pd.DataFrame({"u": np.arange(24.0)}, y.index)
+    forecaster = tiny(max_epochs=10).fit(y, X)
+    rows = [(key, pd.Timestamp("2021-02-03")) for key in ("s0", "s1")]
+    asked = pd.MultiIndex.from_tuples(rows, names=y.index.names)
+    future = pd.DataFrame({"u": [1.0, 2.0]}, asked)
+    forecast = forecaster.predict_at(asked, X=future)
+    future.loc["s1"] = 7.0
+    changed = forecaster.predict_at(asked, X=future)
+    assert np.array_equal(changed.loc["s0"], forecast.loc["s0"])
+    assert np.abs(changed.loc["s1"] - forecast.loc["s1"]).to_numpy() > 1e-6
+
+
+def pretrained(**settings: Any) -> Any:
+    """Return a forecaster whose fit changes the history only, not the weights."""
+    settings = {"finetune_epochs": 0, "max_epochs": 10, "lr": 0.05, **settings}
+    return tiny(**settings).pretrain(panel())
+
+
+def test_stamps_past_the_last_window_are_answered_by_the_last_window() -> None:
+    y = waves(uneven_stamps())
+    earlier, inside = y.copy(), y.copy()
+    earlier.iloc[-7] += 1  # window_length is 6
+    inside.iloc[-6] += 1
+    asked = [*y.index[-6:], y.index[-1] + pd.Timedelta("20min")]
+    answers = [
+        pretrained().fit(data).predict(at(asked)) for data in (y, earlier, inside)
+    ]
+    np.testing.assert_array_equal(answers[1], answers[0])
+    assert np.abs(answers[2] - answers[0]).min() > 1e-6
+
+
+def test_an_earlier_stamp_is_answered_by_the_window_it_lies_in() -> None:
+    y = waves(uneven_stamps(20))  # windows start at rows 14, 8, 2 and 0
+    for start, stop in [(8, 14), (2, 8)]:
+        asked = at(y.index[start:stop])
+        expected = pretrained().fit(y).predict(asked)
+        for row, matters in [(start - 1, False), (start, True), (stop - 1, True)]:
+            changed = y.copy()
+            changed.iloc[row] += 1
+            answer = pretrained().fit(changed).predict(asked)
+            assert (np.abs(answer - expected).max() > 1e-6) == matters
+        alone = pretrained().fit(y[start:stop]).predict(asked)
+        np.testing.assert_allclose(alone, expected, rtol=0, atol=1e-6)
+
+
+def test_a_stamp_before_the_first_is_answered_by_the_first_window() -> None:
+    y = waves(uneven_stamps(20))
+    asked = at([y.index[0] - pd.Timedelta("5min")])
+    expected = pretrained().fit(y).predict(asked)
+    alone = pretrained().fit(y[:6]).predict(asked)
+    np.testing.assert_allclose(alone, expected, rtol=0, atol=1e-6)
+
+
+def test_a_small_batch_of_windows_at_once_gives_the_same_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forecaster = tiny().fit(panel())
+    answers = [forecaster.predict(range(-40, 5)), forecaster.predict_var([-30, 1])]
+    monkeypatch.setattr(prediction, "_WINDOWS_AT_ONCE", 2)
+    monkeypatch.setattr(prediction, "_STATES_AT_ONCE", 1)
+    again = [forecaster.predict(range(-40, 5)), forecaster.predict_var([-30, 1])]
+    for answer, repeated in zip(answers, again, strict=True):
+        np.testing.assert_allclose(repeated, answer, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+def test_quantiles_rise_with_alpha(kind: type) -> None:
+    y = channels()
+    forecaster = tiny(kind, **TRAINED).fit(y)
+    alpha = [0.05, 0.25, 0.5, 0.75, 0.95]
+    quantiles = forecaster.predict_quantiles([-5, 1, 9], alpha=alpha)
+    assert quantiles.columns.tolist() == [(c, a) for c in "ab" for a in alpha]
+    for column in "ab":
+        assert (np.diff(quantiles[column], axis=1) > 0).all()
+
+
+def test_an_interval_lies_between_its_quantiles() -> None:
+    forecaster = tiny(n_samples=50).fit(channels())
+    interval = forecaster.predict_interval([1, 9], coverage=0.8)
+    quantiles = forecaster.predict_quantiles([1, 9], alpha=[0.1, 0.9])
+    np.testing.assert_allclose(interval, quantiles)
+    assert interval.columns[1] == ("a", 0.8, "upper")
+
+
+def test_spread_agrees_with_sample_paths() -> None:
+    forecaster = tiny(n_samples=4000, observation_noise=0.3).fit(channels())
+    steps = [1, 9]
+    paths = forecaster.sample(steps).groupby(level=1)
+    np.testing.assert_allclose(
+        forecaster.predict_var(steps), paths.var(ddof=0), rtol=0.1
+    )
+    quantiles = forecaster.predict_quantiles(steps, alpha=[0.1, 0.9])
+    spread = paths.std(ddof=0)
+    for column in "ab":
+        width = quantiles[column][0.9] - quantiles[column][0.1]
+        np.testing.assert_allclose(width, 2.563 * spread[column], rtol=0.12)
+
+
+def test_variance_is_at_least_that_of_the_observation_noise() -> None:
+    settings = {"normalize": "series", "n_samples": 500}
+    small = tiny(observation_noise=0.1, **settings).fit(channels())
+    variance = small.predict_var([1, 9])
+    assert (variance > (0.1 * small.scale_) ** 2).all(axis=None)
+    paths = small.sample([1, 9], noise=False).groupby(level=1).var(ddof=0)
+    expected = paths + (0.1 * small.scale_) ** 2
+    np.testing.assert_allclose(variance, expected, rtol=0.2)
+
+
+def test_sample_paths_have_a_row_per_sample_and_stamp() -> None:
+    y = channels(uneven_stamps())
+    y.index.name = "when"
+    forecaster = tiny().fit(y)
+    paths = forecaster.sample([1, 2], n_samples=3)
+    stamps = forecaster.predict([1, 2]).index
+    expected = pd.MultiIndex.from_product([range(3), stamps], names=["sample", "when"])
+    pd.testing.assert_index_equal(paths.index, expected)
+    assert list(paths.columns) == ["a", "b"]
+    assert len(forecaster.sample([1])) == 7  # n_samples
+
+
+def test_sample_paths_of_a_panel_are_keyed_by_sample_and_row() -> None:
+    forecaster = tiny().fit(panel())
+    paths = forecaster.sample([1, 2], n_samples=3)
+    rows = forecaster.predict([1, 2]).index
+    assert paths.index.tolist() == [(k, *row) for k in range(3) for row in rows]
+    assert paths.index.names == ["sample", "series", "when"]
+
+
+def test_a_sample_path_without_noise_is_one_smooth_trajectory() -> None:
+    y = waves()
+    forecaster = tiny(**TRAINED, normalize="series").fit(y)
+    close = at(np.arange(y.index[-1], y.index[-1] + 60))
+    smooth = forecaster.sample(close, n_samples=40, noise=False)["y"].unstack(0)
+    bend = np.diff(smooth, n=2, axis=0)
+    spread = smooth.std(axis=1).to_numpy().mean()
+    assert np.abs(bend).max() < 0.05 * spread
+    noisy = forecaster.sample(close, n_samples=40)["y"].unstack(0)
+    assert np.abs(np.diff(noisy, n=2, axis=0)).max() > 10 * np.abs(bend).max()
+    # Neighbours along one path belong together; across paths they would not.
+    step = smooth.diff().iloc[1:]
+    assert np.abs(step).to_numpy().max() < spread
+
+
+def test_the_mean_of_sample_paths_is_near_the_forecast() -> None:
+    y = channels()
+    forecaster = tiny(**TRAINED).fit(y)
+    paths = forecaster.sample([1, 5], n_samples=4000, noise=False).groupby(level=1)
+    error = paths.mean() - forecaster.predict([1, 5])
+    assert (error.abs() < 0.5 * paths.std()).all(axis=None)

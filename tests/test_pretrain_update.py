@@ -1,0 +1,249 @@
+"""What is kept of an earlier fit: pretraining, updates, warm starts."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
+
+STEPS = [-3, 1, 4]
+
+
+def weights(network: torch.nn.Module) -> np.ndarray:
+    parts = [p.detach().flatten() for p in network.parameters()]
+    return torch.cat(parts).numpy().copy()
+
+
+def long_series() -> pd.Series:
+    return waves(uneven_stamps(24, seed=9))
+
+
+def panel_with(y: pd.Series) -> pd.DataFrame:
+    parts = {**{key: part.droplevel(0) for key, part in panel().groupby(level=0)}}
+    return pd.concat({**parts, "own": y.to_frame()}, names=["series", "when"])
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+def test_a_series_is_forecast_alike_alone_and_in_a_panel(kind: type) -> None:
+    y = long_series()
+    together = panel_with(y)
+    forecaster = tiny(kind, finetune_epochs=0, max_epochs=5).pretrain(together)
+    in_panel = forecaster.clone().fit(together)
+    alone = forecaster.clone().fit(y)
+    asked = [y.index[0], y.index[9], y.index[-1] + pd.Timedelta("7min")]
+    rows = pd.MultiIndex.from_tuples([("own", t) for t in asked])
+    expected = alone.predict_at(pd.DatetimeIndex(asked))
+    np.testing.assert_allclose(in_panel.predict_at(rows), expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+def test_fit_fine_tunes_a_copy_of_the_pretrained_model(kind: type) -> None:
+    forecaster = tiny(kind, finetune_epochs=2, lr=0.05).pretrain(panel())
+    before = weights(forecaster.pretrained_.network)
+    first = forecaster.fit(long_series()).predict(STEPS)
+    assert np.array_equal(weights(forecaster.pretrained_.network), before)
+    assert not np.array_equal(weights(forecaster.network_), before)
+    assert forecaster.n_epochs_ == 2
+    again = forecaster.fit(long_series()).predict(STEPS)
+    pd.testing.assert_series_equal(again, first, check_exact=True)
+
+
+def test_fine_tuning_starts_from_the_pretrained_weights() -> None:
+    settings = {"finetune_epochs": 1, "max_epochs": 10, "lr": 0.05}
+    forecaster = tiny(**settings).pretrain(panel())
+    before = weights(forecaster.pretrained_.network)
+    forecaster.lr = 1e-9
+    tuned = weights(forecaster.fit(long_series()).network_)
+    np.testing.assert_allclose(tuned, before, rtol=0, atol=1e-6)
+
+
+def test_without_fine_tuning_only_the_history_is_new() -> None:
+    forecaster = tiny(finetune_epochs=0, max_epochs=3).pretrain(panel())
+    before = weights(forecaster.pretrained_.network)
+    y = long_series()
+    forecast = forecaster.fit(y).predict(STEPS)
+    assert np.array_equal(weights(forecaster.network_), before)
+    assert forecaster.n_epochs_ == 0
+    assert len(forecaster.history_) == 0
+    assert "loss" in forecaster.history_.columns
+    changed = y.copy()
+    changed.iloc[-1] += 1
+    assert (forecaster.fit(changed).predict(STEPS) != forecast).all()
+
+
+def test_the_pretrained_units_are_kept() -> None:
+    y = panel()
+    forecaster = tiny(normalize="series", finetune_epochs=1).pretrain(y)
+    slow = waves(pd.date_range("2021", periods=20, freq="D")) + 100
+    forecaster.fit(slow)
+    unit = tiny(normalize="series").fit(y)
+    assert forecaster.time_unit_ == unit.time_unit_
+    np.testing.assert_array_equal(forecaster.location_, unit.location_)
+    np.testing.assert_array_equal(forecaster.scale_, unit.scale_)
+
+
+def test_pretraining_helps_where_there_is_little_data() -> None:
+    settings = {
+        "normalize": "series",
+        "hidden_size": 12,
+        "field_width": 12,
+        "emission_width": 16,
+        "max_epochs": 60,
+        "batch_size": 16,
+    }
+    index = pd.RangeIndex(60)
+    values = np.sin(np.arange(60) * 2 * np.pi / 12)
+    parts = {k: pd.DataFrame({"y": np.roll(values, k)}, index) for k in range(12)}
+    family = pd.concat(parts, names=["k", "t"])
+    train, test = (
+        pd.Series(values[:14], index[:14]),
+        pd.Series(values[14:24], index[14:24]),
+    )
+    alone = tiny(**{**settings, "max_epochs": 5}).fit(train)
+    transferred = tiny(**settings, finetune_epochs=0).pretrain(family).fit(train)
+    assert transferred.score(test.rename("y")) > 0.5 * alone.score(test)
+
+
+def test_other_columns_than_in_pretrain_are_refused() -> None:
+    forecaster = tiny().pretrain(panel())
+    with pytest.raises(ValueError, match="as many columns as before, 1 and 0; got 2"):
+        forecaster.fit(channels(uneven_stamps()))
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+def test_update_without_training_only_appends(kind: type) -> None:
+    y = long_series()
+    forecaster = tiny(kind, finetune_epochs=0).pretrain(panel())
+    expected = forecaster.clone().fit(y)
+    updated = forecaster.clone().fit(y[:15])
+    before = weights(updated.network_)
+    updated.update(y[15:19], update_params=False)
+    updated.update(y[19:], update_params=False)
+    assert np.array_equal(weights(updated.network_), before)
+    asked = y.index[[0, 14, 20]].append(y.index[-1:] + pd.Timedelta("9min"))
+    np.testing.assert_array_equal(updated.predict(asked), expected.predict(asked))
+    assert updated.cutoff[0] == y.index[-1]
+
+
+def test_update_moves_the_relative_horizon() -> None:
+    y = waves(pd.date_range("2021-01-01", periods=24, freq="D"))
+    forecaster = tiny().fit(y[:15])
+    assert forecaster.predict([1]).index[0] == y.index[15]
+    forecaster.update(y[15:18], update_params=False)
+    assert forecaster.predict([1]).index[0] == y.index[18]
+    forecaster.update(y[18:19], update_params=True)
+    assert forecaster.predict([1]).index[0] == y.index[19]
+
+
+def test_update_with_training_continues_from_the_current_weights() -> None:
+    y = long_series()
+    forecaster = tiny(max_epochs=20, lr=0.05).fit(y[:18])
+    before, unit = weights(forecaster.network_), forecaster.time_unit_
+    slow = copy.deepcopy(forecaster)
+    slow.lr = 1e-9
+    slow.update(y[18:])
+    np.testing.assert_allclose(weights(slow.network_), before, rtol=0, atol=1e-6)
+    forecaster.update(y[18:])
+    assert np.abs(weights(forecaster.network_) - before).max() > 1e-3
+    assert forecaster.time_unit_ == unit
+
+
+def test_update_trains_on_the_new_rows_too() -> None:
+    y = long_series()
+    other = y.copy()
+    other.iloc[18:] += 2
+    settings = {"normalize": "series", "lr": 0.05, "finetune_epochs": 2}
+    networks = [
+        weights(tiny(**settings).fit(y[:18]).update(data[18:]).network_)
+        for data in (y, other)
+    ]
+    assert np.abs(networks[0] - networks[1]).max() > 1e-4
+
+
+def test_an_update_of_missing_values_moves_only_the_cutoff() -> None:
+    y = long_series()
+    forecaster = tiny().fit(y[:18])
+    asked = y.index[[20]]
+    forecast = forecaster.predict(asked)
+    forecaster.update(y[18:20] * np.nan, update_params=False)
+    assert np.array_equal(forecaster.predict(asked), forecast)
+    assert forecaster.cutoff[0] == y.index[19]
+    assert forecaster.predict([1]).index[0] > y.index[19]
+
+
+def test_rows_seen_before_do_not_count_twice_in_an_update() -> None:
+    y = long_series()
+    asked = y.index[[3, 20]]
+    forecaster = tiny().fit(y[:15])
+    expected = copy.deepcopy(forecaster).update(y[15:18], update_params=False)
+    overlapping = forecaster.update(y[12:18], update_params=False)
+    np.testing.assert_array_equal(overlapping.predict(asked), expected.predict(asked))
+
+
+def test_update_appends_to_the_series_of_a_panel_that_it_names() -> None:
+    y = panel()
+    asked = pd.MultiIndex.from_tuples(
+        [(key, pd.Timestamp("2021-04-01")) for key in ("s0", "s1", "s2")],
+        names=y.index.names,
+    )
+    forecaster = tiny().fit(y.drop(y.loc[["s1"]].index[-4:]))
+    before = forecaster.predict_at(asked)
+    forecaster.update(y.loc[["s1"]].iloc[-4:], update_params=False)
+    after = forecaster.predict_at(asked)
+    changed = (np.abs(after - before) > 1e-7)["y"]
+    assert changed.tolist() == [False, True, False]
+    steps = forecaster.predict([1]).index.get_level_values(-1)
+    assert steps[0] > y.loc["s0"].index[-1]
+    assert steps[1] > y.loc["s1"].index[-1]
+
+
+def test_update_reads_the_controls_of_the_new_rows() -> None:
+    y = long_series()
+    X = pd.DataFrame({"u": np.arange(24.0)}, y.index)
+    asked = y.index[-1:] + pd.Timedelta("9min")
+    future = pd.DataFrame({"u": [3.0]}, asked)
+    expected = tiny(finetune_epochs=0).fit(y[:18], X[:18])
+    other = copy.deepcopy(expected)
+    expected.update(y[18:], X[18:], update_params=False)
+    other.update(y[18:], 2 * X[18:], update_params=False)
+    forecast = expected.predict(asked, X=future)
+    assert np.abs(other.predict(asked, X=future) - forecast).iloc[0] > 1e-7
+
+
+def test_an_update_without_the_controls_that_fit_had_is_refused() -> None:
+    y = long_series()
+    X = pd.DataFrame({"u": np.arange(24.0)}, y.index)
+    forecaster = tiny().fit(y[:18], X[:18])
+    with pytest.raises(ValueError, match="X"):
+        forecaster.update(y[18:], update_params=False)
+
+
+@pytest.mark.parametrize("by", ["attribute", "set_params"])
+def test_a_warm_start_continues_from_the_current_weights(by: str) -> None:
+    y = long_series()
+
+    def slowed(forecaster: Any) -> Any:
+        if by == "attribute":
+            forecaster.lr = 1e-9
+            return forecaster
+        return forecaster.set_params(lr=1e-9)
+
+    forecaster = tiny(warm_start=True, max_epochs=20, lr=0.05).fit(y)
+    before = weights(forecaster.network_)
+    slowed(forecaster).fit(y)
+    np.testing.assert_allclose(weights(forecaster.network_), before, rtol=0, atol=1e-6)
+    cold = tiny(max_epochs=20, lr=0.05).fit(y)
+    slowed(cold).fit(y)
+    assert np.abs(weights(cold.network_) - before).max() > 1e-2
+
+
+def test_a_warm_start_before_any_fit_is_a_fit() -> None:
+    y = long_series()
+    warm = tiny(warm_start=True).fit(y).predict(STEPS)
+    pd.testing.assert_series_equal(warm, tiny().fit(y).predict(STEPS))

@@ -1,0 +1,19 @@
+"""sktime's own suite of checks, all of it, on each of the three forecasters."""
+
+from __future__ import annotations
+
+import pytest
+from sktime.utils.estimator_checks import check_estimator
+
+from sklode import AbsoluteHorizon
+from tests.series import FORECASTERS
+
+
+@pytest.mark.filterwarnings("ignore")  # sktime's checks warn of their own doing
+@pytest.mark.parametrize("kind", [*FORECASTERS, AbsoluteHorizon])
+def test_every_check_of_sktime_passes(kind: type) -> None:
+    results = check_estimator(kind, raise_exceptions=False, verbose=False)
+    # A misspelt or empty selection of checks passes too; so count them.
+    assert len(results) >= (40 if kind is AbsoluteHorizon else 600)
+    failed = {name: why for name, why in results.items() if why != "PASSED"}
+    assert failed == {}

@@ -1,0 +1,182 @@
+"""Windows gathered by hand, their default lengths, and the level they stand on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sklode.fitting import default_lengths
+from sklode.observations import WindowSet, choose_anchor, deviation_scale
+
+NAN = float("nan")
+TIMES = np.array([0.0, 1.0, 3.0, 6.0, 10.0, 0.0, 2.0])  # a series of 5 rows, one of 2
+VALUES = np.array([[1.0], [0.0], [NAN], [4.0], [5.0], [6.0], [7.0]])
+BOUNDS = np.array([0, 5, 7])
+
+
+def windows(window_length: int = 3, horizon: int = 1) -> WindowSet:
+    return WindowSet(TIMES, VALUES, 10 * VALUES, BOUNDS, window_length, horizon)
+
+
+def test_windows_are_every_run_of_rows_and_a_short_series_is_one() -> None:
+    every = windows()
+    assert len(every) == 3
+    assert every.series.tolist() == [0, 0, 1]
+    assert every.start.tolist() == [0, 1, 5]
+    assert every.end.tolist() == [4, 5, 7]
+
+
+def test_windows_are_gathered_as_written_here() -> None:
+    batch = windows().gather(np.array([1, 2]))
+    assert batch["times"].tolist() == [[0, 2, 5, 9], [0, 2, 2, 2]]
+    assert batch["values"][..., 0].tolist() == [[0, 0, 4, 5], [6, 7, 7, 7]]
+    assert batch["mask"][..., 0].tolist() == [
+        [True, False, True, True],
+        [True, True, False, False],
+    ]
+    assert batch["controls"].shape == (2, 4, 1)
+    assert batch["controls"][1, :2, 0].tolist() == [60, 70]
+    assert batch["scored"] is None
+
+
+def test_times_after_years_keep_their_digits() -> None:
+    # the origin is taken off before single precision cuts digits off
+    long_ago = WindowSet(TIMES + 1e8, VALUES, None, BOUNDS, 3, 1)
+    np.testing.assert_array_equal(
+        long_ago.gather(np.arange(3))["times"], windows().gather(np.arange(3))["times"]
+    )
+    assert long_ago.gather(np.arange(3))["controls"] is None
+
+
+def test_scored_are_the_observed_rows_after_the_seen_part_from_a_row_on() -> None:
+    every = windows(window_length=1, horizon=3)
+    batch = every.gather(np.array([0, 1, 2]), np.array([2, 4, 0]))
+    assert batch["mask"][..., 0].tolist() == [
+        [True, True, False, True],
+        [True, False, True, True],
+        [True, True, False, False],
+    ]
+    assert batch["scored"][..., 0].tolist() == [
+        [False, False, False, True],
+        [False, False, False, True],
+        [False, True, False, False],
+    ]
+
+
+@given(
+    lengths=st.lists(st.integers(1, 12), min_size=1, max_size=4),
+    window_length=st.integers(1, 9),
+    horizon=st.integers(0, 5),
+)
+def test_no_window_reaches_into_another_series(
+    lengths: list[int], window_length: int, horizon: int
+) -> None:
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    series = np.repeat(np.arange(len(lengths)), lengths)
+    times = np.concatenate([np.arange(n) for n in lengths]).astype(float)
+    every = WindowSet(
+        times, series[:, None] + 1.0, None, bounds, window_length, horizon
+    )
+    batch = every.gather(np.arange(len(every)))
+    rows = np.minimum(np.array(lengths), window_length + horizon)
+    expected = [max(n - window_length - horizon + 1, 1) for n in lengths]
+    assert np.bincount(every.series).tolist() == expected
+    for k, values, mask in zip(
+        every.series, batch["values"][..., 0], batch["mask"][..., 0], strict=True
+    ):
+        assert values[mask].tolist() == [k + 1] * rows[k]
+
+
+@given(
+    longest=st.integers(1, 500),
+    n_series=st.integers(1, 12),
+    n_ahead=st.none() | st.integers(1, 300),
+)
+def test_default_lengths_fit_the_longest_series(
+    longest: int, n_series: int, n_ahead: int | None
+) -> None:
+    lengths = np.full(n_series, 1)
+    lengths[0] = longest
+    window_length, horizon = default_lengths(lengths, None, None, n_ahead)
+    assert window_length >= 1
+    assert horizon >= 0
+    assert window_length + horizon <= max(longest, 2)
+
+
+def test_default_lengths_leave_several_windows_in_a_single_series() -> None:
+    for n_ahead in (None, 1, 20, 60, 1000):
+        window_length, horizon = default_lengths(np.array([300]), None, None, n_ahead)
+        assert 300 - window_length - horizon >= 50
+
+
+def test_lengths_that_are_given_are_kept() -> None:
+    lengths = np.array([30])
+    assert default_lengths(lengths, 50, 7, None) == (50, 7)
+    assert default_lengths(lengths, 8, 0, 12) == (8, 0)
+    assert default_lengths(lengths, 8, None, None) == (8, 8)
+    assert default_lengths(lengths, 8, None, 12) == (8, 12)
+    assert default_lengths(lengths, None, 3, 12)[1] == 3
+
+
+def test_the_default_horizon_is_the_farthest_step_asked_for() -> None:
+    assert default_lengths(np.array([300]), None, None, 20)[1] == 20
+
+
+def runs(series: np.ndarray, n: int = 16) -> tuple[np.ndarray, np.ndarray]:
+    every = np.lib.stride_tricks.sliding_window_view(series, n)[:, :, None]
+    return every, ~np.isnan(every)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_random_walk_stands_on_its_last_value(seed: int) -> None:
+    walk = np.cumsum(np.random.default_rng(seed).standard_normal(3000))
+    values, mask = runs(walk - walk.mean())
+    assert choose_anchor(values[::10], mask[::10], 12) == "last"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_stands_on_the_mean_of_the_series(seed: int) -> None:
+    noise = np.random.default_rng(seed).standard_normal(2000)
+    values, mask = runs(noise - noise.mean())
+    assert choose_anchor(values[::10], mask[::10], 12) == "series"
+
+
+def test_noise_around_a_level_of_each_window_stands_on_the_windows_mean() -> None:
+    rng = np.random.default_rng(0)
+    values = 10 * rng.standard_normal((200, 1, 1)) + rng.standard_normal((200, 16, 1))
+    mask = np.ones(values.shape, dtype=bool)
+    assert choose_anchor(values, mask, 12) == "window"
+
+
+def test_missing_values_do_not_count_for_the_choice_of_a_level() -> None:
+    walk = np.cumsum(np.random.default_rng(0).standard_normal(3000))
+    values, mask = runs(walk - walk.mean())
+    values, mask = values[::10], np.array(mask[::10])
+    mask[:, 1::3] = False
+    garbage = np.where(mask, values, 1e6)
+    assert choose_anchor(garbage, mask, 12) == "last"
+
+
+def test_few_windows_stand_on_the_mean_of_the_series() -> None:
+    values = np.arange(48.0).reshape(3, 16, 1)
+    assert choose_anchor(values, np.ones(values.shape, dtype=bool), 12) == "series"
+
+
+def test_deviation_scale_is_measured_from_the_mean_of_the_seen_part() -> None:
+    values = np.array([[[1.0], [3.0], [5.0]], [[0.0], [9.0], [4.0]]])
+    mask = np.ones(values.shape, dtype=bool)
+    mask[1, 1] = False
+    # means 2 and 0; deviations -1, 1, 3 and 0, 4
+    expected = np.sqrt((1 + 1 + 9 + 0 + 16) / 5)
+    np.testing.assert_allclose(deviation_scale(values, mask, 2), [expected])
+
+
+def test_deviation_scale_of_a_channel_that_does_not_move_is_one() -> None:
+    values = np.stack([np.full((4, 6), 3.0), np.tile(np.arange(6.0), (4, 1))], axis=2)
+    scale = deviation_scale(values, np.ones(values.shape, dtype=bool), 4)
+    assert scale[0] == 1
+    assert scale[1] == pytest.approx(
+        np.sqrt((np.arange(6) - 1.5) @ (np.arange(6) - 1.5) / 6)
+    )

@@ -1,0 +1,102 @@
+"""Stand-ins for a network, its batches and its optimiser, to watch the training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from sklode.nn import Batch
+from sklode.nn.latent_ode import Bound
+from sklode.training import Trainer
+
+Part = Callable[[Tensor, Tensor], Tensor]
+
+
+class Trainee(nn.Module):
+    """A bound of one weight w, by formulas of w and of the batch's number."""
+
+    latent_size = 1
+
+    def __init__(
+        self,
+        log_likelihood: Part,
+        kl: Part = lambda w, number: 0.0 * w,
+        weight: float = 1.0,
+        held_out: Iterable[float] = (),
+    ) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor(weight))
+        self.log_likelihood = log_likelihood
+        self.kl = kl
+        self.held_out = iter(held_out)
+
+    def forward(self, batch: Batch, noise: Tensor | None = None) -> Bound:
+        number = batch.values[0, 0, 0]
+        count = batch.mask.sum().unsqueeze(0)
+        if not self.training:  # the validation losses are a script
+            assert noise is None
+            assert not torch.is_grad_enabled()
+            return Bound(-count * next(self.held_out), torch.zeros(1), count)
+        log_likelihood = self.log_likelihood(self.w, number).reshape(1)
+        return Bound(log_likelihood, self.kl(self.w, number).reshape(1), count)
+
+
+def linear(w: Tensor, number: Tensor) -> Tensor:
+    """A log-likelihood whose gradient has the batch's number as its norm."""
+    return -number * w
+
+
+def batch(number: float = 1.0, n_observed: int = 1) -> Batch:
+    """Return a batch of one window that carries a number."""
+    values = torch.full((1, n_observed, 1), number)
+    mask = torch.ones(values.shape, dtype=torch.bool)
+    return Batch(torch.arange(n_observed)[None], values, mask, n_observed)
+
+
+class Recording(torch.optim.SGD):
+    """An optimiser that keeps what it was given."""
+
+    lr: ClassVar[list[float]] = []
+    gradients: ClassVar[list[float]] = []
+    parameters: ClassVar[list[nn.Parameter]] = []
+    settings: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, parameters: Iterable[nn.Parameter], **settings: Any) -> None:
+        listed = list(parameters)
+        super().__init__(listed, **settings)
+        type(self).lr, type(self).gradients = [], []
+        type(self).parameters, type(self).settings = listed, settings
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        (group,) = self.param_groups
+        self.lr.append(float(group["lr"]))
+        norms = [p.grad.norm() for p in self.parameters if p.grad is not None]
+        self.gradients.append(float(torch.stack(norms).norm()))
+        super().step(closure)
+
+
+def train(
+    network: nn.Module,
+    batches: Iterable[Batch],
+    validation: Iterable[Batch] = (),
+    on_epoch_end: Callable[[dict[str, float]], bool] | None = None,
+    seed: int = 0,
+    **settings: Any,
+) -> Trainer:
+    """Train on the same batches in every epoch."""
+    batches = list(batches)
+
+    def draw(*_: object, **__: object) -> list[Batch]:
+        return batches
+
+    trainer = Trainer(network, **({"max_epochs": 1, "lr": 0.01} | settings))
+    generator = torch.Generator().manual_seed(seed)
+    return trainer.fit(draw, len(batches), generator, list(validation), on_epoch_end)
+
+
+def column(trainer: Trainer, name: str) -> list[float]:
+    """Return a column of the history."""
+    return [row[name] for row in trainer.history]
