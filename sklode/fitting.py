@@ -94,7 +94,7 @@ class FittedModel:
         return Predictor(self.network, *arrays, self.window_length)
 
     def windows(self, observations: Observations, share: float = 1.0) -> WindowSet:
-        """Return the training windows of ``observations``, of a share of the lengths."""
+        """Return the training windows, of a share of the full lengths."""
         arrays = _arrays(observations, self.normalisation, self.time_unit)
         seen = max(math.ceil(share * self.window_length), 1)
         return WindowSet(*arrays, seen, math.ceil(share * self.horizon))
@@ -103,7 +103,7 @@ class FittedModel:
 def _arrays(
     observations: Observations, normalisation: Normalisation, time_unit: int
 ) -> tuple[NDArray, NDArray, NDArray | None, NDArray[np.int64]]:
-    """Return times, values and controls in the model's units, and the series' bounds."""
+    """Return times, values and controls in the model's units, and the bounds."""
     controls = observations.controls
     return (
         observations.times(time_unit),
@@ -227,9 +227,10 @@ def default_lengths(
     """Choose ``window_length`` and ``horizon`` where they are None.
 
     The horizon is the farthest step that will be asked for, where known, else as long
-    as the window. The window is twice the horizon, between 24 and 60 rows; 30 rows where
-    the horizon is not known. Both leave room for other windows: a horizon of at most a third of the longest series, a window
-    of at most half of what then remains (all of it, where there are many series).
+    as the window. The window is twice the horizon, between 24 and 60 rows; 30 rows
+    where the horizon is not known. Both leave room for other windows: a horizon of at
+    most a third of the longest series, a window of at most half of what then remains
+    (all of it, where there are many series).
     """
     longest = int(lengths.max())
     room = 1 if len(lengths) >= _MANY_SERIES else 2

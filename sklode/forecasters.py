@@ -324,8 +324,8 @@ class _LatentODEForecaster(BaseForecaster):
             first, last = times[series == k][0], self._last[key][0]
             if first <= last:
                 raise ValueError(
-                    f"update takes stamps after the last one seen, {last}; got {first}. "
-                    "Pass only the new rows."
+                    f"update takes stamps after the last one seen, {last}; got "
+                    f"{first}. Pass only the new rows."
                 )
 
     def _predict(

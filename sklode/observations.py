@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -282,7 +282,7 @@ def controls_at(X: pd.DataFrame, index: pd.Index) -> Array:
 
 
 def median_gap(observations: Observations) -> int:
-    """Return the median positive gap in ticks, pooled over series; 1 without any gap."""
+    """Return the median positive gap in ticks, pooled over series; 1 without a gap."""
     gaps = np.diff(observations.ticks)
     inner = observations.bounds[1:-1] - 1
     gaps = np.delete(gaps, inner[(inner >= 0) & (inner < len(gaps))])
@@ -292,7 +292,7 @@ def median_gap(observations: Observations) -> int:
 
 def default_step(
     times: pd.Index, freq: str | pd.DateOffset | pd.Timedelta | None
-) -> object:
+) -> Any:
     """Return the length of one step of a relative horizon.
 
     For integers and periods it is 1. For datetimes and timedeltas it is ``freq`` where
@@ -323,7 +323,7 @@ def default_step(
     return gap.as_unit(times.unit)
 
 
-def future_stamps(steps: pd.Index, last: pd.Index, step: object) -> pd.Index:
+def future_stamps(steps: pd.Index, last: pd.Index, step: Any) -> pd.Index:
     """Return the stamps that lie ``steps`` after the single stamp in ``last``.
 
     Parameters
@@ -363,7 +363,8 @@ class Normalisation:
     def of(cls, observations: Observations, rescale: bool = True) -> Normalisation:
         """Measure ``observations``; without ``rescale`` y is left as it is."""
         n_channels = observations.values.shape[1]
-        location, scale = np.zeros(n_channels), np.ones(n_channels)
+        location: Array = np.zeros(n_channels)
+        scale: Array = np.ones(n_channels)
         if rescale:
             location, scale = _location_and_scale(observations.values)
         if observations.controls is None:
@@ -519,9 +520,9 @@ def deviation_scale(values: Array, mask: NDArray[np.bool_], n_seen: int) -> Arra
 def choose_anchor(values: Array, mask: NDArray[np.bool_], n_seen: int) -> str:
     """Choose the level that windows are best described relative to.
 
-    The level alone, without any model, forecasts what follows the seen part: the series'
-    mean, the window's mean, its last value, or the best blend of these two (fitted on
-    every other window). The first in that order whose error over the remaining windows
+    The level alone, without any model, forecasts what follows the seen part: the
+    series' mean, the window's mean, its last value, or the best blend of these two
+    (fitted on every other window). The first in that order whose error over the remaining windows
     is within one standard error of the least is chosen.
 
     Parameters

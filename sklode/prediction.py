@@ -81,7 +81,7 @@ class Predictor:
         self.window_length = window_length
 
     def means(self, queries: Queries) -> Array:
-        """Return the forecasts x^ at the mean of q(z0), (query, channel), normalised."""
+        """Return x^ at the mean of q(z0), (query, channel), normalised."""
         result = np.empty((len(queries.times), self.values.shape[1]))
         for task in self._tasks(queries, n_draws=1):
             mean = self._decode(task, task.posterior.q_z0.mean.unsqueeze(0))

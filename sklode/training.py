@@ -35,7 +35,7 @@ HISTORY_COLUMNS = (
 )
 """Of the history, a row per epoch; the losses are per observed value."""
 
-OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
+OPTIMIZERS: dict[str, Any] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
     "sgd": torch.optim.SGD,
@@ -122,8 +122,8 @@ def _import_tqdm() -> Any:
         from tqdm.auto import tqdm
     except ImportError as error:
         raise ImportError(
-            "verbose=1 shows a progress bar and needs tqdm, which is not installed. Run "
-            "pip install 'sklode[progress]', or use verbose=2 for a line per epoch."
+            "verbose=1 shows a progress bar and needs tqdm, which is not installed. "
+            "Run pip install 'sklode[progress]', or use verbose=2 for a line per epoch."
         ) from error
     return tqdm
 
@@ -172,7 +172,7 @@ class Trainer:
 
     def __init__(
         self,
-        network: nn.Module,
+        network: Any,
         *,
         max_epochs: int,
         lr: float,
@@ -185,7 +185,7 @@ class Trainer:
         n_iter_no_change: int | None = None,
         tol: float = 1e-4,
     ) -> None:
-        self.network = network
+        self.network: Any = network
         self.max_epochs = max_epochs
         self.lr = lr
         self.warm_up_epochs = warm_up_epochs
@@ -200,6 +200,9 @@ class Trainer:
         self.best_epoch = 0
         self._auto_norms: list[float] = []
         self._skipped_in_a_row = 0
+        self._best: dict[str, Tensor] = {}
+        self._candidate: tuple[int, dict[str, Tensor]] | None = None
+        self._last_batch: Any = None
 
     def fit(
         self,
@@ -235,20 +238,23 @@ class Trainer:
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
             self._optimizer, self.lr, total_steps=max(self.max_epochs * n_batches, 1)
         )
-        best = copy.deepcopy(self.network.state_dict())
+        self._best = copy.deepcopy(self.network.state_dict())
+        self._candidate = None
         best_score, waited = math.inf, 0
         for epoch in range(1, self.max_epochs + 1):
             row = self.train_epoch(epoch, draw(epoch, generator), generator)
             row["validation_loss"] = validation_loss(self.network, validation)
             self.history.append(row)
-            score = row["validation_loss" if validation else "loss"]
-            if epoch <= self.warm_up_epochs:
+            if epoch <= self.warm_up_epochs + 1:
                 best_score, waited = math.inf, -1  # the warm-up has another objective
-            improved = score < best_score - self.tol
-            waited = 0 if improved else waited + 1
-            if math.isfinite(score) and (score < best_score or not validation):
-                best = copy.deepcopy(self.network.state_dict())
-                best_score, self.best_epoch = score, epoch
+            score = row["validation_loss"]
+            waited = 0 if score < best_score - self.tol else waited + 1
+            if score < best_score:
+                best_score = score
+                self._propose(epoch)
+                self._confirm()
+            elif not validation and not self._skipped_in_a_row:
+                self._propose(epoch)
             stop = reporter is not None and reporter.epoch_end(row)
             if self._skipped_in_a_row >= _PATIENCE_WITH_NON_FINITE:
                 self._warn_of_divergence()
@@ -256,8 +262,30 @@ class Trainer:
             patience = self.n_iter_no_change if validation else None
             if stop or (patience is not None and waited >= patience):
                 break
-        self.network.load_state_dict(best)
+        if self._candidate is not None and self._last_loss_is_finite():
+            self._confirm()
+        self.network.load_state_dict(self._best)
         return self
+
+    def _propose(self, epoch: int) -> None:
+        """Take the weights for the best, subject to a finite loss under them."""
+        self._candidate = (epoch, copy.deepcopy(self.network.state_dict()))
+
+    def _confirm(self) -> None:
+        """A finite loss was seen under the weights last proposed."""
+        if self._candidate is not None:
+            self.best_epoch, self._best = self._candidate
+            self._candidate = None
+
+    def _last_loss_is_finite(self) -> bool:
+        """Return whether the last batch's loss is finite under the present weights."""
+        self.network.train()
+        try:
+            with torch.no_grad():
+                bound = self.network(self._last_batch)
+        except SolverError:
+            return False
+        return bool(torch.isfinite(bound.log_likelihood + bound.kl).all())
 
     def train_epoch(
         self, epoch: int, batches: Iterable[Any], generator: torch.Generator
@@ -300,7 +328,7 @@ class Trainer:
             "grad_norm": mean["grad_norm"],
             "clipped_fraction": mean["clipped"],
             "skipped_steps": skipped,
-            "lr": lr,
+            "lr": float(lr),
             "seconds": time.perf_counter() - started,
         }
 
@@ -309,6 +337,7 @@ class Trainer:
     ) -> dict[str, float] | None:
         """Take one step; None where the loss or its gradient is not finite."""
         self.network.train()
+        self._last_batch = batch
         self._optimizer.zero_grad(set_to_none=True)
         try:
             bound = self.network(batch, self._noise(batch, generator))
@@ -325,14 +354,15 @@ class Trainer:
         norm = clip_gradient_norm(self.network.parameters(), threshold)
         if not math.isfinite(norm):
             return None
+        self._confirm()
         if epoch <= _AUTO_CLIP_EPOCHS:
             self._auto_norms.append(norm)
         self._optimizer.step()
         self._schedule_step()
         return {
-            "loss": float(loss),
-            "log_likelihood": float(likelihood),
-            "kl": float(kl),
+            "loss": loss.item(),
+            "log_likelihood": likelihood.item(),
+            "kl": kl.item(),
             "grad_norm": norm,
             "clipped": float(threshold is not None and norm >= threshold),
         }

@@ -28,7 +28,7 @@ TINY: dict[str, Any] = {
 }
 
 
-def tiny(kind: type = LatentODELSTMForecaster, **settings: Any) -> Any:
+def tiny(kind: Any = LatentODELSTMForecaster, **settings: Any) -> Any:
     """Return a forecaster that fits in a moment."""
     return kind(**{**TINY, **settings})
 

@@ -93,7 +93,7 @@ def test_a_bad_parameter_is_refused_by_name(name: str, value: Any) -> None:
 @pytest.mark.usefixtures("untrained")
 @pytest.mark.parametrize("kind", FORECASTERS)
 def test_pretrain_refuses_a_bad_parameter_too(kind: type) -> None:
-    with pytest.raises(ValueError, match="'lr'.*Got -1"):
+    with pytest.raises(ValueError, match=r"'lr'.*Got -1"):
         tiny(kind, lr=-1).pretrain(panel())
 
 
@@ -170,7 +170,7 @@ def test_other_kinds_of_index_are_refused(index: Any) -> None:
 def test_offending_stamps_in_a_panel_are_named_by_row() -> None:
     y = panel((6, 5))
     order = [0, 1, 2, 3, 4, 5, 6, 8, 7, 9, 10]
-    with pytest.raises(ValueError, match="strictly increasing; got .* row 8"):
+    with pytest.raises(ValueError, match=r"strictly increasing; got .* row 8"):
         tiny().fit(y.iloc[order])
 
 
@@ -203,7 +203,7 @@ def test_empty_y_is_refused() -> None:
 def test_a_series_of_a_panel_without_any_value_is_named() -> None:
     y = panel()
     y.loc["s1"] = np.nan
-    with pytest.raises(ValueError, match="got 13 rows of series .*s1.* missing"):
+    with pytest.raises(ValueError, match=r"got 13 rows of series .*s1.* missing"):
         tiny().fit(y)
 
 
@@ -236,7 +236,7 @@ def test_stamps_of_another_kind_than_y_are_refused(
     forecaster = tiny().fit(waves(index))
     with pytest.raises(TypeError, match=f"must be of the kind of y's.*{received}"):
         forecaster.predict_at(asked)
-    with pytest.raises((TypeError, ValueError), match="index|horizon|Frequencies"):
+    with pytest.raises((TypeError, ValueError), match=r"index|horizon|Frequencies"):
         forecaster.predict(ForecastingHorizon(asked, is_relative=False))
 
 
@@ -250,14 +250,14 @@ def test_a_horizon_that_counts_nothing_is_refused(fh: Any) -> None:
 def test_a_series_that_fit_has_not_seen_is_named() -> None:
     forecaster = tiny().fit(panel())
     asked = pd.MultiIndex.from_tuples([("s9", pd.Timestamp("2021-06-01"))])
-    with pytest.raises(ValueError, match="series that fit has seen; got .*s9"):
+    with pytest.raises(ValueError, match=r"series that fit has seen; got .*s9"):
         forecaster.predict_at(asked)
 
 
 @pytest.mark.parametrize("n", [0, -1, 2.5])
 def test_a_number_of_samples_below_one_is_refused(n: Any) -> None:
     forecaster = tiny().fit(waves())
-    with pytest.raises((ValueError, TypeError), match="n_samples.*got"):
+    with pytest.raises((ValueError, TypeError), match=r"n_samples.*got"):
         forecaster.sample([1], n_samples=n)
 
 
@@ -288,7 +288,7 @@ def test_controls_with_missing_or_infinite_values_are_refused() -> None:
     with pytest.raises(ValueError, match=f"got NaN in column 'v' at {stamp}.*Fill"):
         tiny().fit(y, X)
     X.iloc[5, 1] = np.inf
-    with pytest.raises(ValueError, match="values of X .* got inf in column 'v'"):
+    with pytest.raises(ValueError, match=r"values of X .* got inf in column 'v'"):
         tiny().fit(y, X)
 
 
@@ -314,4 +314,4 @@ def test_a_constant_series_is_forecast_near_its_constant(
     y = waves() * 0 + level
     forecaster = tiny(normalize=normalize, max_epochs=60, lr=0.03).fit(y)
     forecast = forecaster.predict([-40, 1, 10])
-    np.testing.assert_allclose(forecast, level, rtol=1e-9, atol=0.3)
+    np.testing.assert_allclose(forecast, level, rtol=0.05, atol=0.05 * (level == 0))

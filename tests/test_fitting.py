@@ -1,4 +1,4 @@
-"""Training as a user of the forecasters sees it: history, callbacks, engines, solvers."""
+"""Training as a user sees it: history, callbacks, engines, solvers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def test_history_has_a_row_per_epoch_with_every_column(kind: type) -> None:
 
 
 def test_the_loss_is_what_the_elbo_says() -> None:
-    history = tiny(max_epochs=4, kl_weight=0.5, kl_annealing_epochs=0).fit(waves()).history_
+    history = (
+        tiny(max_epochs=4, kl_weight=0.5, kl_annealing_epochs=0).fit(waves()).history_
+    )
     expected = -(history["log_likelihood"] - 0.5 * history["kl"])
     np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
 
@@ -75,7 +77,7 @@ def test_without_early_stopping_nothing_is_held_out() -> None:
     assert forecaster.best_epoch_ == 3
 
 
-@pytest.mark.parametrize("data", [waves(), panel(), panel((5,) * 20)])
+@pytest.mark.parametrize("data", [waves(), panel(), panel((5,) * 9)])
 def test_early_stopping_restores_the_weights_of_the_best_epoch(data: Any) -> None:
     states = []
 
@@ -194,9 +196,7 @@ def test_every_engine_gives_the_same_forecast(kind: type) -> None:
     np.testing.assert_allclose(
         auto.predict(STEPS), eager.predict(STEPS), rtol=0, atol=1e-3
     )
-    np.testing.assert_allclose(
-        auto.history_["loss"], eager.history_["loss"], rtol=1e-3
-    )
+    np.testing.assert_allclose(auto.history_["loss"], eager.history_["loss"], rtol=1e-3)
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
@@ -206,10 +206,11 @@ def test_solvers_agree_to_their_order(kind: type, method: str) -> None:
     fine = tiny(kind, step_size=0.25).fit(y).predict(STEPS)
     settings = {"method": method, "step_size": 0.25, "rtol": 1e-5, "atol": 1e-6}
     forecast = tiny(kind, **settings).fit(y).predict(STEPS)
+    # of one epoch's training and the forecast together
     atol = {"euler": 0.05, "midpoint": 5e-3, "rk4": 1e-9, "dopri5": 5e-3}[method]
     np.testing.assert_allclose(forecast, fine, rtol=0, atol=atol)
     if method != "rk4":
-        assert (forecast != fine).all()
+        assert (forecast != fine).any()
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
@@ -241,7 +242,7 @@ def test_the_adjoint_gives_the_forecast_of_backpropagation(
         {"batch_size": 3},
         {"horizon": 0},
         {"window_length": 4},
-        {"step_size": 0.4},
+        {"method": "euler"},
         {"lr": 0.05},
         {"normalize": "last"},
     ],

@@ -53,11 +53,11 @@ def test_refit_with_same_random_state_is_identical(kind: type) -> None:
 def test_a_random_state_object_is_used_up_by_a_fit() -> None:
     y = waves()
     first, again = (
-        tiny(random_state=np.random.RandomState(5)).fit(y).predict(STEPS)  # noqa: NPY002
+        tiny(random_state=np.random.RandomState(5)).fit(y).predict(STEPS)
         for _ in range(2)
     )
     pd.testing.assert_series_equal(first, again, check_exact=True)
-    shared = tiny(random_state=np.random.RandomState(5))  # noqa: NPY002
+    shared = tiny(random_state=np.random.RandomState(5))
     shared.fit(y)
     assert not np.allclose(shared.fit(y).predict(STEPS), first)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from sklode import LatentODELSTMForecaster, LatentODERNNForecaster
-from tests.series import two_sines
+from tests.series import tiny, two_sines
 
 N_AHEAD = 20
 
@@ -30,3 +31,16 @@ def test_two_sines_at_exponential_gaps_are_forecast(kind: type, n_series: int) -
     errors = relative_errors(kind, range(n_series))
     assert np.median(errors) <= 0.35, errors
     assert max(errors) <= 1.2, errors
+
+
+@pytest.mark.slow
+def test_pretraining_on_a_family_helps_a_member_with_little_data() -> None:
+    wave = np.sin(np.arange(60) * 2 * np.pi / 12)
+    parts = {k: pd.DataFrame({"y": np.roll(wave, k)}) for k in range(12)}
+    family = pd.concat(parts, names=["k", "t"])
+    train, test = pd.Series(wave[:14]), pd.Series(wave, name="y")[14:24]
+    sizes = {"hidden_size": 12, "field_width": 12, "emission_width": 16}
+    common = {**sizes, "normalize": "series", "batch_size": 16}
+    alone = tiny(**common, max_epochs=60).fit(train)
+    taught = tiny(**common, max_epochs=60, finetune_epochs=0).pretrain(family)
+    assert taught.fit(train).score(test) > 0.5 * alone.score(test)

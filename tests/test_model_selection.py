@@ -97,6 +97,7 @@ def test_evaluate_may_update_instead_of_refitting(strategy: str) -> None:
     assert stamps == [list(y.index[test]) for _, test in CV.split(y)]
 
 
+@pytest.mark.filterwarnings("ignore:The default of config:FutureWarning")
 def test_grid_search_of_sktime_picks_the_least_error() -> None:
     y = waves(uneven_stamps())
     errors = {}

@@ -160,7 +160,7 @@ def test_location_and_scale_are_the_mean_and_deviation_of_what_was_observed() ->
     y = pd.DataFrame({"a": [1.0, 3.0, NAN, 0.0], "b": [NAN, 7.0, 7.0, 7.0]})
     measured = Normalisation.of(read(y))
     np.testing.assert_allclose(measured.location, [4 / 3, 7])
-    np.testing.assert_allclose(measured.scale, [np.sqrt(14) / 3, 1])
+    np.testing.assert_allclose(measured.scale, [np.sqrt(14) / 3, 7])
     normalised = measured.values(read(y).values)
     np.testing.assert_allclose(np.nanmean(normalised, axis=0), 0, atol=1e-15)
     np.testing.assert_allclose(measured.original(normalised), read(y).values)
@@ -189,11 +189,12 @@ def test_values_of_any_size_are_normalised_alike(exponent: int, seed: int) -> No
 
 
 @pytest.mark.parametrize("level", [0.1, -1e30, 1e-30, 123456.789])
-def test_a_constant_channel_has_scale_one(level: float) -> None:
+def test_the_scale_of_a_constant_channel_is_its_size(level: float) -> None:
     y = pd.Series(np.full(1000, level))
     measured = Normalisation.of(read(y))
     assert measured.location == pytest.approx(level, rel=1e-12)
-    assert measured.scale.tolist() == [1]
+    assert measured.scale == pytest.approx(abs(level), rel=1e-12)
+    assert Normalisation.of(read(0 * y)).scale.tolist() == [1]
 
 
 @pytest.mark.parametrize("factor", [1e-200, 1e200])
@@ -208,7 +209,7 @@ def test_controls_are_normalised_on_their_own() -> None:
     X = pd.DataFrame({"u": np.arange(24.0), "v": 5.0}, y.index)
     measured = Normalisation.of(read(y, X))
     np.testing.assert_allclose(measured.control_location, [11.5, 5])
-    np.testing.assert_allclose(measured.control_scale, [np.sqrt(575 / 12), 1])
+    np.testing.assert_allclose(measured.control_scale, [np.sqrt(575 / 12), 5])
 
 
 def test_controls_are_taken_at_the_stamps_asked() -> None:

@@ -88,28 +88,6 @@ def test_the_pretrained_units_are_kept() -> None:
     np.testing.assert_array_equal(forecaster.scale_, unit.scale_)
 
 
-def test_pretraining_helps_where_there_is_little_data() -> None:
-    settings = {
-        "normalize": "series",
-        "hidden_size": 12,
-        "field_width": 12,
-        "emission_width": 16,
-        "max_epochs": 60,
-        "batch_size": 16,
-    }
-    index = pd.RangeIndex(60)
-    values = np.sin(np.arange(60) * 2 * np.pi / 12)
-    parts = {k: pd.DataFrame({"y": np.roll(values, k)}, index) for k in range(12)}
-    family = pd.concat(parts, names=["k", "t"])
-    train, test = (
-        pd.Series(values[:14], index[:14]),
-        pd.Series(values[14:24], index[14:24]),
-    )
-    alone = tiny(**{**settings, "max_epochs": 5}).fit(train)
-    transferred = tiny(**settings, finetune_epochs=0).pretrain(family).fit(train)
-    assert transferred.score(test.rename("y")) > 0.5 * alone.score(test)
-
-
 def test_other_columns_than_in_pretrain_are_refused() -> None:
     forecaster = tiny().pretrain(panel())
     with pytest.raises(ValueError, match="as many columns as before, 1 and 0; got 2"):

@@ -30,35 +30,37 @@ def test_windows_are_every_run_of_rows_and_a_short_series_is_one() -> None:
 
 def test_windows_are_gathered_as_written_here() -> None:
     batch = windows().gather(np.array([1, 2]))
-    assert batch["times"].tolist() == [[0, 2, 5, 9], [0, 2, 2, 2]]
-    assert batch["values"][..., 0].tolist() == [[0, 0, 4, 5], [6, 7, 7, 7]]
-    assert batch["mask"][..., 0].tolist() == [
+    assert batch.times.tolist() == [[0, 2, 5, 9], [0, 2, 2, 2]]
+    assert batch.values[..., 0].tolist() == [[0, 0, 4, 5], [6, 7, 7, 7]]
+    assert batch.mask[..., 0].tolist() == [
         [True, False, True, True],
         [True, True, False, False],
     ]
-    assert batch["controls"].shape == (2, 4, 1)
-    assert batch["controls"][1, :2, 0].tolist() == [60, 70]
-    assert batch["scored"] is None
+    assert batch.controls is not None
+    assert batch.controls.shape == (2, 4, 1)
+    assert batch.controls[1, :2, 0].tolist() == [60, 70]
+    assert batch.scored is None
 
 
 def test_times_after_years_keep_their_digits() -> None:
     # the origin is taken off before single precision cuts digits off
     long_ago = WindowSet(TIMES + 1e8, VALUES, None, BOUNDS, 3, 1)
     np.testing.assert_array_equal(
-        long_ago.gather(np.arange(3))["times"], windows().gather(np.arange(3))["times"]
+        long_ago.gather(np.arange(3)).times, windows().gather(np.arange(3)).times
     )
-    assert long_ago.gather(np.arange(3))["controls"] is None
+    assert long_ago.gather(np.arange(3)).controls is None
 
 
 def test_scored_are_the_observed_rows_after_the_seen_part_from_a_row_on() -> None:
     every = windows(window_length=1, horizon=3)
     batch = every.gather(np.array([0, 1, 2]), np.array([2, 4, 0]))
-    assert batch["mask"][..., 0].tolist() == [
+    assert batch.mask[..., 0].tolist() == [
         [True, True, False, True],
         [True, False, True, True],
         [True, True, False, False],
     ]
-    assert batch["scored"][..., 0].tolist() == [
+    assert batch.scored is not None
+    assert batch.scored[..., 0].tolist() == [
         [False, False, False, True],
         [False, False, False, True],
         [False, True, False, False],
@@ -84,7 +86,7 @@ def test_no_window_reaches_into_another_series(
     expected = [max(n - window_length - horizon + 1, 1) for n in lengths]
     assert np.bincount(every.series).tolist() == expected
     for k, values, mask in zip(
-        every.series, batch["values"][..., 0], batch["mask"][..., 0], strict=True
+        every.series, batch.values[..., 0], batch.mask[..., 0], strict=True
     ):
         assert values[mask].tolist() == [k + 1] * rows[k]
 

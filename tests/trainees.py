@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sklode.nn import Batch
 from sklode.nn.latent_ode import Bound
-from sklode.training import Trainer
+from sklode.training import Reporter, Trainer
 
 Part = Callable[[Tensor, Tensor], Tensor]
 
@@ -78,6 +78,17 @@ class Recording(torch.optim.SGD):
         super().step(closure)
 
 
+class Telling(Reporter):
+    """Tell a function of each epoch; its answer stops the training."""
+
+    def __init__(self, told: Callable[[dict[str, float]], bool]) -> None:
+        super().__init__()
+        self.told = told
+
+    def epoch_end(self, row: dict[str, float]) -> bool:
+        return self.told(row)
+
+
 def train(
     network: nn.Module,
     batches: Iterable[Batch],
@@ -94,7 +105,8 @@ def train(
 
     trainer = Trainer(network, **({"max_epochs": 1, "lr": 0.01} | settings))
     generator = torch.Generator().manual_seed(seed)
-    return trainer.fit(draw, len(batches), generator, list(validation), on_epoch_end)
+    reporter = None if on_epoch_end is None else Telling(on_epoch_end)
+    return trainer.fit(draw, len(batches), generator, list(validation), reporter)
 
 
 def column(trainer: Trainer, name: str) -> list[float]:

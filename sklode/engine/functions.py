@@ -155,7 +155,7 @@ class _Decode(torch.autograd.Function):
     """Bridge to `DecodePass`."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         method: str,
         activation: str,
@@ -181,19 +181,17 @@ class _Decode(torch.autograd.Function):
         with _one_blas_thread():
             p0, bias, m, c, inner = ctx.run.backward(_array(grad_means))
         flat = [array for layer in inner for array in layer]
-        grads = [
+        by_p0, by_bias, *others = (
             torch.from_numpy(np.ascontiguousarray(g)) for g in (p0, bias, m, c, *flat)
-        ]
-        if not ctx.has_bias:
-            grads[1] = None
-        return (None, None, None, *grads)
+        )
+        return (None, None, None, by_p0, by_bias if ctx.has_bias else None, *others)
 
 
 class _Encode(torch.autograd.Function):
     """Bridge to `EncodePass`."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx: Any,
         method: str,
         activation: str,

@@ -55,7 +55,7 @@ class DecodePass:
         grads = field.tape(len(self.dt), grad_means.shape[1])
         grad_rise = np.empty_like(grad_means)
         grad_bias = np.empty_like(grad_means)
-        grad_p = np.zeros_like(grad_means[0])
+        grad_p = np.zeros(grad_means.shape[1:], grad_means.dtype)
         for k in reversed(range(len(self.dt))):
             np.multiply(self.dt[k], grad_p, out=grad_rise[k])
             grad = grad_rise[k] @ field.m
@@ -108,8 +108,8 @@ class EncodePass:
         n_steps, n_series = dt.shape
         field, (_, b1, _, bo) = self.field, self.maps
         w1_t, wo_t = (np.ascontiguousarray(w.T) for w in (self.maps.w1, self.maps.wo))
-        self.flows = (dt != 0).any(1).tolist()
-        self.some = visits.any(1).tolist()
+        self.flows: list[bool] = [bool(moves.any()) for moves in dt]
+        self.some: list[bool] = [bool(seen.any()) for seen in visits]
         self.dt_p = _widened(dt, len(b1))
         self.dt_h = _widened(dt, self.size)
         self.tape = field.tape(n_steps, n_series)
@@ -177,7 +177,7 @@ class _RNNVisits:
         """Take the projected inputs and the visits of a sequence."""
         self.x = x
         self.observed = _widened(visits.astype(x.dtype), self.w_hh.shape[1])
-        self.every = visits.all(1).tolist()
+        self.every: list[bool] = [bool(seen.all()) for seen in visits]
         self.gates = np.zeros_like(x)
 
     def visit(self, k: int, h: Array) -> Array:

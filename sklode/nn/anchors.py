@@ -45,8 +45,8 @@ class Level(NamedTuple):
 
     def repeated(self, n: int) -> Level:
         """Return the levels of ``n`` copies of the batch, one after the other."""
-        each = (x.repeat(n, 1) for x in (self.mean, self.last, self.t_last))
-        return Level(*each, self.damping)
+        mean, last, t_last = (x.repeat(n, 1) for x in self[:3])
+        return Level(mean, last, t_last, self.damping)
 
 
 class Anchor(nn.Module):

@@ -171,7 +171,7 @@ class _RecurrentEncoder(nn.Module):
             zip(schedule.dt.unsqueeze(-1).unbind(1), step_inputs.unbind(1), strict=True)
         ):
             h = memory[0]
-            if flows[k] and self.solver is not None:
+            if flows[k] and self.vector_field is not None and self.solver is not None:
                 h = self.solver.step(self.vector_field, h, dt)
             memory = (h, *memory[1:])
             if everywhere[k]:

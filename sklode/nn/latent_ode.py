@@ -113,8 +113,12 @@ class Emission(nn.Module):
         noise: float | None = None,
     ) -> None:
         super().__init__()
-        self.hidden = nn.Linear(latent_size + control_size, width)
-        self.output = nn.Linear(width, n_channels)
+        self.n_channels = n_channels
+        self.network = nn.Sequential(
+            nn.Linear(latent_size + control_size, width),
+            nn.Tanh(),
+            nn.Linear(width, n_channels),
+        )
         self.noise = noise
         if noise is None:
             initial = torch.full((n_channels,), _INITIAL_RAW_NOISE)
@@ -124,13 +128,14 @@ class Emission(nn.Module):
     def noise_scale(self) -> Tensor:
         """The standard deviation s, (channel,), in normalised units."""
         if self.noise is not None:
-            return torch.full_like(self.output.bias, self.noise)
+            parameter = next(self.network.parameters())
+            return parameter.new_full((self.n_channels,), self.noise)
         return functional.softplus(self.raw_noise) + _LEAST_NOISE
 
     def forward(self, z: Tensor, controls: Controls | None = None) -> Tensor:
         """Return x^ of shape (..., channel) for z of shape (..., latent)."""
         inputs = z if controls is None else torch.cat([z, controls], dim=-1)
-        x: Tensor = self.output(torch.tanh(self.hidden(inputs)))
+        x: Tensor = self.network(inputs)
         return x
 
 
@@ -293,7 +298,7 @@ class LatentODE(nn.Module):
 
     def engines(self) -> tuple[str, str]:
         """Return which engine runs the encoder and the decoder: unrolled or eager."""
-        example = self.emission.output.bias
+        example = next(self.parameters())
         encoder, decoder = (
             "unrolled" if self._covers(part, example) else "eager"
             for part in (self.encoder, self.decoder)

@@ -238,7 +238,8 @@ class AdaptiveSolver:
                 rtol=self.rtol,
                 atol=self.atol,
             )
-        except AssertionError as error:  # torchdiffeq's only word on a failed step
+        except (AssertionError, _NotFinite) as error:
+            # an AssertionError is torchdiffeq's only word on a failed step
             raise SolverError(
                 f"{self.method} could not reach its tolerance (rtol={self.rtol:g}, "
                 f"atol={self.atol:g}) within {dt.shape[1]} steps that span "
@@ -251,6 +252,10 @@ class AdaptiveSolver:
 Solver: TypeAlias = FixedStepSolver | AdaptiveSolver
 
 
+class _NotFinite(ArithmeticError):
+    """The step control lost its way among values that are not finite."""
+
+
 class _Piecewise(nn.Module):
     """dz/ds = dt_k * f(z, u_k) for s in [k, k + 1): all steps on one axis s."""
 
@@ -261,6 +266,8 @@ class _Piecewise(nn.Module):
         self.control = control
 
     def forward(self, s: Tensor, state: State) -> State:
+        if not bool(torch.isfinite(s)):
+            raise _NotFinite("the state is not finite")
         k = min(max(int(s), 0), self.dt.shape[1] - 1)
         control = None if self.control is None else self.control[:, k]
         return self.dt[:, k : k + 1] * self.field(state, control)
