@@ -70,7 +70,7 @@ class FittedModel:
         Trained.
     normalisation : Normalisation
         Of the training rows.
-    time_unit : int
+    time_unit : float
         Ticks of one time unit: the training stamps' median positive gap.
     window_length, horizon : int
         Rows that the encoder sees, and rows after them in a training window.
@@ -82,7 +82,7 @@ class FittedModel:
 
     network: nn.LatentODE
     normalisation: Normalisation
-    time_unit: int
+    time_unit: float
     window_length: int
     horizon: int
     rows: list[dict[str, float]] = field(default_factory=list)
@@ -101,7 +101,7 @@ class FittedModel:
 
 
 def _arrays(
-    observations: Observations, normalisation: Normalisation, time_unit: int
+    observations: Observations, normalisation: Normalisation, time_unit: float
 ) -> tuple[NDArray, NDArray, NDArray | None, NDArray[np.int64]]:
     """Return times, values and controls in the model's units, and the bounds."""
     controls = observations.controls
@@ -371,18 +371,15 @@ def _batch(
     scored_from: NDArray[np.int64] | None = None,
 ) -> nn.Batch:
     arrays = windows.gather(which, scored_from)
-
-    def tensor(array: NDArray) -> torch.Tensor:
-        return torch.from_numpy(array).to(device)
-
-    return nn.Batch(
-        tensor(arrays.times),
-        tensor(arrays.values),
-        tensor(arrays.mask),
+    batch = nn.Batch(
+        torch.from_numpy(arrays.times),
+        torch.from_numpy(arrays.values),
+        torch.from_numpy(arrays.mask),
         windows.window_length,
-        None if arrays.controls is None else tensor(arrays.controls),
-        None if arrays.scored is None else tensor(arrays.scored),
+        None if arrays.controls is None else torch.from_numpy(arrays.controls),
+        None if arrays.scored is None else torch.from_numpy(arrays.scored),
     )
+    return batch.to(device)
 
 
 def finetune_epochs(settings: Any, start: FittedModel) -> int:

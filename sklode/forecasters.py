@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
-from typing import Any, ClassVar
+from numbers import Integral
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
 import torch
-from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import (
-    Interval,
-    StrOptions,
-    validate_parameter_constraints,
-)
+from sklearn.utils import InputTags, Tags, TargetTags, check_random_state
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 
-from sklode.fitting import (
-    FittedModel,
-    finetune_epochs,
-    fit_model,
-    resolve_device,
-)
-from sklode.nn.anchors import ANCHORS
-from sklode.nn.solvers import FIXED_STEP_METHODS
-from sklode.nn.vector_fields import ACTIVATIONS
+from sklode.fitting import FittedModel, finetune_epochs, fit_model
 from sklode.observations import (
     Observations,
     check_index,
@@ -35,8 +22,9 @@ from sklode.observations import (
     series_of,
     ticks_of,
 )
-from sklode.prediction import Queries
-from sklode.training import OPTIMIZERS, Reporter
+from sklode.parameters import ATTRIBUTES, PARAMETERS, check_parameters
+from sklode.prediction import KnownControls, Queries
+from sklode.training import HISTORY_COLUMNS, Reporter
 
 __all__ = [
     "LatentODEForecaster",
@@ -45,54 +33,6 @@ __all__ = [
 ]
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
-
-
-def _real(low: float, closed: str) -> Interval:
-    return Interval(Real, low, None, closed=closed)
-
-
-def _integer(low: int) -> Interval:
-    return Interval(Integral, low, None, closed="left")
-
-
-_CONSTRAINTS: dict[str, list[Any]] = {
-    "hidden_size": [_integer(1)],
-    "latent_size": [_integer(1)],
-    "field_width": [_integer(1)],
-    "field_depth": [_integer(1)],
-    "emission_width": [_integer(1)],
-    "activation": [StrOptions(set(ACTIVATIONS))],
-    "window_length": [_integer(1), None],
-    "horizon": [_integer(0), None],
-    "normalize": [StrOptions({*ANCHORS, "auto"}), None],
-    "method": [StrOptions({*FIXED_STEP_METHODS, "dopri5"})],
-    "step_size": [_real(0, "neither")],
-    "rtol": [_real(0, "neither")],
-    "atol": [_real(0, "neither")],
-    "adjoint": ["boolean"],
-    "clip_norm": [_real(0, "neither"), StrOptions({"auto"}), None],
-    "kl_weight": [_real(0, "left")],
-    "kl_annealing_epochs": [_integer(0), None],
-    "observation_noise": [_real(0, "neither"), None],
-    "max_epochs": [_integer(1), None],
-    "batch_size": [_integer(1)],
-    "lr": [_real(0, "neither")],
-    "optimizer": [StrOptions(set(OPTIMIZERS))],
-    "weight_decay": [_real(0, "left")],
-    "early_stopping": ["boolean"],
-    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-    "n_iter_no_change": [_integer(1)],
-    "tol": [_real(0, "left")],
-    "finetune_epochs": [_integer(0), None],
-    "n_samples": [_integer(1)],
-    "freq": [str, pd.DateOffset, pd.Timedelta, None],
-    "engine": [StrOptions({"auto", "eager", "unrolled"})],
-    "device": [str, torch.device],
-    "random_state": ["random_state"],
-    "warm_start": ["boolean"],
-    "verbose": [Interval(Integral, 0, 2, closed="both")],
-    "callbacks": [list, tuple, None],
-}
 
 
 class _LatentODEForecaster(BaseForecaster):
@@ -212,18 +152,20 @@ class _LatentODEForecaster(BaseForecaster):
                 check_index(data.index, name)
         return super()._check_X_y(X=X, y=y, **kwargs)
 
-    def _reset_at(self, state: str) -> Any:
-        """Keep the model over a refit with ``warm_start``; the rest is dropped."""
-        model = getattr(self, "_model", None) if self.warm_start else None
-        result = super()._reset_at(state)
-        self._warm_model = model
+    def reset(self) -> Any:
+        """Return to the state after construction; ``warm_start`` keeps the model."""
+        kept = None
+        if self.warm_start:
+            kept = getattr(self, "_model", None) or getattr(self, "_warm_model", None)
+        result = super().reset()
+        self._warm_model = kept
         return result
 
     def _pretrain(
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
     ) -> _LatentODEForecaster:
         """Train on a panel; `fit` then fine-tunes a copy."""
-        self._validate_parameters()
+        check_parameters(self)
         rng = check_random_state(self.random_state)
         observations = Observations.from_frame(y, X)
         self.pretrained_ = fit_model(
@@ -235,7 +177,7 @@ class _LatentODEForecaster(BaseForecaster):
         self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
     ) -> _LatentODEForecaster:
         """Train on y, or fine-tune a copy of the pretrained model on it."""
-        self._validate_parameters()
+        check_parameters(self)
         rng = check_random_state(self.random_state)
         observations = Observations.from_frame(y, X)
         start, epochs = getattr(self, "_warm_model", None), None
@@ -250,17 +192,15 @@ class _LatentODEForecaster(BaseForecaster):
         )
         self._set_model(model)
         self._observations = observations
+        self._control_names = [] if X is None else list(X.columns)
         self._predict_seed = int(rng.randint(2**31 - 1))
         return self
 
     def _set_model(self, model: FittedModel) -> None:
         self._model = model
         self.network_ = model.network
-        self.history_ = (
-            pd.DataFrame(model.rows).set_index("epoch")
-            if model.rows
-            else (pd.DataFrame())
-        )
+        history = pd.DataFrame(model.rows, columns=list(HISTORY_COLUMNS))
+        self.history_ = history.set_index("epoch")
         self.n_epochs_ = len(model.rows)
         self.best_epoch_ = model.best_epoch
         self.location_ = model.normalisation.location
@@ -268,7 +208,7 @@ class _LatentODEForecaster(BaseForecaster):
         last = next(iter(self._last.values()))
         timelike = isinstance(last, pd.DatetimeIndex | pd.TimedeltaIndex)
         unit = model.time_unit
-        self.time_unit_ = pd.Timedelta(unit, unit="ns") if timelike else unit
+        self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
         self.engine_ = model.network.engines()
 
     def _set_ends(self, index: pd.Index) -> None:
@@ -288,10 +228,16 @@ class _LatentODEForecaster(BaseForecaster):
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True
     ) -> _LatentODEForecaster:
         """Append observations; with ``update_params`` continue training on all."""
-        self._check_follows(y.index)
-        if y.notna().any(axis=None):
-            y_observed = y[y.notna().any(axis=1)]
-            new = Observations.from_frame(y_observed, X)
+        if (X is None) != (self._observations.controls is None):
+            had, got = ("no X", "X") if X is not None else ("X", "no X")
+            raise ValueError(
+                f"update takes X where fit did; fit had {had}, update got {got}. Pass "
+                "the same columns to both."
+            )
+        y = y[self._are_new(y)]
+        observed = y[y.notna().any(axis=1)]
+        if len(observed):
+            new = Observations.from_frame(observed, X)
             self._observations = self._observations.extended(new)
         series, keys = series_of(y.index)
         times = y.index.get_level_values(-1)
@@ -299,34 +245,41 @@ class _LatentODEForecaster(BaseForecaster):
             self._last[key] = times[series == k][-1:]
         if update_params:
             rng = check_random_state(self.random_state)
-            epochs = finetune_epochs(self, self._model)
+            start = self._model
+            epochs = finetune_epochs(self, start)
             model = fit_model(
-                self._observations,
-                self,
-                rng,
-                None,
-                self._model,
-                epochs,
-                self._reporter(),
+                self._observations, self, rng, None, start, epochs, self._reporter()
             )
             self._set_model(model)
         return self
 
-    def _check_follows(self, index: pd.Index) -> None:
-        series, keys = series_of(index)
-        times = index.get_level_values(-1)
+    def _are_new(self, y: pd.DataFrame) -> np.ndarray:
+        """Return which rows lie after the last stamp seen; the others must be known.
+
+        sktime's evaluation passes the rows seen before once more.
+        """
+        series, keys = series_of(y.index)
+        times = y.index.get_level_values(-1)
+        ticks = ticks_of(times)
+        numbers = {key: k for k, key in enumerate(self._observations.keys)}
+        last = np.empty(len(keys), dtype=np.int64)
         for k, key in enumerate(keys):
-            if key not in self._last:
+            if key not in numbers:
                 raise ValueError(
                     f"update takes the series that fit has seen; got a new one, {key}. "
                     "Fit again to add series."
                 )
-            first, last = times[series == k][0], self._last[key][0]
-            if first <= last:
+            last[k] = ticks_of(self._last[key])[0]
+            mine = (series == k) & (ticks <= last[k]) & y.notna().any(axis=1).to_numpy()
+            known = self._observations.ticks_of_series(numbers[key])
+            late = np.flatnonzero(mine & ~np.isin(ticks, known))
+            if len(late):
                 raise ValueError(
-                    f"update takes stamps after the last one seen, {last}; got "
-                    f"{first}. Pass only the new rows."
+                    "update takes stamps after the last one seen, "
+                    f"{self._last[key][0]}; got {times[late[0]]} at row {late[0]}, "
+                    "which is new. Fit again to add observations to the past."
                 )
+        return ticks > last[series]
 
     def _predict(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None
@@ -384,6 +337,10 @@ class _LatentODEForecaster(BaseForecaster):
         X_inner = self._check_X(X=X)
         index = self._horizon_index(self._check_fh(fh))
         n = self.n_samples if n_samples is None else n_samples
+        if not isinstance(n, Integral) or n < 1:
+            raise ValueError(
+                f"n_samples must be a whole number of at least 1; got {n!r}."
+            )
         paths = self._draws(index, X_inner, n, noise)
         rows = pd.MultiIndex.from_tuples(
             [
@@ -485,13 +442,34 @@ class _LatentODEForecaster(BaseForecaster):
         origin = observations.ticks[observations.bounds[:-1]][series]
         controls = None
         if observations.controls is not None:
-            if X is None:
-                raise ValueError(
-                    "X was given to fit, so the forecast needs X at every stamp of the "
-                    "horizon; got None. Pass X with those rows."
-                )
-            controls = model.normalisation.controls(controls_at(X, index))
+            controls = self._known_controls(index, X)
         return Queries(series, (ticks_of(times) - origin) / model.time_unit, controls)
+
+    def _known_controls(self, index: pd.Index, X: pd.DataFrame | None) -> KnownControls:
+        """Return all rows of X for the predictor; ``index`` must be among them."""
+        if X is None:
+            raise ValueError(
+                "X was given to fit, so the forecast needs X at every stamp of the "
+                "horizon; got None. Pass X with those rows."
+            )
+        absent = [name for name in self._control_names if name not in X.columns]
+        if absent or X.shape[1] != len(self._control_names):
+            raise ValueError(
+                f"X must have the columns that fit had, {self._control_names}; got "
+                f"{list(X.columns)}. Pass the same columns."
+            )
+        X = X[self._control_names]
+        controls_at(X, index)
+        observations, model = self._observations, self._model
+        series, keys = series_of(X.index)
+        numbers = {key: k for k, key in enumerate(observations.keys)}
+        number = np.array([numbers.get(key, -1) for key in keys], dtype=np.int64)
+        rows = number[series] >= 0
+        series = number[series][rows]
+        origin = observations.ticks[observations.bounds[:-1]][series]
+        ticks = ticks_of(X.index.get_level_values(-1))[rows]
+        values = model.normalisation.controls(controls_at(X, X.index)[rows])
+        return KnownControls(series, (ticks - origin) / model.time_unit, values)
 
     def _means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         predictor = self._model.predictor(self._observations)
@@ -502,31 +480,15 @@ class _LatentODEForecaster(BaseForecaster):
     def _draws(
         self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
     ) -> np.ndarray:
-        generator = torch.Generator().manual_seed(self._predict_seed)
         predictor = self._model.predictor(self._observations)
-        draws = predictor.draws(self._queries(index, X), n, generator, noise)
+        draws = predictor.draws(self._queries(index, X), n, self._predict_seed, noise)
         return self._model.normalisation.original(draws)
-
-    def _validate_parameters(self) -> None:
-        name = type(self).__name__
-        validate_parameter_constraints(_CONSTRAINTS, self.get_params(deep=False), name)
-        resolve_device(self.device)
-        if isinstance(self.freq, str):
-            try:
-                pd.tseries.frequencies.to_offset(self.freq)
-            except ValueError as error:
-                raise ValueError(
-                    "freq must be a frequency that pandas knows, such as '1h' or 'MS'; "
-                    f"got {self.freq!r}."
-                ) from error
 
     def _reporter(self) -> Reporter:
         return Reporter(self.verbose, self.callbacks or (), self)
 
     def __sklearn_tags__(self) -> Any:
         """Describe the forecaster to scikit-learn's searches."""
-        from sklearn.utils import InputTags, Tags, TargetTags
-
         return Tags(
             estimator_type=None,
             target_tags=TargetTags(required=False),
@@ -578,19 +540,91 @@ def _check_alike(model: FittedModel, observations: Observations) -> None:
         )
 
 
+_Forecaster = TypeVar("_Forecaster", bound=type[_LatentODEForecaster])
+
+
+def _documented(cls: _Forecaster) -> _Forecaster:
+    """Write the parameters, which all three share, into a class's docstring."""
+    parts = (cls.__doc__ or "").split("    References\n")
+    cls.__doc__ = PARAMETERS.join([parts[0], ""]) + ATTRIBUTES
+    cls.__doc__ += "    References\n" + parts[1]
+    return cls
+
+
+@_documented
 class LatentODEForecaster(_LatentODEForecaster):
-    """RNN encoder"""
+    """Latent ODE with an RNN encoder (Chen et al. 2018), in continuous time.
+
+    A variational autoencoder: an RNN reads a window of observations, and the gaps
+    between them, backward in time; a neural ODE carries the latent state to any other
+    time stamp. Nothing flows between the encoder's visits.
+
+    References
+    ----------
+    R. T. Q. Chen, Y. Rubanova, J. Bettencourt, D. Duvenaud, "Neural Ordinary
+    Differential Equations", NeurIPS 2018.
+
+    Examples
+    --------
+    >>> from sktime.datasets import load_airline
+    >>> from sklode import LatentODEForecaster
+    >>> y = load_airline()
+    >>> forecaster = LatentODEForecaster(max_epochs=2, random_state=0)
+    >>> forecaster = forecaster.fit(y)
+    >>> y_pred = forecaster.predict(fh=[1, 2, 3])
+    """
 
     encoder = "rnn"
 
 
+@_documented
 class LatentODERNNForecaster(_LatentODEForecaster):
-    """ODE-RNN encoder"""
+    """Latent ODE with an ODE-RNN encoder (Rubanova et al. 2019), in continuous time.
+
+    A variational autoencoder: an RNN whose state flows along a neural ODE between
+    observations reads a window of them backward in time; a second neural ODE carries
+    the latent state to any other time stamp.
+
+    References
+    ----------
+    Y. Rubanova, R. T. Q. Chen, D. Duvenaud, "Latent Ordinary Differential Equations for
+    Irregularly-Sampled Time Series", NeurIPS 2019.
+
+    Examples
+    --------
+    >>> from sktime.datasets import load_airline
+    >>> from sklode import LatentODERNNForecaster
+    >>> y = load_airline()
+    >>> forecaster = LatentODERNNForecaster(max_epochs=2, random_state=0)
+    >>> forecaster = forecaster.fit(y)
+    >>> y_pred = forecaster.predict(fh=[1, 2, 3])
+    """
 
     encoder = "ode-rnn"
 
 
+@_documented
 class LatentODELSTMForecaster(_LatentODEForecaster):
-    """ODE-LSTM encoder"""
+    """Latent ODE with an ODE-LSTM encoder (Coelho et al.), in continuous time.
+
+    A variational autoencoder: an LSTM whose hidden state flows along a neural ODE
+    between observations reads a window of them backward in time; a second neural ODE
+    carries the latent state to any other time stamp. With ``clip_norm`` it is the
+    paper's "Latent ODE-LSTM + gradient clipping".
+
+    References
+    ----------
+    C. Coelho, M. F. P. Costa, L. L. Ferras, "Enhancing Continuous Time Series Modelling
+    with a Latent ODE-LSTM Approach".
+
+    Examples
+    --------
+    >>> from sktime.datasets import load_airline
+    >>> from sklode import LatentODELSTMForecaster
+    >>> y = load_airline()
+    >>> forecaster = LatentODELSTMForecaster(max_epochs=2, random_state=0)
+    >>> forecaster = forecaster.fit(y)
+    >>> y_pred = forecaster.predict(fh=[1, 2, 3])
+    """
 
     encoder = "ode-lstm"

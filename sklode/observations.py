@@ -53,6 +53,8 @@ class Observations:
         Series k holds the rows ``bounds[k]`` to ``bounds[k + 1]``.
     keys : tuple of tuple
         The instance levels of each series' index; ``((),)`` for a single series.
+    lone_gap : int
+        Ticks of what counts as one gap where there is none: a day, or one.
     """
 
     ticks: NDArray[np.int64]
@@ -60,6 +62,7 @@ class Observations:
     controls: Array | None
     bounds: NDArray[np.int64]
     keys: tuple[tuple[Hashable, ...], ...]
+    lone_gap: int = 1
 
     @classmethod
     def from_frame(cls, y: pd.DataFrame, X: pd.DataFrame | None) -> Observations:
@@ -103,7 +106,12 @@ class Observations:
             None if controls is None else controls[order],
             bounds,
             keys,
+            lone_gap_of(y.index.get_level_values(-1)),
         )
+
+    def ticks_of_series(self, k: int) -> NDArray[np.int64]:
+        """Return the stamps of series ``k``."""
+        return self.ticks[self.bounds[k] : self.bounds[k + 1]]
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -155,6 +163,12 @@ def ticks_of(index: pd.Index) -> NDArray[np.int64]:
     if isinstance(index, pd.PeriodIndex):
         return index.asi8
     return index.to_numpy().astype(np.int64)
+
+
+def lone_gap_of(times: pd.Index) -> int:
+    """Return the ticks of what counts as one gap of a single stamp."""
+    timelike = isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex)
+    return pd.Timedelta(1, unit="D").as_unit("ns").value if timelike else 1
 
 
 def check_index(index: pd.Index, name: str = "y") -> None:
@@ -281,13 +295,16 @@ def controls_at(X: pd.DataFrame, index: pd.Index) -> Array:
     return values
 
 
-def median_gap(observations: Observations) -> int:
-    """Return the median positive gap in ticks, pooled over series; 1 without a gap."""
+def median_gap(observations: Observations) -> float:
+    """Return the median positive gap in ticks, pooled over series.
+
+    Without any gap it is one day, or one tick where ticks are not time.
+    """
     gaps = np.diff(observations.ticks)
     inner = observations.bounds[1:-1] - 1
     gaps = np.delete(gaps, inner[(inner >= 0) & (inner < len(gaps))])
     gaps = gaps[gaps > 0]
-    return max(int(np.median(gaps)), 1) if len(gaps) else 1
+    return float(np.median(gaps)) if len(gaps) else float(observations.lone_gap)
 
 
 def default_step(
@@ -316,8 +333,8 @@ def default_step(
     if isinstance(times, pd.DatetimeIndex) and len(times) >= 3:
         for name in _CALENDAR:
             offset = pd.tseries.frequencies.to_offset(name)
-            step = (times[0].normalize() + offset) - times[0].normalize()
-            similar = 0.5 * step <= gap <= 2 * step
+            dozen = times[0] + 12 * offset - times[0]  # business days skip weekends
+            similar = 0.5 * dozen <= 12 * gap <= 2 * dozen
             if similar and all(offset.is_on_offset(stamp) for stamp in times):
                 return offset
     return gap.as_unit(times.unit)
@@ -522,8 +539,8 @@ def choose_anchor(values: Array, mask: NDArray[np.bool_], n_seen: int) -> str:
 
     The level alone, without any model, forecasts what follows the seen part: the
     series' mean, the window's mean, its last value, or the best blend of these two
-    (fitted on every other window). The first in that order whose error over the remaining windows
-    is within one standard error of the least is chosen.
+    (fitted on every other window). The first in that order whose error over the
+    remaining windows is within one standard error of the least is chosen.
 
     Parameters
     ----------

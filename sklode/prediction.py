@@ -17,7 +17,7 @@ from torch import Tensor
 
 from sklode.nn import ControlPath, LatentODE, Posterior
 
-__all__ = ["Predictor", "Queries"]
+__all__ = ["KnownControls", "Predictor", "Queries"]
 
 Array = NDArray[np.floating]
 
@@ -26,12 +26,20 @@ _STATES_AT_ONCE = 2**22
 """Bounds on a pass: its windows, and windows times stamps times draws."""
 
 
+class KnownControls(NamedTuple):
+    """Controls given with a question, at the stamps asked and perhaps at others."""
+
+    series: NDArray[np.int64]  # (row,)
+    times: Array  # (row,), in time units since the series' first stamp
+    values: Array  # (row, control), normalised
+
+
 class Queries(NamedTuple):
-    """What is asked: rows of (series, time), and the controls that are known there."""
+    """What is asked: rows of (series, time), and the controls known for them."""
 
     series: NDArray[np.int64]  # (query,)
     times: Array  # (query,), in time units since the series' first stamp
-    controls: Array | None  # (query, control), normalised
+    known: KnownControls | None
 
 
 class _Task(NamedTuple):
@@ -43,6 +51,7 @@ class _Task(NamedTuple):
     query: NDArray[np.int64]  # the query in each filled slot
     window: NDArray[np.int64]  # the slot's place
     slot: NDArray[np.int64]
+    windows: list[tuple[int, float]]  # each window's series and first time
 
 
 class Predictor:
@@ -88,12 +97,11 @@ class Predictor:
             result[task.query] = mean[0, task.window, task.slot]
         return result
 
-    def draws(
-        self, queries: Queries, n_draws: int, generator: torch.Generator, noise: bool
-    ) -> Array:
+    def draws(self, queries: Queries, n_draws: int, seed: int, noise: bool) -> Array:
         """Return sample paths, (sample, query, channel), normalised.
 
-        All queries of a window share a draw's z0: each path is one trajectory.
+        All queries of a window share a draw's z0: each path is one trajectory. What is
+        drawn for a window or a stamp does not depend on what else is asked.
 
         Parameters
         ----------
@@ -101,22 +109,28 @@ class Predictor:
             What is asked.
         n_draws : int
             Number of draws of z0.
-        generator : torch.Generator
+        seed : int
             Of all random numbers.
         noise : bool
             Whether the emission's noise is added.
         """
-        shape = (n_draws, len(queries.times), self.values.shape[1])
-        result = np.empty(shape, dtype=np.float32)
-        scale = self.network.emission.noise_scale.detach().cpu()
+        n_channels = self.values.shape[1]
+        result = np.empty((n_draws, len(queries.times), n_channels))
+        scale = self.network.emission.noise_scale.detach().cpu().numpy()
+        latent_size = self.network.latent_size
         for task in self._tasks(queries, n_draws):
             q_z0 = task.posterior.q_z0
-            eps = torch.randn(n_draws, *q_z0.mean.shape, generator=generator)
-            paths = self._decode(task, q_z0.mean + q_z0.stddev * eps.to(q_z0.mean))
-            if noise:
-                white = torch.randn(paths.shape, generator=generator)
-                paths = paths + (white * scale).numpy()
+            eps = [
+                _stream(seed, 0, *window).standard_normal((n_draws, latent_size))
+                for window in task.windows
+            ]
+            z0 = q_z0.mean + q_z0.stddev * self._tensor(np.stack(eps, axis=1))
+            paths = self._decode(task, z0)
             result[:, task.query] = paths[:, task.window, task.slot]
+        if noise:
+            for k, asked in enumerate(zip(queries.series, queries.times, strict=True)):
+                white = _stream(seed, 1, *asked).standard_normal((n_draws, n_channels))
+                result[:, k] += scale * white
         return result
 
     def _decode(self, task: _Task, z0: Tensor) -> Array:
@@ -173,11 +187,9 @@ class Predictor:
         asked[place, slot] = queries.times[members] - origin[place]
         tensor = self._tensor
         seen_controls = path = None
-        if self.controls is not None and queries.controls is not None:
+        if self.controls is not None and queries.known is not None:
             seen_controls = tensor(self.controls[rows])
-            path = self._path(
-                queries, self.controls, queries.controls, windows, end, series
-            )
+            path = self._path(self.controls, queries.known, windows, end, series)
         with torch.no_grad():
             posterior = self.network.posterior(
                 tensor(self.times[rows] - origin[:, None]),
@@ -187,7 +199,8 @@ class Predictor:
                 ),
                 seen_controls,
             )
-        return _Task(posterior, tensor(asked), path, members, place, slot)
+        named = list(zip(series.tolist(), origin.tolist(), strict=True))
+        return _Task(posterior, tensor(asked), path, members, place, slot, named)
 
     def _window_starts(self, queries: Queries) -> NDArray[np.int64]:
         """Return the first row of the window that answers each query."""
@@ -207,19 +220,18 @@ class Predictor:
 
     def _path(
         self,
-        queries: Queries,
         seen: Array,
-        asked: Array,
+        known: KnownControls,
         windows: NDArray[np.int64],
         end: NDArray[np.int64],
         series: NDArray[np.int64],
     ) -> ControlPath:
-        """Return the controls known to each window: its own and those asked with."""
+        """Return the controls known to each window: its own and those given."""
         times, values = [], []
         for first, stop, k in zip(windows, end, series, strict=True):
-            mine = queries.series == k
-            t = np.concatenate([self.times[first:stop], queries.times[mine]])
-            u = np.concatenate([seen[first:stop], asked[mine]])
+            mine = known.series == k
+            t = np.concatenate([self.times[first:stop], known.times[mine]])
+            u = np.concatenate([seen[first:stop], known.values[mine]])
             order = np.argsort(t, kind="stable")
             times.append(t[order] - self.times[first])
             values.append(u[order])
@@ -237,3 +249,9 @@ class Predictor:
     def _tensor(self, array: Array) -> Tensor:
         dtype = next(self.network.parameters()).dtype
         return torch.as_tensor(array, dtype=dtype, device=self._device)
+
+
+def _stream(seed: int, kind: int, series: int, time: float) -> np.random.Generator:
+    """Return the random numbers that belong to one window or one stamp."""
+    bits = int(np.float64(time).view(np.uint64))
+    return np.random.default_rng([seed, kind, int(series), bits])

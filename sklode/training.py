@@ -18,7 +18,14 @@ from torch import Tensor, nn
 from sklode.exceptions import SolverError
 from sklode.nn.objectives import clip_gradient_norm, elbo
 
-__all__ = ["HISTORY_COLUMNS", "OPTIMIZERS", "Reporter", "Trainer", "validation_loss"]
+__all__ = [
+    "CALLBACK_METHODS",
+    "HISTORY_COLUMNS",
+    "OPTIMIZERS",
+    "Reporter",
+    "Trainer",
+    "validation_loss",
+]
 
 HISTORY_COLUMNS = (
     "epoch",
@@ -46,6 +53,10 @@ _PATIENCE_WITH_NON_FINITE = 10
 
 _AUTO_CLIP_EPOCHS = 3
 """Epochs whose gradient norms set the threshold of clip_norm="auto"."""
+
+
+CALLBACK_METHODS = ("on_fit_begin", "on_epoch_end", "on_fit_end")
+"""What a callback may have, see `Reporter`."""
 
 
 class Draw(Protocol):
@@ -244,6 +255,7 @@ class Trainer:
         for epoch in range(1, self.max_epochs + 1):
             row = self.train_epoch(epoch, draw(epoch, generator), generator)
             row["validation_loss"] = validation_loss(self.network, validation)
+            row = {name: row[name] for name in HISTORY_COLUMNS}
             self.history.append(row)
             if epoch <= self.warm_up_epochs + 1:
                 best_score, waited = math.inf, -1  # the warm-up has another objective
@@ -272,7 +284,7 @@ class Trainer:
         self._candidate = (epoch, copy.deepcopy(self.network.state_dict()))
 
     def _confirm(self) -> None:
-        """A finite loss was seen under the weights last proposed."""
+        """Keep the weights last proposed: a finite loss was seen under them."""
         if self._candidate is not None:
             self.best_epoch, self._best = self._candidate
             self._candidate = None

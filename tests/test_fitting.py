@@ -138,7 +138,7 @@ def test_a_callback_is_called_with_every_row_of_the_history() -> None:
     recorder = Recorder()
     forecaster = tiny(max_epochs=3, callbacks=[recorder]).fit(waves())
     rows = pd.DataFrame(recorder.rows).set_index("epoch")
-    pd.testing.assert_frame_equal(rows, forecaster.history_)
+    pd.testing.assert_frame_equal(rows, forecaster.history_, check_like=True)
     assert all(caller is forecaster for caller in recorder.forecasters)
 
 

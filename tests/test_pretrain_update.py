@@ -225,3 +225,12 @@ def test_a_warm_start_before_any_fit_is_a_fit() -> None:
     y = long_series()
     warm = tiny(warm_start=True).fit(y).predict(STEPS)
     pd.testing.assert_series_equal(warm, tiny().fit(y).predict(STEPS))
+
+
+def test_columns_of_an_update_are_read_by_name_or_refused() -> None:
+    y = channels()
+    expected = tiny().fit(y[:18]).update(y[18:], update_params=False).predict(STEPS)
+    swapped = tiny().fit(y[:18]).update(y.loc[y.index[18:], ["b", "a"]], None, False)
+    pd.testing.assert_frame_equal(swapped.predict(STEPS)[["a", "b"]], expected)
+    with pytest.raises(ValueError, match="columns"):
+        tiny().fit(y[:18]).update(y[["a"]][18:], update_params=False)

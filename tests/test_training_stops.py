@@ -144,6 +144,13 @@ def test_step_with_a_gradient_that_is_not_finite_is_skipped_and_counted() -> Non
     assert float(network.w.detach()) == 0.0
 
 
+def test_infinite_loss_with_a_finite_gradient_is_skipped_and_counted() -> None:
+    network = Trainee(lambda w, number: -w - number, weight=0.5)
+    (row,) = train(network, [batch(math.inf)] * 3).history
+    assert row["skipped_steps"] == 3
+    assert float(network.w.detach()) == 0.5
+
+
 def test_step_whose_equation_cannot_be_solved_is_skipped_and_counted() -> None:
     def unsolvable(w: Tensor, number: Tensor) -> Tensor:
         if number == 0:
@@ -196,6 +203,23 @@ def test_divergence_restores_weights_whose_loss_is_finite(n_batches: int) -> Non
             clip_norm=None,
         )
     assert float(network.w.detach()) > 0
+
+
+def test_divergence_restores_the_last_weights_before_it() -> None:
+    # the step size outgrows what is left of the root's domain
+    network, seen = Trainee(lambda w, number: -torch.sqrt(w), weight=4.0), []
+
+    def keep(row: dict[str, float]) -> bool:
+        seen.append(float(network.w.detach()))
+        return False
+
+    settings: dict[str, Any] = {"lr": 2.0, "optimizer": "sgd", "clip_norm": None}
+    with pytest.warns(ConvergenceWarning, match="last good weights"):
+        trainer = train(network, [batch()], (), keep, max_epochs=40, **settings)
+    good = [w for w in seen if w > 0]
+    assert len(good) > 3
+    assert float(network.w.detach()) == good[-1]
+    assert trainer.best_epoch == len(good)
 
 
 def test_training_that_ends_in_bad_steps_keeps_weights_whose_loss_is_finite() -> None:

@@ -10,9 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from sklode._shapes import Controls, State, States, Steps, Times
+from sklode.exceptions import SolverError
 from sklode.nn.solvers import Solver
 
-__all__ = ["ControlPath", "Decoder", "Trajectory"]
+__all__ = ["MAX_STEPS", "ControlPath", "Decoder", "Trajectory"]
+
+MAX_STEPS = 1_000_000
+"""The farthest that the decoder goes, in steps of its grid."""
 
 Trajectory: TypeAlias = Callable[[State, Steps, Controls | None], States]
 
@@ -115,6 +119,13 @@ class Decoder(nn.Module):
         spacing = sign * self.solver.grid_spacing
         place = elapsed / spacing
         n_steps = torch.ceil(place.amax(1, keepdim=True)).clamp(min=1)
+        if n_steps.max() > MAX_STEPS:
+            raise SolverError(
+                f"the decoder takes at most {MAX_STEPS} steps of step_size="
+                f"{abs(spacing):g}; got a time {float(elapsed.abs().max()):g} time "
+                "units away from the window's start. Raise step_size, or ask for an "
+                "earlier time."
+            )
         step = torch.arange(int(n_steps.max()), dtype=z0.dtype, device=z0.device)
         # a series rests (dt = 0) once its own farthest stamp is reached
         dt = spacing * (step < n_steps).to(z0.dtype)

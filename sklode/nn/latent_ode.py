@@ -44,6 +44,15 @@ class Batch(NamedTuple):
     controls: Controls | None = None
     scored: Mask | None = None
 
+    def to(self, device: torch.device | str) -> Batch:
+        """Return the batch on ``device``."""
+        moved: dict[str, Any] = {
+            name: x.to(device)
+            for name, x in self._asdict().items()
+            if isinstance(x, Tensor)
+        }
+        return self._replace(**moved)
+
 
 class Posterior(NamedTuple):
     """q(z0), with the time t0, (batch,), that z0 belongs to and the window's level."""

@@ -9,13 +9,16 @@ This is the only module that imports torchdiffeq.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, TypeAlias
 
 import torch
 import torchdiffeq
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from sklode._shapes import State, States, Steps
 from sklode.exceptions import SolverError
@@ -227,17 +230,32 @@ class AdaptiveSolver:
         if control is not None:
             jumps |= (control[:, 1:] != control[:, :-1]).any(-1).any(0)
         jump_t = (torch.nonzero(jumps).squeeze(-1) + 1).to(state.dtype)
+        rhs = _Piecewise(field, dt, control)
         options = {"jump_t": jump_t} if len(jump_t) else {}
+
+        def solve(start: State) -> States:
+            with self._readable_failure(dt):
+                return _torchdiffeq(
+                    rhs,
+                    start,
+                    adjoint=self.adjoint,
+                    method=self.method,
+                    options=options,
+                    rtol=self.rtol,
+                    atol=self.atol,
+                )
+
+        if not self.adjoint:
+            return solve(state)
+        failure = partial(self._readable_failure, dt)
+        parameters = [p for p in field.parameters() if p.requires_grad]
+        solution: States = _GuardedAdjoint.apply(solve, failure, state, *parameters)
+        return solution
+
+    @contextlib.contextmanager
+    def _readable_failure(self, dt: Steps) -> Iterator[None]:
         try:
-            return _torchdiffeq(
-                _Piecewise(field, dt, control),
-                state,
-                adjoint=self.adjoint,
-                method=self.method,
-                options=options,
-                rtol=self.rtol,
-                atol=self.atol,
-            )
+            yield
         except (AssertionError, _NotFinite) as error:
             # an AssertionError is torchdiffeq's only word on a failed step
             raise SolverError(
@@ -247,6 +265,33 @@ class AdaptiveSolver:
                 f"atol, clip the gradients (clip_norm), lower lr, or use the "
                 f'fixed-step method="rk4".'
             ) from error
+
+
+class _GuardedAdjoint(torch.autograd.Function):
+    """An adjoint solve whose backward pass fails readably as well."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        solve: Callable[[State], States],
+        failure: Callable[[], contextlib.AbstractContextManager[None]],
+        state: State,
+        *parameters: Tensor,
+    ) -> States:
+        ctx.failure, ctx.parameters = failure, parameters
+        with torch.enable_grad():
+            ctx.start = state.detach().requires_grad_()
+            ctx.solution = solve(ctx.start)
+        return ctx.solution.detach()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        with torch.enable_grad(), ctx.failure():
+            gradients = torch.autograd.grad(
+                ctx.solution, (ctx.start, *ctx.parameters), grad, allow_unused=True
+            )
+        return (None, None, *gradients)
 
 
 Solver: TypeAlias = FixedStepSolver | AdaptiveSolver

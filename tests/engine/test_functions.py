@@ -297,14 +297,14 @@ def test_writing_into_an_output_changes_no_gradient(
     f, z0 = field(4), torch.randn(2, 4, requires_grad=True)
     made, x, dt, visits = encoder_problem(cell)
     visits[:, -1] = True
-    for call, given in (
+    for call, leaf in (
         (lambda: engine_encode(f, made, x, dt, visits, "rk4"), x),
         (lambda: engine_decode(f, z0, torch.ones(2, 3), None, "rk4"), z0),
     ):
-        (expected,) = torch.autograd.grad(call().sum(), given)
+        (expected,) = torch.autograd.grad(call().sum(), leaf)
         output = call()
         output.detach().fill_(9.0)
-        (grad,) = torch.autograd.grad(output.sum(), given)
+        (grad,) = torch.autograd.grad(output.sum(), leaf)
         assert torch.equal(grad, expected)
 
 

@@ -1,0 +1,163 @@
+"""Data to try sklode on: made spirals, a real irregular record, the paper's two sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["load_climate", "load_co2", "load_stock", "make_spirals"]
+
+_N_POINTS, _N_WINDOW = 500, 250
+_FIRST_STARTS, _LAST_START = 62, 188
+
+
+def make_spirals(
+    n_series: int = 1000,
+    n_stamps: int = 100,
+    noise: float = 0.3,
+    random_state: int | None = None,
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Make the paper's panel of clockwise and counterclockwise spirals.
+
+    500 points of t in [0, 6 pi]; each series is a window of 250 consecutive points from
+    a random start, of which the same sorted random positions are observed, the first
+    one always (paper, section "Bidirectional spiral dataset").
+
+    Parameters
+    ----------
+    n_series : int, default=1000
+        Number of series, the two kinds alternating.
+    n_stamps : int, default=100
+        Observed positions of the 250 of a window.
+    noise : float, default=0.3
+        Standard deviation of the Gaussian noise.
+    random_state : int, optional
+        Of starts, positions and noise.
+
+    Returns
+    -------
+    observed : DataFrame
+        Columns "x", "y" under a MultiIndex (series, position), ``n_stamps`` rows each.
+    truth : DataFrame
+        The same without noise at positions -62 to 311: a quarter of a window before
+        and after it as well.
+
+    Raises
+    ------
+    ValueError
+        If ``n_stamps`` is not between 1 and 250.
+    """
+    if not 1 <= n_stamps <= _N_WINDOW:
+        raise ValueError(f"n_stamps must be between 1 and {_N_WINDOW}; got {n_stamps}.")
+    rng = np.random.default_rng(random_state)
+    t = np.linspace(0, 6 * np.pi, _N_POINTS)
+    s = 6 * np.pi + 1 - t
+    inward = 0.3 * 50 / s
+    clockwise = np.stack([inward * np.cos(s) - 5, inward * np.sin(s)], axis=1)
+    outward = 0.3 * t
+    counterclockwise = np.stack([outward * np.cos(t) + 5, outward * np.sin(t)], axis=1)
+    curves = np.stack([clockwise, counterclockwise])[np.arange(n_series) % 2]
+
+    start = rng.integers(_FIRST_STARTS, _LAST_START, size=n_series)
+    others = rng.choice(np.arange(1, _N_WINDOW), n_stamps - 1, replace=False)
+    positions = np.concatenate([[0], np.sort(others)])
+    around = np.arange(-_FIRST_STARTS, _N_WINDOW + _FIRST_STARTS)
+
+    def panel(at: np.ndarray, scatter: float) -> pd.DataFrame:
+        values = np.take_along_axis(curves, (start[:, None] + at)[..., None], axis=1)
+        values = values + scatter * rng.standard_normal(values.shape)
+        index = pd.MultiIndex.from_product(
+            [range(n_series), at], names=["series", "position"]
+        )
+        return pd.DataFrame(values.reshape(-1, 2), index, ["x", "y"])
+
+    return panel(positions, noise), panel(around, 0.0)
+
+
+def load_co2() -> pd.Series:
+    """Load the weekly CO2 record of Mauna Loa, in ppm, without its missing weeks.
+
+    It ships with statsmodels; 59 of its 2284 weeks from 1958 to 2001 are missing, and
+    dropping them leaves gaps of one week to nineteen.
+
+    Raises
+    ------
+    ImportError
+        If statsmodels is not installed.
+    """
+    try:
+        from statsmodels.datasets import co2
+    except ImportError as error:
+        raise ImportError(
+            "load_co2 needs statsmodels, which is not installed. Run "
+            "pip install 'sklode[examples]'."
+        ) from error
+    series = co2.load_pandas().data["co2"].dropna()
+    index = pd.DatetimeIndex(series.index, freq=None, name="date")
+    return pd.Series(series.to_numpy(), index, name="co2")
+
+
+def load_climate(folder: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Load the paper's daily climate of Delhi from its two Kaggle files.
+
+    A pressure outside 900 to 1100 hPa is a sensor error and becomes missing.
+
+    Parameters
+    ----------
+    folder : path
+        Holds ``DailyDelhiClimateTrain.csv`` and ``DailyDelhiClimateTest.csv``, from
+        Kaggle's "Daily Climate time series data".
+
+    Returns
+    -------
+    train : DataFrame
+        The days before 2017-01-01.
+    test : DataFrame
+        The 114 days from then on.
+
+    Raises
+    ------
+    FileNotFoundError
+        If a file is missing; the message says where to get it.
+    """
+    names = ("DailyDelhiClimateTrain.csv", "DailyDelhiClimateTest.csv")
+    train, test = (
+        _read(Path(folder) / name, "date", "Daily Climate time series data")
+        for name in names
+    )
+    for part in (train, test):
+        wrong = ~part["meanpressure"].between(900, 1100)
+        part.loc[wrong, "meanpressure"] = np.nan
+    return train[train.index < "2017-01-01"], test
+
+
+def load_stock(path: str | Path) -> pd.DataFrame:
+    """Load one of the paper's stocks, at trading days.
+
+    Parameters
+    ----------
+    path : path
+        A file of Kaggle's "DJIA 30 Stock Time Series", for example ``IBM.csv``.
+
+    Returns
+    -------
+    DataFrame
+        Columns Open, High, Low and Close; an empty cell is NaN.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file is missing; the message says where to get it.
+    """
+    data = _read(Path(path), "Date", "DJIA 30 Stock Time Series")
+    return data[["Open", "High", "Low", "Close"]]
+
+
+def _read(path: Path, date: str, name: str) -> pd.DataFrame:
+    if not path.is_file():
+        raise FileNotFoundError(
+            f'{path} does not exist. Download "{name}" from Kaggle and pass its path.'
+        )
+    return pd.read_csv(path, parse_dates=[date], index_col=date)

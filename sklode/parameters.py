@@ -1,0 +1,222 @@
+"""The constructor's parameters: what they mean, what they may be, and the check."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import pandas as pd
+import torch
+from sklearn.utils._param_validation import (
+    Interval,
+    StrOptions,
+    validate_parameter_constraints,
+)
+
+from sklode.fitting import resolve_device
+from sklode.nn.anchors import ANCHORS
+from sklode.nn.solvers import FIXED_STEP_METHODS
+from sklode.nn.vector_fields import ACTIVATIONS
+from sklode.training import CALLBACK_METHODS, OPTIMIZERS
+
+__all__ = ["ATTRIBUTES", "PARAMETERS", "check_parameters"]
+
+
+def _real(low: float, closed: str) -> Interval:
+    return Interval(Real, low, None, closed=closed)
+
+
+def _integer(low: int) -> Interval:
+    return Interval(Integral, low, None, closed="left")
+
+
+_CONSTRAINTS: dict[str, list[Any]] = {
+    "hidden_size": [_integer(1)],
+    "latent_size": [_integer(1)],
+    "field_width": [_integer(1)],
+    "field_depth": [_integer(1)],
+    "emission_width": [_integer(1)],
+    "activation": [StrOptions(set(ACTIVATIONS))],
+    "window_length": [_integer(1), None],
+    "horizon": [_integer(0), None],
+    "normalize": [StrOptions({*ANCHORS, "auto"}), None],
+    "method": [StrOptions({*FIXED_STEP_METHODS, "dopri5"})],
+    "step_size": [_real(0, "neither")],
+    "rtol": [_real(0, "neither")],
+    "atol": [_real(0, "neither")],
+    "adjoint": ["boolean"],
+    "clip_norm": [_real(0, "neither"), StrOptions({"auto"}), None],
+    "kl_weight": [_real(0, "left")],
+    "kl_annealing_epochs": [_integer(0), None],
+    "observation_noise": [_real(0, "neither"), None],
+    "max_epochs": [_integer(1), None],
+    "batch_size": [_integer(1)],
+    "lr": [_real(0, "neither")],
+    "optimizer": [StrOptions(set(OPTIMIZERS))],
+    "weight_decay": [_real(0, "left")],
+    "early_stopping": ["boolean"],
+    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+    "n_iter_no_change": [_integer(1)],
+    "tol": [_real(0, "left")],
+    "finetune_epochs": [_integer(0), None],
+    "n_samples": [_integer(1)],
+    "freq": [str, pd.DateOffset, pd.Timedelta, None],
+    "engine": [StrOptions({"auto", "eager", "unrolled"})],
+    "device": [str, torch.device],
+    "random_state": ["random_state"],
+    "warm_start": ["boolean"],
+    "verbose": [Interval(Integral, 0, 2, closed="both")],
+    "callbacks": [list, tuple, None],
+}
+
+
+def check_parameters(forecaster: Any) -> None:
+    """Check every constructor parameter of a forecaster.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the parameter, what it may be, and what was received.
+    """
+    parameters = forecaster.get_params(deep=False)
+    validate_parameter_constraints(_CONSTRAINTS, parameters, type(forecaster).__name__)
+    resolve_device(forecaster.device)
+    for callback in forecaster.callbacks or ():
+        if not any(hasattr(callback, name) for name in CALLBACK_METHODS):
+            raise TypeError(
+                "callbacks must be objects with at least one of the methods "
+                f"{', '.join(CALLBACK_METHODS)}; got {forecaster.callbacks!r}."
+            )
+    if forecaster.freq is not None and not _goes_forward(forecaster.freq):
+        raise ValueError(
+            "freq must be a frequency that pandas knows and that goes forward, such as "
+            f"'1h' or 'MS'; got {forecaster.freq!r}."
+        )
+
+
+def _goes_forward(freq: str | pd.DateOffset | pd.Timedelta) -> bool:
+    start = pd.Timestamp("2000-01-03")
+    try:
+        return bool(start + pd.tseries.frequencies.to_offset(freq) > start)
+    except ValueError:
+        return False
+
+
+PARAMETERS = """    Parameters
+    ----------
+    hidden_size : int, default=32
+        Size of the encoder's hidden state h.
+    latent_size : int, default=8
+        Size of the latent state z.
+    field_width, field_depth : int, default=32, 1
+        Width and number of the hidden layers of the two vector fields (the encoder's
+        and the decoder's are separate networks).
+    emission_width : int, default=64
+        Width of the one hidden layer from z to the observation.
+    activation : {"tanh", "elu", "softplus"}, default="tanh"
+        Of the vector fields.
+    window_length : int, optional
+        Observations seen per training window and at prediction. None: twice the
+        horizon, between 24 and 60 (30 where no horizon is known), but no more than
+        leaves room for two windows in the longest series; with 8 series or more, for
+        one. A shorter series is one whole window.
+    horizon : int, optional
+        Observations after the window that a training window also predicts. None: the
+        farthest step of the ``fh`` given to ``fit``, at most a third of the longest
+        series, else as long as the window. 0: reconstruction only.
+    normalize : {"auto", "series", "window", "last", "blend"} or None, default="auto"
+        The level that the model works relative to. "series": the training mean (the
+        paper's model); "window": the window's mean; "last": the last value, damped
+        towards the window's mean at a learned rate; "blend": a learned combination of
+        the two. "auto": the first in this order that forecasts held-out windows, by
+        itself, within one standard error of the best. Values are scaled by their
+        standard deviation from the level. None: y as it is.
+    method : {"rk4", "midpoint", "euler", "dopri5"}, default="rk4"
+        Of solving the differential equations: fixed steps ("rk4" is the 3/8 rule), or
+        adaptive ones.
+    step_size : float, default=1.0
+        Length of a fixed step in units of ``time_unit_``.
+    rtol, atol : float, default=1e-3, 1e-4
+        Tolerances of "dopri5".
+    adjoint : bool, default=False
+        Adjoint sensitivity in place of backpropagation through the solver: slower,
+        with less memory under "dopri5".
+    clip_norm : float, "auto" or None, default=1.0
+        Threshold of norm gradient clipping over all parameters. "auto": the median of
+        the norms seen in the first three epochs. None: no clipping.
+    kl_weight : float, default=1.0
+        Weight of the KL term after its warm-up.
+    kl_annealing_epochs : int, optional
+        Epochs over which that weight rises from 0. None: while the windows grow.
+    observation_noise : float, optional
+        Standard deviation of the Gaussian emission in normalised units. None: learned
+        per channel.
+    max_epochs : int, optional
+        Epochs; each draws every training window once, but no more than 32 batches of
+        them. None: as many as make about 1200 optimiser steps. During the first 1000
+        steps, at most 84 % of all, windows grow from an eighth of their length: short
+        ones show the local dynamics.
+    batch_size : int, default=64
+        Windows per optimiser step.
+    lr : float, default=0.01
+        Peak of the one-cycle learning-rate schedule.
+    optimizer : {"adam", "adamw", "sgd"}, default="adam"
+        Of torch.
+    weight_decay : float, default=0.0
+        Of the optimiser.
+    early_stopping : bool, default=False
+        Hold out the end of every series (of many short ones: whole series), stop when
+        its loss no longer improves, and keep the best weights.
+    validation_fraction : float, default=0.1
+        Share that is held out.
+    n_iter_no_change : int, default=50
+        Epochs without improvement after which early stopping stops; those in which
+        windows grow do not count.
+    tol : float, default=1e-4
+        What counts as an improvement.
+    finetune_epochs : int, optional
+        Epochs of a ``fit`` that follows ``pretrain``, and of an ``update``. None: a
+        fifth of ``max_epochs``, or of the epochs trained before. 0: none.
+    n_samples : int, default=100
+        Draws of z0 for variance, quantiles, intervals and sample paths.
+    freq : str, offset or Timedelta, optional
+        Length of one step of a relative horizon on a DatetimeIndex. None: the index's
+        own or inferred frequency; else a calendar frequency that all stamps lie on;
+        else the median gap.
+    engine : {"auto", "unrolled", "eager"}, default="auto"
+        "eager": plain torch. "auto" and "unrolled": the CPU engine, which gives the
+        same numbers faster, wherever it covers the setting.
+    device : str or torch.device, default="auto"
+        "auto": the GPU where torch has one, else the CPU.
+    random_state : int, RandomState or None, default=None
+        Of every random number; no global generator is touched.
+    warm_start : bool, default=False
+        A further ``fit`` continues from the current weights.
+    verbose : {0, 1, 2}, default=0
+        0: silent; 1: a progress bar (needs tqdm); 2: a line per epoch.
+    callbacks : list or tuple of objects, optional
+        Each with any of ``on_fit_begin(forecaster)``, ``on_epoch_end(forecaster,
+        row)``, which stops the training by returning True, and
+        ``on_fit_end(forecaster)``.
+
+"""
+
+ATTRIBUTES = """    Attributes
+    ----------
+    network_ : sklode.nn.LatentODE
+        The trained network.
+    history_ : DataFrame
+        A row per epoch: ``loss``, ``log_likelihood`` and ``kl`` per observed value,
+        ``kl_weight``, ``grad_norm`` before clipping, ``clipped_fraction``,
+        ``validation_loss`` (NaN without early stopping), ``skipped_steps`` (not
+        finite), ``lr``, ``seconds``.
+    n_epochs_, best_epoch_ : int
+        Epochs trained, and the one whose weights are kept.
+    time_unit_ : Timedelta or float
+        The training stamps' median positive gap; kept from ``pretrain``.
+    location_, scale_ : ndarray of shape (channel,)
+        What values are shifted and scaled by.
+    engine_ : tuple of str
+        What ran the encoder and the decoder.
+
+"""
