@@ -19,23 +19,17 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from statsmodels.datasets import co2
 
 from sklode import LatentODELSTMForecaster, LatentODERNNForecaster
+from sklode.datasets import load_co2
 
 SETTINGS = {
     "window_length": 104,  # two years of weeks
     "horizon": 104,
     "step_size": 4.0,  # weeks: a thirteenth of the season
-    "max_epochs": 40,
+    "max_epochs": 32,
     "random_state": 0,
 }
-
-
-def load() -> pd.Series:
-    """Return the weekly record in ppm, without its missing weeks."""
-    series = co2.load_pandas().data["co2"].dropna()
-    return pd.Series(series.to_numpy(), pd.DatetimeIndex(series.index, freq=None))
 
 
 def baselines(train: pd.Series, stamps: pd.DatetimeIndex) -> dict[str, pd.Series]:
@@ -64,7 +58,7 @@ def main() -> None:
     parser.add_argument("--output", default="quickstart.png", help="the picture's path")
     output = parser.parse_args().output
 
-    y = load()
+    y = load_co2()
     train, test = y[:"1999-06-30"], y["1999-07-01":]
     gaps = y.index.to_series().diff().dropna().dt.days
     print(
@@ -90,13 +84,14 @@ def main() -> None:
         print(f"{name:26}{mae:8.3f}{mse:8.3f}{seconds[name]:9.1f}")
 
     best = models["Latent ODE-LSTM+GC"]
-    band = best.predict_interval(fh=test.index, coverage=0.9)
+    interval = best.predict_interval(fh=test.index, coverage=0.9)
     figure, axes = plt.subplots(figsize=(10, 5), layout="constrained")
     history = train["1995":]
     axes.plot(history.index, history, ".", color="0.6", markersize=3, label="history")
     axes.plot(test.index, test, ".", color="black", markersize=4, label="held out")
-    low, high = (band.iloc[:, k].to_numpy() for k in (0, 1))
-    axes.fill_between(test.index, low, high, color="tab:blue", alpha=0.15, lw=0)
+    low, high = (interval.iloc[:, k].to_numpy() for k in (0, 1))
+    band = axes.fill_between(test.index, low, high, color="tab:green", alpha=0.12, lw=0)
+    band.set_label("90 % interval of Latent ODE-LSTM+GC")
     styles = {"Latent ODE-RNN": ":", "Latent ODE-LSTM": "--", "Latent ODE-LSTM+GC": "-"}
     for name, style in styles.items():
         axes.plot(test.index, forecasts[name], style, lw=1.6, label=name)

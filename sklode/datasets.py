@@ -1,4 +1,4 @@
-"""Data to try sklode on: made spirals, a real irregular record, the paper's two sets."""
+"""Data to try sklode on: spirals, a real irregular record, the paper's two sets."""
 
 from __future__ import annotations
 

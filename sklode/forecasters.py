@@ -192,6 +192,7 @@ class _LatentODEForecaster(BaseForecaster):
         )
         self._set_model(model)
         self._observations = observations
+        self._channel_names = list(self._get_varnames())
         self._control_names = [] if X is None else list(X.columns)
         self._predict_seed = int(rng.randint(2**31 - 1))
         return self
@@ -234,6 +235,16 @@ class _LatentODEForecaster(BaseForecaster):
                 f"update takes X where fit did; fit had {had}, update got {got}. Pass "
                 "the same columns to both."
             )
+        names = self._channel_names
+        y = (
+            _with_columns(y, names, "y")
+            if len(names) > 1
+            else y.set_axis(names, axis=1)
+        )
+        if X is not None:
+            X = _with_columns(X, self._control_names, "X")
+        last = next(iter(self._last.values()))
+        check_same_kind(y.index.get_level_values(-1), last, "the stamps of an update")
         y = y[self._are_new(y)]
         observed = y[y.notna().any(axis=1)]
         if len(observed):
@@ -306,6 +317,11 @@ class _LatentODEForecaster(BaseForecaster):
             Forecasts, with ``index`` and y's columns.
         """
         self.check_is_fitted()
+        if not isinstance(index, pd.Index):
+            raise TypeError(
+                f"index must be a pandas Index of time stamps; got {index!r}. Use for "
+                "example pd.DatetimeIndex([...])."
+            )
         return self._means(index, X)
 
     def sample(
@@ -350,7 +366,7 @@ class _LatentODEForecaster(BaseForecaster):
             ],
             names=["sample", *index.names],
         )
-        columns = self._get_varnames()
+        columns = self._channel_names
         return pd.DataFrame(paths.reshape(-1, len(columns)), rows, columns)
 
     def _predict_quantiles(
@@ -360,7 +376,7 @@ class _LatentODEForecaster(BaseForecaster):
         index = self._horizon_index(fh)
         paths = self._draws(index, X, self.n_samples, noise=True)
         quantiles = np.quantile(paths, alpha, axis=0)  # (alpha, row, channel)
-        columns = self._get_columns("predict_quantiles", alpha=alpha)
+        columns = pd.MultiIndex.from_product([self._channel_names, alpha])
         flat = quantiles.transpose(1, 2, 0).reshape(len(index), -1)
         return pd.DataFrame(flat, index, columns)
 
@@ -371,7 +387,7 @@ class _LatentODEForecaster(BaseForecaster):
         index = self._horizon_index(fh)
         paths = self._draws(index, X, self.n_samples, noise=False)
         scale = self.network_.emission.noise_scale.detach().cpu().numpy() * self.scale_
-        return pd.DataFrame(paths.var(axis=0) + scale**2, index, self._get_varnames())
+        return pd.DataFrame(paths.var(axis=0) + scale**2, index, self._channel_names)
 
     def score(self, y: Any, X: Any = None, fh: Any = None) -> float:
         """Return minus the root mean squared error of the forecasts of ``y``.
@@ -394,12 +410,19 @@ class _LatentODEForecaster(BaseForecaster):
         self.check_is_fitted()
         X_inner = self._check_X(X=X)
         if isinstance(y, pd.Series | pd.DataFrame):
-            truth = y.to_numpy(dtype=float, na_value=np.nan)
             index = y.index
+            if isinstance(y, pd.DataFrame) and y.shape[1] > 1:
+                y = _with_columns(y, self._channel_names, "y")
+            truth = y.to_numpy(dtype=float, na_value=np.nan)
         else:
             truth = np.asarray(y, dtype=float)
             steps = ForecastingHorizon(np.arange(1, len(truth) + 1), is_relative=True)
             index = self._horizon_index(steps)
+        if np.isnan(truth).all():  # an empty y as well
+            raise ValueError(
+                "score needs at least one observed value in y; got none in "
+                f"{len(truth)} rows. Pass the truth of the forecasts."
+            )
         forecast = self._means(index, X_inner).to_numpy()
         error = forecast - truth.reshape(forecast.shape)
         return -float(np.sqrt(np.nanmean(error**2)))
@@ -452,13 +475,7 @@ class _LatentODEForecaster(BaseForecaster):
                 "X was given to fit, so the forecast needs X at every stamp of the "
                 "horizon; got None. Pass X with those rows."
             )
-        absent = [name for name in self._control_names if name not in X.columns]
-        if absent or X.shape[1] != len(self._control_names):
-            raise ValueError(
-                f"X must have the columns that fit had, {self._control_names}; got "
-                f"{list(X.columns)}. Pass the same columns."
-            )
-        X = X[self._control_names]
+        X = _with_columns(X, self._control_names, "X")
         controls_at(X, index)
         observations, model = self._observations, self._model
         series, keys = series_of(X.index)
@@ -475,7 +492,7 @@ class _LatentODEForecaster(BaseForecaster):
         predictor = self._model.predictor(self._observations)
         means = predictor.means(self._queries(index, X))
         original = self._model.normalisation.original(means)
-        return pd.DataFrame(original, index, self._get_varnames())
+        return pd.DataFrame(original, index, self._channel_names)
 
     def _draws(
         self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
@@ -515,6 +532,16 @@ class _LatentODEForecaster(BaseForecaster):
             {**small, "window_length": 4, "horizon": 2, "method": "euler"},
             {**small, "normalize": "last", "early_stopping": True, "clip_norm": None},
         ]
+
+
+def _with_columns(data: pd.DataFrame, names: list[Any], name: str) -> pd.DataFrame:
+    """Return the columns that fit had, in that order."""
+    if sorted(map(str, data.columns)) != sorted(map(str, names)):
+        raise ValueError(
+            f"{name} must have the columns that fit had, {list(names)}; got "
+            f"{list(data.columns)}. Pass the same columns."
+        )
+    return data[list(names)]
 
 
 def _n_ahead(fh: ForecastingHorizon | None) -> int | None:

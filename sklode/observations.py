@@ -99,6 +99,12 @@ class Observations:
                 f"{int((series == np.argmin(counts)).sum())} rows{name} that are all "
                 "missing. Drop that series or give it a value."
             )
+        empty = np.isnan(values).all(axis=0)
+        if empty.any():
+            raise ValueError(
+                "y must hold at least one observed value in every column; got none in "
+                f"column {y.columns[int(np.argmax(empty))]!r}. Drop that column."
+            )
         bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return cls(
             ticks[order],
@@ -159,7 +165,13 @@ def series_of(
 def ticks_of(index: pd.Index) -> NDArray[np.int64]:
     """Return the stamps of ``index`` as whole ticks, see `Observations`."""
     if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):
-        return index.as_unit("ns").asi8
+        try:
+            return index.as_unit("ns").asi8
+        except pd.errors.OutOfBoundsDatetime as error:
+            raise ValueError(
+                "times must lie where nanoseconds reach, from 1677 to 2262; got "
+                f"{index.min()} to {index.max()}. Use a PeriodIndex for others."
+            ) from error
     if isinstance(index, pd.PeriodIndex):
         return index.asi8
     return index.to_numpy().astype(np.int64)
@@ -223,7 +235,9 @@ def check_index(index: pd.Index, name: str = "y") -> None:
     )
 
 
-def check_same_kind(times: pd.Index, known: pd.Index) -> None:
+def check_same_kind(
+    times: pd.Index, known: pd.Index, name: str = "the horizon"
+) -> None:
     """Check that stamps are of the kind of those seen in fit, time zone included.
 
     Raises
@@ -247,7 +261,7 @@ def check_same_kind(times: pd.Index, known: pd.Index) -> None:
 
     if kind(times) != kind(known):
         raise TypeError(
-            f"the horizon must be of the kind of y's index, {kind(known)}; got "
+            f"{name} must be of the kind of y's index, {kind(known)}; got "
             f"{kind(times)}. Convert it first."
         )
 

@@ -234,3 +234,17 @@ def test_columns_of_an_update_are_read_by_name_or_refused() -> None:
     pd.testing.assert_frame_equal(swapped.predict(STEPS)[["a", "b"]], expected)
     with pytest.raises(ValueError, match="columns"):
         tiny().fit(y[:18]).update(y[["a"]][18:], update_params=False)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        uneven_stamps(4, start="2022-01-01").tz_localize("UTC"),
+        pd.RangeIndex(10**6, 10**6 + 4),
+    ],
+    ids=["with a time zone", "integers"],
+)
+def test_an_update_at_stamps_of_another_kind_is_refused(index: pd.Index) -> None:
+    forecaster = tiny().fit(long_series())
+    with pytest.raises(TypeError, match="must be of the kind of y's"):
+        forecaster.update(waves(index), update_params=False)

@@ -289,7 +289,11 @@ class _GuardedAdjoint(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         with torch.enable_grad(), ctx.failure():
             gradients = torch.autograd.grad(
-                ctx.solution, (ctx.start, *ctx.parameters), grad, allow_unused=True
+                ctx.solution,
+                (ctx.start, *ctx.parameters),
+                grad,
+                retain_graph=True,  # the caller may come back
+                allow_unused=True,
             )
         return (None, None, *gradients)
 
