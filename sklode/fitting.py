@@ -227,21 +227,21 @@ def default_lengths(
     """Choose ``window_length`` and ``horizon`` where they are None.
 
     The horizon is the farthest step that will be asked for, where known, else as long
-    as the window. The window is twice the horizon, between 24 and 60 rows; 30 rows
-    where the horizon is not known. Both leave room for other windows: a horizon of at
-    most a third of the longest series, a window of at most half of what then remains
-    (all of it, where there are many series).
+    as a window that is given, else 20 rows. The window is twice the horizon, between 24
+    and 60 rows. Both leave room for other windows: a horizon of at most a third of the
+    longest series, a window of at most half of what then remains (all of it, where
+    there are many series).
     """
     longest = int(lengths.max())
     room = 1 if len(lengths) >= _MANY_SERIES else 2
     if horizon is None and n_ahead is not None:
         horizon = min(n_ahead, longest // 3) if window_length is None else n_ahead
-    if window_length is None:
-        wanted, left = 30, longest - longest // (room + 1)
-        if horizon is not None:
-            wanted, left = min(60, max(24, 2 * horizon)), longest - horizon
-        window_length = max(min(wanted, left // room), 1)
-    return window_length, window_length if horizon is None else horizon
+    if window_length is not None:
+        return window_length, window_length if horizon is None else horizon
+    if horizon is None:
+        horizon = min(20, longest // 3)
+    wanted = min(60, max(24, 2 * horizon))
+    return max(min(wanted, (longest - horizon) // room), 1), horizon
 
 
 def _fresh_model(

@@ -117,13 +117,14 @@ PARAMETERS = """    Parameters
         Of the vector fields.
     window_length : int, optional
         Observations seen per training window and at prediction. None: twice the
-        horizon, between 24 and 60 (30 where no horizon is known), but no more than
-        leaves room for two windows in the longest series; with 8 series or more, for
-        one. A shorter series is one whole window.
+        horizon, between 24 and 60, but no more than leaves room for two windows in the
+        longest series; with 8 series or more, for one. A shorter series is one whole
+        window.
     horizon : int, optional
         Observations after the window that a training window also predicts. None: the
-        farthest step of the ``fh`` given to ``fit``, at most a third of the longest
-        series, else as long as the window. 0: reconstruction only.
+        farthest step of the ``fh`` given to ``fit``; else as long as the window where
+        that is given; else 20, at most a third of the longest series. 0:
+        reconstruction only.
     normalize : {"auto", "series", "window", "last", "blend"} or None, default="auto"
         The level that the model works relative to. "series": the training mean (the
         paper's model); "window": the window's mean; "last": the last value, damped
