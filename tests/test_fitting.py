@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from typing import Any
 
 import numpy as np
@@ -261,3 +262,28 @@ def test_a_device_is_a_name_or_a_torch_device(device: Any) -> None:
     y = waves()
     forecast = tiny(device=device).fit(y).predict(STEPS)
     pd.testing.assert_series_equal(forecast, tiny(device="cpu").fit(y).predict(STEPS))
+
+
+def test_fit_leaves_the_number_of_threads_alone_even_when_it_raises() -> None:
+    before = torch.get_num_threads()
+    tiny().fit(waves())
+    assert torch.get_num_threads() == before
+
+    class Stopped(Exception):
+        pass
+
+    class Raising:
+        def on_epoch_end(self, forecaster: object, row: object) -> None:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        tiny(callbacks=[Raising()]).fit(waves())
+    assert torch.get_num_threads() == before
+
+
+def test_a_progress_bar_without_tqdm_names_the_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    with pytest.raises(ImportError, match=r"tqdm.*pip install 'sklode\[progress\]'"):
+        tiny(verbose=1).fit(waves())
