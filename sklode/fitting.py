@@ -50,6 +50,26 @@ _WARM_UP_UPDATES = 1000
 _WARM_UP_SHARE = 0.84
 """The warm-up takes that many updates, but no more than this share of all."""
 
+_ARCHITECTURE = (
+    "hidden_size",
+    "latent_size",
+    "field_width",
+    "field_depth",
+    "emission_width",
+    "activation",
+    "window_length",
+    "horizon",
+    "normalize",
+    "method",
+    "step_size",
+    "rtol",
+    "atol",
+    "adjoint",
+    "observation_noise",
+    "engine",
+)
+"""Settings that a network is built with; they cannot change as training goes on."""
+
 _SCORED_WINDOWS = 64
 """Held-out windows that are scored after each epoch, and that choose the anchor."""
 
@@ -74,6 +94,8 @@ class FittedModel:
         Ticks of one time unit: the training stamps' median positive gap.
     window_length, horizon : int
         Rows that the encoder sees, and rows after them in a training window.
+    architecture : dict
+        The settings that the network was built with.
     rows : list of dict
         The training history.
     best_epoch : int
@@ -85,6 +107,7 @@ class FittedModel:
     time_unit: float
     window_length: int
     horizon: int
+    architecture: dict[str, Any]
     rows: list[dict[str, float]] = field(default_factory=list)
     best_epoch: int = 0
 
@@ -269,7 +292,10 @@ def _fresh_model(
         torch.manual_seed(int(rng.randint(2**31 - 1)))
         n_channels = observations.values.shape[1]
         network = _network(settings, n_channels, n_controls, anchor)
-    return FittedModel(network, normalisation, time_unit, window_length, horizon)
+    architecture = {name: getattr(settings, name) for name in _ARCHITECTURE}
+    return FittedModel(
+        network, normalisation, time_unit, window_length, horizon, architecture
+    )
 
 
 def _network(

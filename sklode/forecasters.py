@@ -168,6 +168,7 @@ class _LatentODEForecaster(BaseForecaster):
         check_parameters(self)
         rng = check_random_state(self.random_state)
         observations = Observations.from_frame(y, X)
+        observations.check_channels(list(y.columns))
         self.pretrained_ = fit_model(
             observations, self, rng, _n_ahead(fh), reporter=self._reporter()
         )
@@ -180,12 +181,13 @@ class _LatentODEForecaster(BaseForecaster):
         check_parameters(self)
         rng = check_random_state(self.random_state)
         observations = Observations.from_frame(y, X)
+        observations.check_channels(list(y.columns))
         start, epochs = getattr(self, "_warm_model", None), None
         if start is None and getattr(self, "pretrained_", None) is not None:
             start = self.pretrained_
             epochs = finetune_epochs(self, start)
         if start is not None:
-            _check_alike(start, observations)
+            _check_alike(start, observations, self)
         self._set_ends(y.index)
         model = fit_model(
             observations, self, rng, _n_ahead(fh), start, epochs, self._reporter()
@@ -554,8 +556,17 @@ def _n_ahead(fh: ForecastingHorizon | None) -> int | None:
     return int(steps.max()) if steps.max() > 0 else None
 
 
-def _check_alike(model: FittedModel, observations: Observations) -> None:
-    """Check that a pretrained model fits the columns of new data."""
+def _check_alike(
+    model: FittedModel, observations: Observations, forecaster: _LatentODEForecaster
+) -> None:
+    """Check that a model to continue from fits new data and the parameters."""
+    for name, value in model.architecture.items():
+        now = getattr(forecaster, name)
+        if now != value:
+            raise ValueError(
+                f"a fit that continues from earlier weights needs the same {name}, "
+                f"{value!r}; got {now!r}. Fit a fresh clone instead."
+            )
     normalisation = model.normalisation
     expected = (len(normalisation.location), len(normalisation.control_location))
     controls = observations.controls

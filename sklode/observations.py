@@ -7,7 +7,7 @@ it; zero is an observation.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -99,12 +99,6 @@ class Observations:
                 f"{int((series == np.argmin(counts)).sum())} rows{name} that are all "
                 "missing. Drop that series or give it a value."
             )
-        empty = np.isnan(values).all(axis=0)
-        if empty.any():
-            raise ValueError(
-                "y must hold at least one observed value in every column; got none in "
-                f"column {y.columns[int(np.argmax(empty))]!r}. Drop that column."
-            )
         bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return cls(
             ticks[order],
@@ -114,6 +108,21 @@ class Observations:
             keys,
             lone_gap_of(y.index.get_level_values(-1)),
         )
+
+    def check_channels(self, names: Sequence[Hashable]) -> None:
+        """Check that every channel was observed at all.
+
+        Raises
+        ------
+        ValueError
+            Naming the first column without an observed value.
+        """
+        empty = np.isnan(self.values).all(axis=0)
+        if empty.any():
+            raise ValueError(
+                "y must hold at least one observed value in every column; got none in "
+                f"column {names[int(np.argmax(empty))]!r}. Drop that column."
+            )
 
     def ticks_of_series(self, k: int) -> NDArray[np.int64]:
         """Return the stamps of series ``k``."""

@@ -248,3 +248,29 @@ def test_an_update_at_stamps_of_another_kind_is_refused(index: pd.Index) -> None
     forecaster = tiny().fit(long_series())
     with pytest.raises(TypeError, match="must be of the kind of y's"):
         forecaster.update(waves(index), update_params=False)
+
+
+def test_an_update_may_lack_a_channel() -> None:
+    y = channels()
+    forecaster = tiny().fit(y[:-2])
+    later = y[-2:].copy()
+    later.iloc[:, 1] = np.nan
+    asked = y.index[-1:] + (y.index[-1:] - y.index[-2:-1])
+    before = forecaster.predict_at(asked)
+    after = forecaster.update(later, update_params=False).predict_at(asked)
+    assert np.isfinite(after).all(axis=None)
+    assert np.abs(after - before).to_numpy().max() > 1e-7
+
+
+def test_a_column_without_any_value_is_refused_by_name() -> None:
+    y = channels().copy()
+    name = y.columns[1]
+    y[name] = np.nan
+    with pytest.raises(ValueError, match=rf"every column; got none in column '{name}'"):
+        tiny().fit(y)
+
+
+def test_a_warm_start_with_another_architecture_is_refused() -> None:
+    forecaster = tiny(warm_start=True, hidden_size=3).fit(long_series())
+    with pytest.raises(ValueError, match=r"same hidden_size, 3; got 5.*fresh clone"):
+        forecaster.set_params(hidden_size=5).fit(long_series())
