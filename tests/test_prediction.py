@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -275,3 +276,15 @@ def test_the_mean_of_sample_paths_is_near_the_forecast() -> None:
     paths = forecaster.sample([1, 5], n_samples=4000, noise=False).groupby(level=1)
     error = paths.mean() - forecaster.predict([1, 5])
     assert (error.abs() < 0.5 * paths.std()).all(axis=None)
+
+
+def test_a_zero_in_the_window_is_an_observation() -> None:
+    y = waves()
+    y.iloc[-3] = 0.0
+    forecaster = tiny(**{**TRAINED, "normalize": None}).fit(y[:-3])
+    with_zero = copy.deepcopy(forecaster).update(y[-3:], update_params=False)
+    y.iloc[-3] = np.nan
+    without = forecaster.update(y[-3:], update_params=False)
+    asked = y.index[-1:]
+    difference = with_zero.predict_at(asked) - without.predict_at(asked)
+    assert np.abs(difference).to_numpy().min() > 1e-6
