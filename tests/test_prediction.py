@@ -287,4 +287,5 @@ def test_a_zero_in_the_window_is_an_observation() -> None:
         later.iloc[0, 0] = value  # the other channel keeps the row
         updated = copy.deepcopy(forecaster).update(later, update_params=False)
         forecasts.append(updated.predict_at(y.index[-1:]).to_numpy())
-    assert np.abs(forecasts[0] - forecasts[1]).min() > 1e-6
+    # little, after so short a training; a zero taken for missing would change nothing
+    assert (forecasts[0] != forecasts[1]).all()
