@@ -116,11 +116,10 @@ class FittedModel:
         arrays = _arrays(observations, self.normalisation, self.time_unit)
         return Predictor(self.network, *arrays, self.window_length)
 
-    def windows(self, observations: Observations, share: float = 1.0) -> WindowSet:
-        """Return the training windows, of a share of the full lengths."""
+    def windows(self, observations: Observations) -> WindowSet:
+        """Return the training windows."""
         arrays = _arrays(observations, self.normalisation, self.time_unit)
-        seen = max(math.ceil(share * self.window_length), 1)
-        return WindowSet(*arrays, seen, math.ceil(share * self.horizon))
+        return WindowSet(*arrays, self.window_length, self.horizon)
 
 
 def _arrays(
@@ -182,7 +181,7 @@ def fit_model(
         warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
         warm_up = min(warm_up, int(_WARM_UP_SHARE * epochs))
     stages = [
-        (begin * warm_up, model.windows(observations, share))
+        (begin * warm_up, windows.shortened(share))
         for share, begin in _STAGES[:-1]
         if warm_up
     ]

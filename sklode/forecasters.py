@@ -455,20 +455,18 @@ class _LatentODEForecaster(BaseForecaster):
         observations, model = self._observations, self._model
         times = index.get_level_values(-1)
         check_same_kind(times, next(iter(self._last.values())))
-        series, keys = series_of(index)
-        known = {key: k for k, key in enumerate(observations.keys)}
-        unknown = [key for key in keys if key not in known]
-        if unknown:
+        series, ticks = observations.locate(index)
+        if (series < 0).any():
+            row = index[int(np.argmax(series < 0))]
+            key = row[:-1] if index.nlevels > 1 else ()
             raise ValueError(
-                f"forecasts are for the series that fit has seen; got {unknown[0]}, "
-                f"seen were {list(known)[:3]}... Fit on a panel that holds it."
+                f"forecasts are for the series that fit has seen; got {key}, seen "
+                f"were {list(observations.keys)[:3]}... Fit on a panel that holds it."
             )
-        series = np.array([known[key] for key in keys], dtype=np.int64)[series]
-        origin = observations.ticks[observations.bounds[:-1]][series]
         controls = None
         if observations.controls is not None:
             controls = self._known_controls(index, X)
-        return Queries(series, (ticks_of(times) - origin) / model.time_unit, controls)
+        return Queries(series, ticks / model.time_unit, controls)
 
     def _known_controls(self, index: pd.Index, X: pd.DataFrame | None) -> KnownControls:
         """Return all rows of X for the predictor; ``index`` must be among them."""
@@ -479,16 +477,11 @@ class _LatentODEForecaster(BaseForecaster):
             )
         X = _with_columns(X, self._control_names, "X")
         controls_at(X, index)
-        observations, model = self._observations, self._model
-        series, keys = series_of(X.index)
-        numbers = {key: k for k, key in enumerate(observations.keys)}
-        number = np.array([numbers.get(key, -1) for key in keys], dtype=np.int64)
-        rows = number[series] >= 0
-        series = number[series][rows]
-        origin = observations.ticks[observations.bounds[:-1]][series]
-        ticks = ticks_of(X.index.get_level_values(-1))[rows]
+        series, ticks = self._observations.locate(X.index)
+        rows = series >= 0
+        model = self._model
         values = model.normalisation.controls(controls_at(X, X.index)[rows])
-        return KnownControls(series, (ticks - origin) / model.time_unit, values)
+        return KnownControls(series[rows], ticks[rows] / model.time_unit, values)
 
     def _means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         predictor = self._model.predictor(self._observations)

@@ -7,6 +7,8 @@ it; zero is an observation.
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -123,6 +125,18 @@ class Observations:
                 "y must hold at least one observed value in every column; got none in "
                 f"column {names[int(np.argmax(empty))]!r}. Drop that column."
             )
+
+    def locate(self, index: pd.Index) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the series of each row of an index, and its ticks since their start.
+
+        The series is -1, and the ticks mean nothing, where it is not among these.
+        """
+        series, keys = series_of(index)
+        numbers = {key: k for k, key in enumerate(self.keys)}
+        number = np.array([numbers.get(key, -1) for key in keys], dtype=np.int64)
+        series = number[series]
+        start = self.ticks[self.bounds[:-1]][series]
+        return series, ticks_of(index.get_level_values(-1)) - start
 
     def ticks_of_series(self, k: int) -> NDArray[np.int64]:
         """Return the stamps of series ``k``."""
@@ -486,8 +500,20 @@ class WindowSet:
         self._mask = ~np.isnan(values)
         self._values = np.where(self._mask, values, 0.0).astype(np.float32)
         self._controls = None if controls is None else controls.astype(np.float32)
+        self._bounds = bounds
+        self._lay_out(window_length, horizon)
+
+    def shortened(self, share: float) -> WindowSet:
+        """Return windows of a share of these lengths over the same rows."""
+        windows = copy.copy(self)
+        seen = max(math.ceil(share * self.window_length), 1)
+        windows._lay_out(seen, math.ceil(share * self.horizon))
+        return windows
+
+    def _lay_out(self, window_length: int, horizon: int) -> None:
         self.window_length = window_length
         self.horizon = horizon
+        bounds = self._bounds
         lengths = np.diff(bounds)
         counts = np.maximum(lengths - window_length - horizon + 1, 1)
         series = np.repeat(np.arange(len(lengths)), counts)

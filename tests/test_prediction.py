@@ -289,3 +289,14 @@ def test_a_zero_in_the_window_is_an_observation() -> None:
         forecasts.append(updated.predict_at(y.index[-1:]).to_numpy())
     # little, after so short a training; a zero taken for missing would change nothing
     assert (forecasts[0] != forecasts[1]).all()
+
+
+def test_a_series_that_fit_has_not_seen_is_refused_by_name() -> None:
+    y = panel()
+    forecaster = tiny().fit(y)
+    stamp = y.index[-1][-1]
+    other = pd.MultiIndex.from_tuples([("s9", stamp)], names=y.index.names)
+    with pytest.raises(ValueError, match=r"seen; got \('s9',\), seen were"):
+        forecaster.predict_at(other)
+    with pytest.raises(ValueError, match=r"seen; got \(\), seen were"):
+        forecaster.predict_at(pd.DatetimeIndex([stamp]))
