@@ -14,16 +14,10 @@ import torch
 from numpy.typing import NDArray
 
 from sklode import nn
-from sklode.observations import (
-    Normalisation,
-    Observations,
-    WindowSet,
-    choose_anchor,
-    deviation_scale,
-    median_gap,
-)
+from sklode.observations import Observations, median_gap
 from sklode.prediction import Predictor
 from sklode.training import Reporter, Trainer
+from sklode.windows import Normalisation, WindowSet, choose_anchor, deviation_scale
 
 __all__ = [
     "FittedModel",
@@ -92,6 +86,8 @@ class FittedModel:
         Of the training rows.
     time_unit : float
         Ticks of one time unit: the training stamps' median positive gap.
+    clock : str
+        What the ticks count, see `sklode.stamps.clock_of`.
     window_length, horizon : int
         Rows that the encoder sees, and rows after them in a training window.
     architecture : dict
@@ -105,6 +101,7 @@ class FittedModel:
     network: nn.LatentODE
     normalisation: Normalisation
     time_unit: float
+    clock: str
     window_length: int
     horizon: int
     architecture: dict[str, Any]
@@ -293,7 +290,13 @@ def _fresh_model(
         network = _network(settings, n_channels, n_controls, anchor)
     architecture = {name: getattr(settings, name) for name in _ARCHITECTURE}
     return FittedModel(
-        network, normalisation, time_unit, window_length, horizon, architecture
+        network,
+        normalisation,
+        time_unit,
+        observations.clock,
+        window_length,
+        horizon,
+        architecture,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
@@ -10,20 +11,15 @@ import pandas as pd
 import torch
 from sklearn.utils import InputTags, Tags, TargetTags, check_random_state
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
+from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode.fitting import FittedModel, finetune_epochs, fit_model
-from sklode.observations import (
-    Observations,
-    check_index,
-    check_same_kind,
-    controls_at,
-    default_step,
-    future_stamps,
-    series_of,
-    ticks_of,
-)
+from sklode.history import History, with_columns
+from sklode.horizons import FreeHorizon, as_horizon, steps_ahead
+from sklode.observations import Observations
 from sklode.parameters import ATTRIBUTES, PARAMETERS, check_parameters
 from sklode.prediction import KnownControls, Queries
+from sklode.stamps import check_index
 from sklode.training import HISTORY_COLUMNS, Reporter
 
 __all__ = [
@@ -152,6 +148,10 @@ class _LatentODEForecaster(BaseForecaster):
                 check_index(data.index, name)
         return super()._check_X_y(X=X, y=y, **kwargs)
 
+    def _check_fh(self, fh: Any, pred_int: bool = False) -> Any:
+        """Take offsets too, and leave the caller's horizon as it is."""
+        return super()._check_fh(as_horizon(fh, self._cutoff), pred_int)
+
     def reset(self) -> Any:
         """Return to the state after construction; ``warm_start`` keeps the model."""
         kept = None
@@ -170,7 +170,7 @@ class _LatentODEForecaster(BaseForecaster):
         observations = Observations.from_frame(y, X)
         observations.check_channels(list(y.columns))
         self.pretrained_ = fit_model(
-            observations, self, rng, _n_ahead(fh), reporter=self._reporter()
+            observations, self, rng, steps_ahead(fh), reporter=self._reporter()
         )
         return self
 
@@ -180,24 +180,36 @@ class _LatentODEForecaster(BaseForecaster):
         """Train on y, or fine-tune a copy of the pretrained model on it."""
         check_parameters(self)
         rng = check_random_state(self.random_state)
-        observations = Observations.from_frame(y, X)
-        observations.check_channels(list(y.columns))
+        history = History.of(y, X, list(self._get_varnames()), self.freq)
         start, epochs = getattr(self, "_warm_model", None), None
         if start is None and getattr(self, "pretrained_", None) is not None:
             start = self.pretrained_
             epochs = finetune_epochs(self, start)
         if start is not None:
-            _check_alike(start, observations, self)
-        self._set_ends(y.index)
-        model = fit_model(
-            observations, self, rng, _n_ahead(fh), start, epochs, self._reporter()
-        )
-        self._set_model(model)
-        self._observations = observations
-        self._channel_names = list(self._get_varnames())
-        self._control_names = [] if X is None else list(X.columns)
+            _check_alike(start, history.observations, self)
+        self._history = history
+        self._train(rng, steps_ahead(fh), start, epochs)
         self._predict_seed = int(rng.randint(2**31 - 1))
         return self
+
+    def _train(
+        self,
+        rng: np.random.RandomState,
+        n_ahead: int | None,
+        start: FittedModel | None,
+        epochs: int | None,
+    ) -> None:
+        """Train on the history and take over the model."""
+        model = fit_model(
+            self._history.observations,
+            self,
+            rng,
+            n_ahead,
+            start,
+            epochs,
+            self._reporter(),
+        )
+        self._set_model(model)
 
     def _set_model(self, model: FittedModel) -> None:
         self._model = model
@@ -208,97 +220,87 @@ class _LatentODEForecaster(BaseForecaster):
         self.best_epoch_ = model.best_epoch
         self.location_ = model.normalisation.location
         self.scale_ = model.normalisation.scale
-        last = next(iter(self._last.values()))
-        timelike = isinstance(last, pd.DatetimeIndex | pd.TimedeltaIndex)
         unit = model.time_unit
+        timelike = model.clock == "nanoseconds"
         self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
         self.engine_ = model.network.engines()
-
-    def _set_ends(self, index: pd.Index) -> None:
-        """Remember each series' last stamp and the length of its relative steps."""
-        series, keys = series_of(index)
-        times = index.get_level_values(-1)
-        order = np.argsort(series, kind="stable")
-        bounds = np.searchsorted(series[order], np.arange(len(keys) + 1))
-        self._last, self._step = {}, {}
-        for k, key in enumerate(keys):
-            mine = times[order[bounds[k] : bounds[k + 1]]]
-            self._last[key] = mine[-1:]
-            self._step[key] = default_step(mine, self.freq)
-        self._index_names = list(index.names)
 
     def _update(
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True
     ) -> _LatentODEForecaster:
-        """Append observations; with ``update_params`` continue training on all."""
-        if (X is None) != (self._observations.controls is None):
-            had, got = ("no X", "X") if X is not None else ("X", "no X")
-            raise ValueError(
-                f"update takes X where fit did; fit had {had}, update got {got}. Pass "
-                "the same columns to both."
-            )
-        names = self._channel_names
-        y = (
-            _with_columns(y, names, "y")
-            if len(names) > 1
-            else y.set_axis(names, axis=1)
-        )
-        if X is not None:
-            X = _with_columns(X, self._control_names, "X")
-        last = next(iter(self._last.values()))
-        check_same_kind(y.index.get_level_values(-1), last, "the stamps of an update")
-        y = y[self._are_new(y)]
-        observed = y[y.notna().any(axis=1)]
-        if len(observed):
-            new = Observations.from_frame(observed, X)
-            self._observations = self._observations.extended(new)
-        series, keys = series_of(y.index)
-        times = y.index.get_level_values(-1)
-        for k, key in enumerate(keys):
-            self._last[key] = times[series == k][-1:]
+        """Take up observations; with ``update_params`` continue training on all."""
+        self._history = self._history.extended(y, X, self.freq)
         if update_params:
             rng = check_random_state(self.random_state)
-            start = self._model
-            epochs = finetune_epochs(self, start)
-            model = fit_model(
-                self._observations, self, rng, None, start, epochs, self._reporter()
-            )
-            self._set_model(model)
+            self._train(rng, None, self._model, finetune_epochs(self, self._model))
         return self
-
-    def _are_new(self, y: pd.DataFrame) -> np.ndarray:
-        """Return which rows lie after the last stamp seen; the others must be known.
-
-        sktime's evaluation passes the rows seen before once more.
-        """
-        series, keys = series_of(y.index)
-        times = y.index.get_level_values(-1)
-        ticks = ticks_of(times)
-        numbers = {key: k for k, key in enumerate(self._observations.keys)}
-        last = np.empty(len(keys), dtype=np.int64)
-        for k, key in enumerate(keys):
-            if key not in numbers:
-                raise ValueError(
-                    f"update takes the series that fit has seen; got a new one, {key}. "
-                    "Fit again to add series."
-                )
-            last[k] = ticks_of(self._last[key])[0]
-            mine = (series == k) & (ticks <= last[k]) & y.notna().any(axis=1).to_numpy()
-            known = self._observations.ticks_of_series(numbers[key])
-            late = np.flatnonzero(mine & ~np.isin(ticks, known))
-            if len(late):
-                raise ValueError(
-                    "update takes stamps after the last one seen, "
-                    f"{self._last[key][0]}; got {times[late[0]]} at row {late[0]}, "
-                    "which is new. Fit again to add observations to the past."
-                )
-        return ticks > last[series]
 
     def _predict(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None
     ) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""
         return self._means(self._horizon_index(fh), X)
+
+    def _predict_moving_cutoff(
+        self,
+        y: pd.DataFrame,
+        cv: Any,
+        X: pd.DataFrame | None = None,
+        update_params: bool = True,
+        reset_forecaster: bool = True,
+    ) -> Any:
+        """Update and forecast in turn; sktime's own loop needs a frequency.
+
+        A splitter without ``fh`` asks at the stamps of each fold's second part.
+        """
+        forecaster = copy.deepcopy(self) if reset_forecaster else self
+        forecasts, cutoffs = [], []
+        for seen, ahead in cv.split(y):
+            fh: Any = cv.fh
+            if fh is None:
+                stamps = y.iloc[ahead].index.get_level_values(-1).unique()
+                fh = FreeHorizon(stamps, is_relative=False)
+            forecasts.append(
+                forecaster.update_predict_single(y.iloc[seen], fh, X, update_params)
+            )
+            cutoffs.append(forecaster.cutoff)
+        return _format_moving_cutoff_predictions(forecasts, cutoffs)
+
+    def predict_residuals(self, y: Any = None, X: Any = None) -> Any:
+        """Return observations minus their forecasts.
+
+        Parameters
+        ----------
+        y : Series, DataFrame or other sktime container, optional
+            Observations at any stamps; None: all that fit and update have seen.
+        X : DataFrame, optional
+            Controls at ``y``'s stamps that the history does not hold, where the model
+            has any.
+
+        Returns
+        -------
+        object like ``y``
+            Residuals; NaN where nothing was observed.
+        """
+        self.check_is_fitted()
+        history = self._history
+        if y is None:
+            index = history.index()
+            values = history.observations.values
+            y = pd.DataFrame(values, index, history.channels)
+            if self._y_metadata["mtype"] == "pd.Series":
+                y = y.iloc[:, 0]
+        elif not isinstance(y, pd.Series | pd.DataFrame):
+            return super().predict_residuals(y, X)
+        if y.index.nlevels != len(history.levels):  # a panel in one of other formats
+            return super().predict_residuals(y, X)
+        check_index(y.index)
+        forecast = self._means(y.index, self._check_X(X=X))
+        if isinstance(y, pd.Series):
+            return (y - forecast.iloc[:, 0]).rename(y.name)
+        if y.shape[1] == 1:
+            return y - forecast.set_axis(y.columns, axis=1)
+        return with_columns(y, history.channels, "y") - forecast
 
     def predict_at(
         self, index: pd.Index, X: pd.DataFrame | None = None
@@ -368,7 +370,7 @@ class _LatentODEForecaster(BaseForecaster):
             ],
             names=["sample", *index.names],
         )
-        columns = self._channel_names
+        columns = self._history.channels
         return pd.DataFrame(paths.reshape(-1, len(columns)), rows, columns)
 
     def _predict_quantiles(
@@ -378,7 +380,7 @@ class _LatentODEForecaster(BaseForecaster):
         index = self._horizon_index(fh)
         paths = self._draws(index, X, self.n_samples, noise=True)
         quantiles = np.quantile(paths, alpha, axis=0)  # (alpha, row, channel)
-        columns = pd.MultiIndex.from_product([self._channel_names, alpha])
+        columns = pd.MultiIndex.from_product([self._history.channels, alpha])
         flat = quantiles.transpose(1, 2, 0).reshape(len(index), -1)
         return pd.DataFrame(flat, index, columns)
 
@@ -389,7 +391,7 @@ class _LatentODEForecaster(BaseForecaster):
         index = self._horizon_index(fh)
         paths = self._draws(index, X, self.n_samples, noise=False)
         scale = self.network_.emission.noise_scale.detach().cpu().numpy() * self.scale_
-        return pd.DataFrame(paths.var(axis=0) + scale**2, index, self._channel_names)
+        return pd.DataFrame(paths.var(axis=0) + scale**2, index, self._history.channels)
 
     def score(self, y: Any, X: Any = None, fh: Any = None) -> float:
         """Return minus the root mean squared error of the forecasts of ``y``.
@@ -400,8 +402,9 @@ class _LatentODEForecaster(BaseForecaster):
         Parameters
         ----------
         y : Series, DataFrame or array
-            Truth; asked at its own stamps, or, for an array, at the steps after the
-            last one seen. Missing values do not count.
+            Truth; asked at its own stamps. An array is asked at the steps after the
+            last one seen, or, where it is the array given to fit, at its own. Missing
+            values do not count.
         X : DataFrame, optional
             Controls at ``y``'s stamps, where the model has any.
         fh : optional
@@ -414,12 +417,11 @@ class _LatentODEForecaster(BaseForecaster):
         if isinstance(y, pd.Series | pd.DataFrame):
             index = y.index
             if isinstance(y, pd.DataFrame) and y.shape[1] > 1:
-                y = _with_columns(y, self._channel_names, "y")
+                y = with_columns(y, self._history.channels, "y")
             truth = y.to_numpy(dtype=float, na_value=np.nan)
         else:
             truth = np.asarray(y, dtype=float)
-            steps = ForecastingHorizon(np.arange(1, len(truth) + 1), is_relative=True)
-            index = self._horizon_index(steps)
+            index = self._history.rows_of(truth)
         if np.isnan(truth).all():  # an empty y as well
             raise ValueError(
                 "score needs at least one observed value in y; got none in "
@@ -431,68 +433,31 @@ class _LatentODEForecaster(BaseForecaster):
 
     def _horizon_index(self, fh: ForecastingHorizon) -> pd.Index:
         """Return the rows that a horizon asks for."""
-        steps = fh.to_pandas()
-        keys = list(self._last)
-
-        def stamps(key: tuple) -> pd.Index:
-            last = self._last[key]
-            if fh.is_relative:
-                return future_stamps(steps, last, self._step[key])
-            return steps
-
-        if keys == [()]:
-            return stamps(()).rename(self._index_names[0])
-        each = [stamps(key) for key in keys]
-        rows = [
-            (*key, stamp)
-            for key, mine in zip(keys, each, strict=True)
-            for stamp in mine
-        ]
-        return pd.MultiIndex.from_tuples(rows, names=self._index_names)
+        asked = fh.to_pandas()
+        history = self._history
+        return history.rows_ahead(asked) if fh.is_relative else history.rows_at(asked)
 
     def _queries(self, index: pd.Index, X: pd.DataFrame | None) -> Queries:
         """Translate rows of an index for the predictor."""
-        observations, model = self._observations, self._model
-        times = index.get_level_values(-1)
-        check_same_kind(times, next(iter(self._last.values())))
-        series, ticks = observations.locate(index)
-        if (series < 0).any():
-            row = index[int(np.argmax(series < 0))]
-            key = row[:-1] if index.nlevels > 1 else ()
-            raise ValueError(
-                f"forecasts are for the series that fit has seen; got {key}, seen "
-                f"were {list(observations.keys)[:3]}... Fit on a panel that holds it."
-            )
-        controls = None
-        if observations.controls is not None:
-            controls = self._known_controls(index, X)
-        return Queries(series, ticks / model.time_unit, controls)
-
-    def _known_controls(self, index: pd.Index, X: pd.DataFrame | None) -> KnownControls:
-        """Return all rows of X for the predictor; ``index`` must be among them."""
-        if X is None:
-            raise ValueError(
-                "X was given to fit, so the forecast needs X at every stamp of the "
-                "horizon; got None. Pass X with those rows."
-            )
-        X = _with_columns(X, self._control_names, "X")
-        controls_at(X, index)
-        series, ticks = self._observations.locate(X.index)
-        rows = series >= 0
-        model = self._model
-        values = model.normalisation.controls(controls_at(X, X.index)[rows])
-        return KnownControls(series[rows], ticks[rows] / model.time_unit, values)
+        unit = self._model.time_unit
+        series, ticks = self._history.located(index)
+        given = self._history.controls_for(index, X)
+        known = None
+        if given is not None:
+            values = self._model.normalisation.controls(given.values)
+            known = KnownControls(given.series, given.ticks / unit, values)
+        return Queries(series, ticks / unit, known)
 
     def _means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
-        predictor = self._model.predictor(self._observations)
+        predictor = self._model.predictor(self._history.observations)
         means = predictor.means(self._queries(index, X))
         original = self._model.normalisation.original(means)
-        return pd.DataFrame(original, index, self._channel_names)
+        return pd.DataFrame(original, index, self._history.channels)
 
     def _draws(
         self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
     ) -> np.ndarray:
-        predictor = self._model.predictor(self._observations)
+        predictor = self._model.predictor(self._history.observations)
         draws = predictor.draws(self._queries(index, X), n, self._predict_seed, noise)
         return self._model.normalisation.original(draws)
 
@@ -529,26 +494,6 @@ class _LatentODEForecaster(BaseForecaster):
         ]
 
 
-def _with_columns(data: pd.DataFrame, names: list[Any], name: str) -> pd.DataFrame:
-    """Return the columns that fit had, in that order."""
-    if sorted(map(str, data.columns)) != sorted(map(str, names)):
-        raise ValueError(
-            f"{name} must have the columns that fit had, {list(names)}; got "
-            f"{list(data.columns)}. Pass the same columns."
-        )
-    return data[list(names)]
-
-
-def _n_ahead(fh: ForecastingHorizon | None) -> int | None:
-    """Return the farthest step of a horizon that counts steps."""
-    if fh is None or not fh.is_relative:
-        return None
-    steps = fh.to_pandas()
-    if not pd.api.types.is_integer_dtype(steps.dtype):
-        return None
-    return int(steps.max()) if steps.max() > 0 else None
-
-
 def _check_alike(
     model: FittedModel, observations: Observations, forecaster: _LatentODEForecaster
 ) -> None:
@@ -560,6 +505,12 @@ def _check_alike(
                 f"a fit that continues from earlier weights needs the same {name}, "
                 f"{value!r}; got {now!r}. Fit a fresh clone instead."
             )
+    if model.clock != observations.clock:
+        raise ValueError(
+            f"a fit that continues from earlier weights needs an index of {model.clock}"
+            f", as before; got one of {observations.clock}. Convert y's index, or fit "
+            "a fresh clone instead."
+        )
     normalisation = model.normalisation
     expected = (len(normalisation.location), len(normalisation.control_location))
     controls = observations.controls

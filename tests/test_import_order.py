@@ -17,7 +17,11 @@ ROOT = Path(sklode.__file__).parent
 MAY_IMPORT: dict[str, set[str]] = {
     "_shapes": set(),
     "exceptions": set(),
-    "observations": set(),
+    "stamps": set(),
+    "observations": {"stamps"},
+    "history": {"observations", "stamps"},
+    "horizons": set(),
+    "windows": {"observations"},
     "model_selection": set(),
     "engine": {"engine"},
     "nn.anchors": {"_shapes"},
@@ -31,13 +35,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nn": {"nn"},
     "training": {"exceptions", "nn.objectives"},
     "prediction": {"nn"},
-    "fitting": {"nn", "observations", "prediction", "training"},
+    "fitting": {"nn", "observations", "prediction", "training", "windows"},
 }
 
 # Which modules alone may import a package; the others must not name it.
 ONLY_IMPORTERS = {
     "torchdiffeq": {"nn.solvers"},
-    "sktime": {"forecasters", "model_selection"},
+    "sktime": {"forecasters", "horizons", "model_selection"},
 }
 
 MAY_NOT_IMPORT = [
@@ -46,7 +50,11 @@ MAY_NOT_IMPORT = [
     ("nn", "pandas"),
     ("engine", "pandas"),
     ("nn", "sklearn"),
+    ("stamps", "torch"),
     ("observations", "torch"),
+    ("history", "torch"),
+    ("windows", "torch"),
+    ("windows", "pandas"),
     ("_shapes", "pandas"),
 ]
 

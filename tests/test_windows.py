@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklode.fitting import default_lengths
-from sklode.observations import WindowSet, choose_anchor, deviation_scale
+from sklode.windows import WindowSet, choose_anchor, deviation_scale
 
 NAN = float("nan")
 TIMES = np.array([0.0, 1.0, 3.0, 6.0, 10.0, 0.0, 2.0])  # a series of 5 rows, one of 2

@@ -1,0 +1,327 @@
+"""What a fitted forecaster remembers of its series, and how it reads an index.
+
+The history holds the observations themselves, where each series ends, how long a
+relative step is there, and the names of levels and columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from sklode.observations import Observations, controls_at
+from sklode.stamps import (
+    check_index,
+    check_same_kind,
+    default_step,
+    future_stamps,
+    series_of,
+    stamps_of,
+    ticks_of,
+)
+
+__all__ = ["GivenControls", "History"]
+
+Array = NDArray[np.floating]
+
+_SHORT = 3
+"""A series of fewer stamps has no step of its own."""
+
+
+@dataclass(frozen=True)
+class GivenControls:
+    """Rows of X that belong to series of the history, in original units.
+
+    Attributes
+    ----------
+    series : ndarray of shape (row,)
+        Numbers of the series.
+    ticks : ndarray of shape (row,)
+        Since the series' first observed stamp.
+    values : ndarray of shape (row, control)
+        NaN-free.
+    """
+
+    series: NDArray[np.int64]
+    ticks: NDArray[np.int64]
+    values: Array
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """Series as a forecaster remembers them.
+
+    Attributes
+    ----------
+    observations : Observations
+        The series.
+    last : Index
+        Last stamp of each series, observed or not.
+    steps : list of {int, offset, Timedelta}
+        Length of one relative step of each series.
+    levels : list
+        Names of the index' levels; the last one is time.
+    channels, controls : list
+        Names of the columns of y, and of X (empty without X).
+    """
+
+    observations: Observations
+    last: pd.Index
+    steps: list[Any]
+    levels: list[Hashable]
+    channels: list[Hashable]
+    controls: list[Hashable]
+
+    @classmethod
+    def of(
+        cls,
+        y: pd.DataFrame,
+        X: pd.DataFrame | None,
+        channels: list[Hashable],
+        freq: str | pd.DateOffset | pd.Timedelta | None,
+    ) -> History:
+        """Read series, see `Observations.from_frame`."""
+        observations = Observations.from_frame(y, X)
+        observations.check_channels(list(y.columns))
+        parts = _parts(y.index)
+        return cls(
+            observations,
+            _last_of(parts),
+            _steps_of(parts, freq),
+            list(y.index.names),
+            channels,
+            [] if X is None else list(X.columns),
+        )
+
+    def extended(
+        self,
+        y: pd.DataFrame,
+        X: pd.DataFrame | None,
+        freq: str | pd.DateOffset | pd.Timedelta | None,
+    ) -> History:
+        """Return the history with more rows of its series, or with more series.
+
+        Parameters
+        ----------
+        y : DataFrame
+            Rows after the last one or in the past; what they observed at a stamp seen
+            before replaces what was observed there.
+        X : DataFrame, optional
+            Controls at ``y``'s rows; needed where the history has any.
+        freq : optional
+            Of the steps of new series; others keep theirs.
+
+        Raises
+        ------
+        ValueError
+            If columns or levels are not those of the history.
+        TypeError
+            If the stamps are of another kind.
+        """
+        if (X is None) != (not self.controls):
+            had, got = ("no X", "X") if X is not None else ("X", "no X")
+            raise ValueError(
+                f"update takes X where fit did; fit had {had}, update got {got}. Pass "
+                "the same columns to both."
+            )
+        if len(self.channels) == y.shape[1] == 1:
+            y = y.set_axis(self.channels, axis=1)
+        y = with_columns(y, self.channels, "y")
+        if X is not None:
+            X = with_columns(X, self.controls, "X")
+        self._check_levels(y.index, "the rows of an update")
+        observed = y[y.notna().any(axis=1)]
+        observations = self.observations
+        if len(observed):
+            observations = observations.merged(Observations.from_frame(observed, X))
+        parts = _parts(y.index)
+        numbers = {key: k for k, key in enumerate(observations.keys)}
+        empty = [key for key in parts if key not in numbers]
+        if empty:
+            raise ValueError(
+                "a new series of an update must have an observed value; got none for "
+                f"{empty[0]}. Leave it out until it has one."
+            )
+        new = observations.keys[len(self.observations.keys) :]
+        last = ticks_of(self.last).copy()
+        seen = [key for key in parts if key not in new]
+        if seen:
+            places = [numbers[key] for key in seen]
+            ends = ticks_of(_last_of({key: parts[key] for key in seen}))
+            last[places] = np.maximum(last[places], ends)
+        ends = stamps_of(last, self.last)
+        steps = self.steps
+        if new:
+            added = {key: parts[key] for key in new}
+            ends = ends.append(_last_of(added))
+            steps = steps + _steps_of(added, freq)
+        return replace(self, observations=observations, last=ends, steps=steps)
+
+    def rows_ahead(self, steps: pd.Index) -> pd.Index:
+        """Return the rows that relative steps ask for, from each series' own end."""
+        return self._rows(future_stamps(steps, self.last, self.steps), len(steps))
+
+    def rows_at(self, stamps: pd.Index) -> pd.Index:
+        """Return the rows of every series at the same stamps."""
+        n_series = len(self.last)
+        each = stamps if n_series == 1 else stamps.append([stamps] * (n_series - 1))
+        return self._rows(each, len(stamps))
+
+    def _rows(self, stamps: pd.Index, n_each: int) -> pd.Index:
+        if len(self.levels) == 1:
+            return stamps.rename(self.levels[0])
+        keys = pd.MultiIndex.from_tuples(self.observations.keys)
+        repeated = keys.repeat(n_each)
+        levels = [repeated.get_level_values(k) for k in range(keys.nlevels)]
+        return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
+
+    def index(self) -> pd.Index:
+        """Return the rows that have an observed value, by series and time."""
+        observations = self.observations
+        stamps = stamps_of(observations.ticks, self.last)
+        if len(self.levels) == 1:
+            return stamps.rename(self.levels[0])
+        keys = pd.MultiIndex.from_tuples(observations.keys).repeat(observations.lengths)
+        levels = [keys.get_level_values(k) for k in range(keys.nlevels)]
+        return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
+
+    def rows_of(self, values: Array) -> pd.Index:
+        """Return the rows that an array without stamps speaks of.
+
+        Parameters
+        ----------
+        values : ndarray of shape (row,) or (row, channel)
+            The history's own array speaks of the history's rows; any other of the steps
+            after the last stamp.
+        """
+        n_rows = len(values)
+        observations = self.observations
+        table = values.reshape(n_rows, -1)
+        seen = table[~np.isnan(table).all(axis=1)]
+        if np.array_equal(seen, observations.values, equal_nan=True):
+            first = ticks_of(self.last) - n_rows + 1
+            return stamps_of(first + np.arange(n_rows), self.last)
+        return self.rows_ahead(pd.RangeIndex(1, n_rows + 1))
+
+    def located(self, index: pd.Index) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the series of each row of an index, and its ticks since their start.
+
+        Raises
+        ------
+        TypeError
+            If the stamps are of another kind than those of the history.
+        ValueError
+            If a row belongs to no series of the history.
+        """
+        self._check_levels(index, "the horizon")
+        series, ticks = self.observations.locate(index)
+        if (series < 0).any():
+            row = index[int(np.argmax(series < 0))]
+            raise ValueError(
+                "forecasts are for the series that fit has seen; got "
+                f"{row[:-1]}, seen were {list(self.observations.keys)[:3]}... Fit on a "
+                "panel that holds it, or update with its observations."
+            )
+        return series, ticks
+
+    def controls_for(
+        self, index: pd.Index, X: pd.DataFrame | None
+    ) -> GivenControls | None:
+        """Return all rows of X for a forecast at ``index``.
+
+        At stamps of the history itself X need not be given once more.
+
+        Raises
+        ------
+        ValueError
+            If X lacks a row, a value or a column that is needed, or is not expected.
+        """
+        if not self.controls:
+            if X is not None:
+                raise ValueError(
+                    f"X was not given to fit; got X with the columns {list(X.columns)}."
+                    " Fit with X, or forecast without."
+                )
+            return None
+        if X is None:
+            absent = ~index.isin(self.index())
+            if absent.any():
+                raise ValueError(
+                    "X was given to fit, so the forecast needs X at every stamp of the "
+                    "horizon that is not one of y's; got None. Pass X with a row at "
+                    f"{index[int(np.argmax(absent))]}."
+                )
+            nothing = np.zeros(0, dtype=np.int64)
+            return GivenControls(nothing, nothing, np.zeros((0, len(self.controls))))
+        X = with_columns(X, self.controls, "X")
+        check_index(X.index, "X")
+        self._check_levels(X.index, "X")
+        controls_at(X, index)
+        series, ticks = self.observations.locate(X.index)
+        values = X.to_numpy(dtype=np.float64, na_value=np.nan)
+        rows = (series >= 0) & ~np.isnan(values).any(axis=1)
+        return GivenControls(series[rows], ticks[rows], values[rows])
+
+    def _check_levels(self, index: pd.Index, name: str) -> None:
+        check_same_kind(index.get_level_values(-1), self.last, name)
+        if index.nlevels != len(self.levels):
+            raise ValueError(
+                f"{name} must have the index levels of y in fit, "
+                f"{len(self.levels)}; got {index.nlevels}. A row of a panel names its "
+                "series, then its time."
+            )
+
+
+def with_columns(data: pd.DataFrame, names: list[Hashable], name: str) -> pd.DataFrame:
+    """Return the columns that fit had, in that order.
+
+    Raises
+    ------
+    ValueError
+        If they are others.
+    """
+    if sorted(map(str, data.columns)) != sorted(map(str, names)):
+        raise ValueError(
+            f"{name} must have the columns that fit had, {list(names)}; got "
+            f"{list(data.columns)}. Pass the same columns."
+        )
+    return data[list(names)]
+
+
+def _parts(index: pd.Index) -> dict[tuple[Hashable, ...], pd.Index]:
+    """Return the stamps of each series, in the order of their first rows."""
+    if index.nlevels == 1:
+        return {(): index}
+    series, keys = series_of(index)
+    times = index.get_level_values(-1)
+    order = np.argsort(series, kind="stable")
+    bounds = np.searchsorted(series[order], np.arange(len(keys) + 1))
+    times = times[order]
+    return {key: times[bounds[k] : bounds[k + 1]] for k, key in enumerate(keys)}
+
+
+def _last_of(parts: dict[tuple[Hashable, ...], pd.Index]) -> pd.Index:
+    first, *others = (times[-1:] for times in parts.values())
+    return first.append(others) if others else first
+
+
+def _steps_of(
+    parts: dict[tuple[Hashable, ...], pd.Index],
+    freq: str | pd.DateOffset | pd.Timedelta | None,
+) -> list[Any]:
+    """Return the step of each series; one of a few stamps takes the longest one's."""
+    longest = max(parts.values(), key=len)
+    known: dict[bytes, Any] = {}  # series often share their stamps
+    steps = []
+    for times in parts.values():
+        times = longest if len(times) < _SHORT else times
+        stamps = ticks_of(times).tobytes()
+        if stamps not in known:
+            known[stamps] = default_step(times, freq)
+        steps.append(known[stamps])
+    return steps

@@ -1,0 +1,311 @@
+"""Time stamps: the ticks of an index, and the steps of a relative horizon on it.
+
+Together with `sklode.observations` and `sklode.history` this module knows indexes,
+frequencies and units; everything after them sees dimensionless times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+__all__ = [
+    "check_index",
+    "check_same_kind",
+    "clock_of",
+    "default_step",
+    "future_stamps",
+    "lone_gap",
+    "series_of",
+    "stamps_of",
+    "ticks_of",
+]
+
+Ticks = NDArray[np.int64]
+
+_BUSINESS_MONTHS = ("BMS", "BME")
+"""Frequencies of months that start or end on a working day."""
+
+
+def series_of(
+    index: pd.Index,
+) -> tuple[NDArray[np.int64], tuple[tuple[Hashable, ...], ...]]:
+    """Return the series' number of each row, and the key of each series."""
+    if index.nlevels == 1:
+        return np.zeros(len(index), np.int64), ((),)
+    codes, uniques = pd.factorize(index.droplevel(-1))
+    keys = tuple(key if isinstance(key, tuple) else (key,) for key in uniques)
+    return codes.astype(np.int64), keys
+
+
+def ticks_of(index: pd.Index) -> NDArray[np.int64]:
+    """Return the stamps of ``index`` as whole ticks, see `Observations`."""
+    if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):
+        try:
+            return index.as_unit("ns").asi8
+        except pd.errors.OutOfBoundsDatetime as error:
+            raise ValueError(
+                "times must lie where nanoseconds reach, from 1677 to 2262; got "
+                f"{index.min()} to {index.max()}. Use a PeriodIndex for others."
+            ) from error
+    if isinstance(index, pd.PeriodIndex):
+        return index.asi8
+    return index.to_numpy().astype(np.int64)
+
+
+def stamps_of(ticks: Ticks, like: pd.Index) -> pd.Index:
+    """Return the stamps at ``ticks``, of the kind, time zone and unit of ``like``.
+
+    Ticks that the unit cannot hold keep their nanoseconds.
+    """
+    if isinstance(like, pd.PeriodIndex):
+        return pd.PeriodIndex.from_ordinals(ticks, freq=like.freq)
+    if not isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex):
+        return pd.Index(ticks)
+    if isinstance(like, pd.TimedeltaIndex):
+        stamps = pd.TimedeltaIndex(ticks.view("m8[ns]"))
+    else:
+        stamps = pd.DatetimeIndex(ticks.view("M8[ns]"))
+        if like.tz is not None:
+            stamps = stamps.tz_localize("UTC").tz_convert(like.tz)
+    rounded = stamps.as_unit(like.unit)
+    return rounded if np.array_equal(ticks_of(rounded), ticks) else stamps
+
+
+def clock_of(times: pd.Index) -> str:
+    """Return what the ticks of an index count."""
+    if isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex):
+        return "nanoseconds"
+    if isinstance(times, pd.PeriodIndex):
+        return f"periods of frequency {times.freqstr}"
+    return "integers"
+
+
+def lone_gap(clock: str) -> int:
+    """Return the ticks of what counts as one gap where there is none: a day, or 1."""
+    return 86_400 * 10**9 if clock == "nanoseconds" else 1
+
+
+def check_index(index: pd.Index, name: str = "y") -> None:
+    """Check that stamps are finite and strictly increasing within each series.
+
+    Parameters
+    ----------
+    index : Index
+        The last level is time.
+    name : str, default="y"
+        What the message calls the data.
+
+    Raises
+    ------
+    ValueError
+        Naming the first offending row.
+    """
+    times = index.get_level_values(-1)
+    missing = np.flatnonzero(np.asarray(times.isna()))
+    if len(missing):
+        raise ValueError(
+            f"the time index of {name} must hold finite times; got "
+            f"{times[missing[0]]} at row {missing[0]}. Drop that row or give it a time."
+        )
+    if pd.api.types.is_float_dtype(times.dtype):
+        infinite = np.flatnonzero(~np.isfinite(np.asarray(times, dtype=float)))
+        if len(infinite):
+            raise ValueError(
+                f"the time index of {name} must hold finite times; got "
+                f"{times[infinite[0]]} at row {infinite[0]}. Drop that row or give it "
+                "a time."
+            )
+        return
+    supported = isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex)
+    if not supported and not pd.api.types.is_integer_dtype(times.dtype):
+        return  # sktime refuses these types with a message of its own
+    ticks = ticks_of(times)
+    series, _ = series_of(index)
+    order = np.argsort(series, kind="stable")
+    same = series[order][1:] == series[order][:-1]
+    offenders = np.flatnonzero(same & (np.diff(ticks[order]) <= 0))
+    if not len(offenders):
+        return
+    before, row = order[offenders[0]], order[offenders[0] + 1]
+    if ticks[row] == ticks[before]:
+        remedy = f"Keep one row per stamp: {name}[~{name}.index.duplicated()]."
+    else:
+        remedy = f"Sort {name} by its index first: {name}.sort_index()."
+    raise ValueError(
+        f"times of {name} must be strictly increasing; got {times[row]} after "
+        f"{times[before]} at row {row}. {remedy}"
+    )
+
+
+def check_same_kind(
+    times: pd.Index, known: pd.Index, name: str = "the horizon"
+) -> None:
+    """Check that stamps are of the kind of those seen in fit, time zone included.
+
+    Raises
+    ------
+    TypeError
+        If the two kinds differ.
+    """
+
+    def kind(index: pd.Index) -> str:
+        if isinstance(index, pd.DatetimeIndex):
+            return (
+                "datetimes"
+                + (" without" if index.tz is None else " with")
+                + (" a time zone")
+            )
+        if isinstance(index, pd.PeriodIndex):
+            return f"periods of frequency {index.freqstr}"
+        if isinstance(index, pd.TimedeltaIndex):
+            return "timedeltas"
+        return "integers" if pd.api.types.is_integer_dtype(index.dtype) else str(index)
+
+    if kind(times) != kind(known):
+        raise TypeError(
+            f"{name} must be of the kind of y's index, {kind(known)}; got "
+            f"{kind(times)}. Convert it first."
+        )
+
+
+def default_step(
+    times: pd.Index, freq: str | pd.DateOffset | pd.Timedelta | None
+) -> Any:
+    """Return the length of one step of a relative horizon.
+
+    For integers and periods it is 1. For datetimes and timedeltas it is ``freq`` where
+    given; else the index's own frequency; else the inferred one; else a calendar step
+    that leads from every stamp to stamps like these (see `_calendar_step`); else the
+    median gap; else, with a single stamp, one day.
+
+    Raises
+    ------
+    ValueError
+        If ``freq`` has no fixed length, and the stamps are timedeltas.
+    """
+    if not isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex):
+        return 1
+    step = freq if freq is not None else getattr(times, "freq", None)
+    if step is None and len(times) >= 3:
+        step = pd.infer_freq(times)
+    if step is None and len(times) >= 3 and isinstance(times, pd.DatetimeIndex):
+        step = _calendar_step(times)
+    if step is None and len(times) > 1:
+        gap = int(np.median(np.diff(ticks_of(times))))
+        return pd.Timedelta(gap, unit="ns").as_unit(times.unit)
+    step = pd.tseries.frequencies.to_offset("D" if step is None else step)
+    if isinstance(times, pd.TimedeltaIndex) and _fixed_ticks(step) is None:
+        raise ValueError(
+            "freq must have a fixed length where y's index holds timedeltas; got "
+            f"{freq!r}. Use for example freq='7D' or freq='12h'."
+        )
+    return step
+
+
+def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
+    """Return a calendar step that every stamp lies on, with holes between them.
+
+    The stamps have one time of the day in common, in their own time zone. In this
+    order: month ends; one day of the month (month, quarter and year starts among them);
+    first or last working days of a month; working days next to each other; days. The
+    step is as many months or days as the median gap has.
+    """
+    local = times.tz_localize(None)
+    if len((local - local.normalize()).unique()) > 1:
+        return None
+    months = np.median(np.diff(12 * local.year + local.month))
+    if months >= 1 and months == int(months):
+        if local.is_month_end.all():
+            return int(months) * pd.offsets.MonthEnd()
+        if len(local.day.unique()) == 1:
+            return pd.DateOffset(months=int(months))
+        for name in _BUSINESS_MONTHS:
+            offset = pd.tseries.frequencies.to_offset(name)
+            if all(offset.is_on_offset(stamp) for stamp in local):
+                return int(months) * offset
+    dates = local.to_numpy().astype("M8[D]")
+    days = np.median(np.diff(dates).astype(int))
+    working = np.busday_count(dates[:-1], dates[1:])
+    if np.is_busday(dates).all() and np.median(working) == 1 and len(times) > 5:
+        return pd.offsets.BDay()
+    return pd.offsets.Day(int(days)) if days >= 1 and days == int(days) else None
+
+
+def _fixed_ticks(step: Any) -> int | None:
+    """Return the ticks of a step; None where only the calendar knows its length."""
+    if isinstance(step, int):
+        return step
+    if isinstance(step, pd.offsets.Day):
+        return step.n * lone_gap("nanoseconds")
+    try:
+        return pd.Timedelta(step).as_unit("ns").value
+    except (TypeError, ValueError):
+        return None
+
+
+def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Index:
+    """Return the stamps that lie ``steps`` after each series' last one.
+
+    Parameters
+    ----------
+    steps : Index
+        Whole numbers of steps, timedeltas, or calendar offsets (of type object).
+    last : Index
+        Last stamp of each series.
+    lengths : list of {int, offset, Timedelta}
+        Length of one step of each series, from `default_step`.
+
+    Returns
+    -------
+    Index
+        All of the first series' stamps, increasing, then those of the second...
+
+    Raises
+    ------
+    TypeError
+        If steps of that kind cannot be added to the stamps.
+    """
+    n_series, n_steps = len(last), len(steps)
+    try:
+        if isinstance(steps, pd.TimedeltaIndex) or steps.dtype == object:
+            return _added(list(steps), last)
+        counts = steps.to_numpy().astype(np.int64)
+        fixed = [_fixed_in(length, last) for length in lengths]
+        if None not in fixed:
+            ahead = np.multiply.outer(np.array(fixed, dtype=np.int64), counts)
+            return stamps_of((ticks_of(last)[:, None] + ahead).ravel(), last)
+        # k steps of a calendar are k times one offset: each month has its own length
+        stamps = np.empty((n_series, n_steps), dtype=object)
+        for length in set(lengths):
+            mine = [k for k, other in enumerate(lengths) if other == length]
+            ahead = [int(k) * length if k else pd.Timedelta(0) for k in counts]
+            parts = _added(ahead, last[mine])
+            stamps[mine] = parts.astype(object).to_numpy().reshape(len(mine), n_steps)
+        return type(last)(stamps.ravel(), dtype=last.dtype)
+    except (TypeError, pd.errors.IncompatibleFrequency) as error:
+        raise TypeError(
+            f"steps of a horizon must be whole numbers or fit the index of y; got "
+            f"{list(steps)[:3]} on {clock_of(last)} such as {last[0]}. Use whole "
+            "numbers of steps, or the stamps themselves."
+        ) from error
+
+
+def _fixed_in(length: Any, times: pd.Index) -> int | None:
+    """Return the ticks of a step on these stamps; a local day may have 23 hours."""
+    if isinstance(length, pd.offsets.Day) and getattr(times, "tz", None) is not None:
+        return None
+    return _fixed_ticks(length)
+
+
+def _added(ahead: list[Any], last: pd.Index) -> pd.Index:
+    """Add every offset to each stamp: its stamps, increasing, then the next one's."""
+    parts = [last + offset for offset in ahead]
+    stamps = parts[0].append(parts[1:])
+    place = np.arange(len(stamps)).reshape(len(ahead), len(last))
+    rank = ticks_of(stamps)[place].argsort(axis=0, kind="stable")
+    return stamps[np.take_along_axis(place, rank, axis=0).T.ravel()]
