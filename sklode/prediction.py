@@ -204,19 +204,23 @@ class Predictor:
 
     def _window_starts(self, queries: Queries) -> NDArray[np.int64]:
         """Return the first row of the window that answers each query."""
-        low, high = self.bounds[:-1], self.bounds[1:]
-        last = np.maximum(high - self.window_length, low)
-        start = last[queries.series]
-        earlier = np.flatnonzero(queries.times < self.times[start])
-        for k in np.unique(queries.series[earlier]):
-            mine = earlier[queries.series[earlier] == k]
-            tiles = np.arange(last[k], low[k] - self.window_length, -self.window_length)
-            tiles = np.maximum(tiles[::-1], low[k])
-            place = np.searchsorted(
-                self.times[tiles], queries.times[mine], side="right"
-            )
-            start[mine] = tiles[np.maximum(place - 1, 0)]
-        return start
+        low = self.bounds[:-1][queries.series]
+        last = self.bounds[1:][queries.series] - self.window_length
+        row = self._rows_before(queries)
+        n_tiles = -((row - last) // self.window_length)  # whole windows back
+        return np.maximum(last - np.maximum(n_tiles, 0) * self.window_length, low)
+
+    def _rows_before(self, queries: Queries) -> NDArray[np.int64]:
+        """Return the row of the last stamp at or before each query, in its series."""
+        n_rows = len(self.times)
+        of_row = np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
+        series = np.concatenate([of_row, queries.series])
+        times = np.concatenate([self.times, queries.times])
+        order = np.lexsort((times, series))  # stable: rows before queries
+        n_before = np.cumsum(order < n_rows)
+        row = np.empty(len(order), dtype=np.int64)
+        row[order] = n_before - 1
+        return row[n_rows:]
 
     def _path(
         self,
@@ -227,19 +231,23 @@ class Predictor:
         series: NDArray[np.int64],
     ) -> ControlPath:
         """Return the controls known to each window: its own and those given."""
-        times, values = [], []
-        for first, stop, k in zip(windows, end, series, strict=True):
-            mine = known.series == k
-            t = np.concatenate([self.times[first:stop], known.times[mine]])
-            u = np.concatenate([seen[first:stop], known.values[mine]])
-            order = np.argsort(t, kind="stable")
-            times.append(t[order] - self.times[first])
-            values.append(u[order])
-        longest = max(len(t) for t in times)
-        pad = [np.minimum(np.arange(longest), len(t) - 1) for t in times]
+        by_series = np.argsort(known.series, kind="stable")
+        first = np.searchsorted(known.series[by_series], series)
+        stop = np.searchsorted(known.series[by_series], series, side="right")
+        own, own_row = _ranges(windows, end)
+        other, other_row = _ranges(first, stop)
+        other_row = by_series[other_row]
+        window = np.concatenate([own, other])
+        times = np.concatenate([self.times[own_row], known.times[other_row]])
+        values = np.concatenate([seen[own_row], known.values[other_row]])
+        order = np.lexsort((times, window))  # stable: a window's own row comes first
+        length = np.bincount(window, minlength=len(windows))
+        span = np.arange(int(length.max()))
+        inside = np.minimum(span, length[:, None] - 1)
+        place = order[(np.cumsum(length) - length)[:, None] + inside]
         return ControlPath(
-            self._tensor(np.stack([t[i] for t, i in zip(times, pad, strict=True)])),
-            self._tensor(np.stack([u[i] for u, i in zip(values, pad, strict=True)])),
+            self._tensor(times[place] - self.times[windows][:, None]),
+            self._tensor(values[place]),
         )
 
     @property
@@ -249,6 +257,16 @@ class Predictor:
     def _tensor(self, array: Array) -> Tensor:
         dtype = next(self.network.parameters()).dtype
         return torch.as_tensor(array, dtype=dtype, device=self._device)
+
+
+def _ranges(
+    start: NDArray[np.int64], stop: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the numbers from each start to its stop, and whose they are."""
+    length = stop - start
+    owner = np.repeat(np.arange(len(start)), length)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(length) - length, length)
+    return owner, start[owner] + within
 
 
 def _stream(seed: int, kind: int, series: int, time: float) -> np.random.Generator:
