@@ -87,7 +87,7 @@ class FittedModel:
     time_unit : float
         Ticks of one time unit: the training stamps' median positive gap.
     clock : str
-        What the ticks count, see `sklode.stamps.clock_of`.
+        Kind of the index, see `sklode.stamps.clock_of`.
     window_length, horizon : int
         Rows that the encoder sees, and rows after them in a training window.
     architecture : dict
@@ -107,6 +107,43 @@ class FittedModel:
     architecture: dict[str, Any]
     rows: list[dict[str, float]] = field(default_factory=list)
     best_epoch: int = 0
+
+    def check_accepts(self, observations: Observations, settings: Any) -> None:
+        """Check that training can continue on ``observations`` under ``settings``.
+
+        Raises
+        ------
+        ValueError
+            If the network would have to be another one.
+        """
+        remedy = "Fit a fresh clone instead."
+        for name, value in self.architecture.items():
+            now = getattr(settings, name)
+            if now != value:
+                raise ValueError(
+                    f"a fit that continues from earlier weights needs the same {name}, "
+                    f"{value!r}; got {now!r}. {remedy}"
+                )
+        if self.clock != observations.clock:
+            raise ValueError(
+                "a fit that continues from earlier weights needs an index of "
+                f"{self.clock}, as before; got one of {observations.clock}. Convert "
+                "y's index, or fit a fresh clone instead."
+            )
+        normalisation, controls = self.normalisation, observations.controls
+        expected = (
+            len(normalisation.location),
+            len(normalisation.control_location),
+        )
+        got = (
+            observations.values.shape[1],
+            0 if controls is None else controls.shape[1],
+        )
+        if expected != got:
+            raise ValueError(
+                f"y and X must have as many columns as before, {expected[0]} and "
+                f"{expected[1]}; got {got[0]} and {got[1]}. {remedy}"
+            )
 
     def predictor(self, observations: Observations) -> Predictor:
         """Return the model with the history that it forecasts from."""

@@ -19,7 +19,7 @@ from sklode.horizons import FreeHorizon, as_horizon, steps_ahead
 from sklode.observations import Observations
 from sklode.parameters import ATTRIBUTES, PARAMETERS, check_parameters
 from sklode.prediction import KnownControls, Queries
-from sklode.stamps import check_index
+from sklode.stamps import TIMELIKE, check_index
 from sklode.training import HISTORY_COLUMNS, Reporter
 
 __all__ = [
@@ -165,12 +165,29 @@ class _LatentODEForecaster(BaseForecaster):
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
     ) -> _LatentODEForecaster:
         """Train on a panel; `fit` then fine-tunes a copy."""
+        return self._pretrain_from(None, y, X, fh)
+
+    def _pretrain_update(
+        self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
+    ) -> _LatentODEForecaster:
+        """Train on from the pretrained weights, on another panel."""
+        return self._pretrain_from(getattr(self, "pretrained_", None), y, X, fh)
+
+    def _pretrain_from(
+        self,
+        start: FittedModel | None,
+        y: pd.DataFrame,
+        X: pd.DataFrame | None,
+        fh: Any,
+    ) -> _LatentODEForecaster:
         check_parameters(self)
         rng = check_random_state(self.random_state)
         observations = Observations.from_frame(y, X)
         observations.check_channels(list(y.columns))
+        if start is not None:
+            start.check_accepts(observations, self)
         self.pretrained_ = fit_model(
-            observations, self, rng, steps_ahead(fh), reporter=self._reporter()
+            observations, self, rng, steps_ahead(fh), start, None, self._reporter()
         )
         return self
 
@@ -186,7 +203,7 @@ class _LatentODEForecaster(BaseForecaster):
             start = self.pretrained_
             epochs = finetune_epochs(self, start)
         if start is not None:
-            _check_alike(start, history.observations, self)
+            start.check_accepts(history.observations, self)
         self._history = history
         self._train(rng, steps_ahead(fh), start, epochs)
         self._predict_seed = int(rng.randint(2**31 - 1))
@@ -221,7 +238,7 @@ class _LatentODEForecaster(BaseForecaster):
         self.location_ = model.normalisation.location
         self.scale_ = model.normalisation.scale
         unit = model.time_unit
-        timelike = model.clock == "nanoseconds"
+        timelike = model.clock == TIMELIKE
         self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
         self.engine_ = model.network.engines()
 
@@ -492,34 +509,6 @@ class _LatentODEForecaster(BaseForecaster):
             {**small, "window_length": 4, "horizon": 2, "method": "euler"},
             {**small, "normalize": "last", "early_stopping": True, "clip_norm": None},
         ]
-
-
-def _check_alike(
-    model: FittedModel, observations: Observations, forecaster: _LatentODEForecaster
-) -> None:
-    """Check that a model to continue from fits new data and the parameters."""
-    for name, value in model.architecture.items():
-        now = getattr(forecaster, name)
-        if now != value:
-            raise ValueError(
-                f"a fit that continues from earlier weights needs the same {name}, "
-                f"{value!r}; got {now!r}. Fit a fresh clone instead."
-            )
-    if model.clock != observations.clock:
-        raise ValueError(
-            f"a fit that continues from earlier weights needs an index of {model.clock}"
-            f", as before; got one of {observations.clock}. Convert y's index, or fit "
-            "a fresh clone instead."
-        )
-    normalisation = model.normalisation
-    expected = (len(normalisation.location), len(normalisation.control_location))
-    controls = observations.controls
-    got = (observations.values.shape[1], 0 if controls is None else controls.shape[1])
-    if expected != got:
-        raise ValueError(
-            f"y and X must have as many columns as before, {expected[0]} and "
-            f"{expected[1]}; got {got[0]} and {got[1]}. Fit a fresh clone instead."
-        )
 
 
 _Forecaster = TypeVar("_Forecaster", bound=type[_LatentODEForecaster])

@@ -38,7 +38,7 @@ class Observations:
     keys : tuple of tuple
         The instance levels of each series' index; ``((),)`` for a single series.
     clock : str
-        What the ticks count, see `sklode.stamps.clock_of`.
+        Kind of the index, see `sklode.stamps.clock_of`.
     """
 
     ticks: NDArray[np.int64]

@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 __all__ = [
+    "TIMELIKE",
     "check_index",
     "check_same_kind",
     "clock_of",
@@ -26,6 +27,9 @@ __all__ = [
 ]
 
 Ticks = NDArray[np.int64]
+
+TIMELIKE = "datetimes or timedeltas"
+"""The clock that ticks in nanoseconds."""
 
 _BUSINESS_MONTHS = ("BMS", "BME")
 """Frequencies of months that start or end on a working day."""
@@ -77,9 +81,9 @@ def stamps_of(ticks: Ticks, like: pd.Index) -> pd.Index:
 
 
 def clock_of(times: pd.Index) -> str:
-    """Return what the ticks of an index count."""
+    """Return the kind of an index, of which ticks have one length."""
     if isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex):
-        return "nanoseconds"
+        return TIMELIKE
     if isinstance(times, pd.PeriodIndex):
         return f"periods of frequency {times.freqstr}"
     return "integers"
@@ -87,7 +91,7 @@ def clock_of(times: pd.Index) -> str:
 
 def lone_gap(clock: str) -> int:
     """Return the ticks of what counts as one gap where there is none: a day, or 1."""
-    return 86_400 * 10**9 if clock == "nanoseconds" else 1
+    return 86_400 * 10**9 if clock == TIMELIKE else 1
 
 
 def check_index(index: pd.Index, name: str = "y") -> None:
@@ -241,7 +245,7 @@ def _fixed_ticks(step: Any) -> int | None:
     if isinstance(step, int):
         return step
     if isinstance(step, pd.offsets.Day):
-        return step.n * lone_gap("nanoseconds")
+        return step.n * lone_gap(TIMELIKE)
     try:
         return pd.Timedelta(step).as_unit("ns").value
     except (TypeError, ValueError):

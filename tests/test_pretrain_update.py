@@ -63,6 +63,78 @@ def test_fine_tuning_starts_from_the_pretrained_weights() -> None:
     np.testing.assert_allclose(tuned, before, rtol=0, atol=1e-6)
 
 
+def test_a_second_pretrain_continues_from_the_first() -> None:
+    forecaster = tiny(max_epochs=10, lr=0.05).pretrain(panel())
+    first = forecaster.pretrained_
+    before = weights(first.network)
+    forecaster.lr = 1e-9
+    again = weights(forecaster.pretrain(panel((12, 14))).pretrained_.network)
+    np.testing.assert_allclose(again, before, rtol=0, atol=1e-6)
+    assert not np.array_equal(again, before)
+    assert np.array_equal(weights(first.network), before)
+    assert forecaster.pretrained_.time_unit == first.time_unit
+
+
+def test_a_fit_may_be_followed_by_pretrain() -> None:
+    expected = tiny().pretrain(panel()).fit(long_series()).predict(STEPS)
+    forecaster = tiny().fit(waves()).pretrain(panel()).fit(long_series())
+    pd.testing.assert_series_equal(forecaster.predict(STEPS), expected)
+
+
+def test_a_pretrained_model_refuses_an_index_of_another_kind() -> None:
+    forecaster = tiny().pretrain(panel())
+    with pytest.raises(ValueError, match=r"an index of datetimes.*got one of integers"):
+        forecaster.fit(waves())
+    months = waves(pd.period_range("2020-01", periods=20, freq="M"))
+    with pytest.raises(ValueError, match="got one of periods of frequency M"):
+        forecaster.fit(months)
+
+
+def test_late_rows_of_an_update_take_their_place_in_time() -> None:
+    y = long_series()
+    asked = y.index[[0, 12, 20]].append(y.index[-1:] + pd.Timedelta("9min"))
+    forecaster = tiny(finetune_epochs=0, max_epochs=3).pretrain(panel())
+    expected = forecaster.clone().fit(y).predict(asked)
+    late = y.index[[0, 12, 13, 23]]
+    updated = forecaster.clone().fit(y.drop(late)).update(y[late], update_params=False)
+    np.testing.assert_array_equal(updated.predict(asked), expected)
+    early = forecaster.clone().fit(y.drop(late[:2]))
+    early.update(y[late[:2]], update_params=False)  # the cutoff stays where it was
+    assert early.predict([1]).index[0] > y.index[-1]
+
+
+def test_a_value_of_an_update_replaces_the_one_seen_before() -> None:
+    y = channels(uneven_stamps())
+    forecaster = tiny().fit(y)
+    revised = y.copy()
+    revised.iloc[-2, 0] += 1
+    asked = y.index[-1:] + pd.Timedelta("9min")
+    expected = forecaster.clone().fit(y).update(revised, update_params=False)
+    block = revised.iloc[[-2]].assign(b=np.nan)  # what is missing takes nothing away
+    forecaster.update(block, update_params=False)
+    pd.testing.assert_frame_equal(
+        forecaster.predict(asked), expected.predict(asked), check_exact=True
+    )
+    before = tiny().fit(y).predict(asked)
+    assert np.abs(forecaster.predict(asked) - before).to_numpy().max() > 1e-6
+
+
+def test_an_update_may_bring_a_new_series() -> None:
+    y = panel()
+    forecaster = tiny(finetune_epochs=0, freq="1h").pretrain(y)
+    expected = forecaster.clone().fit(y)
+    updated = forecaster.clone().fit(y.drop("s1", level=0))
+    updated.update(y.loc[["s1"]], update_params=False)
+    forecast = updated.predict([1, 3])
+    assert list(forecast.index.unique(0)) == ["s0", "s2", "s1"]
+    np.testing.assert_allclose(
+        forecast.loc[expected.predict([1, 3]).index], expected.predict([1, 3]), 1e-5
+    )
+    empty = y.loc[["s1"]].rename({"s1": "s7"}) * np.nan
+    with pytest.raises(ValueError, match=r"a new series .* got none for \('s7',\)"):
+        updated.update(empty, update_params=False)
+
+
 def test_without_fine_tuning_only_the_history_is_new() -> None:
     forecaster = tiny(finetune_epochs=0, max_epochs=3).pretrain(panel())
     before = weights(forecaster.pretrained_.network)
