@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
@@ -378,7 +379,10 @@ class _LatentODEForecaster(BaseForecaster):
             raise ValueError(
                 f"n_samples must be a whole number of at least 1; got {n!r}."
             )
-        paths = self._draws(index, X_inner, n, noise)
+        columns = self._history.channels
+        paths = np.empty((n, len(index), len(columns)))
+        for asked, drawn in self._draws(index, X_inner, n, noise):
+            paths[:, asked] = drawn
         rows = pd.MultiIndex.from_tuples(
             [
                 (k, *(row if isinstance(row, tuple) else (row,)))
@@ -387,28 +391,29 @@ class _LatentODEForecaster(BaseForecaster):
             ],
             names=["sample", *index.names],
         )
-        columns = self._history.channels
         return pd.DataFrame(paths.reshape(-1, len(columns)), rows, columns)
 
     def _predict_quantiles(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]
     ) -> pd.DataFrame:
         """Quantiles over draws of z0 and the observation noise."""
-        index = self._horizon_index(fh)
-        paths = self._draws(index, X, self.n_samples, noise=True)
-        quantiles = np.quantile(paths, alpha, axis=0)  # (alpha, row, channel)
-        columns = pd.MultiIndex.from_product([self._history.channels, alpha])
-        flat = quantiles.transpose(1, 2, 0).reshape(len(index), -1)
-        return pd.DataFrame(flat, index, columns)
+        index, channels = self._horizon_index(fh), self._history.channels
+        quantiles = np.empty((len(index), len(channels), len(alpha)))
+        for asked, drawn in self._draws(index, X, self.n_samples, noise=True):
+            quantiles[asked] = np.moveaxis(np.quantile(drawn, alpha, axis=0), 0, -1)
+        columns = pd.MultiIndex.from_product([channels, alpha])
+        return pd.DataFrame(quantiles.reshape(len(index), -1), index, columns)
 
     def _predict_var(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None, cov: bool = False
     ) -> pd.DataFrame:
         """Variance over draws of z0, plus that of the observation noise."""
-        index = self._horizon_index(fh)
-        paths = self._draws(index, X, self.n_samples, noise=False)
+        index, channels = self._horizon_index(fh), self._history.channels
         scale = self.network_.emission.noise_scale.detach().cpu().numpy() * self.scale_
-        return pd.DataFrame(paths.var(axis=0) + scale**2, index, self._history.channels)
+        variance = np.empty((len(index), len(channels)))
+        for asked, drawn in self._draws(index, X, self.n_samples, noise=False):
+            variance[asked] = drawn.var(axis=0) + scale**2
+        return pd.DataFrame(variance, index, channels)
 
     def score(self, y: Any, X: Any = None, fh: Any = None) -> float:
         """Return minus the root mean squared error of the forecasts of ``y``.
@@ -473,10 +478,13 @@ class _LatentODEForecaster(BaseForecaster):
 
     def _draws(
         self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
-    ) -> np.ndarray:
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield numbers of rows and their draws (sample, row, channel)."""
         predictor = self._model.predictor(self._history.observations)
-        draws = predictor.draws(self._queries(index, X), n, self._predict_seed, noise)
-        return self._model.normalisation.original(draws)
+        queries = self._queries(index, X)
+        original = self._model.normalisation.original
+        for asked, drawn in predictor.draws(queries, n, self._predict_seed, noise):
+            yield asked, original(drawn)
 
     def _reporter(self) -> Reporter:
         return Reporter(self.verbose, self.callbacks or (), self)

@@ -22,7 +22,7 @@ __all__ = ["KnownControls", "Predictor", "Queries"]
 Array = NDArray[np.floating]
 
 _WINDOWS_AT_ONCE = 512
-_STATES_AT_ONCE = 2**22
+_STATES_AT_ONCE = 2**20
 """Bounds on a pass: its windows, and windows times stamps times draws."""
 
 
@@ -97,8 +97,10 @@ class Predictor:
             result[task.query] = mean[0, task.window, task.slot]
         return result
 
-    def draws(self, queries: Queries, n_draws: int, seed: int, noise: bool) -> Array:
-        """Return sample paths, (sample, query, channel), normalised.
+    def draws(
+        self, queries: Queries, n_draws: int, seed: int, noise: bool
+    ) -> Iterator[tuple[NDArray[np.int64], Array]]:
+        """Yield numbers of queries and their sample paths, (sample, query, channel).
 
         All queries of a window share a draw's z0: each path is one trajectory. What is
         drawn for a window or a stamp does not depend on what else is asked.
@@ -115,7 +117,6 @@ class Predictor:
             Whether the emission's noise is added.
         """
         n_channels = self.values.shape[1]
-        result = np.empty((n_draws, len(queries.times), n_channels))
         scale = self.network.emission.noise_scale.detach().cpu().numpy()
         latent_size = self.network.latent_size
         for task in self._tasks(queries, n_draws):
@@ -125,13 +126,16 @@ class Predictor:
                 for window in task.windows
             ]
             z0 = q_z0.mean + q_z0.stddev * self._tensor(np.stack(eps, axis=1))
-            paths = self._decode(task, z0)
-            result[:, task.query] = paths[:, task.window, task.slot]
-        if noise:
-            for k, asked in enumerate(zip(queries.series, queries.times, strict=True)):
-                white = _stream(seed, 1, *asked).standard_normal((n_draws, n_channels))
-                result[:, k] += scale * white
-        return result
+            paths = self._decode(task, z0)[:, task.window, task.slot]
+            if noise:
+                paths = paths.astype(np.float64)
+                for k, query in enumerate(task.query):
+                    stream = _stream(
+                        seed, 1, queries.series[query], queries.times[query]
+                    )
+                    white = stream.standard_normal((n_draws, n_channels))
+                    paths[:, k] += scale * white
+            yield task.query, paths
 
     def _decode(self, task: _Task, z0: Tensor) -> Array:
         """Decode draws (sample, window, latent) to (sample, window, slot, channel)."""
