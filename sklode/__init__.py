@@ -7,12 +7,13 @@ from sklode.forecasters import (
     LatentODELSTMForecaster,
     LatentODERNNForecaster,
 )
-from sklode.model_selection import AbsoluteHorizon
+from sklode.model_selection import AbsoluteHorizon, AlignedMetric
 
 __version__ = version("sklode")
 
 __all__ = [
     "AbsoluteHorizon",
+    "AlignedMetric",
     "LatentODEForecaster",
     "LatentODELSTMForecaster",
     "LatentODERNNForecaster",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from sklode import nn
+from sklode._threads import SharedLimit
 from sklode.observations import Observations, median_gap
 from sklode.prediction import Predictor
 from sklode.training import Reporter, Trainer
@@ -43,6 +45,12 @@ behind many periods; and they are cheap.
 _WARM_UP_UPDATES = 1000
 _WARM_UP_SHARE = 0.84
 """The warm-up takes that many updates, but no more than this share of all."""
+
+_GLOBAL_GENERATOR = threading.Lock()
+"""Held while initial weights are drawn, which torch does from its global generator.
+
+Fits in several threads would draw from each other's seeds.
+"""
 
 _ARCHITECTURE = (
     "hidden_size",
@@ -249,7 +257,7 @@ def fit_model(
     reporter = reporter or Reporter()
     reporter.begin(epochs)
     try:
-        with _one_torch_thread() if alone else contextlib.nullcontext():
+        with _ONE_TORCH_THREAD if alone else contextlib.nullcontext():
             trainer.fit(draw, n_batches, generator, validation, reporter)
     finally:
         reporter.end()
@@ -259,19 +267,17 @@ def fit_model(
     return model
 
 
-@contextlib.contextmanager
-def _one_torch_thread() -> Iterator[None]:
-    """Keep torch from sharing out operations that take microseconds.
-
-    What is left to torch beside the engine is small; threads that wait for each other
-    make it several times slower on a busy machine.
-    """
+def _set_one_torch_thread() -> int:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return before
+
+
+# What is left to torch beside the engine is small; threads that wait for each other
+# make it several times slower on a busy machine.
+_ONE_TORCH_THREAD = SharedLimit(
+    _set_one_torch_thread, torch.set_num_threads, in_every_thread=True
+)
 
 
 def default_lengths(
@@ -321,7 +327,7 @@ def _fresh_model(
     if anchor != "series":
         normalisation = normalisation.rescaled(deviation_scale(*sampled))
     n_controls = 0 if observations.controls is None else observations.controls.shape[1]
-    with torch.random.fork_rng(devices=[]):
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.randint(2**31 - 1)))
         n_channels = observations.values.shape[1]
         network = _network(settings, n_channels, n_controls, anchor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
@@ -257,7 +257,7 @@ class _LatentODEForecaster(BaseForecaster):
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None
     ) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""
-        return self._means(self._horizon_index(fh), X)
+        return self._at_horizon(fh, X, self._means)
 
     def _predict_moving_cutoff(
         self,
@@ -397,23 +397,31 @@ class _LatentODEForecaster(BaseForecaster):
         self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]
     ) -> pd.DataFrame:
         """Quantiles over draws of z0 and the observation noise."""
-        index, channels = self._horizon_index(fh), self._history.channels
-        quantiles = np.empty((len(index), len(channels), len(alpha)))
-        for asked, drawn in self._draws(index, X, self.n_samples, noise=True):
-            quantiles[asked] = np.moveaxis(np.quantile(drawn, alpha, axis=0), 0, -1)
-        columns = pd.MultiIndex.from_product([channels, alpha])
-        return pd.DataFrame(quantiles.reshape(len(index), -1), index, columns)
+        channels = self._history.channels
+
+        def quantiles(index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
+            table = np.empty((len(index), len(channels), len(alpha)))
+            for asked, drawn in self._draws(index, X, self.n_samples, noise=True):
+                table[asked] = np.moveaxis(np.quantile(drawn, alpha, axis=0), 0, -1)
+            columns = pd.MultiIndex.from_product([channels, alpha])
+            return pd.DataFrame(table.reshape(len(index), -1), index, columns)
+
+        return self._at_horizon(fh, X, quantiles)
 
     def _predict_var(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None, cov: bool = False
     ) -> pd.DataFrame:
         """Variance over draws of z0, plus that of the observation noise."""
-        index, channels = self._horizon_index(fh), self._history.channels
+        channels = self._history.channels
         scale = self.network_.emission.noise_scale.detach().cpu().numpy() * self.scale_
-        variance = np.empty((len(index), len(channels)))
-        for asked, drawn in self._draws(index, X, self.n_samples, noise=False):
-            variance[asked] = drawn.var(axis=0) + scale**2
-        return pd.DataFrame(variance, index, channels)
+
+        def variances(index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
+            table = np.empty((len(index), len(channels)))
+            for asked, drawn in self._draws(index, X, self.n_samples, noise=False):
+                table[asked] = drawn.var(axis=0) + scale**2
+            return pd.DataFrame(table, index, channels)
+
+        return self._at_horizon(fh, X, variances)
 
     def score(self, y: Any, X: Any = None, fh: Any = None) -> float:
         """Return minus the root mean squared error of the forecasts of ``y``.
@@ -458,6 +466,25 @@ class _LatentODEForecaster(BaseForecaster):
         asked = fh.to_pandas()
         history = self._history
         return history.rows_ahead(asked) if fh.is_relative else history.rows_at(asked)
+
+    def _at_horizon(
+        self,
+        fh: ForecastingHorizon,
+        X: pd.DataFrame | None,
+        answer: Callable[[pd.Index, pd.DataFrame | None], pd.DataFrame],
+    ) -> pd.DataFrame:
+        """Answer a horizon; NaN where an absolute one meets a series without X.
+
+        An absolute horizon asks every series of a panel at every stamp, but X need not
+        know them all: sktime's evaluation asks at the union of the series' stamps.
+        """
+        rows = self._horizon_index(fh)
+        if fh.is_relative or X is None or len(self._history.levels) == 1:
+            return answer(rows, X)
+        known = rows.isin(X.index) | rows.isin(self._history.index())
+        stamps = rows.get_level_values(-1)
+        anywhere = stamps.isin(stamps[known])  # the others are an error, as elsewhere
+        return answer(rows[known | ~anywhere], X).reindex(rows)
 
     def _queries(self, index: pd.Index, X: pd.DataFrame | None) -> Queries:
         """Translate rows of an index for the predictor."""

@@ -1,4 +1,4 @@
-"""Splitters for evaluation on irregular time stamps."""
+"""Evaluation on irregular time stamps: a splitter and a metric around sktime's."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from sktime.performance_metrics.forecasting._base import BaseForecastingErrorMetric
 from sktime.split.base import BaseSplitter
 
-__all__ = ["AbsoluteHorizon"]
+__all__ = ["AbsoluteHorizon", "AlignedMetric"]
 
 
 class AbsoluteHorizon(BaseSplitter):
@@ -66,3 +67,154 @@ class AbsoluteHorizon(BaseSplitter):
             {"cv": ExpandingWindowSplitter(fh=[1, 2], initial_window=5)},
             {"cv": SlidingWindowSplitter(fh=[1], window_length=4)},
         ]
+
+
+class AlignedMetric(BaseForecastingErrorMetric):
+    """Score the forecasts at the truth's own rows, whatever else was forecast.
+
+    sktime's ``evaluate`` and searches ask a panel for one horizon: every series at the
+    stamps of all of them. Where the series have different stamps, the forecast then has
+    more rows than the truth, which sktime's metrics refuse. This wrapper takes the rows
+    of the truth from the forecast, by their labels, and hands them to the metric.
+
+    A row of the truth that was not forecast is an error. sktime's metrics relabel such
+    forecasts by position, with a warning at most.
+
+    Parameters
+    ----------
+    metric : BaseForecastingErrorMetric
+        Any metric of sktime: of points, quantiles, intervals or distributions. Its own
+        settings hold, and in results it goes by its own name.
+
+    Notes
+    -----
+    Forecasts are matched by label where they and the truth have a pandas index; arrays
+    are handed on as they are. ``y_pred_benchmark`` is aligned like ``y_pred``;
+    ``y_train`` and sample weights are handed on.
+
+    See Also
+    --------
+    AbsoluteHorizon : has the forecasts asked at the test fold's own stamps.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklode import AlignedMetric
+    >>> from sktime.performance_metrics.forecasting import MeanAbsoluteError
+    >>> rows = [("a", 0), ("a", 5), ("b", 3)]
+    >>> index = pd.MultiIndex.from_tuples(rows, names=["series", "time"])
+    >>> y_true = pd.DataFrame({"y": [1.0, 2.0, 3.0]}, index)
+    >>> asked = pd.MultiIndex.from_product([["a", "b"], [0, 3, 5]], names=index.names)
+    >>> y_pred = pd.DataFrame({"y": [1.5, 0.0, 2.5, 0.0, 3.5, 0.0]}, asked)
+    >>> metric = AlignedMetric(MeanAbsoluteError())
+    >>> float(metric(y_true, y_pred))
+    0.5
+    """
+
+    _tags: ClassVar[dict[str, Any]] = {
+        "authors": ["the sklode developers"],
+        "maintainers": ["the sklode developers"],
+    }
+
+    def __init__(self, metric: BaseForecastingErrorMetric) -> None:
+        self.metric = metric
+        if not isinstance(metric, BaseForecastingErrorMetric):
+            raise TypeError(
+                f"metric must be one of sktime's forecasting metrics; got {metric!r}. "
+                "Use for example AlignedMetric(MeanAbsoluteError())."
+            )
+        self.name = metric.name
+        super().__init__(metric.multioutput, metric.multilevel, metric.by_index)
+        self.clone_tags(
+            metric,
+            [
+                "scitype:y_pred",
+                "requires-y-train",
+                "requires-y-pred-benchmark",
+                "capability:multivariate",
+                "lower_is_better",
+            ],
+        )
+
+    @property
+    def alpha(self) -> Any:
+        """Quantiles that the metric asks for; None: it asks for none."""
+        return getattr(self.metric, "alpha", None)
+
+    @property
+    def coverage(self) -> Any:
+        """Coverages of intervals that the metric asks for; None: it asks for none."""
+        return getattr(self.metric, "coverage", None)
+
+    def __call__(self, y_true: Any, y_pred: Any, **kwargs: Any) -> Any:
+        """Return the metric at the rows of ``y_true``.
+
+        Parameters
+        ----------
+        y_true : Series, DataFrame or other container of sktime
+            Truth.
+        y_pred : of the type that the metric takes
+            Forecasts at the rows of ``y_true`` and possibly others, in any order.
+        **kwargs
+            For the metric: ``y_train``, ``y_pred_benchmark``, ``sample_weight``.
+
+        Returns
+        -------
+        float, array, Series or DataFrame
+            As the metric returns it.
+
+        Raises
+        ------
+        ValueError
+            If a row of ``y_true`` was not forecast.
+        """
+        return self.metric(**_aligned(y_true, y_pred, kwargs))
+
+    def evaluate(self, y_true: Any, y_pred: Any, **kwargs: Any) -> Any:
+        """Return the metric's ``evaluate`` at the rows of ``y_true``."""
+        return self.metric.evaluate(**_aligned(y_true, y_pred, kwargs))
+
+    def evaluate_by_index(self, y_true: Any, y_pred: Any, **kwargs: Any) -> Any:
+        """Return the metric at each row of ``y_true``."""
+        return self.metric.evaluate_by_index(**_aligned(y_true, y_pred, kwargs))
+
+    @classmethod
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+        """Return settings that sktime's checks run with."""
+        from sktime.performance_metrics.forecasting import (
+            MeanAbsoluteError,
+            MeanAbsoluteScaledError,
+        )
+
+        return [{"metric": MeanAbsoluteError()}, {"metric": MeanAbsoluteScaledError()}]
+
+
+def _aligned(y_true: Any, y_pred: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return a metric's arguments with the forecasts at the rows of ``y_true``."""
+    aligned = {**kwargs, "y_true": y_true, "y_pred": y_pred}
+    wanted = getattr(y_true, "index", None)
+    for name in ("y_pred", "y_pred_benchmark"):
+        asked = getattr(aligned.get(name), "index", None)
+        if isinstance(wanted, pd.Index) and isinstance(asked, pd.Index):
+            aligned[name] = aligned[name].iloc[_rows(wanted, asked, name)]
+    forecast = aligned["y_pred"]
+    is_table = isinstance(forecast, pd.Series | pd.DataFrame | np.ndarray | list)
+    if isinstance(wanted, pd.MultiIndex) and not is_table:
+        # A distribution: skpro finds no column of rows that have several levels, so
+        # they are numbered.
+        numbers = pd.RangeIndex(len(wanted))
+        aligned["y_pred"] = forecast.clone().set_params(index=numbers)
+        aligned["y_true"] = y_true.set_axis(numbers)
+    return aligned
+
+
+def _rows(wanted: pd.Index, asked: pd.Index, name: str) -> np.ndarray:
+    """Return where each of the labels wanted stands among those asked for."""
+    rows = asked.get_indexer(wanted)
+    if (rows < 0).any():
+        raise ValueError(
+            f"{name} must have every row of y_true; it has none at "
+            f"{wanted[int(np.argmin(rows))]}. Ask for forecasts at the truth's own "
+            "stamps: wrap the splitter, AbsoluteHorizon(cv)."
+        )
+    return rows

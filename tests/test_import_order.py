@@ -16,6 +16,7 @@ ROOT = Path(sklode.__file__).parent
 # a module that is not listed may be imported by no listed one, except forecasters.
 MAY_IMPORT: dict[str, set[str]] = {
     "_shapes": set(),
+    "_threads": set(),
     "exceptions": set(),
     "stamps": set(),
     "observations": {"stamps"},
@@ -23,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "horizons": set(),
     "windows": {"observations"},
     "model_selection": set(),
-    "engine": {"engine"},
+    "engine": {"_threads", "engine"},
     "nn.anchors": {"_shapes"},
     "nn.vector_fields": {"_shapes"},
     "nn.objectives": {"_shapes"},
@@ -35,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nn": {"nn"},
     "training": {"exceptions", "nn.objectives"},
     "prediction": {"nn"},
-    "fitting": {"nn", "observations", "prediction", "training", "windows"},
+    "fitting": {"_threads", "nn", "observations", "prediction", "training", "windows"},
 }
 
 # Which modules alone may import a package; the others must not name it.

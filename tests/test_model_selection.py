@@ -1,63 +1,104 @@
-"""Searches and evaluations of scikit-learn and sktime."""
+"""Evaluations, searches and benchmarks of sktime, on irregular stamps."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
+from scipy.stats import norm
+from sklearn.model_selection import KFold
+from sktime.benchmarking.forecasting import ForecastingBenchmark
 from sktime.forecasting.model_evaluation import evaluate
-from sktime.forecasting.model_selection import ForecastingGridSearchCV
-from sktime.performance_metrics.forecasting import MeanAbsoluteError
-from sktime.split import ExpandingWindowSplitter
+from sktime.forecasting.model_selection import (
+    ForecastingGridSearchCV,
+    ForecastingRandomizedSearchCV,
+)
+from sktime.performance_metrics.forecasting import (
+    MeanAbsoluteError,
+    MeanAbsoluteScaledError,
+    MeanRelativeAbsoluteError,
+    MeanSquaredError,
+)
+from sktime.performance_metrics.forecasting.probabilistic import (
+    CRPS,
+    EmpiricalCoverage,
+    PinballLoss,
+)
+from sktime.split import (
+    CutoffSplitter,
+    ExpandingGreedySplitter,
+    ExpandingWindowSplitter,
+    SingleWindowSplitter,
+    SlidingWindowSplitter,
+    TemporalTrainTestSplitter,
+)
 
-from sklode import AbsoluteHorizon
-from tests.series import FORECASTERS, tiny, uneven_stamps, waves
+from sklode import AbsoluteHorizon, AlignedMetric
+from tests.series import channels, tiny, uneven_stamps, waves
 
 CV = ExpandingWindowSplitter(fh=[1, 2, 3], initial_window=14, step_length=4)
+PANEL_CV = ExpandingWindowSplitter(fh=[1, 2, 3], initial_window=8, step_length=2)
+MAE = MeanAbsoluteError()
+MONTHS = pd.period_range("2020-01", periods=27, freq="M")
+BACKENDS = [
+    "threading",
+    pytest.param("loky", marks=pytest.mark.slow),
+    pytest.param("dask", marks=pytest.mark.slow),
+]
 
 
-@pytest.mark.parametrize("kind", FORECASTERS)
-def test_grid_search_of_scikit_learn_picks_by_score(kind: type) -> None:
-    y = waves(uneven_stamps())
-    cv = TimeSeriesSplit(3)
-    grid = {"hidden_size": [2, 5], "max_epochs": [1, 15]}
-    search = GridSearchCV(tiny(kind, lr=0.05), grid, cv=cv).fit(y)
-    by_hand = []
-    for settings in search.cv_results_["params"]:
-        scores = [
-            tiny(kind, lr=0.05, **settings).fit(y.iloc[train]).score(y.iloc[test])
-            for train, test in cv.split(y)
-        ]
-        by_hand.append(np.mean(scores))
-    assert len(set(by_hand)) == 4
-    np.testing.assert_allclose(search.cv_results_["mean_test_score"], by_hand)
-    best = search.cv_results_["params"][int(np.argmax(by_hand))]
-    assert search.best_params_ == best
-    forecast = search.predict(range(1, 4))
-    expected = tiny(kind, lr=0.05, **best).fit(y).predict(range(1, 4))
-    pd.testing.assert_series_equal(forecast, expected)
+def panel_alike() -> pd.DataFrame:
+    """Return two series at the same uneven stamps."""
+    stamps = uneven_stamps()
+    parts = {key: waves(stamps, k).to_frame() for k, key in enumerate("ab")}
+    return pd.concat(parts, names=["series", "when"])
 
 
-def test_cross_val_score_is_the_score_of_each_fold() -> None:
-    y = waves(uneven_stamps())
-    cv = TimeSeriesSplit(2)
-    scores = cross_val_score(tiny(), y, cv=cv)
-    expected = [
-        tiny().fit(y.iloc[train]).score(y.iloc[test]) for train, test in cv.split(y)
-    ]
-    np.testing.assert_allclose(scores, expected)
-    assert (scores < 0).all()
+def panel_apart() -> pd.DataFrame:
+    """Return three series of different lengths, each at stamps of its own."""
+    parts = {
+        f"s{k}": waves(uneven_stamps(n, k), k).to_frame()
+        for k, n in enumerate((20, 13, 16))
+    }
+    return pd.concat(parts, names=["series", "when"])
 
 
-def test_a_search_leaves_pretrained_weights_to_every_candidate() -> None:
-    y = waves(uneven_stamps())
-    family = pd.concat({"a": y.to_frame(), "b": -y.to_frame()}, names=["k", "t"])
-    forecaster = tiny(finetune_epochs=0, max_epochs=10).pretrain(family)
-    cv = [(np.arange(18), np.arange(18, 24))]
-    score = cross_val_score(forecaster, y, cv=cv)
-    expected = forecaster.clone().fit(y[:18]).score(y[18:])
-    np.testing.assert_allclose(score, [expected])
+def regions() -> pd.DataFrame:
+    """Return series at stamps of their own, two levels deep."""
+    y = panel_apart()
+    return pd.concat({"north": y, "south": 1 - 2 * y}, names=["region"])
+
+
+SERIES = {
+    "datetimes": waves(uneven_stamps()),
+    "zone": waves(uneven_stamps().tz_localize("Europe/Paris")),
+    "integers": waves(),
+    "months": waves(MONTHS[:24]),
+    "uneven months": waves(MONTHS.delete([4, 9, 20])),
+    "channels": channels(uneven_stamps()),
+    "panel": panel_alike(),
+}
+EVERY_SERIES = pytest.mark.parametrize("y", SERIES.values(), ids=SERIES.keys())
+
+
+def by_hand(y: Any, cv: Any, **settings: Any) -> list[tuple[Any, Any, Any]]:
+    """Return (training rows, truth, forecast) of each fold, at the truth's own rows."""
+    folds = []
+    for train, test in cv.split(y):
+        truth = y.iloc[test]
+        forecast = tiny(**settings).fit(y.iloc[train]).predict_at(truth.index)
+        folds.append((y.iloc[train], truth, forecast))
+    return folds
+
+
+def mean_error(truth: Any, forecast: pd.DataFrame) -> float:
+    """Return the mean over channels and series of mean absolute errors."""
+    error = (forecast - pd.DataFrame(truth).set_axis(forecast.columns, axis=1)).abs()
+    if isinstance(error.index, pd.MultiIndex):
+        error = error.groupby(level=list(range(error.index.nlevels - 1))).mean()
+    return float(error.mean().mean())
 
 
 def test_an_absolute_horizon_splits_as_the_splitter_it_wraps() -> None:
@@ -71,50 +112,436 @@ def test_an_absolute_horizon_splits_as_the_splitter_it_wraps() -> None:
         np.testing.assert_array_equal(own[1], wrapped[1])
 
 
-def test_evaluate_with_an_absolute_horizon_asks_at_the_test_stamps() -> None:
-    y = waves(uneven_stamps())
-    metric = MeanAbsoluteError()
-    results = evaluate(
-        tiny(max_epochs=10), AbsoluteHorizon(CV), y, scoring=metric, return_data=True
-    )
+@EVERY_SERIES
+def test_evaluate_with_an_absolute_horizon_asks_at_the_test_stamps(y: Any) -> None:
+    results = evaluate(tiny(), AbsoluteHorizon(CV), y, scoring=MAE, return_data=True)
     assert len(results) == 2
-    for row, (train, test) in zip(results.itertuples(), CV.split(y), strict=True):
-        truth = y.iloc[test]
-        forecast = tiny(max_epochs=10).fit(y.iloc[train]).predict(truth.index)
-        pd.testing.assert_series_equal(row.y_pred, forecast, check_freq=False)
-        assert row.test_MeanAbsoluteError == pytest.approx(
-            np.abs(forecast - truth).mean()
+    for row, (train, truth, forecast) in zip(
+        results.itertuples(), by_hand(y, CV), strict=True
+    ):
+        assert row.y_train.equals(train)
+        assert row.y_pred.index.equals(truth.index)
+        np.testing.assert_allclose(
+            np.asarray(row.y_pred).reshape(forecast.shape), forecast
         )
+        assert row.test_MeanAbsoluteError == pytest.approx(mean_error(truth, forecast))
 
 
-@pytest.mark.parametrize("strategy", ["update", "no-update_params"])
-def test_evaluate_may_update_instead_of_refitting(strategy: str) -> None:
+@pytest.mark.parametrize(
+    "cv",
+    [
+        SlidingWindowSplitter(fh=[1, 3], window_length=12, step_length=5),
+        SingleWindowSplitter(fh=[2, 5], window_length=14),
+        CutoffSplitter(np.array([12, 15]), fh=[1, 2], window_length=10),
+        ExpandingGreedySplitter(test_size=3, folds=2),
+        TemporalTrainTestSplitter(test_size=0.2),
+    ],
+)
+def test_an_absolute_horizon_wraps_any_splitter_by_position(cv: Any) -> None:
     y = waves(uneven_stamps())
+    results = evaluate(tiny(), AbsoluteHorizon(cv), y, scoring=MAE, error_score="raise")
+    errors = [mean_error(truth, forecast) for _, truth, forecast in by_hand(y, cv)]
+    np.testing.assert_allclose(results["test_MeanAbsoluteError"], errors)
+
+
+def test_missing_values_of_a_test_fold_do_not_count() -> None:
+    y = waves(uneven_stamps())
+    y.iloc[[5, 15, 19]] = np.nan
     results = evaluate(
-        tiny(), AbsoluteHorizon(CV), y, strategy=strategy, return_data=True
+        tiny(), AbsoluteHorizon(CV), y, scoring=AlignedMetric(MAE), error_score="raise"
     )
-    stamps = [list(y_pred.index) for y_pred in results["y_pred"]]
-    assert stamps == [list(y.index[test]) for _, test in CV.split(y)]
+    errors = [
+        np.nanmean(np.abs(np.asarray(forecast).ravel() - truth.to_numpy()))
+        for _, truth, forecast in by_hand(y, CV)
+    ]
+    np.testing.assert_allclose(results["test_MeanAbsoluteError"], errors)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "datetimes",
+        "panel",
+        "panel apart",
+    ],
+)
+def test_evaluate_hands_on_the_controls_of_the_test_stamps(name: str) -> None:
+    y = panel_apart() if name == "panel apart" else SERIES[name]
+    cv = PANEL_CV if name == "panel apart" else CV
+    X = pd.DataFrame({"x": np.cos(np.arange(len(y)))}, y.index)
+    results = evaluate(
+        tiny(),
+        AbsoluteHorizon(cv),
+        y,
+        X,
+        scoring=AlignedMetric(MAE),
+        error_score="raise",
+    )
+    errors = []
+    for train, test in cv.split(y):
+        forecaster = tiny().fit(y.iloc[train], X=X.iloc[train])
+        forecast = forecaster.predict_at(y.index[test], X=X.iloc[test])
+        errors.append(mean_error(y.iloc[test], forecast))
+    np.testing.assert_allclose(results["test_MeanAbsoluteError"], errors)
+
+
+def test_without_an_absolute_horizon_evaluate_scores_other_times_with_a_warning() -> (
+    None
+):
+    y = waves(uneven_stamps())
+    with pytest.warns(UserWarning, match="Indices of y_true will be used for y_pred"):
+        results = evaluate(tiny(), CV, y, scoring=MAE, return_data=True)
+    for row, (train, truth, right) in zip(
+        results.itertuples(), by_hand(y, CV), strict=True
+    ):
+        forecast = tiny().fit(train).predict([1, 2, 3])  # steps of the median gap
+        pd.testing.assert_index_equal(row.y_pred.index, forecast.index)
+        assert not forecast.index.intersection(truth.index).equals(truth.index)
+        wrong = np.abs(forecast.to_numpy() - truth.to_numpy()).mean()
+        assert row.test_MeanAbsoluteError == pytest.approx(wrong)
+        assert wrong != pytest.approx(mean_error(truth, right))
+
+
+@pytest.mark.parametrize("strategy", ["refit", "update", "no-update_params"])
+@pytest.mark.parametrize("name", ["datetimes", "uneven months", "panel", "panel apart"])
+def test_evaluate_may_update_instead_of_refitting(strategy: str, name: str) -> None:
+    y = panel_apart() if name == "panel apart" else SERIES[name]
+    cv = PANEL_CV if name == "panel apart" else CV
+    settings = {"max_epochs": 3, "finetune_epochs": 3, "lr": 0.05}
+    results = evaluate(
+        tiny(**settings),
+        AbsoluteHorizon(cv),
+        y,
+        scoring=AlignedMetric(MAE),
+        strategy=strategy,
+        error_score="raise",
+    )
+    forecaster = None
+    expected = []
+    for train, test in cv.split(y):
+        if forecaster is None or strategy == "refit":
+            forecaster = tiny(**settings).fit(y.iloc[train])
+        else:
+            forecaster.update(y.iloc[train], update_params=strategy == "update")
+        truth = y.iloc[test]
+        expected.append(mean_error(truth, forecaster.predict_at(truth.index)))
+    np.testing.assert_allclose(results["test_MeanAbsoluteError"], expected)
+
+
+def test_the_strategies_of_evaluate_differ_after_the_first_fold() -> None:
+    y = waves(uneven_stamps())
+    forecaster = tiny(max_epochs=3, finetune_epochs=3, lr=0.05)
+    first, second = zip(
+        *(
+            evaluate(
+                forecaster, AbsoluteHorizon(CV), y, scoring=MAE, strategy=strategy
+            )["test_MeanAbsoluteError"]
+            for strategy in ("refit", "update", "no-update_params")
+        ),
+        strict=True,
+    )
+    assert len(set(first)) == 1
+    assert len(set(second)) == 3
 
 
 @pytest.mark.filterwarnings("ignore:The default of config:FutureWarning")
 def test_grid_search_of_sktime_picks_the_least_error() -> None:
     y = waves(uneven_stamps())
     errors = {}
-    for epochs in (1, 15):
+    for epochs in (1, 5):
         forecaster = tiny(max_epochs=epochs, lr=0.05)
-        results = evaluate(
-            forecaster, AbsoluteHorizon(CV), y, scoring=MeanAbsoluteError()
-        )
+        results = evaluate(forecaster, AbsoluteHorizon(CV), y, scoring=MAE)
         errors[epochs] = results["test_MeanAbsoluteError"].mean()
     search = ForecastingGridSearchCV(
         tiny(lr=0.05),
         AbsoluteHorizon(CV),
-        {"max_epochs": [1, 15]},
-        scoring=MeanAbsoluteError(),
+        {"max_epochs": [1, 5]},
+        scoring=MAE,
         backend="None",
         error_score="raise",
     )
     search.fit(y)
     assert search.best_params_ == {"max_epochs": min(errors, key=lambda k: errors[k])}
     assert search.best_score_ == pytest.approx(min(errors.values()))
+
+
+IGNORE_SEARCH = pytest.mark.filterwarnings(
+    "ignore:The default of config ``remember_data``:FutureWarning"
+)
+GRID = {"hidden_size": [2, 4], "lr": [0.01, 0.1]}
+
+
+@IGNORE_SEARCH
+@pytest.mark.parametrize("search", ["grid", "random"])
+@pytest.mark.parametrize("name", ["integers", "uneven months", "zone", "panel apart"])
+def test_searches_of_sktime_score_at_the_test_stamps(search: str, name: str) -> None:
+    y = panel_apart() if name == "panel apart" else SERIES[name]
+    cv = PANEL_CV if name == "panel apart" else CV
+    common = {
+        "cv": AbsoluteHorizon(cv),
+        "scoring": AlignedMetric(MAE),
+        "backend": None,
+        "refit": True,
+        "error_score": "raise",
+    }
+    if search == "grid":
+        tuner = ForecastingGridSearchCV(tiny(), param_grid=GRID, **common)
+    else:
+        tuner = ForecastingRandomizedSearchCV(
+            tiny(), param_distributions=GRID, n_iter=2, random_state=0, **common
+        )
+    tuner.fit(y)
+    results = tuner.cv_results_
+    assert len(results) == (4 if search == "grid" else 2)
+    errors = [
+        np.mean([mean_error(t, f) for _, t, f in by_hand(y, cv, **settings)])
+        for settings in results["params"]
+    ]
+    np.testing.assert_allclose(results["mean_test_MeanAbsoluteError"], errors)
+    best = int(np.argmin(errors))
+    assert tuner.best_params_ == results["params"][best]
+    assert tuner.best_score_ == pytest.approx(errors[best])
+    expected = tiny(**tuner.best_params_).fit(y).predict([1, 2])
+    np.testing.assert_allclose(tuner.predict([1, 2]), expected)
+
+
+@IGNORE_SEARCH
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", ["datetimes", "panel apart"])
+def test_parallel_evaluations_and_searches_score_as_serial_ones(
+    backend: str, name: str
+) -> None:
+    if backend == "dask":
+        pytest.importorskip("dask.dataframe")
+    y = panel_apart() if name == "panel apart" else SERIES[name]
+    cv = AbsoluteHorizon(PANEL_CV if name == "panel apart" else CV)
+    metric = AlignedMetric(MAE)
+    serial = evaluate(tiny(), cv, y, scoring=metric)["test_MeanAbsoluteError"]
+    results = evaluate(tiny(), cv, y, scoring=metric, backend=backend)
+    np.testing.assert_array_equal(results["test_MeanAbsoluteError"], serial)
+    random = {"n_iter": 2, "random_state": 0}
+    for kind, grid, extra in (
+        (ForecastingGridSearchCV, "param_grid", {}),
+        (ForecastingRandomizedSearchCV, "param_distributions", random),
+    ):
+        scores = []
+        for each in (None, backend):
+            tuner = kind(
+                tiny(),
+                cv=cv,
+                scoring=metric,
+                backend=each,
+                error_score="raise",
+                **{grid: {"hidden_size": [2, 4]}},
+                **extra,
+            ).fit(y)
+            scores.append(tuner.cv_results_["mean_test_MeanAbsoluteError"])
+        np.testing.assert_array_equal(scores[1], scores[0])
+
+
+@pytest.mark.parametrize("name", ["datetimes", "uneven months", "panel apart"])
+def test_a_benchmark_reports_the_errors_at_the_test_stamps(name: str) -> None:
+    y = panel_apart() if name == "panel apart" else SERIES[name]
+    cv = PANEL_CV if name == "panel apart" else CV
+    benchmark = ForecastingBenchmark()
+    benchmark.add_estimator(tiny(), estimator_id="ode")
+    metric = AlignedMetric(MAE)
+    benchmark.add_task(y, AbsoluteHorizon(cv), [metric], task_id="waves")
+    results = benchmark.run().iloc[0]
+    errors = [mean_error(truth, forecast) for _, truth, forecast in by_hand(y, cv)]
+    for k, error in enumerate(errors):
+        assert results[f"MeanAbsoluteError_fold_{k}_test"] == pytest.approx(error)
+    assert results["MeanAbsoluteError_mean"] == pytest.approx(np.mean(errors))
+
+
+def test_series_at_different_stamps_are_scored_at_their_own() -> None:
+    y = panel_apart()
+    with pytest.raises(ValueError, match="same number of rows"):
+        evaluate(tiny(), AbsoluteHorizon(PANEL_CV), y, scoring=MAE, error_score="raise")
+    metrics = [
+        MAE,
+        MeanSquaredError(square_root=True),
+        MeanAbsoluteScaledError(),
+    ]
+    results = evaluate(
+        tiny(),
+        AbsoluteHorizon(PANEL_CV),
+        y,
+        scoring=[AlignedMetric(metric) for metric in metrics],
+        error_score="raise",
+    )
+    folds = by_hand(y, PANEL_CV)
+    assert len(results) == len(folds) == 2
+    for row, (train, truth, forecast) in zip(results.itertuples(), folds, strict=True):
+        error = (forecast - truth)["y"].groupby(level=0)
+        of_series = error.apply(lambda e: e.abs().mean())
+        naive = train["y"].groupby(level=0).apply(lambda y: y.diff().abs().mean())
+        assert row.test_MeanAbsoluteError == pytest.approx(of_series.mean())
+        rmse = error.apply(lambda e: np.sqrt((e**2).mean())).mean()
+        assert row.test_MeanSquaredError == pytest.approx(rmse)
+        assert row.test_MeanAbsoluteScaledError == pytest.approx(
+            (of_series / naive).mean()
+        )
+
+
+def probabilistic(
+    y: Any, train: np.ndarray, test: np.ndarray
+) -> tuple[np.ndarray, pd.DataFrame, np.ndarray, np.ndarray]:
+    """Return truth, the quantiles at it, the means and the standard deviations."""
+    fh = y.index[test].get_level_values(-1).unique()
+    forecaster = tiny().fit(y.iloc[train], fh=fh)
+    quantiles = forecaster.predict_quantiles(fh=fh, alpha=[0.1, 0.9])
+    variances = forecaster.predict_var(fh=fh)
+    rows = variances.index.get_indexer(y.index[test])
+    means = forecaster.predict_at(y.index[test])
+    scales = np.sqrt(variances.to_numpy()[rows, 0])
+    truth = y.to_numpy().reshape(len(y))[test]
+    return truth, quantiles.iloc[rows], np.asarray(means).ravel(), scales
+
+
+@pytest.mark.parametrize("name", ["datetimes", "panel", "panel apart", "regions"])
+def test_probabilistic_metrics_score_at_the_test_stamps(name: str) -> None:
+    apart = {"panel apart": panel_apart(), "regions": regions()}
+    y = apart[name] if name in apart else SERIES[name]
+    cv = PANEL_CV if name in apart else CV
+    metrics = [PinballLoss(alpha=[0.1, 0.9]), EmpiricalCoverage(coverage=0.8), CRPS()]
+    results = evaluate(
+        tiny(),
+        AbsoluteHorizon(cv),
+        y,
+        scoring=[AlignedMetric(metric) for metric in metrics],
+        error_score="raise",
+    )
+    for row, (train, test) in zip(results.itertuples(), cv.split(y), strict=True):
+        truth, quantiles, mean, scale = probabilistic(y, train, test)
+        low, high = quantiles.to_numpy().T
+        loss = [
+            np.maximum(alpha * (truth - q), (alpha - 1) * (truth - q)).mean()
+            for alpha, q in ((0.1, low), (0.9, high))
+        ]
+        assert row.test_PinballLoss == pytest.approx(np.mean(loss))
+        inside = (low <= truth) & (truth <= high)
+        assert row.test_EmpiricalCoverage == pytest.approx(inside.mean())
+        z = (truth - mean) / scale  # the CRPS of a normal distribution
+        crps = z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi)
+        assert row.test_CRPS == pytest.approx((scale * crps).mean())
+
+
+def test_pretraining_on_other_series_is_evaluated_at_the_own_stamps_of_each() -> None:
+    y = panel_apart()
+    results = evaluate(
+        tiny(),
+        AbsoluteHorizon(PANEL_CV),
+        y,
+        scoring=AlignedMetric(MAE),
+        cv_global=KFold(3),
+        error_score="raise",
+    )
+    errors = []
+    for key in ("s0", "s1", "s2"):
+        others, own = y.drop(key), y.loc[[key]]
+        for train, test in PANEL_CV.split(own):
+            forecaster = tiny().pretrain(others).fit(own.iloc[train])
+            truth = own.iloc[test]
+            errors.append(mean_error(truth, forecaster.predict_at(truth.index)))
+    np.testing.assert_allclose(results["test_MeanAbsoluteError"], errors)
+
+
+FEW = pd.MultiIndex.from_tuples([("a", 0), ("a", 5), ("b", 3)], names=["series", "t"])
+ALL = pd.MultiIndex.from_product([["b", "a"], [5, 0, 3]], names=["series", "t"])
+TRUTH = pd.DataFrame({"y": [1.0, 2.0, 3.0], "z": [0.0, 0.0, 0.0]}, FEW)
+FORECAST = pd.DataFrame(
+    {"y": [9.0, 9.0, 4.0, 4.0, 2.0, 9.0], "z": [9.0, 9.0, 7.0, 5.0, 3.0, 9.0]}, ALL
+)  # errors at the truth's rows: of a, y 1 and 2, z 3 and 5; of b, y 1 and z 7
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        (MAE, ((1.5 + 4) / 2 + (1 + 7) / 2) / 2),
+        (MeanAbsoluteError(multilevel="uniform_average_time"), (4 / 3 + 15 / 3) / 2),
+        (MeanAbsoluteError(multioutput="raw_values"), [(1.5 + 1) / 2, (4 + 7) / 2]),
+        (MeanAbsoluteError(multilevel="raw_values"), [[2.75], [4.0]]),
+    ],
+)
+def test_an_aligned_metric_keeps_the_settings_of_its_metric(
+    metric: Any, expected: Any
+) -> None:
+    aligned = AlignedMetric(metric)
+    np.testing.assert_allclose(aligned(TRUTH, FORECAST), expected)
+    np.testing.assert_allclose(aligned.evaluate(TRUTH, FORECAST), expected)
+    settings = metric.get_params()
+    reset = AlignedMetric(MeanAbsoluteError()).set_params(**settings)
+    np.testing.assert_allclose(reset(TRUTH, FORECAST), expected)
+    np.testing.assert_allclose(aligned.clone()(TRUTH, FORECAST), expected)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        uneven_stamps(6),
+        uneven_stamps(6).tz_localize("Europe/Paris"),
+        MONTHS[[0, 1, 4, 5, 9, 11]],
+        pd.Index([0, 2, 3, 8, 20, 21]),
+    ],
+)
+@pytest.mark.parametrize("kind", [pd.Series, pd.DataFrame])
+def test_an_aligned_metric_takes_the_rows_of_the_truth_by_label(
+    index: pd.Index, kind: Any
+) -> None:
+    forecast = kind(np.array([5.0, 1.0, 9.0, 2.0, 0.0, 4.0]), index)[::-1]
+    truth = kind(np.array([1.5, 3.0, 4.0]), index[[1, 3, 5]])
+    assert AlignedMetric(MAE)(truth, forecast) == pytest.approx(0.5)
+    by_row = AlignedMetric(MAE).evaluate_by_index(truth, forecast)
+    assert by_row.tolist() == [0.5, 1.0, 0.0]
+    assert by_row.index.equals(truth.index)
+    weights = np.array([0.0, 3.0, 0.0])
+    weighted = AlignedMetric(MAE)(truth, forecast, sample_weight=weights)
+    assert weighted == MAE(truth, forecast.loc[truth.index], sample_weight=weights)
+    assert weighted == pytest.approx(1.0)
+
+
+def test_an_aligned_metric_aligns_the_benchmark_too() -> None:
+    truth = pd.Series([1.0, 2.0], [0, 5])
+    forecast = pd.Series([3.0, 9.0, 2.0], [5, 3, 0])
+    benchmark = pd.Series([9.0, 0.0, 4.0], [3, 5, 0])
+    metric = AlignedMetric(MeanRelativeAbsoluteError())
+    score = metric(truth, forecast, y_pred_benchmark=benchmark)
+    assert score == pytest.approx((1 / 3 + 1 / 2) / 2)
+
+
+@pytest.mark.parametrize("name", ["y_pred", "y_pred_benchmark"])
+def test_a_row_that_was_not_forecast_is_named(name: str) -> None:
+    truth = pd.Series([1.0, 2.0, 3.0], [0, 4, 7])
+    forecasts = {"y_pred": truth, "y_pred_benchmark": truth, name: truth[[0, 7]]}
+    with pytest.raises(ValueError, match=rf"^{name} must have .* none at 4.*Absolute"):
+        AlignedMetric(MeanRelativeAbsoluteError())(truth, **forecasts)
+
+
+def test_an_aligned_metric_refuses_forecasts_at_other_times() -> None:
+    y = waves(uneven_stamps())
+    metric = AlignedMetric(MAE)
+    with pytest.raises(ValueError, match="y_pred must have every row of y_true"):
+        evaluate(tiny(), CV, y, scoring=metric, error_score="raise")
+
+
+def test_an_aligned_metric_hands_on_arrays() -> None:
+    assert AlignedMetric(MAE)(np.array([1.0, 2.0]), np.array([2.0, 4.0])) == 1.5
+
+
+@pytest.mark.parametrize(
+    "metric", [MAE, MeanAbsoluteScaledError(), PinballLoss(alpha=0.3), CRPS()]
+)
+def test_an_aligned_metric_is_described_as_its_metric(metric: Any) -> None:
+    aligned = AlignedMetric(metric)
+    for tag in ("scitype:y_pred", "requires-y-train", "lower_is_better"):
+        assert aligned.get_tag(tag) == metric.get_tag(tag)
+    assert aligned.name == metric.name
+    assert aligned.alpha == getattr(metric, "alpha", None)
+    assert aligned.coverage is None
+    assert AlignedMetric(EmpiricalCoverage(coverage=0.7)).coverage == 0.7
+
+
+def test_an_aligned_metric_asks_for_a_metric_of_sktime() -> None:
+    with pytest.raises(TypeError, match=r"metric must be one of sktime's.*got 'mae'"):
+        AlignedMetric("mae")

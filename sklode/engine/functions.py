@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from sklode._threads import SharedLimit
 from sklode.engine.flows import ACTIVATIONS, TABLEAUS, HiddenField
 from sklode.engine.sequences import DecodePass, EncodePass, FlowMaps
 
@@ -20,9 +21,11 @@ __all__ = ["FieldWeights", "decode", "encode", "supports"]
 _THREADS = ThreadpoolController()
 
 
-def _one_blas_thread() -> Any:
-    """Keep BLAS from sharing out products that take microseconds."""
-    return _THREADS.limit(limits=1, user_api="blas")
+# keeps BLAS from sharing out products that take microseconds
+_ONE_BLAS_THREAD = SharedLimit(
+    lambda: _THREADS.limit(limits=1, user_api="blas"),
+    lambda limiter: limiter.restore_original_limits(),
+)
 
 
 class FieldWeights(NamedTuple):
@@ -168,7 +171,7 @@ class _Decode(torch.autograd.Function):
     ) -> Tensor:
         ctx.run = DecodePass(_hidden_field(method, activation, m, c, inner))
         ctx.has_bias = bias is not None
-        with _one_blas_thread():
+        with _ONE_BLAS_THREAD:
             means = ctx.run.forward(
                 _array(p0), _array(dt), None if bias is None else _array(bias)
             )
@@ -178,7 +181,7 @@ class _Decode(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_means: Tensor) -> tuple[Tensor | None, ...]:
-        with _one_blas_thread():
+        with _ONE_BLAS_THREAD:
             p0, bias, m, c, inner = ctx.run.backward(_array(grad_means))
         flat = [array for layer in inner for array in layer]
         by_p0, by_bias, *others = (
@@ -212,14 +215,14 @@ class _Encode(torch.autograd.Function):
             FlowMaps(*(_array(tensor) for tensor in (w1, b1, wo, bo))),
             _array(w_hh),
         )
-        with _one_blas_thread():
+        with _ONE_BLAS_THREAD:
             h = ctx.run.forward(_array(x), _array(dt), _array(visits))
         return torch.from_numpy(h.copy())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_h: Tensor) -> tuple[Tensor | None, ...]:
-        with _one_blas_thread():
+        with _ONE_BLAS_THREAD:
             grads = ctx.run.backward(_array(grad_h))
         tensors = [torch.from_numpy(np.ascontiguousarray(grad)) for grad in grads]
         return (None, None, None, None, *tensors)
