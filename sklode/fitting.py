@@ -6,7 +6,7 @@ import contextlib
 import copy
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,6 +104,8 @@ class FittedModel:
         The training history.
     best_epoch : int
         The epoch whose weights the network has; 0: those it started from.
+    columns : tuple of two sequences
+        The names of y's columns and of X's that it was trained on.
     """
 
     network: nn.LatentODE
@@ -115,6 +117,7 @@ class FittedModel:
     architecture: dict[str, Any]
     rows: list[dict[str, float]] = field(default_factory=list)
     best_epoch: int = 0
+    columns: tuple[Sequence[Any], Sequence[Any]] = ((), ())
 
     def check_accepts(self, observations: Observations, settings: Any) -> None:
         """Check that training can continue on ``observations`` under ``settings``.

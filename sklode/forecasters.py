@@ -15,9 +15,9 @@ from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode.fitting import FittedModel, finetune_epochs, fit_model
-from sklode.history import History, with_columns
+from sklode.history import History, in_order, with_columns
 from sklode.horizons import FreeHorizon, as_horizon, steps_ahead
-from sklode.observations import Observations
+from sklode.observations import Observations, check_controls
 from sklode.parameters import ATTRIBUTES, PARAMETERS, check_parameters
 from sklode.prediction import KnownControls, Queries
 from sklode.stamps import TIMELIKE, check_index
@@ -147,7 +147,13 @@ class _LatentODEForecaster(BaseForecaster):
         for data, name in ((y, "y"), (X, "X")):
             if isinstance(data, pd.Series | pd.DataFrame):
                 check_index(data.index, name)
-        return super()._check_X_y(X=X, y=y, **kwargs)
+        if isinstance(X, pd.Series | pd.DataFrame):
+            known = isinstance(y, pd.Series | pd.DataFrame)
+            check_controls(X, y.index if known else None)
+        X_inner, y_inner = super()._check_X_y(X=X, y=y, **kwargs)
+        if isinstance(X_inner, pd.DataFrame) and not X_inner.shape[1]:
+            X_inner = None  # sktime's pipelines pass an index alone
+        return X_inner, y_inner
 
     def _check_fh(self, fh: Any, pred_int: bool = False) -> Any:
         """Take offsets too, and leave the caller's horizon as it is."""
@@ -183,6 +189,8 @@ class _LatentODEForecaster(BaseForecaster):
     ) -> _LatentODEForecaster:
         check_parameters(self)
         rng = check_random_state(self.random_state)
+        if start is not None:
+            y, X = (in_order(*pair) for pair in zip((y, X), start.columns, strict=True))
         observations = Observations.from_frame(y, X)
         observations.check_channels(list(y.columns))
         if start is not None:
@@ -190,6 +198,7 @@ class _LatentODEForecaster(BaseForecaster):
         self.pretrained_ = fit_model(
             observations, self, rng, steps_ahead(fh), start, None, self._reporter()
         )
+        self.pretrained_.columns = list(y.columns), [] if X is None else list(X.columns)
         return self
 
     def _fit(
@@ -198,15 +207,19 @@ class _LatentODEForecaster(BaseForecaster):
         """Train on y, or fine-tune a copy of the pretrained model on it."""
         check_parameters(self)
         rng = check_random_state(self.random_state)
-        history = History.of(y, X, list(self._get_varnames()), self.freq)
         start, epochs = getattr(self, "_warm_model", None), None
         if start is None and getattr(self, "pretrained_", None) is not None:
             start = self.pretrained_
             epochs = finetune_epochs(self, start)
         if start is not None:
+            y, X = (in_order(*pair) for pair in zip((y, X), start.columns, strict=True))
+        channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
+        history = History.of(y, X, channels, self.freq)
+        if start is not None:
             start.check_accepts(history.observations, self)
         self._history = history
         self._train(rng, steps_ahead(fh), start, epochs)
+        self._model.columns = list(y.columns), history.controls
         self._predict_seed = int(rng.randint(2**31 - 1))
         return self
 
@@ -330,8 +343,9 @@ class _LatentODEForecaster(BaseForecaster):
         index : Index
             Time stamps; for a panel a MultiIndex (instance levels..., time), each
             series at its own stamps. In any order, past, present or future.
-        X : DataFrame, optional
-            Controls with a row at every row of ``index``, where the model has any.
+        X : DataFrame or Series, optional
+            Controls with a row at every row of ``index``, in any order, where the model
+            has any.
 
         Returns
         -------
@@ -344,6 +358,10 @@ class _LatentODEForecaster(BaseForecaster):
                 f"index must be a pandas Index of time stamps; got {index!r}. Use for "
                 "example pd.DatetimeIndex([...])."
             )
+        if isinstance(X, pd.Series):
+            X = X.to_frame()
+        elif X is not None and not isinstance(X, pd.DataFrame):
+            X = self._check_X(X=X)  # for a frame it would walk through every series
         return self._means(index, X)
 
     def sample(
@@ -443,7 +461,6 @@ class _LatentODEForecaster(BaseForecaster):
         if fh is not None:
             return float(super().score(y, X=X, fh=fh))
         self.check_is_fitted()
-        X_inner = self._check_X(X=X)
         if isinstance(y, pd.Series | pd.DataFrame):
             index = y.index
             if isinstance(y, pd.DataFrame) and y.shape[1] > 1:
@@ -452,12 +469,14 @@ class _LatentODEForecaster(BaseForecaster):
         else:
             truth = np.asarray(y, dtype=float)
             index = self._history.rows_of(truth)
+            if isinstance(X, np.ndarray):  # its rows are those of y, not 0, 1, ...
+                X = pd.DataFrame(X, index, self._history.controls)
         if np.isnan(truth).all():  # an empty y as well
             raise ValueError(
                 "score needs at least one observed value in y; got none in "
                 f"{len(truth)} rows. Pass the truth of the forecasts."
             )
-        forecast = self._means(index, X_inner).to_numpy()
+        forecast = self._means(index, self._check_X(X=X)).to_numpy()
         error = forecast - truth.reshape(forecast.shape)
         return -float(np.sqrt(np.nanmean(error**2)))
 

@@ -6,7 +6,7 @@ relative step is there, and the names of levels and columns.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from sklode.stamps import (
     ticks_of,
 )
 
-__all__ = ["GivenControls", "History"]
+__all__ = ["GivenControls", "History", "in_order", "with_columns"]
 
 Array = NDArray[np.floating]
 
@@ -259,6 +259,7 @@ class History:
             nothing = np.zeros(0, dtype=np.int64)
             return GivenControls(nothing, nothing, np.zeros((0, len(self.controls))))
         X = with_columns(X, self.controls, "X")
+        X = X.sort_index()
         check_index(X.index, "X")
         self._check_levels(X.index, "X")
         controls_at(X, index)
@@ -285,12 +286,27 @@ def with_columns(data: pd.DataFrame, names: list[Hashable], name: str) -> pd.Dat
     ValueError
         If they are others.
     """
-    if sorted(map(str, data.columns)) != sorted(map(str, names)):
+    if len(data.columns) != len(names) or set(data.columns) != set(names):
         raise ValueError(
             f"{name} must have the columns that fit had, {list(names)}; got "
             f"{list(data.columns)}. Pass the same columns."
         )
     return data[list(names)]
+
+
+def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:
+    """Return columns in an earlier order; columns with other names stand for those.
+
+    Raises
+    ------
+    ValueError
+        If only some of the names are the same.
+    """
+    if data is None or len(names) != data.shape[1]:
+        return data
+    if set(names).isdisjoint(data.columns):
+        return data
+    return with_columns(data, list(names), "data for further training")
 
 
 def _parts(index: pd.Index) -> dict[tuple[Hashable, ...], pd.Index]:

@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 
 from sklode.stamps import clock_of, lone_gap, series_of, ticks_of
 
-__all__ = ["Observations", "check_values", "controls_at", "median_gap"]
+__all__ = [
+    "Observations",
+    "check_controls",
+    "check_values",
+    "controls_at",
+    "median_gap",
+]
 
 Array = NDArray[np.floating]
 
@@ -177,10 +183,46 @@ def check_values(y: pd.DataFrame, name: str = "y") -> None:
     infinite = np.isinf(y.to_numpy(dtype=np.float64, na_value=np.nan))
     if infinite.any():
         row, column = np.argwhere(infinite)[0]
+        rule, remedy = "must be finite", "Replace it by a number."
+        if name == "y":
+            rule += " or NaN (missing)"
+            remedy = "Replace it by NaN to treat it as missing."
         raise ValueError(
-            f"values of {name} must be finite or NaN (missing); got "
-            f"{y.iloc[row, column]} in column {y.columns[column]!r} at row {row} "
-            f"({y.index[row]}). Replace it by NaN to treat it as missing."
+            f"values of {name} {rule}; got {y.iloc[row, column]} in column "
+            f"{y.columns[column]!r} at row {row} ({y.index[row]}). {remedy}"
+        )
+
+
+def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index | None = None) -> None:
+    """Check that X is numeric and, where ``index`` is given, has its rows.
+
+    Raises
+    ------
+    TypeError
+        If a column is not numeric.
+    ValueError
+        If a stamp is missing, or the levels of the two indexes differ.
+    """
+    for name, dtype in X.to_frame().dtypes.items() if X.ndim == 1 else X.dtypes.items():
+        if not pd.api.types.is_numeric_dtype(dtype):
+            raise TypeError(
+                f"X must be numeric, not categorical; got column {name!r} of dtype "
+                f"{dtype}. Encode it first, for example pd.get_dummies(X, dtype=float)."
+            )
+    if index is None:
+        return
+    if X.index.nlevels != index.nlevels:
+        raise ValueError(
+            f"X must have the index levels of y, {list(index.names)}; got "
+            f"{list(X.index.names)}. Give every series its own rows, for example "
+            "pd.concat({key: X for key in keys})."
+        )
+    absent = ~index.isin(X.index)
+    if absent.any():
+        raise ValueError(
+            "X must have a row at every stamp of y and of the horizon; got none at "
+            f"{index[int(np.argmax(absent))]}. Extend X to cover it, or ask for the "
+            "stamps that X has."
         )
 
 
@@ -192,13 +234,8 @@ def controls_at(X: pd.DataFrame, index: pd.Index) -> Array:
     ValueError
         If a stamp or a value is missing.
     """
+    check_controls(X, index)
     check_values(X, "X")
-    absent = ~index.isin(X.index)
-    if absent.any():
-        raise ValueError(
-            f"X must have a row at every stamp of y and of the horizon; got none at "
-            f"{index[int(np.argmax(absent))]}. Extend X to cover it."
-        )
     values = X.loc[index].to_numpy(dtype=np.float64, na_value=np.nan)
     if np.isnan(values).any():
         row, column = np.argwhere(np.isnan(values))[0]

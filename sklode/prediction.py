@@ -193,7 +193,7 @@ class Predictor:
         seen_controls = path = None
         if self.controls is not None and queries.known is not None:
             seen_controls = tensor(self.controls[rows])
-            path = self._path(self.controls, queries.known, windows, end, series)
+            path = self._path(self.controls, queries.known, windows, end, series, asked)
         with torch.no_grad():
             posterior = self.network.posterior(
                 tensor(self.times[rows] - origin[:, None]),
@@ -233,19 +233,32 @@ class Predictor:
         windows: NDArray[np.int64],
         end: NDArray[np.int64],
         series: NDArray[np.int64],
+        asked: Array,
     ) -> ControlPath:
-        """Return the controls known to each window: its own and those given."""
-        by_series = np.argsort(known.series, kind="stable")
-        first = np.searchsorted(known.series[by_series], series)
-        stop = np.searchsorted(known.series[by_series], series, side="right")
-        own, own_row = _ranges(windows, end)
+        """Return the controls known to each window: those given, and its own.
+
+        Of those given, the ones between which no time is read are left out.
+        """
+        spacing = self.network.decoder.solver.grid_spacing
+        low = self.times[windows] + asked.min(1, initial=0) - spacing
+        high = self.times[windows] + asked.max(1, initial=0) + spacing
+        order = np.lexsort((known.times, known.series))
+        first = np.searchsorted(known.series[order], series)
+        stop = np.searchsorted(known.series[order], series, side="right")
+        for i, (begin, finish) in enumerate(zip(first, stop, strict=True)):
+            given = known.times[order[begin:finish]]
+            first[i] += max(np.searchsorted(given, low[i], side="right") - 1, 0)
+            stop[i] = min(begin + np.searchsorted(given, high[i]) + 1, finish)
         other, other_row = _ranges(first, stop)
-        other_row = by_series[other_row]
-        window = np.concatenate([own, other])
-        times = np.concatenate([self.times[own_row], known.times[other_row]])
-        values = np.concatenate([seen[own_row], known.values[other_row]])
-        order = np.lexsort((times, window))  # stable: a window's own row comes first
-        length = np.bincount(window, minlength=len(windows))
+        other_row = order[other_row]
+        own, own_row = _ranges(windows, end)
+        window = np.concatenate([other, own])
+        times = np.concatenate([known.times[other_row], self.times[own_row]])
+        values = np.concatenate([known.values[other_row], seen[own_row]])
+        order = np.lexsort((times, window))  # stable: what is given comes first
+        is_new = (np.diff(window[order]) != 0) | (np.diff(times[order]) != 0)
+        order = order[np.append(True, is_new)]
+        length = np.bincount(window[order], minlength=len(windows))
         span = np.arange(int(length.max()))
         inside = np.minimum(span, length[:, None] - 1)
         place = order[(np.cumsum(length) - length)[:, None] + inside]

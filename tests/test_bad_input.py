@@ -274,7 +274,7 @@ def test_controls_missing_at_predict_are_asked_for() -> None:
         forecaster.predict([1, 2], X=later)
     with pytest.raises(ValueError, match="got NaN in column 'u'"):
         forecaster.predict([1], X=later * np.nan)
-    with pytest.raises(ValueError, match="must be finite or NaN"):
+    with pytest.raises(ValueError, match="values of X must be finite; got inf"):
         forecaster.predict([1], X=later * np.inf)
     with pytest.raises(ValueError, match="X"):
         forecaster.predict([1], X=later.assign(v=1.0))

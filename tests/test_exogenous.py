@@ -1,0 +1,336 @@
+"""Exogenous X: read with every observation and at every stamp that is asked."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode import prediction
+from tests.controls import (
+    INDEX,
+    LATER,
+    PAST,
+    STEPS,
+    TRAINED,
+    at,
+    controls,
+    forecaster_with_controls,
+    largest,
+    moved,
+)
+from tests.series import FORECASTERS, tiny, uneven_stamps, uneven_ticks, waves
+
+
+@pytest.fixture(scope="module")
+def trained() -> Any:
+    return forecaster_with_controls()
+
+
+INDEXES: dict[str, pd.Index] = {
+    "range": pd.RangeIndex(24),
+    "integers": pd.Index(uneven_ticks()),
+    "periods with gaps": pd.period_range("2020-01", periods=60, freq="M")[
+        [*range(0, 40, 2), 45, 50, 52, 59]
+    ],
+    "days": pd.date_range("2020-01-01", periods=24, freq="D"),
+    "uneven datetimes": uneven_stamps(),
+    "uneven datetimes with a time zone": uneven_stamps().tz_localize("Europe/Berlin"),
+    "timedeltas": pd.TimedeltaIndex(pd.to_timedelta(uneven_ticks(), unit="min")),
+}
+
+
+@pytest.mark.parametrize("index", INDEXES.values(), ids=INDEXES.keys())
+def test_relative_steps_and_their_stamps_give_one_forecast(index: pd.Index) -> None:
+    y = waves(index)
+    stamps = tiny().fit(y).predict(STEPS).index
+    X = controls(stamps)
+    forecaster = tiny(**TRAINED).fit(y, controls(index))
+    forecast = forecaster.predict(STEPS, X=X)
+    pd.testing.assert_index_equal(forecast.index, stamps)
+    exact = forecaster.predict_at(stamps, X=X)["y"]
+    pd.testing.assert_series_equal(exact, forecast, check_freq=False)
+    if not isinstance(index, pd.TimedeltaIndex):  # sktime has no such horizon
+        absolute = forecaster.predict(at(stamps), X=X)
+        pd.testing.assert_series_equal(absolute, forecast, check_freq=False)
+    other = forecaster.predict(STEPS, X=X + 1)
+    assert np.abs(other - forecast).min() > 1e-4
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+def test_a_control_acts_after_the_stamp_before_its_own(kind: type) -> None:
+    y = waves(pd.RangeIndex(0, 240, 10))
+    stamps = pd.Index(y.index[-1] + 30 * np.arange(1, 8))  # three time units apart
+    X = controls(stamps)
+    forecaster = tiny(kind, **TRAINED).fit(y, controls(y.index))
+    forecast = forecaster.predict(at(stamps), X=X)
+    other = forecaster.predict(at(stamps), X=moved(X, stamps[3]))
+    difference = np.abs(other - forecast).to_numpy()
+    np.testing.assert_array_equal(difference[:3], 0)
+    assert (difference[3:] > 1e-5).all()
+
+
+def test_a_control_before_the_first_observation_acts_there_alone(trained: Any) -> None:
+    before = INDEX[0] - pd.to_timedelta([80, 40], unit="min")
+    asked = before.append(PAST)
+    X = controls(asked)
+    forecast = trained.predict(at(asked), X=X)
+    difference = (trained.predict(at(asked), X=moved(X, before[0])) - forecast).abs()
+    assert difference.iloc[0] > 1e-3
+    assert largest(difference.iloc[2:]) == 0
+
+
+def test_a_control_moves_every_channel() -> None:
+    y = pd.DataFrame({"a": waves(INDEX, 0), "b": 9 * waves(INDEX, 1)})
+    X = controls(INDEX)
+    forecaster = tiny(**TRAINED).fit(y[:24], X[:24])
+    forecast = forecaster.predict(at(LATER), X=X)
+    assert list(forecast.columns) == ["a", "b"]
+    other = forecaster.predict(at(LATER), X=moved(X, LATER))
+    assert ((other - forecast).abs() > 1e-4).all(axis=None)
+
+
+def test_spread_and_sample_paths_read_the_controls_as_the_forecast_does(
+    trained: Any,
+) -> None:
+    X = controls(LATER)
+    for given in (X, moved(X, LATER)):
+        paths = trained.sample(at(LATER), n_samples=7, X=given)["y"].unstack(0)
+        alpha = [0.1, 0.5, 0.9]
+        quantiles = trained.predict_quantiles(at(LATER), X=given, alpha=alpha)
+        np.testing.assert_allclose(quantiles, np.quantile(paths, alpha, axis=1).T)
+        interval = trained.predict_interval(at(LATER), X=given, coverage=0.8)
+        np.testing.assert_allclose(interval, quantiles["y"][[0.1, 0.9]])
+        smooth = trained.sample(at(LATER), n_samples=7, X=given, noise=False)["y"]
+        noise = trained.predict_var(at(LATER), X=given)["y"]
+        noise = noise - smooth.unstack(0).var(axis=1, ddof=0)
+        np.testing.assert_allclose(noise, noise.iloc[0], rtol=1e-6)
+        mean = trained.predict(at(LATER), X=given)
+        error = smooth.unstack(0).mean(axis=1) - mean
+        assert (error.abs() < 3 * smooth.unstack(0).std(axis=1)).all()
+    change = trained.predict(at(LATER), X=moved(X, LATER))
+    change = change - trained.predict(at(LATER), X=X)
+    median = trained.predict_quantiles(at(LATER), X=moved(X, LATER), alpha=[0.5])
+    median = median - trained.predict_quantiles(at(LATER), X=X, alpha=[0.5])
+    np.testing.assert_allclose(median["y"][0.5], change, rtol=0.5)
+
+
+def test_residuals_and_score_are_those_of_the_forecast_under_x(trained: Any) -> None:
+    y, X = waves(INDEX), controls(INDEX)
+    forecast = trained.predict(at(INDEX), X=X)
+    pd.testing.assert_series_equal(trained.predict_residuals(y, X), y - forecast)
+    later = (y - forecast)[24:]
+    assert trained.score(y[24:], X) == pytest.approx(-np.sqrt((later**2).mean()))
+    assert trained.score(y[24:], X[24:]) != trained.score(y[24:], moved(X, LATER))
+
+
+# Which rows and columns of X count
+
+
+def test_rows_of_x_beside_those_of_y_change_no_fit(trained: Any) -> None:
+    X = controls(INDEX)
+    X.loc[LATER] = -7.0
+    between = pd.DataFrame({"u": 9.0, "v": 9.0}, INDEX[:5] + pd.Timedelta("10s"))
+    longer = pd.concat([X, between]).sort_index()
+    forecast = tiny(**TRAINED).fit(waves(PAST), longer).predict(at(LATER), X=X)
+    assert largest(forecast - trained.predict(at(LATER), X=X)) == 0
+
+
+def test_rows_of_x_that_fit_has_seen_change_no_forecast(trained: Any) -> None:
+    X = controls(INDEX)
+    forecast = trained.predict(at(LATER), X=X[24:])
+    assert largest(trained.predict(at(LATER), X=X) - forecast) == 0
+
+
+def test_rows_of_x_far_beyond_what_is_asked_change_nothing(trained: Any) -> None:
+    asked = INDEX[20:26]
+    X = controls(INDEX)[20:26]
+    end = INDEX[-1] + pd.Timedelta("1h")
+    beyond = moved(controls(end + pd.to_timedelta(range(9), unit="min")), slice(None))
+    forecast = trained.predict(at(asked), X=controls(INDEX)[20:])
+    longer = pd.concat([controls(INDEX)[20:], beyond])
+    assert largest(trained.predict(at(asked), X=longer) - forecast) == 0
+    assert largest(trained.predict(at(asked), X=X) - forecast) < 1e-2
+
+
+def test_rows_of_x_on_the_way_to_a_far_stamp_count() -> None:
+    y = waves(pd.RangeIndex(24))
+    forecaster = tiny(**TRAINED).fit(y, controls(y.index))
+    X = controls(pd.RangeIndex(24, 64))
+    far = forecaster.predict([40], X=X)
+    full = forecaster.predict(range(1, 41), X=X)
+    assert abs(far[63] - full[63]) < 1e-6
+    for on_the_way in (24, 30, 45, 62, 63):
+        other = forecaster.predict([40], X=moved(X, on_the_way, by=20.0))
+        assert abs(other[63] - far[63]) > 1e-5
+
+
+def test_a_row_of_x_on_the_line_between_its_neighbours_changes_nothing() -> None:
+    y = waves(pd.RangeIndex(24))
+    forecaster = tiny(**TRAINED).fit(y, controls(y.index))
+    X = controls(pd.Index([23, 33, 43]))
+    middle = (X.loc[[23]].to_numpy() + X.loc[[33]].to_numpy()) / 2
+    row = pd.DataFrame(middle, [28], X.columns)
+    forecast = forecaster.predict(at([33, 43]), X=X)
+    on_line = pd.concat([X, row]).sort_index()
+    answer = forecaster.predict(at([33, 43]), X=on_line)
+    assert largest(answer - forecast) < 1e-6
+    off_line = forecaster.predict(at([33, 43]), X=moved(on_line, 28))
+    assert largest(off_line - forecast) > 1e-4
+
+
+def test_a_past_control_given_anew_replaces_the_one_that_fit_had(trained: Any) -> None:
+    stamp = INDEX[10]
+    soon = stamp + pd.Timedelta("1ms")
+    X = moved(controls(PAST), stamp)
+    X.loc[soon] = X.loc[stamp]
+    X = X.sort_index()
+    here, there = trained.predict(at([stamp, soon]), X=X)
+    assert abs(here - there) < 1e-4
+    before = trained.predict(at([stamp]), X=controls(PAST)).iloc[0]
+    assert abs(here - before) > 1e-2
+
+
+def test_a_window_holds_only_the_controls_that_it_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    y = waves(pd.RangeIndex(600))
+    X = controls(y.index)
+    forecaster = tiny().fit(y, X)
+    expected = forecaster.predict(at(y.index[300:312]), X=X[294:330])
+    lengths = []
+
+    def recorded(times: Any, values: Any) -> Any:
+        lengths.append(times.shape[1])
+        return original(times, values)
+
+    original = prediction.ControlPath
+    monkeypatch.setattr(prediction, "ControlPath", recorded)
+    forecast = forecaster.predict(at(y.index), X=X)
+    assert max(lengths) <= 10  # window_length is 6
+    assert largest(forecast[300:312] - expected) < 1e-6
+
+
+def test_columns_of_x_are_read_by_name_everywhere(trained: Any) -> None:
+    y, X = waves(INDEX), controls(INDEX)
+    swapped = X[["v", "u"]]
+    questions: list[Callable[[Any, pd.DataFrame], Any]] = [
+        lambda f, X: f.predict(at(LATER), X=X),
+        lambda f, X: f.predict_at(LATER, X=X),
+        lambda f, X: f.sample(at(LATER), X=X),
+        lambda f, X: f.predict_var(at(LATER), X=X),
+        lambda f, X: f.predict_quantiles(at(LATER), X=X),
+        lambda f, X: f.predict_residuals(y, X),
+        lambda f, X: f.score(y, X),
+        lambda f, X: copy.deepcopy(f).update(y[24:27], X).predict_at(LATER, X=X),
+    ]
+    for question in questions:
+        answer = np.asarray(question(trained, X))
+        np.testing.assert_array_equal(np.asarray(question(trained, swapped)), answer)
+        exchanged = swapped.set_axis(["u", "v"], axis=1)
+        assert largest(np.asarray(question(trained, exchanged)) - answer) > 1e-6
+
+
+def test_rows_of_x_may_come_in_any_order_at_the_rows_of_an_index(trained: Any) -> None:
+    X = controls(LATER)
+    backward = LATER[::-1]
+    forecast = trained.predict_at(LATER, X=X)
+    answer = trained.predict_at(backward, X=X.loc[backward])
+    pd.testing.assert_frame_equal(answer, forecast.loc[backward])
+    with pytest.raises(ValueError, match=r"times of X .*X\.sort_index\(\)"):
+        trained.predict(at(LATER), X=X.loc[backward])
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda X: X["u"],
+        lambda X: X.astype(int),
+        lambda X: X.astype("Int64"),
+        lambda X: X.astype("float32"),
+    ],
+    ids=["Series", "int", "Int64", "float32"],
+)
+def test_one_whole_numbered_control_is_read_in_any_form(convert: Any) -> None:
+    y, X = waves(INDEX), controls(INDEX).mul(9).round()[["u"]]
+    answers = []
+    for given in (X, convert(X)):
+        forecaster = tiny().fit(y[:24], given[:24])
+        forecaster.update(y[24:25], given, update_params=False)
+        answers.append(
+            [
+                forecaster.predict(at(LATER), X=given),
+                forecaster.predict_at(LATER, X=given)["y"],
+                forecaster.sample(at(LATER), X=given)["y"],
+                forecaster.predict_residuals(y, given),
+                forecaster.score(y, given),
+            ]
+        )
+    for answer, expected in zip(*answers, strict=True):
+        np.testing.assert_allclose(answer, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [bool, "boolean"])
+def test_a_truth_value_is_one_or_zero(dtype: Any) -> None:
+    y, X = waves(INDEX), (controls(INDEX) > 0).astype(float)
+    given = X.astype(bool).astype(dtype)
+    expected = tiny().fit(y[:24], X[:24]).predict(at(LATER), X=X)
+    forecast = tiny().fit(y[:24], given[:24]).predict(at(LATER), X=given)
+    pd.testing.assert_series_equal(forecast, expected)
+
+
+def test_rows_of_an_array_count_from_zero() -> None:
+    y, X = waves(pd.RangeIndex(30)), controls(pd.RangeIndex(30))
+    forecaster = tiny().fit(y[:24], X[:24])
+    of_array = tiny().fit(y[:24], X[:24].to_numpy())
+    expected = forecaster.predict([1, 2, 3], X=X)
+    forecast = of_array.predict([1, 2, 3], X=X.to_numpy())
+    pd.testing.assert_series_equal(forecast, expected)
+    rows = of_array.predict_at(pd.RangeIndex(24, 27), X=X.to_numpy())["y"]
+    pd.testing.assert_series_equal(rows, expected, check_index_type=False)
+
+
+def test_units_of_x_and_a_constant_column_change_nothing() -> None:
+    y, X = waves(INDEX), controls(INDEX)
+    forecasts = []
+    for given in (X.assign(w=3.0), (X * [1e3, 1e-3] - 7).assign(w=-1e6)):
+        forecaster = tiny(**TRAINED).fit(y[:24], given[:24])
+        forecasts.append(forecaster.predict(at(LATER), X=given))
+    np.testing.assert_allclose(forecasts[1], forecasts[0], rtol=0, atol=1e-4)
+
+
+def test_an_x_without_columns_is_no_x() -> None:
+    y = waves(INDEX)
+    nothing = pd.DataFrame(index=INDEX)
+    forecaster = tiny().fit(y[:24], nothing[:24])
+    forecast = tiny().fit(y[:24]).predict(at(LATER))
+    pd.testing.assert_series_equal(forecaster.predict(at(LATER)), forecast)
+    with_index = forecaster.predict(at(LATER), X=nothing)
+    pd.testing.assert_series_equal(with_index, forecast)
+
+
+def driven(seed: int = 0, n: int = 330) -> tuple[pd.Series, pd.DataFrame]:
+    """Return 1.5 u + noise of 0.05 at exponential gaps, and u, held for ten stamps."""
+    rng = np.random.default_rng(seed)
+    hours = np.cumsum(np.maximum(rng.exponential(1.0, n), 1e-3))
+    stamps = pd.Timestamp("2021-01-01") + pd.to_timedelta(hours, unit="h").round("s")
+    u = np.repeat(rng.standard_normal(n // 10), 10)
+    y = 1.5 * u + 0.05 * rng.standard_normal(n)
+    return pd.Series(y, stamps, name="y"), pd.DataFrame({"u": u}, stamps)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FORECASTERS)
+def test_what_a_control_drives_is_forecast_with_it_and_not_without(kind: type) -> None:
+    y, X = driven()
+    train, test = y[:-30], y[-30:]
+    settings: dict[str, Any] = {"max_epochs": 40, "random_state": 0}
+    forecast = kind(**settings).fit(train, X[:-30]).predict(test.index, X=X[-30:])
+    assert ((forecast - test) ** 2).mean() <= 0.05 * y.var()
+    if kind is FORECASTERS[0]:
+        withheld = kind(**settings).fit(train).predict(test.index)
+        assert ((withheld - test) ** 2).mean() >= 0.6 * y.var()

@@ -1,0 +1,263 @@
+"""Exogenous X of panels, in pretraining and updates, searches and pipelines."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+from sktime.forecasting.model_evaluation import evaluate
+from sktime.forecasting.model_selection import ForecastingGridSearchCV
+from sktime.performance_metrics.forecasting import MeanAbsoluteError
+from sktime.split import ExpandingWindowSplitter
+from sktime.transformations.series.date import DateTimeFeatures
+from sktime.transformations.series.fourier import FourierFeatures
+
+from sklode import AbsoluteHorizon
+from tests.controls import (
+    INDEX,
+    LATER,
+    PAST,
+    TRAINED,
+    at,
+    controls,
+    largest,
+    moved,
+    pretrained_with_controls,
+)
+from tests.series import panel, tiny, waves
+
+CV = ExpandingWindowSplitter(fh=[1, 2, 3], initial_window=14, step_length=5)
+OF_SKTIME = pytest.mark.filterwarnings("ignore:The default of config:FutureWarning")
+
+
+@pytest.fixture(scope="module")
+def taught() -> Any:
+    return pretrained_with_controls()
+
+
+@pytest.mark.parametrize("one", [("s1",), ("north", "s1")])
+def test_a_series_of_a_panel_is_forecast_from_its_own_rows_of_x(
+    taught: Any, one: tuple[str, ...]
+) -> None:
+    y = panel()
+    X = controls(y.index)
+    ends = y.groupby(level=0).tail(1).index
+    rows = [(key, end + pd.Timedelta(f"{m}min")) for key, end in ends for m in (4, 9)]
+    future = controls(pd.MultiIndex.from_tuples(rows, names=y.index.names), shift=0.5)
+    alone = taught.clone().fit(y.loc["s1"], X.loc["s1"])
+    expected = alone.predict_at(future.loc["s1"].index, X=future.loc["s1"])
+    if len(one) == 2:
+        parts = [{"north": data, "south": data * 0} for data in (y, X, future)]
+        y, X, future = (pd.concat(part, names=["region"]) for part in parts)
+    mine = np.array([row[:-1] == one for row in future.index])
+    forecaster = taught.clone().fit(y, X)
+    forecast = forecaster.predict_at(future.index, X=future)
+    np.testing.assert_allclose(forecast[mine], expected, rtol=0, atol=1e-6)
+    other = forecaster.predict_at(future.index, X=moved(future, mine))
+    difference = (other - forecast)["y"].abs()
+    assert (difference[mine] > 1e-4).all()
+    assert (difference[~mine] == 0).all()
+
+
+def test_a_relative_horizon_asks_each_series_at_stamps_of_its_own() -> None:
+    y = panel()
+    X = controls(y.index)
+    ends = {key: part.index.get_level_values(-1) for key, part in y.groupby(level=0)}
+    rows = pd.MultiIndex.from_tuples(
+        [
+            (key, stamps[-1] + k * stamps.to_series().diff().median())
+            for key, stamps in ends.items()
+            for k in (1, 3)
+        ],
+        names=y.index.names,
+    )
+    forecaster = tiny(**TRAINED).fit(y, X)
+    future = controls(rows)
+    forecast = forecaster.predict([1, 3], X=future)
+    pd.testing.assert_frame_equal(forecast, forecaster.predict_at(rows, X=future))
+    with pytest.raises(ValueError, match=re.escape(f"got none at {rows[2]}")):
+        forecaster.predict([1, 3], X=future.drop(rows[2]))
+
+
+def test_a_panel_reads_x_whose_series_come_in_another_order() -> None:
+    y = panel()
+    X = controls(y.index)
+    asked = tiny().fit(y).predict([1, 3]).index
+    future = controls(asked)
+
+    def reordered(data: pd.DataFrame) -> pd.DataFrame:
+        return pd.concat([data.loc[[key]] for key in ("s2", "s0", "s1")])
+
+    forecaster = tiny(**TRAINED).fit(y, X)
+    forecast = forecaster.predict([1, 3], X=future)
+    answer = forecaster.predict([1, 3], X=reordered(future))
+    pd.testing.assert_frame_equal(answer, forecast)
+    refitted = tiny(**TRAINED).fit(y, reordered(X))
+    pd.testing.assert_frame_equal(refitted.predict([1, 3], X=future), forecast)
+
+
+def test_update_without_training_only_appends_controls(taught: Any) -> None:
+    y, X = waves(INDEX), controls(INDEX)
+    expected = taught.clone().fit(y[:28], X[:28]).predict(at(INDEX[26:]), X=X)
+    updated = taught.clone().fit(y[:20], X[:20])
+    updated.update(y[20:24], X[20:24], update_params=False)
+    updated.update(y[22:28], X, update_params=False)  # sktime repeats rows seen
+    forecast = updated.predict(at(INDEX[26:]), X=X)
+    pd.testing.assert_series_equal(forecast, expected)
+    other = taught.clone().fit(y[:20], X[:20])
+    other.update(y[20:28], moved(X, INDEX[20:28]), update_params=False)
+    assert largest(other.predict(at(INDEX[28:]), X=X) - expected[2:]) > 1e-4
+
+
+def test_update_trains_on_the_new_controls() -> None:
+    y, X = waves(INDEX), controls(INDEX)
+    forecasts = []
+    for given in (X, moved(X, INDEX[18:], by=-5)):
+        forecaster = tiny(lr=0.05, finetune_epochs=3).fit(y[:18], X[:18])
+        forecaster.update(y[18:], given[18:])
+        forecasts.append(forecaster.predict(at(INDEX[:5]), X=X[:5]))
+    assert largest(forecasts[1] - forecasts[0]) > 1e-4
+
+
+@pytest.mark.parametrize("keep", ["pretrain", "warm_start"])
+def test_later_fits_read_columns_by_the_names_of_the_first(keep: str) -> None:
+    y = pd.DataFrame({"a": waves(INDEX), "b": 9 * waves(INDEX, 1)})
+    X = controls(INDEX)
+
+    def fitted_again(y: pd.DataFrame, X: pd.DataFrame) -> Any:
+        if keep == "pretrain":
+            family = pd.concat({"s": first_y, "t": -first_y}, names=["k", "t"])
+            given = pd.concat({"s": first_X, "t": first_X}, names=["k", "t"])
+            forecaster = tiny(**TRAINED, finetune_epochs=0).pretrain(family, given)
+        else:
+            forecaster = tiny(**TRAINED, warm_start=True).fit(first_y, first_X)
+            forecaster.max_epochs, forecaster.lr = 1, 1e-9
+        return forecaster.fit(y[:24], X[:24])
+
+    first_y, first_X = y[:20], X[:20]
+    forecast = fitted_again(y, X).predict(at(LATER), X=X)
+    swapped = fitted_again(y[["b", "a"]], X[["v", "u"]]).predict(at(LATER), X=X)
+    pd.testing.assert_frame_equal(swapped[["a", "b"]], forecast)
+    renamed = X.set_axis(["one", "two"], axis=1)
+    by_place = fitted_again(y, renamed).predict(at(LATER), X=renamed)
+    pd.testing.assert_frame_equal(by_place, forecast)
+    with pytest.raises(ValueError, match=r"\['u', 'v'\]; got \['u', 'w'\]"):
+        fitted_again(y, X.rename(columns={"v": "w"}))
+    with pytest.raises(ValueError, match=r"as many columns as before, 2 and 2; got 2"):
+        fitted_again(y, X[["u"]])
+
+
+@pytest.mark.parametrize("strategy", ["refit", "update", "no-update_params"])
+def test_evaluate_forecasts_each_fold_under_its_own_x(strategy: str) -> None:
+    y, X = waves(INDEX), controls(INDEX)
+    cv = AbsoluteHorizon(CV)
+    results = evaluate(
+        tiny(**TRAINED), cv, y, X, strategy=strategy, return_data=True, backend="None"
+    )
+    by_hand: Any = None
+    for row, (train, test) in zip(results.itertuples(), CV.split(y), strict=True):
+        if by_hand is None or strategy == "refit":
+            by_hand = tiny(**TRAINED).fit(y.iloc[train], X.iloc[train])
+        else:
+            fit = strategy == "update"
+            by_hand.update(y.iloc[train], X.iloc[train], update_params=fit)
+        expected = by_hand.predict(at(y.index[test]), X=X.iloc[test])
+        pd.testing.assert_series_equal(row.y_pred, expected, check_freq=False)
+
+
+@OF_SKTIME
+def test_grid_search_of_sktime_scores_under_x() -> None:
+    y, X = waves(INDEX), controls(INDEX)
+    grid = {"max_epochs": [1, 15]}
+    cv, metric = AbsoluteHorizon(CV), MeanAbsoluteError()
+    errors = []
+    for n in grid["max_epochs"]:
+        by_hand = []
+        for train, test in CV.split(y):
+            forecaster = tiny(lr=0.05, max_epochs=n).fit(y.iloc[train], X)
+            forecast = forecaster.predict(at(y.index[test]), X=X.iloc[test])
+            by_hand.append((forecast - y.iloc[test]).abs().mean())
+        errors.append(np.mean(by_hand))
+    search = ForecastingGridSearchCV(
+        tiny(lr=0.05), cv, grid, scoring=metric, backend="None", error_score="raise"
+    ).fit(y, X)
+    assert search.best_score_ == pytest.approx(min(errors))
+
+
+@pytest.mark.parametrize("as_arrays", [False, True])
+def test_grid_search_of_scikit_learn_takes_x_in_second_place(as_arrays: bool) -> None:
+    index = pd.RangeIndex(24) if as_arrays else PAST
+    y, X = waves(index), controls(index)
+    cv = TimeSeriesSplit(3)
+    search = GridSearchCV(
+        tiny(lr=0.05), {"max_epochs": [1, 15]}, cv=cv, error_score="raise"
+    )
+    search.fit(*((y.to_numpy(), X.to_numpy()) if as_arrays else (y, X)))
+    by_hand = []
+    for n in (1, 15):
+        scores = []
+        for train, test in cv.split(y):
+            candidate = tiny(lr=0.05, max_epochs=n).fit(y.iloc[train], X.iloc[train])
+            scores.append(candidate.score(y.iloc[test], X.iloc[test]))
+        by_hand.append(np.mean(scores))
+    np.testing.assert_allclose(search.cv_results_["mean_test_score"], by_hand)
+    if not as_arrays:
+        best = tiny(lr=0.05, **search.best_params_).fit(y, X)
+        y, X = waves(LATER), controls(LATER)
+        assert search.score(y, X) == pytest.approx(best.score(y, X))
+
+
+def test_update_predict_reads_x_at_every_step() -> None:
+    y = waves(pd.RangeIndex(30))
+    X = controls(y.index)
+    cv = ExpandingWindowSplitter(fh=[1, 2], initial_window=2, step_length=4)
+    forecaster = tiny(**TRAINED).fit(y[:20], X[:20])
+    forecasts = forecaster.update_predict(y[20:], cv=cv, X=X, update_params=False)
+    forecaster.update(y[20:22], X[20:22], update_params=False)
+    expected = forecaster.predict([1, 2], X=X[22:24])
+    np.testing.assert_allclose(
+        np.ravel(forecasts.loc[22:23, 21]), expected, rtol=0, atol=1e-6
+    )
+    forecaster.update(y[22:26], X[22:26], update_params=False)
+    expected = forecaster.predict([1, 2], X=X[26:28])
+    np.testing.assert_allclose(
+        np.ravel(forecasts.loc[26:27, 25]), expected, rtol=0, atol=1e-6
+    )
+
+
+@OF_SKTIME
+def test_the_calendar_of_a_pipeline_is_the_one_computed_by_hand() -> None:
+    y = waves(INDEX)
+    calendar = DateTimeFeatures(
+        manual_selection=["hour_of_day", "minute_of_hour"], keep_original_columns=False
+    )
+    index_only = pd.DataFrame(index=INDEX)
+    pipeline = calendar ** tiny(**TRAINED)
+    pipeline.fit(y[:24], X=index_only[:24])
+    forecast = pipeline.predict(at(LATER), X=index_only[24:])
+    X = pd.DataFrame({"hour": INDEX.hour, "minute": INDEX.minute}, INDEX)
+    by_hand = tiny(**TRAINED).fit(y[:24], X[:24]).predict(at(LATER), X=X)
+    pd.testing.assert_series_equal(forecast, by_hand, check_freq=False)
+    without = tiny(**TRAINED).fit(y[:24]).predict(at(LATER))
+    assert largest(without - forecast) > 1e-3
+
+
+@OF_SKTIME
+def test_fourier_terms_of_a_pipeline_are_those_computed_by_hand() -> None:
+    y = waves(pd.period_range("2020-01", periods=30, freq="M"))
+    terms = FourierFeatures([12], [1], keep_original_columns=False)
+    pipeline = terms ** tiny(**TRAINED)
+    index_only = pd.DataFrame({"any": 0.0}, y.index)
+    pipeline.fit(y[:24], X=index_only[:24])
+    forecast = pipeline.predict([1, 2, 6], X=index_only[24:])
+    angle = 2 * np.pi * np.arange(30) / 12
+    X = pd.DataFrame({"sin": np.sin(angle), "cos": np.cos(angle)}, y.index)
+    by_hand = tiny(**TRAINED).fit(y[:24], X[:24]).predict([1, 2, 6], X=X[24:])
+    np.testing.assert_allclose(forecast, by_hand, rtol=0, atol=1e-4)
+    constant = X * 0 + X.mean()
+    other = tiny(**TRAINED).fit(y[:24], X[:24]).predict([1, 2, 6], X=constant)
+    assert largest(other - forecast) > 1e-3
