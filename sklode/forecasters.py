@@ -15,7 +15,7 @@ from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode.fitting import FittedModel, finetune_epochs, fit_model
-from sklode.history import History, in_order, with_columns
+from sklode.history import History, as_channels, in_order
 from sklode.horizons import FreeHorizon, as_horizon, steps_ahead
 from sklode.observations import Observations, check_controls
 from sklode.parameters import ATTRIBUTES, PARAMETERS, check_parameters
@@ -190,7 +190,7 @@ class _LatentODEForecaster(BaseForecaster):
         check_parameters(self)
         rng = check_random_state(self.random_state)
         if start is not None:
-            y, X = (in_order(*pair) for pair in zip((y, X), start.columns, strict=True))
+            y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         observations = Observations.from_frame(y, X)
         observations.check_channels(list(y.columns))
         if start is not None:
@@ -212,7 +212,7 @@ class _LatentODEForecaster(BaseForecaster):
             start = self.pretrained_
             epochs = finetune_epochs(self, start)
         if start is not None:
-            y, X = (in_order(*pair) for pair in zip((y, X), start.columns, strict=True))
+            y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
         history = History.of(y, X, channels, self.freq)
         if start is not None:
@@ -327,11 +327,10 @@ class _LatentODEForecaster(BaseForecaster):
             return super().predict_residuals(y, X)
         check_index(y.index)
         forecast = self._means(y.index, self._check_X(X=X))
+        residuals = as_channels(y, history.channels) - forecast
         if isinstance(y, pd.Series):
-            return (y - forecast.iloc[:, 0]).rename(y.name)
-        if y.shape[1] == 1:
-            return y - forecast.set_axis(y.columns, axis=1)
-        return with_columns(y, history.channels, "y") - forecast
+            return residuals.iloc[:, 0].rename(y.name)
+        return residuals if y.shape[1] > 1 else residuals.set_axis(y.columns, axis=1)
 
     def predict_at(
         self, index: pd.Index, X: pd.DataFrame | None = None
@@ -401,13 +400,11 @@ class _LatentODEForecaster(BaseForecaster):
         paths = np.empty((n, len(index), len(columns)))
         for asked, drawn in self._draws(index, X_inner, n, noise):
             paths[:, asked] = drawn
-        rows = pd.MultiIndex.from_tuples(
-            [
-                (k, *(row if isinstance(row, tuple) else (row,)))
-                for k in range(n)
-                for row in index
-            ],
-            names=["sample", *index.names],
+        rows = index[np.tile(np.arange(len(index)), n)]
+        levels = [rows.get_level_values(k) for k in range(rows.nlevels)]
+        number = np.repeat(np.arange(n), len(index))
+        rows = pd.MultiIndex.from_arrays(
+            [number, *levels], names=["sample", *index.names]
         )
         return pd.DataFrame(paths.reshape(-1, len(columns)), rows, columns)
 
@@ -463,8 +460,7 @@ class _LatentODEForecaster(BaseForecaster):
         self.check_is_fitted()
         if isinstance(y, pd.Series | pd.DataFrame):
             index = y.index
-            if isinstance(y, pd.DataFrame) and y.shape[1] > 1:
-                y = with_columns(y, self._history.channels, "y")
+            y = as_channels(y, self._history.channels)
             truth = y.to_numpy(dtype=float, na_value=np.nan)
         else:
             truth = np.asarray(y, dtype=float)

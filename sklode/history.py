@@ -25,7 +25,7 @@ from sklode.stamps import (
     ticks_of,
 )
 
-__all__ = ["GivenControls", "History", "in_order", "with_columns"]
+__all__ = ["GivenControls", "History", "as_channels", "in_order"]
 
 Array = NDArray[np.floating]
 
@@ -129,9 +129,7 @@ class History:
                 f"update takes X where fit did; fit had {had}, update got {got}. Pass "
                 "the same columns to both."
             )
-        if len(self.channels) == y.shape[1] == 1:
-            y = y.set_axis(self.channels, axis=1)
-        y = with_columns(y, self.channels, "y")
+        y = as_channels(y, self.channels)
         if X is not None:
             X = with_columns(X, self.controls, "X")
         self._check_levels(y.index, "the rows of an update")
@@ -276,6 +274,20 @@ class History:
                 f"{len(self.levels)}; got {index.nlevels}. A row of a panel names its "
                 "series, then its time."
             )
+
+
+def as_channels(y: pd.Series | pd.DataFrame, names: list[Hashable]) -> pd.DataFrame:
+    """Return the channels that fit had, in that order; a lone one by any name.
+
+    Raises
+    ------
+    ValueError
+        If y has others.
+    """
+    frame = pd.DataFrame(y)
+    if len(names) == frame.shape[1] == 1:
+        return frame.set_axis(names, axis=1)
+    return with_columns(frame, names, "y")
 
 
 def with_columns(data: pd.DataFrame, names: list[Hashable], name: str) -> pd.DataFrame:
