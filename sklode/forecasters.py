@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 import torch
 from sklearn.utils import InputTags, Tags, TargetTags, check_random_state
+from sktime.datatypes import convert_to, mtype
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode.fitting import FittedModel, finetune_epochs, fit_model
 from sklode.history import History, as_channels, in_order
-from sklode.horizons import FreeHorizon, as_horizon, steps_ahead
+from sklode.horizons import as_horizon, steps_ahead
 from sklode.observations import Observations, check_controls
 from sklode.parameters import ATTRIBUTES, PARAMETERS, check_parameters
 from sklode.prediction import KnownControls, Queries
@@ -260,7 +261,11 @@ class _LatentODEForecaster(BaseForecaster):
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True
     ) -> _LatentODEForecaster:
         """Take up observations; with ``update_params`` continue training on all."""
-        self._history = self._history.extended(y, X, self.freq)
+        rows = self._continued(y)
+        if X is not None and rows is not y:
+            X = X.set_axis(rows.index)
+        self._history = self._history.extended(rows, X, self.freq)
+        self._set_cutoff(self._history.cutoff(self.cutoff))
         if update_params:
             rng = check_random_state(self.random_state)
             self._train(rng, None, self._model, finetune_epochs(self, self._model))
@@ -272,6 +277,17 @@ class _LatentODEForecaster(BaseForecaster):
         """Forecast at the horizon: the emission at the mean of q(z0)."""
         return self._at_horizon(fh, X, self._means)
 
+    def _update_predict_single(
+        self,
+        y: pd.DataFrame,
+        fh: ForecastingHorizon,
+        X: pd.DataFrame | None = None,
+        update_params: bool = True,
+    ) -> pd.DataFrame:
+        """Update and forecast; the public methods would forget the caller's type."""
+        self._update(y, X, update_params)
+        return self._predict(fh, X)
+
     def _predict_moving_cutoff(
         self,
         y: pd.DataFrame,
@@ -282,20 +298,36 @@ class _LatentODEForecaster(BaseForecaster):
     ) -> Any:
         """Update and forecast in turn; sktime's own loop needs a frequency.
 
-        A splitter without ``fh`` asks at the stamps of each fold's second part.
+        A splitter without ``fh`` asks at the rows of each fold's second part.
         """
         forecaster = copy.deepcopy(self) if reset_forecaster else self
+        y = self._like_y(self._continued(y))
         forecasts, cutoffs = [], []
         for seen, ahead in cv.split(y):
-            fh: Any = cv.fh
-            if fh is None:
-                stamps = y.iloc[ahead].index.get_level_values(-1).unique()
-                fh = FreeHorizon(stamps, is_relative=False)
-            forecasts.append(
-                forecaster.update_predict_single(y.iloc[seen], fh, X, update_params)
-            )
+            if cv.fh is None:
+                forecaster.update(y.iloc[seen], X, update_params)
+                forecast = self._like_y(forecaster.predict_at(y.index[ahead], X))
+            else:
+                forecast = forecaster.update_predict_single(
+                    y.iloc[seen], cv.fh, X, update_params
+                )
+            forecasts.append(forecast)
             cutoffs.append(forecaster.cutoff)
         return _format_moving_cutoff_predictions(forecasts, cutoffs)
+
+    def _like_y(self, frame: pd.DataFrame) -> Any:
+        """Return a Series where the y that was passed last was one."""
+        if self._y_metadata["mtype"] != "pd.Series":
+            return frame
+        return convert_to(
+            frame, "pd.Series", store=self._converter_store_y, store_behaviour="freeze"
+        )
+
+    def _continued(self, y: pd.DataFrame) -> pd.DataFrame:
+        """Return y with the rows after the last one seen, where it was an array."""
+        if self._y_metadata["mtype"] != "np.ndarray":
+            return y
+        return y.set_axis(self._history.rows_ahead(pd.RangeIndex(1, len(y) + 1)))
 
     def predict_residuals(self, y: Any = None, X: Any = None) -> Any:
         """Return observations minus their forecasts.
@@ -303,7 +335,8 @@ class _LatentODEForecaster(BaseForecaster):
         Parameters
         ----------
         y : Series, DataFrame or other sktime container, optional
-            Observations at any stamps; None: all that fit and update have seen.
+            Observations at any stamps; None: all that fit and update have seen. An
+            array has the rows that `score` says.
         X : DataFrame, optional
             Controls at ``y``'s stamps that the history does not hold, where the model
             has any.
@@ -316,15 +349,15 @@ class _LatentODEForecaster(BaseForecaster):
         self.check_is_fitted()
         history = self._history
         if y is None:
-            index = history.index()
-            values = history.observations.values
-            y = pd.DataFrame(values, index, history.channels)
-            if self._y_metadata["mtype"] == "pd.Series":
-                y = y.iloc[:, 0]
-        elif not isinstance(y, pd.Series | pd.DataFrame):
-            return super().predict_residuals(y, X)
-        if y.index.nlevels != len(history.levels):  # a panel in one of other formats
-            return super().predict_residuals(y, X)
+            seen = history.observations.values
+            y = self._like_y(pd.DataFrame(seen, history.index(), history.channels))
+        elif isinstance(y, np.ndarray) and y.ndim < 3:  # without stamps
+            rows = history.rows_of(y.astype(float))
+            return y - self._means(rows, self._check_X(X=X)).to_numpy().reshape(y.shape)
+        elif _is_other_panel(y, len(history.levels)):
+            rows = convert_to(y, "pd-multiindex", as_scitype="Panel")
+            residuals = self.predict_residuals(rows, X)
+            return convert_to(residuals, mtype(y, as_scitype="Panel"))
         check_index(y.index)
         forecast = self._means(y.index, self._check_X(X=X))
         residuals = as_channels(y, history.channels) - forecast
@@ -559,6 +592,13 @@ class _LatentODEForecaster(BaseForecaster):
             {**small, "window_length": 4, "horizon": 2, "method": "euler"},
             {**small, "normalize": "last", "early_stopping": True, "clip_norm": None},
         ]
+
+
+def _is_other_panel(y: Any, n_levels: int) -> bool:
+    """Return whether y is a panel that has no MultiIndex."""
+    if isinstance(y, pd.DataFrame):  # with a series in each cell
+        return y.index.nlevels < n_levels and all(y.dtypes.eq(object))
+    return not isinstance(y, pd.Series)
 
 
 _Forecaster = TypeVar("_Forecaster", bound=type[_LatentODEForecaster])

@@ -156,9 +156,15 @@ class History:
         steps = self.steps
         if new:
             added = {key: parts[key] for key in new}
-            ends = ends.append(_last_of(added))
+            theirs = stamps_of(ticks_of(_last_of(added)), self.last)  # in our zone
+            ends = ends.append(theirs)
             steps = steps + _steps_of(added, freq)
         return replace(self, observations=observations, last=ends, steps=steps)
+
+    def cutoff(self, block_end: pd.Index) -> pd.Index:
+        """Return the latest last stamp, given the one of the block read just now."""
+        latest = self.last[[int(np.argmax(ticks_of(self.last)))]]
+        return block_end if ticks_of(block_end) == ticks_of(latest) else latest
 
     def rows_ahead(self, steps: pd.Index) -> pd.Index:
         """Return the rows that relative steps ask for, from each series' own end."""

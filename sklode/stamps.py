@@ -273,11 +273,19 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Ind
     ------
     TypeError
         If steps of that kind cannot be added to the stamps.
+    ValueError
+        If two steps lead to one stamp.
     """
     n_series, n_steps = len(last), len(steps)
     try:
         if isinstance(steps, pd.TimedeltaIndex) or steps.dtype == object:
-            return _added(list(steps), last)
+            ticks = ticks_of(_added(list(steps), last))
+            if (np.diff(ticks.reshape(n_series, n_steps)) == 0).any():
+                raise ValueError(
+                    "steps of a horizon must lead to different stamps; got "
+                    f"{list(steps)}. Leave out those that are equal."
+                )
+            return stamps_of(ticks, last)
         counts = steps.to_numpy().astype(np.int64)
         fixed = [_fixed_in(length, last) for length in lengths]
         if None not in fixed:

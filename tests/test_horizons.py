@@ -117,6 +117,10 @@ INDEXES: dict[str, tuple[pd.Index, list[int], pd.Index]] = {
 }
 
 KINDS = pytest.mark.parametrize("name", INDEXES)
+WITH_ABSOLUTE_HORIZONS = pytest.mark.parametrize(
+    "name", [k for k, v in INDEXES.items() if not isinstance(v[0], pd.TimedeltaIndex)]
+)
+"""sktime's horizon holds no absolute timedeltas; `predict_at` takes them."""
 
 
 @KINDS
@@ -129,11 +133,9 @@ def test_relative_steps_stand_for_these_stamps(name: str) -> None:
     assert np.isfinite(forecast).all()
 
 
-@KINDS
+@WITH_ABSOLUTE_HORIZONS
 def test_relative_steps_and_their_stamps_have_one_forecast(name: str) -> None:
     index, steps, expected = INDEXES[name]
-    if isinstance(index, pd.TimedeltaIndex):
-        pytest.skip("sktime has no absolute horizon of timedeltas")
     forecaster = tiny().fit(waves(index))
     np.testing.assert_array_equal(
         forecaster.predict(at(expected)), forecaster.predict(steps)
@@ -240,6 +242,12 @@ def test_timedelta_steps_are_added_to_the_last_stamp() -> None:
     offsets = pd.to_timedelta([90, 3600], unit="s")
     forecast = tiny().fit(y).predict(offsets)
     pd.testing.assert_index_equal(forecast.index, y.index[-1] + offsets)
+
+
+def test_offsets_that_lead_to_one_stamp_are_refused() -> None:
+    forecaster = tiny().fit(waves(uneven_stamps()))
+    with pytest.raises(ValueError, match="must lead to different stamps; got"):
+        forecaster.predict([pd.offsets.Hour(1), pd.offsets.Minute(60)])
 
 
 def test_predict_at_keeps_the_order_asked_and_repeats() -> None:

@@ -99,8 +99,27 @@ def test_late_rows_of_an_update_take_their_place_in_time() -> None:
     updated = forecaster.clone().fit(y.drop(late)).update(y[late], update_params=False)
     np.testing.assert_array_equal(updated.predict(asked), expected)
     early = forecaster.clone().fit(y.drop(late[:2]))
-    early.update(y[late[:2]], update_params=False)  # the cutoff stays where it was
+    early.update(y[late[:2]], update_params=False)
+    assert early.cutoff[0] == y.index[-1]
     assert early.predict([1]).index[0] > y.index[-1]
+
+
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+def test_rows_of_an_array_continue_after_the_last_one(shape: tuple[int, ...]) -> None:
+    y = waves(pd.RangeIndex(24))
+    X = pd.DataFrame({"u": np.cos(y.index)})
+    expected = tiny().fit(y[:18], X[:18]).update(y[18:], X[18:], update_params=False)
+    array, controls = y.to_numpy().reshape(shape), X.to_numpy()
+    forecaster = tiny().fit(array[:18], controls[:18])
+    forecaster.update(array[18:], controls[18:], update_params=False)
+    assert forecaster.cutoff[0] == 23
+    future = pd.DataFrame({"u": [0.5]}, [24])
+    forecast = forecaster.predict([1], X=future.set_axis([0], axis=1))
+    np.testing.assert_array_equal(np.ravel(forecast), expected.predict([1], X=future))
+    alone = tiny().fit(array[:18])
+    moved = alone.update_predict(array[18:], update_params=False)
+    of_series = tiny().fit(y[:18]).update_predict(y[18:], update_params=False)
+    np.testing.assert_array_equal(np.ravel(moved), np.ravel(of_series))
 
 
 def test_a_value_of_an_update_replaces_the_one_seen_before() -> None:
