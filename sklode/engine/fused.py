@@ -1,0 +1,249 @@
+"""The fused engine: one compiled call for a whole batch of sequences.
+
+The batch is shared over torch's threads; each has working memory of its own. Gradients
+of the parts are added in a fixed order, so that results repeat bit by bit at an equal
+number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sklode.engine import kernels
+from sklode.engine.flows import TABLEAUS
+
+__all__ = ["decode", "decode_backward", "encode", "encode_backward"]
+
+Array = NDArray[np.floating]
+
+FEW = 3
+"""Up to this many series, products run over neurons instead of series."""
+
+
+def layout_of(n_series: int) -> int | None:
+    """Return the layout of a batch, see `sklode.engine.simd`."""
+    return 0 if n_series <= FEW else None
+
+
+def aligned(shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """Return an array whose data begins at a multiple of 64 bytes."""
+    n = int(np.prod(shape))
+    room = np.empty(n + 32, dtype)
+    start = (-room.ctypes.data % 64) // room.itemsize
+    return room[start : start + n].reshape(shape)
+
+
+class Field:
+    """A vector field's weights as kernels take them.
+
+    Parameters
+    ----------
+    w1, b1, inner, wo, bo : ndarray
+        As in `sklode.engine.FieldWeights`; ``inner`` holds at most one layer.
+    method, activation : str
+        Keys of `TABLEAUS` and `kernels.ACTIVATIONS`.
+    """
+
+    def __init__(
+        self,
+        w1: Array,
+        b1: Array,
+        inner: tuple[Array, ...],
+        wo: Array,
+        bo: Array,
+        method: str,
+        activation: str,
+    ) -> None:
+        self.n_hidden, self.n_state = w1.shape
+        none = np.zeros((1, 1), w1.dtype), np.zeros(1, w1.dtype)
+        self.deep = bool(inner)
+        w2, b2 = inner or none
+        tableau = TABLEAUS[method]
+        n_stages = len(tableau.b)
+        a = np.zeros((n_stages, max(n_stages, 3)))
+        for i, row in enumerate(tableau.a):
+            a[i, : len(row)] = row
+        # worth it where a product of (width, width) costs less than the two it replaces
+        self.in_hidden_space = n_stages > 1 and self.n_hidden < 1.5 * self.n_state
+        m, c = (w1 @ wo, w1 @ bo) if self.in_hidden_space else none
+        self.weights = (w1, b1, w2, b2, wo, bo, m, c)
+        kind = kernels.ACTIVATIONS[activation]
+        self.how = (self.deep, self.in_hidden_space, kind, a, np.array(tableau.b))
+
+    def room(self) -> tuple[int, int]:
+        """Return numbers of working memory per lane, and beside the lanes."""
+        width, n = self.n_hidden, self.n_state
+        n_stages, solved = len(self.how[4]), max(width, n)
+        points = (kernels.CHUNK + 1) * n_stages * (2 * solved + 4 * width)
+        steps = (kernels.CHUNK + 1) * (2 * width + 2 * n)
+        weights = 2 * width * (n + width) + 2 * n
+        rest = 12 * (width + n) + 2 * n_stages * solved
+        return points + steps + weights + rest, 4 * width * (n + width)
+
+    def gradients(self) -> tuple[Array, ...]:
+        """Return room for the gradients by the weights."""
+        return tuple(np.zeros_like(weight) for weight in self.weights)
+
+    def by_layers(self, grads: tuple[Array, ...]) -> tuple[Array, ...]:
+        """Return the gradients by W_1, b_1, W_o, b_o and the inner layer, if any.
+
+        In hidden space M = W_1 W_o and c = W_1 b_o pass theirs on.
+        """
+        w1, b1, w2, b2, wo, bo, m, c = grads
+        if self.in_hidden_space:
+            own_w1, own_wo, own_bo = (self.weights[k] for k in (0, 4, 5))
+            w1 = w1 + m @ own_wo.T + np.outer(c, own_bo)
+            wo, bo = wo + own_w1.T @ m, bo + own_w1.T @ c
+        return (w1, b1, wo, bo, w2, b2) if self.deep else (w1, b1, wo, bo)
+
+
+def _arena(room: tuple[int, int], n_lanes: int, dtype: np.dtype) -> Array:
+    per_lane, beside = room
+    return aligned((per_lane * n_lanes + beside + 64 * 48,), dtype)
+
+
+def _n_lanes(layout: int | None, dtype: np.dtype) -> int:
+    return 64 // dtype.itemsize if layout is None else 1
+
+
+def _n_blocks(n_series: int, n_lanes: int) -> int:
+    return -(-n_series // n_lanes)
+
+
+def _in_parts(n_series: int, n_lanes: int, work: Callable[[int, int], Any]) -> list:
+    """Call ``work(low, high)`` for parts of the batch, one a thread, in their order."""
+    n_blocks = _n_blocks(n_series, n_lanes)
+    n_parts = min(torch.get_num_threads(), n_blocks)
+    cuts = [k * n_blocks // n_parts * n_lanes for k in range(n_parts)] + [n_series]
+    parts = list(zip(cuts[:-1], cuts[1:], strict=True))
+    if n_parts == 1:
+        return [work(0, n_series)]
+    with ThreadPoolExecutor(n_parts - 1) as pool:
+        others = [pool.submit(work, *part) for part in parts[1:]]
+        return [work(*parts[0]), *(other.result() for other in others)]
+
+
+def _summed(parts: list[tuple[Array, ...]]) -> tuple[Array, ...]:
+    total = parts[0]
+    for part in parts[1:]:
+        for left, right in zip(total, part, strict=True):
+            left += right
+    return total
+
+
+def decode(field: Field, z0: Array, dt: Array, added: Array) -> tuple[Array, Array]:
+    """Return the states (series, step + 1, state), and what the backward pass needs.
+
+    ``dt`` is (series, step), ``added`` (series, step, width or 0).
+    """
+    n_series, n_steps = dt.shape
+    layout, dtype = layout_of(n_series), z0.dtype
+    n_lanes = _n_lanes(layout, dtype)
+    z = np.empty((n_series, n_steps + 1, field.n_state), dtype)
+    blocks = _n_blocks(n_series, n_lanes)
+    kept = aligned((blocks * n_lanes * (n_steps + 1) * field.n_state,), dtype)
+
+    def work(low: int, high: int) -> None:
+        kernels.decode(
+            *(layout, low, high, field.weights, field.how, z0[:, None], dt[..., None]),
+            *(added, z, kept, _arena(field.room(), n_lanes, dtype)),
+        )
+
+    _in_parts(n_series, n_lanes, work)
+    return z, kept
+
+
+def decode_backward(
+    field: Field, dt: Array, added: Array, kept: Array, grad_z: Array
+) -> tuple[Array, ...]:
+    """Return the gradients by z0, by ``added`` and by the layers."""
+    n_series = len(dt)
+    layout, dtype = layout_of(n_series), grad_z.dtype
+    n_lanes = _n_lanes(layout, dtype)
+    grad_z0 = np.empty((n_series, 1, field.n_state), dtype)
+    grad_added = np.zeros_like(added)
+
+    def work(low: int, high: int) -> tuple[Array, ...]:
+        grads = field.gradients()
+        kernels.decode_backward(
+            *(layout, low, high, field.weights, field.how, dt[..., None], added),
+            *(kept, grad_z, grad_z0, grad_added, grads),
+            _arena(field.room(), n_lanes, dtype),
+        )
+        return grads
+
+    grads = _summed(_in_parts(n_series, n_lanes, work))
+    return grad_z0[:, 0], grad_added, *field.by_layers(grads)
+
+
+def _encoder_room(field: Field, w: Array) -> tuple[int, int]:
+    per_lane, beside = field.room()
+    n_out, n_in = w.shape
+    cell = (kernels.CHUNK + 2) * (n_in + n_out) + n_out * (n_in + 1) + 8 * n_out
+    return per_lane + cell, beside + 2 * n_out * n_in
+
+
+def encode(
+    field: Field, cell: tuple[Array, Array], x: Array, dt: Array, seen: Array
+) -> tuple[Array, Array]:
+    """Return the last h (series, state), and what the backward pass needs.
+
+    ``cell`` is [W_hh, W_ih] and the bias; ``x`` (series, step, input); ``dt`` and
+    ``seen`` (series, step).
+    """
+    n_series, n_steps = dt.shape
+    layout, dtype = layout_of(n_series), x.dtype
+    n_lanes = _n_lanes(layout, dtype)
+    n = field.n_state
+    n_kept = 2 * n if len(cell[0]) == 4 * n else n
+    h = np.empty((n_series, 1, n), dtype)
+    blocks = _n_blocks(n_series, n_lanes)
+    kept = aligned((blocks * n_lanes * (n_steps + 1) * n_kept,), dtype)
+    room = _encoder_room(field, cell[0])
+
+    def work(low: int, high: int) -> None:
+        kernels.encode(
+            *(layout, low, high, field.weights, field.how, cell, x, dt[..., None]),
+            *(seen[..., None], h, kept, _arena(room, n_lanes, dtype)),
+        )
+
+    _in_parts(n_series, n_lanes, work)
+    return h[:, 0], kept
+
+
+def encode_backward(
+    field: Field,
+    cell: tuple[Array, Array],
+    x: Array,
+    dt: Array,
+    seen: Array,
+    kept: Array,
+    grad_h: Array,
+    wants_x: bool,
+) -> tuple[Any, ...]:
+    """Return the gradients by x (or None), [W_hh, W_ih], the bias and the layers."""
+    n_series = len(dt)
+    layout, dtype = layout_of(n_series), x.dtype
+    n_lanes = _n_lanes(layout, dtype)
+    grad_x = np.zeros(x.shape if wants_x else (n_series, 0, x.shape[2]), dtype)
+    room = _encoder_room(field, cell[0])
+
+    def work(low: int, high: int) -> tuple[Array, ...]:
+        grads = field.gradients()
+        grad_cell = np.zeros_like(cell[0]), np.zeros_like(cell[1])
+        kernels.encode_backward(
+            *(layout, low, high, field.weights, field.how, cell, x, dt[..., None]),
+            *(seen[..., None], kept, grad_h[:, None], grad_x, grads, grad_cell),
+            _arena(room, n_lanes, dtype),
+        )
+        return *grads, *grad_cell
+
+    *grads, grad_w, grad_bias = _summed(_in_parts(n_series, n_lanes, work))
+    by_layers = field.by_layers(tuple(grads))
+    return grad_x if wants_x else None, grad_w, grad_bias, *by_layers
