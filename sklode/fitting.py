@@ -256,7 +256,7 @@ def fit_model(
         tol=settings.tol,
     )
     validation = _validation_batches(windows, cut, device)
-    alone = set(model.network.engines()) == {"unrolled"}
+    alone = "unrolled" in model.network.engines()
     reporter = reporter or Reporter()
     reporter.begin(epochs)
     try:
@@ -380,7 +380,7 @@ def _network(
             settings.observation_noise,
         ),
         nn.Anchor(anchor, n_channels),
-        unrolled=settings.engine != "eager",
+        engine="unrolled" if settings.engine == "auto" else settings.engine,
     )
 
 

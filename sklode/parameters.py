@@ -61,7 +61,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "finetune_epochs": [_integer(0), None],
     "n_samples": [_integer(1)],
     "freq": [str, pd.DateOffset, pd.Timedelta, None],
-    "engine": [StrOptions({"auto", "eager", "unrolled"})],
+    "engine": [StrOptions({"auto", "eager", "fused", "unrolled"})],
     "device": [str, torch.device],
     "random_state": ["random_state"],
     "warm_start": ["boolean"],

@@ -45,7 +45,7 @@ def latent_ode(
     n_controls: int = 0,
     anchor: str = "series",
     noise: float | None = None,
-    unrolled: bool = True,
+    engine: str = "unrolled",
 ) -> nn.LatentODE:
     """Return a random network with 5 hidden and 3 latent states."""
     hidden, latent = 5, 3
@@ -66,7 +66,7 @@ def latent_ode(
         nn.Decoder(flow, solver),
         nn.Emission(latent, n_channels, 6, n_controls, noise),
         nn.Anchor(anchor, n_channels),
-        unrolled=unrolled,
+        engine=engine,
     )
 
 

@@ -12,10 +12,11 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from sklode._threads import SharedLimit
+from sklode.engine import fused
 from sklode.engine.flows import ACTIVATIONS, TABLEAUS, HiddenField
 from sklode.engine.sequences import DecodePass, EncodePass, FlowMaps
 
-__all__ = ["FieldWeights", "decode", "encode", "supports"]
+__all__ = ["CellWeights", "FieldWeights", "decode", "encode", "supports"]
 
 
 _THREADS = ThreadpoolController()
@@ -43,8 +44,19 @@ class FieldWeights(NamedTuple):
     activation: str
 
 
+class CellWeights(NamedTuple):
+    """A recurrent cell: (gates * state, input), (gates * state, state), both biases.
+
+    4 gates (i, f, g, o) make an LSTM cell, 1 a tanh cell.
+    """
+
+    w_ih: Tensor
+    w_hh: Tensor
+    bias: Tensor
+
+
 def supports(method: str, activation: str, example: Tensor) -> bool:
-    """Return whether the engine has this method and activation for such tensors."""
+    """Return whether the engines have this method and activation for such tensors."""
     return (
         method in TABLEAUS
         and activation in ACTIVATIONS
@@ -59,6 +71,7 @@ def decode(
     control_bias: Tensor | None,
     field: FieldWeights,
     method: str,
+    compiled: bool = False,
 ) -> Tensor:
     """Return the states before, between and after consecutive steps.
 
@@ -74,11 +87,24 @@ def decode(
         The vector field.
     method : {"rk4", "midpoint", "euler"}
         The Runge-Kutta method.
+    compiled : bool, default=False
+        Whether the compiled engine runs it, which takes at most one inner layer.
 
     Returns
     -------
     Tensor of shape (batch, step + 1, state)
     """
+    if compiled:
+        states: Tensor = _FusedDecode.apply(
+            method,
+            field.activation,
+            dt,
+            z0,
+            control_bias,
+            *(field.w1, field.b1, field.wo, field.bo),
+            *(tensor for layer in field.inner for tensor in layer),
+        )
+        return states
     steps = dt.t().contiguous()
     bias = None if control_bias is None else control_bias.transpose(0, 1).contiguous()
     means: Tensor = _Decode.apply(
@@ -99,38 +125,59 @@ def encode(
     x: Tensor,
     dt: Tensor,
     visits: Tensor,
-    w_hh: Tensor,
-    field: FieldWeights,
+    cell: CellWeights,
+    field: FieldWeights | None,
     method: str,
+    compiled: bool = False,
 ) -> Tensor:
     """Return the last h of a sequence of flows and cell updates.
 
     Parameters
     ----------
-    x : Tensor of shape (batch, step, gates * state)
-        The cell's projected inputs, with both of its biases.
+    x : Tensor of shape (batch, step, input)
+        What the cell reads at the end of each step.
     dt : Tensor of shape (batch, step)
         Signed lengths of the flow of each step; 0: no flow.
     visits : Tensor of shape (batch, step), bool
         Whether the cell is updated at the end of the step.
-    w_hh : Tensor of shape (gates * state, state)
-        The cell's recurrent weights: 4 gates for an LSTM, 1 for a tanh cell.
-    field : FieldWeights
-        The vector field of the flow.
+    cell : CellWeights
+        The cell.
+    field : FieldWeights or None
+        The vector field of the flow; None, which needs ``compiled``: nothing flows.
     method : {"rk4", "midpoint", "euler"}
         The Runge-Kutta method.
+    compiled : bool, default=False
+        Whether the compiled engine runs it, which takes at most one inner layer.
 
     Returns
     -------
     Tensor of shape (batch, state)
     """
+    if compiled:
+        if field is None:
+            field, dt = _at_rest(cell.w_hh), torch.zeros_like(dt)
+        last: Tensor = _FusedEncode.apply(
+            method,
+            field.activation,
+            dt,
+            visits,
+            x,
+            torch.cat([cell.w_hh, cell.w_ih], dim=1),
+            cell.bias,
+            *(field.w1, field.b1, field.wo, field.bo),
+            *(tensor for layer in field.inner for tensor in layer),
+        )
+        return last
+    if field is None:
+        raise ValueError("the unrolled engine needs a vector field; got None.")
+    projected = functional.linear(x, cell.w_ih, cell.bias)
     result: Tensor = _Encode.apply(
         method,
         field.activation,
         dt.t().contiguous(),
         visits.t().contiguous(),
-        x.transpose(0, 1).contiguous(),
-        w_hh,
+        projected.transpose(0, 1).contiguous(),
+        cell.w_hh,
         field.w1,
         field.b1,
         field.wo,
@@ -140,6 +187,15 @@ def encode(
         *(tensor for layer in field.inner for tensor in layer),
     )
     return result
+
+
+def _at_rest(w_hh: Tensor) -> FieldWeights:
+    """Return a field that nothing asks."""
+    state_size = w_hh.shape[1]
+    none = w_hh.new_zeros
+    return FieldWeights(
+        none(1, state_size), none(1), (), none(state_size, 1), none(state_size), "tanh"
+    )
 
 
 def _array(tensor: Tensor) -> np.ndarray:
@@ -225,4 +281,76 @@ class _Encode(torch.autograd.Function):
         with _ONE_BLAS_THREAD:
             grads = ctx.run.backward(_array(grad_h))
         tensors = [torch.from_numpy(np.ascontiguousarray(grad)) for grad in grads]
+        return (None, None, None, None, *tensors)
+
+
+def _fused_field(
+    method: str, activation: str, layers: tuple[Tensor, ...]
+) -> fused.Field:
+    w1, b1, wo, bo, *inner = (_array(tensor) for tensor in layers)
+    return fused.Field(w1, b1, tuple(inner), wo, bo, method, activation)
+
+
+class _FusedDecode(torch.autograd.Function):
+    """Bridge to `fused.decode`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        method: str,
+        activation: str,
+        dt: Tensor,
+        z0: Tensor,
+        bias: Tensor | None,
+        *layers: Tensor,
+    ) -> Tensor:
+        ctx.field = _fused_field(method, activation, layers)
+        ctx.dt, ctx.has_bias = _array(dt), bias is not None
+        ctx.added = (
+            np.zeros((*dt.shape, 0), ctx.dt.dtype) if bias is None else _array(bias)
+        )
+        z, ctx.kept = fused.decode(ctx.field, _array(z0), ctx.dt, ctx.added)
+        return torch.from_numpy(z)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_z: Tensor) -> tuple[Tensor | None, ...]:
+        z0, bias, *layers = (
+            torch.from_numpy(grad)
+            for grad in fused.decode_backward(
+                ctx.field, ctx.dt, ctx.added, ctx.kept, _array(grad_z)
+            )
+        )
+        return (None, None, None, z0, bias if ctx.has_bias else None, *layers)
+
+
+class _FusedEncode(torch.autograd.Function):
+    """Bridge to `fused.encode`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        method: str,
+        activation: str,
+        dt: Tensor,
+        visits: Tensor,
+        x: Tensor,
+        w: Tensor,
+        bias: Tensor,
+        *layers: Tensor,
+    ) -> Tensor:
+        ctx.field = _fused_field(method, activation, layers)
+        ctx.cell = _array(w), _array(bias)
+        ctx.walk = _array(x), _array(dt), _array(visits.to(x.dtype))
+        h, ctx.kept = fused.encode(ctx.field, ctx.cell, *ctx.walk)
+        return torch.from_numpy(h)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_h: Tensor) -> tuple[Tensor | None, ...]:
+        wants_x = ctx.needs_input_grad[4]
+        grads = fused.encode_backward(
+            *(ctx.field, ctx.cell, *ctx.walk, ctx.kept, _array(grad_h), wants_x)
+        )
+        tensors = (None if grad is None else torch.from_numpy(grad) for grad in grads)
         return (None, None, None, None, *tensors)

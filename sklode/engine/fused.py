@@ -7,6 +7,7 @@ number of threads.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,15 +16,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sklode.engine import kernels
 from sklode.engine.flows import TABLEAUS
 
-__all__ = ["decode", "decode_backward", "encode", "encode_backward"]
+__all__ = ["Field", "decode", "decode_backward", "encode", "encode_backward"]
 
 Array = NDArray[np.floating]
 
+CHUNK = 8
+"""Steps whose outer products the backward pass sums at once."""
+
+_KINDS = {"tanh": 0, "elu": 1, "softplus": 2}
+"""Activations as the kernels number them."""
+
 FEW = 3
 """Up to this many series, products run over neurons instead of series."""
+
+
+def _kernels() -> Any:
+    """Return the compiled functions; numba is an optional dependency."""
+    from sklode.engine import kernels
+
+    return kernels
 
 
 def layout_of(n_series: int) -> int | None:
@@ -47,7 +60,7 @@ class Field:
     w1, b1, inner, wo, bo : ndarray
         As in `sklode.engine.FieldWeights`; ``inner`` holds at most one layer.
     method, activation : str
-        Keys of `TABLEAUS` and `kernels.ACTIVATIONS`.
+        Keys of `TABLEAUS` and `ACTIVATIONS`.
     """
 
     def __init__(
@@ -73,15 +86,15 @@ class Field:
         self.in_hidden_space = n_stages > 1 and self.n_hidden < 1.5 * self.n_state
         m, c = (w1 @ wo, w1 @ bo) if self.in_hidden_space else none
         self.weights = (w1, b1, w2, b2, wo, bo, m, c)
-        kind = kernels.ACTIVATIONS[activation]
+        kind = _KINDS[activation]
         self.how = (self.deep, self.in_hidden_space, kind, a, np.array(tableau.b))
 
     def room(self) -> tuple[int, int]:
         """Return numbers of working memory per lane, and beside the lanes."""
         width, n = self.n_hidden, self.n_state
         n_stages, solved = len(self.how[4]), max(width, n)
-        points = (kernels.CHUNK + 1) * n_stages * (2 * solved + 4 * width)
-        steps = (kernels.CHUNK + 1) * (2 * width + 2 * n)
+        points = (CHUNK + 1) * n_stages * (2 * solved + 4 * width)
+        steps = (CHUNK + 1) * (2 * width + 2 * n)
         weights = 2 * width * (n + width) + 2 * n
         rest = 12 * (width + n) + 2 * n_stages * solved
         return points + steps + weights + rest, 4 * width * (n + width)
@@ -121,7 +134,7 @@ def _in_parts(n_series: int, n_lanes: int, work: Callable[[int, int], Any]) -> l
     n_blocks = _n_blocks(n_series, n_lanes)
     n_parts = min(torch.get_num_threads(), n_blocks)
     cuts = [k * n_blocks // n_parts * n_lanes for k in range(n_parts)] + [n_series]
-    parts = list(zip(cuts[:-1], cuts[1:], strict=True))
+    parts = list(itertools.pairwise(cuts))
     if n_parts == 1:
         return [work(0, n_series)]
     with ThreadPoolExecutor(n_parts - 1) as pool:
@@ -150,7 +163,7 @@ def decode(field: Field, z0: Array, dt: Array, added: Array) -> tuple[Array, Arr
     kept = aligned((blocks * n_lanes * (n_steps + 1) * field.n_state,), dtype)
 
     def work(low: int, high: int) -> None:
-        kernels.decode(
+        _kernels().decode(
             *(layout, low, high, field.weights, field.how, z0[:, None], dt[..., None]),
             *(added, z, kept, _arena(field.room(), n_lanes, dtype)),
         )
@@ -171,7 +184,7 @@ def decode_backward(
 
     def work(low: int, high: int) -> tuple[Array, ...]:
         grads = field.gradients()
-        kernels.decode_backward(
+        _kernels().decode_backward(
             *(layout, low, high, field.weights, field.how, dt[..., None], added),
             *(kept, grad_z, grad_z0, grad_added, grads),
             _arena(field.room(), n_lanes, dtype),
@@ -185,7 +198,7 @@ def decode_backward(
 def _encoder_room(field: Field, w: Array) -> tuple[int, int]:
     per_lane, beside = field.room()
     n_out, n_in = w.shape
-    cell = (kernels.CHUNK + 2) * (n_in + n_out) + n_out * (n_in + 1) + 8 * n_out
+    cell = (CHUNK + 2) * (n_in + n_out) + n_out * (n_in + 1) + 8 * n_out
     return per_lane + cell, beside + 2 * n_out * n_in
 
 
@@ -208,7 +221,7 @@ def encode(
     room = _encoder_room(field, cell[0])
 
     def work(low: int, high: int) -> None:
-        kernels.encode(
+        _kernels().encode(
             *(layout, low, high, field.weights, field.how, cell, x, dt[..., None]),
             *(seen[..., None], h, kept, _arena(room, n_lanes, dtype)),
         )
@@ -237,7 +250,7 @@ def encode_backward(
     def work(low: int, high: int) -> tuple[Array, ...]:
         grads = field.gradients()
         grad_cell = np.zeros_like(cell[0]), np.zeros_like(cell[1])
-        kernels.encode_backward(
+        _kernels().encode_backward(
             *(layout, low, high, field.weights, field.how, cell, x, dt[..., None]),
             *(seen[..., None], kept, grad_h[:, None], grad_x, grads, grad_cell),
             _arena(room, n_lanes, dtype),

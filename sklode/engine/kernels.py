@@ -34,8 +34,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sklode.engine.products import add_outer, add_product, allocate, collect, pack
-from sklode.engine.products import set_rows
+from sklode.engine.fused import CHUNK
+from sklode.engine.products import (
+    add_outer,
+    add_product,
+    allocate,
+    collect,
+    pack,
+    set_rows,
+)
 from sklode.engine.simd import (
     at_least,
     at_most,
@@ -53,13 +60,7 @@ from sklode.engine.simd import (
     tanh,
 )
 
-__all__ = ["ACTIVATIONS", "CHUNK", "decode", "decode_backward", "encode"]
-__all__ += ["encode_backward"]
-
-ACTIVATIONS = {"tanh": 0, "elu": 1, "softplus": 2}
-
-CHUNK = 8
-"""Steps whose outer products are summed at once."""
+__all__ = ["decode", "decode_backward", "encode", "encode_backward"]
 
 
 class Field(NamedTuple):
@@ -266,13 +267,9 @@ def _flow(
             _slope(layout, f, last, vi, s.slopes, i * n)
     if f.in_hidden_space:
         for r in range(width):
-            store(
-                layout, s.mean, k * width + r, _mean(layout, f, last, v0, width, r)
-            )
+            store(layout, s.mean, k * width + r, _mean(layout, f, last, v0, width, r))
         set_rows(layout, s.slopes, 0, f.bo, f.n_state)
-        add_product(
-            layout, f.wo, s.mean, k * width, s.slopes, 0, f.n_state, width
-        )
+        add_product(layout, f.wo, s.mean, k * width, s.slopes, 0, f.n_state, width)
         for r in range(f.n_state):
             rise = dt * load(layout, s.slopes, r)
             store(layout, out, out0 + r, load(layout, h, h0 + r) + rise)
@@ -316,9 +313,7 @@ def _flow_backward(
         for r in range(f.n_state):
             store(layout, d.rise, k * f.n_state + r, dt * load(layout, g, r))
         _zero(layout, d.mean, 0, width)
-        add_product(
-            layout, ft.wo, d.rise, k * f.n_state, d.mean, 0, width, f.n_state
-        )
+        add_product(layout, ft.wo, d.rise, k * f.n_state, d.mean, 0, width, f.n_state)
     for i in range(n_stages - 1, -1, -1):
         ki, vi = k0 + i * n, v0 + i * width
         weight = constant(g, f.b[i])
@@ -331,9 +326,7 @@ def _flow_backward(
                 for r in range(width):
                     later = _later(layout, f, d.first, v0, width, i, r)
                     store(layout, d.slopes, ki + r, dt * later)
-                add_product(
-                    layout, ft.m, d.slopes, ki, by_last, vi, width, width
-                )
+                add_product(layout, ft.m, d.slopes, ki, by_last, vi, width, width)
         else:
             for r in range(n):
                 by_slope = load(layout, g, r) * weight
@@ -352,9 +345,7 @@ def _flow_backward(
             total = total + load(layout, d.first, v0 + i * width + r)
         store(layout, d.first_sum, k * width + r, total)
     if f.in_hidden_space:
-        add_product(
-            layout, ft.w1, d.first_sum, k * width, g, 0, f.n_state, width
-        )
+        add_product(layout, ft.w1, d.first_sum, k * width, g, 0, f.n_state, width)
     else:
         for r in range(n):
             total = load(layout, g, r)
@@ -881,9 +872,7 @@ def encode_backward(
                 )
                 n_visits = 0
         _sum_flow_gradients(layout, f, s, d, n_flows)
-        add_outer(
-            layout, grad_gates, hx, total_w, total_bias, n_visits, n_out, n_in
-        )
+        add_outer(layout, grad_gates, hx, total_w, total_bias, n_visits, n_out, n_in)
     _write_flow_gradients(f, d, n_lanes, grads)
     grad_w, grad_bias = grad_cell
     collect(total_w, n_lanes, grad_w)

@@ -14,6 +14,7 @@ from numba.extending import overload
 
 from sklode.engine.simd import (
     compiled,
+    constant,
     lanes_of,
     load,
     load_number,
@@ -27,7 +28,7 @@ from sklode.engine.simd import (
     tile_of_product,
 )
 
-__all__ = ["allocate", "add_outer", "add_product", "collect", "pack", "set_rows"]
+__all__ = ["add_outer", "add_product", "allocate", "collect", "pack", "set_rows"]
 
 TALLEST = 12
 """Rows of a register tile: with a weight and an input they fill the 16 of AVX2."""
@@ -43,7 +44,7 @@ def allocate(arena: Any, top: Any, n_numbers: Any) -> Any:
     top[0] = start + ((n_numbers + 47) // 16) * 16  # whole vectors, and one to spare
     memory = shifted(arena, start)
     for i in range(n_numbers):
-        store_number(memory, i, load_number(memory, i) * 0)
+        store_number(memory, i, constant(memory, 0.0))  # no sum: it may hold anything
     return memory
 
 
@@ -256,26 +257,18 @@ def _add_outer_in_lanes(
         whole = n_right // 4 * 4
         for k in range(0, whole, 4):
             at = j * n_right + k
-            tile_of_outer(
-                left, j, right, k, total, at, n_terms, n_left, n_right, 4, 4
-            )
+            tile_of_outer(left, j, right, k, total, at, n_terms, n_left, n_right, 4, 4)
         for k in range(whole, n_right):
             at = j * n_right + k
-            tile_of_outer(
-                left, j, right, k, total, at, n_terms, n_left, n_right, 4, 1
-            )
+            tile_of_outer(left, j, right, k, total, at, n_terms, n_left, n_right, 4, 1)
     for j in range(n_left // 4 * 4, n_left):
         whole = n_right // 4 * 4
         for k in range(0, whole, 4):
             at = j * n_right + k
-            tile_of_outer(
-                left, j, right, k, total, at, n_terms, n_left, n_right, 1, 4
-            )
+            tile_of_outer(left, j, right, k, total, at, n_terms, n_left, n_right, 1, 4)
         for k in range(whole, n_right):
             at = j * n_right + k
-            tile_of_outer(
-                left, j, right, k, total, at, n_terms, n_left, n_right, 1, 1
-            )
+            tile_of_outer(left, j, right, k, total, at, n_terms, n_left, n_right, 1, 1)
     for j in range(n_left):
         kept = load(None, total_bias, j)
         for t in range(n_terms):
@@ -341,5 +334,3 @@ def collect(total: Any, n_lanes: Any, out: Any) -> Any:
         for lane in range(n_lanes):
             kept += load_number(total, i * n_lanes + lane)
         flat[i] = kept
-
-

@@ -33,9 +33,9 @@ from numba.extending import (
 )
 
 __all__ = [
-    "compiled",
     "at_least",
     "at_most",
+    "compiled",
     "constant",
     "decay",
     "lanes_of",
@@ -50,13 +50,13 @@ __all__ = [
     "store_number",
     "store_vector",
     "tanh",
-    "tile_of_product",
     "tile_of_outer",
+    "tile_of_product",
 ]
 
 VECTOR_BYTES = 64
 
-# Sums may be reordered and fused; infinities and what is not a number stay what they are.
+# Sums may be reordered and fused; infinities and what is no number stay what they are.
 _FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
 
 compiled = numba.njit(
@@ -410,9 +410,7 @@ def _rational_tanh(x: Any) -> Any:
 @overload(tanh, strict=False, jit_options={"fastmath": set(_FAST)})
 def _tanh(x: Any) -> Any:
     if isinstance(x, Vector) and x.dtype == types.float32:
-        return lambda x: _rational_tanh(
-            _at_least(_at_most(x, _SATURATED), -_SATURATED)
-        )
+        return lambda x: _rational_tanh(_at_least(_at_most(x, _SATURATED), -_SATURATED))
     if isinstance(x, Vector):
 
         def through_exp(x: Any) -> Any:
@@ -421,9 +419,7 @@ def _tanh(x: Any) -> Any:
 
         return through_exp
     if x == types.float32:
-        return lambda x: _rational_tanh(
-            at_least(at_most(x, _SATURATED), -_SATURATED)
-        )
+        return lambda x: _rational_tanh(at_least(at_most(x, _SATURATED), -_SATURATED))
     return lambda x: np.tanh(x)
 
 
@@ -486,7 +482,7 @@ def _unit_at_most(x: Any, bound: Any) -> Any:
     return lambda x, bound: bound if x > bound else x
 
 
-# Register tiles of the products in lanes -----------------------------------------------
+# Register tiles of the products in lanes ----------------------------------------------
 
 
 @intrinsic(prefer_literal=True)

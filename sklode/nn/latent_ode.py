@@ -16,7 +16,7 @@ from sklode import engine
 from sklode._shapes import Controls, Mask, State, States, Steps, Times, Values
 from sklode.nn.anchors import Anchor, Level
 from sklode.nn.decoders import ControlPath, Decoder
-from sklode.nn.encoders import ODELSTM, ODERNN
+from sklode.nn.encoders import ODELSTM, ODERNN, RNN
 from sklode.nn.objectives import kl_to_standard_normal, log_likelihood
 from sklode.nn.solvers import FixedStepSolver
 from sklode.nn.vector_fields import VectorField
@@ -171,9 +171,9 @@ class LatentODE(nn.Module):
         From z(t), and u(t), to the observation.
     anchor : Anchor
         The level of a window that is taken off before the encoder and added to x^.
-    unrolled : bool, default=True
-        Whether encoder and decoder may run through `sklode.engine`, which gives the
-        same numbers faster where it covers them; False: plain torch always.
+    engine : {"unrolled", "fused", "eager"}, default="unrolled"
+        Which of `sklode.engine` runs encoder and decoder: the same numbers faster,
+        where it covers them; "eager": plain torch always.
     """
 
     def __init__(
@@ -183,10 +183,10 @@ class LatentODE(nn.Module):
         decoder: Decoder,
         emission: Emission,
         anchor: Anchor,
-        unrolled: bool = True,
+        engine: str = "unrolled",
     ) -> None:
         super().__init__()
-        self.unrolled = unrolled
+        self.engine = engine
         self.encoder: Any = encoder
         self.translator: Any = translator
         self.decoder: Any = decoder
@@ -231,7 +231,7 @@ class LatentODE(nn.Module):
         if controls is not None:
             parts.append(controls)
         inputs = torch.cat(parts, dim=-1)
-        run = self._run if self._covers(self.encoder, inputs) else None
+        run = None if self._engine_of(self.encoder, inputs) == "eager" else self._run
         h = self.encoder(times, inputs, observed, run)
         first = observed.to(torch.uint8).argmax(1, keepdim=True)
         t0 = torch.gather(times, 1, first).squeeze(1)
@@ -261,7 +261,8 @@ class LatentODE(nn.Module):
         -------
         Normal, of batch shape (batch, query, channel)
         """
-        trajectory = self._trajectory if self._covers(self.decoder, z0) else None
+        eager = self._engine_of(self.decoder, z0) == "eager"
+        trajectory = None if eager else self._trajectory
         z = self.decoder(z0, posterior.t0, times, controls, trajectory)
         u = None if controls is None else controls.at(times)
         mean = self.emission(z, u) + posterior.level.at(times)
@@ -306,41 +307,54 @@ class LatentODE(nn.Module):
         )
 
     def engines(self) -> tuple[str, str]:
-        """Return which engine runs the encoder and the decoder: unrolled or eager."""
+        """Return which engine runs the encoder and the decoder."""
         example = next(self.parameters())
-        encoder, decoder = (
-            "unrolled" if self._covers(part, example) else "eager"
-            for part in (self.encoder, self.decoder)
-        )
-        return encoder, decoder
-
-    def _covers(self, part: Any, example: Tensor) -> bool:
-        """Return whether the engine can stand in for this part of the model."""
         return (
-            self.unrolled
-            and type(part) in (ODELSTM, ODERNN, Decoder)
-            and type(part.vector_field) is VectorField
+            self._engine_of(self.encoder, example),
+            self._engine_of(self.decoder, example),
+        )
+
+    def _engine_of(self, part: Any, example: Tensor) -> str:
+        """Return the engine that runs a part: another than asked where that cannot."""
+        ours = type(part) in (ODELSTM, ODERNN, RNN, Decoder)
+        if self.engine == "eager" or not ours:
+            return "eager"
+        field = part.vector_field
+        if field is None:  # an encoder without a flow
+            fits = engine.supports("euler", "tanh", example)
+            return "fused" if fits and self.engine == "fused" else "eager"
+        covered = (
+            type(field) is VectorField
             and type(part.solver) is FixedStepSolver
             and not part.solver.adjoint
-            and engine.supports(
-                part.solver.method, part.vector_field.activation, example
-            )
+            and engine.supports(part.solver.method, field.activation, example)
         )
+        if not covered:
+            return "eager"
+        shallow = len(field.layers) <= 2
+        return "fused" if self.engine == "fused" and shallow else "unrolled"
 
     def _run(self, inputs: Tensor, dt: Steps, visits: Tensor) -> State:
         """Take all steps of the encoder through the engine."""
-        cell = self.encoder.cell
-        bias = cell.bias_ih + cell.bias_hh
-        x = functional.linear(inputs, cell.weight_ih, bias)
-        weights, _ = _split_weights(self.encoder.vector_field, cell.hidden_size)
-        method = self.encoder.solver.method
-        return engine.encode(x, dt, visits, cell.weight_hh, weights, method)
+        encoder = self.encoder
+        cell = encoder.cell
+        weights = engine.CellWeights(
+            cell.weight_ih, cell.weight_hh, cell.bias_ih + cell.bias_hh
+        )
+        compiled = self._engine_of(encoder, inputs) == "fused"
+        if encoder.vector_field is None:
+            return engine.encode(inputs, dt, visits, weights, None, "euler", compiled)
+        field, _ = _split_weights(encoder.vector_field, cell.hidden_size)
+        method = encoder.solver.method
+        return engine.encode(inputs, dt, visits, weights, field, method, compiled)
 
     def _trajectory(self, z0: State, dt: Steps, held: Controls | None) -> States:
         """Take all steps of the decoder through the engine."""
-        weights, by_control = _split_weights(self.decoder.vector_field, z0.shape[-1])
+        field, by_control = _split_weights(self.decoder.vector_field, z0.shape[-1])
         bias = None if held is None else functional.linear(held, by_control)
-        return engine.decode(z0, dt, bias, weights, self.decoder.solver.method)
+        compiled = self._engine_of(self.decoder, z0) == "fused"
+        method = self.decoder.solver.method
+        return engine.decode(z0, dt, bias, field, method, compiled)
 
 
 def _split_weights(

@@ -10,14 +10,25 @@ from sklode.nn import Batch, ControlPath, FixedStepSolver, LatentODE
 from sklode.nn.anchors import ANCHORS
 from tests.networks import assert_same, gradients, latent_ode, windows
 
+ENGINE = {"name": "unrolled"}
+
+
+@pytest.fixture(params=["unrolled", "fused"], scope="module", autouse=True)
+def engine_under_test(request: pytest.FixtureRequest) -> None:
+    if request.param == "fused":
+        pytest.importorskip("numba", reason="the fused engine needs numba")
+    ENGINE["name"] = request.param
+
 
 def both(**settings: object) -> tuple[LatentODE, LatentODE]:
-    """Return the same network twice: through the engine, and in plain torch."""
-    unrolled = latent_ode(**settings)  # type: ignore[arg-type]
-    eager = latent_ode(**settings, unrolled=False)  # type: ignore[arg-type]
-    eager.load_state_dict(unrolled.state_dict())
-    assert "unrolled" in unrolled.engines()
-    return unrolled, eager
+    """Return the same network twice: through an engine, and in plain torch."""
+    name = ENGINE["name"]
+    fast = latent_ode(**settings, engine=name)  # type: ignore[arg-type]
+    eager = latent_ode(**settings, engine="eager")  # type: ignore[arg-type]
+    eager.load_state_dict(fast.state_dict())
+    expected = "unrolled" if settings.get("depth") == 3 else name
+    assert expected in fast.engines()
+    return fast, eager
 
 
 def everything(network: LatentODE, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
@@ -111,7 +122,7 @@ def test_answers_before_and_after_t0_equal_those_of_torch() -> None:
 def test_single_precision_agrees_to_its_rounding(kind: str) -> None:
     unrolled, eager = both(kind=kind, depth=2)
     batch, noise = windows(6, 24, 16), torch.randn(6, 3)
-    in_double = latent_ode(kind, depth=2, unrolled=False)
+    in_double = latent_ode(kind, depth=2, engine="eager")
     in_double.load_state_dict(eager.state_dict())
     in_double.double()
     exact = everything(

@@ -25,6 +25,20 @@ EVERY_CELL = pytest.mark.parametrize("cell", [nn.RNNCell, nn.LSTMCell])
 
 Cell = nn.RNNCell | nn.LSTMCell
 
+ENGINE = {"name": "unrolled"}
+
+
+@pytest.fixture(params=["unrolled", "fused"], scope="module", autouse=True)
+def engine_under_test(request: pytest.FixtureRequest) -> None:
+    if request.param == "fused":
+        pytest.importorskip("numba", reason="the fused engine needs numba")
+    ENGINE["name"] = request.param
+
+
+def compiled(f: VectorField) -> bool:
+    """Return whether the fused engine is under test, and covers the field."""
+    return ENGINE["name"] == "fused" and len(f.layers) <= 2
+
 
 def weights(f: Any, state_size: int) -> engine.FieldWeights:
     """Return the layers of a field, without what reads the controls."""
@@ -44,7 +58,7 @@ def engine_decode(
 ) -> Tensor:
     state_size = z0.shape[-1]
     bias = None if u is None else u @ f.hidden[0].weight[:, state_size:].T
-    return engine.decode(z0, dt, bias, weights(f, state_size), method)
+    return engine.decode(z0, dt, bias, weights(f, state_size), method, compiled(f))
 
 
 def torch_decode(
@@ -56,9 +70,10 @@ def torch_decode(
 def engine_encode(
     f: VectorField, cell: Cell, x: Tensor, dt: Tensor, visits: Tensor, method: str
 ) -> Tensor:
-    projected = x @ cell.weight_ih.T + cell.bias_ih + cell.bias_hh
+    bias = cell.bias_ih + cell.bias_hh
+    gates = engine.CellWeights(cell.weight_ih, cell.weight_hh, bias)
     field = weights(f, cell.hidden_size)
-    return engine.encode(projected, dt, visits, cell.weight_hh, field, method)
+    return engine.encode(x, dt, visits, gates, field, method, compiled(f))
 
 
 def torch_encode(
@@ -240,16 +255,18 @@ def test_gradcheck_through_encode(cell: type[nn.RNNCell] | type[nn.LSTMCell]) ->
     f = field(2, width=3, depth=2)
     dt = torch.tensor([[0.0, -0.9, -0.3], [0.0, 0.0, -1.0]])
     visits = torch.tensor([[True, False, True], [False, True, True]])
-    gates = cell(1, 2).weight_hh
+    made = cell(1, 2)
 
-    def last(x: Tensor, w_hh: Tensor, *flat: Tensor) -> Tensor:
-        w1, b1, w2, b2, wo, bo = flat
+    def last(x: Tensor, *flat: Tensor) -> Tensor:
+        w1, b1, w2, b2, wo, bo, *gates = flat
         given = engine.FieldWeights(w1, b1, ((w2, b2),), wo, bo, "tanh")
-        return engine.encode(x, dt, visits, w_hh, given, "rk4")
+        weights = engine.CellWeights(*gates)
+        return engine.encode(x, dt, visits, weights, given, "rk4", compiled(f))
 
     w = weights(f, 2)
     flat = [w.w1, w.b1, *w.inner[0], w.wo, w.bo]
-    inputs = [torch.randn(2, 3, len(gates)), gates, *flat]
+    gates = [made.weight_ih, made.weight_hh, made.bias_ih]
+    inputs = [torch.randn(2, 3, 1), *flat, *gates]
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     assert torch.autograd.gradcheck(last, leaves)
 

@@ -43,11 +43,11 @@ def bytes_kept(network: LatentODE, batch: Batch) -> int:
 
 
 @pytest.mark.parametrize("kind", ["rnn", "ode-rnn", "ode-lstm"])
-@pytest.mark.parametrize("unrolled", [True, False], ids=["engine", "torch"])
+@pytest.mark.parametrize("engine", ["unrolled", "fused", "eager"])
 def test_memory_grows_linearly_with_the_number_of_stamps(
-    kind: str, unrolled: bool
+    kind: str, engine: str
 ) -> None:
-    network = latent_ode(kind, unrolled=unrolled)
+    network = latent_ode(kind, engine=engine)
     bytes_kept(network, regular(16))  # leaves out what is made on first use
     single, double = (bytes_kept(network, regular(n)) for n in (80, 160))
     assert 1.5 < double / single < 2.3
@@ -78,7 +78,7 @@ def test_field_is_evaluated_as_often_for_one_series_as_for_many() -> None:
     # nobody solves over the union of all stamps
     counts = []
     for n_series in (1, 12):
-        network = latent_ode("ode-lstm", unrolled=False)
+        network = latent_ode("ode-lstm", engine="eager")
         recorders = Recorder(field(5)), Recorder(field(3))
         network.encoder.vector_field, network.decoder.vector_field = recorders
         times = torch.linspace(0, 6, 12).repeat(n_series, 1)

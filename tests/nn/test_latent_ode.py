@@ -286,13 +286,19 @@ def test_controls_reach_the_encoder_the_flow_and_the_emission() -> None:
         (latent_ode("ode-lstm"), ("unrolled", "unrolled")),
         (latent_ode("ode-rnn", method="euler"), ("unrolled", "unrolled")),
         (latent_ode("rnn"), ("eager", "unrolled")),
-        (latent_ode(unrolled=False), ("eager", "eager")),
+        (latent_ode("rnn", engine="fused"), ("fused", "fused")),
+        (latent_ode(engine="fused"), ("fused", "fused")),
+        (latent_ode(depth=3, engine="fused"), ("unrolled", "unrolled")),
+        (latent_ode(engine="eager"), ("eager", "eager")),
         (latent_ode(solver=AdaptiveSolver()), ("eager", "eager")),
         (latent_ode(solver=FixedStepSolver(adjoint=True)), ("eager", "eager")),
         (latent_ode().half(), ("eager", "eager")),
         (latent_ode().float(), ("unrolled", "unrolled")),
     ],
-    ids=["lstm", "rnn-cell", "no-flow", "off", "dopri5", "adjoint", "half", "single"],
+    ids=[
+        *("lstm", "rnn-cell", "no-flow", "no-flow-fused", "fused", "three-layers"),
+        *("off", "dopri5", "adjoint", "half", "single"),
+    ],
 )
 def test_engine_runs_what_it_covers(
     network: LatentODE, engines: tuple[str, str]
