@@ -18,7 +18,7 @@ from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 from sklode.fitting import FittedModel, finetune_epochs, fit_model
 from sklode.history import History, as_channels, in_order
 from sklode.horizons import as_horizon, steps_ahead
-from sklode.observations import Observations, check_controls
+from sklode.observations import Observations, check_controls, check_values
 from sklode.parameters import ATTRIBUTES, PARAMETERS, check_parameters
 from sklode.prediction import KnownControls, Queries
 from sklode.stamps import TIMELIKE, check_index
@@ -215,7 +215,8 @@ class _LatentODEForecaster(BaseForecaster):
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
-        history = History.of(y, X, channels, self.freq)
+        of_array = self._y_metadata["mtype"] == "np.ndarray"
+        history = History.of(y, X, channels, self.freq, of_array)
         if start is not None:
             start.check_accepts(history.observations, self)
         self._history = history
@@ -263,7 +264,7 @@ class _LatentODEForecaster(BaseForecaster):
         """Take up observations; with ``update_params`` continue training on all."""
         rows = self._continued(y)
         if X is not None and rows is not y:
-            X = X.set_axis(rows.index)
+            X = self._at_rows(X.to_numpy(), rows.index)
         self._history = self._history.extended(rows, X, self.freq)
         self._set_cutoff(self._history.cutoff(self.cutoff))
         if update_params:
@@ -327,7 +328,39 @@ class _LatentODEForecaster(BaseForecaster):
         """Return y with the rows after the last one seen, where it was an array."""
         if self._y_metadata["mtype"] != "np.ndarray":
             return y
+        if not self._history.of_array:
+            raise TypeError(
+                "update takes an array only where fit got one; got an array, and y had "
+                f"stamps such as {self._history.last[0]}. Pass a Series or DataFrame "
+                "with its stamps."
+            )
         return y.set_axis(self._history.rows_ahead(pd.RangeIndex(1, len(y) + 1)))
+
+    def _at_rows(self, X: np.ndarray, index: pd.Index) -> pd.DataFrame:
+        """Return an array of controls with the rows that it was given for."""
+        if len(X) != len(index):
+            raise ValueError(
+                "X must have a row for each row of y where both are arrays; got "
+                f"{len(X)} and {len(index)}. Pass the rows of X that belong to y."
+            )
+        return pd.DataFrame(X, index, self._history.controls)
+
+    def _truth(self, y: Any, X: Any) -> tuple[pd.DataFrame, pd.DataFrame | None]:
+        """Return observations in any container, and their controls, as frames."""
+        channels = self._history.channels
+        if _is_other_panel(y, len(self._history.levels)):
+            y = convert_to(y, "pd-multiindex", as_scitype="Panel")
+        if isinstance(y, pd.Series | pd.DataFrame):
+            check_index(y.index)
+            frame = as_channels(y, channels)
+        else:
+            values = np.asarray(y, dtype=float)
+            index = self._history.rows_of(values)
+            frame = pd.DataFrame(values.reshape(len(index), -1), index, channels)
+            if isinstance(X, np.ndarray):
+                X = self._at_rows(X.reshape(len(X), -1), index)
+        check_values(frame)
+        return frame, self._check_X(X=X)
 
     def predict_residuals(self, y: Any = None, X: Any = None) -> Any:
         """Return observations minus their forecasts.
@@ -351,19 +384,16 @@ class _LatentODEForecaster(BaseForecaster):
         if y is None:
             seen = history.observations.values
             y = self._like_y(pd.DataFrame(seen, history.index(), history.channels))
-        elif isinstance(y, np.ndarray) and y.ndim < 3:  # without stamps
-            rows = history.rows_of(y.astype(float))
-            return y - self._means(rows, self._check_X(X=X)).to_numpy().reshape(y.shape)
-        elif _is_other_panel(y, len(history.levels)):
-            rows = convert_to(y, "pd-multiindex", as_scitype="Panel")
-            residuals = self.predict_residuals(rows, X)
-            return convert_to(residuals, mtype(y, as_scitype="Panel"))
-        check_index(y.index)
-        forecast = self._means(y.index, self._check_X(X=X))
-        residuals = as_channels(y, history.channels) - forecast
+        truth, X_inner = self._truth(y, X)
+        residuals = truth - self._means(truth.index, X_inner)
         if isinstance(y, pd.Series):
             return residuals.iloc[:, 0].rename(y.name)
-        return residuals if y.shape[1] > 1 else residuals.set_axis(y.columns, axis=1)
+        if _is_other_panel(y, len(history.levels)):
+            return convert_to(residuals, mtype(y, as_scitype="Panel"))
+        if isinstance(y, pd.DataFrame):
+            alone = y.shape[1] == 1
+            return residuals.set_axis(y.columns, axis=1) if alone else residuals
+        return residuals.to_numpy().reshape(np.shape(y))
 
     def predict_at(
         self, index: pd.Index, X: pd.DataFrame | None = None
@@ -430,9 +460,10 @@ class _LatentODEForecaster(BaseForecaster):
                 f"n_samples must be a whole number of at least 1; got {n!r}."
             )
         columns = self._history.channels
-        paths = np.empty((n, len(index), len(columns)))
-        for asked, drawn in self._draws(index, X_inner, n, noise):
-            paths[:, asked] = drawn
+        paths = np.full((n, len(index), len(columns)), np.nan)
+        known = np.flatnonzero(self._answerable(index, self.fh, X_inner))
+        for asked, drawn in self._draws(index[known], X_inner, n, noise):
+            paths[:, known[asked]] = drawn
         rows = index[np.tile(np.arange(len(index)), n)]
         levels = [rows.get_level_values(k) for k in range(rows.nlevels)]
         number = np.repeat(np.arange(n), len(index))
@@ -460,6 +491,11 @@ class _LatentODEForecaster(BaseForecaster):
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None, cov: bool = False
     ) -> pd.DataFrame:
         """Variance over draws of z0, plus that of the observation noise."""
+        if cov:
+            raise ValueError(
+                "predict_var gives variances only; got cov=True. For covariances, take "
+                "those of draws: sample(fh)."
+            )
         channels = self._history.channels
         scale = self.network_.emission.noise_scale.detach().cpu().numpy() * self.scale_
 
@@ -491,22 +527,14 @@ class _LatentODEForecaster(BaseForecaster):
         if fh is not None:
             return float(super().score(y, X=X, fh=fh))
         self.check_is_fitted()
-        if isinstance(y, pd.Series | pd.DataFrame):
-            index = y.index
-            y = as_channels(y, self._history.channels)
-            truth = y.to_numpy(dtype=float, na_value=np.nan)
-        else:
-            truth = np.asarray(y, dtype=float)
-            index = self._history.rows_of(truth)
-            if isinstance(X, np.ndarray):  # its rows are those of y, not 0, 1, ...
-                X = pd.DataFrame(X, index, self._history.controls)
+        frame, X_inner = self._truth(y, X)
+        truth = frame.to_numpy(dtype=float, na_value=np.nan)
         if np.isnan(truth).all():  # an empty y as well
             raise ValueError(
                 "score needs at least one observed value in y; got none in "
                 f"{len(truth)} rows. Pass the truth of the forecasts."
             )
-        forecast = self._means(index, self._check_X(X=X)).to_numpy()
-        error = forecast - truth.reshape(forecast.shape)
+        error = self._means(frame.index, X_inner).to_numpy() - truth
         return -float(np.sqrt(np.nanmean(error**2)))
 
     def _horizon_index(self, fh: ForecastingHorizon) -> pd.Index:
@@ -527,12 +555,22 @@ class _LatentODEForecaster(BaseForecaster):
         know them all: sktime's evaluation asks at the union of the series' stamps.
         """
         rows = self._horizon_index(fh)
+        known = self._answerable(rows, fh, X)
+        return (
+            answer(rows[known], X)
+            if known.all()
+            else (answer(rows[known], X).reindex(rows))
+        )
+
+    def _answerable(
+        self, rows: pd.Index, fh: ForecastingHorizon, X: pd.DataFrame | None
+    ) -> np.ndarray:
+        """Return which rows of a horizon are answered, or are an error."""
         if fh.is_relative or X is None or len(self._history.levels) == 1:
-            return answer(rows, X)
-        known = rows.isin(X.index) | rows.isin(self._history.index())
+            return np.full(len(rows), True)
+        known = rows.isin(X.index) | self._history.is_known(rows)
         stamps = rows.get_level_values(-1)
-        anywhere = stamps.isin(stamps[known])  # the others are an error, as elsewhere
-        return answer(rows[known | ~anywhere], X).reindex(rows)
+        return known | ~stamps.isin(stamps[known])
 
     def _queries(self, index: pd.Index, X: pd.DataFrame | None) -> Queries:
         """Translate rows of an index for the predictor."""
@@ -546,10 +584,13 @@ class _LatentODEForecaster(BaseForecaster):
         return Queries(series, ticks / unit, known)
 
     def _means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
+        channels = self._history.channels
+        if not len(index):
+            return pd.DataFrame(np.zeros((0, len(channels))), index, channels)
         predictor = self._model.predictor(self._history.observations)
         means = predictor.means(self._queries(index, X))
         original = self._model.normalisation.original(means)
-        return pd.DataFrame(original, index, self._history.channels)
+        return pd.DataFrame(original, index, channels)
 
     def _draws(
         self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
@@ -595,10 +636,12 @@ class _LatentODEForecaster(BaseForecaster):
 
 
 def _is_other_panel(y: Any, n_levels: int) -> bool:
-    """Return whether y is a panel that has no MultiIndex."""
+    """Return whether y is a panel in a container without a MultiIndex."""
     if isinstance(y, pd.DataFrame):  # with a series in each cell
         return y.index.nlevels < n_levels and all(y.dtypes.eq(object))
-    return not isinstance(y, pd.Series)
+    if isinstance(y, list):
+        return len(y) > 0 and isinstance(y[0], pd.DataFrame)
+    return isinstance(y, np.ndarray) and y.ndim == 3
 
 
 _Forecaster = TypeVar("_Forecaster", bound=type[_LatentODEForecaster])

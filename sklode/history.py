@@ -18,6 +18,7 @@ from sklode.observations import Observations, controls_at
 from sklode.stamps import (
     check_index,
     check_same_kind,
+    check_times,
     default_step,
     future_stamps,
     series_of,
@@ -68,6 +69,10 @@ class History:
         Names of the index' levels; the last one is time.
     channels, controls : list
         Names of the columns of y, and of X (empty without X).
+    unobserved : DataFrame
+        Rows of X at rows of y where nothing was observed.
+    of_array : bool
+        Whether y was an array, whose rows are its stamps.
     """
 
     observations: Observations
@@ -76,6 +81,8 @@ class History:
     levels: list[Hashable]
     channels: list[Hashable]
     controls: list[Hashable]
+    unobserved: pd.DataFrame
+    of_array: bool
 
     @classmethod
     def of(
@@ -84,6 +91,7 @@ class History:
         X: pd.DataFrame | None,
         channels: list[Hashable],
         freq: str | pd.DateOffset | pd.Timedelta | None,
+        of_array: bool = False,
     ) -> History:
         """Read series, see `Observations.from_frame`."""
         observations = Observations.from_frame(y, X)
@@ -96,6 +104,8 @@ class History:
             list(y.index.names),
             channels,
             [] if X is None else list(X.columns),
+            pd.DataFrame() if X is None else X.loc[y.index[y.isna().all(axis=1)]],
+            of_array,
         )
 
     def extended(
@@ -133,8 +143,11 @@ class History:
         if X is not None:
             X = with_columns(X, self.controls, "X")
         self._check_levels(y.index, "the rows of an update")
-        observed = y[y.notna().any(axis=1)]
-        observations = self.observations
+        is_observed = y.notna().any(axis=1)
+        observed = y[is_observed]
+        observations, unobserved = self.observations, self.unobserved
+        if X is not None:
+            unobserved = _newest(X.loc[y.index[~is_observed]], unobserved)
         if len(observed):
             observations = observations.merged(Observations.from_frame(observed, X))
         parts = _parts(y.index)
@@ -159,7 +172,13 @@ class History:
             theirs = stamps_of(ticks_of(_last_of(added)), self.last)  # in our zone
             ends = ends.append(theirs)
             steps = steps + _steps_of(added, freq)
-        return replace(self, observations=observations, last=ends, steps=steps)
+        return replace(
+            self,
+            observations=observations,
+            last=ends,
+            steps=steps,
+            unobserved=unobserved,
+        )
 
     def cutoff(self, block_end: pd.Index) -> pd.Index:
         """Return the latest last stamp, given the one of the block read just now."""
@@ -176,23 +195,22 @@ class History:
         each = stamps if n_series == 1 else stamps.append([stamps] * (n_series - 1))
         return self._rows(each, len(stamps))
 
-    def _rows(self, stamps: pd.Index, n_each: int) -> pd.Index:
+    def _rows(self, stamps: pd.Index, n_each: Any) -> pd.Index:
+        """Return stamps under the keys of their series, ``n_each`` of each."""
         if len(self.levels) == 1:
             return stamps.rename(self.levels[0])
-        keys = pd.MultiIndex.from_tuples(self.observations.keys)
-        repeated = keys.repeat(n_each)
-        levels = [repeated.get_level_values(k) for k in range(keys.nlevels)]
+        keys = self.observations.keys
+        levels = [
+            pd.Index([key[k] for key in keys], tupleize_cols=False).repeat(n_each)
+            for k in range(len(self.levels) - 1)
+        ]
         return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
 
     def index(self) -> pd.Index:
         """Return the rows that have an observed value, by series and time."""
         observations = self.observations
         stamps = stamps_of(observations.ticks, self.last)
-        if len(self.levels) == 1:
-            return stamps.rename(self.levels[0])
-        keys = pd.MultiIndex.from_tuples(observations.keys).repeat(observations.lengths)
-        levels = [keys.get_level_values(k) for k in range(keys.nlevels)]
-        return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
+        return self._rows(stamps, observations.lengths)
 
     def rows_of(self, values: Array) -> pd.Index:
         """Return the rows that an array without stamps speaks of.
@@ -200,17 +218,43 @@ class History:
         Parameters
         ----------
         values : ndarray of shape (row,) or (row, channel)
-            The history's own array speaks of the history's rows; any other of the steps
-            after the last stamp.
+            The history's own values speak of the history's rows; any others of the
+            steps after the last stamp.
+
+        Raises
+        ------
+        ValueError
+            If the shape is not that of a series with these channels, or rows of the
+            history's own array cannot be told apart.
         """
-        n_rows = len(values)
-        observations = self.observations
+        n_channels = len(self.channels)
+        fits = values.ndim == 1 and n_channels == 1
+        fits = fits or (values.ndim == 2 and values.shape[1] == n_channels)
+        if len(self.levels) > 1 or not fits:
+            raise ValueError(
+                "an array must be one series with the channels that fit had, "
+                f"{list(self.channels)}; got the shape {values.shape}. Pass a Series "
+                "or DataFrame with its stamps."
+            )
+        n_rows, observations = len(values), self.observations
         table = values.reshape(n_rows, -1)
-        seen = table[~np.isnan(table).all(axis=1)]
-        if np.array_equal(seen, observations.values, equal_nan=True):
-            first = ticks_of(self.last) - n_rows + 1
-            return stamps_of(first + np.arange(n_rows), self.last)
-        return self.rows_ahead(pd.RangeIndex(1, n_rows + 1))
+        observed = np.flatnonzero(~np.isnan(table).all(axis=1))
+        if not np.array_equal(table[observed], observations.values, equal_nan=True):
+            return self.rows_ahead(pd.RangeIndex(1, n_rows + 1))
+        ticks = observations.ticks[0] - observed[0] + np.arange(n_rows)
+        if np.array_equal(ticks[observed], observations.ticks):
+            return stamps_of(ticks, self.last)  # each row is one tick
+        if len(observed) == n_rows:
+            return self.index()
+        raise ValueError(
+            "an array with missing rows does not tell their stamps; got "
+            f"{n_rows - len(observed)} of {n_rows} rows missing. Pass the Series or "
+            "DataFrame that fit was given."
+        )
+
+    def is_known(self, index: pd.Index) -> NDArray[np.bool_]:
+        """Return at which rows X was given to fit or an update."""
+        return index.isin(self.index()) | index.isin(self.unobserved.index)
 
     def located(self, index: pd.Index) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the series of each row of an index, and its ticks since their start.
@@ -252,27 +296,28 @@ class History:
                     " Fit with X, or forecast without."
                 )
             return None
+        needed = index[~self.is_known(index)]
         if X is None:
-            absent = ~index.isin(self.index())
-            if absent.any():
+            if len(needed):
                 raise ValueError(
                     "X was given to fit, so the forecast needs X at every stamp of the "
                     "horizon that is not one of y's; got None. Pass X with a row at "
-                    f"{index[int(np.argmax(absent))]}."
+                    f"{needed[0]}."
                 )
-            nothing = np.zeros(0, dtype=np.int64)
-            return GivenControls(nothing, nothing, np.zeros((0, len(self.controls))))
-        X = with_columns(X, self.controls, "X")
-        X = X.sort_index()
-        check_index(X.index, "X")
-        self._check_levels(X.index, "X")
-        controls_at(X, index)
+            X = self.unobserved
+        else:
+            X = with_columns(X, self.controls, "X").sort_index()
+            check_index(X.index, "X")
+            self._check_levels(X.index, "X")
+            controls_at(X, index[~self.is_known(index) | index.isin(X.index)])
+            X = _newest(X, self.unobserved)
         series, ticks = self.observations.locate(X.index)
         values = X.to_numpy(dtype=np.float64, na_value=np.nan)
-        rows = (series >= 0) & ~np.isnan(values).any(axis=1)
+        rows = (series >= 0) & np.isfinite(values).all(axis=1)
         return GivenControls(series[rows], ticks[rows], values[rows])
 
     def _check_levels(self, index: pd.Index, name: str) -> None:
+        check_times(index, name)
         check_same_kind(index.get_level_values(-1), self.last, name)
         if index.nlevels != len(self.levels):
             raise ValueError(
@@ -325,6 +370,12 @@ def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:
     if set(names).isdisjoint(data.columns):
         return data
     return with_columns(data, list(names), "data for further training")
+
+
+def _newest(new: pd.DataFrame, old: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of both; at a stamp of both, the new one."""
+    others = old[~old.index.isin(new.index)]
+    return pd.concat([new, others]) if len(others) else new
 
 
 def _parts(index: pd.Index) -> dict[tuple[Hashable, ...], pd.Index]:

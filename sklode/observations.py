@@ -73,6 +73,8 @@ class Observations:
             If a value is infinite, a control is missing, or a series has no observed
             value at all.
         """
+        if not len(y):
+            raise ValueError("y must hold at least one row; got none. Pass a series.")
         check_values(y)
         series, keys = series_of(y.index)
         values = y.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
@@ -235,8 +237,9 @@ def controls_at(X: pd.DataFrame, index: pd.Index) -> Array:
         If a stamp or a value is missing.
     """
     check_controls(X, index)
-    check_values(X, "X")
-    values = X.loc[index].to_numpy(dtype=np.float64, na_value=np.nan)
+    rows = X.loc[index]
+    check_values(rows, "X")
+    values = rows.to_numpy(dtype=np.float64, na_value=np.nan)
     if np.isnan(values).any():
         row, column = np.argwhere(np.isnan(values))[0]
         raise ValueError(

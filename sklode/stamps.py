@@ -17,6 +17,7 @@ __all__ = [
     "TIMELIKE",
     "check_index",
     "check_same_kind",
+    "check_times",
     "clock_of",
     "default_step",
     "future_stamps",
@@ -42,7 +43,7 @@ def series_of(
     if index.nlevels == 1:
         return np.zeros(len(index), np.int64), ((),)
     codes, uniques = pd.factorize(index.droplevel(-1))
-    keys = tuple(key if isinstance(key, tuple) else (key,) for key in uniques)
+    keys = tuple(uniques) if index.nlevels > 2 else tuple((key,) for key in uniques)
     return codes.astype(np.int64), keys
 
 
@@ -94,6 +95,26 @@ def lone_gap(clock: str) -> int:
     return 86_400 * 10**9 if clock == TIMELIKE else 1
 
 
+def check_times(index: pd.Index, name: str) -> None:
+    """Check that every row of an index has a time.
+
+    Raises
+    ------
+    ValueError
+        Naming the first row without.
+    """
+    times = index.get_level_values(-1)
+    missing = np.asarray(times.isna())
+    if pd.api.types.is_float_dtype(times.dtype):
+        missing = ~np.isfinite(np.asarray(times, dtype=float))
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise ValueError(
+            f"the time index of {name} must hold finite times; got {times[row]} at row "
+            f"{row}. Drop that row or give it a time."
+        )
+
+
 def check_index(index: pd.Index, name: str = "y") -> None:
     """Check that stamps are finite and strictly increasing within each series.
 
@@ -108,26 +129,25 @@ def check_index(index: pd.Index, name: str = "y") -> None:
     ------
     ValueError
         Naming the first offending row.
+    TypeError
+        If the times are numbers with a fraction, or no times at all.
     """
+    check_times(index, name)
     times = index.get_level_values(-1)
-    missing = np.flatnonzero(np.asarray(times.isna()))
-    if len(missing):
-        raise ValueError(
-            f"the time index of {name} must hold finite times; got "
-            f"{times[missing[0]]} at row {missing[0]}. Drop that row or give it a time."
+    timelike = isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex)
+    if len(index) and not timelike and not pd.api.types.is_integer_dtype(times.dtype):
+        raise TypeError(
+            f"the time index of {name} must hold integers, periods, datetimes or "
+            f"timedeltas; got {times.dtype}, such as {times[0]}. Convert it, for "
+            "example by pd.to_timedelta(index, unit='s') or pd.to_datetime(index)."
         )
-    if pd.api.types.is_float_dtype(times.dtype):
-        infinite = np.flatnonzero(~np.isfinite(np.asarray(times, dtype=float)))
-        if len(infinite):
+    for level in range(index.nlevels - 1):
+        nameless = np.asarray(index.get_level_values(level).isna())
+        if nameless.any():
             raise ValueError(
-                f"the time index of {name} must hold finite times; got "
-                f"{times[infinite[0]]} at row {infinite[0]}. Drop that row or give it "
-                "a time."
+                f"the series of {name} must have keys; got none at row "
+                f"{int(np.argmax(nameless))}. Drop that row or name its series."
             )
-        return
-    supported = isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex)
-    if not supported and not pd.api.types.is_integer_dtype(times.dtype):
-        return  # sktime refuses these types with a message of its own
     ticks = ticks_of(times)
     series, _ = series_of(index)
     order = np.argsort(series, kind="stable")
@@ -168,7 +188,8 @@ def check_same_kind(
             return f"periods of frequency {index.freqstr}"
         if isinstance(index, pd.TimedeltaIndex):
             return "timedeltas"
-        return "integers" if pd.api.types.is_integer_dtype(index.dtype) else str(index)
+        integers = pd.api.types.is_integer_dtype(index.dtype)
+        return "integers" if integers else f"of type {index.dtype}"
 
     if kind(times) != kind(known):
         raise TypeError(
@@ -182,16 +203,18 @@ def default_step(
 ) -> Any:
     """Return the length of one step of a relative horizon.
 
-    For integers and periods it is 1. For datetimes and timedeltas it is ``freq`` where
-    given; else the index's own frequency; else the inferred one; else a calendar step
-    that leads from every stamp to stamps like these (see `_calendar_step`); else the
-    median gap; else, with a single stamp, one day.
+    For integers it is 1, for periods one period. For datetimes and timedeltas it is
+    ``freq`` where given; else the index's own frequency; else the inferred one; else a
+    calendar step that leads from every stamp to stamps like these (see
+    `_calendar_step`); else the median gap; else, with a single stamp, one day.
 
     Raises
     ------
     ValueError
         If ``freq`` has no fixed length, and the stamps are timedeltas.
     """
+    if isinstance(times, pd.PeriodIndex):
+        return times.freq.n  # ordinals count the frequency without its multiple
     if not isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex):
         return 1
     step = freq if freq is not None else getattr(times, "freq", None)
@@ -289,6 +312,7 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Ind
         counts = steps.to_numpy().astype(np.int64)
         fixed = [_fixed_in(length, last) for length in lengths]
         if None not in fixed:
+            _check_reach(fixed, counts, last)
             ahead = np.multiply.outer(np.array(fixed, dtype=np.int64), counts)
             return stamps_of((ticks_of(last)[:, None] + ahead).ravel(), last)
         # k steps of a calendar are k times one offset: each month has its own length
@@ -305,6 +329,16 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Ind
             f"{list(steps)[:3]} on {clock_of(last)} such as {last[0]}. Use whole "
             "numbers of steps, or the stamps themselves."
         ) from error
+
+
+def _check_reach(fixed: list[Any], counts: NDArray[np.int64], last: pd.Index) -> None:
+    farthest = np.multiply.outer(np.array(fixed, float), counts.astype(float))
+    if np.abs(farthest + ticks_of(last)[:, None]).max(initial=0) >= 2.0**63:
+        raise ValueError(
+            "a horizon must end where stamps reach, which is 1677 to 2262 for "
+            f"datetimes; got step {counts[np.argmax(np.abs(counts))]} after {last[0]}. "
+            "Ask for fewer steps."
+        )
 
 
 def _fixed_in(length: Any, times: pd.Index) -> int | None:

@@ -316,3 +316,30 @@ def test_a_constant_series_is_forecast_near_its_constant(
     forecaster = tiny(normalize=normalize, max_epochs=60, lr=0.03).fit(y)
     forecast = forecaster.predict([-40, 1, 10])
     np.testing.assert_allclose(forecast, level, rtol=0.05, atol=0.05 * (level == 0))
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        (pd.Index(np.arange(24) / 7), "must hold integers, .*got float64, such as 0.0"),
+        (pd.Index(list("abcdefghijklmnopqrstuvwx")), "must hold integers, .*such as"),
+    ],
+    ids=["floats", "words"],
+)
+def test_an_index_that_is_no_time_is_refused(index: pd.Index, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        tiny().fit(waves().set_axis(index))
+
+
+def test_a_series_of_a_panel_must_have_a_key() -> None:
+    y = panel()
+    keys = [None if key == "s1" else key for key in y.index.get_level_values(0)]
+    times = y.index.get_level_values(1)
+    nameless = y.set_axis(pd.MultiIndex.from_arrays([keys, times]))
+    with pytest.raises(ValueError, match="series of y must have keys; got none at row"):
+        tiny().fit(nameless)
+
+
+def test_covariances_are_not_given_in_silence() -> None:
+    with pytest.raises(ValueError, match="gives variances only; got cov=True"):
+        tiny().fit(waves()).predict_var([1], cov=True)

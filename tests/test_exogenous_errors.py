@@ -16,6 +16,7 @@ from tests.controls import (
     at,
     controls,
     forecaster_with_controls,
+    largest,
     moved,
 )
 from tests.series import panel, tiny, waves
@@ -43,19 +44,50 @@ def test_a_row_or_value_that_x_lacks_is_asked_for(
     trained: Any, spoil: Any, message: str
 ) -> None:
     y, X = waves(INDEX), controls(INDEX)
-    for stamp, question in {
-        INDEX[3]: lambda X: tiny().fit(y[:24], X),
-        INDEX[25]: lambda X: copy.deepcopy(trained).update(y[24:], X[24:]),
-        INDEX[26]: lambda X: trained.predict(at(LATER), X=X),
-        INDEX[27]: lambda X: trained.predict_at(LATER, X=X),
-        INDEX[28]: lambda X: trained.predict_interval(at(LATER), X=X),
-        INDEX[29]: lambda X: trained.sample(at(LATER), X=X),
-        INDEX[24]: lambda X: trained.score(y[24:], X=X),
-        INDEX[4]: lambda X: trained.predict_residuals(y, X=X),
-    }.items():
+    for row, question in (
+        (3, lambda X: tiny().fit(y[:24], X)),
+        (25, lambda X: copy.deepcopy(trained).update(y[24:], X[24:])),
+        (26, lambda X: trained.predict(at(LATER), X=X)),
+        (27, lambda X: trained.predict_at(LATER, X=X)),
+        (28, lambda X: trained.predict_interval(at(LATER), X=X)),
+        (29, lambda X: trained.sample(at(LATER), X=X)),
+        (24, lambda X: trained.score(y[24:], X=X)),
+        (28, lambda X: trained.predict_residuals(y, X=X)),
+    ):
+        stamp = INDEX[row]
         expected = message.format(re.escape(str(stamp)))
         with pytest.raises(ValueError, match=expected):
             question(spoil(X, stamp))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_value_that_is_given_must_be_one_though_fit_had_one(
+    trained: Any, value: float
+) -> None:
+    X = controls(INDEX)
+    trained.predict_at(INDEX[3:6], X=X.drop(INDEX[4]))  # known from fit
+    X.loc[INDEX[4], "u"] = value
+    with pytest.raises(ValueError, match=r"^(X must not have|values of X must be)"):
+        trained.predict_at(INDEX[3:6], X=X)
+    trained.predict_at(INDEX[6:9], X=X)  # not asked
+
+
+def test_x_at_stamps_where_nothing_was_observed_is_remembered() -> None:
+    y, X = waves(INDEX), controls(INDEX)
+    y.iloc[[10, 23]] = np.nan
+    forecaster = tiny().fit(y[:24], X[:24])
+    assert np.isfinite(forecaster.score(y[:24]))
+    known = forecaster.predict(at(INDEX[[10]]))
+    pd.testing.assert_series_equal(known, forecaster.predict(at(INDEX[[10]]), X=X))
+    later = forecaster.predict(at(LATER), X=X[24:])
+    pd.testing.assert_series_equal(later, forecaster.predict(at(LATER), X=X))
+    changed = moved(X, INDEX[23])
+    other = tiny().fit(y[:24], changed[:24]).predict(at(LATER), X=X[24:])
+    assert largest(other - later) > 0
+    forecaster.update(y[24:26] * np.nan, X[24:26], update_params=False)
+    pd.testing.assert_series_equal(
+        forecaster.predict(at(LATER), X=X[26:]), later, check_freq=False
+    )
 
 
 def test_x_belongs_to_fit_and_to_every_question_or_to_none(trained: Any) -> None:

@@ -50,6 +50,16 @@ INDEXES: dict[str, tuple[pd.Index, list[int], pd.Index]] = {
         [1, 5],
         pd.PeriodIndex(["2021-12", "2022-04"], freq="M"),
     ),
+    "quarters of an hour": (
+        pd.period_range("2021-01-01", periods=N, freq="15min"),
+        [1, 5],
+        pd.PeriodIndex(["2021-01-01 05:00", "2021-01-01 06:00"], freq="15min"),
+    ),
+    "three months at a time": (
+        pd.period_range("2020-01", periods=N + 3, freq="3M").delete([3, 9, 10]),
+        [1, 2],
+        pd.PeriodIndex(["2025-10", "2026-01"], freq="3M"),
+    ),
     "hours": (
         hourly(),
         [1, 30],
@@ -242,6 +252,23 @@ def test_timedelta_steps_are_added_to_the_last_stamp() -> None:
     offsets = pd.to_timedelta([90, 3600], unit="s")
     forecast = tiny().fit(y).predict(offsets)
     pd.testing.assert_index_equal(forecast.index, y.index[-1] + offsets)
+
+
+@pytest.mark.parametrize("step", [213_504, -200_000, 10**12])
+def test_steps_beyond_what_an_index_reaches_are_refused(step: int) -> None:
+    forecaster = tiny().fit(waves(pd.date_range("2021-01-01", periods=N, freq="D")))
+    with pytest.raises(ValueError, match=f"where stamps reach.*got step {step} after"):
+        forecaster.predict([step])
+
+
+def test_a_row_without_a_time_has_no_forecast() -> None:
+    forecaster = tiny().fit(waves(hourly()))
+    asked = pd.DatetimeIndex(["2021-03-02", "NaT"])
+    with pytest.raises(ValueError, match="must hold finite times; got NaT at row 1"):
+        forecaster.predict_at(asked)
+    with pytest.raises(ValueError, match="must hold finite times; got NaT at row 1"):
+        forecaster.score(pd.Series([1.0, 2.0], asked))
+    assert forecaster.predict_at(asked[:0]).shape == (0, 1)
 
 
 def test_offsets_that_lead_to_one_stamp_are_refused() -> None:

@@ -104,6 +104,21 @@ def test_late_rows_of_an_update_take_their_place_in_time() -> None:
     assert early.predict([1]).index[0] > y.index[-1]
 
 
+def test_an_array_does_not_continue_stamps() -> None:
+    y = long_series()
+    forecaster = tiny().fit(y[:18])
+    with pytest.raises(TypeError, match="only where fit got one; got an array, and y"):
+        forecaster.update(y[18:].to_numpy(), update_params=False)
+
+
+def test_rows_of_two_arrays_belong_together() -> None:
+    values, X = waves().to_numpy(), np.ones((24, 1))
+    forecaster = tiny().fit(values[:18], X[:18])
+    forecaster.update(values[18:], X[:6])
+    with pytest.raises(ValueError, match=r"a row for each row of y.*got 3 and 6"):
+        forecaster.score(values[:6], X[:3])
+
+
 @pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
 def test_rows_of_an_array_continue_after_the_last_one(shape: tuple[int, ...]) -> None:
     y = waves(pd.RangeIndex(24))
