@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sklode import nn
+from sklode import engine, nn
 from sklode._threads import SharedLimit
 from sklode.observations import Observations, median_gap
 from sklode.prediction import Predictor
@@ -221,6 +221,7 @@ def fit_model(
     n_batches = math.ceil(n_drawn / settings.batch_size)
     if epochs is None:
         epochs = settings.max_epochs or max(_UPDATES // n_batches, 1)
+    _choose_engine(model, settings, epochs * n_batches, n_drawn)
     warm_up = 0
     if start is None:
         warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
@@ -268,6 +269,37 @@ def fit_model(
     model.best_epoch = trainer.best_epoch
     model.network.eval()
     return model
+
+
+_FEW = 3
+"""Up to this many windows a batch, the fused engine's products run over neurons."""
+
+
+def _choose_engine(
+    model: FittedModel, settings: Any, n_iterations: int, n_drawn: int
+) -> None:
+    """Set which engine trains the network, and forecasts with it afterwards.
+
+    Raises
+    ------
+    ValueError
+        If the fused engine is asked for, and serves neither encoder nor decoder.
+    """
+    network = model.network
+    few = min(n_drawn, settings.batch_size) <= _FEW
+    network.layout = "single" if few else "lanes"
+    n_stamps = model.window_length + model.horizon
+    network.engine = engine.choose(
+        settings.engine, n_iterations, n_stamps, network.layout
+    )
+    if settings.engine == "fused" and "fused" not in network.engines():
+        raise ValueError(
+            "engine='fused' serves fixed-step methods without adjoint, at most two "
+            "hidden layers, and the CPU; got "
+            f"method={settings.method!r}, adjoint={settings.adjoint}, "
+            f"field_depth={settings.field_depth} and device "
+            f"{next(network.parameters()).device}. Change these, or use engine='auto'."
+        )
 
 
 def _set_one_torch_thread() -> int:
@@ -380,7 +412,6 @@ def _network(
             settings.observation_noise,
         ),
         nn.Anchor(anchor, n_channels),
-        engine="unrolled" if settings.engine == "auto" else settings.engine,
     )
 
 

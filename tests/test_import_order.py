@@ -36,7 +36,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nn": {"nn"},
     "training": {"exceptions", "nn.objectives"},
     "prediction": {"nn"},
-    "fitting": {"_threads", "nn", "observations", "prediction", "training", "windows"},
+    "fitting": {
+        "_threads",
+        "engine",
+        "nn",
+        "observations",
+        "prediction",
+        "training",
+        "windows",
+    },
 }
 
 # Which modules alone may import a package; the others must not name it.

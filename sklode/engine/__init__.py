@@ -14,6 +14,15 @@ the reference that both are tested against, and serves what they do not cover: G
 adaptive and adjoint solvers, modules of the user's own, double backward.
 """
 
+from sklode.engine.choice import choose, is_compiled
 from sklode.engine.functions import CellWeights, FieldWeights, decode, encode, supports
 
-__all__ = ["CellWeights", "FieldWeights", "decode", "encode", "supports"]
+__all__ = [
+    "CellWeights",
+    "FieldWeights",
+    "choose",
+    "decode",
+    "encode",
+    "is_compiled",
+    "supports",
+]

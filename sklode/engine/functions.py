@@ -71,7 +71,7 @@ def decode(
     control_bias: Tensor | None,
     field: FieldWeights,
     method: str,
-    compiled: bool = False,
+    layout: str | None = None,
 ) -> Tensor:
     """Return the states before, between and after consecutive steps.
 
@@ -87,17 +87,17 @@ def decode(
         The vector field.
     method : {"rk4", "midpoint", "euler"}
         The Runge-Kutta method.
-    compiled : bool, default=False
-        Whether the compiled engine runs it, which takes at most one inner layer.
+    layout : {"lanes", "single"}, optional
+        The fused engine runs it in this layout; it takes at most one inner layer. None:
+        the unrolled engine.
 
     Returns
     -------
     Tensor of shape (batch, step + 1, state)
     """
-    if compiled:
+    if layout is not None:
         states: Tensor = _FusedDecode.apply(
-            method,
-            field.activation,
+            (method, field.activation, layout),
             dt,
             z0,
             control_bias,
@@ -128,7 +128,7 @@ def encode(
     cell: CellWeights,
     field: FieldWeights | None,
     method: str,
-    compiled: bool = False,
+    layout: str | None = None,
 ) -> Tensor:
     """Return the last h of a sequence of flows and cell updates.
 
@@ -143,22 +143,22 @@ def encode(
     cell : CellWeights
         The cell.
     field : FieldWeights or None
-        The vector field of the flow; None, which needs ``compiled``: nothing flows.
+        The vector field of the flow; None, which needs ``layout``: nothing flows.
     method : {"rk4", "midpoint", "euler"}
         The Runge-Kutta method.
-    compiled : bool, default=False
-        Whether the compiled engine runs it, which takes at most one inner layer.
+    layout : {"lanes", "single"}, optional
+        The fused engine runs it in this layout; it takes at most one inner layer. None:
+        the unrolled engine.
 
     Returns
     -------
     Tensor of shape (batch, state)
     """
-    if compiled:
+    if layout is not None:
         if field is None:
             field, dt = _at_rest(cell.w_hh), torch.zeros_like(dt)
         last: Tensor = _FusedEncode.apply(
-            method,
-            field.activation,
+            (method, field.activation, layout),
             dt,
             visits,
             x,
@@ -284,11 +284,9 @@ class _Encode(torch.autograd.Function):
         return (None, None, None, None, *tensors)
 
 
-def _fused_field(
-    method: str, activation: str, layers: tuple[Tensor, ...]
-) -> fused.Field:
+def _fused_field(how: tuple[str, str, str], layers: tuple[Tensor, ...]) -> fused.Field:
     w1, b1, wo, bo, *inner = (_array(tensor) for tensor in layers)
-    return fused.Field(w1, b1, tuple(inner), wo, bo, method, activation)
+    return fused.Field(w1, b1, tuple(inner), wo, bo, *how)
 
 
 class _FusedDecode(torch.autograd.Function):
@@ -297,14 +295,13 @@ class _FusedDecode(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        method: str,
-        activation: str,
+        how: tuple[str, str, str],
         dt: Tensor,
         z0: Tensor,
         bias: Tensor | None,
         *layers: Tensor,
     ) -> Tensor:
-        ctx.field = _fused_field(method, activation, layers)
+        ctx.field = _fused_field(how, layers)
         ctx.dt, ctx.has_bias = _array(dt), bias is not None
         ctx.added = (
             np.zeros((*dt.shape, 0), ctx.dt.dtype) if bias is None else _array(bias)
@@ -321,7 +318,7 @@ class _FusedDecode(torch.autograd.Function):
                 ctx.field, ctx.dt, ctx.added, ctx.kept, _array(grad_z)
             )
         )
-        return (None, None, None, z0, bias if ctx.has_bias else None, *layers)
+        return (None, None, z0, bias if ctx.has_bias else None, *layers)
 
 
 class _FusedEncode(torch.autograd.Function):
@@ -330,8 +327,7 @@ class _FusedEncode(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        method: str,
-        activation: str,
+        how: tuple[str, str, str],
         dt: Tensor,
         visits: Tensor,
         x: Tensor,
@@ -339,7 +335,7 @@ class _FusedEncode(torch.autograd.Function):
         bias: Tensor,
         *layers: Tensor,
     ) -> Tensor:
-        ctx.field = _fused_field(method, activation, layers)
+        ctx.field = _fused_field(how, layers)
         ctx.cell = _array(w), _array(bias)
         ctx.walk = _array(x), _array(dt), _array(visits.to(x.dtype))
         h, ctx.kept = fused.encode(ctx.field, ctx.cell, *ctx.walk)
@@ -348,9 +344,9 @@ class _FusedEncode(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_h: Tensor) -> tuple[Tensor | None, ...]:
-        wants_x = ctx.needs_input_grad[4]
+        wants_x = ctx.needs_input_grad[3]
         grads = fused.encode_backward(
             *(ctx.field, ctx.cell, *ctx.walk, ctx.kept, _array(grad_h), wants_x)
         )
         tensors = (None if grad is None else torch.from_numpy(grad) for grad in grads)
-        return (None, None, None, None, *tensors)
+        return (None, None, None, *tensors)

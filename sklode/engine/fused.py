@@ -7,7 +7,9 @@ number of threads.
 
 from __future__ import annotations
 
+import functools
 import itertools
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -25,11 +27,11 @@ Array = NDArray[np.floating]
 CHUNK = 8
 """Steps whose outer products the backward pass sums at once."""
 
+_WORTH_A_THREAD = 1_000_000
+"""Multiplications of a stage, over all steps, from which threads are worth waking."""
+
 _KINDS = {"tanh": 0, "elu": 1, "softplus": 2}
 """Activations as the kernels number them."""
-
-FEW = 3
-"""Up to this many series, products run over neurons instead of series."""
 
 
 def _kernels() -> Any:
@@ -37,11 +39,6 @@ def _kernels() -> Any:
     from sklode.engine import kernels
 
     return kernels
-
-
-def layout_of(n_series: int) -> int | None:
-    """Return the layout of a batch, see `sklode.engine.simd`."""
-    return 0 if n_series <= FEW else None
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> Array:
@@ -61,6 +58,8 @@ class Field:
         As in `sklode.engine.FieldWeights`; ``inner`` holds at most one layer.
     method, activation : str
         Keys of `TABLEAUS` and `ACTIVATIONS`.
+    layout : {"lanes", "single"}
+        Whether products run over series or, of one after the other, over neurons.
     """
 
     def __init__(
@@ -72,7 +71,9 @@ class Field:
         bo: Array,
         method: str,
         activation: str,
+        layout: str,
     ) -> None:
+        self.layout = layout
         self.n_hidden, self.n_state = w1.shape
         none = np.zeros((1, 1), w1.dtype), np.zeros(1, w1.dtype)
         self.deep = bool(inner)
@@ -121,6 +122,11 @@ def _arena(room: tuple[int, int], n_lanes: int, dtype: np.dtype) -> Array:
     return aligned((per_lane * n_lanes + beside + 64 * 48,), dtype)
 
 
+def _layout(name: str) -> int | None:
+    """Return the argument by whose type the kernels know the layout."""
+    return None if name == "lanes" else 0
+
+
 def _n_lanes(layout: int | None, dtype: np.dtype) -> int:
     return 64 // dtype.itemsize if layout is None else 1
 
@@ -129,17 +135,31 @@ def _n_blocks(n_series: int, n_lanes: int) -> int:
     return -(-n_series // n_lanes)
 
 
-def _in_parts(n_series: int, n_lanes: int, work: Callable[[int, int], Any]) -> list:
+def _in_parts(
+    field: Field, shape: tuple[int, int], n_lanes: int, work: Callable[[int, int], Any]
+) -> list:
     """Call ``work(low, high)`` for parts of the batch, one a thread, in their order."""
+    n_series, n_steps = shape
     n_blocks = _n_blocks(n_series, n_lanes)
     n_parts = min(torch.get_num_threads(), n_blocks)
-    cuts = [k * n_blocks // n_parts * n_lanes for k in range(n_parts)] + [n_series]
-    parts = list(itertools.pairwise(cuts))
-    if n_parts == 1:
+    size = n_blocks * n_lanes * n_steps * field.n_hidden
+    size *= field.n_hidden + field.n_state
+    if n_parts == 1 or size < _WORTH_A_THREAD:
         return [work(0, n_series)]
-    with ThreadPoolExecutor(n_parts - 1) as pool:
-        others = [pool.submit(work, *part) for part in parts[1:]]
-        return [work(*parts[0]), *(other.result() for other in others)]
+    cuts = [k * n_blocks // n_parts * n_lanes for k in range(n_parts)] + [n_series]
+    first, *others = itertools.pairwise(cuts)
+    running = [_pool().submit(work, *part) for part in others]
+    return [work(*first), *(other.result() for other in running)]
+
+
+@functools.cache
+def _threads_of(process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count())
+
+
+def _pool() -> ThreadPoolExecutor:
+    """Return threads that wait for parts; a forked process has its own."""
+    return _threads_of(os.getpid())
 
 
 def _summed(parts: list[tuple[Array, ...]]) -> tuple[Array, ...]:
@@ -156,7 +176,7 @@ def decode(field: Field, z0: Array, dt: Array, added: Array) -> tuple[Array, Arr
     ``dt`` is (series, step), ``added`` (series, step, width or 0).
     """
     n_series, n_steps = dt.shape
-    layout, dtype = layout_of(n_series), z0.dtype
+    layout, dtype = _layout(field.layout), z0.dtype
     n_lanes = _n_lanes(layout, dtype)
     z = np.empty((n_series, n_steps + 1, field.n_state), dtype)
     blocks = _n_blocks(n_series, n_lanes)
@@ -168,7 +188,7 @@ def decode(field: Field, z0: Array, dt: Array, added: Array) -> tuple[Array, Arr
             *(added, z, kept, _arena(field.room(), n_lanes, dtype)),
         )
 
-    _in_parts(n_series, n_lanes, work)
+    _in_parts(field, dt.shape, n_lanes, work)
     return z, kept
 
 
@@ -177,7 +197,7 @@ def decode_backward(
 ) -> tuple[Array, ...]:
     """Return the gradients by z0, by ``added`` and by the layers."""
     n_series = len(dt)
-    layout, dtype = layout_of(n_series), grad_z.dtype
+    layout, dtype = _layout(field.layout), grad_z.dtype
     n_lanes = _n_lanes(layout, dtype)
     grad_z0 = np.empty((n_series, 1, field.n_state), dtype)
     grad_added = np.zeros_like(added)
@@ -191,7 +211,7 @@ def decode_backward(
         )
         return grads
 
-    grads = _summed(_in_parts(n_series, n_lanes, work))
+    grads = _summed(_in_parts(field, dt.shape, n_lanes, work))
     return grad_z0[:, 0], grad_added, *field.by_layers(grads)
 
 
@@ -211,7 +231,7 @@ def encode(
     ``seen`` (series, step).
     """
     n_series, n_steps = dt.shape
-    layout, dtype = layout_of(n_series), x.dtype
+    layout, dtype = _layout(field.layout), x.dtype
     n_lanes = _n_lanes(layout, dtype)
     n = field.n_state
     n_kept = 2 * n if len(cell[0]) == 4 * n else n
@@ -226,7 +246,7 @@ def encode(
             *(seen[..., None], h, kept, _arena(room, n_lanes, dtype)),
         )
 
-    _in_parts(n_series, n_lanes, work)
+    _in_parts(field, dt.shape, n_lanes, work)
     return h[:, 0], kept
 
 
@@ -242,7 +262,7 @@ def encode_backward(
 ) -> tuple[Any, ...]:
     """Return the gradients by x (or None), [W_hh, W_ih], the bias and the layers."""
     n_series = len(dt)
-    layout, dtype = layout_of(n_series), x.dtype
+    layout, dtype = _layout(field.layout), x.dtype
     n_lanes = _n_lanes(layout, dtype)
     grad_x = np.zeros(x.shape if wants_x else (n_series, 0, x.shape[2]), dtype)
     room = _encoder_room(field, cell[0])
@@ -257,6 +277,6 @@ def encode_backward(
         )
         return *grads, *grad_cell
 
-    *grads, grad_w, grad_bias = _summed(_in_parts(n_series, n_lanes, work))
+    *grads, grad_w, grad_bias = _summed(_in_parts(field, dt.shape, n_lanes, work))
     by_layers = field.by_layers(tuple(grads))
     return grad_x if wants_x else None, grad_w, grad_bias, *by_layers

@@ -59,9 +59,20 @@ VECTOR_BYTES = 64
 # Sums may be reordered and fused; infinities and what is no number stay what they are.
 _FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
 
-compiled = numba.njit(
-    fastmath=set(_FAST), nogil=True, cache=True, boundscheck=False, error_model="numpy"
-)
+_COMPILE = {
+    "fastmath": set(_FAST),
+    "nogil": True,
+    "boundscheck": False,
+    "error_model": "numpy",
+}
+
+
+def compiled(function: Any) -> Any:
+    """Compile a function, once a machine; once a process where nothing can be kept."""
+    try:
+        return numba.njit(cache=True, **_COMPILE)(function)
+    except RuntimeError:  # no folder to write to
+        return numba.njit(**_COMPILE)(function)
 
 
 class Vector(types.Type):

@@ -187,6 +187,7 @@ class LatentODE(nn.Module):
     ) -> None:
         super().__init__()
         self.engine = engine
+        self.layout = "lanes"  # "single" pays where batches have but a few series
         self.encoder: Any = encoder
         self.translator: Any = translator
         self.decoder: Any = decoder
@@ -341,20 +342,20 @@ class LatentODE(nn.Module):
         weights = engine.CellWeights(
             cell.weight_ih, cell.weight_hh, cell.bias_ih + cell.bias_hh
         )
-        compiled = self._engine_of(encoder, inputs) == "fused"
+        layout = self.layout if self._engine_of(encoder, inputs) == "fused" else None
         if encoder.vector_field is None:
-            return engine.encode(inputs, dt, visits, weights, None, "euler", compiled)
+            return engine.encode(inputs, dt, visits, weights, None, "euler", layout)
         field, _ = _split_weights(encoder.vector_field, cell.hidden_size)
         method = encoder.solver.method
-        return engine.encode(inputs, dt, visits, weights, field, method, compiled)
+        return engine.encode(inputs, dt, visits, weights, field, method, layout)
 
     def _trajectory(self, z0: State, dt: Steps, held: Controls | None) -> States:
         """Take all steps of the decoder through the engine."""
         field, by_control = _split_weights(self.decoder.vector_field, z0.shape[-1])
         bias = None if held is None else functional.linear(held, by_control)
-        compiled = self._engine_of(self.decoder, z0) == "fused"
+        layout = self.layout if self._engine_of(self.decoder, z0) == "fused" else None
         method = self.decoder.solver.method
-        return engine.decode(z0, dt, bias, field, method, compiled)
+        return engine.decode(z0, dt, bias, field, method, layout)
 
 
 def _split_weights(

@@ -28,16 +28,18 @@ Cell = nn.RNNCell | nn.LSTMCell
 ENGINE = {"name": "unrolled"}
 
 
-@pytest.fixture(params=["unrolled", "fused"], scope="module", autouse=True)
+@pytest.fixture(params=["unrolled", "lanes", "single"], scope="module", autouse=True)
 def engine_under_test(request: pytest.FixtureRequest) -> None:
-    if request.param == "fused":
+    if request.param != "unrolled":
         pytest.importorskip("numba", reason="the fused engine needs numba")
     ENGINE["name"] = request.param
 
 
-def compiled(f: VectorField) -> bool:
-    """Return whether the fused engine is under test, and covers the field."""
-    return ENGINE["name"] == "fused" and len(f.layers) <= 2
+def layout(f: VectorField) -> str | None:
+    """Return the layout of the fused engine, if it is under test and covers f."""
+    return (
+        ENGINE["name"] if ENGINE["name"] != "unrolled" and len(f.layers) <= 2 else None
+    )
 
 
 def weights(f: Any, state_size: int) -> engine.FieldWeights:
@@ -58,7 +60,7 @@ def engine_decode(
 ) -> Tensor:
     state_size = z0.shape[-1]
     bias = None if u is None else u @ f.hidden[0].weight[:, state_size:].T
-    return engine.decode(z0, dt, bias, weights(f, state_size), method, compiled(f))
+    return engine.decode(z0, dt, bias, weights(f, state_size), method, layout(f))
 
 
 def torch_decode(
@@ -73,7 +75,7 @@ def engine_encode(
     bias = cell.bias_ih + cell.bias_hh
     gates = engine.CellWeights(cell.weight_ih, cell.weight_hh, bias)
     field = weights(f, cell.hidden_size)
-    return engine.encode(x, dt, visits, gates, field, method, compiled(f))
+    return engine.encode(x, dt, visits, gates, field, method, layout(f))
 
 
 def torch_encode(
@@ -261,7 +263,7 @@ def test_gradcheck_through_encode(cell: type[nn.RNNCell] | type[nn.LSTMCell]) ->
         w1, b1, w2, b2, wo, bo, *gates = flat
         given = engine.FieldWeights(w1, b1, ((w2, b2),), wo, bo, "tanh")
         weights = engine.CellWeights(*gates)
-        return engine.encode(x, dt, visits, weights, given, "rk4", compiled(f))
+        return engine.encode(x, dt, visits, weights, given, "rk4", layout(f))
 
     w = weights(f, 2)
     flat = [w.w1, w.b1, *w.inner[0], w.wo, w.bo]

@@ -50,7 +50,8 @@ def test_memory_grows_linearly_with_the_number_of_stamps(
     network = latent_ode(kind, engine=engine)
     bytes_kept(network, regular(16))  # leaves out what is made on first use
     single, double = (bytes_kept(network, regular(n)) for n in (80, 160))
-    assert 1.5 < double / single < 2.3
+    # the compiled engine's working memory does not grow at all
+    assert (1.2 if engine == "fused" else 1.5) < double / single < 2.3
 
 
 @pytest.mark.parametrize(
