@@ -184,9 +184,13 @@ PARAMETERS = """    Parameters
         Length of one step of a relative horizon on a DatetimeIndex. None: the index's
         own or inferred frequency; else a calendar frequency that all stamps lie on;
         else the median gap.
-    engine : {"auto", "unrolled", "eager"}, default="auto"
-        "eager": plain torch. "auto" and "unrolled": the CPU engine, which gives the
-        same numbers faster, wherever it covers the setting.
+    engine : {"auto", "fused", "unrolled", "eager"}, default="auto"
+        What runs encoder and decoder; all give the same numbers up to rounding.
+        "fused": compiled by numba (the extra ``fast``), once a machine, in half a
+        minute; fixed-step methods on a CPU, up to two hidden layers. "unrolled": numpy.
+        "eager": plain torch, which serves whatever these two do not cover. "auto":
+        fused if it is compiled already, or the training is long enough to repay it;
+        else unrolled.
     device : str or torch.device, default="auto"
         "auto": the GPU where torch has one, else the CPU.
     random_state : int, RandomState or None, default=None

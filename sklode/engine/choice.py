@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 
 import numpy as np
 
 __all__ = ["choose", "is_compiled"]
 
-_COMPILE_SECONDS = 30.0
-"""What compiling the fused engine for a precision and layout takes at most."""
+_COMPILE_SECONDS = 40.0
+"""What compiling the fused engine for a precision and layout may take."""
 
 _UNROLLED_SECONDS = 3e-4
 """What a stamp of a training window takes the unrolled engine, forward and backward."""
@@ -54,8 +55,12 @@ def choose(wanted: str, n_iterations: int, n_stamps: int, layout: str) -> str:
     return "unrolled"
 
 
+@functools.cache
 def is_compiled(dtype: np.dtype, layout: str) -> bool:
-    """Return whether the fused engine need not be compiled any more."""
+    """Return whether the fused engine need not be compiled any more.
+
+    A process keeps its first answer, so that equal fits in it take the same engine.
+    """
     from sklode.engine import kernels
 
     first = "none" if layout == "lanes" else "int"

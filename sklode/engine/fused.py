@@ -27,7 +27,7 @@ Array = NDArray[np.floating]
 CHUNK = 8
 """Steps whose outer products the backward pass sums at once."""
 
-_WORTH_A_THREAD = 1_000_000
+_WORTH_A_THREAD = 30_000_000
 """Multiplications of a stage, over all steps, from which threads are worth waking."""
 
 _KINDS = {"tanh": 0, "elu": 1, "softplus": 2}

@@ -137,9 +137,13 @@ class Decoder(nn.Module):
         left = torch.minimum(place.floor(), n_steps - 1).long()
         theta = (place - left).unsqueeze(-1)
         z_left, z_right = _rows(grid, left), _rows(grid, left + 1)
-        u = None if held is None else _rows(held, left)
-        slope_left = spacing * self.vector_field(z_left, u)
-        slope_right = spacing * self.vector_field(z_right, u)
+        if held is None:
+            slopes = spacing * self.vector_field(grid, None)
+            slope_left, slope_right = _rows(slopes, left), _rows(slopes, left + 1)
+        else:  # a step's two ends have the control that is held over it
+            u = _rows(held, left)
+            slope_left = spacing * self.vector_field(z_left, u)
+            slope_right = spacing * self.vector_field(z_right, u)
         # cubic Hermite interpolant on [0, 1], in Horner form
         rise = z_right - z_left
         bend = 3 * rise - 2 * slope_left - slope_right
