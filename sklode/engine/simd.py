@@ -15,7 +15,9 @@ A kernel is written once and compiled in two layouts, chosen by the type of the 
 
 from __future__ import annotations
 
+import hashlib
 import operator
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -67,12 +69,22 @@ _COMPILE = {
 }
 
 
+_SOURCES = hashlib.sha256(
+    b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
+).hexdigest()
+
+
 def compiled(function: Any) -> Any:
     """Compile a function, once a machine; once a process where nothing can be kept."""
     try:
-        return numba.njit(cache=True, **_COMPILE)(function)
+        dispatcher = numba.njit(cache=True, **_COMPILE)(function)
     except RuntimeError:  # no folder to write to
         return numba.njit(**_COMPILE)(function)
+    # numba looks for changes in a function's own file only, and would go on with what
+    # it compiled from the others before
+    kept = dispatcher._cache._cache_file
+    kept._source_stamp = (kept._source_stamp, _SOURCES)
+    return dispatcher
 
 
 class Vector(types.Type):

@@ -154,6 +154,33 @@ def test_working_memory_is_never_overrun(monkeypatch: pytest.MonkeyPatch) -> Non
     assert all((guard == 12345.0).all() for guard in guards)
 
 
+@pytest.mark.parametrize("layout", ["lanes", "single"])
+def test_what_memory_held_before_does_not_matter(
+    monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
+    sizes = {"n_series": 17, "n_steps": 9, "width": 6, "n_state": 5, "n_inputs": 2}
+    problems = [problem(4, deep=deep, **sizes) for deep in (False, True)]  # type: ignore[arg-type]
+    expected = [run(p, "rk4", layout) for p in problems]
+    aligned = fused.aligned
+
+    def full_of_nothing(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        room = aligned(shape, dtype)
+        room[...] = np.nan
+        return room
+
+    monkeypatch.setattr(fused, "aligned", full_of_nothing)
+    for p, before in zip(problems, expected, strict=True):
+        for a, b in zip(run(p, "rk4", layout), before, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_compiled_code_is_as_old_as_its_sources() -> None:
+    from sklode.engine import kernels, simd
+
+    stamp = kernels.decode._cache._cache_file._source_stamp
+    assert stamp[1] == simd._SOURCES
+
+
 def test_what_is_no_number_stays_none() -> None:
     sizes = {"n_series": 2, "n_steps": 4, "width": 5, "n_state": 3, "n_inputs": 2}
     p = problem(3, deep=False, **sizes)  # type: ignore[arg-type]
