@@ -6,7 +6,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["SharedLimit"]
+import torch
+
+__all__ = ["ONE_TORCH_THREAD", "SharedLimit", "n_threads"]
 
 
 class SharedLimit:
@@ -39,6 +41,11 @@ class SharedLimit:
         self._n_inside = 0
         self._before: Any = None
 
+    @property
+    def before(self) -> Any:
+        """What ``enter`` returned, while any thread is inside; else None."""
+        return self._before if self._n_inside else None
+
     def __enter__(self) -> None:
         with self._lock:
             if self._n_inside == 0:
@@ -52,3 +59,20 @@ class SharedLimit:
             self._n_inside -= 1
             if self._n_inside == 0 or self._in_every_thread:
                 self._leave(self._before)
+
+
+def _set_one_torch_thread() -> int:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    return before
+
+
+ONE_TORCH_THREAD = SharedLimit(
+    _set_one_torch_thread, torch.set_num_threads, in_every_thread=True
+)
+"""Keeps torch from sharing out operations that take microseconds."""
+
+
+def n_threads() -> int:
+    """Return torch's number of threads, as the user set it."""
+    return int(ONE_TORCH_THREAD.before or torch.get_num_threads())

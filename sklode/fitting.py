@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from sklode import engine, nn
-from sklode._threads import SharedLimit
+from sklode._threads import ONE_TORCH_THREAD
 from sklode.observations import Observations, median_gap
 from sklode.prediction import Predictor
 from sklode.training import Reporter, Trainer
@@ -257,11 +257,12 @@ def fit_model(
         tol=settings.tol,
     )
     validation = _validation_batches(windows, cut, device)
-    alone = "unrolled" in model.network.engines()
+    n_stamps = min(n_drawn, settings.batch_size) * windows.span
+    alone = model.network.engines() != ("eager", "eager") and n_stamps < _MANY_STAMPS
     reporter = reporter or Reporter()
     reporter.begin(epochs)
     try:
-        with _ONE_TORCH_THREAD if alone else contextlib.nullcontext():
+        with ONE_TORCH_THREAD if alone else contextlib.nullcontext():
             trainer.fit(draw, n_batches, generator, validation, reporter)
     finally:
         reporter.end()
@@ -270,6 +271,12 @@ def fit_model(
     model.network.eval()
     return model
 
+
+_MANY_STAMPS = 30_000
+"""From this many stamps a batch, what is left to torch beside the engine is not small.
+
+Below, threads that wait for each other make it several times slower on a busy machine.
+"""
 
 _FEW = 3
 """Up to this many windows a batch, the fused engine's products run over neurons."""
@@ -300,19 +307,6 @@ def _choose_engine(
             f"field_depth={settings.field_depth} and device "
             f"{next(network.parameters()).device}. Change these, or use engine='auto'."
         )
-
-
-def _set_one_torch_thread() -> int:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    return before
-
-
-# What is left to torch beside the engine is small; threads that wait for each other
-# make it several times slower on a busy machine.
-_ONE_TORCH_THREAD = SharedLimit(
-    _set_one_torch_thread, torch.set_num_threads, in_every_thread=True
-)
 
 
 def default_lengths(

@@ -15,9 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from sklode._threads import n_threads
 from sklode.engine.flows import TABLEAUS
 
 __all__ = ["Field", "decode", "decode_backward", "encode", "encode_backward"]
@@ -141,7 +141,7 @@ def _in_parts(
     """Call ``work(low, high)`` for parts of the batch, one a thread, in their order."""
     n_series, n_steps = shape
     n_blocks = _n_blocks(n_series, n_lanes)
-    n_parts = min(torch.get_num_threads(), n_blocks)
+    n_parts = min(n_threads(), n_blocks)
     size = n_blocks * n_lanes * n_steps * field.n_hidden
     size *= field.n_hidden + field.n_state
     if n_parts == 1 or size < _WORTH_A_THREAD:
