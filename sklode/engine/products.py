@@ -57,7 +57,6 @@ def set_rows(layout: Any, out: Any, out0: Any, numbers: Any, n: Any) -> Any:
 
 def pack(layout: Any, w: Any, transpose: Any, arena: Any, top: Any) -> Any:
     """Return a copy of a matrix, or of its transpose, in the order of `add_product`."""
-    raise NotImplementedError  # pragma: no cover
 
 
 @overload(pack, strict=False)
@@ -97,7 +96,6 @@ def add_product(
     layout: Any, w: Any, x: Any, x0: Any, out: Any, out0: Any, n_out: Any, n_in: Any
 ) -> Any:
     """Add W x to rows of ``out``; ``w`` comes from `pack`."""
-    raise NotImplementedError  # pragma: no cover
 
 
 @overload(add_product, strict=False)
@@ -225,7 +223,6 @@ def add_outer(
     Term t is ``left`` from row t n_left on, and ``right`` from row t n_right on. In
     lanes the sums stay apart lane by lane until `collect`.
     """
-    raise NotImplementedError  # pragma: no cover
 
 
 @overload(add_outer, strict=False)
