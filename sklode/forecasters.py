@@ -556,11 +556,8 @@ class _LatentODEForecaster(BaseForecaster):
         """
         rows = self._horizon_index(fh)
         known = self._answerable(rows, fh, X)
-        return (
-            answer(rows[known], X)
-            if known.all()
-            else (answer(rows[known], X).reindex(rows))
-        )
+        answered = answer(rows[known], X)
+        return answered if known.all() else answered.reindex(rows)
 
     def _answerable(
         self, rows: pd.Index, fh: ForecastingHorizon, X: pd.DataFrame | None

@@ -296,20 +296,20 @@ class History:
                     " Fit with X, or forecast without."
                 )
             return None
-        needed = index[~self.is_known(index)]
+        known = self.is_known(index)
         if X is None:
-            if len(needed):
+            if not known.all():
                 raise ValueError(
                     "X was given to fit, so the forecast needs X at every stamp of the "
                     "horizon that is not one of y's; got None. Pass X with a row at "
-                    f"{needed[0]}."
+                    f"{index[int(np.argmin(known))]}."
                 )
             X = self.unobserved
         else:
             X = with_columns(X, self.controls, "X").sort_index()
             check_index(X.index, "X")
             self._check_levels(X.index, "X")
-            controls_at(X, index[~self.is_known(index) | index.isin(X.index)])
+            controls_at(X, index[~known | index.isin(X.index)])
             X = _newest(X, self.unobserved)
         series, ticks = self.observations.locate(X.index)
         values = X.to_numpy(dtype=np.float64, na_value=np.nan)

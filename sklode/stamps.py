@@ -184,12 +184,12 @@ def check_same_kind(
                 + (" without" if index.tz is None else " with")
                 + (" a time zone")
             )
-        if isinstance(index, pd.PeriodIndex):
-            return f"periods of frequency {index.freqstr}"
         if isinstance(index, pd.TimedeltaIndex):
             return "timedeltas"
-        integers = pd.api.types.is_integer_dtype(index.dtype)
-        return "integers" if integers else f"of type {index.dtype}"
+        periods = isinstance(index, pd.PeriodIndex)
+        if periods or pd.api.types.is_integer_dtype(index.dtype):
+            return clock_of(index)
+        return f"of type {index.dtype}"
 
     if kind(times) != kind(known):
         raise TypeError(
