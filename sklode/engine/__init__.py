@@ -15,13 +15,21 @@ adaptive and adjoint solvers, modules of the user's own, double backward.
 """
 
 from sklode.engine.choice import choose, is_compiled
-from sklode.engine.functions import CellWeights, FieldWeights, decode, encode, supports
+from sklode.engine.functions import (
+    CellWeights,
+    FieldWeights,
+    decode,
+    decode_at,
+    encode,
+    supports,
+)
 
 __all__ = [
     "CellWeights",
     "FieldWeights",
     "choose",
     "decode",
+    "decode_at",
     "encode",
     "is_compiled",
     "supports",

@@ -16,7 +16,7 @@ from sklode.engine import fused
 from sklode.engine.flows import ACTIVATIONS, TABLEAUS, HiddenField
 from sklode.engine.sequences import DecodePass, EncodePass, FlowMaps
 
-__all__ = ["CellWeights", "FieldWeights", "decode", "encode", "supports"]
+__all__ = ["CellWeights", "FieldWeights", "decode", "decode_at", "encode", "supports"]
 
 
 _THREADS = ThreadpoolController()
@@ -71,9 +71,8 @@ def decode(
     control_bias: Tensor | None,
     field: FieldWeights,
     method: str,
-    layout: str | None = None,
 ) -> Tensor:
-    """Return the states before, between and after consecutive steps.
+    """Return the states before, between and after consecutive steps (unrolled engine).
 
     Parameters
     ----------
@@ -87,24 +86,11 @@ def decode(
         The vector field.
     method : {"rk4", "midpoint", "euler"}
         The Runge-Kutta method.
-    layout : {"lanes", "single"}, optional
-        The fused engine runs it in this layout; it takes at most one inner layer. None:
-        the unrolled engine.
 
     Returns
     -------
     Tensor of shape (batch, step + 1, state)
     """
-    if layout is not None:
-        states: Tensor = _FusedDecode.apply(
-            (method, field.activation, layout),
-            dt,
-            z0,
-            control_bias,
-            *(field.w1, field.b1, field.wo, field.bo),
-            *(tensor for layer in field.inner for tensor in layer),
-        )
-        return states
     steps = dt.t().contiguous()
     bias = None if control_bias is None else control_bias.transpose(0, 1).contiguous()
     means: Tensor = _Decode.apply(
@@ -119,6 +105,51 @@ def decode(
     )
     rise = steps.unsqueeze(-1) * functional.linear(means, field.wo, field.bo)
     return torch.cat([z0.unsqueeze(0), z0 + rise.cumsum(0)]).transpose(0, 1)
+
+
+def decode_at(
+    z0: Tensor,
+    dt: Tensor,
+    control_bias: Tensor | None,
+    left: Tensor,
+    theta: Tensor,
+    field: FieldWeights,
+    method: str,
+    layout: str,
+) -> Tensor:
+    """Return states at any places within consecutive steps (fused engine).
+
+    Between the ends of a step the answer is the cubic Hermite interpolant of z and
+    dz/dt; the control of the step holds at both.
+
+    Parameters
+    ----------
+    z0, dt, control_bias, method
+        As in `decode`.
+    left : Tensor of shape (batch, query), int64
+        The step in which each query lies.
+    theta : Tensor of shape (batch, query)
+        Its place there: 0 at the step's start, 1 at its end.
+    field : FieldWeights
+        The vector field, of at most one inner layer.
+    layout : {"lanes", "single"}
+        See `sklode.engine.simd`.
+
+    Returns
+    -------
+    Tensor of shape (batch, query, state)
+    """
+    states: Tensor = _FusedDecode.apply(
+        (method, field.activation, layout),
+        dt,
+        left,
+        theta,
+        z0,
+        control_bias,
+        *(field.w1, field.b1, field.wo, field.bo),
+        *(tensor for layer in field.inner for tensor in layer),
+    )
+    return states
 
 
 def encode(
@@ -297,6 +328,8 @@ class _FusedDecode(torch.autograd.Function):
         ctx: Any,
         how: tuple[str, str, str],
         dt: Tensor,
+        left: Tensor,
+        theta: Tensor,
         z0: Tensor,
         bias: Tensor | None,
         *layers: Tensor,
@@ -306,7 +339,10 @@ class _FusedDecode(torch.autograd.Function):
         ctx.added = (
             np.zeros((*dt.shape, 0), ctx.dt.dtype) if bias is None else _array(bias)
         )
-        z, ctx.kept = fused.decode(ctx.field, _array(z0), ctx.dt, ctx.added)
+        ctx.queries = _array(left), _array(theta)
+        z, ctx.kept = fused.decode(
+            ctx.field, _array(z0), ctx.dt, ctx.added, ctx.queries
+        )
         return torch.from_numpy(z)
 
     @staticmethod
@@ -315,10 +351,10 @@ class _FusedDecode(torch.autograd.Function):
         z0, bias, *layers = (
             torch.from_numpy(grad)
             for grad in fused.decode_backward(
-                ctx.field, ctx.dt, ctx.added, ctx.kept, _array(grad_z)
+                *(ctx.field, ctx.dt, ctx.added, ctx.queries, ctx.kept, _array(grad_z))
             )
         )
-        return (None, None, z0, bias if ctx.has_bias else None, *layers)
+        return (None, None, None, None, z0, bias if ctx.has_bias else None, *layers)
 
 
 class _FusedEncode(torch.autograd.Function):

@@ -23,6 +23,7 @@ from sklode.engine.flows import TABLEAUS
 __all__ = ["Field", "decode", "decode_backward", "encode", "encode_backward"]
 
 Array = NDArray[np.floating]
+Queries = tuple[NDArray[np.int64], Array]
 
 CHUNK = 8
 """Steps whose outer products the backward pass sums at once."""
@@ -95,7 +96,7 @@ class Field:
         width, n = self.n_hidden, self.n_state
         n_stages, solved = len(self.how[4]), max(width, n)
         points = (CHUNK + 1) * n_stages * (2 * solved + 4 * width)
-        steps = (CHUNK + 1) * (2 * width + 2 * n)
+        steps = (CHUNK + 1) * (3 * width + 3 * n)
         weights = 2 * width * (n + width) + 2 * n
         rest = 12 * (width + n) + 2 * n_stages * solved
         return points + steps + weights + rest, 4 * width * (n + width)
@@ -170,22 +171,34 @@ def _summed(parts: list[tuple[Array, ...]]) -> tuple[Array, ...]:
     return total
 
 
-def decode(field: Field, z0: Array, dt: Array, added: Array) -> tuple[Array, Array]:
-    """Return the states (series, step + 1, state), and what the backward pass needs.
+def _grid(n_lanes: int, added: Array, n_state: int) -> tuple[Array, Array, Array]:
+    """Return room for states and derivatives, see `sklode.engine.kernels.decode`."""
+    shape = (n_lanes, added.shape[1] + 1, n_state)
+    points, starts = np.empty(shape, added.dtype), np.empty(shape, added.dtype)
+    last = np.empty(shape, added.dtype) if added.shape[2] else starts
+    return points, starts, last[:, 1:]
 
-    ``dt`` is (series, step), ``added`` (series, step, width or 0).
+
+def decode(
+    field: Field, z0: Array, dt: Array, added: Array, queries: Queries
+) -> tuple[Array, Array]:
+    """Return the states (series, query, state), and what the backward pass needs.
+
+    ``dt`` is (series, step), ``added`` (series, step, width or 0). ``queries`` are the
+    step in which each query lies and its place there, from 0 to 1.
     """
     n_series, n_steps = dt.shape
     layout, dtype = _layout(field.layout), z0.dtype
     n_lanes = _n_lanes(layout, dtype)
-    z = np.empty((n_series, n_steps + 1, field.n_state), dtype)
+    z = np.empty((*queries[0].shape, field.n_state), dtype)
     blocks = _n_blocks(n_series, n_lanes)
     kept = aligned((blocks * n_lanes * (n_steps + 1) * field.n_state,), dtype)
 
     def work(low: int, high: int) -> None:
         _kernels().decode(
             *(layout, low, high, field.weights, field.how, z0[:, None], dt[..., None]),
-            *(added, z, kept, _arena(field.room(), n_lanes, dtype)),
+            *(added, queries, z, kept, _grid(n_lanes, added, field.n_state)),
+            _arena(field.room(), n_lanes, dtype),
         )
 
     _in_parts(field, dt.shape, n_lanes, work)
@@ -193,7 +206,12 @@ def decode(field: Field, z0: Array, dt: Array, added: Array) -> tuple[Array, Arr
 
 
 def decode_backward(
-    field: Field, dt: Array, added: Array, kept: Array, grad_z: Array
+    field: Field,
+    dt: Array,
+    added: Array,
+    queries: Queries,
+    kept: Array,
+    grad_z: Array,
 ) -> tuple[Array, ...]:
     """Return the gradients by z0, by ``added`` and by the layers."""
     n_series = len(dt)
@@ -206,8 +224,11 @@ def decode_backward(
         grads = field.gradients()
         _kernels().decode_backward(
             *(layout, low, high, field.weights, field.how, dt[..., None], added),
-            *(kept, grad_z, grad_z0, grad_added, grads),
-            _arena(field.room(), n_lanes, dtype),
+            *(queries, kept, grad_z, grad_z0, grad_added, grads),
+            *(
+                _grid(n_lanes, added, field.n_state),
+                _arena(field.room(), n_lanes, dtype),
+            ),
         )
         return grads
 

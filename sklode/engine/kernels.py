@@ -24,6 +24,11 @@ Backward, with g the gradient by the step's end and J_i the derivative of y_i's 
   dy_i = slope(y_i) dv_i (through the inner layer, if any), and the gradient by h is
   g + W_1^T sum_i dy_i.
 
+Between grid points the decoder answers by the cubic Hermite interpolant of z and dz/dt
+at both ends of a step. With a control held over each step dz/dt jumps at the grid
+points, and a step's end has a derivative of its own; otherwise it is that of the next
+start.
+
 Kernels take arrays of (series, step, feature) and write into arrays that the caller
 made. ``arena`` is working memory that belongs to the call.
 """
@@ -82,6 +87,7 @@ class Field(NamedTuple):
     activation: Any
     a: Any
     b: Any
+    dense: Any  # whether dz/dt is an answer too
 
 
 class Transposed(NamedTuple):
@@ -101,6 +107,7 @@ class Stages(NamedTuple):
     inner: Any  # and of the inner one
     slopes: Any  # k_i, of one step only
     mean: Any  # sum_i b_i v_i, a row block a step
+    entry: Any  # v of the first stage, a row block a step
 
 
 class Adjoints(NamedTuple):
@@ -114,6 +121,7 @@ class Adjoints(NamedTuple):
     first_sum: Any  # sum_i dy_i of the hidden space
     rise: Any  # dt g
     start: Any  # h before the step
+    derivative: Any  # by dz/dt at the step's start
     w1: Any
     b1: Any
     w2: Any
@@ -181,6 +189,13 @@ def _zero(layout: Any, rows: Any, first: Any, n: Any) -> Any:
 
 
 @compiled
+def _add(layout: Any, source: Any, s0: Any, target: Any, t0: Any, n: Any) -> Any:
+    for i in range(n):
+        total = load(layout, target, t0 + i) + load(layout, source, s0 + i)
+        store(layout, target, t0 + i, total)
+
+
+@compiled
 def _slope(layout: Any, f: Any, v: Any, v0: Any, out: Any, out0: Any) -> Any:
     """Set rows to f from the activations of the last hidden layer."""
     if f.in_hidden_space:
@@ -228,6 +243,75 @@ def _mean(layout: Any, f: Any, rows: Any, first: Any, n: Any, r: Any) -> Any:
 
 
 @compiled
+def _enter(layout: Any, f: Any, h: Any, h0: Any, bias: Any, s: Any, y0: Any) -> Any:
+    """Set y of a first stage."""
+    if f.in_hidden_space:
+        _copy(layout, bias, 0, s.y, y0, f.n_hidden)
+        add_product(layout, f.w1, h, h0, s.y, y0, f.n_hidden, f.n_state)
+    else:
+        _copy(layout, h, h0, s.y, y0, f.n_state)
+
+
+@compiled
+def _evaluate(layout: Any, f: Any, bias: Any, s: Any, yi: Any, vi: Any) -> Any:
+    """Set a stage's activations from its y."""
+    width = f.n_hidden
+    if f.in_hidden_space:
+        _copy(layout, s.y, yi, s.first, vi, width)
+    else:
+        _copy(layout, bias, 0, s.first, vi, width)
+        add_product(layout, f.w1, s.y, yi, s.first, vi, width, f.n_state)
+    _activate(layout, f.activation, s.first, vi, width)
+    if f.deep:
+        set_rows(layout, s.inner, vi, f.b2, width)
+        add_product(layout, f.w2, s.first, vi, s.inner, vi, width, width)
+        _activate(layout, f.activation, s.inner, vi, width)
+
+
+@compiled
+def _derivative(layout: Any, f: Any, s: Any, k: Any, out: Any) -> Any:
+    """Set rows to f where place ``k`` of a chunk starts."""
+    last = s.inner if f.deep else s.first
+    v0 = k * len(f.b) * f.n_hidden
+    set_rows(layout, out, 0, f.bo, f.n_state)
+    add_product(layout, f.wo, last, v0, out, 0, f.n_state, f.n_hidden)
+
+
+@compiled
+def _derivative_backward(
+    layout: Any, f: Any, ft: Any, by: Any, g: Any, s: Any, d: Any, k: Any
+) -> Any:
+    """Add to g what the gradient ``by`` dz/dt gives where place ``k`` starts.
+
+    The place has one stage, and no step.
+    """
+    n_stages, n, width = len(f.b), f.n_solved, f.n_hidden
+    k0, v0 = k * n_stages * n, k * n_stages * width
+    by_last = d.inner if f.deep else d.first
+    _zero(layout, d.slopes, k0, n_stages * n)
+    _zero(layout, d.first, v0, n_stages * width)
+    _zero(layout, d.inner, v0, n_stages * width)
+    if f.in_hidden_space:
+        _zero(layout, d.rise, k * f.n_state, f.n_state)
+        _keep_derivative(layout, f, by, s, d, k)
+    else:
+        _copy(layout, by, 0, d.slopes, k0, n)
+    add_product(layout, ft.wo, by, 0, by_last, v0, width, f.n_state)
+    _through_layers(layout, f, ft, s, d, v0)
+    _copy(layout, d.first, v0, d.first_sum, k * width, width)
+    add_product(layout, ft.w1, d.first, v0, g, 0, f.n_state, width)
+
+
+@compiled
+def _keep_derivative(layout: Any, f: Any, by: Any, s: Any, d: Any, k: Any) -> Any:
+    """Keep the terms of W_o's gradient by dz/dt, which M's does not hold."""
+    last = s.inner if f.deep else s.first
+    v0 = k * len(f.b) * f.n_hidden
+    _copy(layout, by, 0, d.derivative, k * f.n_state, f.n_state)
+    _copy(layout, last, v0, s.entry, k * f.n_hidden, f.n_hidden)
+
+
+@compiled
 def _flow(
     layout: Any,
     f: Any,
@@ -244,25 +328,12 @@ def _flow(
     n_stages, n, width = len(f.b), f.n_solved, f.n_hidden
     y0, v0 = k * n_stages * n, k * n_stages * width
     last = s.inner if f.deep else s.first
-    if f.in_hidden_space:
-        _copy(layout, bias, 0, s.y, y0, width)
-        add_product(layout, f.w1, h, h0, s.y, y0, width, f.n_state)
-    else:
-        _copy(layout, h, h0, s.y, y0, n)
+    _enter(layout, f, h, h0, bias, s, y0)
     for i in range(n_stages):
         yi, vi = y0 + i * n, v0 + i * width
         if i > 0:
             _stage_point(layout, f, s.y, y0, s.slopes, dt, i)
-        if f.in_hidden_space:
-            _copy(layout, s.y, yi, s.first, vi, width)
-        else:
-            _copy(layout, bias, 0, s.first, vi, width)
-            add_product(layout, f.w1, s.y, yi, s.first, vi, width, n)
-        _activate(layout, f.activation, s.first, vi, width)
-        if f.deep:
-            set_rows(layout, s.inner, vi, f.b2, width)
-            add_product(layout, f.w2, s.first, vi, s.inner, vi, width, width)
-            _activate(layout, f.activation, s.inner, vi, width)
+        _evaluate(layout, f, bias, s, yi, vi)
         if i + 1 < n_stages or not f.in_hidden_space:
             _slope(layout, f, last, vi, s.slopes, i * n)
     if f.in_hidden_space:
@@ -303,9 +374,12 @@ def _through_layers(layout: Any, f: Any, ft: Any, s: Any, d: Any, v0: Any) -> An
 
 @compiled
 def _flow_backward(
-    layout: Any, f: Any, ft: Any, g: Any, dt: Any, s: Any, d: Any, k: Any
+    layout: Any, f: Any, ft: Any, g: Any, by: Any, dt: Any, s: Any, d: Any, k: Any
 ) -> Any:
-    """Turn g, the gradient by the step's end, into that by its start."""
+    """Turn g, the gradient by the step's end, into that by its start.
+
+    ``by`` is the gradient by dz/dt at the start, where that is an answer too.
+    """
     n_stages, n, width = len(f.b), f.n_solved, f.n_hidden
     k0, v0 = k * n_stages * n, k * n_stages * width
     by_last = d.inner if f.deep else d.first
@@ -327,12 +401,17 @@ def _flow_backward(
                     later = _later(layout, f, d.first, v0, width, i, r)
                     store(layout, d.slopes, ki + r, dt * later)
                 add_product(layout, ft.m, d.slopes, ki, by_last, vi, width, width)
+            if i == 0 and f.dense:
+                add_product(layout, ft.wo, by, 0, by_last, vi, width, f.n_state)
+                _keep_derivative(layout, f, by, s, d, k)
         else:
             for r in range(n):
                 by_slope = load(layout, g, r) * weight
                 if i + 1 < n_stages:
                     by_slope = by_slope + _later(layout, f, d.y, 0, n, i, r)
                 store(layout, d.slopes, ki + r, dt * by_slope)
+            if i == 0 and f.dense:
+                _add(layout, by, 0, d.slopes, ki, n)
             _zero(layout, by_last, vi, width)
             add_product(layout, ft.wo, d.slopes, ki, by_last, vi, width, n)
         _through_layers(layout, f, ft, s, d, vi)
@@ -366,16 +445,30 @@ def _sum_flow_gradients(layout: Any, f: Any, s: Any, d: Any, n_steps: Any) -> An
         add_outer(layout, d.slopes, last, d.m, d.c, n_points, width, width)
         add_outer(layout, d.first_sum, d.start, d.w1, d.b1, n_steps, width, n_state)
         add_outer(layout, d.rise, s.mean, d.wo, d.bo, n_steps, n_state, width)
+        if f.dense:
+            by, entry = d.derivative, s.entry
+            add_outer(layout, by, entry, d.wo, d.bo, n_steps, n_state, width)
     else:
         add_outer(layout, d.first, s.y, d.w1, d.b1, n_points, width, n_state)
         add_outer(layout, d.slopes, last, d.wo, d.bo, n_points, n_state, width)
+
+
+@compiled
+def _next_place(layout: Any, f: Any, s: Any, d: Any, used: Any) -> Any:
+    """Return the chunk's next place; a full one is summed, and begins anew."""
+    if used + 1 < CHUNK:
+        return used + 1
+    _sum_flow_gradients(layout, f, s, d, CHUNK)
+    return 0
 
 
 # Setting up ---------------------------------------------------------------------------
 
 
 @compiled
-def _field(layout: Any, weights: Any, how: Any, arena: Any, top: Any) -> Any:
+def _field(
+    layout: Any, weights: Any, how: Any, dense: Any, arena: Any, top: Any
+) -> Any:
     w1, b1, w2, b2, wo, bo, m, c = weights
     deep, in_hidden_space, activation, a, b = how
     width, n_state = w1.shape
@@ -396,6 +489,7 @@ def _field(layout: Any, weights: Any, how: Any, arena: Any, top: Any) -> Any:
         activation,
         a,
         b,
+        dense,
     )
 
 
@@ -420,6 +514,7 @@ def _stages(layout: Any, f: Any, n_steps: Any, arena: Any, top: Any) -> Any:
         allocate(arena, top, n_points * f.n_hidden),
         allocate(arena, top, (n_stages * f.n_solved + f.n_state) * n_lanes),
         allocate(arena, top, n_steps * f.n_hidden * n_lanes),
+        allocate(arena, top, n_steps * f.n_hidden * n_lanes),
     )
 
 
@@ -435,6 +530,7 @@ def _adjoints(layout: Any, f: Any, arena: Any, top: Any) -> Any:
         allocate(arena, top, n_stages * f.n_solved * n_lanes),
         allocate(arena, top, width * n_lanes),
         allocate(arena, top, CHUNK * width * n_lanes),
+        allocate(arena, top, CHUNK * n_state * n_lanes),
         allocate(arena, top, CHUNK * n_state * n_lanes),
         allocate(arena, top, CHUNK * n_state * n_lanes),
         allocate(arena, top, width * n_state * n_lanes),
@@ -509,6 +605,77 @@ def _set_bias(layout: Any, f: Any, added: Any, n_added: Any, bias: Any) -> Any:
 
 
 @compiled
+def _interpolate(
+    points: Any,
+    starts: Any,
+    ends: Any,
+    dt: Any,
+    left: Any,
+    theta: Any,
+    z: Any,
+    first: Any,
+    n: Any,
+) -> Any:
+    """Answer at step ``left`` + ``theta`` of ``n`` series, see `decode`."""
+    one = constant(theta, 1.0)
+    for lane in range(n):
+        series = first + lane
+        for q in range(left.shape[1]):
+            k, x = left[series, q], theta[series, q]
+            length, rest = dt[series, k, 0], one - x
+            end = x * x * (rest + rest + one)
+            by_start, by_end = length * x * rest * rest, -length * x * x * rest
+            for r in range(z.shape[2]):
+                level = points[lane, k, r]
+                value = level + end * (points[lane, k + 1, r] - level)
+                if length != 0:  # a step at rest has no derivatives
+                    value += by_start * starts[lane, k, r] + by_end * ends[lane, k, r]
+                z[series, q, r] = value
+
+
+@compiled
+def _interpolate_backward(
+    points: Any,
+    starts: Any,
+    ends: Any,
+    dt: Any,
+    left: Any,
+    theta: Any,
+    grad_z: Any,
+    first: Any,
+    n: Any,
+) -> Any:
+    """Set the gradients by ``points``, ``starts`` and ``ends``, see `_interpolate`."""
+    one = constant(theta, 1.0)
+    for lane in range(n):
+        points[lane, :, :] = 0
+        starts[lane, :, :] = 0
+        ends[lane, :, :] = 0
+        series = first + lane
+        for q in range(left.shape[1]):
+            k, x = left[series, q], theta[series, q]
+            length, rest = dt[series, k, 0], one - x
+            end = x * x * (rest + rest + one)
+            by_start, by_end = length * x * rest * rest, -length * x * x * rest
+            for r in range(grad_z.shape[2]):
+                g = grad_z[series, q, r]
+                points[lane, k, r] += (one - end) * g
+                points[lane, k + 1, r] += end * g
+                starts[lane, k, r] += by_start * g
+                ends[lane, k, r] += by_end * g
+
+
+@compiled
+def _flows(dt: Any, first: Any, n: Any, step: Any) -> Any:
+    """Return whether any of ``n`` series flows over a step."""
+    if step < dt.shape[1]:
+        for lane in range(n):
+            if dt[first + lane, step, 0] != 0:
+                return True
+    return False
+
+
+@compiled
 def decode(
     layout: Any,
     low: Any,
@@ -518,42 +685,59 @@ def decode(
     z0: Any,
     dt: Any,
     added: Any,
+    queries: Any,
     z: Any,
     kept: Any,
+    grid: Any,
     arena_array: Any,
 ) -> Any:
-    """Fill ``z`` (series, step + 1, state) of the series from ``low`` to ``high``.
+    """Fill ``z`` (series, query, state) of the series from ``low`` to ``high``.
 
     ``z0`` is (series, 1, state), ``dt`` (series, step, 1), ``added`` what controls add
-    to the first layer, (series, step, width), or of width 0. ``kept`` receives the
-    states in the order of the blocks, for `decode_backward`.
+    to the first layer, (series, step, width), or of width 0. ``queries`` are the step
+    of each query, and where in it from 0 to 1, both (series, query). ``kept`` receives
+    the states in the order of the blocks, for `decode_backward`. ``grid`` is room for a
+    block's states, and for dz/dt at the start and at the end of each step: three arrays
+    of (lane, step + 1, state), whose last two overlap where nothing is added.
     """
     arena, top = pointer(arena_array), np.zeros(1, np.int64)
     n_lanes = lanes_of(layout, arena)
-    f = _field(layout, weights, how, arena, top)
+    f = _field(layout, weights, how, True, arena, top)
     s = _stages(layout, f, 1, arena, top)
     bias = allocate(arena, top, f.n_hidden * n_lanes)
     control = allocate(arena, top, f.n_hidden * n_lanes)
     step = allocate(arena, top, n_lanes)
+    rate = allocate(arena, top, f.n_state * n_lanes)
     states = pointer(kept)
+    points, starts, ends = grid
     n_steps, n = dt.shape[1], f.n_state
+    controlled = added.shape[2] > 0
     _set_bias(layout, f, control, 0, bias)
     for first in range(low, high, n_lanes):
         count = min(n_lanes, high - first)
         at = first // n_lanes * (n_steps + 1) * n
         _gather(z0, first, count, 0, n_lanes, states, at)
-        _scatter(states, at, z, first, count, 0, n_lanes)
+        _scatter(states, at, points, 0, count, 0, n_lanes)
         for k in range(n_steps):
             if _gather(dt, first, count, k, n_lanes, step, 0):
-                if added.shape[2] > 0:
+                if controlled:
                     _gather(added, first, count, k, n_lanes, control, 0)
                     _set_bias(layout, f, control, f.n_hidden, bias)
                 length = load(layout, step, 0)
                 _flow(layout, f, states, at, length, bias, s, 0, states, at + n)
+                _derivative(layout, f, s, 0, rate)
+                _scatter(rate, 0, starts, 0, count, k, n_lanes)
+                if controlled or not _flows(dt, first, count, k + 1):
+                    _enter(layout, f, states, at + n, bias, s, 0)
+                    _evaluate(layout, f, bias, s, 0, 0)
+                    _derivative(layout, f, s, 0, rate)
+                    _scatter(rate, 0, ends, 0, count, k, n_lanes)
             else:
                 _copy(layout, states, at, states, at + n, n)
             at += n
-            _scatter(states, at, z, first, count, k + 1, n_lanes)
+            _scatter(states, at, points, 0, count, k + 1, n_lanes)
+        left, theta = queries
+        _interpolate(points, starts, ends, dt, left, theta, z, first, count)
 
 
 @compiled
@@ -565,55 +749,71 @@ def decode_backward(
     how: Any,
     dt: Any,
     added: Any,
+    queries: Any,
     kept: Any,
     grad_z: Any,
     grad_z0: Any,
     grad_added: Any,
     grads: Any,
+    grid: Any,
     arena_array: Any,
 ) -> Any:
     """Fill the gradients by z0, by ``added`` and by the weights."""
     arena, top = pointer(arena_array), np.zeros(1, np.int64)
     n_lanes = lanes_of(layout, arena)
-    f = _field(layout, weights, how, arena, top)
+    f = _field(layout, weights, how, True, arena, top)
     ft = _transposed(layout, weights, arena, top)
     s = _stages(layout, f, CHUNK, arena, top)
     d = _adjoints(layout, f, arena, top)
     bias = allocate(arena, top, f.n_hidden * n_lanes)
     control = allocate(arena, top, f.n_hidden * n_lanes)
     step = allocate(arena, top, n_lanes)
+    rate = allocate(arena, top, f.n_state * n_lanes)
     g = allocate(arena, top, f.n_state * n_lanes)
-    more = allocate(arena, top, f.n_state * n_lanes)
     end = allocate(arena, top, f.n_state * n_lanes)
     states = pointer(kept)
-    n_steps, n = dt.shape[1], f.n_state
+    points, starts, ends = grid
+    n_steps, n, width = dt.shape[1], f.n_state, f.n_hidden
+    controlled = added.shape[2] > 0
     _set_bias(layout, f, control, 0, bias)
     for first in range(low, high, n_lanes):
         count = min(n_lanes, high - first)
+        left, theta = queries
+        _interpolate_backward(
+            points, starts, ends, dt, left, theta, grad_z, first, count
+        )
         at = (first // n_lanes * (n_steps + 1) + n_steps) * n
-        _gather(grad_z, first, count, n_steps, n_lanes, g, 0)
-        n_kept = 0
+        _gather(points, 0, count, n_steps, n_lanes, g, 0)
+        used = 0  # places of the chunk
         for k in range(n_steps - 1, -1, -1):
             at -= n
             if _gather(dt, first, count, k, n_lanes, step, 0):
-                if added.shape[2] > 0:
+                if controlled:
                     _gather(added, first, count, k, n_lanes, control, 0)
-                    _set_bias(layout, f, control, f.n_hidden, bias)
+                    _set_bias(layout, f, control, width, bias)
+                    _zero(layout, control, 0, width)
+                if controlled or not _flows(dt, first, count, k + 1):
+                    points_per_place = len(f.b)
+                    y0 = used * points_per_place * f.n_solved
+                    _enter(layout, f, states, at + n, bias, s, y0)
+                    _evaluate(layout, f, bias, s, y0, used * points_per_place * width)
+                    _copy(layout, states, at + n, d.start, used * n, n)
+                    _gather(ends, 0, count, k, n_lanes, rate, 0)
+                    _derivative_backward(layout, f, ft, rate, g, s, d, used)
+                    _add(layout, d.first_sum, used * width, control, 0, width)
+                    used = _next_place(layout, f, s, d, used)
                 length = load(layout, step, 0)
-                _flow(layout, f, states, at, length, bias, s, n_kept, end, 0)
-                _copy(layout, states, at, d.start, n_kept * n, n)
-                _flow_backward(layout, f, ft, g, length, s, d, n_kept)
-                if added.shape[2] > 0:
-                    row = n_kept * f.n_hidden
-                    _scatter(d.first_sum, row, grad_added, first, count, k, n_lanes)
-                n_kept += 1
-                if n_kept == CHUNK:
-                    _sum_flow_gradients(layout, f, s, d, n_kept)
-                    n_kept = 0
-            _gather(grad_z, first, count, k, n_lanes, more, 0)
-            for r in range(n):
-                store(layout, g, r, load(layout, g, r) + load(layout, more, r))
-        _sum_flow_gradients(layout, f, s, d, n_kept)
+                _flow(layout, f, states, at, length, bias, s, used, end, 0)
+                _copy(layout, states, at, d.start, used * n, n)
+                _gather(starts, 0, count, k, n_lanes, rate, 0)
+                _flow_backward(layout, f, ft, g, rate, length, s, d, used)
+                if controlled:
+                    _add(layout, d.first_sum, used * width, control, 0, width)
+                    _scatter(control, 0, grad_added, first, count, k, n_lanes)
+                used = _next_place(layout, f, s, d, used)
+            _gather(points, 0, count, k, n_lanes, rate, 0)
+            _add(layout, rate, 0, g, 0, n)
+        _sum_flow_gradients(layout, f, s, d, used)
         _scatter(g, 0, grad_z0, first, count, 0, n_lanes)
     _write_flow_gradients(f, d, n_lanes, grads)
 
@@ -740,7 +940,7 @@ def encode(
     """
     arena, top = pointer(arena_array), np.zeros(1, np.int64)
     n_lanes = lanes_of(layout, arena)
-    f = _field(layout, weights, how, arena, top)
+    f = _field(layout, weights, how, False, arena, top)
     s = _stages(layout, f, 1, arena, top)
     w, cell_bias = cell_weights
     n, n_x, n_steps = f.n_state, x.shape[2], dt.shape[1]
@@ -801,7 +1001,7 @@ def encode_backward(
     """Fill the gradients by x (unless of no step), by the weights and the cell's."""
     arena, top = pointer(arena_array), np.zeros(1, np.int64)
     n_lanes = lanes_of(layout, arena)
-    f = _field(layout, weights, how, arena, top)
+    f = _field(layout, weights, how, False, arena, top)
     ft = _transposed(layout, weights, arena, top)
     s = _stages(layout, f, CHUNK, arena, top)
     d = _adjoints(layout, f, arena, top)
@@ -861,11 +1061,8 @@ def encode_backward(
                 n_visits += 1
             if flows:
                 _copy(layout, states, at, d.start, n_flows * n, n)
-                _flow_backward(layout, f, ft, g, length, s, d, n_flows)
-                n_flows += 1
-            if n_flows == CHUNK:
-                _sum_flow_gradients(layout, f, s, d, n_flows)
-                n_flows = 0
+                _flow_backward(layout, f, ft, g, g, length, s, d, n_flows)
+                n_flows = _next_place(layout, f, s, d, n_flows)
             if n_visits == CHUNK:
                 add_outer(
                     layout, grad_gates, hx, total_w, total_bias, n_visits, n_out, n_in

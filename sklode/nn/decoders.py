@@ -19,6 +19,7 @@ MAX_STEPS = 1_000_000
 """The farthest that the decoder goes, in steps of its grid."""
 
 Trajectory: TypeAlias = Callable[[State, Steps, Controls | None], States]
+Dense: TypeAlias = Callable[[State, Steps, Controls | None, Tensor, Tensor], States]
 
 
 class ControlPath(NamedTuple):
@@ -73,7 +74,7 @@ class Decoder(nn.Module):
         t0: Tensor,
         times: Times,
         controls: ControlPath | None = None,
-        trajectory: Trajectory | None = None,
+        dense: Dense | None = None,
     ) -> States:
         """Return z at ``times``.
 
@@ -87,23 +88,21 @@ class Decoder(nn.Module):
             Any times, in any order, before or after ``t0``.
         controls : ControlPath, optional
             Needed where the vector field takes controls.
-        trajectory : callable, optional
-            An engine in place of ``solver.trajectory``: called with z0, the signed
-            steps (batch, step) and the held controls or None; returns the states
-            (batch, step + 1, state).
+        dense : callable, optional
+            An engine in place of `interpolated`, called with its arguments.
 
         Returns
         -------
         Tensor of shape (batch, query, state)
             The latent trajectory at ``times``.
         """
-        if trajectory is None:
-            trajectory = partial(self.solver.trajectory, self.vector_field)
+        if dense is None:
+            dense = self.interpolated
         elapsed = times - t0.unsqueeze(-1)
-        forward = self._side(z0, t0, elapsed.clamp(min=0), controls, trajectory, +1)
+        forward = self._side(z0, t0, elapsed.clamp(min=0), controls, dense, +1)
         if not bool((elapsed < 0).any()):
             return forward
-        backward = self._side(z0, t0, elapsed.clamp(max=0), controls, trajectory, -1)
+        backward = self._side(z0, t0, elapsed.clamp(max=0), controls, dense, -1)
         return torch.where((elapsed < 0).unsqueeze(-1), backward, forward)
 
     def _side(
@@ -112,7 +111,7 @@ class Decoder(nn.Module):
         t0: Tensor,
         elapsed: Times,
         controls: ControlPath | None,
-        trajectory: Trajectory,
+        dense: Dense,
         sign: int,
     ) -> States:
         """Solve on one side of t0; ``elapsed`` has the side's sign everywhere."""
@@ -132,19 +131,54 @@ class Decoder(nn.Module):
         held = None
         if controls is not None:
             held = controls.at(t0.unsqueeze(-1) + spacing * (step + 0.5))
-        grid = trajectory(z0, dt, held)
+        left = torch.minimum(place.floor(), n_steps - 1)
+        return dense(z0, dt, held, left.long(), place - left)
 
-        left = torch.minimum(place.floor(), n_steps - 1).long()
-        theta = (place - left).unsqueeze(-1)
+    def interpolated(
+        self,
+        z0: State,
+        dt: Steps,
+        held: Controls | None,
+        left: Tensor,
+        theta: Tensor,
+        trajectory: Trajectory | None = None,
+    ) -> States:
+        """Return states at any places within consecutive steps.
+
+        Parameters
+        ----------
+        z0 : Tensor of shape (batch, state)
+            Where the first step starts.
+        dt : Tensor of shape (batch, step)
+            Signed lengths of the steps.
+        held : Tensor of shape (batch, step, control) or None
+            Controls, each held over its step.
+        left : Tensor of shape (batch, query), int64
+            The step in which each query lies.
+        theta : Tensor of shape (batch, query)
+            Its place there: 0 at the step's start, 1 at its end.
+        trajectory : callable, optional
+            Takes the steps in place of ``solver.trajectory``: called with z0, dt and
+            held; returns the states (batch, step + 1, state).
+
+        Returns
+        -------
+        Tensor of shape (batch, query, state)
+        """
+        if trajectory is None:
+            trajectory = partial(self.solver.trajectory, self.vector_field)
+        grid = trajectory(z0, dt, held)
         z_left, z_right = _rows(grid, left), _rows(grid, left + 1)
         if held is None:
-            slopes = spacing * self.vector_field(grid, None)
+            slopes = self.vector_field(grid, None)
             slope_left, slope_right = _rows(slopes, left), _rows(slopes, left + 1)
         else:  # a step's two ends have the control that is held over it
             u = _rows(held, left)
-            slope_left = spacing * self.vector_field(z_left, u)
-            slope_right = spacing * self.vector_field(z_right, u)
+            slope_left = self.vector_field(z_left, u)
+            slope_right = self.vector_field(z_right, u)
         # cubic Hermite interpolant on [0, 1], in Horner form
+        length, theta = _rows(dt.unsqueeze(-1), left), theta.unsqueeze(-1)
+        slope_left, slope_right = length * slope_left, length * slope_right
         rise = z_right - z_left
         bend = 3 * rise - 2 * slope_left - slope_right
         twist = slope_left + slope_right - 2 * rise

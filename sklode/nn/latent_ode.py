@@ -5,6 +5,7 @@ Paper, section "Method", Algorithm 2.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -262,9 +263,12 @@ class LatentODE(nn.Module):
         -------
         Normal, of batch shape (batch, query, channel)
         """
-        eager = self._engine_of(self.decoder, z0) == "eager"
-        trajectory = None if eager else self._trajectory
-        z = self.decoder(z0, posterior.t0, times, controls, trajectory)
+        chosen, dense = self._engine_of(self.decoder, z0), None
+        if chosen == "fused":
+            dense = self._dense
+        elif chosen == "unrolled":
+            dense = partial(self.decoder.interpolated, trajectory=self._trajectory)
+        z = self.decoder(z0, posterior.t0, times, controls, dense)
         u = None if controls is None else controls.at(times)
         mean = self.emission(z, u) + posterior.level.at(times)
         scale = self.emission.noise_scale.expand_as(mean)
@@ -299,7 +303,9 @@ class LatentODE(nn.Module):
         z0 = posterior.q_z0.mean
         if noise is not None:
             z0 = z0 + posterior.q_z0.stddev * noise
-        p_x = self.decode(z0, posterior, batch.times, path)
+        # nothing was observed before t0: no need to solve backward for those stamps
+        times = torch.maximum(batch.times, posterior.t0.unsqueeze(-1))
+        p_x = self.decode(z0, posterior, times, path)
         scored = batch.mask if batch.scored is None else batch.scored
         return Bound(
             log_likelihood(p_x, batch.values, scored),
@@ -350,12 +356,29 @@ class LatentODE(nn.Module):
         return engine.encode(inputs, dt, visits, weights, field, method, layout)
 
     def _trajectory(self, z0: State, dt: Steps, held: Controls | None) -> States:
-        """Take all steps of the decoder through the engine."""
-        field, by_control = _split_weights(self.decoder.vector_field, z0.shape[-1])
-        bias = None if held is None else functional.linear(held, by_control)
-        layout = self.layout if self._engine_of(self.decoder, z0) == "fused" else None
+        """Take all steps of the decoder through the unrolled engine."""
+        field, bias = self._decoder_weights(z0, held)
+        return engine.decode(z0, dt, bias, field, self.decoder.solver.method)
+
+    def _dense(
+        self,
+        z0: State,
+        dt: Steps,
+        held: Controls | None,
+        left: Tensor,
+        theta: Tensor,
+    ) -> States:
+        """Take all steps, and answer between them, through the fused engine."""
+        field, bias = self._decoder_weights(z0, held)
         method = self.decoder.solver.method
-        return engine.decode(z0, dt, bias, field, method, layout)
+        return engine.decode_at(z0, dt, bias, left, theta, field, method, self.layout)
+
+    def _decoder_weights(
+        self, z0: State, held: Controls | None
+    ) -> tuple[engine.FieldWeights, Tensor | None]:
+        """Return the decoder's layers, and what held controls add to the first."""
+        field, by_control = _split_weights(self.decoder.vector_field, z0.shape[-1])
+        return field, None if held is None else functional.linear(held, by_control)
 
 
 def _split_weights(
