@@ -20,6 +20,7 @@ from sklode.engine.functions import (
     FieldWeights,
     decode,
     decode_at,
+    emit,
     encode,
     supports,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "choose",
     "decode",
     "decode_at",
+    "emit",
     "encode",
     "is_compiled",
     "supports",

@@ -16,7 +16,15 @@ from sklode.engine import fused
 from sklode.engine.flows import ACTIVATIONS, TABLEAUS, HiddenField
 from sklode.engine.sequences import DecodePass, EncodePass, FlowMaps
 
-__all__ = ["CellWeights", "FieldWeights", "decode", "decode_at", "encode", "supports"]
+__all__ = [
+    "CellWeights",
+    "FieldWeights",
+    "decode",
+    "decode_at",
+    "emit",
+    "encode",
+    "supports",
+]
 
 
 _THREADS = ThreadpoolController()
@@ -150,6 +158,17 @@ def decode_at(
         *(tensor for layer in field.inner for tensor in layer),
     )
     return states
+
+
+def emit(z: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
+    """Return W_2 tanh(W_1 z + b_1) + b_2 of states z (..., feature) (fused engine).
+
+    Returns
+    -------
+    Tensor of shape (..., channel)
+    """
+    x: Tensor = _FusedEmission.apply(z.reshape(-1, z.shape[-1]), w1, b1, w2, b2)
+    return x.view(*z.shape[:-1], len(w2))
 
 
 def encode(
@@ -386,3 +405,19 @@ class _FusedEncode(torch.autograd.Function):
         )
         tensors = (None if grad is None else torch.from_numpy(grad) for grad in grads)
         return (None, None, None, *tensors)
+
+
+class _FusedEmission(torch.autograd.Function):
+    """Bridge to `fused.emit`."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, *layers: Tensor) -> Tensor:
+        ctx.z = _array(z)
+        ctx.weights = tuple(_array(layer) for layer in layers)
+        return torch.from_numpy(fused.emit(ctx.weights, ctx.z))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_x: Tensor) -> tuple[Tensor, ...]:
+        grads = fused.emit_backward(ctx.weights, ctx.z, _array(grad_x))
+        return tuple(torch.from_numpy(grad) for grad in grads)

@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 from sklode._threads import n_threads
 from sklode.engine.flows import TABLEAUS
 
-__all__ = ["Field", "decode", "decode_backward", "encode", "encode_backward"]
+__all__ = [
+    "Field",
+    "decode",
+    "decode_backward",
+    "emit",
+    "emit_backward",
+    "encode",
+    "encode_backward",
+]
 
 Array = NDArray[np.floating]
 Queries = tuple[NDArray[np.int64], Array]
@@ -40,6 +48,12 @@ def _kernels() -> Any:
     from sklode.engine import kernels
 
     return kernels
+
+
+def _emission() -> Any:
+    from sklode.engine import emission
+
+    return emission
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> Array:
@@ -91,6 +105,11 @@ class Field:
         kind = _KINDS[activation]
         self.how = (self.deep, self.in_hidden_space, kind, a, np.array(tableau.b))
 
+    @property
+    def cost(self) -> int:
+        """Multiplications of a stage."""
+        return self.n_hidden * (self.n_hidden + self.n_state)
+
     def room(self) -> tuple[int, int]:
         """Return numbers of working memory per lane, and beside the lanes."""
         width, n = self.n_hidden, self.n_state
@@ -137,15 +156,15 @@ def _n_blocks(n_series: int, n_lanes: int) -> int:
 
 
 def _in_parts(
-    field: Field, shape: tuple[int, int], n_lanes: int, work: Callable[[int, int], Any]
+    n_series: int, n_lanes: int, cost: int, work: Callable[[int, int], Any]
 ) -> list:
-    """Call ``work(low, high)`` for parts of the batch, one a thread, in their order."""
-    n_series, n_steps = shape
+    """Call ``work(low, high)`` for parts of the batch, one a thread, in their order.
+
+    ``cost`` is in multiplications a series.
+    """
     n_blocks = _n_blocks(n_series, n_lanes)
     n_parts = min(n_threads(), n_blocks)
-    size = n_blocks * n_lanes * n_steps * field.n_hidden
-    size *= field.n_hidden + field.n_state
-    if n_parts == 1 or size < _WORTH_A_THREAD:
+    if n_parts == 1 or n_blocks * n_lanes * cost < _WORTH_A_THREAD:
         return [work(0, n_series)]
     cuts = [k * n_blocks // n_parts * n_lanes for k in range(n_parts)] + [n_series]
     first, *others = itertools.pairwise(cuts)
@@ -201,7 +220,7 @@ def decode(
             _arena(field.room(), n_lanes, dtype),
         )
 
-    _in_parts(field, dt.shape, n_lanes, work)
+    _in_parts(n_series, n_lanes, n_steps * field.cost, work)
     return z, kept
 
 
@@ -214,7 +233,7 @@ def decode_backward(
     grad_z: Array,
 ) -> tuple[Array, ...]:
     """Return the gradients by z0, by ``added`` and by the layers."""
-    n_series = len(dt)
+    n_series, n_steps = dt.shape
     layout, dtype = _layout(field.layout), grad_z.dtype
     n_lanes = _n_lanes(layout, dtype)
     grad_z0 = np.empty((n_series, 1, field.n_state), dtype)
@@ -232,7 +251,7 @@ def decode_backward(
         )
         return grads
 
-    grads = _summed(_in_parts(field, dt.shape, n_lanes, work))
+    grads = _summed(_in_parts(n_series, n_lanes, n_steps * field.cost, work))
     return grad_z0[:, 0], grad_added, *field.by_layers(grads)
 
 
@@ -267,7 +286,7 @@ def encode(
             *(seen[..., None], h, kept, _arena(room, n_lanes, dtype)),
         )
 
-    _in_parts(field, dt.shape, n_lanes, work)
+    _in_parts(n_series, n_lanes, n_steps * field.cost, work)
     return h[:, 0], kept
 
 
@@ -282,7 +301,7 @@ def encode_backward(
     wants_x: bool,
 ) -> tuple[Any, ...]:
     """Return the gradients by x (or None), [W_hh, W_ih], the bias and the layers."""
-    n_series = len(dt)
+    n_series, n_steps = dt.shape
     layout, dtype = _layout(field.layout), x.dtype
     n_lanes = _n_lanes(layout, dtype)
     grad_x = np.zeros(x.shape if wants_x else (n_series, 0, x.shape[2]), dtype)
@@ -298,6 +317,54 @@ def encode_backward(
         )
         return *grads, *grad_cell
 
-    *grads, grad_w, grad_bias = _summed(_in_parts(field, dt.shape, n_lanes, work))
+    *grads, grad_w, grad_bias = _summed(
+        _in_parts(n_series, n_lanes, n_steps * field.cost, work)
+    )
     by_layers = field.by_layers(tuple(grads))
     return grad_x if wants_x else None, grad_w, grad_bias, *by_layers
+
+
+def emit(weights: tuple[Array, ...], z: Array) -> Array:
+    """Return x (state, channel) of the states z (state, feature).
+
+    ``weights`` are W_1, b_1, W_2 and b_2, see `sklode.engine.emission`.
+    """
+    n_states, dtype = len(z), z.dtype
+    x = np.empty((n_states, 1, len(weights[2])), dtype)
+    n_lanes = _n_lanes(None, dtype)
+    room, cost = _emission_room(weights)
+
+    def work(low: int, high: int) -> None:
+        arena = _arena(room, n_lanes, dtype)
+        _emission().emit(low, high, weights, z[:, None], x, arena)
+
+    _in_parts(n_states, n_lanes, cost, work)
+    return x[:, 0]
+
+
+def emit_backward(
+    weights: tuple[Array, ...], z: Array, grad_x: Array
+) -> tuple[Array, ...]:
+    """Return the gradients by z and by the weights."""
+    n_states, dtype = len(z), z.dtype
+    grad_z = np.empty((n_states, 1, z.shape[1]), dtype)
+    n_lanes = _n_lanes(None, dtype)
+    room, cost = _emission_room(weights)
+
+    def work(low: int, high: int) -> tuple[Array, ...]:
+        grads = tuple(np.zeros_like(weight) for weight in weights)
+        _emission().emit_backward(
+            *(low, high, weights, z[:, None], grad_x[:, None], grad_z, grads),
+            _arena(room, n_lanes, dtype),
+        )
+        return grads
+
+    grads = _summed(_in_parts(n_states, n_lanes, cost, work))
+    return grad_z[:, 0], *grads
+
+
+def _emission_room(weights: tuple[Array, ...]) -> tuple[tuple[int, int], int]:
+    (width, n_in), n_out = weights[0].shape, len(weights[2])
+    states = (CHUNK + 1) * (2 * width + n_in + n_out)
+    cost = width * (n_in + n_out)
+    return (states + cost + width + n_out, 3 * cost), cost

@@ -46,22 +46,24 @@ from sklode.engine.products import (
     allocate,
     collect,
     pack,
+)
+from sklode.engine.rows import (
+    activate,
+    add_rows,
+    copy_rows,
+    gather,
+    scatter,
     set_rows,
+    times_slope,
+    zero_rows,
 )
 from sklode.engine.simd import (
-    at_least,
-    at_most,
     compiled,
     constant,
-    decay,
     lanes_of,
     load,
-    load_number,
-    log_one_plus,
     pointer,
-    splat,
     store,
-    store_number,
     tanh,
 )
 
@@ -132,67 +134,7 @@ class Adjoints(NamedTuple):
     c: Any
 
 
-# Activations --------------------------------------------------------------------------
-
-
-@compiled
-def _activate(layout: Any, kind: Any, rows: Any, first: Any, n: Any) -> Any:
-    zero, one = constant(rows, 0.0), constant(rows, 1.0)
-    if kind == 0:
-        for i in range(first, first + n):
-            store(layout, rows, i, tanh(load(layout, rows, i)))
-    elif kind == 1:
-        for i in range(first, first + n):
-            x = load(layout, rows, i)
-            negative = decay(at_most(x, zero)) - one
-            store(layout, rows, i, at_least(x, zero) + negative)
-    else:
-        for i in range(first, first + n):
-            x = load(layout, rows, i)
-            tail = log_one_plus(decay(at_most(x, zero - x)))
-            store(layout, rows, i, at_least(x, zero) + tail)
-
-
-@compiled
-def _times_slope(
-    layout: Any, kind: Any, grads: Any, values: Any, first: Any, n: Any
-) -> Any:
-    """Multiply gradients by the activation's derivative, which its value gives."""
-    zero, one = constant(grads, 0.0), constant(grads, 1.0)
-    if kind == 0:
-        for i in range(first, first + n):
-            q = load(layout, values, i)
-            store(layout, grads, i, load(layout, grads, i) * (one - q * q))
-    elif kind == 1:
-        for i in range(first, first + n):
-            slope = at_most(load(layout, values, i), zero) + one
-            store(layout, grads, i, load(layout, grads, i) * slope)
-    else:
-        for i in range(first, first + n):
-            slope = one - decay(zero - load(layout, values, i))
-            store(layout, grads, i, load(layout, grads, i) * slope)
-
-
 # One step of the flow -----------------------------------------------------------------
-
-
-@compiled
-def _copy(layout: Any, source: Any, s0: Any, target: Any, t0: Any, n: Any) -> Any:
-    for i in range(n):
-        store(layout, target, t0 + i, load(layout, source, s0 + i))
-
-
-@compiled
-def _zero(layout: Any, rows: Any, first: Any, n: Any) -> Any:
-    for i in range(first, first + n):
-        store(layout, rows, i, splat(layout, rows, constant(rows, 0.0)))
-
-
-@compiled
-def _add(layout: Any, source: Any, s0: Any, target: Any, t0: Any, n: Any) -> Any:
-    for i in range(n):
-        total = load(layout, target, t0 + i) + load(layout, source, s0 + i)
-        store(layout, target, t0 + i, total)
 
 
 @compiled
@@ -246,10 +188,10 @@ def _mean(layout: Any, f: Any, rows: Any, first: Any, n: Any, r: Any) -> Any:
 def _enter(layout: Any, f: Any, h: Any, h0: Any, bias: Any, s: Any, y0: Any) -> Any:
     """Set y of a first stage."""
     if f.in_hidden_space:
-        _copy(layout, bias, 0, s.y, y0, f.n_hidden)
+        copy_rows(layout, bias, 0, s.y, y0, f.n_hidden)
         add_product(layout, f.w1, h, h0, s.y, y0, f.n_hidden, f.n_state)
     else:
-        _copy(layout, h, h0, s.y, y0, f.n_state)
+        copy_rows(layout, h, h0, s.y, y0, f.n_state)
 
 
 @compiled
@@ -257,15 +199,15 @@ def _evaluate(layout: Any, f: Any, bias: Any, s: Any, yi: Any, vi: Any) -> Any:
     """Set a stage's activations from its y."""
     width = f.n_hidden
     if f.in_hidden_space:
-        _copy(layout, s.y, yi, s.first, vi, width)
+        copy_rows(layout, s.y, yi, s.first, vi, width)
     else:
-        _copy(layout, bias, 0, s.first, vi, width)
+        copy_rows(layout, bias, 0, s.first, vi, width)
         add_product(layout, f.w1, s.y, yi, s.first, vi, width, f.n_state)
-    _activate(layout, f.activation, s.first, vi, width)
+    activate(layout, f.activation, s.first, vi, width)
     if f.deep:
         set_rows(layout, s.inner, vi, f.b2, width)
         add_product(layout, f.w2, s.first, vi, s.inner, vi, width, width)
-        _activate(layout, f.activation, s.inner, vi, width)
+        activate(layout, f.activation, s.inner, vi, width)
 
 
 @compiled
@@ -288,17 +230,17 @@ def _derivative_backward(
     n_stages, n, width = len(f.b), f.n_solved, f.n_hidden
     k0, v0 = k * n_stages * n, k * n_stages * width
     by_last = d.inner if f.deep else d.first
-    _zero(layout, d.slopes, k0, n_stages * n)
-    _zero(layout, d.first, v0, n_stages * width)
-    _zero(layout, d.inner, v0, n_stages * width)
+    zero_rows(layout, d.slopes, k0, n_stages * n)
+    zero_rows(layout, d.first, v0, n_stages * width)
+    zero_rows(layout, d.inner, v0, n_stages * width)
     if f.in_hidden_space:
-        _zero(layout, d.rise, k * f.n_state, f.n_state)
+        zero_rows(layout, d.rise, k * f.n_state, f.n_state)
         _keep_derivative(layout, f, by, s, d, k)
     else:
-        _copy(layout, by, 0, d.slopes, k0, n)
+        copy_rows(layout, by, 0, d.slopes, k0, n)
     add_product(layout, ft.wo, by, 0, by_last, v0, width, f.n_state)
     _through_layers(layout, f, ft, s, d, v0)
-    _copy(layout, d.first, v0, d.first_sum, k * width, width)
+    copy_rows(layout, d.first, v0, d.first_sum, k * width, width)
     add_product(layout, ft.w1, d.first, v0, g, 0, f.n_state, width)
 
 
@@ -307,8 +249,8 @@ def _keep_derivative(layout: Any, f: Any, by: Any, s: Any, d: Any, k: Any) -> An
     """Keep the terms of W_o's gradient by dz/dt, which M's does not hold."""
     last = s.inner if f.deep else s.first
     v0 = k * len(f.b) * f.n_hidden
-    _copy(layout, by, 0, d.derivative, k * f.n_state, f.n_state)
-    _copy(layout, last, v0, s.entry, k * f.n_hidden, f.n_hidden)
+    copy_rows(layout, by, 0, d.derivative, k * f.n_state, f.n_state)
+    copy_rows(layout, last, v0, s.entry, k * f.n_hidden, f.n_hidden)
 
 
 @compiled
@@ -366,10 +308,10 @@ def _through_layers(layout: Any, f: Any, ft: Any, s: Any, d: Any, v0: Any) -> An
     """Turn the gradient by a stage's v into those by what enters its activations."""
     width = f.n_hidden
     if f.deep:
-        _times_slope(layout, f.activation, d.inner, s.inner, v0, width)
-        _zero(layout, d.first, v0, width)
+        times_slope(layout, f.activation, d.inner, s.inner, v0, width)
+        zero_rows(layout, d.first, v0, width)
         add_product(layout, ft.w2, d.inner, v0, d.first, v0, width, width)
-    _times_slope(layout, f.activation, d.first, s.first, v0, width)
+    times_slope(layout, f.activation, d.first, s.first, v0, width)
 
 
 @compiled
@@ -386,7 +328,7 @@ def _flow_backward(
     if f.in_hidden_space:
         for r in range(f.n_state):
             store(layout, d.rise, k * f.n_state + r, dt * load(layout, g, r))
-        _zero(layout, d.mean, 0, width)
+        zero_rows(layout, d.mean, 0, width)
         add_product(layout, ft.wo, d.rise, k * f.n_state, d.mean, 0, width, f.n_state)
     for i in range(n_stages - 1, -1, -1):
         ki, vi = k0 + i * n, v0 + i * width
@@ -395,7 +337,7 @@ def _flow_backward(
             for r in range(width):
                 store(layout, by_last, vi + r, load(layout, d.mean, r) * weight)
             if i + 1 == n_stages:
-                _zero(layout, d.slopes, ki, width)
+                zero_rows(layout, d.slopes, ki, width)
             else:
                 for r in range(width):
                     later = _later(layout, f, d.first, v0, width, i, r)
@@ -411,12 +353,12 @@ def _flow_backward(
                     by_slope = by_slope + _later(layout, f, d.y, 0, n, i, r)
                 store(layout, d.slopes, ki + r, dt * by_slope)
             if i == 0 and f.dense:
-                _add(layout, by, 0, d.slopes, ki, n)
-            _zero(layout, by_last, vi, width)
+                add_rows(layout, by, 0, d.slopes, ki, n)
+            zero_rows(layout, by_last, vi, width)
             add_product(layout, ft.wo, d.slopes, ki, by_last, vi, width, n)
         _through_layers(layout, f, ft, s, d, vi)
         if not f.in_hidden_space:
-            _zero(layout, d.y, i * n, n)
+            zero_rows(layout, d.y, i * n, n)
             add_product(layout, ft.w1, d.first, vi, d.y, i * n, n, width)
     for r in range(width):  # by the first layer's bias, and in hidden space by y
         total = load(layout, d.first, v0 + r)
@@ -560,39 +502,6 @@ def _write_flow_gradients(f: Any, d: Any, n_lanes: Any, grads: Any) -> Any:
 
 
 @compiled
-def _gather(
-    source: Any, first: Any, n: Any, step: Any, n_lanes: Any, rows: Any, row: Any
-) -> Any:
-    """Read a step of ``n`` series into rows; return whether anything is not zero.
-
-    Lanes without a series are zero.
-    """
-    n_features = source.shape[2]
-    anything = False
-    for lane in range(n):
-        for i in range(n_features):
-            value = source[first + lane, step, i]
-            anything |= value != 0
-            store_number(rows, (row + i) * n_lanes + lane, value)
-    for lane in range(n, n_lanes):
-        for i in range(n_features):
-            store_number(rows, (row + i) * n_lanes + lane, constant(rows, 0.0))
-    return anything
-
-
-@compiled
-def _scatter(
-    rows: Any, row: Any, target: Any, first: Any, n: Any, step: Any, n_lanes: Any
-) -> Any:
-    """Write rows of ``n`` series into a step."""
-    for lane in range(n):
-        for i in range(target.shape[2]):
-            target[first + lane, step, i] = load_number(
-                rows, (row + i) * n_lanes + lane
-            )
-
-
-@compiled
 def _set_bias(layout: Any, f: Any, added: Any, n_added: Any, bias: Any) -> Any:
     """Set the first layer's bias, with what the controls add to it."""
     set_rows(layout, bias, 0, f.b1, f.n_hidden)
@@ -716,26 +625,26 @@ def decode(
     for first in range(low, high, n_lanes):
         count = min(n_lanes, high - first)
         at = first // n_lanes * (n_steps + 1) * n
-        _gather(z0, first, count, 0, n_lanes, states, at)
-        _scatter(states, at, points, 0, count, 0, n_lanes)
+        gather(z0, first, count, 0, n_lanes, states, at)
+        scatter(states, at, points, 0, count, 0, n_lanes)
         for k in range(n_steps):
-            if _gather(dt, first, count, k, n_lanes, step, 0):
+            if gather(dt, first, count, k, n_lanes, step, 0):
                 if controlled:
-                    _gather(added, first, count, k, n_lanes, control, 0)
+                    gather(added, first, count, k, n_lanes, control, 0)
                     _set_bias(layout, f, control, f.n_hidden, bias)
                 length = load(layout, step, 0)
                 _flow(layout, f, states, at, length, bias, s, 0, states, at + n)
                 _derivative(layout, f, s, 0, rate)
-                _scatter(rate, 0, starts, 0, count, k, n_lanes)
+                scatter(rate, 0, starts, 0, count, k, n_lanes)
                 if controlled or not _flows(dt, first, count, k + 1):
                     _enter(layout, f, states, at + n, bias, s, 0)
                     _evaluate(layout, f, bias, s, 0, 0)
                     _derivative(layout, f, s, 0, rate)
-                    _scatter(rate, 0, ends, 0, count, k, n_lanes)
+                    scatter(rate, 0, ends, 0, count, k, n_lanes)
             else:
-                _copy(layout, states, at, states, at + n, n)
+                copy_rows(layout, states, at, states, at + n, n)
             at += n
-            _scatter(states, at, points, 0, count, k + 1, n_lanes)
+            scatter(states, at, points, 0, count, k + 1, n_lanes)
         left, theta = queries
         _interpolate(points, starts, ends, dt, left, theta, z, first, count)
 
@@ -783,38 +692,38 @@ def decode_backward(
             points, starts, ends, dt, left, theta, grad_z, first, count
         )
         at = (first // n_lanes * (n_steps + 1) + n_steps) * n
-        _gather(points, 0, count, n_steps, n_lanes, g, 0)
+        gather(points, 0, count, n_steps, n_lanes, g, 0)
         used = 0  # places of the chunk
         for k in range(n_steps - 1, -1, -1):
             at -= n
-            if _gather(dt, first, count, k, n_lanes, step, 0):
+            if gather(dt, first, count, k, n_lanes, step, 0):
                 if controlled:
-                    _gather(added, first, count, k, n_lanes, control, 0)
+                    gather(added, first, count, k, n_lanes, control, 0)
                     _set_bias(layout, f, control, width, bias)
-                    _zero(layout, control, 0, width)
+                    zero_rows(layout, control, 0, width)
                 if controlled or not _flows(dt, first, count, k + 1):
                     points_per_place = len(f.b)
                     y0 = used * points_per_place * f.n_solved
                     _enter(layout, f, states, at + n, bias, s, y0)
                     _evaluate(layout, f, bias, s, y0, used * points_per_place * width)
-                    _copy(layout, states, at + n, d.start, used * n, n)
-                    _gather(ends, 0, count, k, n_lanes, rate, 0)
+                    copy_rows(layout, states, at + n, d.start, used * n, n)
+                    gather(ends, 0, count, k, n_lanes, rate, 0)
                     _derivative_backward(layout, f, ft, rate, g, s, d, used)
-                    _add(layout, d.first_sum, used * width, control, 0, width)
+                    add_rows(layout, d.first_sum, used * width, control, 0, width)
                     used = _next_place(layout, f, s, d, used)
                 length = load(layout, step, 0)
                 _flow(layout, f, states, at, length, bias, s, used, end, 0)
-                _copy(layout, states, at, d.start, used * n, n)
-                _gather(starts, 0, count, k, n_lanes, rate, 0)
+                copy_rows(layout, states, at, d.start, used * n, n)
+                gather(starts, 0, count, k, n_lanes, rate, 0)
                 _flow_backward(layout, f, ft, g, rate, length, s, d, used)
                 if controlled:
-                    _add(layout, d.first_sum, used * width, control, 0, width)
-                    _scatter(control, 0, grad_added, first, count, k, n_lanes)
+                    add_rows(layout, d.first_sum, used * width, control, 0, width)
+                    scatter(control, 0, grad_added, first, count, k, n_lanes)
                 used = _next_place(layout, f, s, d, used)
-            _gather(points, 0, count, k, n_lanes, rate, 0)
-            _add(layout, rate, 0, g, 0, n)
+            gather(points, 0, count, k, n_lanes, rate, 0)
+            add_rows(layout, rate, 0, g, 0, n)
         _sum_flow_gradients(layout, f, s, d, used)
-        _scatter(g, 0, grad_z0, first, count, 0, n_lanes)
+        scatter(g, 0, grad_z0, first, count, 0, n_lanes)
     _write_flow_gradients(f, d, n_lanes, grads)
 
 
@@ -828,13 +737,13 @@ def _gates(layout: Any, cell: Any, hx: Any, hx0: Any, gates: Any) -> Any:
     set_rows(layout, gates, 0, bias, n_gates * n)
     add_product(layout, w, hx, hx0, gates, 0, n_gates * n, n_in)
     if n_gates == 1:
-        _activate(layout, 0, gates, 0, n)
+        activate(layout, 0, gates, 0, n)
         return
     half = constant(gates, 0.5)  # sigmoid(x) = (1 + tanh(x / 2)) / 2
     for r in range(2 * n):
         opened = tanh(load(layout, gates, r) * half) * half + half
         store(layout, gates, r, opened)
-    _activate(layout, 0, gates, 2 * n, n)
+    activate(layout, 0, gates, 2 * n, n)
     for r in range(3 * n, 4 * n):
         opened = tanh(load(layout, gates, r) * half) * half + half
         store(layout, gates, r, opened)
@@ -959,25 +868,25 @@ def encode(
     for first in range(low, high, n_lanes):
         count = min(n_lanes, high - first)
         at = first // n_lanes * (n_steps + 1) * n_kept
-        _zero(layout, states, at, n_kept)
+        zero_rows(layout, states, at, n_kept)
         for k in range(n_steps):
             after = at + n_kept
-            if _gather(dt, first, count, k, n_lanes, step, 0):
+            if gather(dt, first, count, k, n_lanes, step, 0):
                 length = load(layout, step, 0)
                 _flow(layout, f, states, at, length, bias, s, 0, hx, 0)
             else:
-                _copy(layout, states, at, hx, 0, n)
-            if _gather(seen, first, count, k, n_lanes, visited, 0):
-                _gather(x, first, count, k, n_lanes, hx, n)
+                copy_rows(layout, states, at, hx, 0, n)
+            if gather(seen, first, count, k, n_lanes, visited, 0):
+                gather(x, first, count, k, n_lanes, hx, n)
                 _visit(
                     *(layout, cell, hx, 0, states, at, visited),
                     *(gates, squashed, states, after),
                 )
             else:
-                _copy(layout, hx, 0, states, after, n)
-                _copy(layout, states, at + n, states, after + n, n_kept - n)
+                copy_rows(layout, hx, 0, states, after, n)
+                copy_rows(layout, states, at + n, states, after + n, n_kept - n)
             at = after
-        _scatter(states, at, h, first, count, 0, n_lanes)
+        scatter(states, at, h, first, count, 0, n_lanes)
 
 
 @compiled
@@ -1030,20 +939,20 @@ def encode_backward(
     for first in range(low, high, n_lanes):
         count = min(n_lanes, high - first)
         at = (first // n_lanes * (n_steps + 1) + n_steps) * n_kept
-        _zero(layout, g, 0, n_kept)
-        _gather(grad_h, first, count, 0, n_lanes, g, 0)
+        zero_rows(layout, g, 0, n_kept)
+        gather(grad_h, first, count, 0, n_lanes, g, 0)
         n_flows = n_visits = 0
         for k in range(n_steps - 1, -1, -1):
             at -= n_kept
-            flows = _gather(dt, first, count, k, n_lanes, step, 0)
+            flows = gather(dt, first, count, k, n_lanes, step, 0)
             length = load(layout, step, 0)
             hx0 = n_visits * n_in
             if flows:
                 _flow(layout, f, states, at, length, bias, s, n_flows, hx, hx0)
             else:
-                _copy(layout, states, at, hx, hx0, n)
-            if _gather(seen, first, count, k, n_lanes, visited, 0):
-                _gather(x, first, count, k, n_lanes, hx, hx0 + n)
+                copy_rows(layout, states, at, hx, hx0, n)
+            if gather(seen, first, count, k, n_lanes, visited, 0):
+                gather(x, first, count, k, n_lanes, hx, hx0 + n)
                 _visit(
                     *(layout, cell, hx, hx0, states, at, visited),
                     *(gates, squashed, after, 0),
@@ -1055,12 +964,12 @@ def encode_backward(
                 )
                 add_product(layout, by_h, grad_gates, row, g, 0, n, n_out)
                 if grad_x.shape[1] > 0:
-                    _zero(layout, g_x, 0, n_x)
+                    zero_rows(layout, g_x, 0, n_x)
                     add_product(layout, by_x, grad_gates, row, g_x, 0, n_x, n_out)
-                    _scatter(g_x, 0, grad_x, first, count, k, n_lanes)
+                    scatter(g_x, 0, grad_x, first, count, k, n_lanes)
                 n_visits += 1
             if flows:
-                _copy(layout, states, at, d.start, n_flows * n, n)
+                copy_rows(layout, states, at, d.start, n_flows * n, n)
                 _flow_backward(layout, f, ft, g, g, length, s, d, n_flows)
                 n_flows = _next_place(layout, f, s, d, n_flows)
             if n_visits == CHUNK:

@@ -20,7 +20,6 @@ from sklode.engine.simd import (
     load_number,
     load_vector,
     shifted,
-    splat,
     store,
     store_number,
     store_vector,
@@ -28,7 +27,7 @@ from sklode.engine.simd import (
     tile_of_product,
 )
 
-__all__ = ["add_outer", "add_product", "allocate", "collect", "pack", "set_rows"]
+__all__ = ["add_outer", "add_product", "allocate", "collect", "pack"]
 
 TALLEST = 12
 """Rows of a register tile: with a weight and an input they fill the 16 of AVX2."""
@@ -46,13 +45,6 @@ def allocate(arena: Any, top: Any, n_numbers: Any) -> Any:
     for i in range(n_numbers):
         store_number(memory, i, constant(memory, 0.0))  # no sum: it may hold anything
     return memory
-
-
-@compiled
-def set_rows(layout: Any, out: Any, out0: Any, numbers: Any, n: Any) -> Any:
-    """Set rows to numbers that all series share."""
-    for i in range(n):
-        store(layout, out, out0 + i, splat(layout, out, load_number(numbers, i)))
 
 
 def pack(layout: Any, w: Any, transpose: Any, arena: Any, top: Any) -> Any:

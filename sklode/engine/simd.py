@@ -79,11 +79,23 @@ def compiled(function: Any) -> Any:
     try:
         dispatcher = numba.njit(cache=True, **_COMPILE)(function)
     except RuntimeError:  # no folder to write to
-        return numba.njit(**_COMPILE)(function)
+        return _for_any_number(numba.njit(**_COMPILE)(function))
     # numba looks for changes in a function's own file only, and would go on with what
     # it compiled from the others before
     kept = dispatcher._cache._cache_file
     kept._source_stamp = (kept._source_stamp, _SOURCES)
+    return _for_any_number(dispatcher)
+
+
+def _for_any_number(dispatcher: Any) -> Any:
+    """Keep numba from compiling a function anew for each constant argument."""
+    template = dispatcher.get_call_template
+
+    def without_constants(args: Any, kws: Any) -> Any:
+        plain = {name: types.unliteral(kind) for name, kind in kws.items()}
+        return template(tuple(types.unliteral(kind) for kind in args), plain)
+
+    dispatcher.get_call_template = without_constants
     return dispatcher
 
 

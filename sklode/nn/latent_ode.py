@@ -5,7 +5,6 @@ Paper, section "Method", Algorithm 2.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -18,7 +17,7 @@ from sklode._shapes import Controls, Mask, State, States, Steps, Times, Values
 from sklode.nn.anchors import Anchor, Level
 from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODELSTM, ODERNN, RNN
-from sklode.nn.objectives import kl_to_standard_normal, log_likelihood
+from sklode.nn.objectives import gaussian_log_likelihood, kl_to_standard_normal
 from sklode.nn.solvers import FixedStepSolver
 from sklode.nn.vector_fields import VectorField
 
@@ -144,9 +143,12 @@ class Emission(nn.Module):
 
     def forward(self, z: Tensor, controls: Controls | None = None) -> Tensor:
         """Return x^ of shape (..., channel) for z of shape (..., latent)."""
-        inputs = z if controls is None else torch.cat([z, controls], dim=-1)
-        x: Tensor = self.network(inputs)
+        x: Tensor = self.network(_with_controls(z, controls))
         return x
+
+
+def _with_controls(z: Tensor, controls: Controls | None) -> Tensor:
+    return z if controls is None else torch.cat([z, controls], dim=-1)
 
 
 class LatentODE(nn.Module):
@@ -263,14 +265,7 @@ class LatentODE(nn.Module):
         -------
         Normal, of batch shape (batch, query, channel)
         """
-        chosen, dense = self._engine_of(self.decoder, z0), None
-        if chosen == "fused":
-            dense = self._dense
-        elif chosen == "unrolled":
-            dense = partial(self.decoder.interpolated, trajectory=self._trajectory)
-        z = self.decoder(z0, posterior.t0, times, controls, dense)
-        u = None if controls is None else controls.at(times)
-        mean = self.emission(z, u) + posterior.level.at(times)
+        mean = self._mean(z0, posterior, times, controls)
         scale = self.emission.noise_scale.expand_as(mean)
         return Normal(mean, scale, validate_args=False)
 
@@ -305,13 +300,35 @@ class LatentODE(nn.Module):
             z0 = z0 + posterior.q_z0.stddev * noise
         # nothing was observed before t0: no need to solve backward for those stamps
         times = torch.maximum(batch.times, posterior.t0.unsqueeze(-1))
-        p_x = self.decode(z0, posterior, times, path)
+        mean = self._mean(z0, posterior, times, path)
         scored = batch.mask if batch.scored is None else batch.scored
         return Bound(
-            log_likelihood(p_x, batch.values, scored),
+            gaussian_log_likelihood(
+                mean, self.emission.noise_scale, batch.values, scored
+            ),
             kl_to_standard_normal(posterior.q_z0),
             scored.sum(dim=(-2, -1)),
         )
+
+    def _mean(
+        self,
+        z0: State,
+        posterior: Posterior,
+        times: Times,
+        controls: ControlPath | None,
+    ) -> Tensor:
+        """Return the mean of p(x | z(t)), through the engine."""
+        chosen = self._engine_of(self.decoder, z0)
+        dense = {
+            "fused": self._dense,
+            "unrolled": self._unrolled,
+            "eager": None,
+        }[chosen]
+        z = self.decoder(z0, posterior.t0, times, controls, dense)
+        u = None if controls is None else controls.at(times)
+        ours = type(self.emission) is Emission
+        x = self._emit(z, u) if chosen == "fused" and ours else self.emission(z, u)
+        return x + posterior.level.at(times)
 
     def engines(self) -> tuple[str, str]:
         """Return which engine runs the encoder and the decoder."""
@@ -355,8 +372,11 @@ class LatentODE(nn.Module):
         method = encoder.solver.method
         return engine.encode(inputs, dt, visits, weights, field, method, layout)
 
-    def _trajectory(self, z0: State, dt: Steps, held: Controls | None) -> States:
+    def _unrolled(self, z0: State, dt: Steps, *where: Any) -> States:
         """Take all steps of the decoder through the unrolled engine."""
+        return self.decoder.interpolated(z0, dt, *where, trajectory=self._trajectory)
+
+    def _trajectory(self, z0: State, dt: Steps, held: Controls | None) -> States:
         field, bias = self._decoder_weights(z0, held)
         return engine.decode(z0, dt, bias, field, self.decoder.solver.method)
 
@@ -372,6 +392,15 @@ class LatentODE(nn.Module):
         field, bias = self._decoder_weights(z0, held)
         method = self.decoder.solver.method
         return engine.decode_at(z0, dt, bias, left, theta, field, method, self.layout)
+
+    def _emit(self, z: Tensor, controls: Controls | None) -> Tensor:
+        """Return x^ through the fused engine."""
+        layers: Any = self.emission.network
+        first, output = layers[0], layers[2]
+        return engine.emit(
+            _with_controls(z, controls),
+            *(first.weight, first.bias, output.weight, output.bias),
+        )
 
     def _decoder_weights(
         self, z0: State, held: Controls | None

@@ -11,7 +11,15 @@ from torch.distributions import Normal, kl_divergence
 
 from sklode._shapes import Mask, Values
 
-__all__ = ["clip_gradient_norm", "elbo", "kl_to_standard_normal", "log_likelihood"]
+__all__ = [
+    "clip_gradient_norm",
+    "elbo",
+    "gaussian_log_likelihood",
+    "kl_to_standard_normal",
+    "log_likelihood",
+]
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
 def log_likelihood(p_x: Normal, values: Values, mask: Mask) -> Tensor:
@@ -30,9 +38,30 @@ def log_likelihood(p_x: Normal, values: Values, mask: Mask) -> Tensor:
     -------
     Tensor of shape (batch,)
     """
-    observed = torch.where(mask, values, p_x.mean.detach())
-    entries = p_x.log_prob(observed) * mask
-    return entries.sum(dim=(-2, -1))
+    return gaussian_log_likelihood(p_x.mean, p_x.stddev, values, mask)
+
+
+def gaussian_log_likelihood(
+    mean: Tensor, scale: Tensor, values: Values, mask: Mask
+) -> Tensor:
+    r"""Return the same as `log_likelihood`, of a scale that need not be expanded.
+
+    Parameters
+    ----------
+    mean : Tensor of shape (batch, time, channel)
+        :math:`\hat x`.
+    scale : Tensor of shape (channel,) or (batch, time, channel)
+        s.
+    values, mask
+        As in `log_likelihood`.
+
+    Returns
+    -------
+    Tensor of shape (batch,)
+    """
+    deviation = torch.where(mask, values - mean, 0.0) / scale
+    constant = mask * (scale.log() + _HALF_LOG_TWO_PI)
+    return -(0.5 * deviation.square() + constant).sum(dim=(-2, -1))
 
 
 def kl_to_standard_normal(q_z0: Normal) -> Tensor:

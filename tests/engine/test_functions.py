@@ -60,7 +60,19 @@ def engine_decode(
 ) -> Tensor:
     state_size = z0.shape[-1]
     bias = None if u is None else u @ f.hidden[0].weight[:, state_size:].T
-    return engine.decode(z0, dt, bias, weights(f, state_size), method, layout(f))
+    name, layers = layout(f), weights(f, state_size)
+    if name is None:
+        return engine.decode(z0, dt, bias, layers, method)
+    where = grid_points(*dt.shape)
+    return engine.decode_at(z0, dt, bias, *where, layers, method, name)
+
+
+def grid_points(n_series: int, n_steps: int) -> tuple[Tensor, Tensor]:
+    """Return the queries that are the steps' ends, and the first step's start."""
+    left = torch.arange(-1, n_steps).clamp(min=0)
+    theta = torch.ones(n_steps + 1)
+    theta[0] = 0.0
+    return left.repeat(n_series, 1), theta.repeat(n_series, 1)
 
 
 def torch_decode(

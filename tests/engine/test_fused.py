@@ -48,6 +48,8 @@ def problem(
         "dt": dt.astype(dtype),
         "seen": seen.astype(dtype),
         "grad_h": random(n_series, n_state),
+        "left": rng.integers(0, n_steps, (n_series, n_steps + 1)),
+        "theta": rng.random((n_series, n_steps + 1)).astype(dtype),
         "grad_z": random(n_series, n_steps + 1, n_state),
     }
 
@@ -63,9 +65,15 @@ def run(p: dict[str, np.ndarray], method: str, layout: str) -> list[np.ndarray]:
     none = np.zeros((*p["dt"].shape, 0), p["dt"].dtype)
     h, kept = fused.encode(field, cell, *walk)
     by_encoder = fused.encode_backward(field, cell, *walk, kept, p["grad_h"], True)
-    z, kept = fused.decode(field, p["z0"], -p["dt"], none)
-    by_decoder = fused.decode_backward(field, -p["dt"], none, kept, p["grad_z"])
-    return [h, *by_encoder, z, *by_decoder]
+    queries = p["left"], p["theta"]
+    z, kept = fused.decode(field, p["z0"], -p["dt"], none, queries)
+    by_decoder = fused.decode_backward(
+        field, -p["dt"], none, queries, kept, p["grad_z"]
+    )
+    emission = p["wo"].T.copy(), p["b1"], p["w1"].T.copy(), p["bo"]
+    states = z.reshape(-1, z.shape[-1])
+    by_emission = fused.emit_backward(emission, states, states[::-1].copy())
+    return [h, *by_encoder, z, *by_decoder, fused.emit(emission, states), *by_emission]
 
 
 def assert_close(left: list, right: list, tolerance: float) -> None:
@@ -101,7 +109,10 @@ def test_single_precision_keeps_its_digits(
     sizes = {"n_series": 4, "width": 20, "n_state": 25, "n_inputs": 2, "deep": True}
     p = problem(0, n_steps=n_steps, **sizes)  # type: ignore[arg-type]
     p["dt"] *= 0.2
-    single = {name: value.astype(np.float32) for name, value in p.items()}
+    single = {
+        name: value if name == "left" else value.astype(np.float32)
+        for name, value in p.items()
+    }
     assert_close(run(single, "rk4", layout), run(p, "rk4", layout), tolerance)
 
 
