@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -137,9 +138,18 @@ class Field:
         return (w1, b1, wo, bo, w2, b2) if self.deep else (w1, b1, wo, bo)
 
 
+_WORKSPACE = threading.local()
+
+
 def _arena(room: tuple[int, int], n_lanes: int, dtype: np.dtype) -> Array:
+    """Return working memory of the calling thread, for one call at a time."""
     per_lane, beside = room
-    return aligned((per_lane * n_lanes + beside + 64 * 48,), dtype)
+    n = per_lane * n_lanes + beside + 64 * 48
+    kept = getattr(_WORKSPACE, dtype.name, None)
+    if kept is None or len(kept) < n:
+        kept = aligned((n,), dtype)
+        setattr(_WORKSPACE, dtype.name, kept)
+    return kept
 
 
 def _layout(name: str) -> int | None:

@@ -17,7 +17,7 @@ from sklode._shapes import Controls, Mask, State, States, Steps, Times, Values
 from sklode.nn.anchors import Anchor, Level
 from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODELSTM, ODERNN, RNN
-from sklode.nn.objectives import gaussian_log_likelihood, kl_to_standard_normal
+from sklode.nn.objectives import kl_to_standard_normal, log_likelihood
 from sklode.nn.solvers import FixedStepSolver
 from sklode.nn.vector_fields import VectorField
 
@@ -303,9 +303,7 @@ class LatentODE(nn.Module):
         mean = self._mean(z0, posterior, times, path)
         scored = batch.mask if batch.scored is None else batch.scored
         return Bound(
-            gaussian_log_likelihood(
-                mean, self.emission.noise_scale, batch.values, scored
-            ),
+            log_likelihood(mean, self.emission.noise_scale, batch.values, scored),
             kl_to_standard_normal(posterior.q_z0),
             scored.sum(dim=(-2, -1)),
         )

@@ -7,14 +7,13 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Normal, kl_divergence
+from torch.distributions import Normal
 
 from sklode._shapes import Mask, Values
 
 __all__ = [
     "clip_gradient_norm",
     "elbo",
-    "gaussian_log_likelihood",
     "kl_to_standard_normal",
     "log_likelihood",
 ]
@@ -22,13 +21,15 @@ __all__ = [
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
-def log_likelihood(p_x: Normal, values: Values, mask: Mask) -> Tensor:
+def log_likelihood(mean: Values, scale: Tensor, values: Values, mask: Mask) -> Tensor:
     r"""Sum of :math:`\log N(x \mid \hat x, s)` over each series' observed entries.
 
     Parameters
     ----------
-    p_x : Normal, of batch shape (batch, time, channel)
-        Distribution of the observations given the latent trajectory.
+    mean : Tensor of shape (batch, time, channel)
+        :math:`\hat x`, given the latent trajectory.
+    scale : Tensor of shape (channel,)
+        s.
     values : Tensor of shape (batch, time, channel)
         Observations; anything, NaN included, where ``mask`` is False.
     mask : Tensor of shape (batch, time, channel), bool
@@ -38,36 +39,15 @@ def log_likelihood(p_x: Normal, values: Values, mask: Mask) -> Tensor:
     -------
     Tensor of shape (batch,)
     """
-    return gaussian_log_likelihood(p_x.mean, p_x.stddev, values, mask)
-
-
-def gaussian_log_likelihood(
-    mean: Tensor, scale: Tensor, values: Values, mask: Mask
-) -> Tensor:
-    r"""Return the same as `log_likelihood`, of a scale that need not be expanded.
-
-    Parameters
-    ----------
-    mean : Tensor of shape (batch, time, channel)
-        :math:`\hat x`.
-    scale : Tensor of shape (channel,) or (batch, time, channel)
-        s.
-    values, mask
-        As in `log_likelihood`.
-
-    Returns
-    -------
-    Tensor of shape (batch,)
-    """
-    deviation = torch.where(mask, values - mean, 0.0) / scale
-    constant = mask * (scale.log() + _HALF_LOG_TWO_PI)
-    return -(0.5 * deviation.square() + constant).sum(dim=(-2, -1))
+    squares = torch.where(mask, values - mean, 0.0).square().sum(1)
+    constants = mask.sum(1) * (scale.log() + _HALF_LOG_TWO_PI)
+    return -(squares / (2 * scale.square()) + constants).sum(-1)
 
 
 def kl_to_standard_normal(q_z0: Normal) -> Tensor:
     r"""KL(q(z0) || N(0, I)), summed over latent dimensions; shape (batch,)."""
-    prior = Normal(torch.zeros_like(q_z0.mean), torch.ones_like(q_z0.stddev))
-    return kl_divergence(q_z0, prior).sum(-1)
+    mean, scale = q_z0.mean, q_z0.stddev
+    return (0.5 * (mean.square() + scale.square() - 1) - scale.log()).sum(-1)
 
 
 def elbo(log_likelihoods: Tensor, kl: Tensor, kl_weight: float = 1.0) -> Tensor:

@@ -25,12 +25,20 @@ def grads_of(given: list[nn.Parameter]) -> list[list[float]]:
 
 
 def test_log_likelihood_is_summed_over_observed_entries_of_each_series() -> None:
-    p_x = Normal(torch.ones(2, 2, 1), torch.tensor(2.0))
+    mean, scale = torch.ones(2, 2, 1), torch.tensor([2.0])
     values = torch.tensor([[[3.0], [0.0]], [[1.0], [torch.nan]]])
     mask = torch.tensor([[[True], [True]], [[True], [False]]])
     one = -LOG_ROOT_TWO_PI - math.log(2)  # of a value at the mean
     expected = torch.tensor([2 * one - (4 + 1) / 8, one])
-    torch.testing.assert_close(log_likelihood(p_x, values, mask), expected)
+    torch.testing.assert_close(log_likelihood(mean, scale, values, mask), expected)
+
+
+def test_log_likelihood_is_that_of_torch_per_channel() -> None:
+    torch.manual_seed(0)
+    mean, values, scale = torch.randn(3, 4, 2), torch.randn(3, 4, 2), torch.rand(2)
+    mask = torch.rand(3, 4, 2) < 0.5
+    expected = (Normal(mean, scale).log_prob(values) * mask).sum((1, 2))
+    torch.testing.assert_close(log_likelihood(mean, scale, values, mask), expected)
 
 
 def test_masked_entries_give_no_gradient_even_if_nan() -> None:
@@ -38,7 +46,7 @@ def test_masked_entries_give_no_gradient_even_if_nan() -> None:
     scale = torch.ones(1, requires_grad=True)
     values = torch.tensor([[[2.0], [torch.nan]]])
     mask = torch.tensor([[[True], [False]]])
-    log_likelihood(Normal(mean, scale.expand(1, 2, 1)), values, mask).sum().backward()
+    log_likelihood(mean, scale, values, mask).sum().backward()
     assert mean.grad is not None
     assert mean.grad.flatten().tolist() == [2.0, 0.0]
     assert scale.grad is not None
