@@ -5,7 +5,7 @@ of thousands of tiny operations. Here the encoder's run over a window, and the
 decoder's trajectory, are one node each, with a hand-derived backward pass. There are
 two engines:
 
-- **fused** (`sklode.engine.kernels`): one compiled call for a whole batch. It needs
+- **fused** (`sklode.engine.fused`): one compiled call for a whole batch. It needs
   numba, which compiles it once a machine and precision.
 - **unrolled** (`sklode.engine.sequences`): numpy, step by step; needs nothing else.
 

@@ -61,10 +61,10 @@ def is_compiled(dtype: np.dtype, layout: str) -> bool:
 
     A process keeps its first answer, so that equal fits in it take the same engine.
     """
-    from sklode.engine import kernels
+    from sklode.engine import decoding, encoding
 
     first = "none" if layout == "lanes" else "int"
-    for kernel in (kernels.decode, kernels.encode_backward):
+    for kernel in (decoding.decode, encoding.encode_backward):
         signatures = list(kernel.nopython_signatures)
         try:  # numba has no public question for what its cache holds
             index = kernel._cache._cache_file._load_index()

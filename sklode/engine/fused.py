@@ -8,6 +8,7 @@ number of threads.
 from __future__ import annotations
 
 import functools
+import importlib
 import itertools
 import os
 import threading
@@ -44,17 +45,9 @@ _KINDS = {"tanh": 0, "elu": 1, "softplus": 2}
 """Activations as the kernels number them."""
 
 
-def _kernels() -> Any:
-    """Return the compiled functions; numba is an optional dependency."""
-    from sklode.engine import kernels
-
-    return kernels
-
-
-def _emission() -> Any:
-    from sklode.engine import emission
-
-    return emission
+def _kernels(name: str) -> Any:
+    """Return a module of compiled functions; numba is an optional dependency."""
+    return importlib.import_module(f"sklode.engine.{name}")
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> Array:
@@ -201,7 +194,7 @@ def _summed(parts: list[tuple[Array, ...]]) -> tuple[Array, ...]:
 
 
 def _grid(n_lanes: int, added: Array, n_state: int) -> tuple[Array, Array, Array]:
-    """Return room for states and derivatives, see `sklode.engine.kernels.decode`."""
+    """Return room for states and derivatives, see `sklode.engine.decoding`."""
     shape = (n_lanes, added.shape[1] + 1, n_state)
     points, starts = np.empty(shape, added.dtype), np.empty(shape, added.dtype)
     last = np.empty(shape, added.dtype) if added.shape[2] else starts
@@ -224,7 +217,7 @@ def decode(
     kept = aligned((blocks * n_lanes * (n_steps + 1) * field.n_state,), dtype)
 
     def work(low: int, high: int) -> None:
-        _kernels().decode(
+        _kernels("decoding").decode(
             *(layout, low, high, field.weights, field.how, z0[:, None], dt[..., None]),
             *(added, queries, z, kept, _grid(n_lanes, added, field.n_state)),
             _arena(field.room(), n_lanes, dtype),
@@ -251,7 +244,7 @@ def decode_backward(
 
     def work(low: int, high: int) -> tuple[Array, ...]:
         grads = field.gradients()
-        _kernels().decode_backward(
+        _kernels("decoding").decode_backward(
             *(layout, low, high, field.weights, field.how, dt[..., None], added),
             *(queries, kept, grad_z, grad_z0, grad_added, grads),
             *(
@@ -291,9 +284,14 @@ def encode(
     room = _encoder_room(field, cell[0])
 
     def work(low: int, high: int) -> None:
-        _kernels().encode(
-            *(layout, low, high, field.weights, field.how, cell, x, dt[..., None]),
-            *(seen[..., None], h, kept, _arena(room, n_lanes, dtype)),
+        _kernels("encoding").encode(
+            *(layout, low, high, field.weights, field.how, cell),
+            *(
+                (x, dt[..., None], seen[..., None]),
+                h,
+                kept,
+                _arena(room, n_lanes, dtype),
+            ),
         )
 
     _in_parts(n_series, n_lanes, n_steps * field.cost, work)
@@ -320,9 +318,16 @@ def encode_backward(
     def work(low: int, high: int) -> tuple[Array, ...]:
         grads = field.gradients()
         grad_cell = np.zeros_like(cell[0]), np.zeros_like(cell[1])
-        _kernels().encode_backward(
-            *(layout, low, high, field.weights, field.how, cell, x, dt[..., None]),
-            *(seen[..., None], kept, grad_h[:, None], grad_x, grads, grad_cell),
+        _kernels("encoding").encode_backward(
+            *(layout, low, high, field.weights, field.how, cell),
+            *(
+                (x, dt[..., None], seen[..., None]),
+                kept,
+                grad_h[:, None],
+                grad_x,
+                grads,
+                grad_cell,
+            ),
             _arena(room, n_lanes, dtype),
         )
         return *grads, *grad_cell
@@ -346,7 +351,7 @@ def emit(weights: tuple[Array, ...], z: Array) -> Array:
 
     def work(low: int, high: int) -> None:
         arena = _arena(room, n_lanes, dtype)
-        _emission().emit(low, high, weights, z[:, None], x, arena)
+        _kernels("emission").emit(low, high, weights, z[:, None], x, arena)
 
     _in_parts(n_states, n_lanes, cost, work)
     return x[:, 0]
@@ -363,7 +368,7 @@ def emit_backward(
 
     def work(low: int, high: int) -> tuple[Array, ...]:
         grads = tuple(np.zeros_like(weight) for weight in weights)
-        _emission().emit_backward(
+        _kernels("emission").emit_backward(
             *(low, high, weights, z[:, None], grad_x[:, None], grad_z, grads),
             _arena(room, n_lanes, dtype),
         )

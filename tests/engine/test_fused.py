@@ -186,9 +186,9 @@ def test_what_memory_held_before_does_not_matter(
 
 
 def test_compiled_code_is_as_old_as_its_sources() -> None:
-    from sklode.engine import kernels, simd
+    from sklode.engine import decoding, simd
 
-    stamp = kernels.decode._cache._cache_file._source_stamp
+    stamp = decoding.decode._cache._cache_file._source_stamp
     assert stamp[1] == simd._SOURCES
 
 
