@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch.nn import functional
 
 from sklode._shapes import State
 
-__all__ = ["ACTIVATIONS", "VectorField"]
+__all__ = ["ACTIVATIONS", "Affine", "VectorField"]
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -22,6 +23,27 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 _INITIAL_SPEED = 0.1
 """Size of the output layer's initial weights, relative to torch's default."""
+
+
+@dataclass(frozen=True)
+class Affine:
+    """x to W x + b, laid out for many products with as many rows of x.
+
+    Autograd then transposes W, and sums over the rows of b, once and not at every
+    product.
+    """
+
+    bias: Tensor  # (row, output)
+    weight_t: Tensor  # (input, output)
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Tensor, n_rows: int) -> Affine:
+        """Lay out W, (output, input), and b, (output,)."""
+        return cls(bias.expand(n_rows, -1), weight.t().contiguous())
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return W x + b, (row, output), for x of shape (row, input)."""
+        return torch.addmm(self.bias, x, self.weight_t)
 
 
 class VectorField(nn.Module):

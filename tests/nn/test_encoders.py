@@ -161,6 +161,30 @@ def test_gates_have_separate_weights() -> None:
     )
 
 
+class HalfLSTMCell(nn.LSTMCell):
+    """A cell of the user's own: half the h of an LSTM."""
+
+    def forward(
+        self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        h, c = super().forward(input, hx)
+        return 0.5 * h, c
+
+
+@pytest.mark.parametrize(("kind", "bias"), [(HalfLSTMCell, True), (nn.LSTMCell, False)])
+def test_another_lstm_cell_may_take_the_place_of_ours(
+    kind: type[nn.LSTMCell], bias: bool
+) -> None:
+    encoder = ODELSTM(3, 4)
+    encoder.cell = cell = kind(3, 4, bias)
+    x = torch.randn(2, 5, 3)
+    h = c = torch.zeros(2, 4)
+    for k in range(5):
+        h, c = cell(x[:, k], (h, c))
+    last = encoder.states(TIMES, x, EVERYWHERE)[:, -1]
+    torch.testing.assert_close(last, h, atol=1e-14, rtol=0)
+
+
 def test_only_h_flows_and_not_the_cell_state() -> None:
     # a field that sends h to 0 over a gap, through a cell that never looks at h
     encoder = gated()
@@ -180,12 +204,12 @@ def test_only_h_flows_and_not_the_cell_state() -> None:
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
 @pytest.mark.parametrize("cell", [ODERNN, ODELSTM])
-@pytest.mark.parametrize("flow", [True, False], ids=["flow", "no-flow"])
+@pytest.mark.parametrize("width", [None, 3, 7], ids=["no-flow", "narrow", "wide"])
 def test_states_are_those_of_algorithm_1(
-    cell: type[ODERNN] | type[ODELSTM], direction: str, flow: bool
+    cell: type[ODERNN] | type[ODELSTM], direction: str, width: int | None
 ) -> None:
-    f, solver = (field(4), FixedStepSolver()) if flow else (None, None)
-    encoder = amplified(cell(3, 4, f, solver), 2.0)
+    flow = () if width is None else (field(4, width=width), FixedStepSolver())
+    encoder = amplified(cell(3, 4, *flow), 2.0)
     times = (2.5 * torch.rand(4, 7)).cumsum(1)
     observed = torch.rand(4, 7) < 0.6
     observed[0], observed[3] = True, False
@@ -257,3 +281,4 @@ def test_gradcheck_through_encoder(cell: type[ODERNN] | type[ODELSTM]) -> None:
     inputs = [TIMES, torch.randn(2, 5, 2), *encoder.parameters()]
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     assert torch.autograd.gradcheck(last, leaves)
+    assert torch.autograd.gradgradcheck(last, leaves)
