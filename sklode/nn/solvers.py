@@ -80,20 +80,19 @@ class _Flow:
     """
 
     def __init__(self, field: VectorField, method: str, n_series: int) -> None:
-        first, *inner = (
+        self.first, *self.inner, self.out = (
             Affine.of(layer.weight, layer.bias, n_series)
             for layer in (*field.layers, field.output)
         )
-        *self.inner, self.out = inner
-        self.first = first
         self.activation = ACTIVATIONS[field.activation]
         self.mean = FIXED_STEP_METHODS[method]
         width, state_size = self.out.weight_t.shape
-        self.by_state, self.by_control = first.weight_t.tensor_split([state_size])
+        by_state, by_control = self.first.weight_t.tensor_split([state_size])
+        self.by_state, self.by_control = by_state, by_control
         self.in_hidden_space = width < 1.5 * state_size
         if self.in_hidden_space:
             self.hidden_slope = Affine(
-                self.out.bias @ self.by_state, self.out.weight_t @ self.by_state
+                self.out.bias @ by_state, self.out.weight_t @ by_state
             )
 
     def __call__(
