@@ -242,7 +242,7 @@ class Trainer:
         -------
         Trainer
         """
-        parameters = list(self.network.parameters())
+        self._parameters = parameters = list(self.network.parameters())
         self._optimizer = OPTIMIZERS[self.optimizer](
             parameters, lr=self.lr, weight_decay=self.weight_decay, fused=True
         )
@@ -363,7 +363,7 @@ class Trainer:
         except SolverError:
             return None
         threshold = self._threshold(epoch)
-        norm = clip_gradient_norm(self.network.parameters(), threshold)
+        norm = clip_gradient_norm(self._parameters, threshold)
         if not math.isfinite(norm):
             return None
         self._confirm()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import itertools
+import math
 import os
 import threading
 from collections.abc import Callable
@@ -52,10 +53,14 @@ def _kernels(name: str) -> Any:
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype) -> Array:
     """Return an array whose data begins at a multiple of 64 bytes."""
-    n = int(np.prod(shape))
+    n = math.prod(shape)
     room = np.empty(n + 32, dtype)
     start = (-room.ctypes.data % 64) // room.itemsize
     return room[start : start + n].reshape(shape)
+
+
+def _room_like(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+    return tuple(np.zeros(array.shape, array.dtype) for array in arrays)
 
 
 class Field:
@@ -116,7 +121,7 @@ class Field:
 
     def gradients(self) -> tuple[Array, ...]:
         """Return room for the gradients by the weights."""
-        return tuple(np.zeros_like(weight) for weight in self.weights)
+        return _room_like(self.weights)
 
     def by_layers(self, grads: tuple[Array, ...]) -> tuple[Array, ...]:
         """Return the gradients by W_1, b_1, W_o, b_o and the inner layer, if any.
@@ -317,7 +322,7 @@ def encode_backward(
 
     def work(low: int, high: int) -> tuple[Array, ...]:
         grads = field.gradients()
-        grad_cell = np.zeros_like(cell[0]), np.zeros_like(cell[1])
+        grad_cell = _room_like(cell)
         _kernels("encoding").encode_backward(
             *(layout, low, high, field.weights, field.how, cell),
             *(
@@ -367,7 +372,7 @@ def emit_backward(
     room, cost = _emission_room(weights)
 
     def work(low: int, high: int) -> tuple[Array, ...]:
-        grads = tuple(np.zeros_like(weight) for weight in weights)
+        grads = _room_like(weights)
         _kernels("emission").emit_backward(
             *(low, high, weights, z[:, None], grad_x[:, None], grad_z, grads),
             _arena(room, n_lanes, dtype),

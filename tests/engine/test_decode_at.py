@@ -1,5 +1,7 @@
 """What only the fused engine has: answers between steps, and the emission."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -30,7 +32,7 @@ BOTH_LAYOUTS = pytest.mark.parametrize("layout", ["lanes", "single"])
 def test_decode_between_steps_equals_torch(
     method: str, activation: str, depth: int, n_controls: int, layout: str
 ) -> None:
-    f = field(3, depth=depth, activation=activation, control_size=n_controls)
+    f: Any = field(3, depth=depth, activation=activation, control_size=n_controls)
     z0 = torch.randn(4, 3, requires_grad=True)
     dt = 0.7 * torch.randn(4, 5)
     dt[1, 3:] = 0.0  # at rest from there on, dz/dt is asked at the end all the same
