@@ -1,48 +1,50 @@
-"""Time one training step of the Latent ODE-LSTM under each engine, side by side.
+"""Time one training step of the Latent ODE-LSTM: sklode's engines beside other ways.
 
-A step is the evidence lower bound of a batch, its gradients, clipping and Adam. The
-engines take turns, and medians are compared, so that a busy machine slows all alike.
+A step is the evidence lower bound of a batch, its gradients and Adam. All contenders
+take turns, and medians are compared, so that a busy machine slows all alike. All have
+the same sizes and windows, with one step of the 3/8 rule per gap:
 
-    python examples/benchmarks/training_step.py [--threads 1] [--repeats 9]
+- ``fused``, ``unrolled``, ``eager``: sklode. Beside what the others do, it clips the
+  gradient, reads each channel's mask and has one more layer before q(z0). Its decoder
+  goes over the same span in steps of 1, of which the gaps, 0.6 to 1, need fewer than
+  there are stamps, and interpolates at the stamps.
+- ``straightforward``: the loop over stamps that one writes in torch from the paper.
+- ``compile``: that loop with each stamp's step under ``torch.compile``.
+- ``torchdiffeq``: that loop with ``odeint`` in rescaled time; the decoder is one call.
+- ``jax``, ``diffrax``: the same in JAX, jitted as a whole; left out where not
+  installed (pip install jax optax diffrax).
+
+The floor is the arithmetic of the matrix products alone, by the cheapest algebra, at
+the speed of this machine's own float32 product, which takes its turns as well. Memory
+is the peak of a step in a process of its own, beyond libraries.
+
+    python examples/benchmarks/training_step.py [--workloads W2 W4] [--skip compile]
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
-import numpy as np
+import measuring
+import plain_torch
 import torch
+from workloads import EMISSION_WIDTH, WORKLOADS, Workload, draw, operations
 
 from sklode import nn
 
-ENGINES = ("fused", "unrolled", "eager")
+Step: TypeAlias = Callable[[], float]
 
+FEW = 3
+"""Up to this many series, forecasters take the layout for single ones."""
 
-class Workload(NamedTuple):
-    """Sizes of a batch and of a network with two hidden layers in its fields."""
-
-    n_series: int
-    n_stamps: int
-    n_channels: int
-    hidden_size: int
-    latent_size: int
-    field_width: int
-    field_depth: int
-
-
-WORKLOADS = {
-    "W1": Workload(1000, 100, 2, 25, 25, 20, 2),
-    "W2": Workload(32, 100, 2, 25, 25, 20, 2),
-    "W3": Workload(32, 365, 4, 4, 4, 25, 1),
-    "W4": Workload(1, 1000, 2, 32, 16, 64, 2),
-}
+REFERENCE = "straightforward"
 
 
 def network(load: Workload, engine: str) -> nn.LatentODE:
-    """Return the network, with the same weights for every engine."""
+    """Return sklode's network, with the same weights for every engine."""
     torch.manual_seed(0)
     solver = nn.FixedStepSolver("rk4", 1.0)
     shape = (load.field_width, load.field_depth, "tanh")
@@ -51,78 +53,162 @@ def network(load: Workload, engine: str) -> nn.LatentODE:
         nn.ODELSTM(2 * load.n_channels, load.hidden_size, flow, solver),
         nn.Translator(load.hidden_size, load.latent_size),
         nn.Decoder(nn.VectorField(load.latent_size, *shape), solver),
-        nn.Emission(load.latent_size, load.n_channels, 20),
+        nn.Emission(load.latent_size, load.n_channels, EMISSION_WIDTH),
         nn.Anchor("series", load.n_channels),
         engine=engine,
     )
-    made.layout = "single" if load.n_series <= 3 else "lanes"
+    made.layout = "single" if load.n_series <= FEW else "lanes"
     return made
 
 
-def batch(load: Workload) -> nn.Batch:
-    """Return windows whose gaps are at most one solver step."""
-    rng = np.random.default_rng(0)
-    shape = (load.n_series, load.n_stamps)
-    times = np.cumsum(rng.uniform(0.6, 1.0, shape), axis=1)
-    values = rng.standard_normal((*shape, load.n_channels))
-    mask = rng.random((*shape, load.n_channels)) < 0.8
-    return nn.Batch(
-        torch.tensor(times - times[:, :1], dtype=torch.float32),
-        torch.tensor(values, dtype=torch.float32),
-        torch.tensor(mask),
-        load.n_stamps,
-        None,
-        None,
-    )
-
-
-def step_of(load: Workload, engine: str) -> Callable[[], float]:
-    """Return a function that trains one step and returns the seconds it took."""
-    model, windows = network(load, engine), batch(load)
-    noise = torch.zeros(load.n_series, load.latent_size)
-    optimizer = torch.optim.Adam(model.parameters(), fused=True)
+def of_sklode(load: Workload, engine: str) -> Step:
+    """Return a function that trains one step and returns its loss."""
+    model, windows = network(load, engine), draw(load)
+    mask = windows.observed.unsqueeze(-1).expand_as(windows.values).contiguous()
+    batch = nn.Batch(windows.times, windows.values, mask, load.n_stamps)
+    parameters = list(model.parameters())
+    optimizer = torch.optim.Adam(parameters, fused=True)
 
     def step() -> float:
-        start = time.perf_counter()
-        bound = model(windows, noise)
+        bound = model(batch, windows.noise)
         loss = (bound.kl - bound.log_likelihood).mean()
         optimizer.zero_grad()
         loss.backward()
-        nn.clip_gradient_norm(list(model.parameters()), 1.0)
+        nn.clip_gradient_norm(parameters, 1.0)
         optimizer.step()
-        return time.perf_counter() - start
+        return loss.item()
 
     return step
 
 
-def main(arguments: Sequence[str] | None = None) -> dict[str, dict[str, float]]:
-    """Print milliseconds, and ratios to plain torch, per workload and engine."""
+def of_jax(load: Workload) -> Step:
+    """Return a step in JAX."""
+    import plain_jax
+
+    return plain_jax.by_scan(load)
+
+
+def of_diffrax(load: Workload) -> Step:
+    """Return a step with diffrax."""
+    import plain_jax
+
+    return plain_jax.with_diffrax(load)
+
+
+CONTENDERS: dict[str, Callable[[Workload], Step]] = {
+    "fused": partial(of_sklode, engine="fused"),
+    "unrolled": partial(of_sklode, engine="unrolled"),
+    "eager": partial(of_sklode, engine="eager"),
+    REFERENCE: plain_torch.loop,
+    "compile": plain_torch.compiled,
+    "torchdiffeq": plain_torch.with_torchdiffeq,
+    "jax": of_jax,
+    "diffrax": of_diffrax,
+}
+
+
+class Measured(NamedTuple):
+    """A contender, or the floor, at a workload."""
+
+    milliseconds: float
+    speed_up: float  # over the straightforward loop
+    over_floor: float
+    megabytes: float | None  # at the peak; None: not measured
+
+
+def ready(names: Sequence[str], load: Workload, limit: float) -> dict[str, Step]:
+    """Return the contenders' steps, each taken once: all is compiled, room is made."""
+    steps = {}
+    for name in names:
+        try:
+            with measuring.within(limit):
+                step = CONTENDERS[name](load)
+                step()
+        except (ImportError, RuntimeError, TimeoutError) as error:
+            if name == REFERENCE:
+                raise
+            print(f"{name} left out: {str(error).splitlines()[0]}", flush=True)
+        else:
+            steps[name] = step
+    return steps
+
+
+def peak_megabytes(name: str, load: Workload, n_threads: int) -> float:
+    """Return the memory of a contender's step; called in a fresh process."""
+    torch.set_num_threads(n_threads)
+    make = CONTENDERS[name]
+    return measuring.peak_megabytes(
+        make(load._replace(n_stamps=3)), partial(make, load)
+    )
+
+
+def measure(load: Workload, options: argparse.Namespace) -> dict[str, Measured]:
+    """Return what a workload takes each contender, and the floor."""
+    names = [name for name in CONTENDERS if name in {*options.contenders, REFERENCE}]
+    wanted = [name for name in names if name not in options.skip or name == REFERENCE]
+    steps = ready(wanted, load, options.limit)
+    megabytes: dict[str, float | None] = dict.fromkeys(steps)
+    if options.memory:
+        for name in steps:
+            arguments = name, load, options.threads
+            megabytes[name] = measuring.in_own_process(peak_megabytes, *arguments)
+    turns = {**steps, "floor": measuring.multiply_matrices}
+    seconds = measuring.take_turns(turns, options.repeats)
+    floor = operations(load) * seconds["floor"] / measuring.PRODUCT_OPERATIONS
+    seconds["floor"] = floor
+    return {
+        name: Measured(
+            1e3 * took, seconds[REFERENCE] / took, took / floor, megabytes.get(name)
+        )
+        for name, took in seconds.items()
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, dict[str, Measured]]:
+    """Print a table per workload."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names, everything = list(WORKLOADS), list(CONTENDERS)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS))
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--workloads", nargs="+", choices=names, default=names)
+    parser.add_argument(
+        "--contenders", nargs="+", choices=everything, default=everything
+    )
+    parser.add_argument("--skip", nargs="+", choices=everything, default=[])
+    parser.add_argument("--depth", type=int, default=2, help="hidden layers of a field")
+    parser.add_argument(
+        "--limit", type=float, default=120, help="seconds that compiling may take"
+    )
+    parser.add_argument("--memory", action=argparse.BooleanOptionalAction, default=True)
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
-    print(f"milliseconds a step (times eager), {options.threads} thread(s)")
+    print(f"medians of {options.repeats} turns, {options.threads} thread(s)")
     table = {}
     for name in options.workloads:
-        steps = {engine: step_of(WORKLOADS[name], engine) for engine in ENGINES}
-        for step in steps.values():
-            step()  # compiles, and makes room
-        seconds = [
-            {engine: step() for engine, step in steps.items()}
-            for _ in range(options.repeats)
-        ]
-        table[name] = {
-            engine: float(np.median([turn[engine] for turn in seconds]))
-            for engine in ENGINES
-        }
-        cells = [
-            f"{engine} {1e3 * took:.1f} ({table[name]['eager'] / took:.1f})"
-            for engine, took in table[name].items()
-        ]
-        print(f"{name}: " + ", ".join(cells), flush=True)
+        load = WORKLOADS[name]._replace(field_depth=options.depth)
+        table[name] = measure(load, options)
+        show(name, load, table[name])
     return table
+
+
+def show(name: str, load: Workload, table: dict[str, Measured]) -> None:
+    """Print what a workload takes."""
+    billions = operations(load) / 1e9
+    rate = 1e3 * billions / table["floor"].milliseconds
+    print(
+        f"\n{name}: {load.n_series} × {load.n_stamps} stamps, {load.n_channels} "
+        f"channels, hidden {load.hidden_size}, latent {load.latent_size}, fields "
+        f"{load.field_width} × {load.field_depth}; {billions:.3g} GFLOP at "
+        f"{rate:.0f} GFLOP/s"
+    )
+    print(f"{'':16}{'ms':>9}{'speed-up':>10}{'× floor':>9}{'peak MB':>9}")
+    for contender, took in table.items():
+        peak = "" if took.megabytes is None else f"{took.megabytes:.0f}"
+        print(
+            f"{contender:16}{took.milliseconds:9.2f}{took.speed_up:10.2f}"
+            f"{took.over_floor:9.1f}{peak:>9}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,121 @@
+"""How the benchmarks measure: in turns, by medians, memory in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+__all__ = [
+    "PRODUCT_OPERATIONS",
+    "in_own_process",
+    "multiply_matrices",
+    "peak_megabytes",
+    "take_turns",
+    "within",
+]
+
+_LEFT, _RIGHT = torch.ones(2, 768, 768).unbind()
+
+PRODUCT_OPERATIONS = 2 * 768**3
+"""What `multiply_matrices` takes; a multiplication and an addition are two."""
+
+
+def take_turns(
+    steps: Mapping[str, Callable[[], object]], repeats: int
+) -> dict[str, float]:
+    """Return the median seconds of each step; a busy machine slows all alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in steps}
+    for _ in range(repeats):
+        for name, step in steps.items():
+            start = time.perf_counter()
+            step()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(turns) for name, turns in seconds.items()}
+
+
+def multiply_matrices() -> None:
+    """Take `PRODUCT_OPERATIONS`, as fast as the machine can: the unit of floors."""
+    torch.mm(_LEFT, _RIGHT)
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in the block after that long; Unix only, else without end."""
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"not ready after {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def in_own_process(function: Callable[..., Any], *arguments: object) -> Any:
+    """Call a function in a fresh process, and return what it returns."""
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=fresh) as process:
+        return process.submit(function, *arguments).result()
+
+
+def peak_megabytes(
+    small: Callable[[], object], make: Callable[[], Callable[[], object]]
+) -> float:
+    """Return how much resident memory a step adds at its peak; in a fresh process.
+
+    Libraries, and what they set up once, are charged to nobody: ``small``, a step of a
+    tiny workload, comes first. Data, weights and code compiled for the sizes of the
+    step that ``make`` returns count, the memory of compiling it does not.
+    """
+    small()
+    before = _resident()
+    step = make()
+    step()
+    _forget_peak()
+    step()
+    return max(_peak() - before, 0.0)
+
+
+def _forget_peak() -> None:
+    """Linux can let the high-water mark start again from what is resident now."""
+    mark = Path("/proc/self/clear_refs")
+    if mark.exists():
+        mark.write_text("5")
+
+
+def _resident() -> float:
+    return _status("VmRSS:") or _largest()
+
+
+def _peak() -> float:
+    return _status("VmHWM:") or _largest()
+
+
+def _largest() -> float:
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def _status(name: str) -> float | None:
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return None
+    line = next(x for x in status.read_text().splitlines() if x.startswith(name))
+    return int(line.split()[1]) * 1024 / 1e6
