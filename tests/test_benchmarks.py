@@ -1,0 +1,262 @@
+"""The benchmarks run, their figures agree, and their contenders compute the same."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import matplotlib.image
+import numpy as np
+import pytest
+import torch
+
+from sklode import nn
+
+FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"
+SIZES = (3, 7, 2, 5, 3, 4)
+
+Load = Callable[[str], ModuleType]
+
+
+@pytest.fixture(autouse=True)
+def _same_threads() -> Iterator[None]:
+    """Leave torch the threads that it had; benchmarks set them."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Import a script as it is when it is run: with its folder on the path."""
+    monkeypatch.syspath_prepend(FOLDER)
+
+    def load(name: str) -> ModuleType:
+        module = importlib.import_module(name)
+        if hasattr(module, "WORKLOADS"):
+            sizes = importlib.import_module("workloads").Workload(*SIZES)
+            monkeypatch.setattr(module, "WORKLOADS", {"W2": sizes})
+        return module
+
+    return load
+
+
+def first_losses(step: Callable[[], float]) -> list[float]:
+    return [step() for _ in range(3)]
+
+
+def test_floor_counts_the_cheaper_algebra_of_each_field(load: Load) -> None:
+    workloads = load("workloads")
+    sizes = workloads.Workload(2, 3, 1, 2, 1, 3, field_depth=1)
+    # a step of h stays in the hidden space: W_1, three times M and W_o;
+    # one of z evaluates W_1 and W_o four times
+    flow, dynamics = 6 + 3 * 9 + 6, 4 * (3 + 3)
+    gates, emission, translator = 8 * (2 + 1), 20 * 1 + 1 * 20, 2 * 2
+    per_series = 3 * (flow + gates + dynamics + emission) + translator
+    assert workloads.operations(sizes) == 2 * per_series * 2 * 3
+    deeper = 3 * 2 * 4 * 9  # of both fields, the second layer at four stages
+    deep = workloads.operations(sizes._replace(field_depth=2))
+    assert deep == 2 * (per_series + deeper) * 2 * 3
+
+
+def test_windows_have_gaps_of_at_most_a_step_and_an_observed_start(load: Load) -> None:
+    workloads = load("workloads")
+    windows = workloads.draw(workloads.WORKLOADS["W2"])
+    assert windows.observed[:, 0].all()
+    torch.testing.assert_close(windows.gaps[:, 1:], windows.times.diff(dim=1))
+    assert (windows.gaps[:, 0] == 0).all()
+    assert windows.gaps[:, 1:].min() >= 0.6
+    assert windows.gaps.max() <= 1
+
+
+def test_straightforward_loop_is_encoder_and_decoder_of_sklode(load: Load) -> None:
+    plain, workloads = load("plain_torch"), load("workloads")
+    sizes = workloads.Workload(*SIZES)
+    weights, windows = plain.draw_weights(sizes), workloads.draw(sizes)
+    windows.observed[:, -1] = True  # sklode's h rests until something is observed
+    solver = nn.FixedStepSolver("rk4", 1.0)
+    flow, dynamics = (
+        nn.VectorField(size, sizes.field_width, sizes.field_depth)
+        for size in (sizes.hidden_size, sizes.latent_size)
+    )
+    encoder = nn.ODELSTM(sizes.n_channels, sizes.hidden_size, flow, solver)
+    with torch.no_grad():
+        for module, part in ((flow, "flow"), (dynamics, "dynamics")):
+            linear = [*module.layers, module.output]
+            for layer, (weight, bias) in zip(linear, weights[part], strict=True):
+                layer.weight.copy_(weight)
+                layer.bias.copy_(bias)
+        weight, bias = weights["cell"][0]
+        by_state, by_input = weight.split([sizes.hidden_size, sizes.n_channels], 1)
+        encoder.cell.weight_hh.copy_(by_state)
+        encoder.cell.weight_ih.copy_(by_input)
+        encoder.cell.bias_ih.copy_(bias)
+        encoder.cell.bias_hh.zero_()
+        h = encoder(windows.times, windows.values, windows.observed)
+        torch.testing.assert_close(plain.encode(weights, windows), h)
+        z = nn.Decoder(dynamics, solver)(
+            windows.noise, windows.times[:, 0], windows.times
+        )
+        stepped = plain.decode(weights, windows.noise, windows)
+        torch.testing.assert_close(stepped, z, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torchdiffeq",
+        "jax",
+        "diffrax",
+        pytest.param("compile", marks=pytest.mark.slow),
+    ],
+)
+def test_contender_trains_like_the_straightforward_loop(load: Load, name: str) -> None:
+    if name in ("jax", "diffrax"):
+        pytest.importorskip(name)
+        pytest.importorskip("optax")
+    benchmark = load("training_step")
+    sizes = benchmark.WORKLOADS["W2"]
+    expected = first_losses(benchmark.CONTENDERS["straightforward"](sizes))
+    losses = first_losses(benchmark.CONTENDERS[name](sizes))
+    assert losses == pytest.approx(expected, rel=1e-4)
+    assert losses[2] < losses[0]
+
+
+@pytest.mark.parametrize("n_series", [3, 5])
+def test_engines_train_alike_in_both_layouts(load: Load, n_series: int) -> None:
+    benchmark = load("training_step")
+    sizes = benchmark.WORKLOADS["W2"]._replace(n_series=n_series)
+    eager, unrolled, fused = (
+        first_losses(benchmark.CONTENDERS[name](sizes))
+        for name in ("eager", "unrolled", "fused")
+    )
+    assert unrolled == pytest.approx(eager, rel=1e-4)
+    assert fused == pytest.approx(eager, rel=1e-4)
+    assert fused[2] < fused[0]
+
+
+def test_table_of_a_training_step_agrees_with_itself(
+    load: Load, capsys: pytest.CaptureFixture[str]
+) -> None:
+    benchmark = load("training_step")
+    contenders = ["fused", "unrolled", "eager", "torchdiffeq"]
+    table = benchmark.main(
+        ["--repeats", "1", "--no-memory", "--contenders", *contenders]
+    )
+    assert list(table) == ["W2"]
+    measured = table["W2"]
+    assert set(measured) == {*contenders, "straightforward", "floor"}
+    loop, floor = measured["straightforward"], measured["floor"]
+    for took in measured.values():
+        assert took.speed_up * took.milliseconds == pytest.approx(loop.milliseconds)
+        assert took.over_floor * floor.milliseconds == pytest.approx(took.milliseconds)
+        assert took.megabytes is None
+    out = capsys.readouterr().out
+    assert all(name in out for name in measured)
+
+
+def test_contender_whose_library_is_missing_is_left_out(
+    load: Load, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    benchmark = load("training_step")
+    monkeypatch.delitem(sys.modules, "plain_jax", raising=False)
+    monkeypatch.setitem(sys.modules, "jax", None)
+    steps = benchmark.ready(["jax"], benchmark.WORKLOADS["W2"], 60)
+    assert steps == {}
+    assert capsys.readouterr().out.startswith("jax left out: ")
+
+
+def test_contender_that_is_not_ready_in_time_is_left_out(
+    load: Load, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    benchmark = load("training_step")
+    monkeypatch.setitem(benchmark.CONTENDERS, "jax", lambda _: time.sleep(30))
+    steps = benchmark.ready(["jax"], benchmark.WORKLOADS["W2"], 0.01)
+    assert steps == {}
+    assert capsys.readouterr().out == "jax left out: not ready after 0.01 s\n"
+
+
+def test_peak_memory_is_what_a_step_adds_for_a_moment(load: Load) -> None:
+    measuring = load("measuring")
+
+    def step() -> float:
+        return float(np.ones(10_000_000).sum())
+
+    peak = measuring.peak_megabytes(lambda: None, lambda: step)
+    if not Path("/proc/self/clear_refs").exists():
+        pytest.skip("only Linux forgets an earlier peak")
+    assert 75 < peak < 100
+
+
+@pytest.mark.slow
+def test_memory_is_measured_in_a_process_of_its_own(load: Load) -> None:
+    benchmark = load("training_step")
+    options = ["--repeats", "1", "--contenders", "straightforward", "torchdiffeq"]
+    measured = benchmark.main(options)["W2"]
+    assert measured["straightforward"].megabytes >= 0
+    assert measured["torchdiffeq"].megabytes >= 0
+    assert measured["floor"].megabytes is None
+
+
+def test_iterations_of_fit_are_compared_with_the_loop(
+    load: Load, capsys: pytest.CaptureFixture[str]
+) -> None:
+    benchmark = load("whole_fit")
+    results = benchmark.main(["--parts", "iterations", "--repeats", "1"])
+    assert list(results) == ["iterations"]
+    measured = results["iterations"]["W2"]
+    assert measured.reached == pytest.approx(measured.loop / measured.fit)
+    assert measured.required == 18
+    assert capsys.readouterr().out.splitlines()[-1].startswith("W2")
+
+
+def test_fits_of_few_epochs_are_scaled_to_all(load: Load) -> None:
+    benchmark = load("whole_fit")
+    y, longest_gap = benchmark.irregular_panel(4, 30, 2)
+    assert 1 < longest_gap <= 1 / 0.6
+    sizes = benchmark.sizes_of(benchmark.WORKLOADS["W2"])
+    parameters = {**sizes, "max_epochs": 3}
+    options = argparse.Namespace(epochs=2, fits=1)
+    seconds = benchmark.whole_fits(y, parameters, options)
+    assert set(seconds) == {"whole", *benchmark.ENGINES}
+    took = benchmark.fit(y, parameters)
+    assert took.n_epochs == 3
+    assert 0 < took.trained < took.seconds
+
+
+@pytest.mark.slow
+def test_compiling_is_timed_with_and_without_a_cache(load: Load) -> None:
+    results = load("whole_fit").main(["--parts", "compile"])
+    assert set(results["compile"]) == {"cold", "warm"}
+
+
+def test_exponent_of_a_power_law_is_found(load: Load) -> None:
+    sizes = [2, 4, 16, 64]
+    found = load("scaling").exponent(sizes, [3 * size**1.5 for size in sizes])
+    assert found == pytest.approx(1.5)
+
+
+def test_scaling_prints_its_tables_and_saves_a_picture(
+    load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scaling = load("scaling")
+    path = tmp_path / "scaling.png"
+    options = ["--points", "2", "--repeats", "1", "--plot", str(path)]
+    table = scaling.main(options)
+    assert list(table) == ["stamps", "series", "neurons"]
+    for axis, measured in table.items():
+        assert measured.sizes == list(scaling.SIZES[axis][:2])
+        found = scaling.exponent(measured.sizes, measured.milliseconds)
+        assert measured.exponent == pytest.approx(found)
+        floors = [
+            scaling.operations(scaling.workload(axis, size)) for size in measured.sizes
+        ]
+        ratio = measured.floors[1] / measured.floors[0]
+        assert ratio == pytest.approx(floors[1] / floors[0])
+    assert capsys.readouterr().out.count("exponent") == 3
+    assert matplotlib.image.imread(path).std() > 0.05
