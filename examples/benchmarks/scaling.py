@@ -1,8 +1,9 @@
 """Measure how a training step of the fused engine grows with its sizes.
 
 One size varies at a time: stamps, series, or the neurons of state, latent state and
-field together. The slope of a straight line through the logarithms is the exponent: 1
-or less says that nothing grows faster than the data.
+field together. The slope of a straight line through the logarithms is the exponent: by
+stamps and by series, 1 or less says that nothing grows faster than the data. Products
+grow with the square of the neurons.
 
     python examples/benchmarks/scaling.py [--plot scaling.png]
 """
@@ -26,6 +27,9 @@ SIZES: dict[str, Sequence[int]] = {
     "series": (16, 32, 64, 128, 256, 512, 1024),
     "neurons": (8, 16, 32, 64, 128),
 }
+
+GUIDES = {"stamps": 1, "series": 1, "neurons": 2}
+"""Exponents to compare with."""
 
 
 def workload(axis: str, size: int) -> Workload:
@@ -55,15 +59,13 @@ def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
 def growth(axis: str, sizes: Sequence[int], engine: str, repeats: int) -> Growth:
     """Measure one axis, all its sizes in turns."""
     make: Callable[[Workload], Step] = CONTENDERS[engine]
-    steps: dict[str, Callable[[], object]] = {
-        str(size): make(workload(axis, size)) for size in sizes
-    }
+    steps = {str(size): make(workload(axis, size)) for size in sizes}
     for step in steps.values():
         step()  # compiles, and makes room
-    seconds = measuring.take_turns(
-        {**steps, "product": measuring.multiply_matrices}, repeats
-    )
-    rate = measuring.PRODUCT_OPERATIONS / seconds["product"]
+    product = measuring.product_seconds()
+    seconds = measuring.take_turns(steps, repeats)
+    product = min(product, measuring.product_seconds())
+    rate = measuring.PRODUCT_OPERATIONS / product
     milliseconds = [1e3 * seconds[str(size)] for size in sizes]
     floors = [1e3 * operations(workload(axis, size)) / rate for size in sizes]
     return Growth(list(sizes), milliseconds, floors, exponent(sizes, milliseconds))
@@ -78,33 +80,32 @@ def show(axis: str, measured: Growth) -> None:
 
 
 def plot(table: dict[str, Growth], path: str) -> None:
-    """Save a picture: a panel per axis, with a line of slope 1 to compare with."""
+    """Save a picture: a panel per axis, with a line of a known slope."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
-    from matplotlib.ticker import NullFormatter, ScalarFormatter
+    from matplotlib.ticker import NullFormatter, StrMethodFormatter
 
     figure, panels = plt.subplots(
         1, len(table), figsize=(3.6 * len(table), 3.6), squeeze=False, sharey=True
     )
     for panel, (axis, measured) in zip(panels[0], table.items(), strict=True):
         sizes = np.array(measured.sizes)
-        last = measured.milliseconds[-1]
-        guide = last * sizes / sizes[-1]
-        panel.loglog(sizes, guide, "--", color="0.6", label="slope 1")
+        guide = measured.milliseconds[-1] * (sizes / sizes[-1]) ** GUIDES[axis]
+        panel.loglog(sizes, guide, "--", color="0.6", label=f"slope {GUIDES[axis]}")
         panel.loglog(sizes, measured.floors, ":", color="C1", label="floor")
         panel.loglog(sizes, measured.milliseconds, "o-", color="C0", label="step")
         panel.set_title(f"{axis}: exponent {measured.exponent:.2f}", fontsize=11)
         panel.set_xlabel(axis)
         panel.set_xticks(sizes, [str(size) for size in sizes])
         panel.xaxis.set_minor_formatter(NullFormatter())
-        panel.yaxis.set_major_formatter(ScalarFormatter())
+        panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         panel.minorticks_off()
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
+        panel.legend(frameon=False)
     panels[0, 0].set_ylabel("ms per training step")
-    panels[0, 0].legend(frameon=False)
     figure.tight_layout()
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -181,7 +181,7 @@ def iteration(name: str, load: Workload, options: argparse.Namespace) -> Iterati
         batch_size=load.n_series,
         step_size=longest_gap,  # one step a gap
         engine="fused",
-        max_epochs=1,
+        max_epochs=3,
         lr=1e-3,
         warm_start=True,
         random_state=0,
