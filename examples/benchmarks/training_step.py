@@ -11,13 +11,15 @@ the same sizes and windows, with one step of the 3/8 rule per gap:
 - ``straightforward``: the loop over stamps that one writes in torch from the paper.
 - ``compile``: that loop with each stamp's step under ``torch.compile``.
 - ``torchdiffeq``: that loop with ``odeint`` in rescaled time; the decoder is one call.
-- ``jax``, ``diffrax``: the same in JAX, jitted as a whole; left out where not
-  installed (pip install jax optax diffrax).
+- ``jax``: the same in JAX, scans in one jitted step; left out where not installed
+  (pip install jax optax).
+- ``diffrax``: with its solver in place of scans; it takes long to compile, so only
+  where asked for (pip install diffrax).
 
 The floor is the arithmetic of the matrix products alone, by the cheapest algebra, at
 the speed of this machine's own float32 product, at its fastest. Memory is the peak of a
-step in a process of its own, beyond libraries. All of it takes about eight minutes on
-two quiet cores, half of that with --no-memory, less with --skip compile diffrax.
+step in a process of its own, beyond libraries. All of it takes minutes; half of them
+with --no-memory, fewer still with --skip compile.
 
     python examples/benchmarks/training_step.py [--workloads W2 W4] [--skip compile]
 """
@@ -170,12 +172,11 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, dict[str, Measured
     """Print a table per workload."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     names, everything = list(WORKLOADS), list(CONTENDERS)
+    usual = [name for name in everything if name != "diffrax"]
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--workloads", nargs="+", choices=names, default=names)
-    parser.add_argument(
-        "--contenders", nargs="+", choices=everything, default=everything
-    )
+    parser.add_argument("--contenders", nargs="+", choices=everything, default=usual)
     parser.add_argument("--skip", nargs="+", choices=everything, default=[])
     parser.add_argument("--depth", type=int, default=2, help="hidden layers of a field")
     parser.add_argument(
