@@ -112,7 +112,14 @@ def test_straightforward_loop_is_encoder_and_decoder_of_sklode(load: Load) -> No
         "torchdiffeq",
         "jax",
         "diffrax",
-        pytest.param("compile", marks=pytest.mark.slow),
+        pytest.param(
+            "compile",
+            marks=[
+                pytest.mark.slow,
+                # torch.compile itself gives warnings of several kinds
+                pytest.mark.filterwarnings("default"),
+            ],
+        ),
     ],
 )
 def test_contender_trains_like_the_straightforward_loop(load: Load, name: str) -> None:
