@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import statistics
 import sys
@@ -15,6 +14,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
+from sklode._flat import flat_parameters
 from sklode.exceptions import SolverError
 from sklode.nn.objectives import clip_gradient_norm, elbo
 
@@ -242,14 +242,26 @@ class Trainer:
         -------
         Trainer
         """
-        self._parameters = parameters = list(self.network.parameters())
+        with flat_parameters(self.network) as self._vectors:
+            self._train(draw, n_batches, generator, validation, reporter)
+            self.network.load_state_dict(self._best)
+        return self
+
+    def _train(
+        self,
+        draw: Draw,
+        n_batches: int,
+        generator: torch.Generator,
+        validation: Sequence[Any],
+        reporter: Reporter | None,
+    ) -> None:
         self._optimizer = OPTIMIZERS[self.optimizer](
-            parameters, lr=self.lr, weight_decay=self.weight_decay, fused=True
+            self._vectors, lr=self.lr, weight_decay=self.weight_decay, fused=True
         )
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
             self._optimizer, self.lr, total_steps=max(self.max_epochs * n_batches, 1)
         )
-        self._best = copy.deepcopy(self.network.state_dict())
+        self._best = self._weights()
         self._candidate = None
         best_score, waited = math.inf, 0
         for epoch in range(1, self.max_epochs + 1):
@@ -276,12 +288,14 @@ class Trainer:
                 break
         if self._candidate is not None and self._last_loss_is_finite():
             self._confirm()
-        self.network.load_state_dict(self._best)
-        return self
 
     def _propose(self, epoch: int) -> None:
         """Take the weights for the best, subject to a finite loss under them."""
-        self._candidate = (epoch, copy.deepcopy(self.network.state_dict()))
+        self._candidate = (epoch, self._weights())
+
+    def _weights(self) -> dict[str, Tensor]:
+        state = self.network.state_dict()
+        return {name: value.clone() for name, value in state.items()}
 
     def _confirm(self) -> None:
         """Keep the weights last proposed: a finite loss was seen under them."""
@@ -314,6 +328,7 @@ class Trainer:
             ("loss", "log_likelihood", "kl", "grad_norm", "clipped"), 0.0
         )
         taken = skipped = 0
+        self.network.train()
         lr = self._schedule.get_last_lr()[0]
         for batch in batches:
             step = self.train_step(batch, kl_weight, generator, epoch)
@@ -348,9 +363,9 @@ class Trainer:
         self, batch: Any, kl_weight: float, generator: torch.Generator, epoch: int
     ) -> dict[str, float] | None:
         """Take one step; None where the loss or its gradient is not finite."""
-        self.network.train()
         self._last_batch = batch
-        self._optimizer.zero_grad(set_to_none=True)
+        # in place: the parameters' gradients are views
+        self._optimizer.zero_grad(set_to_none=False)
         try:
             bound = self.network(batch, self._noise(batch, generator))
             n_observed = bound.n_observed.sum().clamp(min=1)
@@ -363,7 +378,7 @@ class Trainer:
         except SolverError:
             return None
         threshold = self._threshold(epoch)
-        norm = clip_gradient_norm(self._parameters, threshold)
+        norm = clip_gradient_norm(self._vectors, threshold)
         if not math.isfinite(norm):
             return None
         self._confirm()

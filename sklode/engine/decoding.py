@@ -17,7 +17,14 @@ import numpy as np
 
 from sklode.engine.fused import CHUNK
 from sklode.engine.products import allocate
-from sklode.engine.rows import add_rows, copy_rows, gather, scatter, zero_rows
+from sklode.engine.rows import (
+    add_rows,
+    copy_rows,
+    gather,
+    gather_one,
+    scatter,
+    zero_rows,
+)
 from sklode.engine.simd import compiled, constant, lanes_of, load, pointer
 from sklode.engine.steps import (
     derivative,
@@ -154,7 +161,7 @@ def decode(
         gather(z0, first, count, 0, n_lanes, states, at)
         scatter(states, at, points, 0, count, 0, n_lanes)
         for k in range(n_steps):
-            if gather(dt, first, count, k, n_lanes, step, 0):
+            if gather_one(dt, first, count, k, n_lanes, step):
                 if controlled:
                     gather(added, first, count, k, n_lanes, control, 0)
                     set_bias(layout, f, control, f.n_hidden, bias)
@@ -222,7 +229,7 @@ def decode_backward(
         used = 0  # places of the chunk
         for k in range(n_steps - 1, -1, -1):
             at -= n
-            if gather(dt, first, count, k, n_lanes, step, 0):
+            if gather_one(dt, first, count, k, n_lanes, step):
                 if controlled:
                     gather(added, first, count, k, n_lanes, control, 0)
                     set_bias(layout, f, control, width, bias)

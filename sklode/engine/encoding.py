@@ -11,7 +11,15 @@ import numpy as np
 
 from sklode.engine.fused import CHUNK
 from sklode.engine.products import add_outer, add_product, allocate, collect, pack
-from sklode.engine.rows import activate, copy_rows, gather, scatter, set_rows, zero_rows
+from sklode.engine.rows import (
+    activate,
+    copy_rows,
+    gather,
+    gather_one,
+    scatter,
+    set_rows,
+    zero_rows,
+)
 from sklode.engine.simd import compiled, constant, lanes_of, load, pointer, store, tanh
 from sklode.engine.steps import (
     flow,
@@ -185,13 +193,13 @@ def _arrive(
     """
     x, dt, seen = walk
     n_lanes = lanes_of(layout, states)
-    flows = gather(dt, first, n, k, n_lanes, v.step, 0)
+    flows = gather_one(dt, first, n, k, n_lanes, v.step)
     if flows:
         length = load(layout, v.step, 0)
         flow(layout, f, states, at, length, bias, s, place, v.hx, hx0)
     else:
         copy_rows(layout, states, at, v.hx, hx0, f.n_state)
-    visits = gather(seen, first, n, k, n_lanes, v.seen, 0)
+    visits = gather_one(seen, first, n, k, n_lanes, v.seen)
     if visits:
         gather(x, first, n, k, n_lanes, v.hx, hx0 + f.n_state)
     return flows, visits

@@ -212,8 +212,7 @@ def encode(
             dt,
             visits,
             x,
-            torch.cat([cell.w_hh, cell.w_ih], dim=1),
-            cell.bias,
+            *cell,
             *(field.w1, field.b1, field.wo, field.bo),
             *(tensor for layer in field.inner for tensor in layer),
         )
@@ -386,12 +385,14 @@ class _FusedEncode(torch.autograd.Function):
         dt: Tensor,
         visits: Tensor,
         x: Tensor,
-        w: Tensor,
+        w_ih: Tensor,
+        w_hh: Tensor,
         bias: Tensor,
         *layers: Tensor,
     ) -> Tensor:
         ctx.field = _fused_field(how, layers)
-        ctx.cell = _array(w), _array(bias)
+        w = np.concatenate([_array(w_hh), _array(w_ih)], axis=1)
+        ctx.cell = w, _array(bias)
         ctx.walk = _array(x), _array(dt), _array(visits.to(x.dtype))
         h, ctx.kept = fused.encode(ctx.field, ctx.cell, *ctx.walk)
         return torch.from_numpy(h)
@@ -400,11 +401,16 @@ class _FusedEncode(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_h: Tensor) -> tuple[Tensor | None, ...]:
         wants_x = ctx.needs_input_grad[3]
-        grads = fused.encode_backward(
+        by_x, by_w, *others = fused.encode_backward(
             *(ctx.field, ctx.cell, *ctx.walk, ctx.kept, _array(grad_h), wants_x)
         )
-        tensors = (None if grad is None else torch.from_numpy(grad) for grad in grads)
-        return (None, None, None, *tensors)
+        by_w = torch.from_numpy(by_w)
+        n = ctx.field.n_state
+        return (
+            *(None, None, None, torch.from_numpy(by_x) if wants_x else None),
+            *(by_w[:, n:], by_w[:, :n]),
+            *(torch.from_numpy(grad) for grad in others),
+        )
 
 
 class _FusedEmission(torch.autograd.Function):

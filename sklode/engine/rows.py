@@ -24,6 +24,7 @@ __all__ = [
     "add_rows",
     "copy_rows",
     "gather",
+    "gather_one",
     "scatter",
     "set_rows",
     "times_slope",
@@ -64,20 +65,26 @@ def add_rows(layout: Any, source: Any, s0: Any, target: Any, t0: Any, n: Any) ->
 def gather(
     source: Any, first: Any, n: Any, step: Any, n_lanes: Any, rows: Any, row: Any
 ) -> Any:
-    """Read a step of ``n`` series into rows; return whether anything is not zero.
-
-    Lanes without a series are zero.
-    """
+    """Read a step of ``n`` series into rows; lanes without a series are zero."""
     n_features = source.shape[2]
-    anything = False
     for lane in range(n):
         for i in range(n_features):
-            value = source[first + lane, step, i]
-            anything |= value != 0
-            store_number(rows, (row + i) * n_lanes + lane, value)
+            place = (row + i) * n_lanes + lane
+            store_number(rows, place, source[first + lane, step, i])
     for lane in range(n, n_lanes):
         for i in range(n_features):
             store_number(rows, (row + i) * n_lanes + lane, constant(rows, 0.0))
+
+
+@compiled
+def gather_one(
+    source: Any, first: Any, n: Any, step: Any, n_lanes: Any, rows: Any
+) -> Any:
+    """Read a step's only feature into a row; return whether any is not zero."""
+    gather(source, first, n, step, n_lanes, rows, 0)
+    anything = False
+    for lane in range(n):
+        anything |= load_number(rows, lane) != 0
     return anything
 
 

@@ -32,7 +32,7 @@ class _Schedule(NamedTuple):
     """
 
     dt: Tensor  # (batch, step): signed length of the flow of each step
-    stamp: Tensor  # (batch, step): the stamp, in processing order, that it leads to
+    stamp: Tensor | None  # (batch, step): which stamp it leads to; None: each the next
     visits: Tensor  # (batch, step), bool: the step ends at an observed stamp
     last_step: Tensor  # (batch, time): the step that ends at each stamp
 
@@ -49,6 +49,8 @@ def _schedule(gaps: Tensor, observed: Tensor, longest_step: float) -> _Schedule:
     parts = torch.ceil(gaps.abs() / longest_step - 1e-3).clamp(1, MAX_SUBSTEPS).long()
     ends = parts.cumsum(1)
     n_steps = int(ends[:, -1].max())
+    if n_steps == gaps.shape[1]:  # no gap is split
+        return _Schedule(gaps, None, observed, ends - 1)
     step = torch.arange(n_steps, device=gaps.device).repeat(len(gaps), 1)
     stamp = torch.searchsorted(ends, step, right=True).clamp(max=gaps.shape[1] - 1)
     dt = torch.gather(gaps / parts, 1, stamp) * (step < ends[:, -1:])
@@ -191,6 +193,8 @@ class _RecurrentEncoder(nn.Module):
 
     def _step_inputs(self, schedule: _Schedule, inputs: Tensor) -> Tensor:
         """Return what the cell reads at the end of each step."""
+        if schedule.stamp is None:
+            return inputs
         index = schedule.stamp.unsqueeze(-1).expand(-1, -1, inputs.shape[-1])
         return torch.gather(inputs, 1, index)
 

@@ -410,15 +410,18 @@ class LatentODE(nn.Module):
 
 def _split_weights(
     field: VectorField, state_size: int
-) -> tuple[engine.FieldWeights, Tensor]:
+) -> tuple[engine.FieldWeights, Tensor | None]:
     """Return a field's layers, and the first layer's weights of the controls."""
     first, *inner = field.layers
+    by_state, by_control = first.weight, None
+    if by_state.shape[1] > state_size:
+        by_state, by_control = by_state.tensor_split([state_size], dim=1)
     weights = engine.FieldWeights(
-        first.weight[:, :state_size],
+        by_state,
         first.bias,
         tuple((layer.weight, layer.bias) for layer in inner),
         field.output.weight,
         field.output.bias,
         field.activation,
     )
-    return weights, first.weight[:, state_size:]
+    return weights, by_control
