@@ -261,6 +261,8 @@ def fit_model(
     alone = model.network.engines() != ("eager", "eager") and n_stamps < _MANY_STAMPS
     reporter = reporter or Reporter()
     reporter.begin(epochs)
+    if epochs and not _is_ready(model.network):
+        reporter.compiling()
     try:
         with ONE_TORCH_THREAD if alone else contextlib.nullcontext():
             trainer.fit(draw, n_batches, generator, validation, reporter)
@@ -290,7 +292,7 @@ def _choose_engine(
     Raises
     ------
     ValueError
-        If the fused engine is asked for, and serves neither encoder nor decoder.
+        If the fused engine is asked for, and does not serve encoder or decoder.
     """
     network = model.network
     few = min(n_drawn, settings.batch_size) <= _FEW
@@ -299,14 +301,34 @@ def _choose_engine(
     network.engine = engine.choose(
         settings.engine, n_iterations, n_stamps, network.layout
     )
-    if settings.engine == "fused" and "fused" not in network.engines():
+    if settings.engine == "fused" and network.engines() != ("fused", "fused"):
         raise ValueError(
-            "engine='fused' serves fixed-step methods without adjoint, at most two "
-            "hidden layers, and the CPU; got "
-            f"method={settings.method!r}, adjoint={settings.adjoint}, "
-            f"field_depth={settings.field_depth} and device "
-            f"{next(network.parameters()).device}. Change these, or use engine='auto'."
+            "engine='fused' serves fixed-step methods without adjoint, one or two "
+            "hidden layers, sklode's own modules, and the CPU; got "
+            f"{_beyond_fused(network, settings)}. Change that, or use engine='auto'."
         )
+
+
+def _beyond_fused(network: nn.LatentODE, settings: Any) -> str:
+    """Return what the fused engine does not serve."""
+    device = next(network.parameters()).device
+    found = {
+        f"device={device.type!r}": device.type != "cpu",
+        f"method={settings.method!r}": settings.method == "dopri5",
+        "adjoint=True": settings.adjoint,
+        f"field_depth={settings.field_depth}": settings.field_depth > 2,
+    }
+    parts = zip(network.engines(), (network.encoder, network.decoder), strict=True)
+    others = [type(part).__name__ for ran, part in parts if ran != "fused"]
+    culprits = [text for text, is_so in found.items() if is_so]
+    return ", ".join(culprits) or f"other modules in {' and '.join(others)}"
+
+
+def _is_ready(network: nn.LatentODE) -> bool:
+    """Return whether no engine has to be compiled first."""
+    if "fused" not in network.engines():
+        return True
+    return engine.is_compiled(np.dtype("float32"), network.layout)
 
 
 def default_lengths(

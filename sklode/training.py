@@ -101,6 +101,16 @@ class Reporter:
             self._bar = self._make_bar(total=n_epochs, unit="epoch", leave=True)
         self._call("on_fit_begin")
 
+    def compiling(self) -> None:
+        """Say why the first epoch takes long."""
+        if self._bar is not None:
+            self._bar.set_description("compiling the fused engine, once a machine")
+        if self.verbose == 2:
+            sys.stdout.write(
+                "Compiling the fused engine: once a machine, for about half a minute.\n"
+            )
+            sys.stdout.flush()
+
     def epoch_end(self, row: dict[str, float]) -> bool:
         """Take the history's new row; return whether to stop."""
         shown = {
@@ -109,6 +119,7 @@ class Reporter:
             if not math.isnan(row[name])
         }
         if self._bar is not None:
+            self._bar.set_description(refresh=False)
             self._bar.set_postfix(shown, refresh=False)
             self._bar.update()
         if self.verbose == 2:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 
 import numpy as np
 
@@ -37,43 +36,55 @@ def choose(wanted: str, n_iterations: int, n_stamps: int, layout: str) -> str:
     Raises
     ------
     ImportError
-        If "fused" is wanted and numba is not installed.
+        If "fused" is wanted and numba is not installed, or cannot be used.
     """
-    has_numba = importlib.util.find_spec("numba") is not None
-    if wanted == "fused" and not has_numba:
-        raise ImportError(
-            "engine='fused' needs numba, which is not installed. Install it with pip "
-            'install "sklode[fast]", or use engine="auto".'
-        )
-    if wanted != "auto":
+    if wanted in ("unrolled", "eager"):
         return wanted
-    if not has_numba:
-        return "unrolled"
+    lacking = _what_numba_lacks()
+    if lacking and wanted == "fused":
+        raise ImportError(
+            f"engine='fused' needs numba, which is not usable: {lacking}. Install "
+            'it with pip install "sklode[fast]", or use engine="auto".'
+        )
+    if wanted == "fused":
+        return "fused"
     seconds = n_iterations * n_stamps * _UNROLLED_SECONDS
-    if seconds > _COMPILE_SECONDS or is_compiled(np.dtype("float32"), layout):
+    if not lacking and (
+        seconds > _COMPILE_SECONDS or _was_compiled(np.dtype("float32"), layout)
+    ):
         return "fused"
     return "unrolled"
 
 
-@functools.cache
-def is_compiled(dtype: np.dtype, layout: str) -> bool:
-    """Return whether the fused engine need not be compiled any more.
+def _what_numba_lacks() -> str | None:
+    """Return why numba cannot compile, or None; it may refuse an installed numpy."""
+    try:
+        import numba
+    except ImportError as error:
+        return str(error).rstrip(".")
+    disabled = getattr(numba.config, "DISABLE_JIT", False)
+    return "NUMBA_DISABLE_JIT is set" if disabled else None
 
-    A process keeps its first answer, so that equal fits in it take the same engine.
-    """
+
+def is_compiled(dtype: np.dtype, layout: str) -> bool:
+    """Return whether the fused engine need not be compiled any more, as of now."""
     from sklode.engine import decoding, encoding
+    from sklode.engine.cache import Cache
 
     first = "none" if layout == "lanes" else "int"
     for kernel in (decoding.decode, encoding.encode_backward):
-        signatures = list(kernel.nopython_signatures)
-        try:  # numba has no public question for what its cache holds
-            index = kernel._cache._cache_file._load_index()
-            signatures += [key[0] for key in index]
-        except (AttributeError, OSError, EOFError):
-            pass
-        known = [getattr(s, "args", s) for s in signatures]
-        if not any(
-            str(args[0]).startswith(first) and str(dtype) in str(args) for args in known
+        known = [signature.args for signature in kernel.nopython_signatures]
+        if isinstance(kernel._cache, Cache):  # numba's own where nothing can be kept
+            known += kernel._cache.signatures(kernel.targetctx)
+        if not any(  # the methods' coefficients are float64 in every precision
+            str(args[0]).startswith(first) and str(args[3][0].dtype) == str(dtype)
+            for args in known
         ):
             return False
     return True
+
+
+@functools.cache
+def _was_compiled(dtype: np.dtype, layout: str) -> bool:
+    """Return a process' first answer, so that equal fits in it take the same engine."""
+    return is_compiled(dtype, layout)

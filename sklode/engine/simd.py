@@ -15,9 +15,8 @@ A kernel is written once and compiled in two layouts, chosen by the type of the 
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import operator
-from pathlib import Path
 from typing import Any
 
 import numba
@@ -33,6 +32,8 @@ from numba.extending import (
     overload,
     register_model,
 )
+
+from sklode.engine.cache import Cache
 
 __all__ = [
     "at_least",
@@ -69,21 +70,11 @@ _COMPILE = {
 }
 
 
-_SOURCES = hashlib.sha256(
-    b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-).hexdigest()
-
-
 def compiled(function: Any) -> Any:
     """Compile a function, once a machine; once a process where nothing can be kept."""
-    try:
-        dispatcher = numba.njit(cache=True, **_COMPILE)(function)
-    except RuntimeError:  # no folder to write to
-        return _for_any_number(numba.njit(**_COMPILE)(function))
-    # numba looks for changes in a function's own file only, and would go on with what
-    # it compiled from the others before
-    kept = dispatcher._cache._cache_file
-    kept._source_stamp = (kept._source_stamp, _SOURCES)
+    dispatcher = numba.njit(**_COMPILE)(function)
+    with contextlib.suppress(RuntimeError):  # no folder to write to
+        dispatcher._cache = Cache(function)
     return _for_any_number(dispatcher)
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
+import re
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
-from sklode import engine
+from sklode import engine, nn
 from sklode.engine import choice
-from tests.series import FORECASTERS, tiny, waves
+from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
 
 
 def compiled(monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
-    monkeypatch.setattr(choice, "is_compiled", lambda dtype, layout: answer)
+    """Have the engine be compiled, or not, before and after the fit."""
+    for module, name in ((choice, "_was_compiled"), (engine, "is_compiled")):
+        monkeypatch.setattr(module, name, lambda dtype, layout: answer)
 
 
 def test_a_long_training_repays_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,21 +37,146 @@ def test_the_users_choice_is_kept(wanted: str) -> None:
 def test_without_numba_there_is_no_fused_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "numba", None)
     assert engine.choose("auto", 10**9, 60, "lanes") == "unrolled"
     with pytest.raises(ImportError, match=r"needs numba.*pip install .sklode\[fast\]"):
         tiny(engine="fused").fit(waves())
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"method": "dopri5"}, {"adjoint": True}, {"field_depth": 3}],
-    ids=["adaptive", "adjoint", "three layers"],
-)
-def test_what_the_fused_engine_cannot_serve_is_refused(settings: Any) -> None:
+def test_numba_that_compiles_nothing_is_as_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    numba = pytest.importorskip("numba")
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    assert engine.choose("auto", 10**9, 60, "lanes") == "unrolled"
+    with pytest.raises(ImportError, match="not usable: NUMBA_DISABLE_JIT is set"):
+        engine.choose("fused", 10**9, 60, "lanes")
+
+
+def test_a_process_keeps_its_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
-    with pytest.raises(ValueError, match="engine='fused' serves fixed-step methods"):
-        tiny(engine="fused", **settings).fit(waves())
+    answers = iter([False, True])
+    monkeypatch.setattr(choice, "is_compiled", lambda dtype, layout: next(answers))
+    choice._was_compiled.cache_clear()
+    try:
+        chosen = [engine.choose("auto", 1, 6, "lanes") for _ in range(2)]
+    finally:
+        choice._was_compiled.cache_clear()
+    assert chosen == ["unrolled", "unrolled"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "got"),
+    [
+        ({"method": "dopri5"}, "method='dopri5'"),
+        ({"adjoint": True}, "adjoint=True"),
+        ({"field_depth": 3}, "field_depth=3"),
+        ({"device": "meta"}, "device='meta'"),
+        (
+            {"method": "dopri5", "adjoint": True, "field_depth": 3},
+            "method='dopri5', adjoint=True, field_depth=3",
+        ),
+    ],
+    ids=["adaptive", "adjoint", "three layers", "device", "all of it"],
+)
+@pytest.mark.parametrize("kind", FORECASTERS)
+def test_what_the_fused_engine_cannot_serve_is_refused(
+    kind: type, settings: Any, got: str
+) -> None:
+    pytest.importorskip("numba")
+    message = (
+        "engine='fused' serves fixed-step methods without adjoint, one or two hidden "
+        "layers, sklode's own modules, and the CPU; got "
+        f"{got}. Change that, or use engine='auto'."
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        tiny(kind, engine="fused", **settings).fit(waves())
+
+
+def test_a_module_of_the_users_own_is_refused_by_name() -> None:
+    pytest.importorskip("numba")
+
+    class Habit(nn.VectorField):
+        """A field that the engine cannot know."""
+
+    class Listener(nn.ODELSTM):
+        """An encoder that the engine cannot know."""
+
+    forecaster = tiny(engine="fused", warm_start=True).fit(waves())
+    network = forecaster.network_
+    network.decoder.vector_field.__class__ = Habit
+    with pytest.raises(ValueError, match="got other modules in Decoder"):
+        forecaster.fit(waves())
+    network.encoder.__class__ = Listener
+    with pytest.raises(ValueError, match="other modules in Listener and Decoder"):
+        forecaster.fit(waves())
+
+
+def test_an_activation_that_no_engine_has_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"'activation' parameter.*'tanh'.*'relu'"):
+        tiny(engine="fused", activation="relu").fit(waves())
+
+
+@pytest.mark.parametrize("chosen", ["fused", "auto"])
+def test_verbose_2_says_that_the_engine_is_being_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, chosen: str
+) -> None:
+    pytest.importorskip("numba")
+    monkeypatch.setattr(choice, "_COMPILE_SECONDS", 0.0)
+    compiled(monkeypatch, False)
+    tiny(engine=chosen, verbose=2).fit(waves())
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == (
+        "Compiling the fused engine: once a machine, for about half a minute."
+    )
+    assert second.startswith("epoch 1, ")
+
+
+def test_verbose_1_says_so_before_the_bar_until_the_first_epoch_is_over(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    pytest.importorskip("numba")
+    compiled(monkeypatch, False)
+    tiny(engine="fused", verbose=1, max_epochs=3).fit(waves())
+    output = capfd.readouterr()
+    assert "compiling the fused engine, once a machine:   0%" in output.err
+    last = output.err.replace("\r", "\n").splitlines()[-1]
+    assert "3/3" in last
+    assert "compiling" not in last
+    assert output.out == ""
+
+
+@pytest.mark.parametrize(
+    ("is_compiled", "settings"),
+    [
+        (False, {"verbose": 0, "engine": "fused"}),
+        (True, {"verbose": 1, "engine": "fused"}),
+        (True, {"verbose": 2, "engine": "fused"}),
+        (False, {"verbose": 2, "engine": "unrolled"}),
+        (False, {"verbose": 2, "engine": "eager"}),
+    ],
+)
+def test_nothing_is_said_where_nothing_is_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture,
+    is_compiled: bool,
+    settings: Any,
+) -> None:
+    pytest.importorskip("numba")
+    compiled(monkeypatch, is_compiled)
+    tiny(**settings).fit(waves())
+    assert "ompiling" not in "".join(capfd.readouterr())
+
+
+def test_nothing_is_said_where_nothing_is_trained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    pytest.importorskip("numba")
+    compiled(monkeypatch, False)
+    forecaster = tiny(engine="fused", verbose=2, finetune_epochs=0).pretrain(panel())
+    assert "Compiling" in capsys.readouterr().out
+    forecaster.fit(waves(uneven_stamps()))
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
@@ -79,6 +207,5 @@ def test_few_windows_run_over_neurons() -> None:
 def test_what_is_compiled_is_known_of_this_process_and_the_disk() -> None:
     pytest.importorskip("numba")
     tiny(engine="fused").fit(waves())
-    asked = choice.is_compiled.__wrapped__
-    assert asked(np.dtype("float32"), "lanes")
-    assert not asked(np.dtype("float16"), "lanes")
+    assert choice.is_compiled(np.dtype("float32"), "lanes")
+    assert not choice.is_compiled(np.dtype("float16"), "lanes")

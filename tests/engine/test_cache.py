@@ -1,0 +1,241 @@
+"""Compiled code on disk: kept where it can be, and no fit fails where it cannot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba", reason="the fused engine needs numba")
+
+from numba import types
+
+from sklode.engine import cache, choice, simd
+
+CODE = """
+from sklode.engine.simd import compiled
+
+@compiled
+def twice(x):
+    return 2 * x
+"""
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Callable[[], Any]:
+    """Return a maker of one function, each time as a process would that just began."""
+    path = tmp_path / "twice.py"
+    path.write_text(CODE)
+
+    def make() -> Any:
+        names: dict[str, Any] = {"__name__": "twice"}
+        exec(compile(CODE, str(path), "exec"), names)
+        return names["twice"]
+
+    return make
+
+
+def files(tmp_path: Path, ending: str) -> list[Path]:
+    return sorted((tmp_path / "__pycache__").glob(f"*.{ending}"))
+
+
+def hits(function: Any) -> int:
+    return sum(function.stats.cache_hits.values())
+
+
+def test_code_is_kept_for_the_next_process(fresh: Any, tmp_path: Path) -> None:
+    first = fresh()
+    assert first._cache.signatures(first.targetctx) == []
+    assert first(2) == 4
+    second = fresh()
+    assert second._cache.signatures(second.targetctx) == [(types.int64,)]
+    assert second(2) == 4
+    assert hits(first) == 0
+    assert hits(second) == 1
+    assert len(files(tmp_path, "nbc")) == 1
+
+
+def test_other_sources_or_another_processor_do_not_count(
+    fresh: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fresh()(2) == 4
+    function = fresh()
+
+    class Elsewhere:
+        def codegen(self) -> Any:
+            return self
+
+        def magic_tuple(self) -> tuple[str]:
+            return ("another processor",)
+
+    assert function._cache.signatures(Elsewhere()) == []
+    monkeypatch.setattr(cache, "_SOURCES", "other sources")
+    function = fresh()
+    assert function._cache.signatures(function.targetctx) == []
+    assert function(2) == 4
+    assert hits(function) == 0
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.parametrize("content", [b"", b"no pickle", None], ids=repr)
+def test_a_broken_file_is_written_anew(
+    fresh: Any, tmp_path: Path, ending: str, content: bytes | None
+) -> None:
+    assert fresh()(2) == 4
+    (path,) = files(tmp_path, ending)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if content is None else content)
+    second = fresh()
+    second._cache.signatures(second.targetctx)  # does not raise
+    assert second(2) == 4
+    assert hits(second) == 0
+    third = fresh()
+    assert third(2) == 4
+    assert hits(third) == 1
+
+
+def test_a_file_that_is_gone_is_not_counted_and_written_anew(
+    fresh: Any, tmp_path: Path
+) -> None:
+    assert fresh()(2) == 4
+    (path,) = files(tmp_path, "nbc")
+    path.unlink()
+    second = fresh()
+    assert second._cache.signatures(second.targetctx) == []
+    assert second(2) == 4
+    assert path.exists()
+
+
+def test_code_of_another_signature_is_not_run(fresh: Any, tmp_path: Path) -> None:
+    """Processes that compile at once may both take the first free name of a file."""
+    first = fresh()
+    assert first(2) == 4
+    assert first(2.5) == 5.0
+    of_int, of_float = files(tmp_path, "nbc")
+    of_float.write_bytes(of_int.read_bytes())
+    second = fresh()
+    assert second(2.5) == 5.0
+    assert hits(second) == 0
+    third = fresh()
+    assert third(2.5) == 5.0
+    assert hits(third) == 1
+
+
+def test_a_disk_that_is_full_keeps_nothing(
+    fresh: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    function = fresh()
+    monkeypatch.setattr(function._cache._cache_file, "_save_data", full)
+    assert function(2) == 4
+    other = fresh()
+    assert other._cache.signatures(other.targetctx) == []
+    monkeypatch.setattr(other._cache._cache_file, "_open_for_write", full)
+    (index,) = files(tmp_path, "nbi")
+    index.write_bytes(b"")
+    assert other(2) == 4
+
+
+def test_a_folder_that_went_away_keeps_nothing(fresh: Any, tmp_path: Path) -> None:
+    function = fresh()
+    folder = tmp_path / "__pycache__"
+    folder.rmdir()
+    folder.write_text("a file where the folder was")
+    assert function(2) == 4
+
+
+def test_where_no_folder_can_be_written_code_lives_in_the_process(
+    fresh: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    from numba.core import caching
+
+    monkeypatch.setattr(caching._CacheLocator, "ensure_cache_path", refuse)
+    function = fresh()
+    assert function(2) == 4
+    assert not isinstance(function._cache, cache.Cache)
+    assert files(tmp_path, "nbc") == []
+
+
+def test_an_engine_is_compiled_for_one_precision_and_layout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from sklode.engine import kernels
+
+    def only(name: str, layout: str) -> Any:
+        dtype = getattr(types, name)
+        first = types.none if layout == "lanes" else types.int64
+        matrix = types.Array(dtype, 2, "C")
+        tableau = types.Array(types.float64, 2, "C")  # whatever the precision
+        weights, how = types.Tuple([matrix]), types.Tuple([types.int64, tableau])
+        args = (first, types.int64, types.int64, weights, how)
+        return lambda self, context: [args]
+
+    monkeypatch.setattr(type(kernels.decode), "nopython_signatures", [])
+    for kept in (("float32", "lanes"), ("float64", "single")):
+        monkeypatch.setattr(cache.Cache, "signatures", only(*kept))
+        for dtype in ("float32", "float64"):
+            for layout in ("lanes", "single"):
+                known = choice.is_compiled(np.dtype(dtype), layout)
+                assert known == ((dtype, layout) == kept)
+
+
+FIT = """
+import sys
+from pathlib import Path
+from numba.core import caching
+from sklode import engine
+from tests.series import tiny, waves
+
+refused = {refused}
+if refused:
+    def refuse(self):
+        raise PermissionError(13, "Permission denied")
+    caching._CacheLocator.ensure_cache_path = refuse
+forecaster = tiny(engine="fused", max_epochs=2, verbose=2).fit(waves())
+print(forecaster.engine_, *forecaster.predict([1, 2]).to_numpy().ravel())
+"""
+
+
+def fit_elsewhere(cache_dir: Path, refused: bool = False) -> list[str]:
+    """Return the lines that a fit in a process of its own prints."""
+    root = str(Path(simd.__file__).parents[2])
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache_dir), "PYTHONPATH": root}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", FIT.format(refused=refused)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_the_engine_is_compiled_once_a_machine(tmp_path: Path) -> None:
+    first, second = (fit_elsewhere(tmp_path / "cache") for _ in range(2))
+    assert first[0].startswith("Compiling the fused engine")
+    assert [line.split(",")[0] for line in second[:2]] == ["epoch 1", "epoch 2"]
+    assert first[-1] == second[-1]
+    assert first[-1].startswith("('fused', 'fused')")
+
+
+@pytest.mark.slow
+def test_a_fit_needs_no_folder_to_write_to(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("")
+    lines = fit_elsewhere(in_the_way / "cache", refused=True)
+    assert lines[0].startswith("Compiling the fused engine")
+    assert lines[-1].startswith("('fused', 'fused')")
