@@ -1,18 +1,19 @@
-"""Limits on the whole process that several threads may ask for at once."""
+"""Limits on threads that several threads of a process may ask for at once."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-__all__ = ["ONE_TORCH_THREAD", "SharedLimit", "n_threads"]
+__all__ = ["SharedLimit", "n_threads", "one_torch_thread"]
 
 
 class SharedLimit:
-    """A context that sets a limit, and restores what was before any thread set it.
+    """A context that sets a process' limit, and restores what was before any thread.
 
     Where each thread restored what it found, one that entered during another's stay
     would leave the limit behind for ever.
@@ -20,59 +21,61 @@ class SharedLimit:
     Parameters
     ----------
     enter : callable
-        Sets the limit and returns what was before.
+        Sets the limit and returns what was before; called by the first thread in.
     leave : callable
-        Takes that and restores it.
-    in_every_thread : bool, default=False
-        Whether the limit belongs to each thread, which then sets and restores it; else
-        the first thread in sets it and the last one out restores it.
+        Takes that and restores it; called by the last thread out.
     """
 
-    def __init__(
-        self,
-        enter: Callable[[], Any],
-        leave: Callable[[Any], None],
-        in_every_thread: bool = False,
-    ) -> None:
+    def __init__(self, enter: Callable[[], Any], leave: Callable[[Any], None]) -> None:
         self._enter = enter
         self._leave = leave
-        self._in_every_thread = in_every_thread
         self._lock = threading.Lock()
         self._n_inside = 0
         self._before: Any = None
-
-    @property
-    def before(self) -> Any:
-        """What ``enter`` returned, while any thread is inside; else None."""
-        return self._before if self._n_inside else None
 
     def __enter__(self) -> None:
         with self._lock:
             if self._n_inside == 0:
                 self._before = self._enter()
-            elif self._in_every_thread:
-                self._enter()
             self._n_inside += 1
 
     def __exit__(self, *exception: object) -> None:
         with self._lock:
             self._n_inside -= 1
-            if self._n_inside == 0 or self._in_every_thread:
+            if self._n_inside == 0:
                 self._leave(self._before)
 
 
-def _set_one_torch_thread() -> int:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    return before
+_LIMITED = threading.local()
+"""Its ``users`` is the user's number of threads, in a thread that is limited."""
 
 
-ONE_TORCH_THREAD = SharedLimit(
-    _set_one_torch_thread, torch.set_num_threads, in_every_thread=True
-)
-"""Keeps torch from sharing out operations that take microseconds."""
+@contextlib.contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Keep torch from sharing out this thread's operations, which take microseconds."""
+    own, users = torch.get_num_threads(), n_threads()
+    outside = getattr(_LIMITED, "users", None)
+    _set_torch_threads(1, users)
+    _LIMITED.users = users
+    try:
+        yield
+    finally:
+        _LIMITED.users = outside
+        _set_torch_threads(own, users)
+
+
+def _set_torch_threads(own: int, others: int) -> None:
+    """Set torch's number for this thread, and that of threads still to come.
+
+    torch sets both at once. A thread that first met torch during a limit would keep it
+    for ever, and pass it on.
+    """
+    torch.set_num_threads(own)
+    helper = threading.Thread(target=torch.set_num_threads, args=(others,))
+    helper.start()
+    helper.join()
 
 
 def n_threads() -> int:
     """Return torch's number of threads, as the user set it."""
-    return int(ONE_TORCH_THREAD.before or torch.get_num_threads())
+    return getattr(_LIMITED, "users", None) or torch.get_num_threads()

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from sklode import engine, nn
-from sklode._threads import ONE_TORCH_THREAD
+from sklode._threads import one_torch_thread
 from sklode.observations import Observations, median_gap
 from sklode.prediction import Predictor
 from sklode.training import Reporter, Trainer
@@ -264,7 +264,7 @@ def fit_model(
     if epochs and not _is_ready(model.network):
         reporter.compiling()
     try:
-        with ONE_TORCH_THREAD if alone else contextlib.nullcontext():
+        with one_torch_thread() if alone else contextlib.nullcontext():
             trainer.fit(draw, n_batches, generator, validation, reporter)
     finally:
         reporter.end()

@@ -67,6 +67,26 @@ def test_fits_in_two_threads_are_those_of_fits_alone(
             pd.testing.assert_series_equal(forecast, expected, rtol=0, atol=0)
 
 
+def test_a_thread_that_begins_beside_a_fit_shares_out_as_one_alone(
+    threads_are_woken: list[int],
+) -> None:
+    expected = fit()
+    with ThreadPoolExecutor(1) as pool:
+
+        class Beside:
+            def on_epoch_end(self, forecaster: object, row: object) -> None:
+                self.threads = pool.submit(torch.get_num_threads).result()
+
+        beside = Beside()
+        tiny(engine="fused", callbacks=[beside]).fit(waves())
+        assert beside.threads == 2
+        threads_are_woken.clear()
+        forecast = pool.submit(fit).result()
+    assert len(set(threads_are_woken)) > 1
+    pd.testing.assert_series_equal(forecast, expected, rtol=0, atol=0)
+    assert torch.get_num_threads() == 2
+
+
 def test_threads_may_share_one_network(threads_are_woken: list[int]) -> None:
     """Whatever a call needs belongs to the call."""
     network = latent_ode(engine="fused")

@@ -186,10 +186,10 @@ def test_what_memory_held_before_does_not_matter(
 
 
 def test_compiled_code_is_as_old_as_its_sources() -> None:
-    from sklode.engine import decoding, simd
+    from sklode.engine import cache, decoding
 
     stamp = decoding.decode._cache._cache_file._source_stamp
-    assert stamp[1] == simd._SOURCES
+    assert stamp[1] == cache._SOURCES
 
 
 def test_what_is_no_number_stays_none() -> None:

@@ -1,0 +1,61 @@
+"""Torch's threads: limited for a thread alone, and as the user set them afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from sklode._threads import n_threads, one_torch_thread
+
+
+@pytest.fixture(autouse=True)
+def users_number() -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield 3
+    torch.set_num_threads(before)
+
+
+def numbers() -> tuple[int, int]:
+    return torch.get_num_threads(), n_threads()
+
+
+def test_the_users_number_is_known_inside_and_back_outside() -> None:
+    with one_torch_thread():
+        assert numbers() == (1, 3)
+        with one_torch_thread():
+            assert numbers() == (1, 3)
+        assert numbers() == (1, 3)
+    assert numbers() == (3, 3)
+
+
+def test_an_error_lifts_the_limit() -> None:
+    with pytest.raises(ValueError, match="inside"), one_torch_thread():
+        raise ValueError("inside")
+    assert numbers() == (3, 3)
+
+
+def test_a_thread_that_meets_torch_beside_a_limit_is_not_limited() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        with one_torch_thread():
+            assert pool.submit(numbers).result() == (3, 3)
+        assert pool.submit(numbers).result() == (3, 3)
+        with one_torch_thread():
+            assert pool.submit(numbers).result() == (3, 3)
+    assert numbers() == (3, 3)
+
+
+def test_limits_of_two_threads_may_overlap() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        limit = one_torch_thread()
+        pool.submit(limit.__enter__).result()
+        with one_torch_thread():
+            pool.submit(limit.__exit__, None, None, None).result()
+            assert pool.submit(numbers).result() == (3, 3)
+            assert numbers() == (1, 3)
+    assert numbers() == (3, 3)
+    with ThreadPoolExecutor(1) as later:
+        assert later.submit(numbers).result() == (3, 3)
