@@ -1,0 +1,236 @@
+"""The fused engine against plain torch in double precision, at any size."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+pytest.importorskip("numba", reason="the fused engine needs numba")
+
+from sklode import nn
+from sklode.nn.vector_fields import ACTIVATIONS
+from tests.networks import field, gradients
+
+
+class Case(NamedTuple):
+    """A network and windows for it."""
+
+    seed: int = 0
+    kind: str = "ode-lstm"
+    method: str = "rk4"
+    activation: str = "tanh"
+    depth: int = 1
+    width: int = 7
+    hidden: int = 5
+    latent: int = 3
+    n_channels: int = 2
+    n_controls: int = 0
+    n_series: int = 3
+    n_stamps: int = 9
+    layout: str = "lanes"
+
+    @property
+    def step(self) -> float:
+        """As many steps as stamps, over a span in which no field gets lost."""
+        return 1.0 if self.n_stamps <= 64 else 64 / 1024
+
+    def network(self) -> nn.LatentODE:
+        """Return a random network of weights that float32 holds."""
+        solver = nn.FixedStepSolver(self.method, self.step)
+        shape: dict[str, Any] = {
+            "width": self.width,
+            "depth": self.depth,
+            "activation": self.activation,
+            "gain": 1.0,
+        }
+        n_inputs = 2 * self.n_channels + self.n_controls
+        encoder: Any
+        if self.kind == "rnn":
+            encoder = nn.RNN(n_inputs, self.hidden)
+        else:
+            make = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[self.kind]
+            encoder = make(n_inputs, self.hidden, field(self.hidden, **shape), solver)
+        flow = field(self.latent, control_size=self.n_controls, **shape)
+        network = nn.LatentODE(
+            encoder,
+            nn.Translator(self.hidden, self.latent),
+            nn.Decoder(flow, solver),
+            nn.Emission(self.latent, self.n_channels, 6, self.n_controls),
+            nn.Anchor("series", self.n_channels),
+        )
+        network.layout = self.layout
+        return network
+
+    def batch(self) -> nn.Batch:
+        """Return windows with gaps of 0 and of many steps, padding, and masked rows."""
+        size = (self.n_series, self.n_stamps)
+        # binary fractions, so that single precision takes the same steps
+        gaps = self.step * torch.randint(0, 96, size) / 64
+        gaps[torch.rand(size) < 0.2] = 0.0
+        gaps[torch.rand(size) < 0.05] = 3.5 * self.step
+        rows = torch.rand(size) < 0.8
+        rows[torch.rand(self.n_series) < 0.2, self.n_stamps // 2 :] = False
+        gaps[~rows.flip(1).cummax(1).values.flip(1)] = 0.0  # padding rests
+        mask = rows.unsqueeze(-1) & (torch.rand(*size, self.n_channels) < 0.8)
+        mask[torch.rand(self.n_series) < 0.05] = False
+        values = torch.randn(*size, self.n_channels)
+        values[~mask] = torch.nan
+        controls = torch.randn(*size, self.n_controls) if self.n_controls else None
+        n_seen = max(2 * self.n_stamps // 3, 1)
+        return nn.Batch(gaps.cumsum(1), values, mask, n_seen, controls)
+
+
+def slopes(network: nn.LatentODE, batch: nn.Batch, noise: Tensor) -> dict[str, Tensor]:
+    bound = network(batch, noise)
+    loss = (bound.log_likelihood - bound.kl).sum() / bound.n_observed.sum().clamp(min=1)
+    return gradients(network, loss) | {"loss": loss.detach()}
+
+
+def in_precision(batch: nn.Batch, dtype: torch.dtype) -> nn.Batch:
+    controls = None if batch.controls is None else batch.controls.to(dtype)
+    return batch._replace(
+        times=batch.times.to(dtype), values=batch.values.to(dtype), controls=controls
+    )
+
+
+def exact_softplus(x: Tensor) -> Tensor:
+    """Return log(1 + exp(x)), which torch's own rounds to x above 20."""
+    return torch.logaddexp(x, torch.zeros_like(x))
+
+
+@functools.lru_cache(maxsize=4)
+def exact_slopes(case: Case) -> dict[str, Tensor]:
+    """Return the bound's gradients by plain torch in double precision."""
+    return slopes_by("eager", case, torch.float64)
+
+
+def slopes_by(engine: str, case: Case, dtype: torch.dtype) -> dict[str, Tensor]:
+    torch.manual_seed(case.seed)
+    network, batch = case.network(), case.batch()
+    noise = torch.randn(case.n_series, case.latent)
+    network.engine = engine
+    assert network.engines() == (engine, engine)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ACTIVATIONS, "softplus", exact_softplus)
+        return slopes(network.to(dtype), in_precision(batch, dtype), noise.to(dtype))
+
+
+def errors(engine: str, case: Case, dtype: torch.dtype) -> dict[str, float]:
+    """Return each gradient's error, relative to its norm."""
+    exact = exact_slopes(case._replace(layout="lanes"))
+    got = slopes_by(engine, case, dtype)
+    return {
+        name: float((got[name].double() - value).norm() / value.norm())
+        if value.any()
+        else float(got[name].abs().max())
+        for name, value in exact.items()
+    }
+
+
+def assert_exact(case: Case, dtype: torch.dtype, tolerance: float) -> None:
+    found = errors("fused", case, dtype)
+    if dtype == torch.float32 and max(found.values()) > tolerance:
+        # where sums cancel, torch's own single precision is no better
+        tolerance = max(10 * max(errors("eager", case, dtype).values()), tolerance)
+    name = max(found, key=lambda name: found[name])
+    assert found[name] <= tolerance, name
+
+
+def cases(**fixed: Any) -> Any:
+    free = {
+        "seed": st.integers(0, 10**6),
+        "kind": st.sampled_from(["rnn", "ode-rnn", "ode-lstm"]),
+        "method": st.sampled_from(["euler", "midpoint", "rk4"]),
+        "activation": st.sampled_from(["tanh", "elu", "softplus"]),
+        "depth": st.integers(1, 2),
+        "width": st.integers(1, 30),
+        "hidden": st.integers(1, 30),
+        "latent": st.integers(1, 20),
+        "n_channels": st.integers(1, 3),
+        "n_controls": st.sampled_from([0, 1, 3]),
+        "n_series": st.sampled_from([1, 2, 3, 17]),
+        "n_stamps": st.sampled_from([1, 2, 3, 9, 30, 100]),
+        "layout": st.sampled_from(["lanes", "single"]),
+    }
+    return st.builds(Case, **(free | fixed))
+
+
+EVERY_PRECISION = pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(torch.float64, 1e-12), (torch.float32, 1e-5)],
+    ids=["double", "single"],
+)
+EVERY_LAYOUT = pytest.mark.parametrize("layout", ["lanes", "single"])
+
+
+@EVERY_PRECISION
+@given(case=cases())
+@settings(max_examples=60)
+def test_gradients_are_those_of_torch_at_any_size(
+    case: Case, dtype: torch.dtype, tolerance: float
+) -> None:
+    assert_exact(case, dtype, tolerance)
+
+
+@pytest.mark.slow
+@EVERY_PRECISION
+@given(case=cases())
+@settings(max_examples=1000)
+def test_gradients_are_those_of_torch_at_many_sizes(
+    case: Case, dtype: torch.dtype, tolerance: float
+) -> None:
+    assert_exact(case, dtype, tolerance)
+
+
+SIZES: dict[str, Any] = {"hidden": 8, "latent": 4, "width": 12}
+WIDE = Case(depth=2, n_controls=2, n_series=1000, n_stamps=10, **SIZES)
+LONG = Case(depth=2, n_series=2, n_stamps=1000, **SIZES)
+ONE = Case(
+    kind="ode-rnn",
+    method="midpoint",
+    activation="elu",
+    n_controls=2,
+    n_series=1,
+    n_stamps=1000,
+    **SIZES,
+)
+
+
+@EVERY_LAYOUT
+@pytest.mark.parametrize("case", [WIDE, LONG, ONE], ids=["wide", "long", "one"])
+def test_many_and_long_series_keep_their_digits(case: Case, layout: str) -> None:
+    case = case._replace(layout=layout)
+    assert max(errors("fused", case, torch.float64).values()) <= 1e-12
+    tolerance = 1e-5 if case.n_stamps < 1000 else 1e-4
+    assert max(errors("fused", case, torch.float32).values()) <= tolerance
+
+
+@pytest.mark.slow
+@EVERY_LAYOUT
+@given(data=st.data())
+@settings(max_examples=20)
+def test_large_problems_keep_their_digits(layout: str, data: st.DataObject) -> None:
+    n_series, n_stamps = data.draw(st.sampled_from([(1000, 100), (17, 1000)]))
+    case = data.draw(cases(n_series=st.just(n_series), n_stamps=st.just(n_stamps)))
+    case = case._replace(layout=layout)
+    assert_exact(case, torch.float64, 1e-12)
+    assert_exact(case, torch.float32, 1e-4)
+
+
+def test_windows_are_as_uneven_as_is_claimed() -> None:
+    torch.manual_seed(0)
+    batch = Case(n_series=17, n_stamps=100).batch()
+    rows = batch.mask.any(-1)
+    gaps = batch.times.diff(dim=1)
+    assert (gaps == 0).any()
+    assert gaps.max() == 3.5 * 64 / 1024
+    assert (~rows[:, :-1] & (gaps > 0)).any()  # a stamp where nothing was observed
+    assert (~rows[:, 50:].any(1) & rows[:, :50].any(1)).any()  # padding
+    assert (~rows.any(1)).any()  # a series without any value
+    assert (rows & ~batch.mask.all(-1)).any()
