@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from sklode import LatentODEForecaster, engine, nn
@@ -182,29 +183,30 @@ def test_nothing_is_said_where_nothing_is_trained(
 @pytest.mark.parametrize("kind", FORECASTERS)
 def test_every_engine_trains_to_the_same_forecasts(kind: type) -> None:
     pytest.importorskip("numba")
-    y, steps = waves(), [-3, 1, 2, 8]
-    fitted = {
-        name: tiny(kind, engine=name, max_epochs=20, lr=0.02).fit(y)
-        for name in ("eager", "unrolled", "fused")
-    }
-    encoder_alone = kind is LatentODEForecaster  # the unrolled engine needs a flow
-    assert fitted["eager"].engine_ == ("eager", "eager")
-    assert fitted["unrolled"].engine_ == (
-        "eager" if encoder_alone else "unrolled",
-        "unrolled",
-    )
-    assert fitted["fused"].engine_ == ("fused", "fused")
-    expected = fitted["eager"].predict(steps)
-    assert np.std(expected) > 0.1  # not a constant, that is
-    for name in ("unrolled", "fused"):
-        assert len(fitted[name].history_) == 20
+    y, steps = waves(pd.RangeIndex(40)), [-3, 1, 2, 8]
+    # where one rounding more leads training elsewhere, engines cannot agree
+    calm = {"batch_size": 8, "lr": 0.02, "window_length": 12, "horizon": 6}
+    sizes = {"hidden_size": 6, "latent_size": 3, "field_width": 6}
+
+    def fit(engine: str, max_epochs: int = 20) -> Any:
+        return tiny(kind, engine=engine, max_epochs=max_epochs, **calm, **sizes).fit(y)
+
+    eager, unrolled, fused = map(fit, ("eager", "unrolled", "fused"))
+    assert eager.engine_ == ("eager", "eager")
+    of_encoder = "eager" if kind is LatentODEForecaster else "unrolled"  # has no flow
+    assert unrolled.engine_ == (of_encoder, "unrolled")
+    assert fused.engine_ == ("fused", "fused")
+    expected = eager.predict(steps)
+    untrained = fit("eager", max_epochs=1).predict(steps)
+    assert np.abs(expected - untrained).max() > 0.2 * np.std(y)
+    for other in (unrolled, fused):
         np.testing.assert_allclose(
-            fitted[name].predict(steps), expected, rtol=0, atol=1e-3 * np.std(y)
+            other.predict(steps), expected, rtol=0, atol=1e-3 * np.std(y)
         )
-        np.testing.assert_array_equal(
-            tiny(kind, engine=name, max_epochs=20, lr=0.02).fit(y).predict(steps),
-            fitted[name].predict(steps),
+        np.testing.assert_allclose(
+            other.history_["loss"], eager.history_["loss"], rtol=1e-3
         )
+    np.testing.assert_array_equal(fit("fused").predict(steps), fused.predict(steps))
 
 
 def test_few_windows_run_over_neurons() -> None:
