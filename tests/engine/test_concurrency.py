@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -144,6 +145,32 @@ def test_number_of_threads_changes_sums_by_rounding_only(
     assert all(torch.equal(again[name], value) for name, value in others[1].items())
 
 
+def test_parts_are_added_in_their_order_whichever_is_ready_first(
+    monkeypatch: pytest.MonkeyPatch, threads_are_woken: list[int]
+) -> None:
+    network, batch, noise = latent_ode(engine="fused"), windows(70), torch.randn(70, 3)
+    in_parts = fused._in_parts
+    torch.set_num_threads(5)
+
+    def slopes(seconds: Callable[[int], float]) -> list[torch.Tensor]:
+        def delayed(field: Any, shape: Any, n_lanes: int, work: Any) -> list:
+            def after_a_while(low: int, high: int) -> Any:
+                time.sleep(seconds(low))
+                return work(low, high)
+
+            return in_parts(field, shape, n_lanes, after_a_while)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(fused, "_in_parts", delayed)
+            bound = network(batch, noise)
+            loss = (bound.log_likelihood - bound.kl).sum()
+            return list(gradients(network, loss).values())
+
+    first_to_last = slopes(lambda low: 1e-3 * low)
+    last_to_first = slopes(lambda low: 1e-3 * (70 - low))
+    assert all(map(torch.equal, first_to_last, last_to_first))
+
+
 CHILDREN = """
 import multiprocessing, os, sys
 import joblib, torch
@@ -157,14 +184,14 @@ def fit_on_two_threads(seed):
 
 if __name__ == "__main__":
     expected = [fit_on_two_threads(seed)[0] for seed in range(2)]
-    (pool,) = [fused._pool()]
-    assert pool._threads, "the parent's threads have not worked"
+    assert fused._pool()._threads, "the parent's threads have not worked"
     if sys.argv[1] == "loky":
         call = joblib.delayed(fit_on_two_threads)
-        got = joblib.Parallel(2, backend="loky")(call(seed) for seed in range(2))
+        loky = joblib.Parallel(2, backend="loky", timeout=120)
+        got = loky(call(seed) for seed in range(2))
     else:
         with multiprocessing.get_context(sys.argv[1]).Pool(2) as workers:
-            got = workers.map(fit_on_two_threads, range(2), chunksize=1)
+            got = workers.map_async(fit_on_two_threads, range(2), 1).get(timeout=60)
     for (forecast, process), alone in zip(got, expected):
         assert process != os.getpid()
         print(float(abs(forecast - alone).max()))
