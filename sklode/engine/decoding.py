@@ -204,7 +204,7 @@ def decode_backward(
     arena, top = pointer(arena_array), np.zeros(1, np.int64)
     n_lanes = lanes_of(layout, arena)
     f = packed_field(layout, weights, how, True, arena, top)
-    ft = transposed(layout, weights, arena, top)
+    ft = transposed(layout, weights, 0, arena, top)
     s = room_for_stages(layout, f, CHUNK, arena, top)
     d = room_for_adjoints(layout, f, arena, top)
     bias = allocate(arena, top, f.n_hidden * n_lanes)

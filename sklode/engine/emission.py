@@ -15,15 +15,8 @@ from typing import Any
 import numpy as np
 
 from sklode.engine.fused import CHUNK
-from sklode.engine.products import add_outer, add_product, allocate, collect, pack
-from sklode.engine.rows import (
-    activate,
-    gather,
-    scatter,
-    set_rows,
-    times_slope,
-    zero_rows,
-)
+from sklode.engine.products import add_outer, allocate, collect, pack, set_product
+from sklode.engine.rows import activate, gather, scatter, times_slope
 from sklode.engine.simd import compiled, lanes_of, pointer
 
 __all__ = ["emit", "emit_backward"]
@@ -51,11 +44,9 @@ def emit(
     for first in range(low, high, n_lanes):
         count = min(n_lanes, high - first)
         gather(z, first, count, 0, n_lanes, read, 0)
-        set_rows(None, hidden, 0, pointer(b1), width)
-        add_product(None, first_layer, read, 0, hidden, 0, width, n_in)
+        set_product(None, first_layer, pointer(b1), read, 0, hidden, 0, width, n_in)
         activate(None, 0, hidden, 0, width)
-        set_rows(None, out, 0, pointer(b2), n_out)
-        add_product(None, output, hidden, 0, out, 0, n_out, width)
+        set_product(None, output, pointer(b2), hidden, 0, out, 0, n_out, width)
         scatter(out, 0, x, first, count, 0, n_lanes)
 
 
@@ -83,6 +74,7 @@ def emit_backward(
     by_hidden = allocate(arena, top, CHUNK * width * n_lanes)
     by_out = allocate(arena, top, CHUNK * n_out * n_lanes)
     by_read = allocate(arena, top, n_in * n_lanes)
+    zeros = allocate(arena, top, max(width, n_in))
     total_w1 = allocate(arena, top, width * n_in * n_lanes)
     total_b1 = allocate(arena, top, width * n_lanes)
     total_w2 = allocate(arena, top, n_out * width * n_lanes)
@@ -92,15 +84,12 @@ def emit_backward(
         count = min(n_lanes, high - first)
         i, h, o = used * n_in, used * width, used * n_out
         gather(z, first, count, 0, n_lanes, read, i)
-        set_rows(None, hidden, h, pointer(b1), width)
-        add_product(None, first_layer, read, i, hidden, h, width, n_in)
+        set_product(None, first_layer, pointer(b1), read, i, hidden, h, width, n_in)
         activate(None, 0, hidden, h, width)
         gather(grad_x, first, count, 0, n_lanes, by_out, o)  # 0 where no state is
-        zero_rows(None, by_hidden, h, width)
-        add_product(None, by_output, by_out, o, by_hidden, h, width, n_out)
+        set_product(None, by_output, zeros, by_out, o, by_hidden, h, width, n_out)
         times_slope(None, 0, by_hidden, hidden, h, width)
-        zero_rows(None, by_read, 0, n_in)
-        add_product(None, by_first, by_hidden, h, by_read, 0, n_in, width)
+        set_product(None, by_first, zeros, by_hidden, h, by_read, 0, n_in, width)
         scatter(by_read, 0, grad_z, first, count, 0, n_lanes)
         used += 1
         if used == CHUNK or first + n_lanes >= high:

@@ -10,14 +10,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklode.engine.fused import CHUNK
-from sklode.engine.products import add_outer, add_product, allocate, collect, pack
+from sklode.engine.products import (
+    add_outer,
+    add_product,
+    allocate,
+    collect,
+    pack,
+    set_product,
+)
 from sklode.engine.rows import (
     activate,
     copy_rows,
     gather,
     gather_one,
     scatter,
-    set_rows,
     zero_rows,
 )
 from sklode.engine.simd import compiled, constant, lanes_of, load, pointer, store, tanh
@@ -63,8 +69,7 @@ def _gates(layout: Any, cell: Any, v: Any, hx0: Any) -> Any:
     """Set the gates of a visit: i, f, g, o of an LSTM cell, or a tanh cell's one."""
     n, gates = cell.n, v.gates
     n_out = cell.n_gates * n
-    set_rows(layout, gates, 0, cell.bias, n_out)
-    add_product(layout, cell.w, v.hx, hx0, gates, 0, n_out, cell.n_in)
+    set_product(layout, cell.w, cell.bias, v.hx, hx0, gates, 0, n_out, cell.n_in)
     if cell.n_gates == 1:
         activate(layout, 0, gates, 0, n)
         return
@@ -271,7 +276,7 @@ def encode_backward(
     arena, top = pointer(arena_array), np.zeros(1, np.int64)
     n_lanes = lanes_of(layout, arena)
     f = packed_field(layout, weights, how, False, arena, top)
-    ft = transposed(layout, weights, arena, top)
+    ft = transposed(layout, weights, walk[0].shape[2], arena, top)
     s = room_for_stages(layout, f, CHUNK, arena, top)
     d = room_for_adjoints(layout, f, arena, top)
     w, _ = cell_weights
@@ -307,8 +312,9 @@ def encode_backward(
                 _visit_backward(layout, cell, v, states, at, g, grad_gates, row)
                 add_product(layout, by_h, grad_gates, row, g, 0, n, n_out)
                 if grad_x.shape[1] > 0:
-                    zero_rows(layout, g_x, 0, n_x)
-                    add_product(layout, by_x, grad_gates, row, g_x, 0, n_x, n_out)
+                    set_product(
+                        layout, by_x, ft.zeros, grad_gates, row, g_x, 0, n_x, n_out
+                    )
                     scatter(g_x, 0, grad_x, first, count, k, n_lanes)
                 n_visits += 1
             if flows:

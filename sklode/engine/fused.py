@@ -117,7 +117,7 @@ class Field:
         steps = (CHUNK + 1) * (3 * width + 3 * n)
         weights = 2 * width * (n + width) + 2 * n
         rest = 12 * (width + n) + 2 * n_stages * solved
-        return points + steps + weights + rest, 4 * width * (n + width)
+        return points + steps + weights + rest, 4 * width * (n + width) + width + n
 
     def gradients(self) -> tuple[Array, ...]:
         """Return room for the gradients by the weights."""
@@ -267,7 +267,7 @@ def _encoder_room(field: Field, w: Array) -> tuple[int, int]:
     per_lane, beside = field.room()
     n_out, n_in = w.shape
     cell = (CHUNK + 2) * (n_in + n_out) + n_out * (n_in + 1) + 8 * n_out
-    return per_lane + cell, beside + 2 * n_out * n_in
+    return per_lane + cell, beside + (2 * n_out + 1) * n_in
 
 
 def encode(
@@ -387,4 +387,4 @@ def _emission_room(weights: tuple[Array, ...]) -> tuple[tuple[int, int], int]:
     (width, n_in), n_out = weights[0].shape, len(weights[2])
     states = (CHUNK + 1) * (2 * width + n_in + n_out)
     cost = width * (n_in + n_out)
-    return (states + cost + width + n_out, 3 * cost), cost
+    return (states + cost + width + n_out, 3 * cost + width + n_in), cost

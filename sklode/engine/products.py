@@ -27,7 +27,14 @@ from sklode.engine.simd import (
     tile_of_product,
 )
 
-__all__ = ["add_outer", "add_product", "allocate", "collect", "pack"]
+__all__ = [
+    "add_outer",
+    "add_product",
+    "allocate",
+    "collect",
+    "pack",
+    "set_product",
+]
 
 TALLEST = 12
 """Rows of a register tile: with a weight and an input they fill the 16 of AVX2."""
@@ -99,43 +106,131 @@ def _add_product(
 
 
 @compiled
-def _tile(w: Any, w0: Any, x: Any, x0: Any, n_in: Any, out: Any, o: Any, h: Any) -> Any:
+def _tile(
+    w: Any,
+    w0: Any,
+    x: Any,
+    x0: Any,
+    n_in: Any,
+    out: Any,
+    o: Any,
+    h: Any,
+    anew: Any,
+    bias: Any,
+) -> Any:
     # a register tile has a fixed height
     if h == 1:
-        tile_of_product(w, w0, x, x0, n_in, out, o, 1)
+        tile_of_product(w, w0, x, x0, n_in, out, o, 1, anew, bias)
     elif h == 2:
-        tile_of_product(w, w0, x, x0, n_in, out, o, 2)
+        tile_of_product(w, w0, x, x0, n_in, out, o, 2, anew, bias)
     elif h == 3:
-        tile_of_product(w, w0, x, x0, n_in, out, o, 3)
+        tile_of_product(w, w0, x, x0, n_in, out, o, 3, anew, bias)
     elif h == 4:
-        tile_of_product(w, w0, x, x0, n_in, out, o, 4)
+        tile_of_product(w, w0, x, x0, n_in, out, o, 4, anew, bias)
     elif h == 5:
-        tile_of_product(w, w0, x, x0, n_in, out, o, 5)
+        tile_of_product(w, w0, x, x0, n_in, out, o, 5, anew, bias)
     elif h == 6:
-        tile_of_product(w, w0, x, x0, n_in, out, o, 6)
+        tile_of_product(w, w0, x, x0, n_in, out, o, 6, anew, bias)
     elif h == 7:
-        tile_of_product(w, w0, x, x0, n_in, out, o, 7)
+        tile_of_product(w, w0, x, x0, n_in, out, o, 7, anew, bias)
     elif h == 8:
-        tile_of_product(w, w0, x, x0, n_in, out, o, 8)
+        tile_of_product(w, w0, x, x0, n_in, out, o, 8, anew, bias)
     elif h == 9:
-        tile_of_product(w, w0, x, x0, n_in, out, o, 9)
+        tile_of_product(w, w0, x, x0, n_in, out, o, 9, anew, bias)
     elif h == 10:
-        tile_of_product(w, w0, x, x0, n_in, out, o, 10)
+        tile_of_product(w, w0, x, x0, n_in, out, o, 10, anew, bias)
     elif h == 11:
-        tile_of_product(w, w0, x, x0, n_in, out, o, 11)
+        tile_of_product(w, w0, x, x0, n_in, out, o, 11, anew, bias)
     else:
-        tile_of_product(w, w0, x, x0, n_in, out, o, 12)
+        tile_of_product(w, w0, x, x0, n_in, out, o, 12, anew, bias)
 
 
 def _add_product_in_lanes(
     layout: Any, w: Any, x: Any, x0: Any, out: Any, out0: Any, n_out: Any, n_in: Any
 ) -> Any:
+    _product_in_lanes(w, x, x0, out, out0, n_out, n_in, False, w)
+
+
+@compiled
+def _product_in_lanes(
+    w: Any,
+    x: Any,
+    x0: Any,
+    out: Any,
+    out0: Any,
+    n_out: Any,
+    n_in: Any,
+    anew: Any,
+    bias: Any,
+) -> Any:
     n_tiles = (n_out + TALLEST - 1) // TALLEST
     first = 0
     for tile in range(n_tiles):
         height = (n_out - first + n_tiles - tile - 1) // (n_tiles - tile)
-        _tile(w, first * n_in, x, x0, n_in, out, out0 + first, height)
+        o, b = out0 + first, shifted(bias, first)
+        _tile(w, first * n_in, x, x0, n_in, out, o, height, anew, b)
         first += height
+
+
+def set_product(
+    layout: Any,
+    w: Any,
+    bias: Any,
+    x: Any,
+    x0: Any,
+    out: Any,
+    out0: Any,
+    n_out: Any,
+    n_in: Any,
+) -> Any:
+    """Set rows of ``out`` to W x + b; ``w`` comes from `pack`."""
+
+
+@overload(set_product, strict=False)
+def _set_product(
+    layout: Any,
+    w: Any,
+    bias: Any,
+    x: Any,
+    x0: Any,
+    out: Any,
+    out0: Any,
+    n_out: Any,
+    n_in: Any,
+) -> Any:
+    if isinstance(layout, types.NoneType):
+        return _set_product_in_lanes
+    return _set_product_of_one
+
+
+def _set_product_in_lanes(
+    layout: Any,
+    w: Any,
+    bias: Any,
+    x: Any,
+    x0: Any,
+    out: Any,
+    out0: Any,
+    n_out: Any,
+    n_in: Any,
+) -> Any:
+    _product_in_lanes(w, x, x0, out, out0, n_out, n_in, True, bias)
+
+
+def _set_product_of_one(
+    layout: Any,
+    w: Any,
+    bias: Any,
+    x: Any,
+    x0: Any,
+    out: Any,
+    out0: Any,
+    n_out: Any,
+    n_in: Any,
+) -> Any:
+    for j in range(n_out):
+        store_number(out, out0 + j, load_number(bias, j))
+    add_product(layout, w, x, x0, out, out0, n_out, n_in)
 
 
 def _add_product_of_one(

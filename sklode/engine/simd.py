@@ -515,24 +515,35 @@ def tile_of_product(
     out: Any,
     out0: Any,
     n_out: Any,
+    anew: Any,
+    bias: Any,
 ) -> Any:
     """Add W x to ``n_out`` rows, which stay in registers.
 
-    ``weights`` holds for each input its ``n_out`` weights; ``n_out`` is a literal.
+    ``weights`` holds for each input its ``n_out`` weights; ``n_out`` is a literal. Where
+    ``anew`` the rows are set to W x + b; ``bias`` is the address of b's numbers.
     """
     vector, n_rows = _VECTORS[x.dtype], n_out.literal_value
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        w, w_from, xs, x_from, count, outs, out_from, _ = args
+        w, w_from, xs, x_from, count, outs, out_from, _, start_anew, b = args
         integer = ir.IntType(64)
         width = vector.count
         sums = []
         for r in range(n_rows):
             row = builder.add(out_from, ir.Constant(integer, r))
             place = _place(builder, outs, row, width)
-            total = cgutils.alloca_once(builder, _llvm(vector))
-            builder.store(_load(builder, place, vector, VECTOR_BYTES), total)
-            sums.append((place, total))
+            sums.append((place, cgutils.alloca_once(builder, _llvm(vector))))
+        with builder.if_else(start_anew) as (anew_block, added_block):
+            with anew_block:
+                for r, (_, total) in enumerate(sums):
+                    number = builder.load(builder.gep(b, [ir.Constant(integer, r)]))
+                    start = _broadcast(builder, number, _llvm(vector))
+                    builder.store(start, total)
+            with added_block:
+                for place, total in sums:
+                    kept = _load(builder, place, vector, VECTOR_BYTES)
+                    builder.store(kept, total)
         with cgutils.for_range(builder, count) as loop:
             place = _place(builder, xs, builder.add(x_from, loop.index), width)
             value = _load(builder, place, vector, VECTOR_BYTES)
@@ -553,7 +564,9 @@ def tile_of_product(
         return context.get_dummy_value()
 
     long = types.int64
-    sig = types.void(weights, long, x, long, long, out, long, n_out)
+    sig = types.void(
+        weights, long, x, long, long, out, long, n_out, types.boolean, bias
+    )
     return sig, codegen
 
 

@@ -29,7 +29,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from sklode.engine.fused import CHUNK
-from sklode.engine.products import add_outer, add_product, allocate, collect, pack
+from sklode.engine.products import (
+    add_outer,
+    add_product,
+    allocate,
+    collect,
+    pack,
+    set_product,
+)
 from sklode.engine.rows import (
     activate,
     add_rows,
@@ -87,6 +94,7 @@ class Transposed(NamedTuple):
     w2: Any
     wo: Any
     m: Any
+    zeros: Any  # what products start from
 
 
 class Stages(NamedTuple):
@@ -129,11 +137,9 @@ class Adjoints(NamedTuple):
 def _slope(layout: Any, f: Any, v: Any, v0: Any, out: Any, out0: Any) -> Any:
     """Set rows to f from the activations of the last hidden layer."""
     if f.in_hidden_space:
-        set_rows(layout, out, out0, f.c, f.n_hidden)
-        add_product(layout, f.m, v, v0, out, out0, f.n_hidden, f.n_hidden)
+        set_product(layout, f.m, f.c, v, v0, out, out0, f.n_hidden, f.n_hidden)
     else:
-        set_rows(layout, out, out0, f.bo, f.n_state)
-        add_product(layout, f.wo, v, v0, out, out0, f.n_state, f.n_hidden)
+        set_product(layout, f.wo, f.bo, v, v0, out, out0, f.n_state, f.n_hidden)
 
 
 @compiled
@@ -193,8 +199,7 @@ def evaluate(layout: Any, f: Any, bias: Any, s: Any, yi: Any, vi: Any) -> Any:
         add_product(layout, f.w1, s.y, yi, s.first, vi, width, f.n_state)
     activate(layout, f.activation, s.first, vi, width)
     if f.deep:
-        set_rows(layout, s.inner, vi, f.b2, width)
-        add_product(layout, f.w2, s.first, vi, s.inner, vi, width, width)
+        set_product(layout, f.w2, f.b2, s.first, vi, s.inner, vi, width, width)
         activate(layout, f.activation, s.inner, vi, width)
 
 
@@ -203,8 +208,7 @@ def derivative(layout: Any, f: Any, s: Any, k: Any, out: Any) -> Any:
     """Set rows to f where place ``k`` of a chunk starts."""
     last = s.inner if f.deep else s.first
     v0 = k * len(f.b) * f.n_hidden
-    set_rows(layout, out, 0, f.bo, f.n_state)
-    add_product(layout, f.wo, last, v0, out, 0, f.n_state, f.n_hidden)
+    set_product(layout, f.wo, f.bo, last, v0, out, 0, f.n_state, f.n_hidden)
 
 
 @compiled
@@ -269,8 +273,9 @@ def flow(
     if f.in_hidden_space:
         for r in range(width):
             store(layout, s.mean, k * width + r, _mean(layout, f, last, v0, width, r))
-        set_rows(layout, s.slopes, 0, f.bo, f.n_state)
-        add_product(layout, f.wo, s.mean, k * width, s.slopes, 0, f.n_state, width)
+        set_product(
+            layout, f.wo, f.bo, s.mean, k * width, s.slopes, 0, f.n_state, width
+        )
         for r in range(f.n_state):
             rise = dt * load(layout, s.slopes, r)
             store(layout, out, out0 + r, load(layout, h, h0 + r) + rise)
@@ -297,8 +302,7 @@ def _through_layers(layout: Any, f: Any, ft: Any, s: Any, d: Any, v0: Any) -> An
     width = f.n_hidden
     if f.deep:
         times_slope(layout, f.activation, d.inner, s.inner, v0, width)
-        zero_rows(layout, d.first, v0, width)
-        add_product(layout, ft.w2, d.inner, v0, d.first, v0, width, width)
+        set_product(layout, ft.w2, ft.zeros, d.inner, v0, d.first, v0, width, width)
     times_slope(layout, f.activation, d.first, s.first, v0, width)
 
 
@@ -316,8 +320,9 @@ def flow_backward(
     if f.in_hidden_space:
         for r in range(f.n_state):
             store(layout, d.rise, k * f.n_state + r, dt * load(layout, g, r))
-        zero_rows(layout, d.mean, 0, width)
-        add_product(layout, ft.wo, d.rise, k * f.n_state, d.mean, 0, width, f.n_state)
+        set_product(
+            layout, ft.wo, ft.zeros, d.rise, k * f.n_state, d.mean, 0, width, f.n_state
+        )
     for i in range(n_stages - 1, -1, -1):
         ki, vi = k0 + i * n, v0 + i * width
         weight = constant(g, f.b[i])
@@ -342,12 +347,10 @@ def flow_backward(
                 store(layout, d.slopes, ki + r, dt * by_slope)
             if i == 0 and f.dense:
                 add_rows(layout, by, 0, d.slopes, ki, n)
-            zero_rows(layout, by_last, vi, width)
-            add_product(layout, ft.wo, d.slopes, ki, by_last, vi, width, n)
+            set_product(layout, ft.wo, ft.zeros, d.slopes, ki, by_last, vi, width, n)
         _through_layers(layout, f, ft, s, d, vi)
         if not f.in_hidden_space:
-            zero_rows(layout, d.y, i * n, n)
-            add_product(layout, ft.w1, d.first, vi, d.y, i * n, n, width)
+            set_product(layout, ft.w1, ft.zeros, d.first, vi, d.y, i * n, n, width)
     for r in range(width):  # by the first layer's bias, and in hidden space by y
         total = load(layout, d.first, v0 + r)
         for i in range(1, n_stages):
@@ -425,7 +428,7 @@ def packed_field(
 
 
 @compiled
-def transposed(layout: Any, weights: Any, arena: Any, top: Any) -> Any:
+def transposed(layout: Any, weights: Any, n_zeros: Any, arena: Any, top: Any) -> Any:
     """Return the transposes of its weights."""
     w1, _, w2, _, wo, _, m, _ = weights
     return Transposed(
@@ -433,6 +436,7 @@ def transposed(layout: Any, weights: Any, arena: Any, top: Any) -> Any:
         pack(layout, w2, True, arena, top),
         pack(layout, wo, True, arena, top),
         pack(layout, m, True, arena, top),
+        allocate(arena, top, max(w1.shape[0], w1.shape[1], n_zeros)),
     )
 
 

@@ -405,7 +405,9 @@ class LatentODE(nn.Module):
     ) -> tuple[engine.FieldWeights, Tensor | None]:
         """Return the decoder's layers, and what held controls add to the first."""
         field, by_control = _split_weights(self.decoder.vector_field, z0.shape[-1])
-        return field, None if held is None else functional.linear(held, by_control)
+        if held is None or by_control is None:
+            return field, None
+        return field, functional.linear(held, by_control)
 
 
 def _split_weights(

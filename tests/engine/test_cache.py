@@ -170,7 +170,7 @@ def test_where_no_folder_can_be_written_code_lives_in_the_process(
 def test_an_engine_is_compiled_for_one_precision_and_layout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from sklode.engine import kernels
+    from sklode.engine import decoding
 
     def only(name: str, layout: str) -> Any:
         dtype = getattr(types, name)
@@ -181,7 +181,7 @@ def test_an_engine_is_compiled_for_one_precision_and_layout(
         args = (first, types.int64, types.int64, weights, how)
         return lambda self, context: [args]
 
-    monkeypatch.setattr(type(kernels.decode), "nopython_signatures", [])
+    monkeypatch.setattr(type(decoding.decode), "nopython_signatures", [])
     for kept in (("float32", "lanes"), ("float64", "single")):
         monkeypatch.setattr(cache.Cache, "signatures", only(*kept))
         for dtype in ("float32", "float64"):
