@@ -254,6 +254,7 @@ class Trainer:
         Trainer
         """
         with flat_parameters(self.network) as self._vectors:
+            self._grads = [v.grad for v in self._vectors if v.grad is not None]
             self._train(draw, n_batches, generator, validation, reporter)
             self.network.load_state_dict(self._best)
         return self
@@ -375,8 +376,8 @@ class Trainer:
     ) -> dict[str, float] | None:
         """Take one step; None where the loss or its gradient is not finite."""
         self._last_batch = batch
-        # in place: the parameters' gradients are views
-        self._optimizer.zero_grad(set_to_none=False)
+        for grad in self._grads:
+            grad.zero_()  # in place: the parameters' gradients are views of it
         try:
             bound = self.network(batch, self._noise(batch, generator))
             n_observed = bound.n_observed.sum().clamp(min=1)

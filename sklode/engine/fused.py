@@ -46,6 +46,7 @@ _KINDS = {"tanh": 0, "elu": 1, "softplus": 2}
 """Activations as the kernels number them."""
 
 
+@functools.cache
 def _kernels(name: str) -> Any:
     """Return a module of compiled functions; numba is an optional dependency."""
     return importlib.import_module(f"sklode.engine.{name}")
@@ -61,6 +62,17 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> Array:
 
 def _room_like(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
     return tuple(np.zeros(array.shape, array.dtype) for array in arrays)
+
+
+@functools.cache
+def _tableau(method: str) -> tuple[Array, Array]:
+    """Return a_ij and b_i of a method."""
+    tableau = TABLEAUS[method]
+    n_stages = len(tableau.b)
+    a = np.zeros((n_stages, max(n_stages, 3)))
+    for i, row in enumerate(tableau.a):
+        a[i, : len(row)] = row
+    return a, np.array(tableau.b)
 
 
 class Field:
@@ -92,17 +104,13 @@ class Field:
         none = np.zeros((1, 1), w1.dtype), np.zeros(1, w1.dtype)
         self.deep = bool(inner)
         w2, b2 = inner or none
-        tableau = TABLEAUS[method]
-        n_stages = len(tableau.b)
-        a = np.zeros((n_stages, max(n_stages, 3)))
-        for i, row in enumerate(tableau.a):
-            a[i, : len(row)] = row
+        a, b = _tableau(method)
         # worth it where a product of (width, width) costs less than the two it replaces
-        self.in_hidden_space = n_stages > 1 and self.n_hidden < 1.5 * self.n_state
+        self.in_hidden_space = len(b) > 1 and self.n_hidden < 1.5 * self.n_state
         m, c = (w1 @ wo, w1 @ bo) if self.in_hidden_space else none
         self.weights = (w1, b1, w2, b2, wo, bo, m, c)
         kind = _KINDS[activation]
-        self.how = (self.deep, self.in_hidden_space, kind, a, np.array(tableau.b))
+        self.how = (self.deep, self.in_hidden_space, kind, a, b)
 
     @property
     def cost(self) -> int:
@@ -143,10 +151,10 @@ def _arena(room: tuple[int, int], n_lanes: int, dtype: np.dtype) -> Array:
     """Return working memory of the calling thread, for one call at a time."""
     per_lane, beside = room
     n = per_lane * n_lanes + beside + 64 * 48
-    kept = getattr(_WORKSPACE, dtype.name, None)
+    kept = getattr(_WORKSPACE, dtype.char, None)
     if kept is None or len(kept) < n:
         kept = aligned((n,), dtype)
-        setattr(_WORKSPACE, dtype.name, kept)
+        setattr(_WORKSPACE, dtype.char, kept)
     return kept
 
 

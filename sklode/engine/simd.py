@@ -520,8 +520,8 @@ def tile_of_product(
 ) -> Any:
     """Add W x to ``n_out`` rows, which stay in registers.
 
-    ``weights`` holds for each input its ``n_out`` weights; ``n_out`` is a literal. Where
-    ``anew`` the rows are set to W x + b; ``bias`` is the address of b's numbers.
+    ``weights`` holds for each input its ``n_out`` weights; ``n_out`` is a literal.
+    Where ``anew`` the rows are set to W x + b; ``bias`` is the address of b's numbers.
     """
     vector, n_rows = _VECTORS[x.dtype], n_out.literal_value
 

@@ -45,7 +45,7 @@ from sklode.engine.rows import (
     times_slope,
     zero_rows,
 )
-from sklode.engine.simd import compiled, constant, lanes_of, load, pointer, store
+from sklode.engine.simd import compiled, constant, lanes_of, load, pointer, splat, store
 
 __all__ = [
     "derivative",
@@ -169,13 +169,65 @@ def _stage_point(
 
 
 @compiled
-def _mean(layout: Any, f: Any, rows: Any, first: Any, n: Any, r: Any) -> Any:
-    """Return sum_i b_i of row r of the stages' rows."""
-    total = load(layout, rows, first + r) * constant(rows, f.b[0])
-    for i in range(1, len(f.b)):
-        weight = constant(rows, f.b[i])
-        total = total + load(layout, rows, first + i * n + r) * weight
-    return total
+def _combine(
+    layout: Any,
+    weights: Any,
+    rows: Any,
+    first: Any,
+    n: Any,
+    n_terms: Any,
+    out: Any,
+    out0: Any,
+) -> Any:
+    """Set n rows to a weighted sum of the n rows of up to four stages.
+
+    The weights are read once, not for each row: they could be what is written to.
+    """
+    w0, w1, w2, w3 = weights
+    if n_terms == 1:
+        for r in range(n):
+            store(layout, out, out0 + r, w0 * load(layout, rows, first + r))
+        return
+    second, third, fourth = first + n, first + 2 * n, first + 3 * n
+    if n_terms == 2:
+        for r in range(n):
+            total = w0 * load(layout, rows, first + r)
+            total = total + w1 * load(layout, rows, second + r)
+            store(layout, out, out0 + r, total)
+        return
+    if n_terms == 3:
+        for r in range(n):
+            total = w0 * load(layout, rows, first + r)
+            total = total + w1 * load(layout, rows, second + r)
+            total = total + w2 * load(layout, rows, third + r)
+            store(layout, out, out0 + r, total)
+        return
+    for r in range(n):
+        total = w0 * load(layout, rows, first + r) + w1 * load(layout, rows, second + r)
+        total = total + w2 * load(layout, rows, third + r)
+        total = total + w3 * load(layout, rows, fourth + r)
+        store(layout, out, out0 + r, total)
+
+
+@compiled
+def _later(f: Any, i: Any, dt: Any, like: Any) -> Any:
+    """Return dt a_ji of the stages j > i, behind them zeros."""
+    n_stages, none = len(f.b), dt * constant(like, 0.0)
+    w0 = dt * constant(like, f.a[i + 1, i]) if i + 1 < n_stages else none
+    w1 = dt * constant(like, f.a[i + 2, i]) if i + 2 < n_stages else none
+    w2 = dt * constant(like, f.a[i + 3, i]) if i + 3 < n_stages else none
+    return w0, w1, w2, none
+
+
+@compiled
+def _b(f: Any, scale: Any, like: Any) -> Any:
+    """Return the weights b_i of all stages times a number, behind them zeros."""
+    n_stages, none = len(f.b), scale * constant(like, 0.0)
+    w0 = scale * constant(like, f.b[0])
+    w1 = scale * constant(like, f.b[1]) if n_stages > 1 else none
+    w2 = scale * constant(like, f.b[2]) if n_stages > 2 else none
+    w3 = scale * constant(like, f.b[3]) if n_stages > 3 else none
+    return w0, w1, w2, w3
 
 
 @compiled
@@ -271,8 +323,9 @@ def flow(
         if i + 1 < n_stages or not f.in_hidden_space:
             _slope(layout, f, last, vi, s.slopes, i * n)
     if f.in_hidden_space:
-        for r in range(width):
-            store(layout, s.mean, k * width + r, _mean(layout, f, last, v0, width, r))
+        one = splat(layout, h, constant(h, 1.0))
+        weights = _b(f, one, h)
+        _combine(layout, weights, last, v0, width, n_stages, s.mean, k * width)
         set_product(
             layout, f.wo, f.bo, s.mean, k * width, s.slopes, 0, f.n_state, width
         )
@@ -280,20 +333,9 @@ def flow(
             rise = dt * load(layout, s.slopes, r)
             store(layout, out, out0 + r, load(layout, h, h0 + r) + rise)
     else:
-        for r in range(n):
-            rise = dt * _mean(layout, f, s.slopes, 0, n, r)
-            store(layout, out, out0 + r, load(layout, h, h0 + r) + rise)
-
-
-@compiled
-def _later(layout: Any, f: Any, rows: Any, first: Any, n: Any, i: Any, r: Any) -> Any:
-    """Return sum over j > i of a_ji times row r of stage j."""
-    j = i + 1
-    total = load(layout, rows, first + j * n + r) * constant(rows, f.a[j, i])
-    for j in range(i + 2, len(f.b)):
-        weight = constant(rows, f.a[j, i])
-        total = total + load(layout, rows, first + j * n + r) * weight
-    return total
+        weights = _b(f, dt, h)
+        _combine(layout, weights, s.slopes, 0, n, n_stages, out, out0)
+        add_rows(layout, h, h0, out, out0, n)
 
 
 @compiled
@@ -332,38 +374,39 @@ def flow_backward(
             if i + 1 == n_stages:
                 zero_rows(layout, d.slopes, ki, width)
             else:
-                for r in range(width):
-                    later = _later(layout, f, d.first, v0, width, i, r)
-                    store(layout, d.slopes, ki + r, dt * later)
+                later, n_later = _later(f, i, dt, g), n_stages - i - 1
+                above = vi + width
+                _combine(layout, later, d.first, above, width, n_later, d.slopes, ki)
                 add_product(layout, ft.m, d.slopes, ki, by_last, vi, width, width)
             if i == 0 and f.dense:
                 add_product(layout, ft.wo, by, 0, by_last, vi, width, f.n_state)
                 _keep_derivative(layout, f, by, s, d, k)
         else:
+            if i + 1 < n_stages:
+                later, n_later = _later(f, i, dt, g), n_stages - i - 1
+                above = (i + 1) * n
+                _combine(layout, later, d.y, above, n, n_later, d.slopes, ki)
+            else:
+                zero_rows(layout, d.slopes, ki, n)
             for r in range(n):
-                by_slope = load(layout, g, r) * weight
-                if i + 1 < n_stages:
-                    by_slope = by_slope + _later(layout, f, d.y, 0, n, i, r)
-                store(layout, d.slopes, ki + r, dt * by_slope)
+                by_slope = load(layout, d.slopes, ki + r)
+                by_end = weight * dt * load(layout, g, r)
+                store(layout, d.slopes, ki + r, by_slope + by_end)
             if i == 0 and f.dense:
                 add_rows(layout, by, 0, d.slopes, ki, n)
             set_product(layout, ft.wo, ft.zeros, d.slopes, ki, by_last, vi, width, n)
         _through_layers(layout, f, ft, s, d, vi)
         if not f.in_hidden_space:
             set_product(layout, ft.w1, ft.zeros, d.first, vi, d.y, i * n, n, width)
-    for r in range(width):  # by the first layer's bias, and in hidden space by y
-        total = load(layout, d.first, v0 + r)
-        for i in range(1, n_stages):
-            total = total + load(layout, d.first, v0 + i * width + r)
-        store(layout, d.first_sum, k * width + r, total)
+    one = splat(layout, g, constant(g, 1.0))
+    ones = one, one, one, one
+    # by the first layer's bias, and in hidden space by y
+    _combine(layout, ones, d.first, v0, width, n_stages, d.first_sum, k * width)
     if f.in_hidden_space:
         add_product(layout, ft.w1, d.first_sum, k * width, g, 0, f.n_state, width)
     else:
-        for r in range(n):
-            total = load(layout, g, r)
-            for i in range(n_stages):
-                total = total + load(layout, d.y, i * n + r)
-            store(layout, g, r, total)
+        _combine(layout, ones, d.y, 0, n, n_stages, d.y, 0)
+        add_rows(layout, d.y, 0, g, 0, n)
 
 
 @compiled

@@ -98,6 +98,13 @@ def clip_gradient_norm(
     float
         The norm before clipping.
     """
-    limit = math.inf if clip_norm is None else clip_norm
-    unique = list({id(p): p for p in parameters}.values())
-    return float(nn.utils.clip_grad_norm_(unique, limit))
+    unique = {id(p): p.grad for p in parameters if p.grad is not None}
+    grads = list(unique.values())
+    if not grads:
+        return 0.0
+    norms = [torch.linalg.vector_norm(grad) for grad in grads]
+    norm = float(torch.linalg.vector_norm(torch.stack(norms)))
+    if clip_norm is not None and norm >= clip_norm:
+        for grad in grads:
+            grad.mul_(clip_norm / norm)
+    return norm
