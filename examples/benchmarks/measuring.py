@@ -22,6 +22,7 @@ __all__ = [
     "peak_megabytes",
     "product_seconds",
     "take_turns",
+    "turn",
     "within",
 ]
 
@@ -38,10 +39,22 @@ def take_turns(
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for _ in range(repeats):
         for name, step in steps.items():
-            start = time.perf_counter()
-            step()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(turn(step))
     return {name: statistics.median(turns) for name, turns in seconds.items()}
+
+
+def turn(step: Callable[[], object], least: float = 0.1) -> float:
+    """Return the seconds of a step, repeated for so many seconds at least.
+
+    In training a step finds its own data in the caches, not those of the one that had
+    its turn before.
+    """
+    step()
+    start, n_steps = time.perf_counter(), 0
+    while (took := time.perf_counter() - start) < least:
+        step()
+        n_steps += 1
+    return took / n_steps
 
 
 def product_seconds() -> float:

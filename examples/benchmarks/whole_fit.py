@@ -16,6 +16,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import tempfile
@@ -186,17 +187,21 @@ def iteration(name: str, load: Workload, options: argparse.Namespace) -> Iterati
         warm_start=True,
         random_state=0,
     ).fit(y)
+    epoch = float(forecaster.history_["seconds"].min())
+    forecaster.set_params(max_epochs=max(3, math.ceil(options.turn / epoch)))
+
+    def whole_epochs() -> float:
+        history = forecaster.fit(y).history_
+        if history["skipped_steps"].sum():
+            raise RuntimeError("a step was not finite, and so not whole; lower lr.")
+        return float(history["seconds"].mean()) / n_batches
+
     straightforward = plain_torch.loop(load)
     straightforward()
     inside, outside = [], []
     for _ in range(options.repeats):
-        history = forecaster.fit(y).history_
-        if history["skipped_steps"].sum():
-            raise RuntimeError("a step was not finite, and so not whole; lower lr.")
-        inside.append(1e3 * float(history["seconds"].mean()) / n_batches)
-        start = time.perf_counter()
-        straightforward()
-        outside.append(1e3 * (time.perf_counter() - start))
+        inside.append(1e3 * whole_epochs())
+        outside.append(1e3 * measuring.turn(straightforward, options.turn))
     took, loop = statistics.median(inside), statistics.median(outside)
     measured = Iteration(took, loop, loop / took, REQUIRED[name])
     print(
@@ -214,6 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=7, help="of an iteration")
+    parser.add_argument("--turn", type=float, default=0.3, help="seconds of a turn")
     parser.add_argument("--fits", type=int, default=3, help="of each engine")
     parser.add_argument("--epochs", type=int, default=6, help="of a scaled fit")
     parser.add_argument("--workloads", nargs="+", choices=names, default=names)

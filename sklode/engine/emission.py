@@ -43,11 +43,11 @@ def emit(
     out = allocate(arena, top, n_out * n_lanes)
     for first in range(low, high, n_lanes):
         count = min(n_lanes, high - first)
-        gather(z, first, count, 0, n_lanes, read, 0)
+        gather(z, first, count, 0, n_lanes, read, 0, 0, n_in)
         set_product(None, first_layer, pointer(b1), read, 0, hidden, 0, width, n_in)
         activate(None, 0, hidden, 0, width)
         set_product(None, output, pointer(b2), hidden, 0, out, 0, n_out, width)
-        scatter(out, 0, x, first, count, 0, n_lanes)
+        scatter(out, 0, x, first, count, 0, n_lanes, 0, n_out)
 
 
 @compiled
@@ -83,14 +83,14 @@ def emit_backward(
     for first in range(low, high, n_lanes):
         count = min(n_lanes, high - first)
         i, h, o = used * n_in, used * width, used * n_out
-        gather(z, first, count, 0, n_lanes, read, i)
+        gather(z, first, count, 0, n_lanes, read, i, 0, n_in)
         set_product(None, first_layer, pointer(b1), read, i, hidden, h, width, n_in)
         activate(None, 0, hidden, h, width)
-        gather(grad_x, first, count, 0, n_lanes, by_out, o)  # 0 where no state is
+        gather(grad_x, first, count, 0, n_lanes, by_out, o, 0, n_out)
         set_product(None, by_output, zeros, by_out, o, by_hidden, h, width, n_out)
         times_slope(None, 0, by_hidden, hidden, h, width)
         set_product(None, by_first, zeros, by_hidden, h, by_read, 0, n_in, width)
-        scatter(by_read, 0, grad_z, first, count, 0, n_lanes)
+        scatter(by_read, 0, grad_z, first, count, 0, n_lanes, 0, n_in)
         used += 1
         if used == CHUNK or first + n_lanes >= high:
             add_outer(None, by_hidden, read, total_w1, total_b1, used, width, n_in)

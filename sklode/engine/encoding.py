@@ -206,7 +206,7 @@ def _arrive(
         copy_rows(layout, states, at, v.hx, hx0, f.n_state)
     visits = gather_one(seen, first, n, k, n_lanes, v.seen)
     if visits:
-        gather(x, first, n, k, n_lanes, v.hx, hx0 + f.n_state)
+        gather(x, first, n, k, n_lanes, v.hx, hx0 + f.n_state, 0, x.shape[2])
     return flows, visits
 
 
@@ -253,7 +253,7 @@ def encode(
                 copy_rows(layout, v.hx, 0, states, after, n)
                 copy_rows(layout, states, at + n, states, after + n, n_kept - n)
             at = after
-        scatter(states, at, h, first, count, 0, n_lanes)
+        scatter(states, at, h, first, count, 0, n_lanes, 0, n)
 
 
 @compiled
@@ -299,7 +299,7 @@ def encode_backward(
         count = min(n_lanes, high - first)
         at = (first // n_lanes * (n_steps + 1) + n_steps) * n_kept
         zero_rows(layout, g, 0, n_kept)
-        gather(grad_h, first, count, 0, n_lanes, g, 0)
+        gather(grad_h, first, count, 0, n_lanes, g, 0, 0, n)
         n_flows = n_visits = 0
         for k in range(n_steps - 1, -1, -1):
             at -= n_kept
@@ -315,7 +315,7 @@ def encode_backward(
                     set_product(
                         layout, by_x, ft.zeros, grad_gates, row, g_x, 0, n_x, n_out
                     )
-                    scatter(g_x, 0, grad_x, first, count, k, n_lanes)
+                    scatter(g_x, 0, grad_x, first, count, k, n_lanes, 0, n_x)
                 n_visits += 1
             if flows:
                 copy_rows(layout, states, at, d.start, n_flows * n, n)

@@ -13,6 +13,7 @@ import itertools
 import math
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -58,6 +59,53 @@ def aligned(shape: tuple[int, ...], dtype: np.dtype) -> Array:
     room = np.empty(n + 32, dtype)
     start = (-room.ctypes.data % 64) // room.itemsize
     return room[start : start + n].reshape(shape)
+
+
+class _Rooms:
+    """Large memory that nobody reads any more, for arrays of the same size.
+
+    A system clears large memory before it hands it out, which takes a twentieth of a
+    training step where every step asks anew.
+    """
+
+    least_bytes, most_bytes = 2**20, 2**26
+
+    def __init__(self) -> None:
+        self._free: list[Array] = []
+        self._lock = threading.RLock()  # memory may come back during a search
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+        """Return an array with anything in it; once it is gone its memory is free.
+
+        Views must hold on to the array itself, as torch's tensors do.
+        """
+        n = math.prod(shape)
+        if n * dtype.itemsize < self.least_bytes:
+            return aligned(shape, dtype)
+        with self._lock:
+            fits = [r for r in self._free if len(r) == n and r.dtype == dtype]
+            room = fits[0] if fits else aligned((n,), dtype)
+            self._free = [r for r in self._free if r is not room]
+        array = room.reshape(shape)
+        weakref.finalize(array, self._give_back, room).atexit = False
+        return array
+
+    def _give_back(self, room: Array) -> None:
+        with self._lock:
+            held = [room, *self._free]
+            while sum(r.nbytes for r in held) > self.most_bytes:
+                held.pop()
+            self._free = held
+
+
+@functools.cache
+def _rooms_of(process: int) -> _Rooms:
+    return _Rooms()
+
+
+def _room(shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """Return an array with anything in it; a forked process has memory of its own."""
+    return _rooms_of(os.getpid()).take(shape, dtype)
 
 
 def _room_like(arrays: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -206,12 +254,10 @@ def _summed(parts: list[tuple[Array, ...]]) -> tuple[Array, ...]:
     return total
 
 
-def _grid(n_lanes: int, added: Array, n_state: int) -> tuple[Array, Array, Array]:
-    """Return room for states and derivatives, see `sklode.engine.decoding`."""
-    shape = (n_lanes, added.shape[1] + 1, n_state)
-    points, starts = np.empty(shape, added.dtype), np.empty(shape, added.dtype)
-    last = np.empty(shape, added.dtype) if added.shape[2] else starts
-    return points, starts, last[:, 1:]
+def _grid(n_lanes: int, added: Array, n_state: int) -> Array:
+    """Return room for what queries read, see `sklode.engine.decoding`."""
+    parts = 3 if added.shape[2] else 2
+    return np.empty((n_lanes, added.shape[1] + 1, parts * n_state), added.dtype)
 
 
 def decode(
@@ -225,9 +271,9 @@ def decode(
     n_series, n_steps = dt.shape
     layout, dtype = _layout(field.layout), z0.dtype
     n_lanes = _n_lanes(layout, dtype)
-    z = np.empty((*queries[0].shape, field.n_state), dtype)
+    z = _room((*queries[0].shape, field.n_state), dtype)
     blocks = _n_blocks(n_series, n_lanes)
-    kept = aligned((blocks * n_lanes * (n_steps + 1) * field.n_state,), dtype)
+    kept = _room((blocks * n_lanes * (n_steps + 1) * field.n_state,), dtype)
 
     def work(low: int, high: int) -> None:
         _kernels("decoding").decode(
@@ -293,7 +339,7 @@ def encode(
     n_kept = 2 * n if len(cell[0]) == 4 * n else n
     h = np.empty((n_series, 1, n), dtype)
     blocks = _n_blocks(n_series, n_lanes)
-    kept = aligned((blocks * n_lanes * (n_steps + 1) * n_kept,), dtype)
+    kept = _room((blocks * n_lanes * (n_steps + 1) * n_kept,), dtype)
     room = _encoder_room(field, cell[0])
 
     def work(low: int, high: int) -> None:
@@ -358,16 +404,16 @@ def emit(weights: tuple[Array, ...], z: Array) -> Array:
     ``weights`` are W_1, b_1, W_2 and b_2, see `sklode.engine.emission`.
     """
     n_states, dtype = len(z), z.dtype
-    x = np.empty((n_states, 1, len(weights[2])), dtype)
+    x = _room((n_states, len(weights[2])), dtype)
     n_lanes = _n_lanes(None, dtype)
     room, cost = _emission_room(weights)
 
     def work(low: int, high: int) -> None:
         arena = _arena(room, n_lanes, dtype)
-        _kernels("emission").emit(low, high, weights, z[:, None], x, arena)
+        _kernels("emission").emit(low, high, weights, z[:, None], x[:, None], arena)
 
     _in_parts(n_states, n_lanes, cost, work)
-    return x[:, 0]
+    return x
 
 
 def emit_backward(
@@ -375,20 +421,20 @@ def emit_backward(
 ) -> tuple[Array, ...]:
     """Return the gradients by z and by the weights."""
     n_states, dtype = len(z), z.dtype
-    grad_z = np.empty((n_states, 1, z.shape[1]), dtype)
+    grad_z = _room((n_states, z.shape[1]), dtype)
     n_lanes = _n_lanes(None, dtype)
     room, cost = _emission_room(weights)
 
     def work(low: int, high: int) -> tuple[Array, ...]:
         grads = _room_like(weights)
         _kernels("emission").emit_backward(
-            *(low, high, weights, z[:, None], grad_x[:, None], grad_z, grads),
+            *(low, high, weights, z[:, None], grad_x[:, None], grad_z[:, None], grads),
             _arena(room, n_lanes, dtype),
         )
         return grads
 
     grads = _summed(_in_parts(n_states, n_lanes, cost, work))
-    return grad_z[:, 0], *grads
+    return grad_z, *grads
 
 
 def _emission_room(weights: tuple[Array, ...]) -> tuple[tuple[int, int], int]:

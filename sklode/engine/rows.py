@@ -63,14 +63,24 @@ def add_rows(layout: Any, source: Any, s0: Any, target: Any, t0: Any, n: Any) ->
 
 @compiled
 def gather(
-    source: Any, first: Any, n: Any, step: Any, n_lanes: Any, rows: Any, row: Any
+    source: Any,
+    first: Any,
+    n: Any,
+    step: Any,
+    n_lanes: Any,
+    rows: Any,
+    row: Any,
+    feature: Any,
+    n_features: Any,
 ) -> Any:
-    """Read a step of ``n`` series into rows; lanes without a series are zero."""
-    n_features = source.shape[2]
+    """Read features of a step of ``n`` series into rows.
+
+    Lanes without a series are zero.
+    """
     for lane in range(n):
         for i in range(n_features):
             place = (row + i) * n_lanes + lane
-            store_number(rows, place, source[first + lane, step, i])
+            store_number(rows, place, source[first + lane, step, feature + i])
     for lane in range(n, n_lanes):
         for i in range(n_features):
             store_number(rows, (row + i) * n_lanes + lane, constant(rows, 0.0))
@@ -81,7 +91,7 @@ def gather_one(
     source: Any, first: Any, n: Any, step: Any, n_lanes: Any, rows: Any
 ) -> Any:
     """Read a step's only feature into a row; return whether any is not zero."""
-    gather(source, first, n, step, n_lanes, rows, 0)
+    gather(source, first, n, step, n_lanes, rows, 0, 0, 1)
     anything = False
     for lane in range(n):
         anything |= load_number(rows, lane) != 0
@@ -90,14 +100,21 @@ def gather_one(
 
 @compiled
 def scatter(
-    rows: Any, row: Any, target: Any, first: Any, n: Any, step: Any, n_lanes: Any
+    rows: Any,
+    row: Any,
+    target: Any,
+    first: Any,
+    n: Any,
+    step: Any,
+    n_lanes: Any,
+    feature: Any,
+    n_features: Any,
 ) -> Any:
-    """Write rows of ``n`` series into a step."""
+    """Write rows of ``n`` series into features of a step."""
     for lane in range(n):
-        for i in range(target.shape[2]):
-            target[first + lane, step, i] = load_number(
-                rows, (row + i) * n_lanes + lane
-            )
+        for i in range(n_features):
+            place = (row + i) * n_lanes + lane
+            target[first + lane, step, feature + i] = load_number(rows, place)
 
 
 @compiled
