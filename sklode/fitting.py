@@ -258,7 +258,7 @@ def fit_model(
     )
     validation = _validation_batches(windows, cut, device)
     n_stamps = min(n_drawn, settings.batch_size) * windows.span
-    alone = model.network.engines() != ("eager", "eager") and n_stamps < _MANY_STAMPS
+    alone = _wants_one_torch_thread(model.network.engines(), n_stamps)
     reporter = reporter or Reporter()
     reporter.begin(epochs)
     if epochs and not _is_ready(model.network):
@@ -275,10 +275,21 @@ def fit_model(
 
 
 _MANY_STAMPS = 30_000
-"""From this many stamps a batch, what is left to torch beside the engine is not small.
+"""From this many stamps a batch, what the unrolled engine leaves to torch is not small.
 
 Below, threads that wait for each other make it several times slower on a busy machine.
 """
+
+
+def _wants_one_torch_thread(engines: tuple[str, str], n_stamps: int) -> bool:
+    """Return whether torch should not share out what is left to it.
+
+    Its threads wait for more work by spinning, on the cores that the fused engine's own
+    threads need.
+    """
+    if engines == ("fused", "fused"):
+        return True
+    return engines != ("eager", "eager") and n_stamps < _MANY_STAMPS
 
 _FEW = 3
 """Up to this many windows a batch, the fused engine's products run over neurons."""

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from sklode import fitting
 from sklode._threads import n_threads, one_torch_thread
 
 
@@ -59,3 +60,19 @@ def test_limits_of_two_threads_may_overlap() -> None:
     assert numbers() == (3, 3)
     with ThreadPoolExecutor(1) as later:
         assert later.submit(numbers).result() == (3, 3)
+
+
+@pytest.mark.parametrize(
+    ("engines", "n_stamps", "alone"),
+    [
+        (("fused", "fused"), 10**6, True),
+        (("fused", "eager"), 10**6, False),
+        (("unrolled", "unrolled"), 10**6, False),
+        (("unrolled", "unrolled"), 1000, True),
+        (("eager", "eager"), 1000, False),
+    ],
+)
+def test_torch_keeps_to_one_thread_beside_threads_of_the_engine(
+    engines: tuple[str, str], n_stamps: int, alone: bool
+) -> None:
+    assert fitting._wants_one_torch_thread(engines, n_stamps) is alone

@@ -201,3 +201,28 @@ def test_what_is_no_number_stays_none() -> None:
         assert states.shape == (2, 5, 3)
         assert np.isfinite(states[0]).all()
         assert np.isnan(states[1, -1]).any()
+
+
+def test_large_memory_is_used_again_once_nothing_reads_it() -> None:
+    rooms = fused._Rooms()
+    shape, dtype = (2**19, 1), np.dtype("float32")
+    first = rooms.take(shape, dtype)
+    place = first.ctypes.data
+    tensor = torch.from_numpy(first)
+    del first
+    other = rooms.take(shape, dtype)
+    assert other.ctypes.data != place  # the tensor still reads it
+    tensor.fill_(1.0)
+    part = tensor[3:]
+    del tensor
+    assert rooms.take(shape, dtype).ctypes.data != place
+    del part
+    assert rooms.take(shape, dtype).ctypes.data == place
+
+
+def test_no_more_memory_is_held_than_a_bound() -> None:
+    rooms = fused._Rooms()
+    dtype = np.dtype("float32")
+    arrays = [rooms.take((2**20 + n,), dtype) for n in range(40)]  # 160 MiB
+    del arrays
+    assert 0 < sum(room.nbytes for room in rooms._free) <= rooms.most_bytes
