@@ -291,6 +291,7 @@ def _wants_one_torch_thread(engines: tuple[str, str], n_stamps: int) -> bool:
         return True
     return engines != ("eager", "eager") and n_stamps < _MANY_STAMPS
 
+
 _FEW = 3
 """Up to this many windows a batch, the fused engine's products run over neurons."""
 
