@@ -118,6 +118,24 @@ def test_t0_is_the_first_stamp_with_an_observation() -> None:
     assert torch.equal(t0, expected)
 
 
+def test_no_state_before_t0_is_solved_for_where_nothing_was_observed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network, batch = latent_ode(), windows()
+    batch.mask[0, :2] = False  # t0 of the first window is its third stamp
+    asked = []
+    decoder = network.decoder.forward
+
+    def recorded(z0: Tensor, t0: Tensor, times: Tensor, *others: Any) -> Tensor:
+        asked.append(times - t0.unsqueeze(-1))
+        return decoder(z0, t0, times, *others)
+
+    monkeypatch.setattr(network.decoder, "forward", recorded)
+    network(batch)
+    assert float(asked[0].min()) == 0.0
+    assert float(asked[0].max()) > 0.0
+
+
 def test_encoder_sees_only_the_window_and_the_likelihood_counts_all() -> None:
     network, batch = latent_ode(noise=1.0), windows()
     later = batch.values.clone()
