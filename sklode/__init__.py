@@ -8,6 +8,7 @@ from sklode.forecasters import (
     LatentODERNNForecaster,
 )
 from sklode.model_selection import AbsoluteHorizon, AlignedMetric
+from sklode.seasons import calendar_features
 
 __version__ = version("sklode")
 
@@ -18,4 +19,5 @@ __all__ = [
     "LatentODELSTMForecaster",
     "LatentODERNNForecaster",
     "__version__",
+    "calendar_features",
 ]
