@@ -209,7 +209,9 @@ def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index | None = None) -
         if not pd.api.types.is_numeric_dtype(dtype):
             raise TypeError(
                 f"X must be numeric, not categorical; got column {name!r} of dtype "
-                f"{dtype}. Encode it first, for example pd.get_dummies(X, dtype=float)."
+                f"{dtype}. Encode it first: a category one-hot, a column for each of "
+                "its values, by pd.get_dummies(X, dtype=float) or scikit-learn's "
+                "OneHotEncoder; numbers by X.astype(float)."
             )
     if index is None:
         return

@@ -150,7 +150,11 @@ def test_a_control_that_is_no_number_is_refused(trained: Any, values: str) -> No
         "dates": pd.Series(INDEX, INDEX),
     }[values]
     given = X.assign(v=column)
-    message = rf"X must be numeric, .* got column 'v' of dtype {column.dtype}\. Encode"
+    message = (
+        rf"X must be numeric, .* got column 'v' of dtype {column.dtype}\. Encode it "
+        r"first: a category one-hot, .* pd\.get_dummies\(X, dtype=float\) or "
+        r"scikit-learn's OneHotEncoder; numbers by X\.astype\(float\)\."
+    )
     message = message.replace("[", r"\[").replace("]", r"\]")
     with pytest.raises(TypeError, match=message):
         tiny().fit(y[:24], given[:24])

@@ -1,0 +1,50 @@
+"""What the pages of docs show can be run, and gives what they say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode import calendar_features
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+def run_section(page: str, heading: str) -> dict[str, Any]:
+    """Run the Python of a section of a page, and return the names it defines."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    _, _, after = text.partition(f"\n{heading}\n")
+    section = re.split(r"\n#+ ", after)[0]
+    code = re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+    assert code, f"no Python under {heading!r} of {page}"
+    names: dict[str, Any] = {}
+    exec("\n".join(code), names)  # our own page
+    return names
+
+
+def test_categories_and_static_attributes_are_encoded_as_the_page_says() -> None:
+    heading = "### Categories and static attributes are not taken"
+    shown = run_section("sktime.md", heading)
+    future, forecast = shown["future"], shown["y_pred"]
+    pd.testing.assert_index_equal(forecast.index, future)
+    X = shown["controls"](future)
+    one_hot = ["place_city", "place_coast", "sale_half price", "sale_none"]
+    waves = calendar_features(future, "week")
+    assert list(X.columns) == [*one_hot, *waves.columns]
+    stamps = future.get_level_values("day")
+    assert X["place_coast"].to_numpy().tolist() == (
+        (future.get_level_values("shop") == "s2").astype(float).tolist()
+    )
+    assert X["sale_half price"].to_numpy().tolist() == (
+        (stamps.day <= 7).astype(float).tolist()
+    )
+    dummies = pd.get_dummies(shown["categories"], dtype=float)
+    np.testing.assert_array_equal(X[one_hot], dummies.loc[future])
+    y, past, raw = shown["y"], shown["past"], shown["categories"]
+    with pytest.raises(TypeError, match="X must be numeric, not categorical; got col"):
+        shown["forecaster"].fit(y.loc[past], X=raw.loc[past])
