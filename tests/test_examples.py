@@ -91,3 +91,28 @@ def test_grid_forecast_of_a_straight_line_is_read_at_the_stamps(
     forecast = forecaster.fit(y[:-2]).predict(fh=stamps)
     expected = pd.Series(2.0 * (days[-1] + np.array([1, 5, 20])) + 1, stamps)
     pd.testing.assert_series_equal(forecast, expected, check_names=False)
+
+
+def test_calendar_example_prints_its_table_and_saves_a_picture(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    example = load("calendar_season")
+    errors = example.main(["--quick"])
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert all(
+        f"{name:28}{error:8.2f}" in captured.out for name, error in errors.items()
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["calendar.png"]
+    assert matplotlib.image.imread(tmp_path / "calendar.png").std() > 0.05
+    y, season = example.make_temperature()
+    test = y["2025":]
+    mean = y[:"2024"].mean()
+    assert errors["training mean"] == pytest.approx(((test - mean) ** 2).mean())
+    weather = test - season[test.index]
+    assert errors["regression on the waves"] == pytest.approx(
+        (weather**2).mean(), rel=0.1
+    )

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklode import calendar_features
+from sklode import LatentODELSTMForecaster, calendar_features
+from sklode.datasets import load_climate
+from tests.test_datasets import SHARED, needs_data
 
 NEW_YORK = "America/New_York"
 
@@ -282,3 +284,65 @@ def test_periods_and_harmonics_are_checked(
 ) -> None:
     with pytest.raises(error, match=message):
         calendar_features(DATES, **kwargs)
+
+
+WINDOW: dict[str, Any] = {
+    "window_length": 30,
+    "horizon": 30,
+    "normalize": "series",
+    "max_epochs": 10,
+    "random_state": 0,
+}
+
+
+def yearly_waves() -> tuple[pd.Series, pd.Series]:
+    """Return half the days of four years of a noisy season, and the season."""
+    rng = np.random.default_rng(0)
+    days = pd.date_range("2018-01-01", "2021-12-31")
+    stamps = days[rng.random(len(days)) < 0.5]
+    phase = 2 * np.pi * (stamps.dayofyear.to_numpy() - 1) / 365.25
+    season = np.sin(phase) + 0.4 * np.cos(2 * phase)
+    noise = 0.3 * rng.standard_normal(len(stamps))
+    return pd.Series(season + noise, stamps), pd.Series(season, stamps)
+
+
+def far_forecast(train: Any, stamps: pd.DatetimeIndex, with_calendar: bool) -> Any:
+    """Forecast a year from a window of 30 observations."""
+    forecaster = LatentODELSTMForecaster(**WINDOW)
+    if not with_calendar:
+        return forecaster.fit(train).predict(stamps)
+    forecaster.fit(train, X=calendar_features(train.index, "year"))
+    return forecaster.predict(stamps, X=calendar_features(stamps, "year"))
+
+
+@pytest.mark.slow
+def test_a_season_longer_than_the_window_is_learned_from_the_calendar() -> None:
+    y, season = yearly_waves()
+    train, test = y[:"2020"], y["2021":]
+    with_calendar = far_forecast(train, test.index, with_calendar=True)
+    without = far_forecast(train, test.index, with_calendar=False)
+    error, blind = (((f - test) ** 2).mean() for f in (with_calendar, without))
+    assert error < 0.5 * blind
+    assert ((with_calendar - season[test.index]) ** 2).mean() < 0.02
+
+
+@pytest.mark.slow
+@needs_data
+def test_the_year_of_the_climate_is_learned_from_a_window_of_a_month() -> None:
+    data, _ = load_climate(SHARED / "delhi")  # the test part is for the paper's table
+    train, year = data[:"2015"], data["2016":]
+
+    def error(forecast: pd.DataFrame) -> float:
+        return float(np.nanmean(((forecast - year) / train.std()) ** 2))
+
+    waves = calendar_features(data.index, "year").assign(level=1.0)
+    regression = {}
+    for name in train:
+        seen = train[name].dropna()
+        design = waves.loc[seen.index].to_numpy()
+        weights, *_ = np.linalg.lstsq(design, seen.to_numpy(), rcond=None)
+        regression[name] = waves.loc[year.index] @ weights
+    with_calendar = error(far_forecast(train, year.index, with_calendar=True))
+    without = error(far_forecast(train, year.index, with_calendar=False))
+    assert with_calendar < 0.75 * without
+    assert with_calendar < 1.1 * error(pd.DataFrame(regression))
