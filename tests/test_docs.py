@@ -18,8 +18,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 def run_section(page: str, heading: str) -> dict[str, Any]:
     """Run the Python of a section of a page, and return the names it defines."""
     text = (DOCS / page).read_text(encoding="utf-8")
-    _, _, after = text.partition(f"\n{heading}\n")
-    section = re.split(r"\n#+ ", after)[0]
+    _, _, after = f"\n{text}".partition(f"\n{heading}\n")
+    section = re.split(r"^#+ ", after, flags=re.MULTILINE)[0]
     code = re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
     assert code, f"no Python under {heading!r} of {page}"
     names: dict[str, Any] = {}
@@ -48,3 +48,12 @@ def test_categories_and_static_attributes_are_encoded_as_the_page_says() -> None
     y, past, raw = shown["y"], shown["past"], shown["categories"]
     with pytest.raises(TypeError, match="X must be numeric, not categorical; got col"):
         shown["forecaster"].fit(y.loc[past], X=raw.loc[past])
+
+
+@pytest.mark.slow
+def test_the_page_of_the_calendar_forecasts_the_season_a_year_ahead() -> None:
+    shown = run_section("calendar.md", "# Seasons longer than the window")
+    y, forecast = shown["y"], shown["y_pred"]
+    test = y["2025":]
+    pd.testing.assert_index_equal(forecast.index, test.index)
+    assert ((forecast - test) ** 2).mean() < 0.1 * test.var()
