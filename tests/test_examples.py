@@ -91,3 +91,52 @@ def test_grid_forecast_of_a_straight_line_is_read_at_the_stamps(
     forecast = forecaster.fit(y[:-2]).predict(fh=stamps)
     expected = pd.Series(2.0 * (days[-1] + np.array([1, 5, 20])) + 1, stamps)
     pd.testing.assert_series_equal(forecast, expected, check_names=False)
+
+
+def test_gaps_example_prints_its_table_and_saves_a_picture(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    example = load("impute_gaps")
+    monkeypatch.chdir(tmp_path)
+    table = example.main(["--quick", "--output", "picture.png"])
+    captured = capsys.readouterr()
+    assert list(table.index) == ["series 0", "mean"]
+    assert list(table.columns) == [
+        (part, name) for part in ("gap", "before") for name in example.STYLES
+    ]
+    assert (table > 0).all(axis=None)
+    assert captured.err == ""
+    assert all(name in captured.out for name in example.STYLES)
+    assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
+    assert matplotlib.image.imread(tmp_path / "picture.png").std() > 0.05
+    problem = example.make_problem(0)
+    first = problem.kept.iloc[0]
+    expected = ((problem.early - first) ** 2).mean()
+    assert table.loc["mean", ("before", example.LINE)] == pytest.approx(expected)
+
+
+def test_what_the_gaps_example_cuts_out_is_not_learned_from() -> None:
+    example = load("impute_gaps")
+    for seed in range(5):
+        kept, gap, early, signal = example.make_problem(seed)
+        assert (len(kept), len(gap), len(early)) == (270, 20, 10)
+        assert early.index[-1] < kept.index[0]
+        assert not ((kept.index >= gap.index[0]) & (kept.index <= gap.index[-1])).any()
+        noise = pd.concat([early, kept, gap])
+        noise -= signal(noise.index)
+        assert noise.std() == pytest.approx(0.1, rel=0.2)
+        assert abs(noise.mean()) < 0.03
+
+
+def test_line_and_spline_of_the_gaps_example_are_exact_on_their_own_kind() -> None:
+    example = load("impute_gaps")
+    hours = pd.to_timedelta([0, 1, 3, 4, 9, 12, 13], unit="h")
+    known, asked = example.START + hours[[0, 1, 4, 5, 6]], example.START + hours[[2, 3]]
+    t, at = example.hours(known), example.hours(asked)
+    np.testing.assert_allclose(
+        example.line(pd.Series(2 * t + 1, known), asked), 2 * at + 1
+    )
+    cubic = pd.Series(t**3 - t, known)
+    np.testing.assert_allclose(example.spline(cubic, asked), at**3 - at, atol=1e-9)
