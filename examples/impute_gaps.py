@@ -3,8 +3,9 @@
 The stamps are irregular: gaps are exponential, of an hour on average. A forecaster that
 has learned the rest of the series answers inside the gap from the observations on both
 sides of it, and before the first observation backward in time, next to what is usual:
-the line between the neighbours, and the cubic spline through all observations. A table
-of mean squared errors is printed and a picture of the first series saved.
+the line between the neighbours, and the cubic spline through all observations. Before
+the first observation there is a forecast of the mirrored series as well. A table of
+mean squared errors is printed and a picture of the first series saved.
 
     python examples/impute_gaps.py [--output impute.png] [--quick]
 """
@@ -29,9 +30,11 @@ from scipy.interpolate import CubicSpline
 
 from sklode import LatentODELSTMForecaster
 
-N_STAMPS, N_GAP, N_EARLY = 300, 20, 10
+N_SERIES, N_STAMPS, N_GAP, N_EARLY = 3, 300, 20, 10
 START = pd.Timestamp("2026-01-01")
-SETTINGS: dict[str, Any] = {"random_state": 0}
+# With horizon=0 all of the training is reconstruction. On series 101 and 102 the error
+# in the gap was 0.21 and 0.04, with the horizon left as it is 0.18 and 0.18.
+SETTINGS: dict[str, Any] = {"window_length": 40, "horizon": 0, "random_state": 0}
 QUICK: dict[str, Any] = {
     "hidden_size": 3,
     "latent_size": 2,
@@ -43,8 +46,10 @@ QUICK: dict[str, Any] = {
     "n_samples": 10,
 }
 OURS, LINE, SPLINE = "Latent ODE-LSTM", "line", "cubic spline"
+MIRRORED = "Latent ODE-LSTM, mirrored"
 STYLES = {
     OURS: ("tab:green", "-"),
+    MIRRORED: ("tab:purple", "-."),
     LINE: ("tab:orange", "--"),
     SPLINE: ("tab:blue", ":"),
 }
@@ -92,60 +97,70 @@ def spline(kept: pd.Series, index: pd.DatetimeIndex) -> np.ndarray:
     return CubicSpline(hours(kept.index), kept)(hours(index))
 
 
-def errors(
-    problem: Problem, forecaster: LatentODELSTMForecaster
-) -> dict[tuple[str, str], float]:
-    """Return the mean squared errors at the observations that were cut out."""
-    result = {}
-    for part, truth in {"gap": problem.gap, "before": problem.early}.items():
-        answers = {
-            OURS: forecaster.predict(fh=truth.index),
-            LINE: line(problem.kept, truth.index),
-            SPLINE: spline(problem.kept, truth.index),
+def mirrored(index: pd.DatetimeIndex) -> pd.DatetimeIndex:
+    """Return the stamps with time running backward."""
+    return (START + (START - index))[::-1]
+
+
+class Fitted:
+    """Both forecasters of a problem: of the series, and of the mirrored one."""
+
+    def __init__(self, problem: Problem, settings: dict[str, Any]) -> None:
+        self.problem = problem
+        kept = problem.kept
+        self.forecaster = LatentODELSTMForecaster(**settings).fit(kept)
+        mirror = pd.Series(kept.to_numpy()[::-1], mirrored(kept.index))
+        self.backward = LatentODELSTMForecaster(**settings).fit(mirror)
+
+    def answers(self, index: pd.DatetimeIndex) -> dict[str, np.ndarray]:
+        """Return every method's values; the mirrored one's before the first stamp."""
+        kept = self.problem.kept
+        result = {
+            SPLINE: spline(kept, index),
+            LINE: line(kept, index),
+            OURS: self.forecaster.predict(fh=index).to_numpy(),
         }
-        for name, answer in answers.items():
-            result[part, name] = float(((answer - truth) ** 2).mean())
-    return result
+        before = index[index < kept.index[0]]
+        if len(before):
+            forecast = self.backward.predict(fh=mirrored(before)).to_numpy()
+            result[MIRRORED] = np.full(len(index), np.nan)
+            result[MIRRORED][: len(before)] = forecast[::-1]
+        return result
+
+    def errors(self) -> dict[tuple[str, str], float]:
+        """Return the mean squared errors at the observations that were cut out."""
+        parts = {"gap": self.problem.gap, "before": self.problem.early}
+        return {
+            (part, name): float(np.mean((answer - truth.to_numpy()) ** 2))
+            for part, truth in parts.items()
+            for name, answer in self.answers(truth.index).items()
+        }
 
 
-def draw(
-    axes: Axes, problem: Problem, forecaster: LatentODELSTMForecaster, part: str
-) -> None:
-    """Draw one part that was cut out, and what is around it."""
-    hidden = problem.gap if part == "gap" else problem.early
-    margin = pd.Timedelta("16h" if part == "gap" else "24h")
-    around = problem.kept[hidden.index[0] - margin : hidden.index[-1] + margin]
+def draw(axes: Axes, fitted: Fitted, hidden: pd.Series, margin: str) -> None:
+    """Draw a part that was cut out, and what is around it."""
+    problem, width = fitted.problem, pd.Timedelta(margin)
+    around = problem.kept[hidden.index[0] - width : hidden.index[-1] + width]
     begin = min(hidden.index[0], around.index[0])
-    end = max(hidden.index[-1], around.index[-1])
-    fine = pd.date_range(begin, end, periods=300)
-    before = problem.kept.index[problem.kept.index < hidden.index[0]]
-    after = problem.kept.index[problem.kept.index > hidden.index[-1]]
-    axes.axvspan(
-        before[-1] if len(before) else begin, after[0], color="0.93", lw=0, zorder=0
-    )
-    interval = forecaster.predict_interval(fh=fine, coverage=0.9)
+    fine = pd.date_range(begin, around.index[-1], periods=300)
+    before = around.index[around.index < hidden.index[0]]
+    after = around.index[around.index > hidden.index[-1]]
+    unseen = (before[-1] if len(before) else begin), after[0]
+    axes.axvspan(*unseen, color="0.95", lw=0, zorder=0)
+    interval = fitted.forecaster.predict_interval(fh=fine, coverage=0.9)
     low, high = (interval.iloc[:, k].to_numpy() for k in (0, 1))
-    color = STYLES[OURS][0]
-    axes.fill_between(fine, low, high, color=color, alpha=0.15, lw=0)
-    axes.plot(fine, problem.signal(fine), color="0.55", lw=1.2, label="truth")
-    answers = {
-        SPLINE: spline(problem.kept, fine),
-        LINE: line(problem.kept, fine),
-        OURS: forecaster.predict(fh=fine),
-    }
-    for name, answer in answers.items():
+    axes.fill_between(fine, low, high, color=STYLES[OURS][0], alpha=0.15, lw=0)
+    axes.plot(fine, problem.signal(fine), color="0.6", lw=1.2, label="truth")
+    for name, answer in fitted.answers(fine).items():
         color, style = STYLES[name]
-        axes.plot(fine, answer, style, color=color, lw=1.8, label=name)
+        shown = (fine >= unseen[0]) & (fine <= unseen[1])
+        if name == OURS:
+            shown[:] = True
+        axes.plot(fine[shown], answer[shown], style, color=color, lw=1.8, label=name)
     axes.plot(around.index, around, "k.", markersize=7, label="observed")
-    axes.plot(
-        *(hidden.index, hidden),
-        *("o",),
-        color="black",
-        markerfacecolor="white",
-        markersize=5,
-        label="cut out",
-    )
-    axes.set_xlim(begin, end)
+    cut_out = {"mfc": "white", "markersize": 5, "label": "cut out"}
+    axes.plot(hidden.index, hidden, "ko", **cut_out)
+    axes.set_xlim(begin, around.index[-1])
     axes.set_ylim(-2.4, 2.4)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator()))
 
@@ -160,28 +175,27 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     options = parser.parse_args(arguments)
     settings = {**SETTINGS, **(QUICK if options.quick else {})}
     rows: dict[str, dict[tuple[str, str], float]] = {}
-    fitted = []
-    for seed in range(1 if options.quick else 5):
-        problem = make_problem(seed)
+    drawn = []
+    for seed in range(1 if options.quick else N_SERIES):
         started = time.perf_counter()
-        forecaster = LatentODELSTMForecaster(**settings).fit(problem.kept)
+        fitted = Fitted(make_problem(seed), settings)
         seconds = time.perf_counter() - started
-        rows[f"series {seed}"] = errors(problem, forecaster)
-        print(f"series {seed}: learned in {seconds:.1f} seconds")
-        fitted.append((problem, forecaster))
+        rows[f"series {seed}"] = fitted.errors()
+        print(f"series {seed}: both forecasters learned in {seconds:.1f} seconds")
+        drawn.append(fitted)
     table = pd.DataFrame(rows).T
     table.loc["mean"] = table.mean()
     print("\nMean squared error at the observations cut out; the noise has 0.01")
     print(table.round(3).to_string())
 
     figure, axes = plt.subplots(
-        1, 2, figsize=(12, 4.8), layout="constrained", sharey=True, width_ratios=(5, 4)
+        1, 2, figsize=(12, 4.8), layout="constrained", sharey=True, width_ratios=(3, 2)
     )
-    draw(axes[0], *fitted[0], "gap")
-    draw(axes[1], *fitted[0], "early")
+    draw(axes[0], drawn[0], drawn[0].problem.gap, "16h")
+    draw(axes[1], drawn[0], drawn[0].problem.early, "16h")
     axes[0].set_title(f"A gap of {N_GAP} stamps")
     axes[1].set_title(f"{N_EARLY} stamps before the first")
-    handles, labels = axes[0].get_legend_handles_labels()
+    handles, labels = axes[1].get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside lower center", ncols=len(labels), frameon=False
     )

@@ -103,9 +103,10 @@ def test_gaps_example_prints_its_table_and_saves_a_picture(
     table = example.main(["--quick", "--output", "picture.png"])
     captured = capsys.readouterr()
     assert list(table.index) == ["series 0", "mean"]
-    assert list(table.columns) == [
-        (part, name) for part in ("gap", "before") for name in example.STYLES
-    ]
+    methods = [example.SPLINE, example.LINE, example.OURS]
+    assert [name for part, name in table if part == "gap"] == methods
+    methods.append(example.MIRRORED)
+    assert [name for part, name in table if part == "before"] == methods
     assert (table > 0).all(axis=None)
     assert captured.err == ""
     assert all(name in captured.out for name in example.STYLES)
@@ -140,3 +141,24 @@ def test_line_and_spline_of_the_gaps_example_are_exact_on_their_own_kind() -> No
     )
     cubic = pd.Series(t**3 - t, known)
     np.testing.assert_allclose(example.spline(cubic, asked), at**3 - at, atol=1e-9)
+
+
+def test_mirrored_answers_of_the_gaps_example_stand_at_their_own_stamps() -> None:
+    example = load("impute_gaps")
+    settings = {**example.QUICK, "random_state": 0}
+    fitted = example.Fitted(example.make_problem(0), settings)
+    kept, early = fitted.problem.kept, fitted.problem.early
+    asked: list[pd.DatetimeIndex] = []
+
+    class Clock:
+        def predict(self, fh: pd.DatetimeIndex) -> pd.Series:
+            asked.append(fh)
+            return pd.Series(example.hours(fh), fh)
+
+    fitted.backward = Clock()
+    index = early.index.append(kept.index[:3])
+    answer = fitted.answers(index)[example.MIRRORED]
+    np.testing.assert_allclose(answer[:10], -example.hours(early.index))
+    assert np.isnan(answer[10:]).all()
+    assert asked[0].is_monotonic_increasing
+    assert example.mirrored(kept.index)[-1] < asked[0][0]
