@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     table = pd.DataFrame(rows).T
     table.loc["mean"] = table.mean()
     print("\nMean squared error at the observations cut out; the noise has 0.01")
-    print(table.round(3).to_string())
+    print(table.to_string(float_format="{:.3g}".format))
 
     figure, axes = plt.subplots(
         1, 2, figsize=(12, 4.8), layout="constrained", sharey=True, width_ratios=(3, 2)

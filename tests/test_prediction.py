@@ -202,7 +202,7 @@ def test_a_gap_is_answered_by_one_window_with_rows_on_both_sides() -> None:
 
 
 def test_an_update_leaves_the_answers_well_inside_as_they_are() -> None:
-    y = waves(uneven_stamps(30))
+    y = waves(uneven_stamps(29))
     asked = at(y.index[:19])
     forecaster = pretrained().fit(y[:24])
     before = forecaster.predict(asked)
