@@ -1,8 +1,8 @@
 """Answer queries at any times: choose a window, encode it once, decode everywhere.
 
-A stamp after the start of a series' last window is answered by that window, an earlier
-one by the window, of those that tile the series from its end, in which it lies, and a
-stamp before the first observation by the first window, backward in time.
+A stamp inside a series is answered by a window around it: of those that begin at every
+quarter of a window, the one whose middle is nearest. Stamps near the ends, and beyond
+them, are answered by the first window, backward in time, and by the last.
 """
 
 from __future__ import annotations
@@ -24,6 +24,12 @@ Array = NDArray[np.floating]
 _WINDOWS_AT_ONCE = 512
 _STATES_AT_ONCE = 2**20
 """Bounds on a pass: its windows, and windows times stamps times draws."""
+
+_WINDOWS_PER_LENGTH = 4
+"""Windows begin at every quarter of a window from the series' first row.
+
+Every row then lies near the middle of one of them, and many stamps share a window.
+"""
 
 
 class KnownControls(NamedTuple):
@@ -208,11 +214,13 @@ class Predictor:
 
     def _window_starts(self, queries: Queries) -> NDArray[np.int64]:
         """Return the first row of the window that answers each query."""
-        low = self.bounds[:-1][queries.series]
-        last = self.bounds[1:][queries.series] - self.window_length
-        row = self._rows_before(queries)
-        n_tiles = -((row - last) // self.window_length)  # whole windows back
-        return np.maximum(last - np.maximum(n_tiles, 0) * self.window_length, low)
+        length = self.window_length
+        spacing = -(-length // _WINDOWS_PER_LENGTH)
+        first = self.bounds[:-1][queries.series]
+        last = np.maximum(self.bounds[1:][queries.series] - length, first)
+        centred = self._rows_before(queries) - (length - 1) // 2
+        n_spacings = (centred - first + spacing // 2) // spacing
+        return np.clip(first + n_spacings * spacing, first, last)
 
     def _rows_before(self, queries: Queries) -> NDArray[np.int64]:
         """Return the row of the last stamp at or before each query, in its series."""

@@ -124,3 +124,74 @@ def test_calendar_example_prints_its_table_and_saves_a_picture(
     assert errors["regression on the waves"] == pytest.approx(
         (residuals**2).mean(), rel=0.01
     )
+
+
+def test_gaps_example_prints_its_table_and_saves_a_picture(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    example = load("impute_gaps")
+    monkeypatch.chdir(tmp_path)
+    table = example.main(["--quick", "--output", "picture.png"])
+    captured = capsys.readouterr()
+    assert list(table.index) == ["series 0", "mean"]
+    methods = [example.SPLINE, example.LINE, example.OURS]
+    assert [name for part, name in table if part == "gap"] == methods
+    methods.append(example.MIRRORED)
+    assert [name for part, name in table if part == "before"] == methods
+    assert (table > 0).all(axis=None)
+    assert captured.err == ""
+    assert all(name in captured.out for name in example.STYLES)
+    assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
+    assert matplotlib.image.imread(tmp_path / "picture.png").std() > 0.05
+    problem = example.make_problem(0)
+    first = problem.kept.iloc[0]
+    expected = ((problem.early - first) ** 2).mean()
+    assert table.loc["mean", ("before", example.LINE)] == pytest.approx(expected)
+
+
+def test_what_the_gaps_example_cuts_out_is_not_learned_from() -> None:
+    example = load("impute_gaps")
+    for seed in range(5):
+        kept, gap, early, signal = example.make_problem(seed)
+        assert (len(kept), len(gap), len(early)) == (270, 20, 10)
+        assert early.index[-1] < kept.index[0]
+        assert not ((kept.index >= gap.index[0]) & (kept.index <= gap.index[-1])).any()
+        noise = pd.concat([early, kept, gap])
+        noise -= signal(noise.index)
+        assert noise.std() == pytest.approx(0.1, rel=0.2)
+        assert abs(noise.mean()) < 0.03
+
+
+def test_line_and_spline_of_the_gaps_example_are_exact_on_their_own_kind() -> None:
+    example = load("impute_gaps")
+    hours = pd.to_timedelta([0, 1, 3, 4, 9, 12, 13], unit="h")
+    known, asked = example.START + hours[[0, 1, 4, 5, 6]], example.START + hours[[2, 3]]
+    t, at = example.hours(known), example.hours(asked)
+    np.testing.assert_allclose(
+        example.line(pd.Series(2 * t + 1, known), asked), 2 * at + 1
+    )
+    cubic = pd.Series(t**3 - t, known)
+    np.testing.assert_allclose(example.spline(cubic, asked), at**3 - at, atol=1e-9)
+
+
+def test_mirrored_answers_of_the_gaps_example_stand_at_their_own_stamps() -> None:
+    example = load("impute_gaps")
+    settings = {**example.QUICK, "random_state": 0}
+    fitted = example.Fitted(example.make_problem(0), settings)
+    kept, early = fitted.problem.kept, fitted.problem.early
+    asked: list[pd.DatetimeIndex] = []
+
+    class Clock:
+        def predict(self, fh: pd.DatetimeIndex) -> pd.Series:
+            asked.append(fh)
+            return pd.Series(example.hours(fh), fh)
+
+    fitted.backward = Clock()
+    index = early.index.append(kept.index[:3])
+    answer = fitted.answers(index)[example.MIRRORED]
+    np.testing.assert_allclose(answer[:10], -example.hours(early.index))
+    assert np.isnan(answer[10:]).all()
+    assert asked[0].is_monotonic_increasing
+    assert example.mirrored(kept.index)[-1] < asked[0][0]

@@ -34,6 +34,20 @@ def test_two_sines_at_exponential_gaps_are_forecast(kind: type, n_series: int) -
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [101, 102])
+def test_a_gap_in_two_sines_is_filled_better_than_by_a_line(seed: int) -> None:
+    y, _ = two_sines(seed)
+    begin = int(np.random.default_rng(seed + 1000).integers(80, 200))
+    gap = y[begin : begin + 20]
+    kept = y[10:].drop(gap.index)
+    forecaster = LatentODELSTMForecaster(window_length=40, horizon=0, random_state=0)
+    filled = forecaster.fit(kept).predict(gap.index)
+    line = np.interp(gap.index.asi8, kept.index.asi8, kept)
+    error, by_line = ((filled - gap) ** 2).mean(), ((line - gap) ** 2).mean()
+    assert error <= 0.5 * by_line, (error, by_line)
+
+
+@pytest.mark.slow
 def test_pretraining_on_a_family_helps_a_member_with_little_data() -> None:
     wave = np.sin(np.arange(60) * 2 * np.pi / 12)
     parts = {k: pd.DataFrame({"y": np.roll(wave, k)}) for k in range(12)}

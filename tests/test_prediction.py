@@ -145,12 +145,12 @@ def pretrained(**settings: Any) -> Any:
     return tiny(**settings).pretrain(panel())
 
 
-def test_stamps_past_the_last_window_are_answered_by_the_last_window() -> None:
+def test_stamps_past_the_last_are_answered_by_the_last_window() -> None:
     y = waves(uneven_stamps())
     earlier, inside = y.copy(), y.copy()
     earlier.iloc[-7] += 1  # window_length is 6
     inside.iloc[-6] += 1
-    asked = [*y.index[-6:], y.index[-1] + pd.Timedelta("20min")]
+    asked = [*y.index[-3:], y.index[-1] + pd.Timedelta("20min")]
     answers = [
         pretrained().fit(data).predict(at(asked)) for data in (y, earlier, inside)
     ]
@@ -158,18 +158,89 @@ def test_stamps_past_the_last_window_are_answered_by_the_last_window() -> None:
     assert np.abs(answers[2] - answers[0]).min() > 1e-6
 
 
-def test_an_earlier_stamp_is_answered_by_the_window_it_lies_in() -> None:
-    y = waves(uneven_stamps(20))  # windows start at rows 14, 8, 2 and 0
-    for start, stop in [(8, 14), (2, 8)]:
-        asked = at(y.index[start:stop])
-        expected = pretrained().fit(y).predict(asked)
-        for row, matters in [(start - 1, False), (start, True), (stop - 1, True)]:
-            changed = y.copy()
-            changed.iloc[row] += 1
-            answer = pretrained().fit(changed).predict(asked)
-            assert (np.abs(answer - expected).max() > 1e-6) == matters
-        alone = pretrained().fit(y[start:stop]).predict(asked)
-        np.testing.assert_allclose(alone, expected, rtol=0, atol=1e-6)
+def seen_by(forecaster: Any, y: pd.Series, asked: pd.Index) -> np.ndarray:
+    """Return which rows change which answers, (row, answer)."""
+    expected = copy.deepcopy(forecaster).fit(y).predict(at(asked))
+    seen = []
+    for row in range(len(y)):
+        changed = y.copy()
+        changed.iloc[row] += 1
+        answer = copy.deepcopy(forecaster).fit(changed).predict(at(asked))
+        seen.append(np.abs(answer - expected).to_numpy() > 1e-6)
+    return np.array(seen)
+
+
+def with_gap(n: int, row: int) -> pd.Series:
+    """Return a wave with ten hours between two rows, some minutes between others."""
+    stamps = uneven_stamps(n).to_series()
+    stamps.iloc[row:] += pd.Timedelta("10h")
+    return waves(pd.DatetimeIndex(stamps))
+
+
+def test_a_stamp_is_answered_by_a_window_around_it() -> None:
+    n, length = 30, 8
+    y = with_gap(n, 15)
+    minute = pd.Timedelta("1min")
+    asked = y.index.union(y.index[:-1] + minute / 2)
+    seen = seen_by(pretrained(window_length=length), y, asked)
+    for stamp, rows in zip(asked, seen.T, strict=True):
+        first, last = np.flatnonzero(rows)[[0, -1]]
+        assert rows.sum() == last - first + 1 == length
+        n_before = int((y.index[first : last + 1] <= stamp).sum())
+        assert first == 0 or n_before >= 3
+        assert last == n - 1 or length - n_before >= 3
+
+
+def test_a_gap_is_answered_by_one_window_with_rows_on_both_sides() -> None:
+    for row in range(12, 19):
+        y = with_gap(30, row)
+        before, after = y.index[row - 1], y.index[row]
+        asked = pd.date_range(before, after, periods=7)[:-1]
+        seen = seen_by(pretrained(window_length=8), y, asked)
+        assert (seen == seen[:, :1]).all()
+        assert seen[row - 3 : row + 3].all()
+
+
+def test_an_update_leaves_the_answers_well_inside_as_they_are() -> None:
+    y = waves(uneven_stamps(29))
+    asked = at(y.index[:19])
+    forecaster = pretrained().fit(y[:24])
+    before = forecaster.predict(asked)
+    after = forecaster.update(y[24:], update_params=False).predict(asked)
+    np.testing.assert_allclose(after, before, rtol=0, atol=1e-6)
+
+
+def test_windows_of_a_panel_stay_within_their_series() -> None:
+    y = panel()
+    fitted = pretrained().fit(y)
+    for key in ("s0", "s1", "s2"):
+        alone = pretrained().fit(y.loc[key])
+        stamps = y.loc[key].index
+        asked = stamps.union(stamps + pd.Timedelta("30s"))
+        asked = asked.insert(0, asked[0] - pd.Timedelta("9min"))
+        rows = pd.MultiIndex.from_product([[key], asked], names=y.index.names)
+        np.testing.assert_allclose(
+            fitted.predict_at(rows), alone.predict_at(asked), rtol=0, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 40])
+def test_a_long_series_is_answered_by_few_windows(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    y = waves(pd.RangeIndex(200))
+    forecaster = tiny(window_length=length, horizon=1).fit(y)
+    encoded = []
+    posterior = forecaster.network_.posterior
+
+    def counting(times: Any, *others: Any) -> Any:
+        encoded.append(times.shape)
+        return posterior(times, *others)
+
+    monkeypatch.setattr(forecaster.network_, "posterior", counting)
+    forecaster.predict(at(y.index))
+    assert sum(n_windows for n_windows, _ in encoded) <= 4 * len(y) / length
+    assert {n_rows for _, n_rows in encoded} == {length}
 
 
 def test_a_stamp_before_the_first_is_answered_by_the_first_window() -> None:
