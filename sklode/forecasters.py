@@ -218,7 +218,9 @@ class _LatentODEForecaster(BaseForecaster):
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
         of_array = self._y_metadata["mtype"] == "np.ndarray"
         history = History.of(y, X, channels, self.freq, of_array)
-        if start is not None:
+        if start is None:
+            history.observations.check_channels(list(y.columns))
+        else:
             start.check_accepts(history.observations, self)
         self._history = history
         self._train(rng, steps_ahead(fh), start, epochs)

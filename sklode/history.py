@@ -95,7 +95,6 @@ class History:
     ) -> History:
         """Read series, see `Observations.from_frame`."""
         observations = Observations.from_frame(y, X)
-        observations.check_channels(list(y.columns))
         parts = _parts(y.index)
         return cls(
             observations,
