@@ -177,7 +177,7 @@ def test_new_series_without_the_controls_that_they_need_are_refused() -> None:
         forecaster.sample_prior(NEW, X=controls(NEW)[["u"]])
 
 
-def sines(n_series: int = 60, n: int = 80, seed: int = 0) -> pd.DataFrame:
+def sines(n_series: int = 30, n: int = 80, seed: int = 0) -> pd.DataFrame:
     """Return sines of one period, 12, at random phases and uneven stamps, around 5."""
     rng = np.random.default_rng(seed)
     parts = {}
@@ -206,7 +206,7 @@ def test_new_series_look_like_the_sines_that_were_learned() -> None:
     forecaster = tiny(
         **{"hidden_size": 16, "latent_size": 4, "field_width": 16},
         **{"emission_width": 16, "window_length": 24, "horizon": 16},
-        **{"max_epochs": 60, "normalize": "series"},
+        **{"max_epochs": 25, "normalize": "series"},
     ).fit(y)
     hours = pd.date_range("2030", periods=40, freq="h")
     paths = paths_of(forecaster.sample_prior(hours, 300))
