@@ -85,7 +85,7 @@ def two_sines(seed: int, n: int = 300) -> tuple[pd.Series, float]:
 
 
 def two_channels_of_sines(seed: int, n: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return two series as in `two_sines` at the same stamps, and them without noise."""
+    """Return two series as in `two_sines` at the same stamps, and without noise."""
     rng = np.random.default_rng(seed)
     hours = np.cumsum(np.maximum(rng.exponential(1.0, n), 1e-3))
     stamps = pd.Timestamp("2021-01-01") + pd.to_timedelta(hours, unit="h").round("s")
