@@ -214,7 +214,7 @@ def deviation_scale(values: Array, mask: NDArray[np.bool_], n_seen: int) -> Arra
     """
     seen = mask[:, :n_seen]
     mean = np.where(seen, values[:, :n_seen], 0).sum(1) / np.maximum(seen.sum(1), 1)
-    mask = mask & seen.any(1)[:, None]
+    mask = mask & np.any(seen, axis=1, keepdims=True)
     deviation = np.where(mask, values - mean[:, None], 0)
     scale = np.sqrt((deviation**2).sum((0, 1)) / np.maximum(mask.sum((0, 1)), 1))
     return np.where(scale > 1e-6, scale, 1.0).astype(np.float64)
