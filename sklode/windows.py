@@ -242,7 +242,9 @@ def choose_anchor(values: Array, mask: NDArray[np.bool_], n_seen: int) -> str:
     {"series", "window", "last", "blend"}
     """
     seen, later = mask[:, :n_seen], mask[:, n_seen:]
-    usable = seen.any((1, 2)) & later.any((1, 2))
+    # of a channel that it has not seen a window has no level
+    later = later & np.any(seen, axis=1, keepdims=True)
+    usable = later.any((1, 2))
     if usable.sum() < 4:
         return "series"
     values, seen, later = values[usable], seen[usable], later[usable]
@@ -250,7 +252,6 @@ def choose_anchor(values: Array, mask: NDArray[np.bool_], n_seen: int) -> str:
     mean = np.where(seen, values[:, :n_seen], 0).sum(1) / np.maximum(seen.sum(1), 1)
     latest = np.where(seen, np.arange(n_seen)[:, None], 0).max(1)
     last = np.take_along_axis(values, latest[:, None], 1)[:, 0]
-    last = np.where(seen.any(1), last, 0)  # as an anchor has it
     blend = np.zeros_like(mean)
     for channel in range(values.shape[2]):
         design = np.stack([last[:, channel], mean[:, channel]], axis=1)
