@@ -21,6 +21,7 @@ from sklode.horizons import as_horizon, steps_ahead
 from sklode.observations import Observations, check_controls, check_values
 from sklode.parameters import ATTRIBUTES, PARAMETERS, check_parameters
 from sklode.prediction import KnownControls, Queries
+from sklode.prior import STARTS, Prior
 from sklode.stamps import TIMELIKE, check_index
 from sklode.training import HISTORY_COLUMNS, Reporter
 
@@ -217,7 +218,9 @@ class _LatentODEForecaster(BaseForecaster):
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
         of_array = self._y_metadata["mtype"] == "np.ndarray"
         history = History.of(y, X, channels, self.freq, of_array)
-        if start is not None:
+        if start is None:
+            history.observations.check_channels(list(y.columns))
+        else:
             start.check_accepts(history.observations, self)
         self._history = history
         self._train(rng, steps_ahead(fh), start, epochs)
@@ -454,23 +457,79 @@ class _LatentODEForecaster(BaseForecaster):
         self.check_is_fitted()
         X_inner = self._check_X(X=X)
         index = self._horizon_index(self._check_fh(fh))
-        n = self.n_samples if n_samples is None else n_samples
-        if not isinstance(n, Integral) or n < 1:
-            raise ValueError(
-                f"n_samples must be a whole number of at least 1; got {n!r}."
-            )
+        n = self._number_of_samples(n_samples)
         columns = self._history.channels
         paths = np.full((n, len(index), len(columns)), np.nan)
         known = np.flatnonzero(self._answerable(index, self.fh, X_inner))
         for asked, drawn in self._draws(index[known], X_inner, n, noise):
             paths[:, known[asked]] = drawn
-        rows = index[np.tile(np.arange(len(index)), n)]
-        levels = [rows.get_level_values(k) for k in range(rows.nlevels)]
-        number = np.repeat(np.arange(n), len(index))
-        rows = pd.MultiIndex.from_arrays(
-            [number, *levels], names=["sample", *index.names]
-        )
-        return pd.DataFrame(paths.reshape(-1, len(columns)), rows, columns)
+        return _as_paths(paths, index, columns)
+
+    def sample_prior(
+        self,
+        index: pd.Index,
+        n_samples: int | None = None,
+        X: pd.DataFrame | None = None,
+        noise: bool = True,
+        start: str = "windows",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> pd.DataFrame:
+        """Draw new series that look like those that fit and update have seen.
+
+        They continue none of them: each begins, at the first stamp, as a training
+        window does that is chosen at random, with that window's level.
+
+        Parameters
+        ----------
+        index : Index
+            Increasing time stamps of the kind of y's, without series' keys. Only the
+            time since the first one counts.
+        n_samples : int, optional
+            Number of series; None: the parameter ``n_samples``.
+        X : DataFrame, optional
+            Controls of the new series, with a row at every stamp of ``index``, where
+            the model has any.
+        noise : bool, default=True
+            Whether the observation noise is added to the smooth trajectories.
+        start : {"windows", "normal"}, default="windows"
+            Where z0 is drawn from. "windows": the chosen window's q(z0), so that all
+            draws together are from the aggregate posterior, what the decoder was
+            trained on; "normal": the prior N(0, I) of the objective, which these
+            posteriors need not cover, nor keep to.
+        random_state : int, RandomState or None, default=None
+            None: the same series at every call, as in `sample`.
+
+        Returns
+        -------
+        DataFrame
+            With index (sample, time) and y's columns, in y's units.
+        """
+        self.check_is_fitted()
+        history, model = self._history, self._model
+        if start not in STARTS:
+            raise ValueError(f"start must be one of {STARTS}; got {start!r}.")
+        elapsed = history.elapsed(index) / model.time_unit
+        n = self._number_of_samples(n_samples)
+        given = history.controls_of_new(index, X)
+        controls = None
+        if given is not None:
+            values = model.normalisation.controls(given.values)
+            controls = given.ticks / model.time_unit, values
+        seed = self._predict_seed
+        if random_state is not None:
+            seed = int(check_random_state(random_state).randint(2**31 - 1))
+        prior = Prior(model.network, model.windows(history.observations))
+        paths = prior.draw(elapsed, controls, n, seed, start, noise)
+        original = model.normalisation.original(paths)
+        return _as_paths(original, index, history.channels)
+
+    def _number_of_samples(self, n: int | None) -> int:
+        n = self.n_samples if n is None else n
+        if not isinstance(n, Integral) or n < 1:
+            raise ValueError(
+                f"n_samples must be a whole number of at least 1; got {n!r}."
+            )
+        return int(n)
 
     def _predict_quantiles(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]
@@ -630,6 +689,16 @@ class _LatentODEForecaster(BaseForecaster):
             {**small, "window_length": 4, "horizon": 2, "method": "euler"},
             {**small, "normalize": "last", "early_stopping": True, "clip_norm": None},
         ]
+
+
+def _as_paths(paths: np.ndarray, index: pd.Index, columns: list) -> pd.DataFrame:
+    """Return paths (sample, row, channel) as a frame with index (sample, *row)."""
+    n = len(paths)
+    rows = index[np.tile(np.arange(len(index)), n)]
+    levels = [rows.get_level_values(k) for k in range(rows.nlevels)]
+    number = np.repeat(np.arange(n), len(index))
+    rows = pd.MultiIndex.from_arrays([number, *levels], names=["sample", *index.names])
+    return pd.DataFrame(paths.reshape(-1, len(columns)), rows, columns)
 
 
 def _is_other_panel(y: Any, n_levels: int) -> bool:

@@ -95,7 +95,6 @@ class History:
     ) -> History:
         """Read series, see `Observations.from_frame`."""
         observations = Observations.from_frame(y, X)
-        observations.check_channels(list(y.columns))
         parts = _parts(y.index)
         return cls(
             observations,
@@ -315,6 +314,60 @@ class History:
         values = X.to_numpy(dtype=np.float64, na_value=np.nan)
         rows = (series >= 0) & np.isfinite(values).all(axis=1)
         return GivenControls(series[rows], ticks[rows], values[rows])
+
+    def elapsed(self, index: pd.Index) -> NDArray[np.int64]:
+        """Return the ticks of a new series' stamps since its first one.
+
+        Raises
+        ------
+        TypeError
+            If the stamps are no index, or of another kind than those of the history.
+        ValueError
+            If they are none, or not increasing, or of more than one series.
+        """
+        remedy = "Pass the stamps of one series, for example y.index[:100]."
+        if not isinstance(index, pd.Index):
+            raise TypeError(
+                f"index must be a pandas Index of time stamps; got {index!r}. {remedy}"
+            )
+        if not len(index) or index.nlevels > 1:
+            raise ValueError(
+                "index must hold the stamps of a new series, without keys; got "
+                f"{len(index)} rows of {index.nlevels} levels. {remedy}"
+            )
+        check_index(index, "index")
+        check_same_kind(index, self.last, "index")
+        ticks = ticks_of(index)
+        return ticks - ticks[0]
+
+    def controls_of_new(
+        self, index: pd.Index, X: pd.DataFrame | None
+    ) -> GivenControls | None:
+        """Return all rows of X for a new series, with ticks since its first stamp.
+
+        Raises
+        ------
+        ValueError
+            If X lacks a row, a value or a column that is needed, or is not expected.
+        """
+        if X is None and self.controls:
+            raise ValueError(
+                "X was given to fit, so a new series needs X as well; got None. Pass X "
+                f"with the columns {self.controls} and a row at every stamp."
+            )
+        if X is None:
+            return None
+        if not self.controls:
+            raise ValueError(
+                f"X was not given to fit; got X with the columns {list(X.columns)}. "
+                "Leave X out."
+            )
+        X = with_columns(X, self.controls, "X").sort_index()
+        check_index(X.index, "X")
+        controls_at(X, index)
+        values = controls_at(X, X.index)
+        ticks = ticks_of(X.index) - ticks_of(index)[0]
+        return GivenControls(np.zeros(len(X), np.int64), ticks, values)
 
     def _check_levels(self, index: pd.Index, name: str) -> None:
         check_times(index, name)

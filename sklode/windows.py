@@ -103,7 +103,10 @@ class WindowSet:
     """Every training window of one or more series, gathered without a loop.
 
     A window is ``window_length`` rows that the encoder sees and ``horizon`` rows after
-    them; a series shorter than that is one window of all its rows.
+    them; a series shorter than that is one window of all its rows. Every row that
+    `Observations` keeps has an observed value, of some channel: so no window has an
+    empty seen part, nor one that reaches beyond it nothing to score there, however
+    much of any one channel is missing.
 
     Parameters
     ----------
@@ -197,7 +200,8 @@ def deviation_scale(values: Array, mask: NDArray[np.bool_], n_seen: int) -> Arra
     """Return the root mean square of windows' deviations from their own means.
 
     Relative to its level a series that drifts moves far less than its overall spread
-    says; 1 where a channel does not move at all.
+    says; 1 where a channel does not move at all. A window that has not seen a channel
+    has no level of it and does not count for it.
 
     Parameters
     ----------
@@ -210,6 +214,7 @@ def deviation_scale(values: Array, mask: NDArray[np.bool_], n_seen: int) -> Arra
     """
     seen = mask[:, :n_seen]
     mean = np.where(seen, values[:, :n_seen], 0).sum(1) / np.maximum(seen.sum(1), 1)
+    mask = mask & np.any(seen, axis=1, keepdims=True)
     deviation = np.where(mask, values - mean[:, None], 0)
     scale = np.sqrt((deviation**2).sum((0, 1)) / np.maximum(mask.sum((0, 1)), 1))
     return np.where(scale > 1e-6, scale, 1.0).astype(np.float64)
@@ -237,7 +242,9 @@ def choose_anchor(values: Array, mask: NDArray[np.bool_], n_seen: int) -> str:
     {"series", "window", "last", "blend"}
     """
     seen, later = mask[:, :n_seen], mask[:, n_seen:]
-    usable = seen.any((1, 2)) & later.any((1, 2))
+    # of a channel that it has not seen a window has no level
+    later = later & np.any(seen, axis=1, keepdims=True)
+    usable = later.any((1, 2))
     if usable.sum() < 4:
         return "series"
     values, seen, later = values[usable], seen[usable], later[usable]

@@ -84,6 +84,19 @@ def two_sines(seed: int, n: int = 300) -> tuple[pd.Series, float]:
     return pd.Series(values, stamps, name="signal"), float(np.var(slow + fast))
 
 
+def two_channels_of_sines(seed: int, n: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return two series as in `two_sines` at the same stamps, and without noise."""
+    rng = np.random.default_rng(seed)
+    hours = np.cumsum(np.maximum(rng.exponential(1.0, n), 1e-3))
+    stamps = pd.Timestamp("2021-01-01") + pd.to_timedelta(hours, unit="h").round("s")
+    exact = pd.DataFrame(index=stamps)
+    for name in ("a", "b"):
+        slow, fast = rng.uniform(0, 2 * np.pi, 2)
+        exact[name] = np.sin(2 * np.pi * hours / 20 + slow)
+        exact[name] += 0.5 * np.sin(2 * np.pi * hours / 7 + fast)
+    return exact + 0.1 * rng.standard_normal(exact.shape), exact
+
+
 def with_rows(series: pd.Series, extra: dict[Any, float]) -> pd.Series:
     """Return ``series`` with rows added, sorted by stamp."""
     added = pd.Series(extra, name=series.name)

@@ -195,3 +195,31 @@ def test_mirrored_answers_of_the_gaps_example_stand_at_their_own_stamps() -> Non
     assert np.isnan(answer[10:]).all()
     assert asked[0].is_monotonic_increasing
     assert example.mirrored(kept.index)[-1] < asked[0][0]
+
+
+@pytest.mark.parametrize("name", ["missing_values", "sample_paths"])
+def test_example_prints_its_table_and_saves_a_picture(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = load(name).main(["--quick", "--output", "picture.png"])
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert all(column in captured.out for column in table.columns)
+    assert (table > 0).all(axis=None)
+    assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
+    assert matplotlib.image.imread(tmp_path / "picture.png").std() > 0.05
+
+
+def test_channels_of_the_example_are_never_observed_together() -> None:
+    example = load("missing_values")
+    y = example.observations()
+    assert not y.notna().all(axis=1).any()
+    stamps = y["flow"].dropna().index - example.START
+    hours = stamps / pd.Timedelta("1h")
+    begin, end = example.SILENT
+    assert not ((hours > begin) & (hours < end)).any()
+    assert y["level"].dropna().index.isin(y.index[y["flow"].isna()]).all()

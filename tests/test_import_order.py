@@ -37,6 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nn": {"nn"},
     "training": {"exceptions", "nn.objectives"},
     "prediction": {"nn"},
+    "prior": {"nn", "windows"},
     "fitting": {
         "_threads",
         "engine",
@@ -57,6 +58,7 @@ ONLY_IMPORTERS = {
 MAY_NOT_IMPORT = [
     ("training", "pandas"),
     ("prediction", "pandas"),
+    ("prior", "pandas"),
     ("nn", "pandas"),
     ("engine", "pandas"),
     ("nn", "sklearn"),

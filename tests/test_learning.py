@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from sklode import LatentODELSTMForecaster, LatentODERNNForecaster
-from tests.series import tiny, two_sines
+from tests.series import tiny, two_channels_of_sines, two_sines
 
 N_AHEAD = 20
 
@@ -58,3 +58,16 @@ def test_pretraining_on_a_family_helps_a_member_with_little_data() -> None:
     alone = tiny(**common, max_epochs=60).fit(train)
     taught = tiny(**common, max_epochs=60, finetune_epochs=0).pretrain(family)
     assert taught.fit(train).score(test) > 0.5 * alone.score(test)
+
+
+@pytest.mark.slow
+def test_two_channels_are_forecast_with_two_values_in_five_missing() -> None:
+    errors = []
+    for seed in range(5):
+        y, exact = two_channels_of_sines(seed, 300 + 30)
+        train, test = y[:-30], exact[-30:]
+        lost = np.random.default_rng(seed).random(train.shape) < 0.4
+        forecaster = LatentODELSTMForecaster(random_state=0).fit(train.mask(lost))
+        squares = (forecaster.predict_at(test.index) - test) ** 2
+        errors.append((squares.mean() / exact.var(ddof=0)).mean())
+    assert np.median(errors) <= 0.6, errors

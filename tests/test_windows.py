@@ -182,3 +182,23 @@ def test_deviation_scale_of_a_channel_that_does_not_move_is_one() -> None:
     assert scale[1] == pytest.approx(
         np.sqrt((np.arange(6) - 1.5) @ (np.arange(6) - 1.5) / 6)
     )
+
+
+def test_a_channel_that_a_window_has_not_seen_has_no_deviation_there() -> None:
+    rng = np.random.default_rng(0)
+    level = 100 * rng.standard_normal((40, 1, 2))
+    values = level + rng.standard_normal((40, 16, 2))
+    mask = np.ones(values.shape, dtype=bool)
+    expected = deviation_scale(values, mask, 12)[1]
+    mask[::2, :12, 1] = False
+    scale = deviation_scale(values, mask, 12)
+    assert scale[1] == pytest.approx(expected, rel=0.1)
+
+
+def test_a_channel_that_a_window_has_not_seen_has_no_last_value() -> None:
+    walk = np.cumsum(np.random.default_rng(0).standard_normal(3000))
+    values, mask = runs(walk - walk.mean())
+    values, mask = values[::10].repeat(2, axis=2), mask[::10].repeat(2, axis=2)
+    mask[::3, :12, 1] = False
+    garbage = np.where(mask, values, 1e6)
+    assert choose_anchor(garbage, mask, 12) == "last"

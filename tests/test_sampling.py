@@ -1,0 +1,77 @@
+"""Sample paths of the forecast: joint over stamps and channels, and smooth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sktime.forecasting.base import ForecastingHorizon
+
+from tests.lines import KINDS, SLOPE, SPREAD, learned, two_columns
+from tests.series import FORECASTERS, channels, tiny
+
+TRAINED: dict[str, Any] = {"max_epochs": 20, "lr": 0.05, "normalize": "series"}
+
+
+def smooth_paths(forecaster: Any, times: np.ndarray, n: int = 200) -> np.ndarray:
+    """Return paths without noise, (sample, stamp, channel)."""
+    fh = ForecastingHorizon(pd.Index(times), is_relative=False)
+    frame = forecaster.sample(fh, n_samples=n, noise=False)
+    paths: np.ndarray = frame.to_numpy().reshape(n, len(times), -1)
+    return paths
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("method", ["rk4", "euler"])
+def test_neighbouring_stamps_of_a_path_belong_together(kind: type, method: str) -> None:
+    y = channels()
+    forecaster = tiny(kind, method=method, **TRAINED).fit(y)
+    times = np.arange(y.index[-6], y.index[-1] + 100)  # a median gap is 45
+    deviations = smooth_paths(forecaster, times)
+    deviations = deviations - deviations.mean(0)
+    size = deviations.std(0)
+    for channel in range(2):
+        now, then = deviations[:, :-1, channel], deviations[:, 1:, channel]
+        both = size[:-1, channel] * size[1:, channel]
+        assert ((now * then).mean(0) / both).min() > 0.99
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+def test_a_path_bends_little_also_at_the_joints_of_the_solvers_grid(kind: type) -> None:
+    y = channels()
+    forecaster = tiny(kind, **TRAINED).fit(y)
+    # the last window's start, several grid steps, all its stamps, and beyond the end
+    coarse = np.arange(y.index[-6], y.index[-1] + 200, 2)
+    fine = np.arange(y.index[-6], y.index[-1] + 200, 1)
+    bend = [
+        np.abs(np.diff(smooth_paths(forecaster, times), 2, axis=1)).max((0, 1))
+        for times in (coarse, fine)
+    ]
+    # a kink's second difference halves with the step, a smooth curve's is quartered
+    assert (bend[1] < 0.3 * bend[0]).all()
+    assert (bend[0] < 0.01 * forecaster.scale_).all()
+
+
+def test_paths_before_the_last_window_are_joined_from_windows() -> None:
+    y = channels()
+    forecaster = tiny(**TRAINED).fit(y)
+    joint = int(y.index[-6])
+    times = np.arange(joint - 3, joint + 3)
+    step = np.abs(np.diff(smooth_paths(forecaster, times), axis=1)).mean((0, 2))
+    assert step.argmax() == 2  # into the last window, and nowhere else
+    assert step[2] > 10 * np.delete(step, 2).max()
+
+
+def test_channels_of_a_path_come_from_one_trajectory() -> None:
+    kind = KINDS["hours with gaps"]
+    y = two_columns(kind.index, kind.step)
+    forecaster = learned(y, n_samples=50).fit(y)
+    with torch.no_grad():  # both channels now show the first latent state
+        outer = forecaster.network_.emission.network[2]
+        outer.weight[1] = outer.weight[0]
+    paths = forecaster.sample([1, 3], noise=False)
+    np.testing.assert_allclose(paths["high"] - 50, paths["low"], atol=1e-4)
+    assert paths["low"].groupby(level=1).std().min() > 0.5 * SPREAD * SLOPE
