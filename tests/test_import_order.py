@@ -15,6 +15,7 @@ ROOT = Path(sklode.__file__).parent
 # What each module may import of the package. A package stands for all its modules;
 # a module that is not listed may be imported by no listed one, except forecasters.
 MAY_IMPORT: dict[str, set[str]] = {
+    "_flat": set(),
     "_shapes": set(),
     "_threads": set(),
     "exceptions": set(),
@@ -29,13 +30,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nn.anchors": {"_shapes"},
     "nn.vector_fields": {"_shapes"},
     "nn.objectives": {"_shapes"},
-    "nn.solvers": {"_shapes", "exceptions"},
+    "nn.solvers": {"_shapes", "exceptions", "nn.vector_fields"},
     "nn.encoders": {"_shapes", "nn.solvers", "nn.vector_fields"},
     "nn.decoders": {"_shapes", "exceptions", "nn.solvers", "nn.vector_fields"},
     "datasets": set(),
     "nn.latent_ode": {"_shapes", "engine", "nn"},
     "nn": {"nn"},
-    "training": {"exceptions", "nn.objectives"},
+    "training": {"_flat", "exceptions", "nn.objectives"},
     "prediction": {"nn"},
     "prior": {"nn", "windows"},
     "fitting": {
