@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -36,7 +36,7 @@ _UNITS = {
 }
 """Units of a fixed length, and their nanoseconds: the largest that fits names it."""
 
-Period = str | timedelta | np.timedelta64 | pd.offsets.BaseOffset
+Period: TypeAlias = str | timedelta | np.timedelta64 | pd.offsets.BaseOffset
 
 
 def calendar_features(
