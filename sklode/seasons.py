@@ -136,9 +136,10 @@ def _times_of(index: pd.Index) -> pd.DatetimeIndex:
 
 def _lengths_of(periods: Period | Iterable[Period]) -> dict[str, int | None]:
     """Return the nanoseconds of each period under its name; None where it is named."""
-    several = isinstance(periods, Iterable) and not isinstance(periods, str)
+    if isinstance(periods, str) or not isinstance(periods, Iterable):
+        periods = [periods]
     lengths: dict[str, int | None] = {}
-    for period in periods if several else [periods]:
+    for period in periods:
         name, length = _named(period)
         if name in lengths:
             raise ValueError(
