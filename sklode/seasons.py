@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -36,7 +36,7 @@ _UNITS = {
 }
 """Units of a fixed length, and their nanoseconds: the largest that fits names it."""
 
-Period = str | timedelta | np.timedelta64 | pd.offsets.BaseOffset
+Period: TypeAlias = str | timedelta | np.timedelta64 | pd.offsets.BaseOffset
 
 
 def calendar_features(
@@ -136,9 +136,10 @@ def _times_of(index: pd.Index) -> pd.DatetimeIndex:
 
 def _lengths_of(periods: Period | Iterable[Period]) -> dict[str, int | None]:
     """Return the nanoseconds of each period under its name; None where it is named."""
-    several = isinstance(periods, Iterable) and not isinstance(periods, str)
+    if isinstance(periods, str) or not isinstance(periods, Iterable):
+        periods = [periods]
     lengths: dict[str, int | None] = {}
-    for period in periods if several else [periods]:
+    for period in periods:
         name, length = _named(period)
         if name in lengths:
             raise ValueError(
