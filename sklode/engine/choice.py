@@ -8,7 +8,7 @@ import numpy as np
 
 __all__ = ["choose", "is_compiled"]
 
-_COMPILE_SECONDS = 40.0
+_COMPILE_SECONDS = 30.0
 """What compiling the fused engine for a precision and layout may take."""
 
 _UNROLLED_SECONDS = 3e-4
