@@ -291,7 +291,7 @@ def _calibration(
     was not trained here. Where there are too few to tell, what the model had is kept.
     """
     reaching = windows.reaching(max(2 * model.horizon, model.window_length))
-    first, end = reaching.bounds[:-1], reaching.bounds[1:]
+    first = reaching.bounds[:-1]
     if not epochs:
         found, _ = _measured(model, reaching, first, 1.0)
         return found or model.calibration

@@ -496,9 +496,7 @@ class _LatentODEForecaster(BaseForecaster):
         def quantiles(index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
             table = np.empty((len(index), len(channels), len(alpha)))
             for asked, drawn in self._draws(index, X, self.n_samples, noise=True):
-                # draws are stratified: the k-th stands for the quantile (k - 1/2) / n
-                found = np.quantile(drawn, alpha, axis=0, method="hazen")
-                table[asked] = np.moveaxis(found, 0, -1)
+                table[asked] = np.moveaxis(np.quantile(drawn, alpha, axis=0), 0, -1)
             columns = pd.MultiIndex.from_product([channels, alpha])
             return pd.DataFrame(table.reshape(len(index), -1), index, columns)
 
