@@ -130,11 +130,13 @@ def residuals_of(network: LatentODE, batch: Batch) -> Residuals:
     return Residuals(errors, _array(batch.times - last))
 
 
-def calibrate(residuals: Residuals, n_rows: int, optimism: float) -> Calibration:
+def calibrate(
+    residuals: Residuals, n_rows: int, optimism: float, least: float = 1.0
+) -> Calibration:
     r"""Return the scale that residuals ask for.
 
     .. math::
-        c(\tau) = \max\Big(1, \; o \, (1 + 1 / \nu) \, \tfrac{1}{2} \sum_{p}
+        c(\tau) = \max\Big(c_0, \; o \, (1 + 1 / \nu) \, \tfrac{1}{2} \sum_{p}
         \frac{Q_p(|r|)}{\Phi^{-1}((1 + p) / 2)}\Big), \quad p = 0.5, 0.9
 
     with r the residuals at a lag near :math:`\tau`, o the optimism, and
@@ -150,6 +152,8 @@ def calibrate(residuals: Residuals, n_rows: int, optimism: float) -> Calibration
         Different rows among them that were forecast.
     optimism : float
         What errors on new data are expected to be, relative to these.
+    least : float, default=1.0
+        The least scale :math:`c_0`.
     """
     ahead = residuals.lags > 0
     factor = optimism * (1 + 1 / max(n_rows / _ROWS_ALIKE, 2))
@@ -179,7 +183,7 @@ def calibrate(residuals: Residuals, n_rows: int, optimism: float) -> Calibration
             ]
             squares = isotonic_regression(np.square(found[1:]), sample_weight=weights)
             scales[1:, channel] = factor * np.sqrt(squares)
-    return Calibration(np.append(0.0, knots), np.maximum(scales, 1.0))
+    return Calibration(np.append(0.0, knots), np.maximum(scales, least))
 
 
 def _spread_of(errors: Array) -> float:

@@ -293,12 +293,14 @@ def _calibration(
     reaching = windows.reaching(max(2 * model.horizon, model.window_length))
     first = reaching.bounds[:-1]
     if not epochs:
-        found, _ = _measured(model, reaching, first, 1.0)
+        found, _ = _measured(model, reaching, first, 1.0, 1.0)
         return found or model.calibration
-    held_out, n_rows = _measured(model, reaching, cut, _DRIFT)
+    # a noise that was given is never doubted to be as large
+    least = _LEAST if model.network.emission.noise is None else 1.0
+    held_out, n_rows = _measured(model, reaching, cut, _DRIFT, least)
     if held_out is not None and n_rows >= _MANY_HELD_OUT:
         return held_out
-    trained, _ = _measured(model, reaching, first, _OPTIMISM)
+    trained, _ = _measured(model, reaching, first, _OPTIMISM, least)
     if held_out is not None and trained is not None:
         return held_out.or_wider(trained)
     return held_out or trained or model.calibration
@@ -309,6 +311,7 @@ def _measured(
     reaching: WindowSet,
     from_row: NDArray[np.int64],
     optimism: float,
+    least: float,
 ) -> tuple[Calibration | None, int]:
     """Measure forecasts of the rows of each series from one on; None for too few.
 
@@ -332,17 +335,20 @@ def _measured(
         residuals = residuals_of(model.network, batch)
     except SolverError:
         return None, n_rows
-    return calibrate(residuals, n_rows, optimism), n_rows
+    return calibrate(residuals, n_rows, optimism, least), n_rows
 
 
 _MANY_HELD_OUT = 200
 """From this many held-out rows on, errors on the others need not be looked at."""
 
-_DRIFT, _OPTIMISM = 1.25, 1.5
+_LEAST = 0.5
+"""Scales are no smaller, however good the forecasts of the training rows are."""
+
+_DRIFT, _OPTIMISM = 1.25, 1.3
 """How much larger errors of forecasts are than those measured: held-out, trained on.
 
 Held-out rows chose the epoch, follow the others at once and are few. The factors were
-set on series of two sines (see docs/uncertainty.md) other than those of the tests.
+set on series of two sines, see docs/uncertainty.md.
 """
 
 _MANY_STAMPS = 30_000

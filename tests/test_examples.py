@@ -91,3 +91,17 @@ def test_grid_forecast_of_a_straight_line_is_read_at_the_stamps(
     forecast = forecaster.fit(y[:-2]).predict(fh=stamps)
     expected = pd.Series(2.0 * (days[-1] + np.array([1, 5, 20])) + 1, stamps)
     pd.testing.assert_series_equal(forecast, expected, check_names=False)
+
+
+def test_intervals_prints_what_they_cover_and_saves_a_picture(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(
+        "sys.argv", ["intervals.py", "--epochs", "2", "--output", "picture.png"]
+    )
+    monkeypatch.chdir(tmp_path)
+    load("intervals").main()
+    assert "90% intervals cover" in capsys.readouterr().out
+    assert matplotlib.image.imread(tmp_path / "picture.png").std() > 0.05
