@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy.stats import norm
 
 from sklode import LatentODELSTMForecaster
-from sklode.calibration import Calibration, Residuals, calibrate
+from sklode.calibration import Calibration, Residuals, calibrate, residuals_of
+from sklode.nn import Batch
 from sklode.randomness import normals
 from tests.series import channels, panel, tiny, two_sines, uneven_stamps, waves
 
@@ -50,16 +52,18 @@ def test_numbers_of_a_place_are_normal_and_stratified() -> None:
     in_order = np.sort(norm.cdf(drawn), axis=0) * 100
     assert (np.floor(in_order) == np.arange(100)[:, None, None]).all()
     within = (in_order % 1).ravel()
-    assert abs(np.quantile(within, [0.1, 0.5, 0.9]) - [0.1, 0.5, 0.9]).max() < 0.01
-    first = drawn[0].ravel()  # one draw, over places
-    assert abs(first.mean()) < 0.1
-    assert abs(first.std() - 1) < 0.1
+    expected = [0.1, 0.5, 0.9]
+    found = np.quantile(within, expected, axis=0)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=0.01)
+    first = drawn[:1]  # one draw, over places
+    assert first.mean() == pytest.approx(0, abs=0.1)
+    assert first.std() == pytest.approx(1, abs=0.1)
 
 
 def test_numbers_of_places_draws_and_widths_are_uncorrelated() -> None:
     drawn = normals(0, 1, np.zeros(60, int), np.arange(60.0), 200, 3)
     columns = np.moveaxis(drawn, 0, -1).reshape(180, 200)
-    off = np.corrcoef(columns)[np.triu_indices(180, 1)]
+    off = np.asarray(np.corrcoef(columns))[np.triu_indices(180, 1)]
     assert abs(off.mean()) < 0.003
     assert abs(off.std() - 200**-0.5) < 0.005
 
@@ -159,6 +163,33 @@ def test_the_scale_widens_quantiles_variances_and_paths_alike() -> None:
         np.testing.assert_allclose(spreads[1], 3 * spreads[0], rtol=rtol)
 
 
+def test_the_scale_leaves_the_mean_of_paths_where_it_is() -> None:
+    plain = with_scale(tiny(n_samples=60).fit(channels()), 1.0)
+    means = [
+        f.sample([-9, 1, 9], noise=False).groupby(level=1).mean()
+        for f in (plain, with_scale(plain, 3.0))
+    ]
+    np.testing.assert_allclose(means[1], means[0])
+
+
+def test_the_scale_is_that_of_the_column_and_the_time_outside_the_history() -> None:
+    y = channels()
+    plain = with_scale(tiny(n_samples=20).fit(y), 1.0)
+    scaled = copy.deepcopy(plain)
+    scales = np.array([[1.0, 2.0], [3.0, 5.0], [7.0, 6.0]])
+    scaled._model.calibration = Calibration(np.array([0.0, 2.0, 4.0]), scales)
+    unit, first, last = plain.time_unit_, y.index[0], y.index[-1]
+    lags = np.array([-9, -4, -2, 0, 0, 2, 3, 4, 9])
+    expected = scales[[2, 2, 1, 0, 0, 1, 1, 2, 2]]
+    expected[6] = [5.0, 5.5]
+    asked = np.where(lags < 0, first, last) + lags * int(unit)
+    asked[3] = y.index[5]
+    ratio = scaled.predict_var(pd.Index(asked) - last) / plain.predict_var(
+        pd.Index(asked) - last
+    )
+    np.testing.assert_allclose(ratio, expected**2)
+
+
 @pytest.mark.parametrize("data", [channels(), panel()], ids=["columns", "panel"])
 def test_quantiles_are_those_of_sample_paths(data: pd.DataFrame) -> None:
     forecaster = tiny(n_samples=40, **LONG).fit(data)
@@ -237,8 +268,22 @@ def test_an_update_of_the_history_alone_keeps_the_scale() -> None:
     assert not forecaster.interval_scale_.equals(before)
 
 
-def test_a_short_series_keeps_the_pretrained_scale() -> None:
-    forecaster = tiny(**LONG, finetune_epochs=0).pretrain(panel())
+def test_errors_are_told_by_the_time_since_the_last_stamp_that_was_seen() -> None:
+    forecaster = tiny(**LONG, observation_noise=0.3).fit(waves())
+    windows = forecaster._model.windows(forecaster._history.observations).reaching(9)
+    which = np.array([0, len(windows) - 1])
+    arrays = windows.gather(which)
+    times, values, mask = (torch.from_numpy(x) for x in arrays[:3])
+    batch = Batch(times, values, mask, windows.window_length)
+    found = residuals_of(forecaster.network_, batch)
+    assert found.lags[0, 5] == 0
+    np.testing.assert_allclose(found.lags, arrays.times - arrays.times[:, 5:6])
+    np.testing.assert_array_equal(np.isnan(found.values), ~arrays.mask)
+
+
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_a_short_series_keeps_the_pretrained_scale(epochs: int) -> None:
+    forecaster = tiny(**LONG, finetune_epochs=epochs).pretrain(panel())
     kept = forecaster.pretrained_.calibration
     short = forecaster.clone().fit(waves(uneven_stamps(9)))
     np.testing.assert_array_equal(short.interval_scale_, kept.scales)
