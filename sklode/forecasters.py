@@ -15,6 +15,7 @@ from sktime.datatypes import convert_to, mtype
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
+from sklode.calibration import Calibration
 from sklode.fitting import FittedModel, finetune_epochs, fit_model
 from sklode.history import History, as_channels, in_order
 from sklode.horizons import as_horizon, steps_ahead
@@ -256,10 +257,18 @@ class _LatentODEForecaster(BaseForecaster):
         self.best_epoch_ = model.best_epoch
         self.location_ = model.normalisation.location
         self.scale_ = model.normalisation.scale
+        self.interval_scale_ = self._interval_scale(model)
         unit = model.time_unit
         timelike = model.clock == TIMELIKE
         self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
         self.engine_ = model.network.engines()
+
+    def _interval_scale(self, model: FittedModel) -> pd.DataFrame:
+        """Return the scale of spreads as a frame."""
+        channels = self._history.channels
+        calibration = model.calibration or Calibration.none(len(channels))
+        lags = pd.Index(calibration.lags, name="time since the last observation")
+        return pd.DataFrame(calibration.scales, lags, channels)
 
     def _update(
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True
@@ -453,6 +462,12 @@ class _LatentODEForecaster(BaseForecaster):
         -------
         DataFrame
             With index (sample, *row of the forecast) and y's columns.
+
+        Notes
+        -----
+        Deviations of the trajectories from their mean, and the noise, are multiplied by
+        ``interval_scale_``. Paths are drawn together, so that each part of equal
+        probability holds one: those of another ``n_samples`` are others.
         """
         self.check_is_fitted()
         X_inner = self._check_X(X=X)
@@ -556,15 +571,29 @@ class _LatentODEForecaster(BaseForecaster):
                 "those of draws: sample(fh)."
             )
         channels = self._history.channels
-        scale = self.network_.emission.noise_scale.detach().cpu().numpy() * self.scale_
 
         def variances(index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
-            table = np.empty((len(index), len(channels)))
-            for asked, drawn in self._draws(index, X, self.n_samples, noise=False):
-                table[asked] = drawn.var(axis=0) + scale**2
-            return pd.DataFrame(table, index, channels)
+            predictor = self._model.predictor(self._history.observations)
+            queries = self._queries(index, X)
+            table = predictor.variances(queries, self.n_samples, self._predict_seed)
+            return pd.DataFrame(table * self.scale_**2, index, channels)
 
         return self._at_horizon(fh, X, variances)
+
+    def _predict_proba(
+        self,
+        fh: ForecastingHorizon,
+        X: pd.DataFrame | None = None,
+        marginal: bool = True,
+    ) -> Any:
+        """Return skpro's distribution of the sample paths; without skpro, sktime's."""
+        try:
+            from skpro.distributions import Empirical
+        except ImportError:
+            return super()._predict_proba(fh=fh, X=X, marginal=marginal)
+        paths = self.sample(fh, X=X)
+        index = paths.loc[0].index  # its order; skpro's own would be that of first use
+        return Empirical(paths, time_indep=marginal, index=index, columns=paths.columns)
 
     def score(self, y: Any, X: Any = None, fh: Any = None) -> float:
         """Return minus the root mean squared error of the forecasts of ``y``.

@@ -221,6 +221,12 @@ ATTRIBUTES = """    Attributes
         The training stamps' median positive gap; kept from ``pretrain``.
     location_, scale_ : ndarray of shape (channel,)
         What values are shifted and scaled by.
+    interval_scale_ : DataFrame
+        What the model's own spread is multiplied by in samples, quantiles, intervals
+        and variances: a column per channel, a row per time since the last observation
+        (in units of ``time_unit_``), interpolated between them. The first, at 0, is
+        that of stamps inside the history. At least 0.5; measured after training on
+        held-out rows and, where those are few or none, on the rows trained on.
     engine_ : tuple of str
         What ran the encoder and the decoder.
 

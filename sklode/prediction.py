@@ -15,7 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sklode.calibration import Calibration
 from sklode.nn import ControlPath, LatentODE, Posterior
+from sklode.randomness import normals
 
 __all__ = ["KnownControls", "Predictor", "Queries"]
 
@@ -57,7 +59,9 @@ class _Task(NamedTuple):
     query: NDArray[np.int64]  # the query in each filled slot
     window: NDArray[np.int64]  # the slot's place
     slot: NDArray[np.int64]
-    windows: list[tuple[int, float]]  # each window's series and first time
+    series: NDArray[np.int64]  # (window,)
+    first: Array  # (window,): the times of its first and last row
+    last: Array
 
 
 class Predictor:
@@ -77,6 +81,8 @@ class Predictor:
         Rows of each series.
     window_length : int
         Rows that the encoder sees.
+    calibration : Calibration, optional
+        Of the draws' spread; None: the model's own.
     """
 
     def __init__(
@@ -87,7 +93,9 @@ class Predictor:
         controls: Array | None,
         bounds: NDArray[np.int64],
         window_length: int,
+        calibration: Calibration | None = None,
     ) -> None:
+        self.calibration = calibration or Calibration.none(values.shape[1])
         self.network = network
         self.times = times
         self.values = values
@@ -109,7 +117,9 @@ class Predictor:
         """Yield numbers of queries and their sample paths, (sample, query, channel).
 
         All queries of a window share a draw's z0: each path is one trajectory. What is
-        drawn for a window or a stamp does not depend on what else is asked.
+        drawn for a window or a stamp does not depend on what else is asked. Deviations
+        of the trajectories from their mean, and the noise, are multiplied by the
+        calibration's scale.
 
         Parameters
         ----------
@@ -123,25 +133,42 @@ class Predictor:
             Whether the emission's noise is added.
         """
         n_channels = self.values.shape[1]
-        scale = self.network.emission.noise_scale.detach().cpu().numpy()
+        for query, paths, deviation in self._trajectories(queries, n_draws, seed):
+            if noise:
+                stamps = queries.series[query], queries.times[query]
+                paths += deviation * normals(seed, 1, *stamps, n_draws, n_channels)
+            yield query, paths
+
+    def variances(self, queries: Queries, n_draws: int, seed: int) -> Array:
+        """Return the draws' variance plus that of the noise, (query, channel).
+
+        Parameters
+        ----------
+        queries, n_draws, seed
+            As in `draws`.
+        """
+        result = np.empty((len(queries.times), self.values.shape[1]))
+        for query, paths, deviation in self._trajectories(queries, n_draws, seed):
+            result[query] = paths.var(axis=0) + deviation**2
+        return result
+
+    def _trajectories(
+        self, queries: Queries, n_draws: int, seed: int
+    ) -> Iterator[tuple[NDArray[np.int64], Array, Array]]:
+        """Yield numbers of queries, calibrated paths and the noise's deviation."""
+        noise_scale = self.network.emission.noise_scale.detach().cpu().numpy()
         latent_size = self.network.latent_size
         for task in self._tasks(queries, n_draws):
             q_z0 = task.posterior.q_z0
-            eps = [
-                _stream(seed, 0, *window).standard_normal((n_draws, latent_size))
-                for window in task.windows
-            ]
-            z0 = q_z0.mean + q_z0.stddev * self._tensor(np.stack(eps, axis=1))
+            white = normals(seed, 0, task.series, task.first, n_draws, latent_size)
+            z0 = q_z0.mean + q_z0.stddev * self._tensor(white)
             paths = self._decode(task, z0)[:, task.window, task.slot]
-            if noise:
-                paths = paths.astype(np.float64)
-                for k, query in enumerate(task.query):
-                    stream = _stream(
-                        seed, 1, queries.series[query], queries.times[query]
-                    )
-                    white = stream.standard_normal((n_draws, n_channels))
-                    paths[:, k] += scale * white
-            yield task.query, paths
+            paths = paths.astype(np.float64)
+            outside = queries.times[task.query] - task.last[task.window]
+            before = task.first[task.window] - queries.times[task.query]
+            scale = self.calibration.at(np.maximum(outside, before))
+            mean = paths.mean(axis=0)
+            yield task.query, mean + scale * (paths - mean), scale * noise_scale
 
     def _decode(self, task: _Task, z0: Tensor) -> Array:
         """Decode draws (sample, window, latent) to (sample, window, slot, channel)."""
@@ -209,8 +236,10 @@ class Predictor:
                 ),
                 seen_controls,
             )
-        named = list(zip(series.tolist(), origin.tolist(), strict=True))
-        return _Task(posterior, tensor(asked), path, members, place, slot, named)
+        ends = origin, self.times[end - 1]
+        return _Task(
+            posterior, tensor(asked), path, members, place, slot, series, *ends
+        )
 
     def _window_starts(self, queries: Queries) -> NDArray[np.int64]:
         """Return the first row of the window that answers each query."""
@@ -292,9 +321,3 @@ def _ranges(
     owner = np.repeat(np.arange(len(start)), length)
     within = np.arange(len(owner)) - np.repeat(np.cumsum(length) - length, length)
     return owner, start[owner] + within
-
-
-def _stream(seed: int, kind: int, series: int, time: float) -> np.random.Generator:
-    """Return the random numbers that belong to one window or one stamp."""
-    bits = int(np.float64(time).view(np.uint64))
-    return np.random.default_rng([seed, kind, int(series), bits])

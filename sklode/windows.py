@@ -135,7 +135,7 @@ class WindowSet:
         self._mask = ~np.isnan(values)
         self._values = np.where(self._mask, values, 0.0).astype(np.float32)
         self._controls = None if controls is None else controls.astype(np.float32)
-        self._bounds = bounds
+        self.bounds = bounds
         self._lay_out(window_length, horizon)
 
     def shortened(self, share: float) -> WindowSet:
@@ -145,10 +145,23 @@ class WindowSet:
         windows._lay_out(seen, math.ceil(share * self.horizon))
         return windows
 
+    def reaching(self, horizon: int) -> WindowSet:
+        """Return windows from every row that another follows what is seen.
+
+        They end after ``horizon`` more rows, or where their series does.
+        """
+        windows = copy.copy(self)
+        windows._lay_out(self.window_length, min(horizon, 1))
+        end = windows.start + self.window_length + horizon
+        windows.horizon = horizon
+        windows.end = np.minimum(end, self.bounds[1:][windows.series])
+        windows.span = int((windows.end - windows.start).max())
+        return windows
+
     def _lay_out(self, window_length: int, horizon: int) -> None:
         self.window_length = window_length
         self.horizon = horizon
-        bounds = self._bounds
+        bounds = self.bounds
         lengths = np.diff(bounds)
         counts = np.maximum(lengths - window_length - horizon + 1, 1)
         series = np.repeat(np.arange(len(lengths)), counts)

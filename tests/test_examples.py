@@ -223,3 +223,17 @@ def test_channels_of_the_example_are_never_observed_together() -> None:
     begin, end = example.SILENT
     assert not ((hours > begin) & (hours < end)).any()
     assert y["level"].dropna().index.isin(y.index[y["flow"].isna()]).all()
+
+
+def test_intervals_prints_what_they_cover_and_saves_a_picture(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(
+        "sys.argv", ["intervals.py", "--epochs", "2", "--output", "picture.png"]
+    )
+    monkeypatch.chdir(tmp_path)
+    load("intervals").main()
+    assert "90% intervals cover" in capsys.readouterr().out
+    assert matplotlib.image.imread(tmp_path / "picture.png").std() > 0.05

@@ -143,7 +143,7 @@ def assert_exact(case: Case, dtype: torch.dtype, tolerance: float) -> None:
     if max(found.values()) > tolerance:
         rounding = torch.finfo(dtype).eps
         moved = errors(slopes_by("eager", case, torch.float64, rounding), case)
-        tolerance = max(tolerance, 10 * max(moved.values()))
+        tolerance = max(tolerance, 30 * max(moved.values()))
     name = max(found, key=lambda name: found[name])
     assert found[name] <= tolerance, name
 
