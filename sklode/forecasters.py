@@ -586,10 +586,16 @@ class _LatentODEForecaster(BaseForecaster):
         X: pd.DataFrame | None = None,
         marginal: bool = True,
     ) -> Any:
-        """Return skpro's distribution of the sample paths; without skpro, sktime's."""
+        """Return skpro's distribution of the sample paths; without skpro, sktime's.
+
+        Also of a panel: what skpro takes out of an Empirical by position fails there.
+        """
+        is_panel = len(self._history.levels) > 1
         try:
             from skpro.distributions import Empirical
         except ImportError:
+            is_panel = True
+        if is_panel:
             return super()._predict_proba(fh=fh, X=X, marginal=marginal)
         paths = self.sample(fh, X=X)
         index = paths.loc[0].index  # its order; skpro's own would be that of first use

@@ -210,7 +210,7 @@ def test_quantiles_are_those_of_sample_paths(data: pd.DataFrame) -> None:
 
 def test_the_distribution_is_that_of_sample_paths_row_by_row() -> None:
     skpro = pytest.importorskip("skpro.distributions")
-    for data in (waves(), channels(uneven_stamps()), panel()):
+    for data in (waves(), channels(uneven_stamps())):
         forecaster = tiny(n_samples=30, **LONG).fit(data)
         steps = [-4, 1, 5]
         distribution = forecaster.predict_proba(steps)
@@ -223,6 +223,15 @@ def test_the_distribution_is_that_of_sample_paths_row_by_row() -> None:
         np.testing.assert_allclose(distribution.var(), of_paths.var(0))
         pd.testing.assert_index_equal(distribution.mean().index, point.index)
         np.testing.assert_allclose(distribution.iloc[[1]].mean(), of_paths.mean(0)[[1]])
+
+
+def test_the_distribution_of_a_panel_has_the_mean_and_variance_of_forecasts() -> None:
+    skpro = pytest.importorskip("skpro.distributions")
+    forecaster = tiny(n_samples=30, **LONG).fit(panel())
+    distribution = forecaster.predict_proba([1, 5])
+    assert isinstance(distribution, skpro.Normal)
+    np.testing.assert_allclose(distribution.mean(), forecaster.predict([1, 5]))
+    np.testing.assert_allclose(distribution.var(), forecaster.predict_var([1, 5]))
 
 
 @pytest.mark.filterwarnings("ignore:Forecasters' predict_proba requires")

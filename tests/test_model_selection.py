@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 from sklearn.model_selection import KFold
+from sktime.forecasting.base import ForecastingHorizon
 from sktime.benchmarking.forecasting import ForecastingBenchmark
 from sktime.forecasting.model_evaluation import evaluate
 from sktime.forecasting.model_selection import (
@@ -422,6 +423,14 @@ def test_probabilistic_metrics_score_at_the_test_stamps(name: str) -> None:
         assert row.test_PinballLoss == pytest.approx(np.mean(loss))
         inside = (low <= truth) & (truth <= high)
         assert row.test_EmpiricalCoverage == pytest.approx(inside.mean())
+        if name == "datetimes":  # of one series it is the distribution of sample paths
+            fh = ForecastingHorizon(y.index[test], is_relative=False)
+            forecaster = tiny().fit(y.iloc[train], fh=fh)
+            paths = forecaster.sample(fh).to_numpy().reshape(-1, len(truth))
+            spread = np.abs(paths[:, None] - paths[None]).mean((0, 1)) / 2
+            crps = np.abs(paths - truth).mean(0) - spread
+            assert row.test_CRPS == pytest.approx(crps.mean(), rel=1e-6)
+            continue
         z = (truth - mean) / scale  # the CRPS of a normal distribution
         crps = z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi)
         assert row.test_CRPS == pytest.approx((scale * crps).mean())
