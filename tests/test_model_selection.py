@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 from scipy.stats import norm
 from sklearn.model_selection import KFold
-from sktime.forecasting.base import ForecastingHorizon
 from sktime.benchmarking.forecasting import ForecastingBenchmark
+from sktime.forecasting.base import ForecastingHorizon
 from sktime.forecasting.model_evaluation import evaluate
 from sktime.forecasting.model_selection import (
     ForecastingGridSearchCV,
