@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -49,19 +50,34 @@ class SharedLimit:
 _LIMITED = threading.local()
 """Its ``users`` is the user's number of threads, in a thread that is limited."""
 
+_SETTING = threading.Lock()
+"""Held while torch's number for threads to come is another than the user's."""
+
+
+def _renew_lock() -> None:
+    global _SETTING
+    _SETTING = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):  # the thread that held it is not in the child
+    os.register_at_fork(after_in_child=_renew_lock)
+
 
 @contextlib.contextmanager
 def one_torch_thread() -> Iterator[None]:
     """Keep torch from sharing out this thread's operations, which take microseconds."""
-    own, users = torch.get_num_threads(), n_threads()
-    outside = getattr(_LIMITED, "users", None)
-    _set_torch_threads(1, users)
+    with _SETTING:
+        own = torch.get_num_threads()
+        outside = getattr(_LIMITED, "users", None)
+        users = outside or own
+        _set_torch_threads(1, users)
     _LIMITED.users = users
     try:
         yield
     finally:
         _LIMITED.users = outside
-        _set_torch_threads(own, users)
+        with _SETTING:
+            _set_torch_threads(own, users)
 
 
 def _set_torch_threads(own: int, others: int) -> None:
@@ -78,4 +94,8 @@ def _set_torch_threads(own: int, others: int) -> None:
 
 def n_threads() -> int:
     """Return torch's number of threads, as the user set it."""
-    return getattr(_LIMITED, "users", None) or torch.get_num_threads()
+    users = getattr(_LIMITED, "users", None)
+    if users is None:
+        with _SETTING:
+            users = torch.get_num_threads()
+    return int(users)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 import torch
 
-from sklode import fitting
+from sklode import _threads, fitting
 from sklode._threads import n_threads, one_torch_thread
 
 
@@ -60,6 +62,30 @@ def test_limits_of_two_threads_may_overlap() -> None:
     assert numbers() == (3, 3)
     with ThreadPoolExecutor(1) as later:
         assert later.submit(numbers).result() == (3, 3)
+
+
+def test_threads_that_begin_at_once_all_know_the_users_number() -> None:
+    """One that met torch while another set its own limit took that for the user's."""
+
+    def known(barrier: Barrier) -> int:
+        barrier.wait()
+        with one_torch_thread():
+            return n_threads()
+
+    for _ in range(20):
+        barrier = Barrier(8)
+        with ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(known, [barrier] * 8)) == [3] * 8
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_child_forked_beside_a_limit_being_set_does_not_wait_for_ever() -> None:
+    with _threads._SETTING:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if _threads._SETTING.acquire(blocking=False) else 1)
+        _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 @pytest.mark.parametrize(
