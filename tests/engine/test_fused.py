@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -172,17 +175,23 @@ def test_what_memory_held_before_does_not_matter(
     sizes = {"n_series": 17, "n_steps": 9, "width": 6, "n_state": 5, "n_inputs": 2}
     problems = [problem(4, deep=deep, **sizes) for deep in (False, True)]  # type: ignore[arg-type]
     expected = [run(p, "rk4", layout) for p in problems]
-    aligned = fused.aligned
+    filled = []
 
-    def full_of_nothing(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        room = aligned(shape, dtype)
-        room[...] = np.nan
-        return room
+    def full_of_nothing(allocate: Callable[..., np.ndarray]) -> Callable[..., Any]:
+        def filling(*arguments: Any) -> np.ndarray:
+            room = allocate(*arguments)
+            room[...] = np.nan
+            filled.append(allocate.__name__)
+            return room
 
-    monkeypatch.setattr(fused, "aligned", full_of_nothing)
+        return filling
+
+    for name in ("aligned", "_arena"):  # what is allocated, and what is kept for long
+        monkeypatch.setattr(fused, name, full_of_nothing(getattr(fused, name)))
     for p, before in zip(problems, expected, strict=True):
         for a, b in zip(run(p, "rk4", layout), before, strict=True):
             np.testing.assert_array_equal(a, b)
+    assert set(filled) == {"aligned", "_arena"}
 
 
 def test_compiled_code_is_as_old_as_its_sources() -> None:
