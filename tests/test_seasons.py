@@ -292,7 +292,6 @@ WINDOW: dict[str, Any] = {
     "horizon": 30,
     "normalize": "series",
     "max_epochs": 10,
-    "random_state": 0,
 }
 
 
@@ -307,9 +306,11 @@ def yearly_waves() -> tuple[pd.Series, pd.Series]:
     return pd.Series(season + noise, stamps), pd.Series(season, stamps)
 
 
-def far_forecast(train: Any, stamps: pd.DatetimeIndex, with_calendar: bool) -> Any:
+def far_forecast(
+    train: Any, stamps: pd.DatetimeIndex, with_calendar: bool, seed: int = 0
+) -> Any:
     """Forecast a year from a window of 30 observations."""
-    forecaster = LatentODELSTMForecaster(**WINDOW)
+    forecaster = LatentODELSTMForecaster(**WINDOW, random_state=seed)
     if not with_calendar:
         return forecaster.fit(train).predict(stamps)
     forecaster.fit(train, X=calendar_features(train.index, "year"))
@@ -336,6 +337,12 @@ def test_the_year_of_the_climate_is_learned_from_a_window_of_a_month() -> None:
     def error(forecast: pd.DataFrame) -> float:
         return float(np.nanmean(((forecast - year) / train.std()) ** 2))
 
+    def errors(with_calendar: bool) -> list[float]:
+        forecasts = (
+            far_forecast(train, year.index, with_calendar, seed) for seed in range(4)
+        )
+        return [error(forecast) for forecast in forecasts]
+
     waves = calendar_features(data.index, "year").assign(level=1.0)
     regression = {}
     for name in train:
@@ -343,7 +350,6 @@ def test_the_year_of_the_climate_is_learned_from_a_window_of_a_month() -> None:
         design = waves.loc[seen.index].to_numpy()
         weights, *_ = np.linalg.lstsq(design, seen.to_numpy(), rcond=None)
         regression[name] = waves.loc[year.index] @ weights
-    with_calendar = error(far_forecast(train, year.index, with_calendar=True))
-    without = error(far_forecast(train, year.index, with_calendar=False))
-    assert with_calendar < 0.75 * without
-    assert with_calendar < 1.1 * error(pd.DataFrame(regression))
+    with_calendar, without = errors(with_calendar=True), errors(with_calendar=False)
+    assert np.mean(with_calendar) < 0.75 * np.mean(without), (with_calendar, without)
+    assert max(with_calendar) < 1.1 * error(pd.DataFrame(regression)), with_calendar
