@@ -34,7 +34,7 @@ __all__ = [
 _BATCHES_PER_EPOCH = 32
 """An epoch draws every window once, but no more than this many batches of them."""
 
-_UPDATES = 1200
+_UPDATES = 1500
 """Optimiser steps that max_epochs=None aims at."""
 
 _STAGES = ((0.125, 0.0), (0.25, 0.47), (0.5, 0.82), (1.0, 1.0))
@@ -44,9 +44,22 @@ Short windows show the local dynamics, which a long solve hides from the gradien
 behind many periods; and they are cheap.
 """
 
-_WARM_UP_UPDATES = 1000
+_WARM_UP_UPDATES = 1250
 _WARM_UP_SHARE = 0.84
 """The warm-up takes that many updates, but no more than this share of all."""
+
+_WARM_UP_KL = 0.02
+"""Share of kl_weight during the warm-up, where kl_annealing_epochs is None.
+
+A short window has few values to pay for what z0 must say of it: under the full weight
+z0 says too little, and what it leaves out is taken for noise.
+"""
+
+_SHORTEST_PERIOD = 4.0
+"""In time units: faster oscillations are hardly seen at stamps one unit apart."""
+
+_FOLLOWED = {"rk4": math.pi / 2, "midpoint": 0.5, "euler": 0.1, "dopri5": math.pi / 2}
+"""Radians per step that a method follows without changing the amplitude much."""
 
 _GLOBAL_GENERATOR = threading.Lock()
 """Held while initial weights are drawn, which torch does from its global generator.
@@ -257,7 +270,8 @@ def fit_model(
         weight_decay=settings.weight_decay,
         clip_norm=settings.clip_norm,
         kl_weight=settings.kl_weight,
-        kl_annealing_epochs=warm_up if annealing is None else annealing,
+        kl_annealing_epochs=annealing or 0,
+        warm_up_kl=_WARM_UP_KL if annealing is None else 1.0,
         n_iter_no_change=settings.n_iter_no_change,
         tol=settings.tol,
     )
@@ -471,6 +485,8 @@ def _fresh_model(
         torch.manual_seed(int(rng.randint(2**31 - 1)))
         n_channels = observations.values.shape[1]
         network = _network(settings, n_channels, n_controls, anchor)
+        span = float(np.median(sample.times[:, -1]))
+        network.decoder.vector_field.start_rotating(_periods(settings, span))
     architecture = {name: getattr(settings, name) for name in _ARCHITECTURE}
     return FittedModel(
         network,
@@ -481,6 +497,21 @@ def _fresh_model(
         horizon,
         architecture,
     )
+
+
+def _periods(settings: Any, span: float) -> list[float]:
+    """Draw periods that the decoder starts with, in time units.
+
+    Evenly spread on a logarithmic scale, from what observations can show, and the
+    solver follow, to the span of a window.
+    """
+    followed = 2 * math.pi * settings.step_size / _FOLLOWED[settings.method]
+    shortest = max(_SHORTEST_PERIOD, followed)
+    longest = max(span, 2 * shortest)
+    n = settings.latent_size // 2
+    places = (torch.arange(n) + torch.rand(n)) / max(n, 1)
+    periods: list[float] = (shortest * (longest / shortest) ** places).tolist()
+    return periods
 
 
 def _network(

@@ -90,7 +90,7 @@ class _LatentODEForecaster(BaseForecaster):
         observation_noise: float | None = None,
         max_epochs: int | None = None,
         batch_size: int = 64,
-        lr: float = 0.01,
+        lr: float = 0.005,
         optimizer: str = "adam",
         weight_decay: float = 0.0,
         early_stopping: bool = False,

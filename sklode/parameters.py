@@ -148,18 +148,19 @@ PARAMETERS = """    Parameters
     kl_weight : float, default=1.0
         Weight of the KL term after its warm-up.
     kl_annealing_epochs : int, optional
-        Epochs over which that weight rises from 0. None: while the windows grow.
+        Epochs over which that weight rises from 0. None: it is a fiftieth while the
+        windows grow, and then whole.
     observation_noise : float, optional
         Standard deviation of the Gaussian emission in normalised units. None: learned
         per channel.
     max_epochs : int, optional
         Epochs; each draws every training window once, but no more than 32 batches of
-        them. None: as many as make about 1200 optimiser steps. During the first 1000
+        them. None: as many as make about 1500 optimiser steps. During the first 1250
         steps, at most 84 % of all, windows grow from an eighth of their length: short
         ones show the local dynamics.
     batch_size : int, default=64
         Windows per optimiser step.
-    lr : float, default=0.01
+    lr : float, default=0.005
         Peak of the one-cycle learning-rate schedule.
     optimizer : {"adam", "adamw", "sgd"}, default="adam"
         Of torch.

@@ -178,6 +178,8 @@ class Trainer:
         Weight of the KL term after its warm-up.
     kl_annealing_epochs : int
         Epochs over which that weight rises from 0.
+    warm_up_kl : float, default=1.0
+        The weight is multiplied by this during the warm-up epochs.
     n_iter_no_change : int or None
         Stop after this many epochs without an improvement of the validation loss by
         ``tol``; None: never.
@@ -204,6 +206,7 @@ class Trainer:
         clip_norm: float | str | None = 1.0,
         kl_weight: float = 1.0,
         kl_annealing_epochs: int = 0,
+        warm_up_kl: float = 1.0,
         n_iter_no_change: int | None = None,
         tol: float = 1e-4,
     ) -> None:
@@ -216,6 +219,7 @@ class Trainer:
         self.clip_norm = clip_norm
         self.kl_weight = kl_weight
         self.kl_annealing_epochs = kl_annealing_epochs
+        self.warm_up_kl = warm_up_kl
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
         self.history: list[dict[str, float]] = []
@@ -336,6 +340,8 @@ class Trainer:
             else 1
         )
         kl_weight = self.kl_weight * rise
+        if epoch <= self.warm_up_epochs:
+            kl_weight *= self.warm_up_kl
         sums = dict.fromkeys(
             ("loss", "log_likelihood", "kl", "grad_norm", "clipped"), 0.0
         )

@@ -47,6 +47,18 @@ def test_kl_weight_rises_over_the_annealing_epochs() -> None:
     assert column(at_once, "kl_weight") == pytest.approx([0.8] * 6)
 
 
+def test_the_kl_weight_is_a_share_during_the_warm_up() -> None:
+    trainer = train(
+        Trainee(constants, kl=lambda w, number: w),
+        [batch()],
+        kl_weight=0.8,
+        warm_up_epochs=2,
+        warm_up_kl=0.25,
+        max_epochs=4,
+    )
+    assert column(trainer, "kl_weight") == pytest.approx([0.2, 0.2, 0.8, 0.8])
+
+
 def test_history_has_a_row_per_epoch() -> None:
     started = time.perf_counter()
     trainer = train(Trainee(linear), [batch()] * 3, max_epochs=4)

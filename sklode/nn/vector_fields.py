@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +24,12 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 _INITIAL_SPEED = 0.1
 """Size of the output layer's initial weights, relative to torch's default."""
+
+_ROTATION_GAIN = 0.5
+"""Size of what neurons take from states of size 1, where a field starts rotating.
+
+Small enough that they respond in proportion, large enough that they can learn not to.
+"""
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,46 @@ class VectorField(nn.Module):
     def layers(self) -> list[nn.Linear]:
         """The hidden layers, first to last."""
         return list(self.hidden)  # type: ignore[arg-type]
+
+    @torch.no_grad()
+    def start_rotating(self, periods: Sequence[float]) -> None:
+        r"""Set the weights so that the state circles, as seasons and waves do.
+
+        Near the origin the field becomes :math:`f(z) = A z` with A block diagonal: each
+        pair of the state's components turns once per period. No state then vanishes or
+        explodes over a long window, and the gradient has but to correct how fast what
+        turns; from any other start it first has to find out that something turns.
+
+        Parameters
+        ----------
+        periods : sequence of float
+            In ``time_unit_``; of the first pairs of components. Others stay at rest.
+        """
+        size = self.output.out_features
+        speeds = torch.zeros(size // 2)
+        speeds[: len(periods)] = 2 * math.pi / torch.as_tensor(periods)
+        rotation = torch.zeros(size, size)
+        even = torch.arange(size // 2) * 2
+        rotation[even, even + 1] = -speeds
+        rotation[even + 1, even] = speeds
+        first, *inner = self.layers
+        weight = torch.randn(first.out_features, size) * _ROTATION_GAIN / size**0.5
+        first.weight[:, :size] = weight
+        first.bias.mul_(_ROTATION_GAIN)
+        for layer in inner:  # the output's weights grow with what neurons take away
+            nn.init.orthogonal_(layer.weight)
+            layer.bias.mul_(_ROTATION_GAIN)
+
+        def neurons(state: Tensor) -> Tensor:
+            for layer in self.layers:
+                weight = layer.weight[:, : state.shape[-1]]  # without controls
+                state = ACTIVATIONS[self.activation](state @ weight.t() + layer.bias)
+            return state
+
+        origin = torch.zeros(size)
+        slopes = torch.autograd.functional.jacobian(neurons, origin)
+        self.output.weight.copy_(rotation @ torch.linalg.pinv(slopes))
+        self.output.bias.copy_(-self.output.weight @ neurons(origin))
 
     def forward(self, state: State, control: Tensor | None = None) -> State:
         """Return the time derivative of ``state``.

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sklode.nn import VectorField
+from sklode.nn import FixedStepSolver, VectorField
 from tests.networks import field
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -68,3 +68,46 @@ def test_states_do_not_mix() -> None:
         for j in range(4):
             alone = f(states[i, j], controls[i, j])
             torch.testing.assert_close(together[i, j], alone)
+
+
+@pytest.mark.parametrize("activation", BY_HAND)
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("control_size", [0, 2])
+def test_a_field_can_start_rotating(
+    activation: str, depth: int, control_size: int
+) -> None:
+    f = VectorField(5, 9, depth, activation, control_size)
+    f.start_rotating([4.0, 10.0])
+    control = torch.zeros(control_size) if control_size else None
+    rest = torch.zeros(5)
+    torch.testing.assert_close(f(rest, control), rest)
+    slopes: Any = torch.autograd.functional.jacobian(lambda z: f(z, control), rest)
+    expected = torch.zeros(5, 5)
+    for first, period in ((0, 4.0), (2, 10.0)):
+        expected[first, first + 1] = -2 * math.pi / period
+        expected[first + 1, first] = 2 * math.pi / period
+    torch.testing.assert_close(slopes, expected)
+
+
+def test_pairs_without_a_period_start_at_rest() -> None:
+    f = VectorField(4, 8)
+    f.start_rotating([])
+    assert not f(torch.randn(3, 4)).any()
+
+
+def test_a_small_state_comes_back_after_its_period() -> None:
+    torch.manual_seed(0)
+    f = VectorField(2, 8)
+    f.start_rotating([6.0])
+    start = torch.tensor([[1e-3, -2e-3]])
+    path = FixedStepSolver("rk4").trajectory(f, start, torch.full((1, 60), 0.1))
+    torch.testing.assert_close(path[:, -1], start, atol=2e-5, rtol=0)
+    torch.testing.assert_close(path[:, 30], -start, atol=2e-5, rtol=0)
+
+
+def test_neurons_of_a_rotating_field_respond_in_proportion_but_can_saturate() -> None:
+    torch.manual_seed(0)
+    f = VectorField(8, 500)
+    f.start_rotating([4.0] * 4)
+    inputs = f.hidden[0].weight.detach() @ torch.randn(8, 100)
+    assert 0.4 < inputs.std() < 0.6
