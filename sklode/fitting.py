@@ -258,7 +258,9 @@ def fit_model(
         shuffled = usable[order[:n_drawn]]
         for low in range(0, len(shuffled), settings.batch_size):
             which = shuffled[low : low + settings.batch_size]
-            yield _batch(part, which, device)
+            batch = _batch(part, which, device)
+            n_hidden = _rows_to_hide(part, which, settings.backcast_fraction, generator)
+            yield batch._replace(n_hidden=n_hidden).to(device)
 
     annealing = settings.kl_annealing_epochs
     trainer = Trainer(
@@ -596,6 +598,27 @@ def _validation_batches(
         return []
     scored_from = cut[windows.series[which]] if len(reaching) else None
     return [_batch(windows, which, device, scored_from)]
+
+
+def _rows_to_hide(
+    windows: WindowSet,
+    which: NDArray[np.int64],
+    fraction: float,
+    generator: torch.Generator,
+) -> torch.Tensor | None:
+    """Return how many first rows of each window the encoder does not see.
+
+    Of a fraction of the windows as many as the horizon at most, and never all; None
+    where no window has any to hide.
+    """
+    n_rows = windows.end[which] - windows.start[which]
+    most = np.minimum(n_rows, windows.window_length) - 1
+    most = torch.from_numpy(np.minimum(most, windows.horizon))
+    if fraction == 0 or not most.any():
+        return None
+    chosen, share = torch.rand(2, len(which), generator=generator)
+    n_hidden = torch.ceil(share * most).long()
+    return torch.where(chosen < fraction, n_hidden, 0)
 
 
 def _spread(items: NDArray[np.int64], most: int) -> NDArray[np.int64]:

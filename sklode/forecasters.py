@@ -78,6 +78,7 @@ class _LatentODEForecaster(BaseForecaster):
         activation: str = "tanh",
         window_length: int | None = None,
         horizon: int | None = None,
+        backcast_fraction: float = 0.5,
         normalize: str | None = "auto",
         method: str = "rk4",
         step_size: float = 1.0,
@@ -115,6 +116,7 @@ class _LatentODEForecaster(BaseForecaster):
         self.activation = activation
         self.window_length = window_length
         self.horizon = horizon
+        self.backcast_fraction = backcast_fraction
         self.normalize = normalize
         self.method = method
         self.step_size = step_size

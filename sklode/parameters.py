@@ -39,6 +39,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "activation": [StrOptions(set(ACTIVATIONS))],
     "window_length": [_integer(1), None],
     "horizon": [_integer(0), None],
+    "backcast_fraction": [Interval(Real, 0, 1, closed="both")],
     "normalize": [StrOptions({*ANCHORS, "auto"}), None],
     "method": [StrOptions({*FIXED_STEP_METHODS, "dopri5"})],
     "step_size": [_real(0, "neither")],
@@ -125,6 +126,10 @@ PARAMETERS = """    Parameters
         farthest step of the ``fh`` given to ``fit``; else as long as the window where
         that is given; else 20, at most a third of the longest series. 0:
         reconstruction only.
+    backcast_fraction : float, default=0.5
+        Share of the training windows whose first observations, at most ``horizon`` of
+        them, are hidden from the encoder and asked of the decoder, which so learns to
+        run backward in time. 0: none, the paper's training.
     normalize : {"auto", "series", "window", "last", "blend"} or None, default="auto"
         The level that the model works relative to. "series": the training mean (the
         paper's model); "window": the window's mean; "last": the last value, damped

@@ -43,6 +43,7 @@ BAD_PARAMETERS: dict[str, list[Any]] = {
     "activation": ["relu6", 1, None],
     "window_length": [0, -1, 2.5, "8", NAN],
     "horizon": [-1, 2.5, "8", NAN],
+    "backcast_fraction": [-0.1, 1.5, "0.5", None, NAN],
     "normalize": ["minmax", 1, True],
     "method": ["rk5", 4, None],
     "step_size": NOT_A_POSITIVE,

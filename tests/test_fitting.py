@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from sklode import LatentODELSTMForecaster, fitting
+from sklode import LatentODELSTMForecaster, fitting, nn
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 STEPS = [-3, 1, 4]
@@ -93,6 +93,47 @@ def test_the_decoder_starts_with_periods_between_steps_and_window(
     assert (np.floor(4 * places) == range(4)).all()
     assert max(fitting._periods(settings, span=1.0)) <= 2 * shortest
     assert fitting._periods(settings.set_params(latent_size=1), 1000.0) == []
+
+
+def seen_from(monkeypatch: pytest.MonkeyPatch, y: Any, **settings: Any) -> np.ndarray:
+    """Return how many first rows were hidden of each window, epoch after epoch."""
+    found: list[torch.Tensor] = []
+    forward = nn.LatentODE.forward
+
+    def recorded(self: Any, batch: nn.Batch, *others: Any) -> Any:
+        n_hidden = batch.n_hidden
+        found.append(torch.zeros(len(batch.times)) if n_hidden is None else n_hidden)
+        return forward(self, batch, *others)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(nn.LatentODE, "forward", recorded)
+        sizes = {"window_length": 6, "horizon": 4, "max_epochs": 40, "batch_size": 4}
+        tiny(**{**sizes, **settings}).fit(y)
+    return torch.cat(found[-len(found) // 8 :]).numpy()  # of windows of full length
+
+
+def test_a_fraction_of_windows_hide_at_most_a_horizon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    y = waves(pd.Index(range(60)))
+    hidden = seen_from(monkeypatch, y, backcast_fraction=0.3)
+    assert set(hidden) == {0, 1, 2, 3, 4}
+    assert 0.2 < (hidden > 0).mean() < 0.4
+    shares = np.bincount(hidden[hidden > 0], minlength=5)[1:] / (hidden > 0).sum()
+    assert (abs(shares - 0.25) < 0.12).all()
+    assert (seen_from(monkeypatch, y, backcast_fraction=1.0) > 0).all()
+    for settings in ({"backcast_fraction": 0.0}, {"horizon": 0}, {"window_length": 1}):
+        assert not seen_from(monkeypatch, y, **settings).any()
+
+
+def test_no_window_hides_all_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = pd.concat(
+        {k: waves(pd.Index(range(k + 1)), name="y") for k in range(3)},
+        names=["k", "t"],
+    ).to_frame()
+    hidden = seen_from(monkeypatch, short, backcast_fraction=1.0, batch_size=3)
+    assert hidden.max() == 2
+    assert np.bincount(hidden.astype(int)).argmax() == 1
 
 
 def test_an_untrained_decoder_rotates_within_the_span_of_a_window() -> None:

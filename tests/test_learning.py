@@ -48,6 +48,17 @@ def test_a_gap_in_two_sines_is_filled_better_than_by_a_line(seed: int) -> None:
 
 
 @pytest.mark.slow
+def test_stamps_before_the_first_are_forecast_too() -> None:
+    errors = []
+    for seed in range(101, 104):
+        y, variance = two_sines(seed, 315)
+        forecaster = LatentODELSTMForecaster(random_state=0).fit(y[15:])
+        error = (forecaster.predict(y.index[:15]) - y[:15]) ** 2
+        errors.append(float(error.mean() / variance))
+    assert np.median(errors) <= 0.25, errors  # without hidden rows 0.5 to 1.5
+
+
+@pytest.mark.slow
 def test_pretraining_on_a_family_helps_a_member_with_little_data() -> None:
     wave = np.sin(np.arange(60) * 2 * np.pi / 12)
     parts = {k: pd.DataFrame({"y": np.roll(wave, k)}) for k in range(12)}

@@ -33,8 +33,9 @@ _INITIAL_RAW_NOISE = -1.5
 class Batch(NamedTuple):
     """Windows of series, side by side; padded stamps repeat the last one, unobserved.
 
-    The first ``n_seen`` stamps are what the encoder may see; ``scored`` marks the
-    entries that the likelihood counts, by default all that were observed.
+    The first ``n_seen`` stamps are what the encoder may see, but for the first
+    ``n_hidden`` of each series: the decoder then runs backward for those. ``scored``
+    marks the entries that the likelihood counts, by default all that were observed.
     """
 
     times: Times
@@ -43,6 +44,7 @@ class Batch(NamedTuple):
     n_seen: int
     controls: Controls | None = None
     scored: Mask | None = None
+    n_hidden: Tensor | None = None  # (batch,)
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on ``device``."""
@@ -272,7 +274,8 @@ class LatentODE(nn.Module):
     def forward(self, batch: Batch, noise: Tensor | None = None) -> Bound:
         """Return the parts of the evidence lower bound of windows.
 
-        The encoder sees the first ``batch.n_seen`` stamps; the likelihood counts all.
+        The encoder sees the first ``batch.n_seen`` stamps, without those hidden from
+        it; the likelihood counts all.
 
         Parameters
         ----------
@@ -289,17 +292,22 @@ class LatentODE(nn.Module):
         path = None
         if batch.controls is not None:
             path = ControlPath(batch.times, batch.controls)
+        mask = batch.mask[:, seen]
+        if batch.n_hidden is not None:
+            row = torch.arange(mask.shape[1], device=mask.device)
+            mask = mask & (row >= batch.n_hidden.unsqueeze(-1)).unsqueeze(-1)
         posterior = self.posterior(
             batch.times[:, seen],
             batch.values[:, seen],
-            batch.mask[:, seen],
+            mask,
             None if batch.controls is None else batch.controls[:, seen],
         )
         z0 = posterior.q_z0.mean
         if noise is not None:
             z0 = z0 + posterior.q_z0.stddev * noise
-        # nothing was observed before t0: no need to solve backward for those stamps
-        times = torch.maximum(batch.times, posterior.t0.unsqueeze(-1))
+        times = batch.times
+        if batch.n_hidden is None:  # nothing was observed before t0: no need to go back
+            times = torch.maximum(times, posterior.t0.unsqueeze(-1))
         mean = self._mean(z0, posterior, times, path)
         scored = batch.mask if batch.scored is None else batch.scored
         return Bound(

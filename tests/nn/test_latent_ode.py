@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from sklode.nn import AdaptiveSolver, Batch, ControlPath, FixedStepSolver, LatentODE
 from sklode.nn.anchors import ANCHORS
+from sklode.nn.objectives import kl_to_standard_normal
 from tests.networks import assert_same, gradients, latent_ode, one_series, windows
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -108,6 +109,33 @@ def test_fully_masked_stamps_change_no_forecast(kind: str, anchor: str) -> None:
         p = network.posterior(b.times, b.values, b.mask)
         answers.append(network.decode(p.q_z0.mean, p, asked).mean)
     torch.testing.assert_close(answers[1], answers[0], atol=1e-13, rtol=0)
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("anchor", ANCHORS)
+def test_hidden_rows_are_decoded_but_not_encoded(kind: str, anchor: str) -> None:
+    network, batch = (
+        latent_ode(kind, anchor=anchor, n_controls=1),
+        windows(n_controls=1),
+    )
+    n_hidden = torch.tensor([3, 0, 2, 1])
+    noise = torch.randn(4, 3)
+    bound = network(batch._replace(n_hidden=n_hidden), noise)
+    for k in range(4):
+        alone, hidden = one_series(batch, k), int(n_hidden[k])
+        rest = slice(hidden, batch.n_seen)
+        p = network.posterior(
+            *(x[:, rest] for x in (alone.times, alone.values, alone.mask)),
+            alone.controls[:, rest],
+        )
+        path = ControlPath(alone.times, alone.controls)
+        z0 = p.q_z0.mean + p.q_z0.stddev * noise[k]
+        asked = torch.maximum(alone.times, alone.times[:, :1])
+        x = network.decode(z0, p, asked, path)
+        expected = x.log_prob(alone.values)[alone.mask].sum()
+        torch.testing.assert_close(bound.log_likelihood[k], expected)
+        torch.testing.assert_close(bound.kl[k], kl_to_standard_normal(p.q_z0)[0])
+    assert torch.equal(bound.n_observed, batch.mask.sum((1, 2)))
 
 
 def test_t0_is_the_first_stamp_with_an_observation() -> None:
