@@ -124,8 +124,11 @@ def test_hidden_rows_are_decoded_but_not_encoded(kind: str, anchor: str) -> None
     for k in range(4):
         alone, hidden = one_series(batch, k), int(n_hidden[k])
         rest = slice(hidden, batch.n_seen)
+        assert alone.controls is not None
         p = network.posterior(
-            *(x[:, rest] for x in (alone.times, alone.values, alone.mask)),
+            alone.times[:, rest],
+            alone.values[:, rest],
+            alone.mask[:, rest],
             alone.controls[:, rest],
         )
         path = ControlPath(alone.times, alone.controls)

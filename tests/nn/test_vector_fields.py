@@ -109,5 +109,5 @@ def test_neurons_of_a_rotating_field_respond_in_proportion_but_can_saturate() ->
     torch.manual_seed(0)
     f = VectorField(8, 500)
     f.start_rotating([4.0] * 4)
-    inputs = f.hidden[0].weight.detach() @ torch.randn(8, 100)
+    inputs = f.layers[0].weight.detach() @ torch.randn(8, 100)
     assert 0.4 < inputs.std() < 0.6
