@@ -32,9 +32,7 @@ from sklode import LatentODELSTMForecaster
 
 N_SERIES, N_STAMPS, N_GAP, N_EARLY = 2, 300, 20, 10
 START = pd.Timestamp("2026-01-01")
-# With horizon=0 all of the training is reconstruction. On two other series the error
-# in the gap was 0.21 and 0.04, with the horizon left as it is 0.18 and 0.18.
-SETTINGS: dict[str, Any] = {"window_length": 40, "horizon": 0, "random_state": 0}
+SETTINGS: dict[str, Any] = {"random_state": 0}
 QUICK: dict[str, Any] = {
     "hidden_size": 3,
     "latent_size": 2,

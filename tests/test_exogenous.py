@@ -116,9 +116,12 @@ def test_spread_and_sample_paths_read_the_controls_as_the_forecast_does(
         assert (error.abs() < 3 * smooth.unstack(0).std(axis=1)).all()
     change = trained.predict(at(LATER), X=moved(X, LATER))
     change = change - trained.predict(at(LATER), X=X)
-    median = trained.predict_quantiles(at(LATER), X=moved(X, LATER), alpha=[0.5])
-    median = median - trained.predict_quantiles(at(LATER), X=X, alpha=[0.5])
-    np.testing.assert_allclose(median["y"][0.5], change, rtol=0.5)
+    drawn = [
+        trained.sample(at(LATER), n_samples=200, X=given, noise=False)["y"]
+        for given in (moved(X, LATER), X)
+    ]
+    shift = (drawn[0] - drawn[1]).unstack(0).mean(axis=1)
+    assert np.corrcoef(shift, change)[0, 1] > 0.9  # the network is not linear
 
 
 def test_residuals_and_score_are_those_of_the_forecast_under_x(trained: Any) -> None:

@@ -133,13 +133,16 @@ class VectorField(nn.Module):
         def neurons(state: Tensor) -> Tensor:
             for layer in self.layers:
                 weight = layer.weight[:, : state.shape[-1]]  # without controls
-                state = ACTIVATIONS[self.activation](state @ weight.t() + layer.bias)
+                inputs = state @ weight.t().to(state) + layer.bias
+                state = ACTIVATIONS[self.activation](inputs)
             return state
 
-        origin = torch.zeros(size)
+        # in double precision, so that the weights are the same on any number of threads
+        origin = torch.zeros(size, dtype=torch.float64)
         slopes = torch.autograd.functional.jacobian(neurons, origin)
-        self.output.weight.copy_(rotation @ torch.linalg.pinv(slopes))
-        self.output.bias.copy_(-self.output.weight @ neurons(origin))
+        weight = rotation.to(slopes) @ torch.linalg.pinv(slopes)
+        self.output.weight.copy_(weight)
+        self.output.bias.copy_(-weight @ neurons(origin))
 
     def forward(self, state: State, control: Tensor | None = None) -> State:
         """Return the time derivative of ``state``.
