@@ -259,8 +259,8 @@ def fit_model(
         for low in range(0, len(shuffled), settings.batch_size):
             which = shuffled[low : low + settings.batch_size]
             batch = _batch(part, which, device)
-            n_hidden = _rows_to_hide(part, which, settings.backcast_fraction, generator)
-            yield batch._replace(n_hidden=n_hidden).to(device)
+            hidden = _hidden(part, which, settings, generator)
+            yield batch._replace(hidden=hidden).to(device)
 
     annealing = settings.kl_annealing_epochs
     trainer = Trainer(
@@ -360,7 +360,7 @@ _MANY_HELD_OUT = 200
 _LEAST = 0.5
 """Scales are no smaller, however good the forecasts of the training rows are."""
 
-_DRIFT, _OPTIMISM = 1.25, 1.3
+_DRIFT, _OPTIMISM = 1.25, 1.15
 """How much larger errors of forecasts are than those measured: held-out, trained on.
 
 Held-out rows chose the epoch, follow the others at once and are few. The factors were
@@ -600,25 +600,31 @@ def _validation_batches(
     return [_batch(windows, which, device, scored_from)]
 
 
-def _rows_to_hide(
+def _hidden(
     windows: WindowSet,
     which: NDArray[np.int64],
-    fraction: float,
+    settings: Any,
     generator: torch.Generator,
 ) -> torch.Tensor | None:
-    """Return how many first rows of each window the encoder does not see.
+    """Return which rows of each window the encoder does not see, (batch, seen).
 
-    Of a fraction of the windows as many as the horizon at most, and never all; None
-    where no window has any to hide.
+    Each with a probability of up to ``thinning``, drawn for the window, and of
+    ``backcast_fraction`` of the windows the first ones, as many as the horizon at most.
+    One row at least remains. None where there is nothing to hide.
     """
-    n_rows = windows.end[which] - windows.start[which]
-    most = np.minimum(n_rows, windows.window_length) - 1
-    most = torch.from_numpy(np.minimum(most, windows.horizon))
-    if fraction == 0 or not most.any():
+    n_seen = min(windows.window_length, windows.span)
+    if settings.thinning == 0 and (settings.backcast_fraction * windows.horizon) == 0:
         return None
-    chosen, share = torch.rand(2, len(which), generator=generator)
-    n_hidden = torch.ceil(share * most).long()
-    return torch.where(chosen < fraction, n_hidden, 0)
+    n_rows = torch.from_numpy(windows.end[which] - windows.start[which])
+    n_rows = n_rows.clamp(max=n_seen).unsqueeze(-1)
+    row = torch.arange(n_seen)
+    chosen, share, rate, left = torch.rand(4, len(which), 1, generator=generator)
+    n_first = torch.ceil(share * (n_rows - 1).clamp(max=windows.horizon))
+    n_first = torch.where(chosen < settings.backcast_fraction, n_first, 0)
+    thinned = torch.rand(len(which), n_seen, generator=generator)
+    hidden = (row < n_first) | (thinned < settings.thinning * rate)
+    remains = n_first + (left * (n_rows - n_first)).floor()
+    return hidden & (row != remains)
 
 
 def _spread(items: NDArray[np.int64], most: int) -> NDArray[np.int64]:

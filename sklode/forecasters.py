@@ -79,6 +79,7 @@ class _LatentODEForecaster(BaseForecaster):
         window_length: int | None = None,
         horizon: int | None = None,
         backcast_fraction: float = 0.5,
+        thinning: float = 0.5,
         normalize: str | None = "auto",
         method: str = "rk4",
         step_size: float = 1.0,
@@ -117,6 +118,7 @@ class _LatentODEForecaster(BaseForecaster):
         self.window_length = window_length
         self.horizon = horizon
         self.backcast_fraction = backcast_fraction
+        self.thinning = thinning
         self.normalize = normalize
         self.method = method
         self.step_size = step_size

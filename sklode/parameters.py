@@ -40,6 +40,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "window_length": [_integer(1), None],
     "horizon": [_integer(0), None],
     "backcast_fraction": [Interval(Real, 0, 1, closed="both")],
+    "thinning": [Interval(Real, 0, 1, closed="left")],
     "normalize": [StrOptions({*ANCHORS, "auto"}), None],
     "method": [StrOptions({*FIXED_STEP_METHODS, "dopri5"})],
     "step_size": [_real(0, "neither")],
@@ -130,6 +131,10 @@ PARAMETERS = """    Parameters
         Share of the training windows whose first observations, at most ``horizon`` of
         them, are hidden from the encoder and asked of the decoder, which so learns to
         run backward in time. 0: none, the paper's training.
+    thinning : float, default=0.5
+        Largest share of a training window's observations that are hidden from the
+        encoder, at random, and asked of the decoder: it is not to learn windows by
+        heart. Each window draws its share between 0 and this. 0: none, the paper's.
     normalize : {"auto", "series", "window", "last", "blend"} or None, default="auto"
         The level that the model works relative to. "series": the training mean (the
         paper's model); "window": the window's mean; "last": the last value, damped

@@ -95,45 +95,76 @@ def test_the_decoder_starts_with_periods_between_steps_and_window(
     assert fitting._periods(settings.set_params(latent_size=1), 1000.0) == []
 
 
-def seen_from(monkeypatch: pytest.MonkeyPatch, y: Any, **settings: Any) -> np.ndarray:
-    """Return how many first rows were hidden of each window, epoch after epoch."""
-    found: list[torch.Tensor] = []
+def hidden_rows(monkeypatch: pytest.MonkeyPatch, y: Any, **settings: Any) -> np.ndarray:
+    """Return which rows of windows were hidden in training, (window, row)."""
+    found: list[Any] = []
     forward = nn.LatentODE.forward
 
     def recorded(self: Any, batch: nn.Batch, *others: Any) -> Any:
-        n_hidden = batch.n_hidden
-        found.append(torch.zeros(len(batch.times)) if n_hidden is None else n_hidden)
+        found.append(batch.hidden)
         return forward(self, batch, *others)
 
     with monkeypatch.context() as patch:
         patch.setattr(nn.LatentODE, "forward", recorded)
         sizes = {"window_length": 6, "horizon": 4, "max_epochs": 40, "batch_size": 4}
         tiny(**{**sizes, **settings}).fit(y)
-    return torch.cat(found[-len(found) // 8 :]).numpy()  # of windows of full length
+    last = found[-len(found) // 8 :]  # of windows of full length
+    return np.array([]) if last[0] is None else torch.cat(last).numpy()
 
 
-def test_a_fraction_of_windows_hide_at_most_a_horizon(
+def test_a_fraction_of_windows_hide_first_rows_at_most_a_horizon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     y = waves(pd.Index(range(60)))
-    hidden = seen_from(monkeypatch, y, backcast_fraction=0.3)
-    assert set(hidden) == {0, 1, 2, 3, 4}
-    assert 0.2 < (hidden > 0).mean() < 0.4
-    shares = np.bincount(hidden[hidden > 0], minlength=5)[1:] / (hidden > 0).sum()
+    hidden = hidden_rows(monkeypatch, y, backcast_fraction=0.3, thinning=0.0)
+    n_first = hidden.argmin(1)
+    assert (hidden == (np.arange(6) < n_first[:, None])).all()
+    assert set(n_first) == {0, 1, 2, 3, 4}
+    assert 0.2 < (n_first > 0).mean() < 0.4
+    shares = np.bincount(n_first[n_first > 0], minlength=5)[1:] / (n_first > 0).sum()
     assert (abs(shares - 0.25) < 0.12).all()
-    assert (seen_from(monkeypatch, y, backcast_fraction=1.0) > 0).all()
-    for settings in ({"backcast_fraction": 0.0}, {"horizon": 0}, {"window_length": 1}):
-        assert not seen_from(monkeypatch, y, **settings).any()
+    always = hidden_rows(monkeypatch, y, backcast_fraction=1.0, thinning=0.0)
+    assert always[:, 0].all()
 
 
-def test_no_window_hides_all_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    short = pd.concat(
-        {k: waves(pd.Index(range(k + 1)), name="y") for k in range(3)},
-        names=["k", "t"],
-    ).to_frame()
-    hidden = seen_from(monkeypatch, short, backcast_fraction=1.0, batch_size=3)
-    assert hidden.max() == 2
-    assert np.bincount(hidden.astype(int)).argmax() == 1
+def test_windows_are_thinned_by_shares_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    y = waves(pd.Index(range(160)))
+    parameters: dict[str, Any] = {"window_length": 60, "max_epochs": 30}
+    parameters |= {"backcast_fraction": 0.0, "thinning": 0.6}
+    shares = hidden_rows(monkeypatch, y, **parameters).mean(axis=1)
+    assert 0.25 < shares.mean() < 0.35
+    assert shares.max() < 0.75
+    for low, high in ((0, 0.2), (0.2, 0.4), (0.4, 0.75)):
+        assert 0.2 < ((shares >= low) & (shares < high)).mean() < 0.5
+
+
+def test_nothing_is_hidden_where_nothing_shall_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    y = waves(pd.Index(range(60)))
+    for settings in (
+        {"backcast_fraction": 0.0, "thinning": 0.0},
+        {"horizon": 0, "thinning": 0.0},
+        {"window_length": 1},
+    ):
+        assert not hidden_rows(monkeypatch, y, **settings).any()
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_no_window_hides_all_of_its_rows(
+    monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    short = {k: waves(pd.Index(range(length)), k).to_frame() for k in range(9)}
+    short[9] = waves(pd.Index(range(6))).to_frame()  # the others are padded
+    y = pd.concat(short, names=["k", "t"])
+    parameters: dict[str, Any] = {"backcast_fraction": 0.5, "thinning": 0.99}
+    hidden = hidden_rows(monkeypatch, y, batch_size=10, **parameters)
+    assert hidden[:, length:].any()
+    assert (~hidden[:, :length].all(1)).mean() > 0.9 - 1e-9  # but of the longer one
+    if length > 1:
+        assert hidden[:, :length].mean() > 0.3
 
 
 def test_an_untrained_decoder_rotates_within_the_span_of_a_window() -> None:

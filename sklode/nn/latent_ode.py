@@ -33,9 +33,9 @@ _INITIAL_RAW_NOISE = -1.5
 class Batch(NamedTuple):
     """Windows of series, side by side; padded stamps repeat the last one, unobserved.
 
-    The first ``n_seen`` stamps are what the encoder may see, but for the first
-    ``n_hidden`` of each series: the decoder then runs backward for those. ``scored``
-    marks the entries that the likelihood counts, by default all that were observed.
+    The first ``n_seen`` stamps are what the encoder may see, but for those ``hidden``
+    from it. ``scored`` marks the entries that the likelihood counts, by default all
+    that were observed.
     """
 
     times: Times
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
     n_seen: int
     controls: Controls | None = None
     scored: Mask | None = None
-    n_hidden: Tensor | None = None  # (batch,)
+    hidden: Tensor | None = None  # (batch, n_seen), bool
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on ``device``."""
@@ -293,9 +293,8 @@ class LatentODE(nn.Module):
         if batch.controls is not None:
             path = ControlPath(batch.times, batch.controls)
         mask = batch.mask[:, seen]
-        if batch.n_hidden is not None:
-            row = torch.arange(mask.shape[1], device=mask.device)
-            mask = mask & (row >= batch.n_hidden.unsqueeze(-1)).unsqueeze(-1)
+        if batch.hidden is not None:
+            mask = mask & ~batch.hidden.unsqueeze(-1)
         posterior = self.posterior(
             batch.times[:, seen],
             batch.values[:, seen],
@@ -306,7 +305,7 @@ class LatentODE(nn.Module):
         if noise is not None:
             z0 = z0 + posterior.q_z0.stddev * noise
         times = batch.times
-        if batch.n_hidden is None:  # nothing was observed before t0: no need to go back
+        if batch.hidden is None:  # nothing was observed before t0: no need to go back
             times = torch.maximum(times, posterior.t0.unsqueeze(-1))
         mean = self._mean(z0, posterior, times, path)
         scored = batch.mask if batch.scored is None else batch.scored

@@ -88,9 +88,9 @@ class Case(NamedTuple):
         values[~mask] = torch.nan
         controls = torch.randn(*size, self.n_controls) if self.n_controls else None
         n_seen = max(2 * self.n_stamps // 3, 1)
-        hidden = torch.randint(0, n_seen, (self.n_series,))
-        hidden[torch.rand(self.n_series) < 0.5] = 0
-        return nn.Batch(gaps.cumsum(1), values, mask, n_seen, controls, n_hidden=hidden)
+        hidden = torch.rand(self.n_series, n_seen) < torch.rand(self.n_series, 1)
+        hidden[torch.rand(self.n_series) < 0.5] = False
+        return nn.Batch(gaps.cumsum(1), values, mask, n_seen, controls, hidden=hidden)
 
 
 def slopes(network: nn.LatentODE, batch: nn.Batch, noise: Tensor) -> dict[str, Tensor]:

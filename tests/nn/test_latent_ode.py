@@ -118,26 +118,31 @@ def test_hidden_rows_are_decoded_but_not_encoded(kind: str, anchor: str) -> None
         latent_ode(kind, anchor=anchor, n_controls=1),
         windows(n_controls=1),
     )
-    n_hidden = torch.tensor([3, 0, 2, 1])
     noise = torch.randn(4, 3)
-    bound = network(batch._replace(n_hidden=n_hidden), noise)
+    hidden = torch.tensor(
+        [[1, 1, 1, 0, 0, 1], [0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 1, 0], [1, 0, 0, 1, 0, 0]]
+    ).bool()
+    bound = network(batch._replace(hidden=hidden), noise)
     for k in range(4):
-        alone, hidden = one_series(batch, k), int(n_hidden[k])
-        rest = slice(hidden, batch.n_seen)
+        alone = one_series(batch, k)
+        shown = torch.arange(min(batch.n_seen, alone.times.shape[1]))
+        shown = shown[~hidden[k, : len(shown)]]
         assert alone.controls is not None
         p = network.posterior(
-            alone.times[:, rest],
-            alone.values[:, rest],
-            alone.mask[:, rest],
-            alone.controls[:, rest],
+            alone.times[:, shown],
+            alone.values[:, shown],
+            alone.mask[:, shown],
+            alone.controls[:, shown],
         )
         path = ControlPath(alone.times, alone.controls)
         z0 = p.q_z0.mean + p.q_z0.stddev * noise[k]
-        asked = torch.maximum(alone.times, alone.times[:, :1])
-        x = network.decode(z0, p, asked, path)
+        x = network.decode(z0, p, alone.times, path)
         expected = x.log_prob(alone.values)[alone.mask].sum()
-        torch.testing.assert_close(bound.log_likelihood[k], expected)
-        torch.testing.assert_close(bound.kl[k], kl_to_standard_normal(p.q_z0)[0])
+        # over a longer gap the flow takes other steps
+        close = {"rtol": 1e-4, "atol": 0.0}
+        torch.testing.assert_close(bound.log_likelihood[k], expected, **close)
+        kl = kl_to_standard_normal(p.q_z0)[0]
+        torch.testing.assert_close(bound.kl[k], kl, **close)
     assert torch.equal(bound.n_observed, batch.mask.sum((1, 2)))
 
 
