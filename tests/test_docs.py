@@ -57,3 +57,14 @@ def test_the_page_of_the_calendar_forecasts_the_season_a_year_ahead() -> None:
     test = y["2025":]
     pd.testing.assert_index_equal(forecast.index, test.index)
     assert ((forecast - test) ** 2).mean() < 0.1 * test.var()
+
+
+def test_averages_over_intervals_are_those_of_the_page() -> None:
+    shown = run_section("sampling.md", "## Averages over an interval")
+    starts, table, forecaster = (shown[k] for k in ("starts", "table", "forecaster"))
+    assert (table["5 %"] < table["mean"]).all()
+    assert (table["mean"] < table["95 %"]).all()
+    fine = pd.to_timedelta((np.arange(300) + 0.5) * 3 / 300, unit="h")
+    paths = forecaster.sample(starts[1] + fine, n_samples=200, noise=False)
+    average = paths.iloc[:, 0].unstack(0).mean().to_numpy()
+    np.testing.assert_allclose(average, shown["averages"][:, 1], atol=1e-4)
