@@ -29,6 +29,7 @@ from tests.problems import (
     LinearField,
     Zero,
     amplification,
+    decay,
     oscillator,
 )
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
@@ -232,18 +233,21 @@ def test_gradient_decays_over_each_real_gap(method: str) -> None:
     np.testing.assert_allclose(steps["time"], [1.5, 1.5])
 
 
-@pytest.mark.parametrize(("gap", "sign"), [(20.0, 1.0), (20.0, -1.0)])
-def test_logarithm_of_a_norm_beyond_floats_is_exact(gap: float, sign: float) -> None:
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_logarithm_of_a_norm_beyond_floats_is_exact(sign: float) -> None:
     encoder = ODERNN(1, 2, LinearField([[sign, 0.0], [0.0, sign]]), FixedStepSolver())
     encoder.cell = AddingCell(2, 2)
-    times = gap * torch.arange(60.0).unsqueeze(0)
-    flow = gradient_flow(encoder, EncoderInputs(times, torch.zeros(1, 60, 2)))
+    gaps = torch.tensor([[20.0], [1.0]])
+    times = gaps * torch.arange(60.0)
+    flow = gradient_flow(encoder, EncoderInputs(times, torch.zeros(2, 60, 2)))
     factor = math.log10(amplification("rk4", -sign))
-    expected = gap * factor * np.arange(60)
-    np.testing.assert_allclose(flow["log10_norm"], expected, rtol=1e-12, atol=1e-12)
-    assert abs(expected[-1]) > 400
-    assert flow["norm"].iloc[-1] == (0.0 if sign > 0 else math.inf)
-    assert flow["norm"].iloc[1] == pytest.approx(10 ** expected[1])
+    expected = factor * gaps.double().numpy() * np.arange(60)
+    found = flow["log10_norm"].to_numpy().reshape(2, 60)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+    assert abs(expected[0, -1]) > 400
+    norms = flow["norm"].to_numpy().reshape(2, 60)
+    assert norms[0, -1] == (0.0 if sign > 0 else math.inf)
+    np.testing.assert_allclose(norms[1], 10 ** expected[1], rtol=1e-12)
 
 
 def test_rotation_keeps_the_norm_and_its_directions_are_told_apart() -> None:
@@ -384,6 +388,29 @@ def test_product_of_steps_bounds_the_gradient_flow(kind: str) -> None:
     bound = np.cumprod([1.0, *steps["norm"]])
     assert (flow["norm"] <= bound * (1 + 1e-12)).all()
     np.testing.assert_allclose(flow["norm"].iloc[1], bound[1])
+
+
+@pytest.mark.usefixtures("float64")
+def test_cell_state_does_not_flow() -> None:
+    steps = step_norms(encoder_of("ode-lstm"), series())
+    by_c, by_h = steps[steps["by"] == "c"], steps[steps["by"] == "h"]
+    assert (by_c["flow"] == 1).all()
+    assert (by_c["norm"] == by_c["cell"]).all()
+    assert (by_h["flow"] - 1).abs().min() > 1e-3
+    through_c = by_c[by_c["of"] == "c"]
+    assert through_c["norm"].between(0.01, 1).all()  # the largest of forget gates
+
+
+def test_cell_that_does_not_look_at_the_state_stops_the_error() -> None:
+    class Forgetful(nn.RNNCell):
+        def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
+            return input
+
+    encoder = ODERNN(1, 1, decay(), FixedStepSolver())
+    encoder.cell = Forgetful(1, 1)
+    inputs = EncoderInputs(torch.arange(3.0)[None], torch.ones(1, 3, 1))
+    assert gradient_flow(encoder, inputs)["norm"].tolist() == [1.0, 0.0, 0.0]
+    assert step_norms(encoder, inputs)["cell"].tolist() == [0.0, 0.0]
 
 
 def test_repeated_stamp_is_a_visit_without_a_flow() -> None:
@@ -577,6 +604,8 @@ def test_windows_are_refused_that_cannot_be_cut(fitted: Any) -> None:
         encoder_inputs(fitted, X=pd.DataFrame())
     with pytest.raises(ValueError, match=r"columns"):
         encoder_inputs(fitted, channels(uneven_stamps()))
+    with pytest.raises(ValueError, match=r"needs an index of .*; got one of"):
+        encoder_inputs(fitted, waves())
 
 
 def with_history(forecaster: Any, **columns: list[float]) -> Any:
