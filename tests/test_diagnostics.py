@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import math
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import matplotlib.image
 import numpy as np
 import pandas as pd
 import pytest
@@ -33,6 +37,7 @@ from tests.problems import (
     oscillator,
 )
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
+from tests.test_docs import run_section
 
 KINDS = ["rnn", "ode-rnn", "ode-lstm"]
 HIDDEN = 4
@@ -660,3 +665,94 @@ def test_report_without_an_epoch_or_with_a_wrong_factor_is_refused(fitted: Any) 
     for factor in (1.0, math.nan):
         with pytest.raises(ValueError, match=rf"factor must be above 1; got {factor}"):
             clipping_report(fitted, factor=factor)
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    """Return the example, which lies outside of any package."""
+    path = Path(__file__).parents[1] / "examples" / "paper" / "gradients.py"
+    spec = importlib.util.spec_from_file_location("gradients", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_example_tells_a_geometric_law_from_another(example: ModuleType) -> None:
+    visits = np.arange(200.0)
+    factor, explained = example.factor_per_visit(-0.25 * visits - 1)
+    assert factor == pytest.approx(10**-0.25)
+    assert explained == pytest.approx(1.0)
+    factor, explained = example.factor_per_visit(np.where(visits < 100, 0.0, -9.0))
+    assert explained < 0.9
+
+
+def test_examples_counterexample_and_bounds_hold(example: ModuleType) -> None:
+    inputs = example.inputs_of(0, 60)
+    flows = {
+        (when, kind): [example.measured(example.fresh(kind, 0), inputs)]
+        for when in example.WHEN
+        for kind in example.FORECASTERS
+    }
+    evidence = example.Evidence(flows, pd.DataFrame(), pd.DataFrame(), 0.5, (2.0, 1.0))
+    eigenvalue, product, diagonal = example.appendix(evidence)
+    assert eigenvalue.verdict == "refuted; true of singular values"
+    assert eigenvalue.measured.endswith("singular value in 0%")
+    assert product.verdict == diagonal.verdict == "refuted"
+    geometric, mitigated, constant, product, _ = example.vanishing(evidence)
+    assert geometric.verdict == "supported"
+    assert mitigated.verdict.startswith("fresh: slower, but exponential")
+    assert constant.verdict == product.verdict == "refuted"
+
+
+def test_example_reads_verdicts_from_what_was_measured(example: ModuleType) -> None:
+    gains = pd.DataFrame(
+        {"RNN": [-9.0, 5.0, 30.0], "ODE-RNN": [-8.0, 0.5, 20.0], "ODE-LSTM": 3 * [0.0]},
+        index=[1.0, 2.0, 3.0],
+    )
+    index = pd.MultiIndex.from_tuples(
+        [("RNN", "1"), ("RNN", "none")], names=["encoder", "clip_norm"]
+    )
+    columns = {
+        "median norm": [1.0, 2.0],
+        "max norm": [50.0, 3.0],
+        "skipped": [0.0, 0.0],
+    }
+    clipping = pd.DataFrame(columns, index)
+    evidence = example.Evidence({}, gains, clipping, 0.0, (1e9, 1.0))
+    every, later, clipped, bare = example.exploding(evidence)
+    assert every.verdict == "not seen"  # of the ODE-LSTM
+    assert "2 (RNN), 3 (ODE-RNN), nan (ODE-LSTM)" in every.measured
+    assert later.verdict == "refuted: later and slower"
+    assert clipped.verdict == "supported"
+    assert bare.verdict == "not seen here"
+    clipping.loc[("RNN", "none"), "skipped"] = 1.0
+    *_, bare = example.exploding(evidence)
+    assert bare.verdict == "seen"
+
+
+@pytest.mark.slow
+def test_example_prints_its_findings_and_saves_a_picture(
+    example: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "picture.png"
+    quick = ["--stamps", "30", "60", "--seeds", "1", "--epochs", "1"]
+    findings = example.main([*quick, "--output", str(path)])
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert len(findings) == 12
+    assert all(claim in captured.out for claim in findings["claim"])
+    assert matplotlib.image.imread(path).std() > 0.05
+
+
+@pytest.mark.slow
+def test_the_page_measures_a_model_as_it_says() -> None:
+    shown = run_section("gradients.md", "## Measure your own model")
+    reach = shown["reach"]
+    assert reach.columns.tolist() == ["c", "h"]
+    assert reach.index.tolist() == list(range(24))
+    assert reach.loc[0, "h"] == 1
+    assert reach.loc[23].max() < reach.loc[5].max() < 1
+    assert len(shown["steps"]) == 16 * 23 * 4
+    assert 0 <= shown["report"].clipped_fraction <= 1
