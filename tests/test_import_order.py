@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nn.encoders": {"_shapes", "nn.solvers", "nn.vector_fields"},
     "nn.decoders": {"_shapes", "exceptions", "nn.solvers", "nn.vector_fields"},
     "datasets": set(),
+    "diagnostics": {"_shapes", "forecasters", "nn", "observations"},
     "nn.latent_ode": {"_shapes", "engine", "nn"},
     "nn": {"nn"},
     "training": {"_flat", "exceptions", "nn.objectives"},
