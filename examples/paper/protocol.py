@@ -27,6 +27,7 @@ __all__ = [
     "arima_forecasts",
     "baselines",
     "forecast_origins",
+    "last_value",
     "panel_of_windows",
 ]
 
@@ -99,23 +100,6 @@ class Experiment:
     def mse(self, forecasts: Array) -> float:
         """Return the mean of `errors` over observed entries."""
         return float(np.nanmean(self.errors(forecasts)))
-
-    def before(self, start: str | int, every: int | None = None) -> Experiment:
-        """Return the training part as an experiment of its own, for validation.
-
-        Parameters
-        ----------
-        start : str or int
-            Where its test part begins: a date, or so many rows from its end.
-        every : int, optional
-            Rows from one origin to the next; None: as here.
-        """
-        train = self.train
-        if isinstance(start, int):
-            n_train = len(train) - start
-        else:
-            n_train = int(np.searchsorted(train.index, pd.Timestamp(start)))
-        return Experiment(train, n_train, every or self.every)
 
 
 # --- our models -----------------------------------------------------------------------
@@ -203,12 +187,11 @@ def baselines(
     """
     origins = experiment.origins(ahead)
     window = experiment.windows(origins, seen)
-    last = _last_values(window)[:, None]
     level = np.nan_to_num(np.nanmean(window, axis=1))[:, None]
     ones = np.ones((1, ahead, 1))
     found = {
         "training mean": np.zeros((len(origins), ahead, window.shape[2])),
-        "last value": last * ones,
+        "last value": last_value(experiment, seen, ahead),
         "window mean": level * ones,
         "ridge on the window": _ridge(experiment, seen, ahead, "level"),
         "ridge on differences": _ridge(experiment, seen, ahead, "difference"),
@@ -221,13 +204,13 @@ def baselines(
     return found
 
 
-def _last_values(window: Array) -> Array:
-    """Return the last observed value of each channel; the training mean without."""
-    n_rows = window.shape[1]
-    position = np.arange(n_rows)[:, None]
-    latest = np.where(np.isnan(window), 0, position).max(axis=1)
-    last = np.take_along_axis(window, latest[:, None], axis=1)[:, 0]
-    return np.nan_to_num(last)
+def last_value(experiment: Experiment, seen: int, ahead: int) -> Array:
+    """Repeat each channel's last value of the window; without, the training mean."""
+    window = experiment.windows(experiment.origins(ahead), seen)
+    position = np.arange(seen)[:, None]
+    latest = np.where(np.isnan(window), 0, position).max(axis=1, keepdims=True)
+    last = np.nan_to_num(np.take_along_axis(window, latest, axis=1))
+    return last.repeat(ahead, axis=1)
 
 
 def _climatology(experiment: Experiment) -> Array:
