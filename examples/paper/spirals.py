@@ -230,16 +230,18 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
                     n_stamps, seed, options.series, options.per_series_stamps
                 )
                 for name in options.models:
-                    started = time.perf_counter()
+                    started, busy = time.perf_counter(), time.process_time()
                     forecaster = fit(name, settings, observed, seed)
                     seconds = time.perf_counter() - started
+                    busy = time.process_time() - busy
                     forecast = forecaster.predict_at(truth.index)
                     row = scores(forecast, truth)
                     key = {"N": n_stamps, "settings": whose, "model": name}
-                    rows.append({**key, "seed": seed, **row, "seconds": seconds})
+                    took = {"seconds": seconds, "CPU seconds": busy}
+                    rows.append({**key, "seed": seed, **row, **took})
                     shown = "  ".join(f"{part} {row[part]:.4g}" for part in PARTS)
                     print(f"N={n_stamps} {whose} {name} seed {seed}: {shown}  ", end="")
-                    print(f"{seconds:.0f} s", flush=True)
+                    print(f"{seconds:.0f} s, {busy:.0f} s of CPU", flush=True)
                     if seed == options.seeds[0]:
                         panels[n_stamps, name] = forecast
                         sets[n_stamps] = observed, truth
@@ -255,7 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
 
     table = pd.DataFrame(rows)
     groups = table.groupby(["N", "settings", "model"], sort=False)
-    columns = [*PARTS, "seconds"]
+    columns = [*PARTS, "seconds", "CPU seconds"]
     spread = groups[columns].std(ddof=0)
     print(f"\nMean squared errors, mean (standard deviation) of {len(options.seeds)}")
     print(f"{'':36}" + "".join(f"{column:>20}" for column in columns))
