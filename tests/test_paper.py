@@ -290,12 +290,17 @@ def test_validation_never_reaches_the_test_part(load: Load) -> None:
 
 
 def test_missing_data_are_named_with_their_source(
-    load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    load: Load,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     for name in ("climate", "stocks"):
         with pytest.raises(SystemExit):
             load(name).main(["--data", str(tmp_path)])
         assert "from Kaggle" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -45,15 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     parser.add_argument("--stock", nargs="+", default=["IBM", "MSFT", "JPM"])
     add_options(parser, "stocks")
     options = parser.parse_args(arguments)
-    options.output.mkdir(parents=True, exist_ok=True)
     settings = {"ours": (STOCKS, None), "paper": (PAPER_STOCKS, None)}
     published = {t: dict(zip(_ORDER, PUBLISHED[t], strict=True)) for t in PUBLISHED}
     tables = []
-    for stock in options.stock:
-        try:
-            experiment = load(options.data / f"{stock}.csv")
-        except FileNotFoundError as error:
-            parser.error(str(error))
+    try:
+        experiments = {k: load(options.data / f"{k}.csv") for k in options.stock}
+    except FileNotFoundError as error:
+        parser.error(str(error))
+    options.output.mkdir(parents=True, exist_ok=True)
+    for stock, experiment in experiments.items():
         print(f"\n{stock}")
         table, forecasts = run(experiment, options, settings, seasonal=False)
         means = print_table(table, published, digits=4)
