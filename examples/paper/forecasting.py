@@ -1,0 +1,222 @@
+"""What `climate.py` and `stocks.py` share: options, runs, the table, the picture.
+
+Not a script.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from protocol import TASKS, Experiment, arima_forecasts, baselines, forecast_origins
+from settings import MODELS
+
+__all__ = ["add_options", "draw_origins", "print_table", "run", "run_task"]
+
+Array = NDArray[np.floating]
+Features = Callable[[pd.Index], pd.DataFrame]
+
+
+def add_options(parser: argparse.ArgumentParser, output: str) -> None:
+    """Add the options of both scripts."""
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    models = list(MODELS)
+    parser.add_argument("--models", nargs="*", default=models, choices=models)
+    whose = ["ours", "paper"]
+    parser.add_argument("--settings", nargs="+", default=whose, choices=whose)
+    parser.add_argument("--arima", action="store_true", help="also ARIMA, in minutes")
+    parser.add_argument("--epochs", type=int, help="in place of the settings'")
+    solvers = ["rk4", "dopri5"]
+    text = "of the paper's settings; dopri5, which it states, takes hours"
+    parser.add_argument("--solver", default="rk4", choices=solvers, help=text)
+    parser.add_argument("--output", type=Path, default=Path(output), help="a folder")
+
+
+def run_task(
+    experiment: Experiment,
+    task: str,
+    settings: dict[str, Any],
+    model: str,
+    seed: int,
+    features: Features | None = None,
+) -> Array:
+    """Train a model once and forecast from every origin; scaled."""
+    seen, ahead = TASKS[task]
+    forecaster_class, threshold = MODELS[model]
+    lengths = {"window_length": seen, "horizon": ahead, "finetune_epochs": 0}
+    arguments = {**settings, **threshold, **lengths, "random_state": seed}
+    forecaster = forecaster_class(**arguments)
+    return forecast_origins(forecaster, experiment, seen, ahead, features)
+
+
+def run(
+    experiment: Experiment,
+    options: argparse.Namespace,
+    settings: dict[str, tuple[dict[str, dict[str, Any]], Features | None]],
+    seasonal: bool,
+) -> tuple[pd.DataFrame, dict[str, dict[str, Array]]]:
+    """Run every baseline and model of the chosen tasks.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    options : Namespace
+        Of `add_options`.
+    settings : dict
+        By whose they are: settings per task, and what gives X from the stamps.
+    seasonal : bool
+        Whether baselines that know the calendar take part.
+
+    Returns
+    -------
+    table : DataFrame
+        A row for every fit, with task, method, seed, mse and seconds (NaN of a
+        baseline).
+    forecasts : dict of dict
+        By task and method, scaled; of the first seed.
+    """
+    rows: list[dict[str, Any]] = []
+    kept: dict[str, dict[str, Array]] = {}
+
+    def add(
+        task: str, method: str, seed: int, found: Array, seconds: float = np.nan
+    ) -> None:
+        mse = experiment.mse(found)
+        row = {"task": task, "method": method, "seed": seed}
+        rows.append({**row, "mse": mse, "seconds": seconds})
+        kept[task].setdefault(method, found)
+        took = "" if np.isnan(seconds) else f"seed {seed}{seconds:8.1f} s"
+        print(f"{task:7} {method:34}{mse:9.4f} {took}", flush=True)
+
+    for task in options.tasks:
+        seen, ahead = TASKS[task]
+        kept[task] = {}
+        for method, found in baselines(experiment, seen, ahead, seasonal).items():
+            add(task, method, 0, found)
+        if options.arima:
+            add(task, "ARIMA by AIC", 0, arima_forecasts(experiment, ahead))
+        for whose in options.settings:
+            per_task, features = settings[whose]
+            chosen = dict(per_task[task])
+            if whose == "paper":
+                chosen["method"] = options.solver
+            if options.epochs:
+                chosen["max_epochs"] = options.epochs
+            for model, seed in product(options.models, options.seeds):
+                started = time.perf_counter()
+                found = run_task(experiment, task, chosen, model, seed, features)
+                seconds = time.perf_counter() - started
+                add(task, f"{model}, {whose}", seed, found, seconds)
+    return pd.DataFrame(rows), kept
+
+
+def print_table(
+    table: pd.DataFrame, published: dict[str, dict[str, float]], digits: int
+) -> pd.DataFrame:
+    """Print mean and standard deviation over seeds, and the paper's own figures.
+
+    Returns
+    -------
+    DataFrame
+        The means, (method, task).
+    """
+    groups = table.groupby(["method", "task"], sort=False)["mse"]
+    means = groups.mean().unstack(sort=False)
+    spread = groups.std(ddof=0).unstack(sort=False)
+    counts = groups.count().unstack(sort=False)
+    tasks = list(means.columns)
+    titles = [title for task in tasks for title in (task, "published")]
+    print(f"\n{'mean squared error':34}" + "".join(f"{title:>17}" for title in titles))
+    for method in means.index:
+        cells = []
+        for task in tasks:
+            cell = f"{means.loc[method, task]:.{digits}f}"
+            if counts.loc[method, task] > 1:
+                cell += f" ({spread.loc[method, task]:.{digits}f})"
+            model = method.removesuffix(", paper").removesuffix(", ours")
+            figure = published[task].get(model) if "," in method else None
+            cells += [cell, "" if figure is None else f"{figure:.3f}"]
+        print(f"{method:34}" + "".join(f"{cell:>17}" for cell in cells))
+    print(
+        "Published: the paper's figures, whose scaling is not stated: for orientation, "
+        "not for comparison. In brackets: standard deviation over seeds."
+    )
+    return means
+
+
+def draw_origins(
+    experiment: Experiment,
+    forecasts: dict[str, dict[str, Array]],
+    best: str,
+    others: Sequence[str],
+    path: Path,
+) -> None:
+    """Save the forecasts from a typical and from the worst origin of each task.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    forecasts : dict of dict of ndarray
+        By task and method, scaled.
+    best : str
+        The method whose error says which origins: the median one, and the largest.
+    others : sequence of str
+        Methods to show beside it.
+    path : Path
+    """
+    channels = list(experiment.data.columns)
+    columns = [(task, kind) for task in forecasts for kind in ("typical", "worst")]
+    figure, axes = plt.subplots(
+        len(channels),
+        len(columns),
+        figsize=(3.4 * len(columns), 2.0 * len(channels)),
+        layout="constrained",
+        squeeze=False,
+    )
+    deviation, mean = experiment.train.std(), experiment.train.mean()
+    for j, (task, kind) in enumerate(columns):
+        ahead = TASKS[task][1]
+        origins = experiment.origins(ahead)
+        error = np.nanmean(experiment.errors(forecasts[task][best]), axis=(1, 2))
+        order = np.argsort(error)
+        k = order[len(order) // 2] if kind == "typical" else order[-1]
+        start = origins[k]
+        shown = min(TASKS[task][0], 2 * ahead)
+        past = experiment.data.iloc[start - shown : start]
+        future = experiment.data.iloc[start : start + ahead]
+        for i, channel in enumerate(channels):
+            ax = axes[i, j]
+            ax.plot(past[channel], ".-", color="0.6", ms=3, lw=0.7, label="seen")
+            ax.plot(future[channel], ".", color="black", ms=4, label="truth")
+            styles = zip((best, *others), ("-", "--", ":"), strict=False)
+            for method, style in styles:
+                line = forecasts[task][method][k, :, i]
+                line = line * deviation[channel] + mean[channel]
+                ax.plot(future.index, line, style, lw=1.7, label=method)
+            ax.axvline(future.index[0], color="0.8", lw=0.8)
+            ax.spines[["top", "right"]].set_visible(False)
+            ticks = [past.index[0], future.index[0], future.index[-1]]
+            ax.set_xticks(ticks, [f"{tick:%d %b %Y}" for tick in ticks])
+            ax.tick_params(labelsize=7)
+            if i == 0:
+                title = f"{task}, {kind} origin\n{best}: MSE {error[k]:.3g}"
+                ax.set_title(title, fontsize=9)
+            if j == 0:
+                ax.set_ylabel(channel)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+    figure.savefig(path, dpi=100)
+    plt.close(figure)

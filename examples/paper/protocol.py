@@ -1,0 +1,305 @@
+"""The experiments' protocol: windows, origins, scaling, scores, baselines.
+
+Not a script: `climate.py`, `stocks.py` and `tune.py` import it. A model is fitted once
+on the training part; from origin to origin only the history advances. Errors are mean
+squared errors over observed entries, in units of the training part's standard
+deviation per channel.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.linear_model import Ridge
+
+from sklode import calendar_features
+
+__all__ = [
+    "TASKS",
+    "Experiment",
+    "arima_forecasts",
+    "baselines",
+    "forecast_origins",
+    "last_value",
+    "panel_of_windows",
+]
+
+Array = NDArray[np.floating]
+
+TASKS = {"7/7": (7, 7), "15/15": (15, 15), "30/30": (30, 30), "365/60": (365, 60)}
+"""Rows seen and rows to forecast of the paper's four tasks."""
+
+HARMONICS = 2
+"""Of the yearly regression; chosen on the last training year."""
+
+_PENALTIES = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)
+"""Of ridge regression; the one is taken that does best at the training part's end."""
+
+_SMOOTHED_DAYS = 15
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """A series, where its training part ends, and the origins of its forecasts.
+
+    Attributes
+    ----------
+    data : DataFrame
+        All rows, in original units; NaN where missing.
+    n_train : int
+        Rows of the training part.
+    every : int
+        Rows from one origin to the next.
+    """
+
+    data: pd.DataFrame
+    n_train: int
+    every: int = 1
+
+    @property
+    def train(self) -> pd.DataFrame:
+        """The training part."""
+        return self.data.iloc[: self.n_train]
+
+    @cached_property
+    def scaled(self) -> Array:
+        """All rows in units of the training part: z-scores per channel."""
+        return self.scale(self.data)
+
+    def scale(self, values: pd.DataFrame) -> Array:
+        """Return z-scores by mean and standard deviation of the training part."""
+        return ((values - self.train.mean()) / self.train.std()).to_numpy()
+
+    def origins(self, ahead: int) -> NDArray[np.int64]:
+        """Return the first row of each forecast: those with ``ahead`` rows left."""
+        return np.arange(self.n_train, len(self.data) - ahead + 1, self.every)
+
+    def rows(self, origins: NDArray[np.int64], ahead: int) -> NDArray[np.int64]:
+        """Return the rows to forecast, (origin, step)."""
+        return origins[:, None] + np.arange(ahead)
+
+    def windows(self, origins: NDArray[np.int64], seen: int) -> Array:
+        """Return the scaled rows just before each origin, (origin, step, channel)."""
+        return self.scaled[origins[:, None] + np.arange(-seen, 0)]
+
+    def truth(self, ahead: int) -> Array:
+        """Return the scaled rows after each origin, (origin, step, channel)."""
+        return self.scaled[self.rows(self.origins(ahead), ahead)]
+
+    def errors(self, forecasts: Array) -> Array:
+        """Return the squared errors of scaled forecasts; NaN where not observed."""
+        return (forecasts - self.truth(forecasts.shape[1])) ** 2
+
+    def mse(self, forecasts: Array) -> float:
+        """Return the mean of `errors` over observed entries."""
+        return float(np.nanmean(self.errors(forecasts)))
+
+
+# --- our models -----------------------------------------------------------------------
+
+
+def panel_of_windows(
+    experiment: Experiment, seen: int, origins: NDArray[np.int64]
+) -> pd.DataFrame:
+    """Return the rows just before each origin as a panel, (origin, time)."""
+    parts = {int(o): experiment.data.iloc[o - seen : o] for o in origins}
+    return pd.concat(parts, names=["origin"])
+
+
+def forecast_origins(
+    forecaster: Any,
+    experiment: Experiment,
+    seen: int,
+    ahead: int,
+    features: Callable[[pd.Index], pd.DataFrame] | None = None,
+) -> Array:
+    """Train once on the training part and forecast from every origin together.
+
+    The forecaster is pretrained on the training part; a fit without epochs then takes
+    the windows before all origins as its history, one series each, so that a single
+    prediction serves them all. It gives what fit, update(update_params=False) and
+    predict give from each origin in turn.
+
+    Parameters
+    ----------
+    forecaster : forecaster of sklode
+        With ``window_length=seen`` and ``finetune_epochs=0``.
+    experiment : Experiment
+    seen, ahead : int
+        Rows of a window, and rows to forecast.
+    features : callable, optional
+        Gives X from the stamps alone.
+
+    Returns
+    -------
+    ndarray of shape (origin, ahead, channel)
+        Scaled.
+    """
+
+    def controls(index: pd.Index) -> pd.DataFrame | None:
+        return None if features is None else features(index)
+
+    if forecaster.finetune_epochs != 0:
+        raise ValueError(
+            "the forecaster must have finetune_epochs=0, or it would learn from the "
+            f"windows before the origins; got {forecaster.finetune_epochs}."
+        )
+    train = pd.concat({0: experiment.train}, names=["origin"])
+    forecaster.pretrain(train, X=controls(train.index))
+    origins = experiment.origins(ahead)
+    windows = panel_of_windows(experiment, seen, origins)
+    forecaster.fit(windows, X=controls(windows.index))
+    stamps = experiment.data.index[experiment.rows(origins, ahead).ravel()]
+    index = pd.MultiIndex.from_arrays(
+        [origins.repeat(ahead), stamps], names=windows.index.names
+    )
+    forecasts = forecaster.predict_at(index, X=controls(index))
+    return experiment.scale(forecasts).reshape(len(origins), ahead, -1)
+
+
+# --- baselines ------------------------------------------------------------------------
+
+
+def baselines(
+    experiment: Experiment, seen: int, ahead: int, seasonal: bool
+) -> dict[str, Array]:
+    """Forecast from every origin by each plain method, but ARIMA.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    seen, ahead : int
+        Rows of a window, and rows to forecast.
+    seasonal : bool
+        Whether the methods that know the calendar take part.
+
+    Returns
+    -------
+    dict of ndarray of shape (origin, ahead, channel)
+        Scaled.
+    """
+    origins = experiment.origins(ahead)
+    window = experiment.windows(origins, seen)
+    level = np.nan_to_num(np.nanmean(window, axis=1))[:, None]
+    ones = np.ones((1, ahead, 1))
+    found = {
+        "training mean": np.zeros((len(origins), ahead, window.shape[2])),
+        "last value": last_value(experiment, seen, ahead),
+        "window mean": level * ones,
+        "ridge on the window": _ridge(experiment, seen, ahead, "level"),
+        "ridge on differences": _ridge(experiment, seen, ahead, "difference"),
+    }
+    if seasonal:
+        rows = experiment.rows(origins, ahead)
+        found["climatology"] = _climatology(experiment)[rows]
+        found[f"{HARMONICS} yearly harmonics"] = yearly_harmonics(experiment)[rows]
+        found["ridge on anomalies"] = _ridge(experiment, seen, ahead, "anomaly")
+    return found
+
+
+def last_value(experiment: Experiment, seen: int, ahead: int) -> Array:
+    """Repeat each channel's last value of the window; without, the training mean."""
+    window = experiment.windows(experiment.origins(ahead), seen)
+    position = np.arange(seen)[:, None]
+    latest = np.where(np.isnan(window), 0, position).max(axis=1, keepdims=True)
+    last = np.nan_to_num(np.take_along_axis(window, latest, axis=1))
+    return last.repeat(ahead, axis=1)
+
+
+def _climatology(experiment: Experiment) -> Array:
+    """Return each day of the year's mean, smoothed over 15 days, at all rows."""
+    day = experiment.data.index.dayofyear
+    scaled = pd.DataFrame(experiment.scaled[: experiment.n_train])
+    means = scaled.groupby(day[: experiment.n_train]).mean().reindex(range(1, 367))
+    around = pd.concat([means, means, means])
+    smooth = around.rolling(_SMOOTHED_DAYS, center=True, min_periods=1).mean()
+    return smooth.iloc[366:732].to_numpy()[day - 1]
+
+
+def yearly_harmonics(experiment: Experiment, harmonics: int = HARMONICS) -> Array:
+    """Return yearly waves fitted to the training part by least squares, at all rows."""
+    waves = calendar_features(experiment.data.index, "year", harmonics).to_numpy()
+    design = np.column_stack([np.ones(len(waves)), waves])
+    fitted = np.empty_like(experiment.scaled)
+    for channel in range(fitted.shape[1]):
+        seen = experiment.scaled[: experiment.n_train, channel]
+        rows = np.flatnonzero(~np.isnan(seen))
+        weights, *_ = np.linalg.lstsq(design[rows], seen[rows], rcond=None)
+        fitted[:, channel] = design @ weights
+    return fitted
+
+
+def _ridge(experiment: Experiment, seen: int, ahead: int, kind: str) -> Array:
+    """Regress the rows after a window on those in it, all channels together.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    seen, ahead : int
+        Rows of a window, and rows to forecast.
+    kind : {"level", "difference", "anomaly"}
+        What is regressed: the values, their differences from the window's last value,
+        or their differences from the yearly harmonics.
+    """
+    base = yearly_harmonics(experiment) if kind == "anomaly" else 0.0
+    values = pd.DataFrame(experiment.scaled - base).ffill().fillna(0.0).to_numpy()
+    observed = ~np.isnan(experiment.scaled)
+
+    def pairs(origins: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+        before = values[origins[:, None] + np.arange(-seen, 0)]
+        rows = experiment.rows(origins, ahead)
+        rows = np.minimum(rows, len(values) - 1)
+        level = before[:, -1:] if kind == "difference" else np.zeros_like(before[:, :1])
+        flat = (before - level).reshape(len(origins), -1)
+        return flat, (values[rows] - level).reshape(len(origins), -1), level
+
+    n_train = experiment.n_train
+    usable = np.arange(seen, n_train - ahead + 1)
+    n_held_out = max(min(len(usable) // 5, 365), 1)
+    fitted, held_out = usable[: -n_held_out - ahead], usable[-n_held_out:]
+    scored = observed[experiment.rows(held_out, ahead)].reshape(n_held_out, -1)
+
+    def score(penalty: float) -> float:
+        x, y, _ = pairs(held_out)
+        predicted = Ridge(penalty).fit(*pairs(fitted)[:2]).predict(x)
+        return float(((predicted - y)[scored] ** 2).mean())
+
+    model = Ridge(min(_PENALTIES, key=score)).fit(*pairs(usable)[:2])
+    origins = experiment.origins(ahead)
+    x, _, level = pairs(origins)
+    forecasts = model.predict(x).reshape(len(origins), ahead, -1) + level
+    if kind == "anomaly":
+        forecasts = forecasts + base[experiment.rows(origins, ahead)]
+    return forecasts
+
+
+def arima_forecasts(experiment: Experiment, ahead: int) -> Array:
+    """Forecast by ARIMA, its order chosen by AIC per channel on the training part.
+
+    Its parameters stay; the history of each origin is all rows before it.
+    """
+    from pmdarima import auto_arima
+    from statsmodels.tsa.statespace.sarimax import SARIMAX
+
+    origins = experiment.origins(ahead)
+    forecasts = np.empty((len(origins), ahead, experiment.scaled.shape[1]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of orders that do not converge
+        for channel in range(forecasts.shape[2]):
+            values = experiment.scaled[:, channel]
+            train = values[: experiment.n_train]
+            filled = pd.Series(train).interpolate(limit_direction="both").to_numpy()
+            found = auto_arima(filled, seasonal=False, information_criterion="aic")
+            trend = "c" if found.with_intercept else "n"
+            model = SARIMAX(train, order=found.order, trend=trend).fit(disp=False)
+            for k, origin in enumerate(origins):
+                at = model.apply(values[:origin])
+                forecasts[k, :, channel] = at.forecast(ahead)
+    return forecasts

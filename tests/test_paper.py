@@ -1,0 +1,365 @@
+"""The paper's experiments keep to the protocol, and their scripts run."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import matplotlib.image
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode import LatentODELSTMForecaster
+from tests.test_datasets import SHARED, needs_data
+
+FOLDER = Path(__file__).parents[1] / "examples" / "paper"
+
+Load = Callable[[str], ModuleType]
+
+TINY = {
+    "hidden_size": 3,
+    "latent_size": 2,
+    "field_width": 3,
+    "emission_width": 3,
+    "normalize": "series",
+    "max_epochs": 1,
+}
+
+
+@pytest.fixture(autouse=True)
+def load(monkeypatch: pytest.MonkeyPatch) -> Load:
+    """Import a script as it is when it is run: with its folder on the path."""
+    monkeypatch.syspath_prepend(FOLDER)
+    return importlib.import_module
+
+
+def days(values: Any) -> pd.DataFrame:
+    values = np.asarray(values, dtype=float).reshape(len(values), -1)
+    index = pd.date_range("2020-01-01", periods=len(values))
+    return pd.DataFrame(values, index, [f"c{k}" for k in range(values.shape[1])])
+
+
+def noisy(n_rows: int, n_channels: int = 2) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return days(rng.standard_normal((n_rows, n_channels)).cumsum(axis=0))
+
+
+# --- the protocol ---------------------------------------------------------------------
+
+
+def test_errors_are_in_units_of_the_training_part(load: Load) -> None:
+    experiment = load("protocol").Experiment(days([0, 2, 4, 10, np.nan, 12]), 3)
+    # mean 2 and standard deviation 2 of the training part
+    np.testing.assert_allclose(
+        experiment.scaled[:, 0], [-1, 0, 1, 4, np.nan, 5], equal_nan=True
+    )
+    np.testing.assert_array_equal(experiment.origins(2), [3, 4])
+    # truths (4, -) and (-, 5): what is missing does not count
+    assert experiment.mse(np.full((2, 2, 1), 4.0)) == pytest.approx(0.5)
+
+
+def test_an_origin_leaves_its_horizon_and_sees_the_rows_before(load: Load) -> None:
+    experiment = load("protocol").Experiment(days(np.arange(20.0)), 12, every=3)
+    origins = experiment.origins(2)
+    np.testing.assert_array_equal(origins, [12, 15, 18])
+    panel = load("protocol").panel_of_windows(experiment, 4, origins)
+    assert panel.loc[15, "c0"].tolist() == [11, 12, 13, 14]
+    np.testing.assert_array_equal(
+        experiment.rows(origins, 2), [[12, 13], [15, 16], [18, 19]]
+    )
+
+
+def test_last_value_is_that_of_each_channel(load: Load) -> None:
+    data = days([[1, 5], [2, np.nan], [3, np.nan], [4, np.nan], [9, 9]])
+    protocol = load("protocol")
+    experiment = protocol.Experiment(data, 3)
+    found = protocol.last_value(experiment, 3, 1)
+    expected = experiment.scaled
+    assert found[0, 0, 0] == expected[2, 0]
+    assert found[1, 0, 0] == expected[3, 0]
+    # the second channel has no scale, and at the second origin no value in sight
+    assert found[1, 0, 1] == 0.0
+
+
+def test_harmonics_and_climatology_find_a_pure_wave(load: Load) -> None:
+    protocol = load("protocol")
+    index = pd.date_range("2013-01-01", "2016-12-31")
+    leap = np.where(index.year == 2016, 366, 365)
+    wave = np.sin(2 * np.pi * (index.dayofyear - 1) / leap)
+    data = pd.DataFrame({"c": 3 + 2 * wave.to_numpy()}, index)
+    experiment = protocol.Experiment(data, len(data) - 366)
+    np.testing.assert_allclose(
+        protocol.yearly_harmonics(experiment), experiment.scaled, atol=1e-9
+    )
+    smooth = protocol.baselines(experiment, 7, 7, seasonal=True)["climatology"]
+    assert experiment.mse(smooth) < 1e-3
+
+
+def test_ridge_learns_what_is_linear(load: Load) -> None:
+    t = np.arange(400)
+    data = days(np.stack([np.sin(t / 3), np.cos(t / 3)], axis=1))
+    experiment = load("protocol").Experiment(data, 300)
+    found = load("protocol").baselines(experiment, 7, 7, seasonal=False)
+    assert experiment.mse(found["last value"]) > 0.5
+    assert experiment.mse(found["ridge on the window"]) < 1e-3
+    assert experiment.mse(found["ridge on differences"]) < 1e-3
+
+
+def test_all_origins_together_give_what_updates_give_in_turn(load: Load) -> None:
+    protocol, features = load("protocol"), load("settings").features
+    experiment = protocol.Experiment(noisy(60), 50)
+    arguments: dict[str, Any] = {**TINY, "window_length": 5, "horizon": 3}
+    arguments["random_state"] = 4
+    forecaster = LatentODELSTMForecaster(**arguments, finetune_epochs=0)
+    together = protocol.forecast_origins(forecaster, experiment, 5, 3, features)
+    one = LatentODELSTMForecaster(**arguments)
+    one.fit(experiment.train, X=features(experiment.train.index))
+    assert together.shape == (8, 3, 2)
+    for k, origin in enumerate(experiment.origins(3)):
+        if k:
+            new = experiment.data.iloc[origin - 1 : origin]
+            one.update(new, X=features(new.index), update_params=False)
+        stamps = experiment.data.index[origin : origin + 3]
+        alone = one.predict(fh=stamps, X=features(stamps))
+        np.testing.assert_allclose(together[k], experiment.scale(alone), atol=1e-5)
+
+
+def test_a_forecaster_that_would_learn_from_test_windows_is_refused(
+    load: Load,
+) -> None:
+    protocol = load("protocol")
+    experiment = protocol.Experiment(noisy(60), 50)
+    with pytest.raises(ValueError, match="must have finetune_epochs=0"):
+        protocol.forecast_origins(LatentODELSTMForecaster(), experiment, 5, 3)
+
+
+@needs_data
+def test_origins_of_the_climate_are_counted_as_in_the_protocol(load: Load) -> None:
+    experiment = load("climate").load(SHARED / "delhi")
+    counts = [len(experiment.origins(ahead)) for ahead in (7, 15, 30, 60)]
+    assert counts == [108, 100, 85, 55]
+    first = experiment.data.index[experiment.origins(7)[0]]
+    assert first == pd.Timestamp("2017-01-01")
+
+
+BASELINES = {
+    "training mean": (0.958, 0.937, 0.857, 0.794),
+    "last value": (0.466, 0.520, 0.655, 1.061),
+    "window mean": (0.355, 0.439, 0.653, 0.867),
+    "climatology": (0.367, 0.370, 0.360, 0.364),
+    "ridge on the window": (0.333, 0.379, 0.374),
+    "ridge on differences": (0.327, 0.393, 0.482),
+    "2 yearly harmonics": (0.341, 0.343, 0.331, 0.339),
+    "ridge on anomalies": (0.290, 0.324, 0.330),
+}
+"""Of the protocol; ridge on 365 days depends on which penalties are tried."""
+
+
+@needs_data
+def test_baselines_of_the_climate_are_those_of_the_protocol(load: Load) -> None:
+    protocol, experiment = load("protocol"), load("climate").load(SHARED / "delhi")
+    for k, task in enumerate(["7/7", "15/15", "30/30", "365/60"]):
+        found = protocol.baselines(experiment, *protocol.TASKS[task], seasonal=True)
+        for method, expected in BASELINES.items():
+            if k < len(expected):
+                error = experiment.mse(found[method])
+                assert error == pytest.approx(expected[k], abs=0.005), (task, method)
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("stock", "expected"),
+    [
+        ("IBM", (0.0063, 0.0124, 0.0260, 0.0547)),
+        ("MSFT", (0.0601, 0.1089, 0.2030, 0.3890)),
+        ("JPM", (0.0526, 0.1030, 0.2040, 0.4168)),
+    ],
+)
+def test_last_values_of_stocks_are_those_of_the_protocol(
+    load: Load, stock: str, expected: tuple[float, ...]
+) -> None:
+    protocol = load("protocol")
+    experiment = load("stocks").load(SHARED / "djia" / f"{stock}.csv")
+    assert experiment.n_train == int(0.75 * len(experiment.data))
+    found = [
+        experiment.mse(protocol.last_value(experiment, *lengths))
+        for lengths in protocol.TASKS.values()
+    ]
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
+# --- the spirals ----------------------------------------------------------------------
+
+
+def test_places_are_read_off_the_curves(load: Load) -> None:
+    spirals = load("spirals")
+    index = pd.MultiIndex.from_product([[0, 1], [0, 100]], names=["series", "position"])
+    place = np.array([80, 180, 80, 180])
+    t = place * 6 * np.pi / 499
+    s = 6 * np.pi + 1 - t
+    clockwise = np.stack([15 / s * np.cos(s) - 5, 15 / s * np.sin(s)], axis=1)
+    outward = np.stack([0.3 * t * np.cos(t) + 5, 0.3 * t * np.sin(t)], axis=1)
+    values = np.where([[True], [True], [False], [False]], clockwise, outward)
+    truth = pd.DataFrame(values, index, ["x", "y"])
+    np.testing.assert_array_equal(spirals.places_of(truth), place)
+
+
+def test_each_row_is_scored_in_one_part(load: Load) -> None:
+    spirals = load("spirals")
+    _, truth = spirals.make_set(30, 0, 40, per_series=False)
+    parts = spirals.parts_of(truth)
+    assert (sum(rows.astype(int) for rows in parts.values()) == 1).all()
+    places = pd.Series(spirals.places_of(truth), truth.index).unstack()
+    start = places[0]
+    assert start.between(62, 187).all()
+    np.testing.assert_array_equal(
+        places.to_numpy(), start.to_numpy()[:, None] + places.columns.to_numpy()
+    )
+    n_covered = {name: int(rows.sum()) for name, rows in parts.items()}
+    assert n_covered["reconstruction"] == 40 * 250
+    # of the 62 places after a window's end those before 438, of those before from 62 on
+    after = np.clip(438 - (start + 250), 0, 62).sum()
+    before = np.clip(start - 62, 0, 62).sum()
+    assert n_covered["forward covered"] == after
+    assert n_covered["forward beyond"] == 40 * 62 - after
+    assert n_covered["backward covered"] == before
+
+
+def test_covered_and_beyond_are_scored_apart(load: Load) -> None:
+    spirals = load("spirals")
+    _, truth = spirals.make_set(30, 0, 40, per_series=False)
+    offset = {"reconstruction": 1.0, "forward beyond": 3.0, "backward covered": 2.0}
+    forecast = truth.copy()
+    for part, by in offset.items():
+        forecast.loc[spirals.parts_of(truth)[part]] += by
+    expected = {part: offset.get(part, 0.0) ** 2 for part in spirals.PARTS}
+    assert spirals.scores(forecast, truth) == pytest.approx(expected)
+
+
+def test_series_of_the_second_variant_have_their_own_stamps(load: Load) -> None:
+    observed, truth = load("spirals").make_set(30, 0, 6, per_series=True)
+    stamps = [tuple(observed.loc[k].index) for k in range(6)]
+    assert len(set(stamps)) == 6
+    assert all(len(own) == 30 and own[0] == 0 for own in stamps)
+    error = (observed - truth.loc[observed.index]).to_numpy()
+    assert error.std() == pytest.approx(0.3, abs=0.03)
+
+
+# --- the scripts ----------------------------------------------------------------------
+
+
+def test_every_setting_is_one_of_the_forecasters(load: Load) -> None:
+    settings = load("settings")
+    known = set(LatentODELSTMForecaster.get_param_names())
+    for name in ("CLIMATE", "STOCKS", "PAPER_CLIMATE", "PAPER_STOCKS"):
+        assert list(getattr(settings, name)) == list(settings.TASKS)
+        for task in getattr(settings, name).values():
+            assert set(task) <= known
+    assert set(settings.SPIRALS) | set(settings.PAPER_SPIRALS) <= known
+
+
+def test_search_keeps_what_scores_lower(
+    load: Load, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def score(settings: dict[str, Any]) -> float:
+        return 1 + abs(settings["a"] - 3) + abs(settings.get("b", 9) - 1)
+
+    candidates = {"a": (1, 2, 3, 4), "b": (0, 1, 2)}
+    found, lowest = load("tune").search({"a": 1}, candidates, score)
+    assert (found, lowest) == ({"a": 3, "b": 1}, 1.0)
+    assert "b = 1" in capsys.readouterr().out
+
+
+def test_validation_never_reaches_the_test_part(load: Load) -> None:
+    tune, protocol = load("tune"), load("protocol")
+    index = pd.date_range("2013-01-01", "2017-04-24")
+    data = pd.DataFrame({"c": np.arange(len(index))}, index)
+    n_train = int((index < "2017").sum())
+    folds = tune.climate_folds(protocol.Experiment(data, n_train))
+    assert [str(f.train.index[-1].date()) for f in folds] == [
+        "2014-12-31",
+        "2015-12-31",
+    ]
+    assert [str(f.data.index[-1].date()) for f in folds] == ["2015-12-31", "2016-12-31"]
+    folds = tune.stock_folds(protocol.Experiment(data, 1400, 5))
+    assert [(f.n_train, len(f.data)) for f in folds] == [(650, 1025), (1025, 1400)]
+
+
+def test_missing_data_are_named_with_their_source(
+    load: Load,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("climate", "stocks"):
+        with pytest.raises(SystemExit):
+            load(name).main(["--data", str(tmp_path)])
+        assert "from Kaggle" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@needs_data
+def test_climate_prints_its_table_and_saves_a_picture(
+    load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--data", str(SHARED / "delhi"), "--output", str(tmp_path / "out")]
+    few = ["--tasks", "7/7", "--seeds", "0", "1", "--settings", "ours"]
+    models = ["--models", "Latent ODE-RNN", "--epochs", "1"]
+    table = load("climate").main([*options, *few, *models])
+    ours = table[table["method"] == "Latent ODE-RNN, ours"]
+    assert ours["seed"].tolist() == [0, 1]
+    assert (ours["mse"] < 2).all()
+    printed = capsys.readouterr().out
+    assert "0.228" in printed  # the paper's
+    assert "0.466" in printed  # the last value's
+    assert matplotlib.image.imread(tmp_path / "out" / "climate.png").std() > 0.05
+
+
+@pytest.mark.slow
+@needs_data
+def test_stocks_print_their_tables_and_save_pictures(
+    load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--data", str(SHARED / "djia"), "--output", str(tmp_path / "out")]
+    few = ["--stock", "IBM", "--tasks", "7/7", "--seeds", "0", "--settings", "ours"]
+    models = ["--models", "Latent ODE-LSTM+GC", "--epochs", "1"]
+    table = load("stocks").main([*options, *few, *models])
+    assert (table["stock"] == "IBM").all()
+    assert (table.set_index("method")["mse"] > 0).all()
+    printed = capsys.readouterr().out
+    assert "0.077" in printed  # the paper's
+    assert "0.0063" in printed  # the last value's
+    assert matplotlib.image.imread(tmp_path / "out" / "IBM.png").std() > 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", [[], ["--per-series-stamps"]])
+def test_spirals_print_their_table_and_save_pictures(
+    load: Load,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    variant: list[str],
+) -> None:
+    small = ["--stamps", "10", "20", "--series", "20", "--epochs", "1"]
+    out = ["--output", str(tmp_path / "out"), "--settings", "ours", "paper"]
+    table = load("spirals").main([*small, *out, *variant])
+    assert len(table) == 2 * 2 * 3
+    assert np.isfinite(table[list(load("spirals").PARTS)]).all(axis=None)
+    printed = capsys.readouterr().out
+    assert "Gradient norms, N = 20, ours settings" in printed
+    for name in ("spirals-ours", "gradients-ours", "spirals-paper", "gradients-paper"):
+        picture = matplotlib.image.imread(tmp_path / "out" / f"{name}.png")
+        assert picture.std() > 0.05
+
+
+@pytest.mark.slow
+def test_tuning_of_spirals_runs(load: Load) -> None:
+    tiny = ["--series", "4", "--epochs", "1", "--only", "lr"]
+    chosen = load("tune").main(["spirals", *tiny])
+    assert chosen["N = 100"]["max_epochs"] == 1
