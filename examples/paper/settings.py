@@ -1,4 +1,4 @@
-"""Settings of the paper's experiments: ours, chosen by `tune.py`, and the paper's.
+"""Settings of the paper's experiments: ours, and the paper's.
 
 Each is a dict of constructor arguments of the forecasters; those of the climate and of
 the stocks have one for each task:

@@ -19,8 +19,8 @@ __all__ = ["ANCHORS", "Anchor", "Level"]
 
 ANCHORS = ("series", "window", "last", "blend")
 
-_INITIAL_DAMPING = -5.0
-"""softplus(-5) = 0.0067 per ``time_unit_``: close to holding the last value."""
+_INITIAL_DAMPING = -7.0
+"""softplus(-7) = 0.0009 per ``time_unit_``: 5 % of the way to the mean after 60."""
 
 
 class Level(NamedTuple):
