@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from sklode import engine, nn
-from sklode._threads import one_torch_thread
+from sklode._threads import n_threads, one_torch_thread
 from sklode.calibration import FEWEST, Calibration, calibrate, residuals_of
 from sklode.exceptions import SolverError
 from sklode.observations import Observations, median_gap
@@ -176,6 +176,7 @@ class FittedModel:
 
     def predictor(self, observations: Observations) -> Predictor:
         """Return the model with the history that it forecasts from."""
+        n_threads()  # as in fit_model
         arrays = _arrays(observations, self.normalisation, self.time_unit)
         return Predictor(self.network, *arrays, self.window_length, self.calibration)
 
@@ -226,6 +227,7 @@ def fit_model(
     reporter : Reporter, optional
         Told of each epoch; may stop the training.
     """
+    n_threads()  # a thread's first; it could else take another fit's limit for its own
     generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
     model = copy.deepcopy(start) if start is not None else None
     if model is None:
@@ -490,6 +492,8 @@ def _fresh_model(
         network = _network(settings, n_channels, n_controls, anchor)
         span = float(np.median(sample.times[:, -1]))
         network.decoder.vector_field.start_rotating(_periods(settings, span))
+        if anchor == "last":  # what the model adds to it has to be learned
+            network.emission.start_silent()
     architecture = {name: getattr(settings, name) for name in _ARCHITECTURE}
     return FittedModel(
         network,

@@ -176,6 +176,15 @@ def test_an_untrained_decoder_rotates_within_the_span_of_a_window() -> None:
     assert 4 <= periods[0] < periods[1] < periods[2] <= 24  # of gaps of 3
 
 
+def test_under_the_last_value_an_untrained_model_forecasts_it() -> None:
+    y = channels(uneven_stamps()).cumsum()
+    settings: dict[str, Any] = {"normalize": "last", "max_epochs": 1, "lr": 1e-9}
+    forecast = tiny(**settings).fit(y).predict([1, 30])
+    moves = (y.iloc[-1] - y.iloc[-tiny().window_length :].mean()).abs()
+    assert ((forecast - y.iloc[-1]).abs() <= 0.02 * moves).all(axis=None)
+    assert ((forecast - y.iloc[-1]).abs() > 0).all(axis=None)  # damped a little
+
+
 def test_the_clipped_fraction_counts_gradients_over_the_threshold() -> None:
     y = waves()
     all_clipped = tiny(clip_norm=1e-6).fit(y).history_

@@ -179,6 +179,7 @@ def iteration(name: str, load: Workload, options: argparse.Namespace) -> Iterati
         **sizes_of(load),
         window_length=load.n_stamps,
         horizon=0,
+        thinning=0.0,  # the loop reads all that it reconstructs
         batch_size=load.n_series,
         step_size=longest_gap,  # one step a gap
         engine="fused",

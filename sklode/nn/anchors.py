@@ -19,8 +19,8 @@ __all__ = ["ANCHORS", "Anchor", "Level"]
 
 ANCHORS = ("series", "window", "last", "blend")
 
-_INITIAL_DAMPING = -7.0
-"""softplus(-7) = 0.0009 per ``time_unit_``: 5 % of the way to the mean after 60."""
+_INITIAL_DAMPING = -9.0
+"""softplus(-9) = 0.0001 per ``time_unit_``: 1 % of the way to the mean after 80."""
 
 
 class Level(NamedTuple):

@@ -143,6 +143,12 @@ class Emission(nn.Module):
             return parameter.new_full((self.n_channels,), self.noise)
         return functional.softplus(self.raw_noise) + _LEAST_NOISE
 
+    @torch.no_grad()
+    def start_silent(self) -> None:
+        """Set the output layer's weights to zero, so that x^ is 0 until it learns."""
+        self.network[-1].weight.zero_()  # type: ignore[operator]
+        self.network[-1].bias.zero_()  # type: ignore[operator]
+
     def forward(self, z: Tensor, controls: Controls | None = None) -> Tensor:
         """Return x^ of shape (..., channel) for z of shape (..., latent)."""
         x: Tensor = self.network(_with_controls(z, controls))
