@@ -13,7 +13,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from sklode import LatentODELSTMForecaster
+from sklode import LatentODELSTMForecaster, fitting
 from sklode.calibration import Calibration, Residuals, calibrate, residuals_of
 from sklode.nn import Batch
 from sklode.randomness import normals
@@ -300,6 +300,26 @@ def test_a_short_series_keeps_the_pretrained_scale(epochs: int) -> None:
     assert longer.interval_scale_.shape != kept.scales.shape or not np.array_equal(
         longer.interval_scale_, kept.scales
     )
+
+
+@pytest.mark.parametrize(
+    ("thinning", "factor"), [(0.0, 1.3), (0.25, 1.15), (0.5, 1.0), (0.9, 1.0)]
+)
+def test_rows_trained_on_are_doubted_unless_windows_were_thinned(
+    monkeypatch: pytest.MonkeyPatch, thinning: float, factor: float
+) -> None:
+    factors = []
+    measured = fitting._measured
+
+    def recorded(
+        model: Any, reaching: Any, rows: Any, optimism: float, *rest: Any
+    ) -> Any:
+        factors.append(optimism)
+        return measured(model, reaching, rows, optimism, *rest)
+
+    monkeypatch.setattr(fitting, "_measured", recorded)
+    tiny(thinning=thinning).fit(waves())
+    assert factors == pytest.approx([1.25, factor])
 
 
 @pytest.mark.slow
