@@ -279,6 +279,28 @@ class Trainer:
         )
         self._best = self._weights()
         self._candidate = None
+        try:
+            self._take_epochs(draw, generator, validation, reporter)
+        except KeyboardInterrupt:
+            if not self.history:  # there is nothing to keep yet
+                raise
+            warnings.warn(
+                f"training was interrupted in epoch {len(self.history) + 1} of "
+                f"{self.max_epochs}; the best weights of the epochs before are kept. "
+                "Fit again with warm_start=True to go on.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        if self._candidate is not None and self._last_loss_is_finite():
+            self._confirm()
+
+    def _take_epochs(
+        self,
+        draw: Draw,
+        generator: torch.Generator,
+        validation: Sequence[Any],
+        reporter: Reporter | None,
+    ) -> None:
         best_score, waited = math.inf, 0
         for epoch in range(1, self.max_epochs + 1):
             row = self.train_epoch(epoch, draw(epoch, generator), generator)
@@ -302,8 +324,6 @@ class Trainer:
             patience = self.n_iter_no_change if validation else None
             if stop or (patience is not None and waited >= patience):
                 break
-        if self._candidate is not None and self._last_loss_is_finite():
-            self._confirm()
 
     def _propose(self, epoch: int) -> None:
         """Take the weights for the best, subject to a finite loss under them."""

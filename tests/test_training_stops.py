@@ -1,6 +1,7 @@
 """When training stops, what it skips, and which weights it leaves."""
 
 import math
+import signal
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from torch import Tensor
 
 from sklode.exceptions import SolverError
 from sklode.nn import AdaptiveSolver
-from sklode.training import validation_loss
+from sklode.training import Trainer, validation_loss
 from tests.networks import latent_ode, windows
+from tests.series import tiny, waves
 from tests.trainees import Trainee, batch, column, linear, train
 
 
@@ -261,3 +263,72 @@ def test_network_that_is_not_finite_is_skipped_with_the_adaptive_solver() -> Non
         network.encoder.cell.weight_hh.fill_(math.nan)
     (row,) = train(network, [windows()] * 2).history
     assert row["skipped_steps"] == 2
+
+
+def test_an_interruption_keeps_the_weights_of_the_epochs_before() -> None:
+    seen = []
+
+    def interrupted(network: Trainee) -> Any:
+        def keep(row: dict[str, float]) -> bool:
+            seen.append(float(network.w.detach()))
+            if row["epoch"] == 3:
+                signal.raise_signal(signal.SIGINT)
+            return False
+
+        return keep
+
+    network = Trainee(linear)
+    told = r"interrupted in epoch 4 of 9; .* kept\. Fit again with warm_start=True"
+    with pytest.warns(ConvergenceWarning, match=told):
+        trainer = train(
+            network, [batch()], max_epochs=9, on_epoch_end=interrupted(network)
+        )
+    assert trainer.best_epoch == len(trainer.history) == 3
+    assert float(network.w.detach()) == seen[2] != seen[1]
+
+
+def test_an_interruption_restores_the_best_validated_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    step, taken = Trainer.train_step, []
+
+    def interrupted(self: Trainer, *arguments: Any) -> Any:
+        taken.append(float(self.network.w.detach()))
+        if len(taken) == 8:  # in the middle of the fourth epoch
+            raise KeyboardInterrupt
+        return step(self, *arguments)
+
+    monkeypatch.setattr(Trainer, "train_step", interrupted)
+    network = Trainee(linear, held_out=[3.0, 1.0, 2.0, 0.5])
+    with pytest.warns(ConvergenceWarning, match="interrupted in epoch 4"):
+        trainer = train(
+            network, [batch()] * 2, validation=[batch()], max_epochs=9, lr=0.1
+        )
+    assert trainer.best_epoch == 2
+    assert float(network.w.detach()) == taken[4] != taken[7]
+
+
+def test_an_interruption_of_the_first_epoch_is_passed_on() -> None:
+    def interrupted(w: Tensor, number: Tensor) -> Tensor:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(Trainee(interrupted), [batch()], max_epochs=2)
+
+
+def test_an_interrupted_fit_forecasts_and_goes_on() -> None:
+    class Interrupting:
+        def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> None:
+            if row["epoch"] == 2:
+                signal.raise_signal(signal.SIGINT)
+
+    y = waves()
+    forecaster = tiny(max_epochs=5, callbacks=[Interrupting()])
+    with pytest.warns(ConvergenceWarning, match="interrupted in epoch 3 of 5"):
+        forecaster.fit(y)
+    assert forecaster.n_epochs_ == forecaster.best_epoch_ == 2
+    assert forecaster.predict([1, 2]).notna().all()
+    forecaster.set_params(warm_start=True, callbacks=None).fit(y)
+    assert forecaster.n_epochs_ == 5
+    fresh = tiny(max_epochs=5).fit(y)
+    assert forecaster.history_["loss"].iloc[0] < fresh.history_["loss"].iloc[0]
