@@ -4,6 +4,7 @@ import math
 import signal
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
@@ -327,8 +328,9 @@ def test_an_interrupted_fit_forecasts_and_goes_on() -> None:
     with pytest.warns(ConvergenceWarning, match="interrupted in epoch 3 of 5"):
         forecaster.fit(y)
     assert forecaster.n_epochs_ == forecaster.best_epoch_ == 2
-    assert forecaster.predict([1, 2]).notna().all()
-    forecaster.set_params(warm_start=True, callbacks=None).fit(y)
+    forecast = forecaster.predict([1, 2])
+    assert forecast.notna().all()
+    # from there on, as steps of no length show
+    forecaster.set_params(warm_start=True, callbacks=None, lr=1e-9).fit(y)
     assert forecaster.n_epochs_ == 5
-    fresh = tiny(max_epochs=5).fit(y)
-    assert forecaster.history_["loss"].iloc[0] < fresh.history_["loss"].iloc[0]
+    pd.testing.assert_series_equal(forecaster.predict([1, 2]), forecast, rtol=1e-5)
