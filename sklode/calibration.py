@@ -97,27 +97,16 @@ def residuals_of(network: LatentODE, batch: Batch) -> Residuals:
     batch : Batch
         Its ``scored`` entries count, and those that the encoder sees.
     """
-    seen = slice(batch.n_seen)
-    n_windows = len(batch.times)
+    path = None
+    if batch.controls is not None:
+        path = ControlPath(batch.times, batch.controls)
     with torch.no_grad():
-        posterior = network.posterior(
-            batch.times[:, seen],
-            batch.values[:, seen],
-            batch.mask[:, seen],
-            None if batch.controls is None else batch.controls[:, seen],
-        )
-        place = np.arange(n_windows)
+        posterior = network.encode(batch)
+        place = np.arange(len(batch.times))
         white = normals(0, 2, place, 0.0 * place, _N_DRAWS, network.latent_size)
         q_z0 = posterior.q_z0
         z0 = q_z0.mean + q_z0.stddev * torch.from_numpy(white).to(q_z0.mean)
-        times = batch.times.repeat(_N_DRAWS, 1)
-        path = None
-        if batch.controls is not None:
-            path = ControlPath(times, batch.controls.repeat(_N_DRAWS, 1, 1))
-        p_x = network.decode(
-            z0.flatten(0, 1), posterior.repeated(_N_DRAWS), times, path
-        )
-    paths = _array(p_x.mean).reshape(_N_DRAWS, *batch.values.shape)
+        paths = _array(network.decode_draws(z0, posterior, batch.times, path))
     spread = np.sqrt(paths.var(0) + _array(network.emission.noise_scale) ** 2)
     counts = _array(batch.mask).astype(bool)
     if batch.scored is not None:
@@ -126,7 +115,7 @@ def residuals_of(network: LatentODE, batch: Batch) -> Residuals:
         errors = (_array(batch.values) - paths.mean(0)) / spread
     errors = np.where(counts & np.isfinite(errors), errors, np.nan)
     # padding repeats the last stamp, so that it is no later than what was seen
-    last = batch.times[:, seen].max(dim=1, keepdim=True).values
+    last = batch.times[:, : batch.n_seen].max(dim=1, keepdim=True).values
     return Residuals(errors, _array(batch.times - last))
 
 

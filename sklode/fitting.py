@@ -260,9 +260,8 @@ def fit_model(
         shuffled = usable[order[:n_drawn]]
         for low in range(0, len(shuffled), settings.batch_size):
             which = shuffled[low : low + settings.batch_size]
-            batch = _batch(part, which, device)
             hidden = _hidden(part, which, settings, generator)
-            yield batch._replace(hidden=hidden).to(device)
+            yield _batch(part, which, device, hidden=hidden)
 
     annealing = settings.kl_annealing_epochs
     trainer = Trainer(
@@ -628,7 +627,7 @@ def _hidden(
     One row at least remains. None where there is nothing to hide.
     """
     n_seen = min(windows.window_length, windows.span)
-    if settings.thinning == 0 and (settings.backcast_fraction * windows.horizon) == 0:
+    if not settings.thinning and not settings.backcast_fraction * windows.horizon:
         return None
     n_rows = torch.from_numpy(windows.end[which] - windows.start[which])
     n_rows = n_rows.clamp(max=n_seen).unsqueeze(-1)
@@ -654,6 +653,7 @@ def _batch(
     which: NDArray[np.int64],
     device: torch.device,
     scored_from: NDArray[np.int64] | None = None,
+    hidden: torch.Tensor | None = None,
 ) -> nn.Batch:
     arrays = windows.gather(which, scored_from)
     batch = nn.Batch(
@@ -663,6 +663,7 @@ def _batch(
         windows.window_length,
         None if arrays.controls is None else torch.from_numpy(arrays.controls),
         None if arrays.scored is None else torch.from_numpy(arrays.scored),
+        hidden,
     )
     return batch.to(device)
 

@@ -172,17 +172,10 @@ class Predictor:
 
     def _decode(self, task: _Task, z0: Tensor) -> Array:
         """Decode draws (sample, window, latent) to (sample, window, slot, channel)."""
-        n = len(z0)
-        posterior = task.posterior.repeated(n)
-        path = None
-        if task.path is not None:
-            path = ControlPath(
-                *(x.repeat(n, 1, *[1] * (x.ndim - 2)) for x in task.path)
-            )
-        times = task.times.repeat(n, 1)
         with torch.no_grad():
-            p_x = self.network.decode(z0.flatten(0, 1), posterior, times, path)
-        return p_x.mean.unflatten(0, (n, -1)).cpu().numpy()
+            mean = self.network.decode_draws(z0, task.posterior, task.times, task.path)
+        paths: Array = mean.cpu().numpy()
+        return paths
 
     def _tasks(self, queries: Queries, n_draws: int) -> Iterator[_Task]:
         start = self._window_starts(queries)

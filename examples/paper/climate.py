@@ -28,7 +28,6 @@ PUBLISHED = {
     "30/30": (0.216, 0.212, 0.233),
     "365/60": (0.220, 0.219, 0.226),
 }
-_ORDER = ("Latent ODE-RNN", "Latent ODE-LSTM", "Latent ODE-LSTM+GC")
 
 
 def load(folder: Path) -> Experiment:
@@ -51,8 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     options.output.mkdir(parents=True, exist_ok=True)
     settings = {"ours": (CLIMATE, features), "paper": (PAPER_CLIMATE, None)}
     table, forecasts = run(experiment, options, settings, seasonal=True)
-    published = {t: dict(zip(_ORDER, PUBLISHED[t], strict=True)) for t in PUBLISHED}
-    print_table(table, published, digits=3)
+    print_table(table, PUBLISHED, digits=3)
     if options.models:
         shown = [f"{options.models[-1]}, {whose}" for whose in options.settings]
         others = [*shown[1:], "2 yearly harmonics"]

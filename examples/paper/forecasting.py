@@ -23,10 +23,20 @@ from numpy.typing import NDArray
 from protocol import TASKS, Experiment, arima_forecasts, baselines, forecast_origins
 from settings import MODELS
 
-__all__ = ["add_options", "draw_origins", "print_table", "run", "run_task"]
+__all__ = [
+    "PUBLISHED_MODELS",
+    "add_options",
+    "draw_origins",
+    "print_table",
+    "run",
+    "run_task",
+]
 
 Array = NDArray[np.floating]
 Features = Callable[[pd.Index], pd.DataFrame]
+
+PUBLISHED_MODELS = ("Latent ODE-RNN", "Latent ODE-LSTM", "Latent ODE-LSTM+GC")
+"""Of which the paper prints figures, in the order of its tables."""
 
 
 def add_options(parser: argparse.ArgumentParser, output: str) -> None:
@@ -124,9 +134,18 @@ def run(
 
 
 def print_table(
-    table: pd.DataFrame, published: dict[str, dict[str, float]], digits: int
+    table: pd.DataFrame, published: dict[str, tuple[float, ...]], digits: int
 ) -> pd.DataFrame:
     """Print mean and standard deviation over seeds, and the paper's own figures.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Of `run`.
+    published : dict of tuple
+        By task, the figures of `PUBLISHED_MODELS`.
+    digits : int
+        After the point.
 
     Returns
     -------
@@ -147,7 +166,8 @@ def print_table(
             if counts.loc[method, task] > 1:
                 cell += f" ({spread.loc[method, task]:.{digits}f})"
             model = method.removesuffix(", paper").removesuffix(", ours")
-            figure = published[task].get(model) if "," in method else None
+            figures = dict(zip(PUBLISHED_MODELS, published[task], strict=True))
+            figure = figures.get(model) if "," in method else None
             cells += [cell, "" if figure is None else f"{figure:.3f}"]
         print(f"{method:34}" + "".join(f"{cell:>17}" for cell in cells))
     print(

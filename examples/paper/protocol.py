@@ -255,7 +255,6 @@ def _ridge(experiment: Experiment, seen: int, ahead: int, kind: str) -> Array:
     def pairs(origins: NDArray[np.int64]) -> tuple[Array, Array, Array]:
         before = values[origins[:, None] + np.arange(-seen, 0)]
         rows = experiment.rows(origins, ahead)
-        rows = np.minimum(rows, len(values) - 1)
         level = before[:, -1:] if kind == "difference" else np.zeros_like(before[:, :1])
         flat = (before - level).reshape(len(origins), -1)
         return flat, (values[rows] - level).reshape(len(origins), -1), level
@@ -266,15 +265,17 @@ def _ridge(experiment: Experiment, seen: int, ahead: int, kind: str) -> Array:
     fitted, held_out = usable[: -n_held_out - ahead], usable[-n_held_out:]
     scored = observed[experiment.rows(held_out, ahead)].reshape(n_held_out, -1)
 
+    x_fitted, y_fitted, _ = pairs(fitted)
+    x, y, _ = pairs(held_out)
+
     def score(penalty: float) -> float:
-        x, y, _ = pairs(held_out)
-        predicted = Ridge(penalty).fit(*pairs(fitted)[:2]).predict(x)
+        predicted = Ridge(penalty).fit(x_fitted, y_fitted).predict(x)
         return float(((predicted - y)[scored] ** 2).mean())
 
     model = Ridge(min(_PENALTIES, key=score)).fit(*pairs(usable)[:2])
     origins = experiment.origins(ahead)
-    x, _, level = pairs(origins)
-    forecasts = model.predict(x).reshape(len(origins), ahead, -1) + level
+    windows, _, level = pairs(origins)
+    forecasts = model.predict(windows).reshape(len(origins), ahead, -1) + level
     if kind == "anomaly":
         forecasts = forecasts + base[experiment.rows(origins, ahead)]
     return forecasts

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from settings import MODELS, PAPER_SPIRALS, SPIRALS
 
 from sklode.datasets import make_spirals
+from sklode.diagnostics import clipping_report
 
 STAMPS = (30, 50, 100, 250)
 PARTS = (
@@ -188,17 +189,15 @@ def draw_gradients(histories: dict[str, pd.DataFrame], title: str, path: Path) -
     plt.close(figure)
 
 
-def report_gradients(name: str, history: pd.DataFrame) -> str:
+def report_gradients(name: str, forecaster: Any) -> str:
     """Say in a line what the gradient norms and the loss did."""
-    norms = history["grad_norm"]
-    typical, largest = norms.median(), norms.max()
-    skipped = int(history["skipped_steps"].sum())
-    exploded = skipped > 0 or largest > 100 * typical
-    verdict = "explosions" if exploded else "no explosion"
+    report, history = clipping_report(forecaster, factor=100), forecaster.history_
+    verdict = "explosions" if len(report.exploded) else "no explosion"
     return (
-        f"{name:22} median {typical:.3g}, largest {largest:.3g} in epoch "
-        f"{norms.idxmax()}, steps not finite {skipped}, loss {history.loss.iloc[0]:.3g}"
-        f" -> {history.loss.iloc[-1]:.3g}: {verdict}"
+        f"{name:22} median {report.median_norm:.3g}, largest {report.max_norm:.3g} in "
+        f"epoch {history['grad_norm'].idxmax()}, steps not finite "
+        f"{report.skipped_steps}, loss {history.loss.iloc[0]:.3g} -> "
+        f"{history.loss.iloc[-1]:.3g}: {verdict}"
     )
 
 
@@ -223,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
         settings = dict(SETTINGS[whose])
         if options.epochs:
             settings["max_epochs"] = options.epochs
-        panels, sets, norms = {}, {}, {}
+        panels, sets, fitted = {}, {}, {}
         for n_stamps in options.stamps:
             for seed in options.seeds:
                 observed, truth = make_set(
@@ -245,15 +244,15 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
                     if seed == options.seeds[0]:
                         panels[n_stamps, name] = forecast
                         sets[n_stamps] = observed, truth
-                        norms[n_stamps, name] = forecaster.history_
+                        fitted[n_stamps, name] = forecaster
         draw(panels, sets, options.models, options.output / f"spirals-{whose}.png")
         most = max(options.stamps)
-        histories = {name: norms[most, name] for name in options.models}
+        histories = {name: fitted[most, name].history_ for name in options.models}
         title = f"N = {most}, {whose} settings"
         draw_gradients(histories, title, options.output / f"gradients-{whose}.png")
         print(f"\nGradient norms, {title}, seed {options.seeds[0]}")
-        for name, history in histories.items():
-            print(report_gradients(name, history))
+        for name in options.models:
+            print(report_gradients(name, fitted[most, name]))
 
     table = pd.DataFrame(rows)
     groups = table.groupby(["N", "settings", "model"], sort=False)

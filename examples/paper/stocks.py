@@ -28,7 +28,6 @@ PUBLISHED = {
     "30/30": (0.096, 0.161, 0.198),
     "365/60": (0.245, 0.232, 0.233),
 }
-_ORDER = ("Latent ODE-RNN", "Latent ODE-LSTM", "Latent ODE-LSTM+GC")
 
 
 def load(path: Path) -> Experiment:
@@ -46,7 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     add_options(parser, "stocks")
     options = parser.parse_args(arguments)
     settings = {"ours": (STOCKS, None), "paper": (PAPER_STOCKS, None)}
-    published = {t: dict(zip(_ORDER, PUBLISHED[t], strict=True)) for t in PUBLISHED}
     tables = []
     try:
         experiments = {k: load(options.data / f"{k}.csv") for k in options.stock}
@@ -56,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     for stock, experiment in experiments.items():
         print(f"\n{stock}")
         table, forecasts = run(experiment, options, settings, seasonal=False)
-        means = print_table(table, published, digits=4)
+        means = print_table(table, PUBLISHED, digits=4)
         print("\nIn multiples of the last value's error")
         print((means / means.loc["last value"]).round(3).to_string())
         if options.models:

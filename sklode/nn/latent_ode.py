@@ -249,6 +249,48 @@ class LatentODE(nn.Module):
         t0 = torch.gather(times, 1, first).squeeze(1)
         return Posterior(self.translator(h), t0, level)
 
+    def encode(self, batch: Batch) -> Posterior:
+        """Return `posterior` of what a batch shows the encoder."""
+        seen = slice(batch.n_seen)
+        mask = batch.mask[:, seen]
+        if batch.hidden is not None:
+            mask = mask & ~batch.hidden.unsqueeze(-1)
+        controls = None if batch.controls is None else batch.controls[:, seen]
+        return self.posterior(
+            batch.times[:, seen], batch.values[:, seen], mask, controls
+        )
+
+    def decode_draws(
+        self,
+        z0: Tensor,
+        posterior: Posterior,
+        times: Times,
+        controls: ControlPath | None = None,
+    ) -> Tensor:
+        """Return the means of p(x | z(t)) of several draws of z0 a series.
+
+        Parameters
+        ----------
+        z0 : Tensor of shape (sample, batch, latent)
+            Draws from ``posterior.q_z0``.
+        posterior, times, controls
+            As in `decode`; all draws share them.
+
+        Returns
+        -------
+        Tensor of shape (sample, batch, query, channel)
+        """
+        n = len(z0)
+        path = None
+        if controls is not None:
+            path = ControlPath(
+                controls.times.repeat(n, 1), controls.values.repeat(n, 1, 1)
+            )
+        p_x = self.decode(
+            z0.flatten(0, 1), posterior.repeated(n), times.repeat(n, 1), path
+        )
+        return p_x.mean.unflatten(0, (n, -1))
+
     def decode(
         self,
         z0: State,
@@ -294,19 +336,10 @@ class LatentODE(nn.Module):
         -------
         Bound
         """
-        seen = slice(batch.n_seen)
         path = None
         if batch.controls is not None:
             path = ControlPath(batch.times, batch.controls)
-        mask = batch.mask[:, seen]
-        if batch.hidden is not None:
-            mask = mask & ~batch.hidden.unsqueeze(-1)
-        posterior = self.posterior(
-            batch.times[:, seen],
-            batch.values[:, seen],
-            mask,
-            None if batch.controls is None else batch.controls[:, seen],
-        )
+        posterior = self.encode(batch)
         z0 = posterior.q_z0.mean
         if noise is not None:
             z0 = z0 + posterior.q_z0.stddev * noise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -130,14 +131,13 @@ class VectorField(nn.Module):
             nn.init.orthogonal_(layer.weight)
             layer.bias.mul_(_ROTATION_GAIN)
 
-        def neurons(state: Tensor) -> Tensor:
-            for layer in self.layers:
-                weight = layer.weight[:, : state.shape[-1]]  # without controls
-                inputs = state @ weight.t().to(state) + layer.bias
-                state = ACTIVATIONS[self.activation](inputs)
-            return state
-
         # in double precision, so that the weights are the same on any number of threads
+        double = copy.deepcopy(self).double()
+        rest = torch.zeros(first.in_features - size, dtype=torch.float64)
+
+        def neurons(state: Tensor) -> Tensor:
+            return double._neurons(state, rest)
+
         origin = torch.zeros(size, dtype=torch.float64)
         slopes = torch.autograd.functional.jacobian(neurons, origin)
         weight = rotation.to(slopes) @ torch.linalg.pinv(slopes)
@@ -159,9 +159,14 @@ class VectorField(nn.Module):
         Tensor of shape (..., state)
             The derivative per ``time_unit_``.
         """
+        neurons = self._neurons(state, control)
+        return functional.linear(neurons, self.output.weight, self.output.bias)
+
+    def _neurons(self, state: State, control: Tensor | None) -> Tensor:
+        """Return what the last hidden layer gives, (..., width)."""
         activation = ACTIVATIONS[self.activation]
         if control is not None:
             state = torch.cat([state, control], dim=-1)
         for layer in self.layers:
             state = activation(functional.linear(state, layer.weight, layer.bias))
-        return functional.linear(state, self.output.weight, self.output.bias)
+        return state
