@@ -13,11 +13,20 @@ __all__ = ["flat_parameters"]
 
 
 @contextmanager
-def flat_parameters(network: nn.Module) -> Iterator[list[nn.Parameter]]:
+def flat_parameters(
+    network: nn.Module, matrices_apart: bool = False
+) -> Iterator[list[nn.Parameter]]:
     """Let all trainable parameters, and their gradients, be views of a vector.
 
     Optimisers and clipping take some operations for each tensor; a network has dozens
     of small ones.
+
+    Parameters
+    ----------
+    network : nn.Module
+    matrices_apart : bool, default=False
+        Whether weight matrices have vectors of their own, whose shape is then (1, n):
+        only they should decay.
 
     Yields
     ------
@@ -28,15 +37,19 @@ def flat_parameters(network: nn.Module) -> Iterator[list[nn.Parameter]]:
     trained = [p for p in network.parameters() if p.requires_grad]
 
     def kind(parameter: nn.Parameter) -> str:
-        return f"{parameter.dtype} {parameter.device}"
+        apart = matrices_apart and parameter.ndim > 1
+        return f"{parameter.dtype} {parameter.device} {apart}"
 
     vectors = []
     for _, group in itertools.groupby(sorted(trained, key=kind), kind):
         parts = list(group)
-        vector = nn.Parameter(torch.cat([p.detach().flatten() for p in parts]))
+        flat = torch.cat([p.detach().flatten() for p in parts])
+        if matrices_apart and parts[0].ndim > 1:
+            flat = flat.unsqueeze(0)
+        vector = nn.Parameter(flat)
         vector.grad = torch.zeros_like(vector)
         sizes = [p.numel() for p in parts]
-        values, grads = vector.detach().split(sizes), vector.grad.split(sizes)
+        values, grads = vector.detach().split(sizes, -1), vector.grad.split(sizes, -1)
         for parameter, value, grad in zip(parts, values, grads, strict=True):
             parameter.data = value.view_as(parameter)
             parameter.grad = grad.view_as(parameter)

@@ -18,6 +18,7 @@ from sklode import engine, nn
 from sklode._threads import n_threads, one_torch_thread
 from sklode.calibration import FEWEST, Calibration, calibrate, residuals_of
 from sklode.exceptions import SolverError
+from sklode.levels import fit_linear
 from sklode.observations import Observations, median_gap
 from sklode.prediction import Predictor
 from sklode.training import Reporter, Trainer
@@ -271,6 +272,7 @@ def fit_model(
         lr=settings.lr,
         optimizer=settings.optimizer,
         weight_decay=settings.weight_decay,
+        averaging=settings.averaging,
         clip_norm=settings.clip_norm,
         kl_weight=settings.kl_weight,
         kl_annealing_epochs=annealing or 0,
@@ -501,10 +503,10 @@ def _fresh_model(
         network = _network(settings, n_channels, n_controls, anchor)
         span = float(np.median(sample.times[:, -1]))
         network.decoder.vector_field.start_rotating(_periods(settings, span))
-        if anchor == "last":  # what the model adds to it has to be learned
+        if anchor in ("last", "linear"):  # what is added to it has to be learned
             network.emission.start_silent()
     architecture = {name: getattr(settings, name) for name in _ARCHITECTURE}
-    return FittedModel(
+    model = FittedModel(
         network,
         normalisation,
         time_unit,
@@ -513,6 +515,9 @@ def _fresh_model(
         horizon,
         architecture,
     )
+    if isinstance(network.anchor, nn.LinearAnchor):
+        fit_linear(network.anchor, model.windows(observations))
+    return model
 
 
 def _periods(settings: Any, span: float) -> list[float]:
@@ -563,7 +568,9 @@ def _network(
             n_controls,
             settings.observation_noise,
         ),
-        nn.Anchor(anchor, n_channels),
+        nn.LinearAnchor(n_channels, n_controls)
+        if anchor == "linear"
+        else nn.Anchor(anchor, n_channels),
     )
 
 

@@ -95,6 +95,8 @@ class _LatentODEForecaster(BaseForecaster):
         lr: float = 0.005,
         optimizer: str = "adam",
         weight_decay: float = 0.0,
+        averaging: float = 0.0,
+        guard: bool = False,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 50,
@@ -134,6 +136,8 @@ class _LatentODEForecaster(BaseForecaster):
         self.lr = lr
         self.optimizer = optimizer
         self.weight_decay = weight_decay
+        self.averaging = averaging
+        self.guard = guard
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change

@@ -7,7 +7,8 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -170,7 +171,11 @@ class Trainer:
     optimizer : {"adam", "adamw", "sgd"}
         Of torch.
     weight_decay : float
-        Of the optimiser.
+        Of the optimiser, on matrices; biases and scales are not decayed.
+    averaging : float, default=0.0
+        Decay per step of an exponential moving average of the weights, which is what
+        is validated and kept (Polyak and Juditsky 1992). Over the first steps the mean
+        is shorter, as of (1 + n) / (10 + n) after n. 0: the weights themselves.
     clip_norm : float, "auto" or None
         Threshold of norm gradient clipping; "auto": the median of the norms seen in the
         first epochs.
@@ -203,6 +208,7 @@ class Trainer:
         warm_up_epochs: int = 0,
         optimizer: str = "adam",
         weight_decay: float = 0.0,
+        averaging: float = 0.0,
         clip_norm: float | str | None = 1.0,
         kl_weight: float = 1.0,
         kl_annealing_epochs: int = 0,
@@ -216,6 +222,7 @@ class Trainer:
         self.warm_up_epochs = warm_up_epochs
         self.optimizer = optimizer
         self.weight_decay = weight_decay
+        self.averaging = averaging
         self.clip_norm = clip_norm
         self.kl_weight = kl_weight
         self.kl_annealing_epochs = kl_annealing_epochs
@@ -257,7 +264,7 @@ class Trainer:
         -------
         Trainer
         """
-        with flat_parameters(self.network) as self._vectors:
+        with flat_parameters(self.network, bool(self.weight_decay)) as self._vectors:
             self._grads = [v.grad for v in self._vectors if v.grad is not None]
             self._train(draw, n_batches, generator, validation, reporter)
             self.network.load_state_dict(self._best)
@@ -271,9 +278,13 @@ class Trainer:
         validation: Sequence[Any],
         reporter: Reporter | None,
     ) -> None:
-        self._optimizer = OPTIMIZERS[self.optimizer](
-            self._vectors, lr=self.lr, weight_decay=self.weight_decay, fused=True
-        )
+        groups = [
+            {"params": [v], "weight_decay": self.weight_decay * (v.ndim > 1)}
+            for v in self._vectors
+        ]
+        self._optimizer = OPTIMIZERS[self.optimizer](groups, lr=self.lr, fused=True)
+        self._averages = [v.detach().clone() for v in self._vectors]
+        self._n_averaged = 0
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
             self._optimizer, self.lr, total_steps=max(self.max_epochs * n_batches, 1)
         )
@@ -304,7 +315,8 @@ class Trainer:
         best_score, waited = math.inf, 0
         for epoch in range(1, self.max_epochs + 1):
             row = self.train_epoch(epoch, draw(epoch, generator), generator)
-            row["validation_loss"] = validation_loss(self.network, validation)
+            with self._averaged():
+                row["validation_loss"] = validation_loss(self.network, validation)
             row = {name: row[name] for name in HISTORY_COLUMNS}
             self.history.append(row)
             if epoch <= self.warm_up_epochs + 1:
@@ -327,7 +339,34 @@ class Trainer:
 
     def _propose(self, epoch: int) -> None:
         """Take the weights for the best, subject to a finite loss under them."""
-        self._candidate = (epoch, self._weights())
+        with self._averaged():
+            self._candidate = (epoch, self._weights())
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """Have the averaged weights in the network for a while."""
+        if not self.averaging:
+            yield
+            return
+        latest = [v.detach().clone() for v in self._vectors]
+        self._set_weights(self._averages)
+        try:
+            yield
+        finally:
+            self._set_weights(latest)
+
+    def _set_weights(self, values: Sequence[Tensor]) -> None:
+        for vector, value in zip(self._vectors, values, strict=True):
+            vector.detach().copy_(value)
+
+    def _average(self) -> None:
+        """Take the present weights into the averages."""
+        if not self.averaging:
+            return
+        decay = min(self.averaging, (1 + self._n_averaged) / (10 + self._n_averaged))
+        self._n_averaged += 1
+        for average, vector in zip(self._averages, self._vectors, strict=True):
+            average.lerp_(vector.detach(), 1 - decay)
 
     def _weights(self) -> dict[str, Tensor]:
         state = self.network.state_dict()
@@ -343,7 +382,7 @@ class Trainer:
         """Return whether the last batch's loss is finite under the present weights."""
         self.network.train()
         try:
-            with torch.no_grad():
+            with torch.no_grad(), self._averaged():
                 bound = self.network(self._last_batch)
         except SolverError:
             return False
@@ -424,6 +463,7 @@ class Trainer:
             self._auto_norms.append(norm)
         self._optimizer.step()
         self._schedule_step()
+        self._average()
         return {
             "loss": loss.item(),
             "log_likelihood": likelihood.item(),

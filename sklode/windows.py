@@ -171,6 +171,10 @@ class WindowSet:
         self.end = np.minimum(self.start + window_length + horizon, bounds[1:][series])
         self.span = int((self.end - self.start).max())
 
+    def rows(self) -> tuple[Array, NDArray[np.bool_], Array | None]:
+        """Return all rows' values (zero where missing), mask and controls."""
+        return self._values, self._mask, self._controls
+
     def __len__(self) -> int:
         """Return the number of windows."""
         return len(self.start)

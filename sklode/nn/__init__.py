@@ -4,6 +4,7 @@ from sklode.nn.anchors import Anchor
 from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODELSTM, ODERNN, RNN
 from sklode.nn.latent_ode import Batch, Emission, LatentODE, Posterior, Translator
+from sklode.nn.linear_anchors import LinearAnchor
 from sklode.nn.objectives import clip_gradient_norm, elbo, log_likelihood
 from sklode.nn.solvers import AdaptiveSolver, FixedStepSolver
 from sklode.nn.vector_fields import VectorField
@@ -20,6 +21,7 @@ __all__ = [
     "Emission",
     "FixedStepSolver",
     "LatentODE",
+    "LinearAnchor",
     "Posterior",
     "Translator",
     "VectorField",

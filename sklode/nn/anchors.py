@@ -3,6 +3,7 @@
 A level that drifts (prices, concentrations) is known from the window itself; an anchor
 takes it off the encoder's input and adds it to the emission, so that the latent
 dynamics describe deviations only. ``"series"`` is no anchor: the paper's pure model.
+``"linear"`` is `sklode.nn.linear_anchors`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sklode._shapes import Mask, Times, Values
+from sklode._shapes import Controls, Mask, Times, Values
 
 __all__ = ["ANCHORS", "Anchor", "Level"]
 
@@ -34,8 +35,11 @@ class Level(NamedTuple):
     t_last: Tensor  # (batch, channel)
     damping: Tensor | None  # (channel,); None: the level is the mean
 
-    def at(self, times: Times) -> Values:
-        """Return the level at ``times``, (batch, query), as (batch, query, channel)."""
+    def at(self, times: Times, controls: Controls | None = None) -> Values:
+        """Return the level at ``times``, (batch, query), as (batch, query, channel).
+
+        It is the same under any controls.
+        """
         mean = self.mean.unsqueeze(1)
         if self.damping is None:
             return mean.expand(-1, times.shape[1], -1)
@@ -70,7 +74,13 @@ class Anchor(nn.Module):
         elif kind == "blend":
             self.weights = nn.Parameter(torch.full((2, n_channels), 0.5))
 
-    def forward(self, times: Times, values: Values, mask: Mask) -> Level:
+    def forward(
+        self,
+        times: Times,
+        values: Values,
+        mask: Mask,
+        controls: Controls | None = None,
+    ) -> Level:
         """Return the level of each window.
 
         Parameters
@@ -81,6 +91,8 @@ class Anchor(nn.Module):
             Zero where not observed.
         mask : Tensor of shape (batch, time, channel), bool
             A channel without any observation has level zero.
+        controls : Tensor of shape (batch, time, control), optional
+            Not read: the level is of what was observed alone.
         """
         if self.kind == "series":
             zeros = torch.zeros_like(values[:, 0])

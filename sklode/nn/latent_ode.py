@@ -17,6 +17,7 @@ from sklode._shapes import Controls, Mask, State, States, Steps, Times, Values
 from sklode.nn.anchors import Anchor, Level
 from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODELSTM, ODERNN, RNN
+from sklode.nn.linear_anchors import LinearAnchor, LinearLevel
 from sklode.nn.objectives import kl_to_standard_normal, log_likelihood
 from sklode.nn.solvers import FixedStepSolver
 from sklode.nn.vector_fields import VectorField
@@ -61,7 +62,7 @@ class Posterior(NamedTuple):
 
     q_z0: Normal
     t0: Tensor
-    level: Level
+    level: Level | LinearLevel
 
     def repeated(self, n: int) -> Posterior:
         """Return t0 and level for ``n`` copies of the batch, one after the other."""
@@ -180,7 +181,7 @@ class LatentODE(nn.Module):
         With a vector field of its own.
     emission : nn.Module
         From z(t), and u(t), to the observation.
-    anchor : Anchor
+    anchor : Anchor or LinearAnchor
         The level of a window that is taken off before the encoder and added to x^.
     engine : {"unrolled", "fused", "eager"}, default="unrolled"
         Which of `sklode.engine` runs encoder and decoder: the same numbers faster,
@@ -193,7 +194,7 @@ class LatentODE(nn.Module):
         translator: nn.Module,
         decoder: Decoder,
         emission: Emission,
-        anchor: Anchor,
+        anchor: Anchor | LinearAnchor,
         engine: str = "unrolled",
     ) -> None:
         super().__init__()
@@ -237,8 +238,8 @@ class LatentODE(nn.Module):
         """
         observed = mask.any(-1)
         values = torch.where(mask, values, torch.zeros_like(values))
-        level = self.anchor(times, values, mask)
-        deviations = torch.where(mask, values - level.at(times), 0.0)
+        level = self.anchor(times, values, mask, controls)
+        deviations = torch.where(mask, values - level.at(times, controls), 0.0)
         parts = [deviations, mask.to(values.dtype)]
         if controls is not None:
             parts.append(controls)
@@ -372,7 +373,7 @@ class LatentODE(nn.Module):
         u = None if controls is None else controls.at(times)
         ours = type(self.emission) is Emission
         x = self._emit(z, u) if chosen == "fused" and ours else self.emission(z, u)
-        return x + posterior.level.at(times)
+        return x + posterior.level.at(times, u)
 
     def engines(self) -> tuple[str, str]:
         """Return which engine runs the encoder and the decoder."""
