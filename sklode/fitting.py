@@ -236,15 +236,59 @@ def fit_model(
     device = resolve_device(settings.device)
     model.network.to(device)
     windows = model.windows(observations)
-    cut = _first_held_out_row(windows, observations.bounds, settings, rng)
+    fraction = settings.validation_fraction if settings.early_stopping else 0.0
+    cut = _first_held_out_row(windows, observations.bounds, fraction, rng)
     training = _training_windows(windows, cut)
     n_drawn = min(len(training), _BATCHES_PER_EPOCH * settings.batch_size)
     n_batches = math.ceil(n_drawn / settings.batch_size)
     if epochs is None:
         epochs = settings.max_epochs or max(_UPDATES // n_batches, 1)
     _choose_engine(model, settings, epochs * n_batches, n_drawn)
+    reporter = reporter or Reporter()
+    if settings.guard and start is None and epochs:
+        _guarded(model, windows, cut, settings, rng, generator, epochs, reporter)
+    else:
+        _train(
+            model, windows, cut, settings, generator, epochs, reporter, start is None
+        )
+    model.network.eval()
+    with _torch_threads(model, windows, settings):
+        model.calibration = _calibration(model, windows, cut, epochs, settings.thinning)
+    return model
+
+
+def _train(
+    model: FittedModel,
+    windows: WindowSet,
+    cut: NDArray[np.int64],
+    settings: Any,
+    generator: torch.Generator,
+    epochs: int,
+    reporter: Reporter,
+    from_scratch: bool,
+) -> None:
+    """Train a model's network on the windows before the first held-out rows.
+
+    Parameters
+    ----------
+    model : FittedModel
+        Gets the trained weights, the history and the best epoch.
+    windows : WindowSet
+    cut : ndarray of shape (series,)
+        See `_first_held_out_row`.
+    settings, epochs, reporter
+        As in `fit_model`.
+    generator : torch.Generator
+        Of every random number.
+    from_scratch : bool
+        Whether windows grow, as they do not where weights were trained before.
+    """
+    device = next(model.network.parameters()).device
+    training = _training_windows(windows, cut)
+    n_drawn = min(len(training), _BATCHES_PER_EPOCH * settings.batch_size)
+    n_batches = math.ceil(n_drawn / settings.batch_size)
     warm_up = 0
-    if start is None:
+    if from_scratch:
         warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
         warm_up = min(warm_up, int(_WARM_UP_SHARE * epochs))
     stages = [
@@ -280,24 +324,125 @@ def fit_model(
         n_iter_no_change=settings.n_iter_no_change,
         tol=settings.tol,
     )
-    validation = _validation_batches(windows, cut, device)
-    n_stamps = min(n_drawn, settings.batch_size) * windows.span
-    alone = _wants_one_torch_thread(model.network.engines(), n_stamps)
-    reporter = reporter or Reporter()
+    validation = []
+    if settings.early_stopping:
+        validation = _validation_batches(windows, cut, device)
     reporter.begin(epochs)
     if epochs and not _is_ready(model.network):
         reporter.compiling()
     try:
-        with one_torch_thread() if alone else contextlib.nullcontext():
+        with _torch_threads(model, windows, settings):
             trainer.fit(draw, n_batches, generator, validation, reporter)
     finally:
         reporter.end()
     model.rows = trainer.history
     model.best_epoch = trainer.best_epoch
-    model.network.eval()
-    with one_torch_thread() if alone else contextlib.nullcontext():
-        model.calibration = _calibration(model, windows, cut, epochs, settings.thinning)
-    return model
+
+
+def _torch_threads(
+    model: FittedModel, windows: WindowSet, settings: Any
+) -> contextlib.AbstractContextManager:
+    """Return the context in which the network runs: on one torch thread, or as is."""
+    n_stamps = min(len(windows), settings.batch_size) * windows.span
+    alone = _wants_one_torch_thread(model.network.engines(), n_stamps)
+    return one_torch_thread() if alone else contextlib.nullcontext()
+
+
+_TRIAL_FRACTION = 0.2
+"""Share of each series, at its end, that a guarded training is tried on."""
+
+_FEWEST_BLOCKS = 4
+"""Fewer blocks of a horizon's length say nothing about the next one."""
+
+
+def _guarded(
+    model: FittedModel,
+    windows: WindowSet,
+    cut: NDArray[np.int64],
+    settings: Any,
+    rng: np.random.RandomState,
+    generator: torch.Generator,
+    epochs: int,
+    reporter: Reporter,
+) -> None:
+    """Train, if training on the first rows forecasts the following ones better.
+
+    Better than the level alone does, by more than a standard error over blocks as long
+    as the horizon. Else the network stays silent: its forecast is the level.
+    """
+    if not windows.horizon:
+        raise ValueError(
+            "guard=True tries a training on forecasts of horizon rows; got horizon=0. "
+            "Raise horizon, or use guard=False."
+        )
+    before = _first_held_out_row(windows, windows.bounds, _TRIAL_FRACTION, rng)
+    before = np.minimum(before, cut)
+    trial = copy.deepcopy(model)
+    _train(trial, windows, before, settings, generator, epochs, Reporter(), True)
+    with _torch_threads(model, windows, settings):
+        gain = _gains(trial, windows, before)
+    margin = gain.std() / math.sqrt(len(gain)) if len(gain) else math.inf
+    if len(gain) >= _FEWEST_BLOCKS and gain.mean() > margin:
+        _train(model, windows, cut, settings, generator, epochs, reporter, True)
+        return
+    model.network.emission.start_silent()
+    model.network.emission.start_with_noise(_level_errors(model, windows, cut))
+    model.rows, model.best_epoch = trial.rows, 0
+
+
+def _gains(
+    model: FittedModel, windows: WindowSet, cut: NDArray[np.int64]
+) -> NDArray[np.floating]:
+    """Return by how much less than the level's a network's squared errors are.
+
+    Of each window whose horizon is one of the blocks after the first held-out row.
+    """
+    first = windows.start + windows.window_length - cut[windows.series]
+    which = np.flatnonzero((first >= 0) & (first % max(windows.horizon, 1) == 0))
+    which = which[windows.end[which] > windows.start[which] + windows.window_length]
+    which = _spread(which, 4 * _SCORED_WINDOWS)
+    if not len(which):
+        return np.zeros(0)
+    batch = _batch(windows, which, next(model.network.parameters()).device)
+    silent = copy.deepcopy(model.network)
+    silent.emission.start_silent()
+    errors = []
+    for network in (silent, model.network):
+        try:
+            residual, known = _residuals(network, batch)
+        except SolverError:
+            return np.zeros(0)
+        squares = (residual**2 * known).sum((1, 2)) / known.sum((1, 2)).clamp(min=1)
+        errors.append(squares.double().cpu().numpy())
+    gain: NDArray[np.floating] = errors[0] - errors[1]
+    return gain if np.isfinite(gain).all() else np.zeros(0)
+
+
+@torch.no_grad()
+def _residuals(
+    network: nn.LatentODE, batch: nn.Batch
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return errors after the seen part, (window, stamp, channel), and which count."""
+    later = slice(batch.n_seen, None)
+    path = None
+    if batch.controls is not None:
+        path = nn.ControlPath(batch.times, batch.controls)
+    posterior = network.encode(batch)
+    times = batch.times[:, later]
+    mean = network.decode(posterior.q_z0.mean, posterior, times, path).mean
+    known = batch.mask[:, later]
+    return torch.where(known, mean - batch.values[:, later], 0.0), known
+
+
+def _level_errors(
+    model: FittedModel, windows: WindowSet, cut: NDArray[np.int64]
+) -> torch.Tensor:
+    """Return the root mean square of each channel's errors of the level alone."""
+    which = _spread(_training_windows(windows, cut), 4 * _SCORED_WINDOWS)
+    batch = _batch(windows, which, next(model.network.parameters()).device)
+    residual, known = _residuals(model.network, batch)
+    count = known.sum((0, 1)).clamp(min=1)
+    return ((residual**2).sum((0, 1)) / count).sqrt()
 
 
 def _calibration(
@@ -577,19 +722,17 @@ def _network(
 def _first_held_out_row(
     windows: WindowSet,
     bounds: NDArray[np.int64],
-    settings: Any,
+    fraction: float,
     rng: np.random.RandomState,
 ) -> NDArray[np.int64]:
     """Return the row of each series from which on nothing is trained on.
 
-    The end of every series is held out; of many series that are one window each, whole
-    series are. Nothing is held out without early stopping, or where nothing would be
-    left to train on.
+    A fraction at the end of every series is held out; of many series that are one
+    window each, whole series are. Nothing is, where nothing would be left to train on.
     """
     first, end = bounds[:-1], bounds[1:]
-    if not settings.early_stopping:
+    if not fraction:
         return end
-    fraction = settings.validation_fraction
     if len(windows) == len(end):
         cut = end.copy()
         held_out = rng.permutation(len(end))[: round(fraction * len(end))]

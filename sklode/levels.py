@@ -37,6 +37,28 @@ _MOST_WINDOWS, _MOST_STAMPS = 2000, 12
 _CONTROL_PENALTY = 1e-3
 
 
+class _Sample(NamedTuple):
+    """Windows in double precision, (window, time, ...)."""
+
+    times: Tensor
+    values: Tensor
+    mask: Tensor
+    controls: Tensor | None
+
+    @classmethod
+    def of(cls, windows: WindowSet, which: NDArray[np.int64]) -> _Sample:
+        arrays = windows.gather(which)
+        controls = None
+        if arrays.controls is not None:
+            controls = torch.from_numpy(arrays.controls).double()
+        return cls(
+            torch.from_numpy(arrays.times).double(),
+            torch.from_numpy(arrays.values).double(),
+            torch.from_numpy(arrays.mask),
+            controls,
+        )
+
+
 class _Pairs(NamedTuple):
     """Windows and stamps after them, in double precision."""
 
@@ -79,13 +101,8 @@ def fit_linear(anchor: LinearAnchor, windows: WindowSet) -> LinearAnchor:
     if len(reaching) > _MOST_WINDOWS:
         places = np.linspace(0, len(reaching) - 1, _MOST_WINDOWS).round()
         reaching = reaching[places.astype(np.int64)]
-    arrays = windows.gather(reaching)
-    times, values, mask, controls = (
-        None if x is None else torch.from_numpy(x).double()
-        for x in (arrays.times, arrays.values, arrays.mask, arrays.controls)
-    )
-    assert times is not None and values is not None and mask is not None  # noqa: PT018
-    sample = times, values, mask.bool(), controls
+    sample = _Sample.of(windows, reaching)
+    times, values = sample.times, sample.values
     n_seen = windows.window_length
     span_seen = float((times[:, n_seen - 1]).median())
     span_ahead = float((times[:, -1] - times[:, n_seen - 1]).median())
@@ -95,7 +112,7 @@ def fit_linear(anchor: LinearAnchor, windows: WindowSet) -> LinearAnchor:
     double.rates[-1] = 1 / (2 * max(span_ahead, 1.0))
     overlap = _overlaps(windows, reaching)
     found = []
-    for with_controls in (False, True) if controls is not None else (False,):
+    for with_controls in (False, True) if len(anchor.by_control) else (False,):
         _regress_on_controls(double, windows, with_controls)
         for walks in (False, True):
             pairs = _pairs(double, sample, n_seen, walks)
@@ -118,7 +135,9 @@ def _steps(span: float, n: int) -> Tensor:
     return torch.logspace(0, math.log10(max(span, 2.0)), n, dtype=torch.float64)
 
 
-def _overlaps(windows: WindowSet, which: NDArray[np.int64]) -> list[tuple[Tensor, ...]]:
+def _overlaps(
+    windows: WindowSet, which: NDArray[np.int64]
+) -> list[tuple[Tensor, Tensor]]:
     """Return for each block its windows, and those that share no row with any."""
     blocks = []
     for part in np.array_split(np.arange(len(which)), _N_BLOCKS):
@@ -136,20 +155,20 @@ def _regress_on_controls(
 ) -> None:
     """Set B by regression over all rows, or to zero."""
     anchor.by_control.zero_()
-    if not with_controls:
+    values, mask, controls = windows.rows()
+    if controls is None or not with_controls:
         return
-    values, mask, controls = (torch.from_numpy(x) for x in windows.rows())
     for channel in range(values.shape[1]):
         known = mask[:, channel]
-        u, y = controls[known].double(), values[known, channel].double()
+        u = torch.from_numpy(controls[known]).double()
+        y = torch.from_numpy(values[known, channel]).double()
         u = torch.cat([u, torch.ones_like(u[:, :1])], dim=1)
-        gram = u.T @ u + _CONTROL_PENALTY * len(y) * torch.eye(u.shape[1]).double()
+        penalty = _CONTROL_PENALTY * max(len(y), 1)
+        gram = u.T @ u + penalty * torch.eye(u.shape[1], dtype=torch.float64)
         anchor.by_control[:, channel] = torch.linalg.solve(gram, u.T @ y)[:-1]
 
 
-def _pairs(
-    anchor: LinearAnchor, sample: tuple[Tensor, ...], n_seen: int, walks: bool
-) -> _Pairs:
+def _pairs(anchor: LinearAnchor, sample: _Sample, n_seen: int, walks: bool) -> _Pairs:
     times, values, mask, controls = sample
     if controls is not None:
         values = torch.where(mask, values - controls @ anchor.by_control, 0.0)
@@ -214,7 +233,7 @@ def _products(features: Tensor, phi: Tensor) -> Tensor:
 
 
 def _validate(
-    pairs: _Pairs, blocks: list[tuple[Tensor, ...]], walks: bool
+    pairs: _Pairs, blocks: list[tuple[Tensor, Tensor]], walks: bool
 ) -> Tensor:
     """Return the mean squared error of each block, (penalty, block).
 

@@ -137,13 +137,18 @@ PARAMETERS = """    Parameters
         Largest share of a training window's observations that are hidden from the
         encoder, at random, and asked of the decoder: it is not to learn windows by
         heart. Each window draws its share between 0 and this. 0: none, the paper's.
-    normalize : {"auto", "series", "window", "last", "blend"} or None, default="auto"
+    normalize : {"auto", "series", "window", "last", "blend", "linear"} or None, \
+            default="auto"
         The level that the model works relative to. "series": the training mean (the
         paper's model); "window": the window's mean; "last": the last value, damped
         towards the window's mean at a learned rate; "blend": a learned combination of
-        the two. "auto": the first in this order that forecasts held-out windows, by
-        itself, within one standard error of the best. Values are scaled by their
-        standard deviation from the level. None: y as it is.
+        the two; "linear": a ridge regression in continuous time, from the window's
+        means under weights that decay with age (of all channels, up to eight) and from
+        X to what follows, its penalty found by validation; for series that are close to
+        random walks or to noise around a calendar. "auto": of the first four, the first
+        that forecasts held-out windows, by itself, within one standard error of the
+        best. Values are scaled by their standard deviation from the level. None: y as
+        it is.
     method : {"rk4", "midpoint", "euler", "dopri5"}, default="rk4"
         Of solving the differential equations: fixed steps ("rk4" is the 3/8 rule), or
         adaptive ones.
@@ -177,7 +182,17 @@ PARAMETERS = """    Parameters
     optimizer : {"adam", "adamw", "sgd"}, default="adam"
         Of torch.
     weight_decay : float, default=0.0
-        Of the optimiser.
+        Of the optimiser, on weight matrices; biases and scales do not decay.
+    averaging : float, default=0.0
+        Decay per step of an exponential moving average of the weights, which is what
+        is validated and kept. 0: the last weights themselves.
+    guard : bool, default=False
+        Train only what proves itself: a network is first trained without the last fifth
+        of every series. If it forecasts that no better than the level of ``normalize``
+        alone does, by more than a standard error over blocks of ``horizon``, or there
+        are fewer than four of those, the fitted forecast is the level, and
+        ``best_epoch_`` is 0; else training starts again on everything. Takes up to
+        twice as long.
     early_stopping : bool, default=False
         Hold out the end of every series (of many short ones: whole series), stop when
         its loss no longer improves, and keep the best weights.

@@ -278,11 +278,15 @@ class Trainer:
         validation: Sequence[Any],
         reporter: Reporter | None,
     ) -> None:
-        groups = [
-            {"params": [v], "weight_decay": self.weight_decay * (v.ndim > 1)}
-            for v in self._vectors
-        ]
-        self._optimizer = OPTIMIZERS[self.optimizer](groups, lr=self.lr, fused=True)
+        parameters: list[Any] = self._vectors
+        if self.weight_decay:
+            parameters = [
+                {"params": [v], "weight_decay": self.weight_decay * (v.ndim > 1)}
+                for v in self._vectors
+            ]
+        self._optimizer = OPTIMIZERS[self.optimizer](
+            parameters, lr=self.lr, weight_decay=0.0, fused=True
+        )
         self._averages = [v.detach().clone() for v in self._vectors]
         self._n_averaged = 0
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(

@@ -60,6 +60,8 @@ BAD_PARAMETERS: dict[str, list[Any]] = {
     "lr": NOT_A_POSITIVE,
     "optimizer": ["newton", 1, None],
     "weight_decay": [-0.5, "1", None, NAN],
+    "averaging": [-0.1, 1, "0.9", None, NAN],
+    "guard": NOT_A_BOOL,
     "early_stopping": NOT_A_BOOL,
     "validation_fraction": [0, 1, -0.1, 1.5, "0.1", None],
     "n_iter_no_change": NOT_A_SIZE,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sklode.nn import Batch
 from sklode.training import OPTIMIZERS, validation_loss
@@ -153,9 +153,17 @@ def test_learning_rate_goes_up_to_its_peak_and_down_within_the_training(
 
 
 def test_weight_decay_and_rate_reach_the_optimizer(recording: str) -> None:
-    train(Trainee(linear), [batch()], optimizer=recording, weight_decay=0.125, lr=0.5)
+    network = Trainee(linear)
+    network.matrix = nn.Parameter(torch.ones(1, 2))  # in vain: the loss has none of it
+    train(network, [batch()], optimizer=recording, weight_decay=0.125, lr=0.5)
     assert Recording.settings["lr"] == 0.5
-    assert Recording.settings["weight_decay"] == 0.125
+    decays = {group["weight_decay"]: group["params"] for group in Recording.parameters}
+    assert {
+        decay: [v.numel() for v in vectors] for decay, vectors in decays.items()
+    } == {
+        0.0: [1],
+        0.125: [2],
+    }
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])

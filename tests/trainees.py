@@ -61,19 +61,19 @@ class Recording(torch.optim.SGD):
 
     lr: ClassVar[list[float]] = []
     gradients: ClassVar[list[float]] = []
-    parameters: ClassVar[list[nn.Parameter]] = []
+    parameters: ClassVar[list[Any]] = []
     settings: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, parameters: Iterable[nn.Parameter], **settings: Any) -> None:
+    def __init__(self, parameters: Iterable[Any], **settings: Any) -> None:
         listed = list(parameters)
         super().__init__(listed, **settings)
         type(self).lr, type(self).gradients = [], []
         type(self).parameters, type(self).settings = listed, settings
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        (group,) = self.param_groups
-        self.lr.append(float(group["lr"]))
-        norms = [p.grad.norm() for p in self.parameters if p.grad is not None]
+        self.lr.append(float(self.param_groups[0]["lr"]))
+        parameters = [p for group in self.param_groups for p in group["params"]]
+        norms = [p.grad.norm() for p in parameters if p.grad is not None]
         self.gradients.append(float(torch.stack(norms).norm()))
         super().step(closure)
 

@@ -150,6 +150,14 @@ class Emission(nn.Module):
         self.network[-1].weight.zero_()  # type: ignore[operator]
         self.network[-1].bias.zero_()  # type: ignore[operator]
 
+    @torch.no_grad()
+    def start_with_noise(self, scale: Tensor) -> None:
+        """Set the learned standard deviation, (channel,); one that is given stays."""
+        if self.noise is None:
+            excess = (scale - _LEAST_NOISE).clamp(min=_LEAST_NOISE)
+            # the inverse of softplus; for large values it is the identity
+            self.raw_noise.copy_(excess + torch.log(-torch.expm1(-excess)))
+
     def forward(self, z: Tensor, controls: Controls | None = None) -> Tensor:
         """Return x^ of shape (..., channel) for z of shape (..., latent)."""
         x: Tensor = self.network(_with_controls(z, controls))

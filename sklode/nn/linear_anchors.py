@@ -172,13 +172,12 @@ class LinearAnchor(nn.Module):
         # at ages where a weight has underflowed the mean is that of the last value
         tiny = torch.finfo(values.dtype).tiny
         means = torch.where(weight > tiny, total / weight.clamp(min=tiny), 0.0)
-        first = last
-        if walks:
-            means = means - last.unsqueeze(1)
-            # what the channels disagree on; each for itself has nothing to compare
-            first = last - last.mean(-1, keepdim=True) if self.shared else last * 0
-        parts = torch.cat([torch.ones_like(first[:, :1]), first], dim=-1)
-        if self.shared:
-            return last, t_last, torch.cat([parts, means.flatten(1)], dim=-1)
-        own = torch.stack([torch.ones_like(first), first], dim=-1)
-        return last, t_last, torch.cat([own, means.transpose(1, 2)], dim=-1)
+        level = last
+        if walks:  # its level says nothing of its next step
+            means, level = means - last.unsqueeze(1), torch.zeros_like(last)
+        ones = torch.ones_like(last)
+        if not self.shared:
+            own = torch.stack([ones, level], dim=-1)
+            return last, t_last, torch.cat([own, means.transpose(1, 2)], dim=-1)
+        parts = [ones[:, :1], level, means.flatten(1)]
+        return last, t_last, torch.cat(parts, dim=-1)
