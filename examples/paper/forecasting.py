@@ -45,8 +45,11 @@ def add_options(parser: argparse.ArgumentParser, output: str) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     models = list(MODELS)
     parser.add_argument("--models", nargs="*", default=models, choices=models)
-    whose = ["ours", "paper"]
-    parser.add_argument("--settings", nargs="+", default=whose, choices=whose)
+    whose = ["ours", "unguarded", "paper"]
+    text = "ours, ours without the guard, and the paper's"
+    parser.add_argument(
+        "--settings", nargs="+", default=whose, choices=whose, help=text
+    )
     parser.add_argument("--arima", action="store_true", help="also ARIMA, in minutes")
     parser.add_argument("--epochs", type=int, help="in place of the settings'")
     solvers = ["rk4", "dopri5"]
@@ -62,14 +65,23 @@ def run_task(
     model: str,
     seed: int,
     features: Features | None = None,
-) -> Array:
-    """Train a model once and forecast from every origin; scaled."""
+) -> tuple[Array, int]:
+    """Train a model once and forecast from every origin.
+
+    Returns
+    -------
+    ndarray of shape (origin, ahead, channel)
+        Scaled.
+    int
+        The epoch whose weights forecast; 0 where the guard refused them.
+    """
     seen, ahead = TASKS[task]
     forecaster_class, threshold = MODELS[model]
     lengths = {"window_length": seen, "horizon": ahead, "finetune_epochs": 0}
     arguments = {**settings, **threshold, **lengths, "random_state": seed}
     forecaster = forecaster_class(**arguments)
-    return forecast_origins(forecaster, experiment, seen, ahead, features)
+    found = forecast_origins(forecaster, experiment, seen, ahead, features)
+    return found, forecaster.best_epoch_
 
 
 def run(
@@ -93,8 +105,8 @@ def run(
     Returns
     -------
     table : DataFrame
-        A row for every fit, with task, method, seed, mse and seconds (NaN of a
-        baseline).
+        A row for every fit, with task, method, seed, mse, seconds and best epoch (NaN
+        of a baseline).
     forecasts : dict of dict
         By task and method, scaled; of the first seed.
     """
@@ -102,14 +114,20 @@ def run(
     kept: dict[str, dict[str, Array]] = {}
 
     def add(
-        task: str, method: str, seed: int, found: Array, seconds: float = np.nan
+        task: str,
+        method: str,
+        seed: int,
+        found: Array,
+        seconds: float = np.nan,
+        best_epoch: float = np.nan,
     ) -> None:
         mse = experiment.mse(found)
-        row = {"task": task, "method": method, "seed": seed}
-        rows.append({**row, "mse": mse, "seconds": seconds})
+        row = {"task": task, "method": method, "seed": seed, "mse": mse}
+        rows.append({**row, "seconds": seconds, "best_epoch": best_epoch})
         kept[task].setdefault(method, found)
         took = "" if np.isnan(seconds) else f"seed {seed}{seconds:8.1f} s"
-        print(f"{task:7} {method:34}{mse:9.4f} {took}", flush=True)
+        level = ", the level alone" if best_epoch == 0 else ""
+        print(f"{task:7} {method:34}{mse:9.4f} {took}{level}", flush=True)
 
     for task in options.tasks:
         seen, ahead = TASKS[task]
@@ -119,17 +137,19 @@ def run(
         if options.arima:
             add(task, "ARIMA by AIC", 0, arima_forecasts(experiment, ahead))
         for whose in options.settings:
-            per_task, features = settings[whose]
+            per_task, features = settings["paper" if whose == "paper" else "ours"]
             chosen = dict(per_task[task])
+            if whose == "unguarded":
+                chosen["guard"] = False
             if whose == "paper":
                 chosen["method"] = options.solver
             if options.epochs:
                 chosen["max_epochs"] = options.epochs
             for model, seed in product(options.models, options.seeds):
                 started = time.perf_counter()
-                found = run_task(experiment, task, chosen, model, seed, features)
+                found, epoch = run_task(experiment, task, chosen, model, seed, features)
                 seconds = time.perf_counter() - started
-                add(task, f"{model}, {whose}", seed, found, seconds)
+                add(task, f"{model}, {whose}", seed, found, seconds, epoch)
     return pd.DataFrame(rows), kept
 
 
@@ -156,6 +176,7 @@ def print_table(
     means = groups.mean().unstack(sort=False)
     spread = groups.std(ddof=0).unstack(sort=False)
     counts = groups.count().unstack(sort=False)
+    refused = table["best_epoch"].eq(0).groupby([table["method"], table["task"]]).all()
     tasks = list(means.columns)
     titles = [title for task in tasks for title in (task, "published")]
     print(f"\n{'mean squared error':34}" + "".join(f"{title:>17}" for title in titles))
@@ -165,14 +186,17 @@ def print_table(
             cell = f"{means.loc[method, task]:.{digits}f}"
             if counts.loc[method, task] > 1:
                 cell += f" ({spread.loc[method, task]:.{digits}f})"
-            model = method.removesuffix(", paper").removesuffix(", ours")
+            if refused[method, task]:
+                cell += " *"
+            model = method.split(",")[0]
             figures = dict(zip(PUBLISHED_MODELS, published[task], strict=True))
             figure = figures.get(model) if "," in method else None
             cells += [cell, "" if figure is None else f"{figure:.3f}"]
         print(f"{method:34}" + "".join(f"{cell:>17}" for cell in cells))
     print(
         "Published: the paper's figures, whose scaling is not stated: for orientation, "
-        "not for comparison. In brackets: standard deviation over seeds."
+        "not for comparison. In brackets: standard deviation over seeds. *: in every "
+        "seed the guard kept the linear level alone."
     )
     return means
 
