@@ -18,7 +18,7 @@ from sklode import engine, nn
 from sklode._threads import n_threads, one_torch_thread
 from sklode.calibration import FEWEST, Calibration, calibrate, residuals_of
 from sklode.exceptions import SolverError
-from sklode.levels import fit_linear
+from sklode.levels import fit_linear, has_enough
 from sklode.observations import Observations, median_gap
 from sklode.prediction import Predictor
 from sklode.training import Reporter, Trainer
@@ -639,6 +639,8 @@ def _fresh_model(
     anchor = settings.normalize or "series"
     if anchor == "auto":
         anchor = choose_anchor(*sampled)
+        if anchor == "blend" and has_enough(windows):
+            anchor = "linear"
     if anchor != "series":
         normalisation = normalisation.rescaled(deviation_scale(*sampled))
     n_controls = 0 if observations.controls is None else observations.controls.shape[1]

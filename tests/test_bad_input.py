@@ -311,7 +311,9 @@ def test_a_series_of_few_rows_is_forecast(
         assert np.isfinite(forecaster.predict_quantiles([2])).all(axis=None)
 
 
-@pytest.mark.parametrize("normalize", ["auto", "series", "window", "last", "blend"])
+@pytest.mark.parametrize(
+    "normalize", ["auto", "series", "window", "last", "blend", "linear"]
+)
 @pytest.mark.parametrize("level", [0.0, 7.5, -1e12, 1e-12])
 def test_a_constant_series_is_forecast_near_its_constant(
     normalize: str, level: float

@@ -56,7 +56,9 @@ def test_no_window_is_empty_whatever_is_missing(
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
-@pytest.mark.parametrize("normalize", ["series", "window", "last", "blend", "auto"])
+@pytest.mark.parametrize(
+    "normalize", ["series", "window", "last", "blend", "linear", "auto"]
+)
 def test_a_channel_that_is_observed_once_is_forecast_near_that_value(
     kind: type, normalize: str
 ) -> None:
@@ -144,14 +146,11 @@ def test_an_update_may_observe_each_channel_at_its_own_stamps(
     y = channels()
     y.iloc[18::2, 0] = np.nan
     y.iloc[19::2, 1] = np.nan
-    updated = (
-        tiny(finetune_epochs=1).fit(y[:18]).update(y[18:], update_params=update_params)
-    )
+    settings: dict[str, Any] = {"normalize": "series", "finetune_epochs": 1}
+    updated = tiny(**settings).fit(y[:18]).update(y[18:], update_params=update_params)
     changed = y[18:].copy()
     changed.iloc[-1, 0] += 1
-    other = (
-        tiny(finetune_epochs=1).fit(y[:18]).update(changed, update_params=update_params)
-    )
+    other = tiny(**settings).fit(y[:18]).update(changed, update_params=update_params)
     moved = np.abs(other.predict([1]) - updated.predict([1]))
     assert moved.to_numpy().min() > 1e-5
 

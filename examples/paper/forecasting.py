@@ -45,11 +45,10 @@ def add_options(parser: argparse.ArgumentParser, output: str) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     models = list(MODELS)
     parser.add_argument("--models", nargs="*", default=models, choices=models)
-    whose = ["ours", "unguarded", "paper"]
-    text = "ours, ours without the guard, and the paper's"
-    parser.add_argument(
-        "--settings", nargs="+", default=whose, choices=whose, help=text
-    )
+    whose = ["ours", "unguarded", "paper", "default"]
+    text = "ours, ours without the guard, the paper's, the forecasters' defaults"
+    usual = {"default": whose[:3], "choices": whose, "help": text}
+    parser.add_argument("--settings", nargs="+", **usual)
     parser.add_argument("--arima", action="store_true", help="also ARIMA, in minutes")
     parser.add_argument("--epochs", type=int, help="in place of the settings'")
     solvers = ["rk4", "dopri5"]
@@ -61,12 +60,14 @@ def add_options(parser: argparse.ArgumentParser, output: str) -> None:
 def run_task(
     experiment: Experiment,
     task: str,
-    settings: dict[str, Any],
+    settings: dict[str, Any] | None,
     model: str,
     seed: int,
     features: Features | None = None,
 ) -> tuple[Array, int]:
     """Train a model once and forecast from every origin.
+
+    Without settings only its seed is set: it chooses window and horizon itself.
 
     Returns
     -------
@@ -77,11 +78,12 @@ def run_task(
     """
     seen, ahead = TASKS[task]
     forecaster_class, threshold = MODELS[model]
-    lengths = {"window_length": seen, "horizon": ahead, "finetune_epochs": 0}
-    arguments = {**settings, **threshold, **lengths, "random_state": seed}
+    arguments = {"finetune_epochs": 0, "random_state": seed, **threshold}
+    if settings is not None:
+        arguments = {**settings, **arguments, "window_length": seen, "horizon": ahead}
     forecaster = forecaster_class(**arguments)
     found = forecast_origins(forecaster, experiment, seen, ahead, features)
-    return found, forecaster.best_epoch_
+    return found, forecaster.pretrained_.best_epoch
 
 
 def run(
@@ -138,13 +140,13 @@ def run(
             add(task, "ARIMA by AIC", 0, arima_forecasts(experiment, ahead))
         for whose in options.settings:
             per_task, features = settings["paper" if whose == "paper" else "ours"]
-            chosen = dict(per_task[task])
-            if whose == "unguarded":
-                chosen["guard"] = False
-            if whose == "paper":
-                chosen["method"] = options.solver
+            changes: dict[str, Any] = {
+                "unguarded": {"guard": False},
+                "paper": {"method": options.solver},
+            }.get(whose, {})
             if options.epochs:
-                chosen["max_epochs"] = options.epochs
+                changes["max_epochs"] = options.epochs
+            chosen = None if whose == "default" else {**per_task[task], **changes}
             for model, seed in product(options.models, options.seeds):
                 started = time.perf_counter()
                 found, epoch = run_task(experiment, task, chosen, model, seed, features)

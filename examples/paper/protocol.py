@@ -130,7 +130,7 @@ def forecast_origins(
     Parameters
     ----------
     forecaster : forecaster of sklode
-        With ``window_length=seen`` and ``finetune_epochs=0``.
+        With ``finetune_epochs=0``, and ``window_length=seen`` or none.
     experiment : Experiment
     seen, ahead : int
         Rows of a window, and rows to forecast.
@@ -152,7 +152,8 @@ def forecast_origins(
             f"windows before the origins; got {forecaster.finetune_epochs}."
         )
     train = pd.concat({0: experiment.train}, names=["origin"])
-    forecaster.pretrain(train, X=controls(train.index))
+    fh = np.arange(1, ahead + 1)
+    forecaster.pretrain(train, X=controls(train.index), fh=fh)
     origins = experiment.origins(ahead)
     windows = panel_of_windows(experiment, seen, origins)
     forecaster.fit(windows, X=controls(windows.index))
