@@ -15,14 +15,16 @@ from sklode import calendar_features
 DOCS = Path(__file__).parents[1] / "docs"
 
 
-def run_section(page: str, heading: str) -> dict[str, Any]:
+def run_section(
+    page: str, heading: str, names: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Run the Python of a section of a page, and return the names it defines."""
     text = (DOCS / page).read_text(encoding="utf-8")
     _, _, after = f"\n{text}".partition(f"\n{heading}\n")
     section = re.split(r"^#+ ", after, flags=re.MULTILINE)[0]
     code = re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
     assert code, f"no Python under {heading!r} of {page}"
-    names: dict[str, Any] = {}
+    names = {} if names is None else names
     exec("\n".join(code), names)  # our own page
     return names
 
@@ -68,3 +70,29 @@ def test_averages_over_intervals_are_those_of_the_page() -> None:
     paths = forecaster.sample(starts[1] + fine, n_samples=200, noise=False)
     average = paths.iloc[:, 0].unstack(0).mean().to_numpy()
     np.testing.assert_allclose(average, shown["averages"][:, 1], atol=1e-4)
+
+
+def test_the_guard_keeps_the_level_of_a_walk_as_the_page_says() -> None:
+    shown = run_section("levels.md", "## The guard")
+    forecaster = shown["forecaster"]
+    assert forecaster.best_epoch_ == 0
+    assert bool(forecaster.network_.anchor.walking)
+    # a random walk of steps of size 1, at gaps of half a day: after five of them
+    forecast, last = forecaster.predict(fh=[1, 5]), shown["price"].iloc[-1]
+    assert (forecast - last).abs().max() < 1.0
+    table = forecaster.predict_interval(fh=[1, 5], coverage=0.9)
+    width = np.ptp(table.to_numpy(), axis=1)
+    assert 1.5 < width[0] < 7
+    assert 4 < width[1] < 14
+
+
+@pytest.mark.filterwarnings(
+    "ignore:The default of config ``remember_data``:FutureWarning"
+)
+def test_seeds_are_averaged_as_the_page_says() -> None:
+    shown = run_section("levels.md", "## The guard")
+    names = run_section("levels.md", "## What to choose", shown)
+    each = [f.predict(fh=[1, 5]).to_numpy() for f in names["average"].forecasters_]
+    mean = names["average"].predict(fh=[1, 5])
+    np.testing.assert_allclose(mean, np.mean(each, axis=0), rtol=1e-6)
+    assert np.ptp(each, axis=0).min() > 0
