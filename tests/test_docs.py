@@ -92,7 +92,10 @@ def test_the_guard_keeps_the_level_of_a_walk_as_the_page_says() -> None:
 def test_seeds_are_averaged_as_the_page_says() -> None:
     shown = run_section("levels.md", "## The guard")
     names = run_section("levels.md", "## What to choose", shown)
-    each = [f.predict(fh=[1, 5]).to_numpy() for _, f in names["average"].forecasters_]
+    each = [
+        f.predict(fh=[1, 5]).to_numpy().ravel()
+        for _, f in names["average"].forecasters_
+    ]
     mean = names["average"].predict(fh=[1, 5])
     np.testing.assert_allclose(mean, np.mean(each, axis=0), rtol=1e-6)
     assert np.ptp(each, axis=0).min() > 0
