@@ -314,6 +314,43 @@ def test_missing_data_are_named_with_their_source(
 
 @pytest.mark.slow
 @needs_data
+@pytest.mark.parametrize(
+    ("task", "figure"),
+    [("7/7", 0.293), ("15/15", 0.324), ("30/30", 0.330), ("365/60", 0.345)],
+)
+def test_climate_is_as_good_as_the_best_plain_baseline(
+    load: Load, task: str, figure: float
+) -> None:
+    protocol, settings = load("protocol"), load("settings")
+    experiment = load("climate").load(SHARED / "delhi")
+    seen, ahead = protocol.TASKS[task]
+    lengths = {"window_length": seen, "horizon": ahead, "finetune_epochs": 0}
+    forecaster = LatentODELSTMForecaster(
+        **{**settings.CLIMATE[task], **lengths, "random_state": 0}
+    )
+    found = protocol.forecast_origins(
+        forecaster, experiment, seen, ahead, settings.features
+    )
+    assert experiment.mse(found) <= figure
+
+
+@pytest.mark.slow
+@needs_data
+@pytest.mark.parametrize("stock", ["IBM", "MSFT", "JPM"])
+@pytest.mark.parametrize("task", ["7/7", "15/15", "30/30"])
+def test_stocks_are_no_worse_than_the_last_value(
+    load: Load, stock: str, task: str
+) -> None:
+    protocol, run_task = load("protocol"), load("forecasting").run_task
+    experiment = load("stocks").load(SHARED / "djia" / f"{stock}.csv")
+    settings = load("settings").STOCKS[task]
+    found, _ = run_task(experiment, task, settings, "Latent ODE-LSTM+GC", 0)
+    last = protocol.last_value(experiment, *protocol.TASKS[task])
+    assert experiment.mse(found) <= 1.01 * experiment.mse(last)
+
+
+@pytest.mark.slow
+@needs_data
 def test_climate_prints_its_table_and_saves_a_picture(
     load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
