@@ -11,6 +11,7 @@ import pytest
 from sktime.forecasting.base import ForecastingHorizon
 
 from sklode import LatentODELSTMForecaster
+from sklode.nn.anchors import ANCHORS
 from sklode.training import Trainer
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
@@ -311,7 +312,7 @@ def test_a_series_of_few_rows_is_forecast(
         assert np.isfinite(forecaster.predict_quantiles([2])).all(axis=None)
 
 
-@pytest.mark.parametrize("normalize", ["auto", "series", "window", "last", "blend"])
+@pytest.mark.parametrize("normalize", ["auto", *ANCHORS, "linear"])
 @pytest.mark.parametrize("level", [0.0, 7.5, -1e12, 1e-12])
 def test_a_constant_series_is_forecast_near_its_constant(
     normalize: str, level: float

@@ -13,6 +13,7 @@ import torch
 from sktime.forecasting.base import ForecastingHorizon
 
 from sklode import LatentODELSTMForecaster
+from sklode.nn.anchors import ANCHORS
 from tests.series import (
     FORECASTERS,
     channels,
@@ -167,7 +168,7 @@ def test_an_observed_zero_is_an_observation() -> None:
     assert np.abs(zeros.predict(asked) - dropped.predict(asked)).min() > 1e-6
 
 
-@pytest.mark.parametrize("normalize", ["series", "window", "last", "blend", "auto"])
+@pytest.mark.parametrize("normalize", ["auto", *ANCHORS, "linear"])
 def test_rescaling_y_rescales_the_forecast(normalize: str) -> None:
     y = waves()
     settings = {"normalize": normalize, "max_epochs": 3}

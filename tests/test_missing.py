@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklode import LatentODELSTMForecaster
+from sklode.nn.anchors import ANCHORS
 from sklode.observations import Observations
 from sklode.windows import WindowSet
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
@@ -56,7 +57,7 @@ def test_no_window_is_empty_whatever_is_missing(
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
-@pytest.mark.parametrize("normalize", ["series", "window", "last", "blend", "auto"])
+@pytest.mark.parametrize("normalize", ["auto", *ANCHORS, "linear"])
 def test_a_channel_that_is_observed_once_is_forecast_near_that_value(
     kind: type, normalize: str
 ) -> None:

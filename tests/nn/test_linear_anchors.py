@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sklode.nn import ControlPath, LinearAnchor
 from sklode.nn.linear_anchors import CROSS_CHANNELS, N_AGES, N_RATES
-from tests.networks import latent_ode, windows
+from tests.networks import latent_ode, linear_anchor, windows
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -32,20 +32,9 @@ def silent(
     n_channels: int = 2, n_controls: int = 0, walks: bool = True
 ) -> LinearAnchor:
     """Return an anchor whose weights are zero."""
-    anchor = LinearAnchor(n_channels, n_controls)
-    anchor.ages.copy_(AGES)
-    anchor.rates.copy_(RATES)
-    anchor.walking.fill_(walks)
-    return anchor
-
-
-def random(
-    n_channels: int = 2, n_controls: int = 0, walks: bool = True
-) -> LinearAnchor:
-    """Return an anchor with random weights."""
-    anchor = silent(n_channels, n_controls, walks)
-    anchor.weights.normal_()
-    anchor.by_control.normal_()
+    anchor = linear_anchor(n_channels, n_controls, walks)
+    anchor.weights.zero_()
+    anchor.by_control.zero_()
     return anchor
 
 
@@ -120,7 +109,7 @@ def test_features_of_a_walk_are_how_far_the_means_are_from_the_last_values() -> 
 
 
 def test_weights_are_those_of_features_rates_and_channels() -> None:
-    anchor = random(walks=False)
+    anchor = linear_anchor(walks=False)
     _, _, features = anchor.describe(*observations(), False)
     phi = torch.exp(-RATES * 1.5)
     expected = torch.zeros(2)
@@ -134,7 +123,7 @@ def test_weights_are_those_of_features_rates_and_channels() -> None:
 def test_a_channel_without_any_observation_is_taken_to_be_at_zero(walks: bool) -> None:
     times, values, mask = observations()
     mask[..., 1], values[..., 1] = False, 0.0
-    anchor = random(walks=walks)
+    anchor = linear_anchor(walks=walks)
     last, t_last, features = anchor.describe(times, values, mask, walks)
     assert last[0, 1] == 0
     assert t_last.item() == 6
@@ -147,7 +136,7 @@ def test_a_channel_without_any_observation_is_taken_to_be_at_zero(walks: bool) -
 @BOTH
 def test_what_was_not_observed_does_not_count(walks: bool) -> None:
     times, values, mask = observations()
-    anchor, asked = random(walks=walks), torch.tensor([[6.5, 7.0]])
+    anchor, asked = linear_anchor(walks=walks), torch.tensor([[6.5, 7.0]])
     expected = anchor(times, values, mask).at(asked)
     more = (
         torch.tensor([[0.0, 0.5, 1.0, 3.0, 6.0, 6.0, 9.0]]),
@@ -180,7 +169,7 @@ def test_a_mean_whose_weights_underflow_is_the_last_value(
 
 @BOTH
 def test_the_origin_of_time_does_not_matter(walks: bool) -> None:
-    anchor, (times, values, mask) = random(walks=walks), many()
+    anchor, (times, values, mask) = linear_anchor(walks=walks), many()
     asked = times[:, -3:] + 2.0
     expected = anchor(times, values, mask).at(asked)
     shifted = anchor(times - 4096.0, values, mask).at(asked - 4096.0)
@@ -192,7 +181,7 @@ def test_the_origin_of_time_does_not_matter(walks: bool) -> None:
 def test_a_window_has_the_same_level_alone_and_in_a_batch(
     walks: bool, n_channels: int
 ) -> None:
-    anchor, given = random(n_channels, 1, walks), many(n_channels, 1)
+    anchor, given = linear_anchor(n_channels, 1, walks), many(n_channels, 1)
     times, controls = given[0] + 1.0, given[3]
     together = anchor(*given).at(times, controls)
     for k in range(len(times)):
@@ -203,7 +192,7 @@ def test_a_window_has_the_same_level_alone_and_in_a_batch(
 
 @BOTH
 def test_copies_of_a_batch_follow_each_other(walks: bool) -> None:
-    anchor, given = random(2, 1, walks), many(2, 1)
+    anchor, given = linear_anchor(2, 1, walks), many(2, 1)
     times, controls = given[0] + 1.0, given[3]
     once = anchor(*given)
     asked = times.repeat(3, 1), controls.repeat(3, 1, 1)
@@ -215,7 +204,7 @@ def test_copies_of_a_batch_follow_each_other(walks: bool) -> None:
 def test_controls_are_taken_off_what_is_read_and_added_to_the_level(
     walks: bool,
 ) -> None:
-    anchor, (times, values, mask, controls) = random(2, 3, walks), many(2, 3)
+    anchor, (times, values, mask, controls) = linear_anchor(2, 3, walks), many(2, 3)
     without = LinearAnchor(2)
     without.load_state_dict({**anchor.state_dict(), "by_control": torch.zeros(0, 2)})
     later, then = times + 2.5, torch.randn(controls.shape)
@@ -233,7 +222,7 @@ def test_up_to_eight_channels_read_each_other_and_more_only_themselves(
     assert CROSS_CHANNELS == 8
     for n_channels in (8, 9):
         anchor, (times, values, mask) = (
-            random(n_channels, walks=walks),
+            linear_anchor(n_channels, walks=walks),
             many(n_channels),
         )
         asked = times[:, -1:] + 3.0
@@ -249,7 +238,7 @@ def test_up_to_eight_channels_read_each_other_and_more_only_themselves(
 @BOTH
 def test_a_channel_for_itself_is_forecast_as_one_channel_alone(walks: bool) -> None:
     n = CROSS_CHANNELS + 1
-    anchor, (times, values, mask) = random(n, walks=walks), many(n)
+    anchor, (times, values, mask) = linear_anchor(n, walks=walks), many(n)
     mask[:, -1] = True  # the last stamp is then that of every channel
     asked = times[:, -1:] + torch.tensor([-4.0, 0.0, 3.0])
     together = anchor(times, values, mask).at(asked)
@@ -263,7 +252,7 @@ def test_a_channel_for_itself_is_forecast_as_one_channel_alone(walks: bool) -> N
 
 @pytest.mark.parametrize("n_channels", [2, CROSS_CHANNELS + 1])
 def test_what_is_added_to_a_walk_is_added_to_its_level(n_channels: int) -> None:
-    anchor, (times, values, mask) = random(n_channels), many(n_channels)
+    anchor, (times, values, mask) = linear_anchor(n_channels), many(n_channels)
     mask[:, 0] = True  # of a channel that was not seen nothing is known
     asked = times + 2.0
     before = anchor(times, values, mask).at(asked)
@@ -273,7 +262,7 @@ def test_what_is_added_to_a_walk_is_added_to_its_level(n_channels: int) -> None:
 
 
 def test_an_anchor_is_kept_with_the_weights_and_never_trained() -> None:
-    anchor, given = random(2, 1, walks=True), many(2, 1)
+    anchor, given = linear_anchor(2, 1, walks=True), many(2, 1)
     assert list(anchor.parameters()) == []
     assert set(anchor.state_dict()) == {
         "ages",
@@ -293,7 +282,7 @@ def test_an_anchor_is_kept_with_the_weights_and_never_trained() -> None:
 @BOTH
 def test_a_silent_network_answers_with_the_level_and_its_controls(walks: bool) -> None:
     network, batch = latent_ode(n_controls=2), windows(n_controls=2)
-    network.anchor = random(2, 2, walks)
+    network.anchor = linear_anchor(2, 2, walks)
     network.emission.start_silent()
     posterior = network.encode(batch)
     assert batch.controls is not None
