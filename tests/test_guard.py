@@ -112,9 +112,19 @@ def test_a_trial_leaves_no_trace_in_what_is_drawn_afterwards(
     assert_same_fit(guarded, tiny(**settings).fit(y))
 
 
-@pytest.mark.parametrize("early_stopping", [False, True])
+@pytest.mark.parametrize(
+    ("fraction", "trial", "ends"),
+    [
+        (None, [16, 20 + 32], [20, 20 + 40]),
+        (0.1, [16, 20 + 32], [18, 20 + 36]),
+        (0.5, [10, 20 + 20], [10, 20 + 20]),
+    ],
+)
 def test_the_trial_is_held_out_from_training_and_no_longer_than_that(
-    monkeypatch: pytest.MonkeyPatch, early_stopping: bool
+    monkeypatch: pytest.MonkeyPatch,
+    fraction: float | None,
+    trial: list[int],
+    ends: list[int],
 ) -> None:
     cuts: list[list[int]] = []
     train = fitting._train
@@ -125,9 +135,11 @@ def test_the_trial_is_held_out_from_training_and_no_longer_than_that(
 
     monkeypatch.setattr(fitting, "_train", recorded)
     monkeypatch.setattr(fitting, "_gains", lambda *_: np.ones(4))
-    tiny(guard=True, early_stopping=early_stopping).fit(panel((20, 40)))
-    ends = [18, 20 + 36] if early_stopping else [20, 60]
-    assert cuts == [[16, 20 + 32], ends]
+    settings: dict[str, Any] = {"early_stopping": fraction is not None}
+    if fraction is not None:
+        settings["validation_fraction"] = fraction
+    tiny(guard=True, **settings).fit(panel((20, 40)))
+    assert cuts == [trial, ends]
 
 
 @pytest.mark.parametrize(

@@ -346,6 +346,66 @@ def test_ages_and_rates_span_window_and_horizon() -> None:
     assert anchor.rates[:-1].tolist() == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("walks", [True, False])
+def test_a_ridge_regression_explains_what_the_drift_leaves(walks: bool) -> None:
+    rng = np.random.default_rng(0)
+    features, phi = rng.standard_normal((50, 4)), rng.random((50, 3, 4))
+    target, scale = rng.standard_normal((50, 3, 2)) + 1, np.array([1.0, 2.0, 0.5, 3.0])
+    features[:, 0] = 1
+    chosen = np.arange(50) < 30
+    known = rng.random((50, 3, 2)) < 0.8
+    arrays = (features, scale, phi, target, known)
+    pairs = levels._Pairs(*(torch.from_numpy(x) for x in arrays))
+    drift_alone, ridge = levels._solve(
+        pairs, torch.from_numpy(chosen), walks, [math.inf, 0.3]
+    )
+    for channel in range(2):
+        rows = known[chosen][..., channel]
+        y, slow = target[chosen][..., channel][rows], phi[chosen][..., -1][rows]
+        drift = 0.5 * (slow @ y) / (slow @ slow) if walks else 0.0
+        design = np.einsum("wf,wsj->wsfj", features[:, 1:], phi[..., :-1])[chosen][rows]
+        design = design.reshape(len(y), 9)
+        gram = design.T @ design + 0.3 * len(y) * np.eye(9)
+        solution = np.linalg.solve(gram, design.T @ (y - drift * slow)).reshape(3, 3)
+        expected = np.zeros((4, 4))
+        expected[0, -1] = drift
+        np.testing.assert_allclose(drift_alone[..., channel], expected, atol=1e-12)
+        expected[1:, :-1] = solution / scale[1:, None]
+        np.testing.assert_allclose(ridge[..., channel], expected, atol=1e-12)
+
+
+def test_what_is_chosen_is_what_is_fitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    u = rng.standard_normal((200, 1))
+    data = windows(u + 0.1 * rng.standard_normal((200, 1)), None, u)
+    for k in range(4):
+        chosen: list[levels._Candidate] = []
+
+        def kth(found: list[levels._Candidate], k: int = k, to: list = chosen) -> Any:
+            to.append(found[k])
+            return found[k]
+
+        monkeypatch.setattr(levels, "_choose", kth)
+        anchor = fitted(data)
+        assert bool(anchor.walking) == chosen[0].walks == (k % 2 == 1)
+        assert bool(anchor.by_control.any()) == chosen[0].with_controls == (k > 1)
+
+
+@pytest.mark.parametrize(("n", "expected"), [(52, 52 / 32), (160, 5), (900, 10)])
+def test_blocks_count_as_independent_as_far_as_windows_fit_side_by_side(
+    monkeypatch: pytest.MonkeyPatch, n: int, expected: float
+) -> None:
+    told: list[float] = []
+
+    def recorded(errors: torch.Tensor, n_independent: float) -> float:
+        told.append(n_independent)
+        return math.inf
+
+    monkeypatch.setattr(levels, "_largest_good", recorded)
+    fitted(windows(np.random.default_rng(0).standard_normal(n)))
+    assert told == [expected]
+
+
 def candidate(walks: bool, errors: Any) -> levels._Candidate:
     rows = [torch.tensor(e, dtype=torch.float64) for e in errors]
     least = rows + [rows[0] + 9] * (len(levels._PENALTIES) - len(rows))
