@@ -375,12 +375,17 @@ def _guarded(
             "guard=True tries a training on forecasts of horizon rows; got horizon=0. "
             "Raise horizon, or use guard=False."
         )
+    # what the trial draws is drawn again: then the fit is that without a guard
+    rng, state = copy.deepcopy(rng), generator.get_state()
     before = _first_held_out_row(windows, windows.bounds, _TRIAL_FRACTION, rng)
     before = np.minimum(before, cut)
+    if not len(_training_windows(windows, before)):
+        before = cut
     trial = copy.deepcopy(model)
     _train(trial, windows, before, settings, generator, epochs, Reporter(), True)
+    generator.set_state(state)
     with _torch_threads(model, windows, settings):
-        gain = _gains(trial, windows, before)
+        gain = _gains(model, trial, windows, before)
     margin = gain.std() / math.sqrt(len(gain)) if len(gain) else math.inf
     if len(gain) >= _FEWEST_BLOCKS and gain.mean() > margin:
         _train(model, windows, cut, settings, generator, epochs, reporter, True)
@@ -391,15 +396,20 @@ def _guarded(
 
 
 def _gains(
-    model: FittedModel, windows: WindowSet, cut: NDArray[np.int64]
+    model: FittedModel,
+    trial: FittedModel,
+    windows: WindowSet,
+    cut: NDArray[np.int64],
 ) -> NDArray[np.floating]:
-    """Return by how much less than the level's a network's squared errors are.
+    """Return by how much less a trial's squared errors are than those of the level.
 
     Of each window whose horizon is one of the blocks after the first held-out row.
     """
-    first = windows.start + windows.window_length - cut[windows.series]
-    which = np.flatnonzero((first >= 0) & (first % max(windows.horizon, 1) == 0))
-    which = which[windows.end[which] > windows.start[which] + windows.window_length]
+    begin = np.maximum(cut, windows.bounds[:-1] + windows.window_length)
+    after_seen = windows.start + windows.window_length
+    first = after_seen - begin[windows.series]
+    is_block = (first >= 0) & (first % windows.horizon == 0)
+    which = np.flatnonzero(is_block & (windows.end > after_seen))
     which = _spread(which, 4 * _SCORED_WINDOWS)
     if not len(which):
         return np.zeros(0)
@@ -407,7 +417,7 @@ def _gains(
     silent = copy.deepcopy(model.network)
     silent.emission.start_silent()
     errors = []
-    for network in (silent, model.network):
+    for network in (silent, trial.network):
         try:
             residual, known = _residuals(network, batch)
         except SolverError:
@@ -437,12 +447,20 @@ def _residuals(
 def _level_errors(
     model: FittedModel, windows: WindowSet, cut: NDArray[np.int64]
 ) -> torch.Tensor:
-    """Return the root mean square of each channel's errors of the level alone."""
-    which = _spread(_training_windows(windows, cut), 4 * _SCORED_WINDOWS)
+    """Return the root mean square of each channel's errors of the level alone.
+
+    One, the spread of normalised values, where a channel has none.
+    """
+    which = _training_windows(windows, cut)
+    which = which[windows.end[which] > windows.start[which] + windows.window_length]
+    if not len(which):
+        return torch.ones(model.network.emission.n_channels)
+    which = _spread(which, 4 * _SCORED_WINDOWS)
     batch = _batch(windows, which, next(model.network.parameters()).device)
     residual, known = _residuals(model.network, batch)
-    count = known.sum((0, 1)).clamp(min=1)
-    return ((residual**2).sum((0, 1)) / count).sqrt()
+    count = known.sum((0, 1))
+    mean_square = (residual**2).sum((0, 1)) / count.clamp(min=1)
+    return torch.where(count > 0, mean_square, 1.0).sqrt()
 
 
 def _calibration(

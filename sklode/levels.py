@@ -93,7 +93,7 @@ def fit_linear(anchor: LinearAnchor, windows: WindowSet) -> LinearAnchor:
     -------
     LinearAnchor
         The same; its level is zero, the training mean, where too few windows reach
-        beyond their seen part to tell.
+        beyond their seen part to tell, or observe there what they have seen before.
     """
     reaching = _reaching(windows)
     if not has_enough(windows):
@@ -118,6 +118,8 @@ def fit_linear(anchor: LinearAnchor, windows: WindowSet) -> LinearAnchor:
             pairs = _pairs(double, sample, n_seen, walks)
             errors = _validate(pairs, overlap, walks)
             found.append(_Candidate(walks, with_controls, errors))
+    if found[0].errors.shape[1] < 2:
+        return anchor
     n_independent = min(_N_BLOCKS, windows.bounds[-1] / windows.span)
     best = _choose(found)
     _regress_on_controls(double, windows, best.with_controls)

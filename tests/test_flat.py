@@ -68,3 +68,26 @@ def test_each_data_type_has_a_vector_and_what_is_not_trained_has_none() -> None:
         }
     assert model["b"].weight.dtype == torch.float64
     assert model.frozen is frozen
+
+
+def test_matrices_have_a_vector_of_their_own_where_they_are_to_decay() -> None:
+    together, apart = network(), network()
+    with flat_parameters(together, matrices_apart=True) as vectors:
+        assert {tuple(v.shape) for v in vectors} == {(4 + 2,), (1, 3 * 4 + 4 * 2)}
+        loss(together).backward()
+        loss(apart).backward()
+        for mine, other in zip(together.parameters(), apart.parameters(), strict=True):
+            torch.testing.assert_close(mine.grad, other.grad)
+        with torch.no_grad():
+            for vector in vectors:
+                if vector.ndim > 1:
+                    vector.mul_(3)
+                else:
+                    vector.add_(1)
+    for mine, other in zip(together.parameters(), apart.parameters(), strict=True):
+        moved = 3 * other if other.ndim > 1 else other + 1
+        torch.testing.assert_close(mine, moved)
+        assert mine.shape == other.shape
+        assert mine.grad is None
+    shared = {p.untyped_storage().data_ptr() for p in together.parameters()}
+    assert len(shared) == 4

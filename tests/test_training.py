@@ -167,6 +167,20 @@ def test_weight_decay_and_rate_reach_the_optimizer(recording: str) -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+def test_matrices_decay_and_nothing_else(optimizer: str) -> None:
+    network = Trainee(linear)  # the loss has none of these
+    network.matrix = nn.Parameter(torch.ones(2, 3))
+    network.bias = nn.Parameter(torch.ones(3))
+    settings: dict[str, Any] = {"optimizer": optimizer, "lr": 0.01, "max_epochs": 5}
+    train(network, [batch()], weight_decay=0.5, **settings)
+    assert float(network.matrix.detach().max()) < 1 - 1e-4
+    assert torch.equal(network.bias, torch.ones(3))
+    network.matrix = nn.Parameter(torch.ones(2, 3))
+    train(network, [batch()], **settings)
+    assert torch.equal(network.matrix, torch.ones(2, 3))
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
 def test_every_optimizer_climbs_the_bound(optimizer: str) -> None:
     network = Trainee(lambda w, number: -0.5 * (w - number) ** 2, weight=3.0)
     trainer = train(

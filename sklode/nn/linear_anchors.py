@@ -169,9 +169,11 @@ class LinearAnchor(nn.Module):
         known = mask.to(values.dtype)
         total = torch.einsum("bta,btc->bac", decay, values * known)
         weight = torch.einsum("bta,btc->bac", decay, known)
-        # at ages where a weight has underflowed the mean is that of the last value
-        tiny = torch.finfo(values.dtype).tiny
-        means = torch.where(weight > tiny, total / weight.clamp(min=tiny), 0.0)
+        # at ages where a weight underflows, in single precision, the mean is the last
+        # value; in double precision too, in which the anchor is fitted
+        tiny = torch.finfo(torch.float32).tiny
+        means = total / weight.clamp(min=tiny)
+        means = torch.where(weight > tiny, means, last.unsqueeze(1))
         level = last
         if walks:  # its level says nothing of its next step
             means, level = means - last.unsqueeze(1), torch.zeros_like(last)

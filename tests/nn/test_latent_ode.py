@@ -13,6 +13,7 @@ from tests.networks import assert_same, gradients, latent_ode, one_series, windo
 pytestmark = pytest.mark.usefixtures("float64")
 
 EVERY_KIND = pytest.mark.parametrize("kind", ["rnn", "ode-rnn", "ode-lstm"])
+EVERY_ANCHOR = pytest.mark.parametrize("anchor", [*ANCHORS, "linear", "walk"])
 
 
 def everything(network: LatentODE, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
@@ -29,7 +30,7 @@ def posterior(network: LatentODE, batch: Batch) -> tuple[Tensor, Tensor, Tensor]
     return p.q_z0.mean, p.q_z0.stddev, p.t0
 
 
-@pytest.mark.parametrize("anchor", ANCHORS)
+@EVERY_ANCHOR
 def test_masked_value_is_ignored_even_if_nan(anchor: str) -> None:
     network, batch, noise = latent_ode(anchor=anchor), windows(), torch.randn(4, 3)
     assert batch.values.isnan().any()
@@ -81,7 +82,7 @@ def test_encoder_tells_a_missing_channel_from_a_zero() -> None:
 
 
 @EVERY_KIND
-@pytest.mark.parametrize("anchor", ANCHORS)
+@EVERY_ANCHOR
 def test_window_has_the_same_bound_alone_and_in_a_batch(kind: str, anchor: str) -> None:
     network = latent_ode(kind, anchor=anchor, n_controls=1)
     batch, noise = windows(n_controls=1), torch.randn(4, 3)
@@ -93,7 +94,7 @@ def test_window_has_the_same_bound_alone_and_in_a_batch(kind: str, anchor: str) 
 
 
 @EVERY_KIND
-@pytest.mark.parametrize("anchor", ANCHORS)
+@EVERY_ANCHOR
 def test_fully_masked_stamps_change_no_forecast(kind: str, anchor: str) -> None:
     network, batch = latent_ode(kind, anchor=anchor), windows(1, 5, 5)
     # before the first stamp, and after the last one
@@ -112,7 +113,7 @@ def test_fully_masked_stamps_change_no_forecast(kind: str, anchor: str) -> None:
 
 
 @EVERY_KIND
-@pytest.mark.parametrize("anchor", ANCHORS)
+@EVERY_ANCHOR
 def test_hidden_rows_are_decoded_but_not_encoded(kind: str, anchor: str) -> None:
     network, batch = (
         latent_ode(kind, anchor=anchor, n_controls=1),
@@ -274,6 +275,19 @@ def test_fixed_emission_noise_is_that_number_and_is_not_learned() -> None:
     network = latent_ode(noise=0.25)
     assert network.emission.noise_scale.tolist() == [0.25, 0.25]
     assert not [name for name, _ in network.named_parameters() if "noise" in name]
+
+
+def test_emission_noise_can_start_anywhere_but_where_it_is_given() -> None:
+    emission = latent_ode(n_channels=4).emission
+    scale = torch.tensor([0.05, 0.7, 3.0, 100.0])
+    emission.start_with_noise(scale)
+    torch.testing.assert_close(emission.noise_scale.detach(), scale)
+    assert emission.raw_noise.requires_grad
+    emission.start_with_noise(torch.tensor([0.0, 1e-9, 1e-3, 2e-3]))
+    assert emission.noise_scale.tolist() == pytest.approx([2e-3] * 4)
+    given = latent_ode(noise=0.25).emission
+    given.start_with_noise(torch.ones(2))
+    assert given.noise_scale.tolist() == [0.25, 0.25]
 
 
 def test_learned_emission_noise_is_positive_and_rises_to_the_residuals() -> None:
