@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -172,7 +173,7 @@ def test_gains_are_of_squared_errors_in_blocks_after_the_first_rows() -> None:
     with torch.no_grad():
         model.network.emission.network[2].bias.copy_(torch.tensor([0.5, -1.0]))
     windows = model.windows(forecaster._history.observations)
-    found = fitting._gains(model, windows, np.array([30]))
+    found = fitting._gains(model, model, windows, np.array([30]))
     x = (y.to_numpy() - forecaster.location_) / forecaster.scale_
     better = x**2 - (x - [0.5, -1.0]) ** 2
     # the tenth row after the cut has no block of three
@@ -186,7 +187,22 @@ def test_blocks_of_series_held_out_as_a_whole_follow_what_is_seen() -> None:
     windows = forecaster._model.windows(forecaster._history.observations)
     cut = windows.bounds[1:].copy()
     cut[[2, 7]] = windows.bounds[:-1][[2, 7]]
-    assert len(fitting._gains(forecaster._model, windows, cut)) == 2
+    assert len(fitting._gains(forecaster._model, forecaster._model, windows, cut)) == 2
+
+
+def test_gains_are_over_the_level_before_training() -> None:
+    forecaster = tiny(normalize="last", max_epochs=1).fit(waves())
+    model = forecaster._model
+    windows = model.windows(forecaster._history.observations)
+    model.network.emission.start_silent()
+    trial = copy.deepcopy(model)
+    with torch.no_grad():  # a trial that has learned to go to the window's mean at once
+        trial.network.anchor.raw_damping.fill_(9.0)
+    cut = np.array([16])
+    assert (fitting._gains(model, model, windows, cut) == 0).all()
+    gains = fitting._gains(model, trial, windows, cut)
+    np.testing.assert_allclose(gains, -fitting._gains(trial, model, windows, cut))
+    assert np.abs(gains).min() > 1e-3
 
 
 def test_a_network_that_fails_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,10 +210,10 @@ def test_a_network_that_fails_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     model = forecaster._model
     windows = model.windows(forecaster._history.observations)
     cut = np.array([16])
-    assert len(fitting._gains(model, windows, cut)) == 4
+    assert len(fitting._gains(model, model, windows, cut)) == 4
     with torch.no_grad():
         model.network.emission.network[2].bias.fill_(torch.nan)
-    assert len(fitting._gains(model, windows, cut)) == 0
+    assert len(fitting._gains(model, model, windows, cut)) == 0
 
 
 def test_too_few_blocks_ship_the_level() -> None:
