@@ -62,13 +62,14 @@ SPIRALS: Settings = {
     "thinning": 0.0,
     "batch_size": 50,
     "max_epochs": 200,
-    "lr": 0.003,
+    "lr": 0.006,
     "step_size": 8.0,
 }
 """Window and horizon are the set's: all N stamps, and a quarter of them, so that those
-are hidden in turn from the encoder and the decoder learns to run backward. It is not
-safe yet: with seed 1 the fit fails where the training windows grow, at a rate of 0.005
-and at 0.003 alike."""
+are hidden in turn from the encoder and the decoder learns to run backward. The solver's
+step is that of N = 100, and a multiple of N in the others. Chosen on the seeds 100, 101
+and 102; some fits diverge where the training windows grow and go on at half the rate.
+"""
 
 _CLIMATE: Settings = {
     "normalize": "series",
