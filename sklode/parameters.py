@@ -243,7 +243,8 @@ ATTRIBUTES = """    Attributes
         A row per epoch: ``loss``, ``log_likelihood`` and ``kl`` per observed value,
         ``kl_weight``, ``grad_norm`` before clipping, ``clipped_fraction``,
         ``validation_loss`` (NaN without early stopping), ``skipped_steps`` (not
-        finite), ``lr``, ``seconds``.
+        finite), ``restored_epoch`` (where it diverged: the epoch from whose beginning
+        it went on, at half the rate; else 0), ``lr``, ``seconds``.
     n_epochs_, best_epoch_ : int
         Epochs trained, and the one whose weights are kept.
     time_unit_ : Timedelta or float

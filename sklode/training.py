@@ -1,4 +1,7 @@
-"""Maximise the evidence lower bound: batches, annealing, clipping, early stopping."""
+"""Maximise the evidence lower bound: batches, annealing, clipping, early stopping.
+
+A training that diverges goes on from before it did (`sklode.recovery`).
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from torch import Tensor, nn
 from sklode._flat import flat_parameters
 from sklode.exceptions import SolverError
 from sklode.nn.objectives import clip_gradient_norm, elbo
+from sklode.recovery import Recovery
 
 __all__ = [
     "CALLBACK_METHODS",
@@ -38,10 +42,15 @@ HISTORY_COLUMNS = (
     "clipped_fraction",
     "validation_loss",
     "skipped_steps",
+    "restored_epoch",
     "lr",
     "seconds",
 )
-"""Of the history, a row per epoch; the losses are per observed value."""
+"""Of the history, a row per epoch; the losses are per observed value.
+
+``restored_epoch`` is 0, but after an epoch that diverged: training then goes on from
+where that earlier epoch began, at half the rate, see `sklode.recovery`.
+"""
 
 OPTIMIZERS: dict[str, Any] = {
     "adam": torch.optim.Adam,
@@ -157,6 +166,11 @@ class Trainer:
     The loss is the negative ELBO per observed value,
     ``-(log_likelihood - kl_weight * kl)``, all three divided by the number of observed
     entries: the paper's eq. loss, and of the same size for any window.
+
+    A step whose loss or gradient is not finite is skipped. An epoch that describes the
+    values worse than a constant would, after one that did not, or that ends in ten
+    skipped steps, has diverged: weights and moments are taken back to before, and the
+    rate is halved for all steps ahead, see `Recovery`.
 
     Parameters
     ----------
@@ -287,11 +301,11 @@ class Trainer:
         self._optimizer = OPTIMIZERS[self.optimizer](
             parameters, lr=self.lr, weight_decay=0.0, fused=True
         )
-        self._averages = [v.detach().clone() for v in self._vectors]
-        self._n_averaged = 0
+        self._start_averages()
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
             self._optimizer, self.lr, total_steps=max(self.max_epochs * n_batches, 1)
         )
+        self._recovery = Recovery(self._vectors, self._optimizer, self._last_loss)
         self._best = self._weights()
         self._candidate = None
         try:
@@ -306,8 +320,11 @@ class Trainer:
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        if self._candidate is not None and self._last_loss_is_finite():
-            self._confirm()
+        if self._candidate is not None:
+            with self._averaged():
+                is_finite = math.isfinite(self._last_loss())
+            if is_finite:
+                self._confirm()
 
     def _take_epochs(
         self,
@@ -318,7 +335,9 @@ class Trainer:
     ) -> None:
         best_score, waited = math.inf, 0
         for epoch in range(1, self.max_epochs + 1):
+            self._recovery.epoch_begins(epoch)
             row = self.train_epoch(epoch, draw(epoch, generator), generator)
+            row["restored_epoch"] = self._recover(row)
             with self._averaged():
                 row["validation_loss"] = validation_loss(self.network, validation)
             row = {name: row[name] for name in HISTORY_COLUMNS}
@@ -327,19 +346,29 @@ class Trainer:
                 best_score, waited = math.inf, -1  # the warm-up has another objective
             score = row["validation_loss"]
             waited = 0 if score < best_score - self.tol else waited + 1
+            weights_of = int(row["restored_epoch"] or epoch + 1) - 1
             if score < best_score:
                 best_score = score
-                self._propose(epoch)
+                self._propose(weights_of)
                 self._confirm()
             elif not validation and not self._skipped_in_a_row:
-                self._propose(epoch)
+                self._propose(weights_of)
             stop = reporter is not None and reporter.epoch_end(row)
-            if self._skipped_in_a_row >= _PATIENCE_WITH_NON_FINITE:
+            if self._recovery.given_up:
                 self._warn_of_divergence()
                 break
             patience = self.n_iter_no_change if validation else None
             if stop or (patience is not None and waited >= patience):
                 break
+
+    def _recover(self, row: dict[str, float]) -> int:
+        """Go back if the epoch has diverged; return to which one's beginning, or 0."""
+        finite = self._skipped_in_a_row < _PATIENCE_WITH_NON_FINITE
+        restored = self._recovery.epoch_ends(-row["log_likelihood"], finite)
+        if restored:
+            self._candidate, self._skipped_in_a_row = None, 0
+            self._start_averages()
+        return restored
 
     def _propose(self, epoch: int) -> None:
         """Take the weights for the best, subject to a finite loss under them."""
@@ -358,6 +387,10 @@ class Trainer:
             yield
         finally:
             self._set_weights(latest)
+
+    def _start_averages(self) -> None:
+        self._averages = [v.detach().clone() for v in self._vectors]
+        self._n_averaged = 0
 
     def _set_weights(self, values: Sequence[Tensor]) -> None:
         for vector, value in zip(self._vectors, values, strict=True):
@@ -382,15 +415,17 @@ class Trainer:
             self.best_epoch, self._best = self._candidate
             self._candidate = None
 
-    def _last_loss_is_finite(self) -> bool:
-        """Return whether the last batch's loss is finite under the present weights."""
+    def _last_loss(self) -> float:
+        """Negative log-likelihood of the last batch, under the present weights."""
         self.network.train()
         try:
-            with torch.no_grad(), self._averaged():
+            with torch.no_grad():
                 bound = self.network(self._last_batch)
         except SolverError:
-            return False
-        return bool(torch.isfinite(bound.log_likelihood + bound.kl).all())
+            return math.inf
+        finite = bool(torch.isfinite(bound.log_likelihood + bound.kl).all())
+        n_observed = max(int(bound.n_observed.sum()), 1)
+        return -float(bound.log_likelihood.sum()) / n_observed if finite else math.inf
 
     def train_epoch(
         self, epoch: int, batches: Iterable[Any], generator: torch.Generator
@@ -410,7 +445,7 @@ class Trainer:
         )
         taken = skipped = 0
         self.network.train()
-        lr = self._schedule.get_last_lr()[0]
+        lr = self._optimizer.param_groups[0]["lr"]
         for batch in batches:
             step = self.train_step(batch, kl_weight, generator, epoch)
             if step is None:
@@ -491,14 +526,18 @@ class Trainer:
             self._schedule.step()
 
     def _warn_of_divergence(self) -> None:
+        why = f"{_PATIENCE_WITH_NON_FINITE} steps in a row whose loss or gradient was "
+        why += "not finite"
+        if self._skipped_in_a_row < _PATIENCE_WITH_NON_FINITE:
+            rate = self._optimizer.param_groups[0]["lr"]
+            why = f"it had diverged again and again, down to a rate of {rate:.3g}"
         clipping = (
             "set clip_norm (for example 1.0)"
             if self.clip_norm is None
             else "lower clip_norm"
         )
         warnings.warn(
-            f"training stopped after {_PATIENCE_WITH_NON_FINITE} steps in a row whose "
-            f"loss or gradient was not finite (lr={self.lr:g}, "
+            f"training stopped after {why} (lr={self.lr:g}, "
             f"clip_norm={self.clip_norm}); the last good weights, of epoch "
             f"{self.best_epoch}, are kept. Lower lr, or {clipping}, or use "
             'activation="tanh".',

@@ -249,6 +249,41 @@ def test_series_of_the_second_variant_have_their_own_stamps(load: Load) -> None:
     assert error.std() == pytest.approx(0.3, abs=0.03)
 
 
+def test_the_solver_steps_over_as_many_positions_in_every_set(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spirals, steps = load("spirals"), {}
+
+    class Asked:
+        def __init__(self, **arguments: Any) -> None:
+            self.arguments = arguments
+
+        def fit(self, observed: pd.DataFrame) -> Any:
+            return self.arguments
+
+    monkeypatch.setitem(spirals.MODELS, "asked", (Asked, {}))
+    for n_stamps in spirals.STAMPS:
+        observed, _ = spirals.make_set(n_stamps, 0, 2, per_series=False)
+        arguments = spirals.fit("asked", spirals.SPIRALS, observed, seed=0)
+        assert arguments["window_length"] == n_stamps
+        steps[n_stamps] = arguments["step_size"] * 250 / n_stamps  # in positions
+    assert list(steps.values()) == pytest.approx([steps[100]] * 4)
+    assert steps[100] == 2.5 * spirals.SPIRALS["step_size"]
+
+
+def test_a_report_says_whether_gradients_exploded(load: Load) -> None:
+    observed, _ = load("spirals").make_set(10, 0, 4, per_series=False)
+    forecaster = LatentODELSTMForecaster(**TINY, random_state=0)
+    forecaster.set_params(max_epochs=5).fit(observed)
+    report = load("spirals").report_gradients
+    assert "no explosion" in report("name", forecaster)
+    forecaster.history_.loc[4, "grad_norm"] *= 1e4
+    forecaster.history_.loc[5, "restored_epoch"] = 3
+    line = report("name", forecaster)
+    assert "explosions in epochs [4]" in line
+    assert "taken back after epochs [5]" in line
+
+
 # --- the scripts ----------------------------------------------------------------------
 
 

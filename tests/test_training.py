@@ -72,6 +72,7 @@ def test_history_has_a_row_per_epoch() -> None:
         "grad_norm",
         "clipped_fraction",
         "skipped_steps",
+        "restored_epoch",
         "lr",
         "seconds",
         "validation_loss",

@@ -62,13 +62,19 @@ SPIRALS: Settings = {
     "thinning": 0.0,
     "batch_size": 50,
     "max_epochs": 200,
-    "lr": 0.003,
+    "optimizer": "adamw",
+    "weight_decay": 0.05,
+    "kl_annealing_epochs": 60,
+    "lr": 0.006,
     "step_size": 8.0,
 }
 """Window and horizon are the set's: all N stamps, and a quarter of them, so that those
-are hidden in turn from the encoder and the decoder learns to run backward. It is not
-safe yet: with seed 1 the fit fails where the training windows grow, at a rate of 0.005
-and at 0.003 alike."""
+are hidden in turn from the encoder and the decoder learns to run backward. The solver's
+step is that of N = 100, and a multiple of N in the others. The KL term's weight rises
+while the windows grow: at its full weight only thereafter, as by default, some fits
+diverge or lose z0, and so do some without the decay of the weights. Chosen on the seeds
+100 to 106.
+"""
 
 _FORECASTS: Settings = {
     "normalize": "linear",

@@ -116,6 +116,8 @@ def fit(name: str, settings: dict[str, Any], observed: pd.DataFrame, seed: int) 
     model, threshold = MODELS[name]
     n_stamps = len(observed.loc[observed.index[0][0]])
     lengths = {"window_length": n_stamps, "horizon": max(n_stamps // 4, 1)}
+    if "step_size" in settings:  # in median gaps of the set of 100 stamps
+        lengths["step_size"] = settings["step_size"] * n_stamps / 100
     forecaster = model(**{**settings, **threshold, **lengths}, random_state=seed)
     return forecaster.fit(observed)
 
@@ -192,12 +194,16 @@ def draw_gradients(histories: dict[str, pd.DataFrame], title: str, path: Path) -
 def report_gradients(name: str, forecaster: Any) -> str:
     """Say in a line what the gradient norms and the loss did."""
     report, history = clipping_report(forecaster, factor=100), forecaster.history_
-    verdict = "explosions" if len(report.exploded) else "no explosion"
+    gone_back = history.index[history["restored_epoch"] > 0].tolist()
+    if len(report.exploded):
+        verdict = f"explosions in epochs {report.exploded.index.tolist()}"
+    else:
+        verdict = "no explosion (an epoch's mean above 100 times the median)"
     return (
-        f"{name:22} median {report.median_norm:.3g}, largest {report.max_norm:.3g} in "
-        f"epoch {history['grad_norm'].idxmax()}, steps not finite "
-        f"{report.skipped_steps}, loss {history.loss.iloc[0]:.3g} -> "
-        f"{history.loss.iloc[-1]:.3g}: {verdict}"
+        f"{name}: {verdict}; median {report.median_norm:.3g}, largest "
+        f"{report.max_norm:.3g} in epoch {history['grad_norm'].idxmax()}, steps not "
+        f"finite {report.skipped_steps}, diverged and taken back after epochs "
+        f"{gone_back}, loss {history.loss.iloc[0]:.3g} -> {history.loss.iloc[-1]:.3g}"
     )
 
 
