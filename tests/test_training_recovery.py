@@ -20,7 +20,9 @@ def bowl(w: Tensor, number: Tensor) -> Tensor:
     return -0.5 * (w - number) ** 2
 
 
-def thrown(at: dict[int, float], held_out: list[float] | None = None) -> Any:
+def thrown(
+    at: dict[int, float], held_out: list[float] | None = None, averaging: float = 0.0
+) -> Any:
     """Train on one batch of number 2, and overwrite the weight in some epochs.
 
     Returns the trainer, the weight at the end of each epoch and the one left.
@@ -35,7 +37,8 @@ def thrown(at: dict[int, float], held_out: list[float] | None = None) -> Any:
                     network.w.fill_(at.pop(epoch))
             return step(self, batch, kl, gen, epoch)
 
-    trainer = Thrown(network, max_epochs=9, lr=0.05, clip_norm=None)
+    settings: dict[str, Any] = {"max_epochs": 9, "lr": 0.05, "clip_norm": None}
+    trainer = Thrown(network, averaging=averaging, **settings)
 
     def draw(epoch: int, generator: torch.Generator) -> Any:
         if epoch > 1:
@@ -87,6 +90,15 @@ def test_moments_are_taken_back_with_the_weights() -> None:
     assert state() != before
     assert recovery.epoch_ends(20.0, True) == 1
     assert (state(), float(w.detach())) == (before, weight)
+
+
+def test_averages_begin_anew_where_training_goes_back() -> None:
+    trainer, _, left = thrown({5: 50.0}, averaging=0.99)
+    assert column(trainer, "restored_epoch") == [0, 0, 0, 0, 4, 0, 0, 0, 0]
+    assert 2 < left < 3  # nothing of the weight of 50 is in it
+    trainer, seen, left = thrown({9: 50.0}, averaging=0.99)
+    assert column(trainer, "restored_epoch")[-1] == 8
+    assert left == seen[6]
 
 
 def test_the_diverged_end_of_a_training_is_not_kept() -> None:
