@@ -14,8 +14,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sklode import engine, nn
+from sklode import engine, guard, nn
 from sklode._threads import n_threads, one_torch_thread
+from sklode.batches import (
+    SCORED_WINDOWS,
+    first_held_out_row,
+    hidden_rows,
+    make_batch,
+    spread,
+    training_windows,
+    validation_batches,
+)
 from sklode.calibration import FEWEST, Calibration, calibrate, residuals_of
 from sklode.exceptions import SolverError
 from sklode.levels import fit_linear, has_enough
@@ -87,9 +96,6 @@ _ARCHITECTURE = (
     "engine",
 )
 """Settings that a network is built with; they cannot change as training goes on."""
-
-_SCORED_WINDOWS = 64
-"""Held-out windows that are scored after each epoch, and that choose the anchor."""
 
 _FINETUNE_SHARE = 0.2
 """Share of the epochs that finetune_epochs=None takes."""
@@ -237,8 +243,8 @@ def fit_model(
     model.network.to(device)
     windows = model.windows(observations)
     fraction = settings.validation_fraction if settings.early_stopping else 0.0
-    cut = _first_held_out_row(windows, observations.bounds, fraction, rng)
-    training = _training_windows(windows, cut)
+    cut = first_held_out_row(windows, observations.bounds, fraction, rng)
+    training = training_windows(windows, cut)
     n_drawn = min(len(training), _BATCHES_PER_EPOCH * settings.batch_size)
     n_batches = math.ceil(n_drawn / settings.batch_size)
     if epochs is None:
@@ -275,7 +281,7 @@ def _train(
         Gets the trained weights, the history and the best epoch.
     windows : WindowSet
     cut : ndarray of shape (series,)
-        See `_first_held_out_row`.
+        See `first_held_out_row`.
     settings, epochs, reporter
         As in `fit_model`.
     generator : torch.Generator
@@ -284,7 +290,7 @@ def _train(
         Whether windows grow, as they do not where weights were trained before.
     """
     device = next(model.network.parameters()).device
-    training = _training_windows(windows, cut)
+    training = training_windows(windows, cut)
     n_drawn = min(len(training), _BATCHES_PER_EPOCH * settings.batch_size)
     n_batches = math.ceil(n_drawn / settings.batch_size)
     warm_up = 0
@@ -300,13 +306,13 @@ def _train(
 
     def draw(epoch: int, generator: torch.Generator) -> Iterator[nn.Batch]:
         part = [stage for begin, stage in stages if epoch > begin][-1]
-        usable = _training_windows(part, cut)
+        usable = training_windows(part, cut)
         order = torch.randperm(len(usable), generator=generator).numpy()
         shuffled = usable[order[:n_drawn]]
         for low in range(0, len(shuffled), settings.batch_size):
             which = shuffled[low : low + settings.batch_size]
-            hidden = _hidden(part, which, settings, generator)
-            yield _batch(part, which, device, hidden=hidden)
+            hidden = hidden_rows(part, which, settings, generator)
+            yield make_batch(part, which, device, hidden=hidden)
 
     annealing = settings.kl_annealing_epochs
     trainer = Trainer(
@@ -326,7 +332,7 @@ def _train(
     )
     validation = []
     if settings.early_stopping:
-        validation = _validation_batches(windows, cut, device)
+        validation = validation_batches(windows, cut, device)
     reporter.begin(epochs)
     if epochs and not _is_ready(model.network):
         reporter.compiling()
@@ -346,13 +352,6 @@ def _torch_threads(
     n_stamps = min(len(windows), settings.batch_size) * windows.span
     alone = _wants_one_torch_thread(model.network.engines(), n_stamps)
     return one_torch_thread() if alone else contextlib.nullcontext()
-
-
-_TRIAL_FRACTION = 0.2
-"""Share of each series, at its end, that a guarded training is tried on."""
-
-_FEWEST_BLOCKS = 4
-"""Fewer blocks of a horizon's length say nothing about the next one."""
 
 
 def _guarded(
@@ -377,90 +376,20 @@ def _guarded(
         )
     # what the trial draws is drawn again: then the fit is that without a guard
     rng, state = copy.deepcopy(rng), generator.get_state()
-    before = _first_held_out_row(windows, windows.bounds, _TRIAL_FRACTION, rng)
+    before = first_held_out_row(windows, windows.bounds, guard.TRIAL_FRACTION, rng)
     before = np.minimum(before, cut)
-    if not len(_training_windows(windows, before)):
+    if not len(training_windows(windows, before)):
         before = cut
     trial = copy.deepcopy(model)
     _train(trial, windows, before, settings, generator, epochs, Reporter(), True)
     generator.set_state(state)
     with _torch_threads(model, windows, settings):
-        gain = _gains(model, trial, windows, before)
-    margin = gain.std() / math.sqrt(len(gain)) if len(gain) else math.inf
-    if len(gain) >= _FEWEST_BLOCKS and gain.mean() > margin:
+        gain = guard.gains(model.network, trial.network, windows, before)
+    if guard.is_proved(gain):
         _train(model, windows, cut, settings, generator, epochs, reporter, True)
         return
-    model.network.emission.start_silent()
-    model.network.emission.start_with_noise(_level_errors(model, windows, cut))
+    guard.silence(model.network, windows, cut)
     model.rows, model.best_epoch = trial.rows, 0
-
-
-def _gains(
-    model: FittedModel,
-    trial: FittedModel,
-    windows: WindowSet,
-    cut: NDArray[np.int64],
-) -> NDArray[np.floating]:
-    """Return by how much less a trial's squared errors are than those of the level.
-
-    Of each window whose horizon is one of the blocks after the first held-out row.
-    """
-    begin = np.maximum(cut, windows.bounds[:-1] + windows.window_length)
-    after_seen = windows.start + windows.window_length
-    first = after_seen - begin[windows.series]
-    is_block = (first >= 0) & (first % windows.horizon == 0)
-    which = np.flatnonzero(is_block & (windows.end > after_seen))
-    which = _spread(which, 4 * _SCORED_WINDOWS)
-    if not len(which):
-        return np.zeros(0)
-    batch = _batch(windows, which, next(model.network.parameters()).device)
-    silent = copy.deepcopy(model.network)
-    silent.emission.start_silent()
-    errors = []
-    for network in (silent, trial.network):
-        try:
-            residual, known = _residuals(network, batch)
-        except SolverError:
-            return np.zeros(0)
-        squares = (residual**2 * known).sum((1, 2)) / known.sum((1, 2)).clamp(min=1)
-        errors.append(squares.double().cpu().numpy())
-    gain: NDArray[np.floating] = errors[0] - errors[1]
-    return gain if np.isfinite(gain).all() else np.zeros(0)
-
-
-@torch.no_grad()
-def _residuals(
-    network: nn.LatentODE, batch: nn.Batch
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return errors after the seen part, (window, stamp, channel), and which count."""
-    later = slice(batch.n_seen, None)
-    path = None
-    if batch.controls is not None:
-        path = nn.ControlPath(batch.times, batch.controls)
-    posterior = network.encode(batch)
-    times = batch.times[:, later]
-    mean = network.decode(posterior.q_z0.mean, posterior, times, path).mean
-    known = batch.mask[:, later]
-    return torch.where(known, mean - batch.values[:, later], 0.0), known
-
-
-def _level_errors(
-    model: FittedModel, windows: WindowSet, cut: NDArray[np.int64]
-) -> torch.Tensor:
-    """Return the root mean square of each channel's errors of the level alone.
-
-    One, the spread of normalised values, where a channel has none.
-    """
-    which = _training_windows(windows, cut)
-    which = which[windows.end[which] > windows.start[which] + windows.window_length]
-    if not len(which):
-        return torch.ones(model.network.emission.n_channels)
-    which = _spread(which, 4 * _SCORED_WINDOWS)
-    batch = _batch(windows, which, next(model.network.parameters()).device)
-    residual, known = _residuals(model.network, batch)
-    count = known.sum((0, 1))
-    mean_square = (residual**2).sum((0, 1)) / count.clamp(min=1)
-    return torch.where(count > 0, mean_square, 1.0).sqrt()
 
 
 def _calibration(
@@ -514,9 +443,9 @@ def _measured(
     which = which[reaching.end[which] > reaching.start[which] + model.window_length]
     if n_rows < FEWEST or not len(which):
         return None, n_rows
-    which = _spread(which, _SCORED_WINDOWS)
+    which = spread(which, SCORED_WINDOWS)
     device = next(model.network.parameters()).device
-    batch = _batch(reaching, which, device, from_row[reaching.series[which]])
+    batch = make_batch(reaching, which, device, from_row[reaching.series[which]])
     try:
         residuals = residuals_of(model.network, batch)
     except SolverError:
@@ -652,7 +581,7 @@ def _fresh_model(
     time_unit = median_gap(observations)
     arrays = _arrays(observations, normalisation, time_unit)
     windows = WindowSet(*arrays, window_length, horizon)
-    sample = windows.gather(_spread(np.arange(len(windows)), 4 * _SCORED_WINDOWS))
+    sample = windows.gather(spread(np.arange(len(windows)), 4 * SCORED_WINDOWS))
     sampled = sample.values, sample.mask, window_length
     anchor = settings.normalize or "series"
     if anchor == "auto":
@@ -737,105 +666,6 @@ def _network(
         if anchor == "linear"
         else nn.Anchor(anchor, n_channels),
     )
-
-
-def _first_held_out_row(
-    windows: WindowSet,
-    bounds: NDArray[np.int64],
-    fraction: float,
-    rng: np.random.RandomState,
-) -> NDArray[np.int64]:
-    """Return the row of each series from which on nothing is trained on.
-
-    A fraction at the end of every series is held out; of many series that are one
-    window each, whole series are. Nothing is, where nothing would be left to train on.
-    """
-    first, end = bounds[:-1], bounds[1:]
-    if not fraction:
-        return end
-    if len(windows) == len(end):
-        cut = end.copy()
-        held_out = rng.permutation(len(end))[: round(fraction * len(end))]
-        cut[held_out] = first[held_out]
-    else:
-        n_rows = np.maximum(np.round(fraction * (end - first)), 1).astype(np.int64)
-        cut = end - n_rows
-    return cut if len(_training_windows(windows, cut)) else end
-
-
-def _training_windows(windows: WindowSet, cut: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the windows that end before their series' first held-out row."""
-    return np.flatnonzero(windows.end <= cut[windows.series])
-
-
-def _validation_batches(
-    windows: WindowSet, cut: NDArray[np.int64], device: torch.device
-) -> list[nn.Batch]:
-    """Return held-out windows, scored at held-out rows after the seen part."""
-    after_seen = windows.start + windows.window_length
-    held_out = windows.end > cut[windows.series]
-    reaching = np.flatnonzero(held_out & (windows.end > after_seen))
-    which = _spread(
-        reaching if len(reaching) else np.flatnonzero(held_out), _SCORED_WINDOWS
-    )
-    if not len(which):
-        return []
-    scored_from = cut[windows.series[which]] if len(reaching) else None
-    return [_batch(windows, which, device, scored_from)]
-
-
-def _hidden(
-    windows: WindowSet,
-    which: NDArray[np.int64],
-    settings: Any,
-    generator: torch.Generator,
-) -> torch.Tensor | None:
-    """Return which rows of each window the encoder does not see, (batch, seen).
-
-    Each with a probability of up to ``thinning``, drawn for the window, and of
-    ``backcast_fraction`` of the windows the first ones, as many as the horizon at most.
-    One row at least remains. None where there is nothing to hide.
-    """
-    n_seen = min(windows.window_length, windows.span)
-    if not settings.thinning and not settings.backcast_fraction * windows.horizon:
-        return None
-    n_rows = torch.from_numpy(windows.end[which] - windows.start[which])
-    n_rows = n_rows.clamp(max=n_seen).unsqueeze(-1)
-    row = torch.arange(n_seen)
-    chosen, share, rate, left = torch.rand(4, len(which), 1, generator=generator)
-    n_first = torch.ceil(share * (n_rows - 1).clamp(max=windows.horizon))
-    n_first = torch.where(chosen < settings.backcast_fraction, n_first, 0)
-    thinned = torch.rand(len(which), n_seen, generator=generator)
-    hidden = (row < n_first) | (thinned < settings.thinning * rate)
-    remains = n_first + (left * (n_rows - n_first)).floor()
-    return hidden & (row != remains)
-
-
-def _spread(items: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Return at most that many items, evenly spaced, the last one among them."""
-    if len(items) <= most:
-        return items
-    return items[np.linspace(0, len(items) - 1, most).round().astype(np.int64)]
-
-
-def _batch(
-    windows: WindowSet,
-    which: NDArray[np.int64],
-    device: torch.device,
-    scored_from: NDArray[np.int64] | None = None,
-    hidden: torch.Tensor | None = None,
-) -> nn.Batch:
-    arrays = windows.gather(which, scored_from)
-    batch = nn.Batch(
-        torch.from_numpy(arrays.times),
-        torch.from_numpy(arrays.values),
-        torch.from_numpy(arrays.mask),
-        windows.window_length,
-        None if arrays.controls is None else torch.from_numpy(arrays.controls),
-        None if arrays.scored is None else torch.from_numpy(arrays.scored),
-        hidden,
-    )
-    return batch.to(device)
 
 
 def finetune_epochs(settings: Any, start: FittedModel) -> int:

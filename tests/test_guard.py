@@ -11,7 +11,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from sklode import fitting
+from sklode import fitting, guard
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 
 LEVELS = pytest.mark.parametrize("normalize", ["series", "window", "last", "linear"])
@@ -106,7 +106,7 @@ def test_what_can_be_learned_is_learned_as_without_a_guard() -> None:
 def test_a_trial_leaves_no_trace_in_what_is_drawn_afterwards(
     monkeypatch: pytest.MonkeyPatch, y: Any, early_stopping: bool
 ) -> None:
-    monkeypatch.setattr(fitting, "_gains", lambda *_: np.ones(4))
+    monkeypatch.setattr(guard, "gains", lambda *_: np.ones(4))
     settings: dict[str, Any] = {"max_epochs": 3, "early_stopping": early_stopping}
     guarded = tiny(guard=True, **settings).fit(y)
     assert guarded.best_epoch_ > 0
@@ -135,7 +135,7 @@ def test_the_trial_is_held_out_from_training_and_no_longer_than_that(
         train(model, windows, cut, *others)
 
     monkeypatch.setattr(fitting, "_train", recorded)
-    monkeypatch.setattr(fitting, "_gains", lambda *_: np.ones(4))
+    monkeypatch.setattr(guard, "gains", lambda *_: np.ones(4))
     settings: dict[str, Any] = {"early_stopping": fraction is not None}
     if fraction is not None:
         settings["validation_fraction"] = fraction
@@ -159,7 +159,7 @@ def test_the_trial_is_held_out_from_training_and_no_longer_than_that(
 def test_the_gain_must_exceed_a_standard_error_over_four_blocks(
     monkeypatch: pytest.MonkeyPatch, gains: list[float], is_trained: bool
 ) -> None:
-    monkeypatch.setattr(fitting, "_gains", lambda *_: np.array(gains))
+    monkeypatch.setattr(guard, "gains", lambda *_: np.array(gains))
     forecaster = tiny(guard=True, max_epochs=2).fit(waves())
     assert forecaster.best_epoch_ == (2 if is_trained else 0)
 
@@ -173,7 +173,7 @@ def test_gains_are_of_squared_errors_in_blocks_after_the_first_rows() -> None:
     with torch.no_grad():
         model.network.emission.network[2].bias.copy_(torch.tensor([0.5, -1.0]))
     windows = model.windows(forecaster._history.observations)
-    found = fitting._gains(model, model, windows, np.array([30]))
+    found = guard.gains(model.network, model.network, windows, np.array([30]))
     x = (y.to_numpy() - forecaster.location_) / forecaster.scale_
     better = x**2 - (x - [0.5, -1.0]) ** 2
     # the tenth row after the cut has no block of three
@@ -187,7 +187,8 @@ def test_blocks_of_series_held_out_as_a_whole_follow_what_is_seen() -> None:
     windows = forecaster._model.windows(forecaster._history.observations)
     cut = windows.bounds[1:].copy()
     cut[[2, 7]] = windows.bounds[:-1][[2, 7]]
-    assert len(fitting._gains(forecaster._model, forecaster._model, windows, cut)) == 2
+    network = forecaster.network_
+    assert len(guard.gains(network, network, windows, cut)) == 2
 
 
 def test_gains_are_over_the_level_before_training() -> None:
@@ -199,9 +200,11 @@ def test_gains_are_over_the_level_before_training() -> None:
     with torch.no_grad():  # a trial that has learned to go to the window's mean at once
         trial.network.anchor.raw_damping.fill_(9.0)
     cut = np.array([16])
-    assert (fitting._gains(model, model, windows, cut) == 0).all()
-    gains = fitting._gains(model, trial, windows, cut)
-    np.testing.assert_allclose(gains, -fitting._gains(trial, model, windows, cut))
+    assert (guard.gains(model.network, model.network, windows, cut) == 0).all()
+    gains = guard.gains(model.network, trial.network, windows, cut)
+    np.testing.assert_allclose(
+        gains, -guard.gains(trial.network, model.network, windows, cut)
+    )
     assert np.abs(gains).min() > 1e-3
 
 
@@ -210,10 +213,10 @@ def test_a_network_that_fails_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     model = forecaster._model
     windows = model.windows(forecaster._history.observations)
     cut = np.array([16])
-    assert len(fitting._gains(model, model, windows, cut)) == 4
+    assert len(guard.gains(model.network, model.network, windows, cut)) == 4
     with torch.no_grad():
         model.network.emission.network[2].bias.fill_(torch.nan)
-    assert len(fitting._gains(model, model, windows, cut)) == 0
+    assert len(guard.gains(model.network, model.network, windows, cut)) == 0
 
 
 def test_too_few_blocks_ship_the_level() -> None:
@@ -291,7 +294,7 @@ def test_callbacks_hear_of_the_training_that_counts() -> None:
     tiny(horizon=15, **settings).fit(noise(60))
     assert heard == []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitting, "_gains", lambda *_: np.ones(4))
+        patch.setattr(guard, "gains", lambda *_: np.ones(4))
         tiny(max_epochs=2, **settings).fit(noise(60))
     assert heard == [1, 2]
 
