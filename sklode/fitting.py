@@ -366,8 +366,8 @@ def _guarded(
 ) -> None:
     """Train, if training on the first rows forecasts the following ones better.
 
-    Better than the level alone does, by more than a standard error over blocks as long
-    as the horizon. Else the network stays silent: its forecast is the level.
+    Better than the level alone does, see `sklode.guard`. Else the network stays silent:
+    its forecast is the level.
     """
     if not windows.horizon:
         raise ValueError(

@@ -189,11 +189,10 @@ PARAMETERS = """    Parameters
         is validated and kept. 0: the last weights themselves.
     guard : bool, default=False
         Train only what proves itself: a network is first trained without the last fifth
-        of every series. If it forecasts that no better than the level of ``normalize``
-        alone does, by more than a standard error over blocks of ``horizon``, or there
-        are fewer than four of those, the fitted forecast is the level, and
-        ``best_epoch_`` is 0; else training starts again on everything. Takes up to
-        twice as long.
+        of every series. Unless it forecasts that better than the level of
+        ``normalize`` alone does, significantly (2.5 %) over four blocks of ``horizon``
+        or more, the fitted forecast is the level, and ``best_epoch_`` is 0; else
+        training starts again on everything. Takes up to twice as long.
     early_stopping : bool, default=False
         Hold out the end of every series (of many short ones: whole series), stop when
         its loss no longer improves, and keep the best weights.
