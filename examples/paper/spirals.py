@@ -172,7 +172,7 @@ def draw(
     figure.legend(
         handles, labels, loc="outside lower center", ncols=2 * len(names), frameon=False
     )
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=75)
     plt.close(figure)
 
 
