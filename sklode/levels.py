@@ -79,8 +79,8 @@ def fit_linear(anchor: LinearAnchor, windows: WindowSet) -> LinearAnchor:
     """Set the weights of an anchor by the windows of the training part.
 
     Walk or not, controls or none: what has the least error over ten blocks of windows,
-    each forecast by weights from the windows that do not overlap it. The penalty is the
-    largest whose error is within a standard error of the least.
+    each forecast by weights from the windows that do not overlap it; a walk, where
+    there is doubt. The penalty is the largest that none beats by two standard errors.
 
     Parameters
     ----------
