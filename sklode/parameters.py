@@ -192,7 +192,9 @@ PARAMETERS = """    Parameters
         of every series. Unless it forecasts that better than the level of
         ``normalize`` alone does, significantly (2.5 %) over four blocks of ``horizon``
         or more, the fitted forecast is the level, and ``best_epoch_`` is 0; else
-        training starts again on everything. Takes up to twice as long.
+        training starts again on everything. Takes up to twice as long. Training that
+        goes on from earlier weights (``update``, ``pretrain``, ``warm_start``) is not
+        guarded.
     early_stopping : bool, default=False
         Hold out the end of every series (of many short ones: whole series), stop when
         its loss no longer improves, and keep the best weights.

@@ -19,6 +19,9 @@ _KNOWS_NOTHING = 0.5 * (1 + math.log(2 * math.pi))
 _RISE = 0.5
 """A divergence raises the loss per value by more than this."""
 
+_JUDGED_STEPS = 20
+"""Epochs of fewer steps are judged together: the loss of a few batches is chance."""
+
 _REMEMBERED = 8
 """Epochs that can be gone back to, beside the best of all."""
 
@@ -46,9 +49,10 @@ class Recovery:
     constant's: the best of the last eight or else the best of all. Windows that grow,
     or chance, may do that too: so the last batch is looked at again, and unless it,
     too, is as much better under the weights with which that epoch began, nothing is
-    done. Too many steps in a row that are not finite are a divergence in any case.
-    Weights and the optimiser's moments then become what they were when that epoch
-    began.
+    done. The loss of an epoch of fewer than 20 steps is the mean with the epochs before
+    it that make them 20. Too many steps in a row that are not finite are a divergence
+    in any case. Weights and the optimiser's moments then become what they were when
+    that epoch began.
 
     Parameters
     ----------
@@ -59,6 +63,8 @@ class Recovery:
     loss : callable
         Returns the last batch's negative log-likelihood per value under the present
         weights.
+    n_batches : int
+        Steps of an epoch.
 
     Attributes
     ----------
@@ -71,11 +77,15 @@ class Recovery:
         vectors: Sequence[nn.Parameter],
         optimizer: torch.optim.Optimizer,
         loss: Callable[[], float],
+        n_batches: int,
     ) -> None:
+        self._n_judged = math.ceil(_JUDGED_STEPS / n_batches)
+        self._losses: deque[float] = deque(maxlen=self._n_judged)
         self._vectors = vectors
         self._optimizer = optimizer
         self._loss = loss
-        self._recent: deque[_Epoch] = deque(maxlen=_REMEMBERED)
+        # so that some are of before those that are judged
+        self._recent: deque[_Epoch] = deque(maxlen=_REMEMBERED + self._n_judged - 1)
         self._best: list[_Epoch] = []
         self._taken = 0
         self.given_up = False
@@ -99,6 +109,11 @@ class Recovery:
         int
             The epoch to whose beginning the training has gone back; 0 for none.
         """
+        if not math.isnan(loss):
+            self._losses.append(loss)
+        if finite and len(self._losses) < self._n_judged:
+            return 0
+        loss = math.nan if math.isnan(loss) else sum(self._losses) / self._n_judged
         recent = sorted(self._recent, key=lambda e: e.loss)[:1]
         known = [*recent, *self._best]
         better = [e for e in known if not finite or self._is_better(e, loss)][:1]
@@ -109,6 +124,7 @@ class Recovery:
         self._taken += 1
         self.given_up = not better or self._taken > _MOST
         for epoch in better:
+            self._losses.clear()
             self._restore(epoch)
             self._slow_down()
         return better[0].epoch if better else 0

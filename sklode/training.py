@@ -305,7 +305,9 @@ class Trainer:
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
             self._optimizer, self.lr, total_steps=max(self.max_epochs * n_batches, 1)
         )
-        self._recovery = Recovery(self._vectors, self._optimizer, self._last_loss)
+        self._recovery = Recovery(
+            self._vectors, self._optimizer, self._last_loss, n_batches
+        )
         self._best = self._weights()
         self._candidate = None
         try:

@@ -9,10 +9,17 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
+from sklode import recovery as recovery_module
 from sklode.recovery import Recovery
 from sklode.training import Trainer
 from tests.series import tiny, waves
 from tests.trainees import Trainee, batch, column, train
+
+
+@pytest.fixture(autouse=True)
+def single(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Judge each epoch by itself, however few its steps are."""
+    monkeypatch.setattr(recovery_module, "_JUDGED_STEPS", 1)
 
 
 def bowl(w: Tensor, number: Tensor) -> Tensor:
@@ -69,7 +76,7 @@ def test_the_rate_is_half_after_a_divergence() -> None:
 def test_moments_are_taken_back_with_the_weights() -> None:
     w = torch.nn.Parameter(torch.tensor([1.0]))
     optimizer = torch.optim.Adam([w], lr=0.1)
-    recovery = Recovery([w], optimizer, lambda: float(w.detach()) ** 2)
+    recovery = Recovery([w], optimizer, lambda: float(w.detach()) ** 2, 1)
 
     def take(gradient: float) -> None:
         w.grad = torch.tensor([gradient])
@@ -145,7 +152,7 @@ def test_an_epoch_without_a_finite_step_is_undone() -> None:
 def test_old_epochs_are_gone_back_to_when_recent_ones_are_no_better() -> None:
     w = torch.nn.Parameter(torch.tensor([0.0]))
     optimizer = torch.optim.SGD([w], lr=0.1)
-    recovery = Recovery([w], optimizer, lambda: float(w.detach()))
+    recovery = Recovery([w], optimizer, lambda: float(w.detach()), 1)
     # it creeps upward: each epoch is hardly worse than the one before
     for epoch, loss in enumerate(np.arange(0.0, 1.95, 0.05), start=1):
         with torch.no_grad():
@@ -157,6 +164,37 @@ def test_old_epochs_are_gone_back_to_when_recent_ones_are_no_better() -> None:
     assert restored == 1
     assert loss == pytest.approx(1.45)  # the first above that of a constant
     assert float(w.detach()) == 0.0
+
+
+def ends_of(losses: list[float], n_batches: int) -> list[int]:
+    """Return what epochs of these losses go back to; the weights are the losses."""
+    w = torch.nn.Parameter(torch.tensor([0.0]))
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    recovery = Recovery([w], optimizer, lambda: float(w.detach()), n_batches)
+    found = []
+    for epoch, loss in enumerate(losses, start=1):
+        with torch.no_grad():
+            w.fill_(loss)
+        recovery.epoch_begins(epoch)
+        found.append(recovery.epoch_ends(loss, True))
+    return found
+
+
+@pytest.mark.parametrize(("n_batches", "n_judged"), [(20, 1), (7, 3), (5, 4), (2, 10)])
+def test_epochs_of_few_steps_are_judged_together(
+    monkeypatch: pytest.MonkeyPatch, n_batches: int, n_judged: int
+) -> None:
+    monkeypatch.setattr(recovery_module, "_JUDGED_STEPS", 20)
+    quiet = [0.5] * 20
+    one = ends_of([*quiet, 3.0, *quiet], n_batches)
+    # 3 alone, or among two of 0.5: 1.33, below a constant's 1.42
+    assert any(one) == (n_judged == 1)
+    many = ends_of([*quiet, *[3.0] * 12], n_batches)
+    # from 1.42 on: one of one, two of three, two of four, four of ten
+    first = next(k for k, epoch in enumerate(many) if epoch) - 20
+    assert first == {1: 0, 3: 1, 4: 1, 10: 3}[n_judged]
+    assert many[20 + first] <= 20
+    assert not any(many[20 + first + 1 : 20 + first + n_judged])
 
 
 def test_training_is_given_up_when_it_diverges_again_and_again() -> None:
