@@ -181,7 +181,7 @@ def print_table(
     refused = table["best_epoch"].eq(0).groupby([table["method"], table["task"]]).all()
     tasks = list(means.columns)
     titles = [title for task in tasks for title in (task, "published")]
-    print(f"\n{'mean squared error':34}" + "".join(f"{title:>17}" for title in titles))
+    print(f"\n{'mean squared error':34}" + "".join(f"{title:>19}" for title in titles))
     for method in means.index:
         cells = []
         for task in tasks:
@@ -194,7 +194,7 @@ def print_table(
             figures = dict(zip(PUBLISHED_MODELS, published[task], strict=True))
             figure = figures.get(model) if "," in method else None
             cells += [cell, "" if figure is None else f"{figure:.3f}"]
-        print(f"{method:34}" + "".join(f"{cell:>17}" for cell in cells))
+        print(f"{method:34}" + "".join(f"{cell:>19}" for cell in cells))
     print(
         "Published: the paper's figures, whose scaling is not stated: for orientation, "
         "not for comparison. In brackets: standard deviation over seeds. *: in every "
