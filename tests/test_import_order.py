@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "model_selection": set(),
     "engine": {"_threads", "engine"},
     "nn.anchors": {"_shapes"},
-    "nn.linear_anchors": {"_shapes"},
+    "nn.linear_anchors": {"_shapes", "nn.anchors"},
     "nn.vector_fields": {"_shapes"},
     "nn.objectives": {"_shapes"},
     "nn.solvers": {"_shapes", "exceptions", "nn.vector_fields"},

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from sklode._shapes import Controls, Mask, Times, Values
 
-__all__ = ["ANCHORS", "Anchor", "Level"]
+__all__ = ["ANCHORS", "Anchor", "Level", "last_values"]
 
 ANCHORS = ("series", "window", "last", "blend")
 
@@ -51,6 +51,16 @@ class Level(NamedTuple):
         """Return the levels of ``n`` copies of the batch, one after the other."""
         mean, last, t_last = (x.repeat(n, 1) for x in self[:3])
         return Level(mean, last, t_last, self.damping)
+
+
+def last_values(values: Values, mask: Mask) -> tuple[Tensor, Tensor]:
+    """Return each channel's last observed value, (batch, channel), and which it is.
+
+    The second is of shape (batch, 1, channel); the first one where there is none.
+    """
+    position = torch.arange(mask.shape[1], device=mask.device).view(1, -1, 1)
+    latest = torch.where(mask, position, 0).amax(1, keepdim=True)
+    return torch.gather(values, 1, latest).squeeze(1), latest
 
 
 class Anchor(nn.Module):
@@ -99,9 +109,7 @@ class Anchor(nn.Module):
             return Level(zeros, zeros, zeros, None)
         count = mask.sum(1)
         mean = values.sum(1) / count.clamp(min=1)
-        position = torch.arange(mask.shape[1], device=mask.device).view(1, -1, 1)
-        latest = torch.where(mask, position, 0).amax(1, keepdim=True)
-        last = torch.gather(values, 1, latest).squeeze(1)
+        last, latest = last_values(values, mask)
         t_last = torch.gather(times, 1, latest.squeeze(1))
         if self.kind == "window":
             return Level(mean, last, t_last, None)

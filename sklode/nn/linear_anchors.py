@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sklode._shapes import Controls, Mask, Times, Values
+from sklode.nn.anchors import last_values
 
 __all__ = ["CROSS_CHANNELS", "N_AGES", "N_RATES", "LinearAnchor", "LinearLevel"]
 
@@ -159,9 +160,7 @@ class LinearAnchor(nn.Module):
         features : Tensor of shape (batch, feature)
             Or (batch, channel, feature), where each channel is read for itself.
         """
-        position = torch.arange(mask.shape[1], device=mask.device).view(1, -1, 1)
-        latest = torch.where(mask, position, 0).amax(1, keepdim=True)
-        last = torch.gather(values, 1, latest).squeeze(1)
+        last, latest = last_values(values, mask)
         t_last = torch.gather(times, 1, latest.amax(-1)).squeeze(1)
         age = (t_last.unsqueeze(-1) - times).clamp(min=0).unsqueeze(-1)
         decay = torch.exp(-age / self.ages)  # (batch, time, age)
