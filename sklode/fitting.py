@@ -27,7 +27,7 @@ from sklode.batches import (
 )
 from sklode.calibration import FEWEST, Calibration, calibrate, residuals_of
 from sklode.exceptions import SolverError
-from sklode.levels import fit_linear, has_enough
+from sklode.levels import fit_linear
 from sklode.observations import Observations, median_gap
 from sklode.prediction import Predictor
 from sklode.training import Reporter, Trainer
@@ -586,8 +586,6 @@ def _fresh_model(
     anchor = settings.normalize or "series"
     if anchor == "auto":
         anchor = choose_anchor(*sampled)
-        if anchor == "blend" and has_enough(windows):
-            anchor = "linear"
     if anchor != "series":
         normalisation = normalisation.rescaled(deviation_scale(*sampled))
     n_controls = 0 if observations.controls is None else observations.controls.shape[1]

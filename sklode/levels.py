@@ -13,7 +13,7 @@ from torch import Tensor
 from sklode.nn.linear_anchors import N_RATES, LinearAnchor, relaxation
 from sklode.windows import WindowSet
 
-__all__ = ["fit_linear", "has_enough"]
+__all__ = ["fit_linear"]
 
 _PENALTIES = (math.inf, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 """Per pair of a window and a stamp after it; infinite: no regression at all."""
@@ -95,8 +95,8 @@ def fit_linear(anchor: LinearAnchor, windows: WindowSet) -> LinearAnchor:
         The same; its level is zero, the training mean, where too few windows reach
         beyond their seen part to tell, or observe there what they have seen before.
     """
-    reaching = _reaching(windows)
-    if not has_enough(windows):
+    reaching = np.flatnonzero(windows.end - windows.start > windows.window_length)
+    if len(reaching) < 2 * _N_BLOCKS:
         return anchor
     if len(reaching) > _MOST_WINDOWS:
         places = np.linspace(0, len(reaching) - 1, _MOST_WINDOWS).round()
@@ -130,15 +130,6 @@ def fit_linear(anchor: LinearAnchor, windows: WindowSet) -> LinearAnchor:
     double.weights.copy_(_solve(pairs, everything, best.walks, [penalty])[0])
     anchor.load_state_dict(double.state_dict())
     return anchor
-
-
-def has_enough(windows: WindowSet) -> bool:
-    """Return whether enough windows reach beyond their seen part for a regression."""
-    return len(_reaching(windows)) >= 2 * _N_BLOCKS
-
-
-def _reaching(windows: WindowSet) -> NDArray[np.int64]:
-    return np.flatnonzero(windows.end - windows.start > windows.window_length)
 
 
 def _steps(span: float, n: int) -> Tensor:

@@ -145,11 +145,10 @@ PARAMETERS = """    Parameters
         the two; "linear": a ridge regression in continuous time, from the window's
         means under weights that decay with age (of all channels, up to eight) and from
         X to what follows, its penalty found by validation; for series that are close to
-        random walks, or to noise around a calendar. "auto": of "series", "window",
-        "last" and "blend" the first that forecasts held-out windows, by itself, within
-        one standard error of the best; where that is "blend" and there are 20 windows
-        at least, "linear". Values are scaled by their standard deviation from the
-        level. None: y as it is.
+        random walks, or to noise around a calendar, not for seasons that the windows
+        show. "auto": of the first four the first that forecasts held-out windows, by
+        itself, within one standard error of the best. Values are scaled by their
+        standard deviation from the level. None: y as it is.
     method : {"rk4", "midpoint", "euler", "dopri5"}, default="rk4"
         Of solving the differential equations: fixed steps ("rk4" is the 3/8 rule), or
         adaptive ones.

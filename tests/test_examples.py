@@ -12,6 +12,9 @@ import pandas as pd
 import pytest
 from sktime.forecasting.naive import NaiveForecaster
 
+from sklode import LatentODELSTMForecaster
+from sklode.datasets import load_co2
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -237,3 +240,14 @@ def test_intervals_prints_what_they_cover_and_saves_a_picture(
     load("intervals").main()
     assert "90% intervals cover" in capsys.readouterr().out
     assert matplotlib.image.imread(tmp_path / "picture.png").std() > 0.05
+
+
+@pytest.mark.slow
+def test_the_quickstart_sees_the_season_of_the_weekly_record() -> None:
+    settings = load("quickstart").SETTINGS
+    y = load_co2()
+    train, test = y[:"1999-06-30"], y["1999-07-01":]
+    forecaster = LatentODELSTMForecaster(**settings).fit(train)
+    error = ((forecaster.predict(fh=test.index) - test) ** 2).mean()
+    # last year and its drift: 0.73; a line through ten years: 4.3
+    assert error < 1.0
