@@ -359,10 +359,9 @@ def test_climate_is_as_good_as_the_best_plain_baseline(
     protocol, settings = load("protocol"), load("settings")
     experiment = load("climate").load(SHARED / "delhi")
     seen, ahead = protocol.TASKS[task]
-    lengths = {"window_length": seen, "horizon": ahead, "finetune_epochs": 0}
-    forecaster = LatentODELSTMForecaster(
-        **{**settings.CLIMATE[task], **lengths, "random_state": 0}
-    )
+    arguments: dict[str, Any] = {**settings.CLIMATE[task], "random_state": 0}
+    arguments |= {"window_length": seen, "horizon": ahead, "finetune_epochs": 0}
+    forecaster = LatentODELSTMForecaster(**arguments)
     found = protocol.forecast_origins(
         forecaster, experiment, seen, ahead, settings.features
     )
