@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parents[1] / "examples" / "paper"
 
 Load = Callable[[str], ModuleType]
 
-TINY = {
+TINY: dict[str, Any] = {
     "hidden_size": 3,
     "latent_size": 2,
     "field_width": 3,
