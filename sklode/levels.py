@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sklode.batches import spread
 from sklode.nn.linear_anchors import N_RATES, LinearAnchor, relaxation
 from sklode.windows import WindowSet
 
@@ -98,9 +99,7 @@ def fit_linear(anchor: LinearAnchor, windows: WindowSet) -> LinearAnchor:
     reaching = np.flatnonzero(windows.end - windows.start > windows.window_length)
     if len(reaching) < 2 * _N_BLOCKS:
         return anchor
-    if len(reaching) > _MOST_WINDOWS:
-        places = np.linspace(0, len(reaching) - 1, _MOST_WINDOWS).round()
-        reaching = reaching[places.astype(np.int64)]
+    reaching = spread(reaching, _MOST_WINDOWS)
     sample = _Sample.of(windows, reaching)
     times, values = sample.times, sample.values
     n_seen = windows.window_length

@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "calibration": {"nn", "randomness"},
     "prediction": {"calibration", "nn", "randomness"},
     "prior": {"nn", "windows"},
-    "levels": {"nn", "windows"},
+    "levels": {"batches", "nn", "windows"},
     "batches": {"nn", "windows"},
     "guard": {"batches", "exceptions", "nn", "windows"},
     "fitting": {
