@@ -26,17 +26,14 @@ SCORED_WINDOWS = 64
 
 
 def first_held_out_row(
-    windows: WindowSet,
-    bounds: NDArray[np.int64],
-    fraction: float,
-    rng: np.random.RandomState,
+    windows: WindowSet, fraction: float, rng: np.random.RandomState
 ) -> NDArray[np.int64]:
     """Return the row of each series from which on nothing is trained on.
 
     A fraction at the end of every series is held out; of many series that are one
     window each, whole series are. Nothing is, where nothing would be left to train on.
     """
-    first, end = bounds[:-1], bounds[1:]
+    first, end = windows.bounds[:-1], windows.bounds[1:]
     if not fraction:
         return end
     if len(windows) == len(end):

@@ -21,6 +21,7 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from sklode._shapes import State, Steps, Times
+from sklode.batches import make_batch
 from sklode.forecasters import _LatentODEForecaster
 from sklode.nn import ODELSTM, ODERNN, RNN
 from sklode.observations import Observations
@@ -102,20 +103,12 @@ def encoder_inputs(
         )
     windows = model.windows(observations)
     spread = np.linspace(len(windows) - 1, 0, min(n_windows, len(windows)))
-    arrays = windows.gather(spread.round().astype(np.int64)[::-1])
-    seen = slice(model.window_length)
+    which = spread.round().astype(np.int64)[::-1]
     network = copy.deepcopy(model.network).cpu()
     read = _Reader(network.encoder.hidden_size)
     network.encoder = read
     with torch.no_grad():
-        network.posterior(
-            torch.from_numpy(arrays.times[:, seen]),
-            torch.from_numpy(arrays.values[:, seen]),
-            torch.from_numpy(arrays.mask[:, seen]),
-            None
-            if arrays.controls is None
-            else torch.from_numpy(arrays.controls[:, seen]),
-        )
+        network.encode(make_batch(windows, which, torch.device("cpu")))
     return read.inputs
 
 

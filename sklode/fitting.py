@@ -243,10 +243,8 @@ def fit_model(
     model.network.to(device)
     windows = model.windows(observations)
     fraction = settings.validation_fraction if settings.early_stopping else 0.0
-    cut = first_held_out_row(windows, observations.bounds, fraction, rng)
-    training = training_windows(windows, cut)
-    n_drawn = min(len(training), _BATCHES_PER_EPOCH * settings.batch_size)
-    n_batches = math.ceil(n_drawn / settings.batch_size)
+    cut = first_held_out_row(windows, fraction, rng)
+    n_drawn, n_batches = _epoch_size(windows, cut, settings)
     if epochs is None:
         epochs = settings.max_epochs or max(_UPDATES // n_batches, 1)
     _choose_engine(model, settings, epochs * n_batches, n_drawn)
@@ -261,6 +259,15 @@ def fit_model(
     with _torch_threads(model, windows, settings):
         model.calibration = _calibration(model, windows, cut, epochs, settings.thinning)
     return model
+
+
+def _epoch_size(
+    windows: WindowSet, cut: NDArray[np.int64], settings: Any
+) -> tuple[int, int]:
+    """Return how many windows an epoch draws, and in how many batches."""
+    n_windows = len(training_windows(windows, cut))
+    n_drawn = min(n_windows, _BATCHES_PER_EPOCH * settings.batch_size)
+    return n_drawn, math.ceil(n_drawn / settings.batch_size)
 
 
 def _train(
@@ -290,9 +297,7 @@ def _train(
         Whether windows grow, as they do not where weights were trained before.
     """
     device = next(model.network.parameters()).device
-    training = training_windows(windows, cut)
-    n_drawn = min(len(training), _BATCHES_PER_EPOCH * settings.batch_size)
-    n_batches = math.ceil(n_drawn / settings.batch_size)
+    n_drawn, n_batches = _epoch_size(windows, cut, settings)
     warm_up = 0
     if from_scratch:
         warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
@@ -376,7 +381,7 @@ def _guarded(
         )
     # what the trial draws is drawn again: then the fit is that without a guard
     rng, state = copy.deepcopy(rng), generator.get_state()
-    before = first_held_out_row(windows, windows.bounds, guard.TRIAL_FRACTION, rng)
+    before = first_held_out_row(windows, guard.TRIAL_FRACTION, rng)
     before = np.minimum(before, cut)
     if not len(training_windows(windows, before)):
         before = cut

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sklode.batches import make_batch
 from sklode.nn import ControlPath, LatentODE, Posterior
 from sklode.windows import WindowSet
 
@@ -132,15 +133,9 @@ class Prior:
 
     def _posterior(self, chosen: NDArray[np.int64]) -> Posterior:
         """Encode the seen parts of windows."""
-        arrays = self.windows.gather(chosen)
-        seen = slice(self.windows.window_length)
-        controls = arrays.controls
         with torch.no_grad():
-            return self.network.posterior(
-                self._tensor(arrays.times[:, seen]),
-                self._tensor(arrays.values[:, seen]),
-                torch.from_numpy(arrays.mask[:, seen]).to(self._parameter.device),
-                None if controls is None else self._tensor(controls[:, seen]),
+            return self.network.encode(
+                make_batch(self.windows, chosen, self._parameter.device)
             )
 
     @property

@@ -147,8 +147,8 @@ class Emission(nn.Module):
     @torch.no_grad()
     def start_silent(self) -> None:
         """Set the output layer's weights to zero, so that x^ is 0 until it learns."""
-        self.network[-1].weight.zero_()  # type: ignore[operator]
-        self.network[-1].bias.zero_()  # type: ignore[operator]
+        for parameter in self.network[-1].parameters():
+            parameter.zero_()
 
     @torch.no_grad()
     def start_with_noise(self, scale: Tensor) -> None:
