@@ -30,8 +30,15 @@ from sklode.exceptions import SolverError
 from sklode.levels import fit_linear
 from sklode.observations import Observations, median_gap
 from sklode.prediction import Predictor
+from sklode.timelines import Timeline
 from sklode.training import Reporter, Trainer
-from sklode.windows import Normalisation, WindowSet, choose_anchor, deviation_scale
+from sklode.windows import (
+    Normalisation,
+    WindowSet,
+    choose_anchor,
+    deviation_scale,
+    is_constant,
+)
 
 __all__ = [
     "FittedModel",
@@ -116,6 +123,8 @@ class FittedModel:
         Of the training rows.
     time_unit : float
         Ticks of one time unit: the training stamps' median positive gap.
+    longest_gap : float
+        In time units: as much a longer gap counts, see `sklode.timelines`.
     clock : str
         Kind of the index, see `sklode.stamps.clock_of`.
     window_length, horizon : int
@@ -135,6 +144,7 @@ class FittedModel:
     network: nn.LatentODE
     normalisation: Normalisation
     time_unit: float
+    longest_gap: float
     clock: str
     window_length: int
     horizon: int
@@ -181,25 +191,30 @@ class FittedModel:
                 f"{expected[1]}; got {got[0]} and {got[1]}. {remedy}"
             )
 
+    @property
+    def timeline(self) -> Timeline:
+        """How ticks become the model's time."""
+        return Timeline(self.time_unit, self.longest_gap)
+
     def predictor(self, observations: Observations) -> Predictor:
         """Return the model with the history that it forecasts from."""
         n_threads()  # as in fit_model
-        arrays = _arrays(observations, self.normalisation, self.time_unit)
+        arrays = _arrays(observations, self.normalisation, self.timeline)
         return Predictor(self.network, *arrays, self.window_length, self.calibration)
 
     def windows(self, observations: Observations) -> WindowSet:
         """Return the training windows."""
-        arrays = _arrays(observations, self.normalisation, self.time_unit)
+        arrays = _arrays(observations, self.normalisation, self.timeline)
         return WindowSet(*arrays, self.window_length, self.horizon)
 
 
 def _arrays(
-    observations: Observations, normalisation: Normalisation, time_unit: float
+    observations: Observations, normalisation: Normalisation, timeline: Timeline
 ) -> tuple[NDArray, NDArray, NDArray | None, NDArray[np.int64]]:
     """Return times, values and controls in the model's units, and the bounds."""
     controls = observations.controls
     return (
-        observations.times(time_unit),
+        timeline.of_rows(observations),
         normalisation.values(observations.values),
         None if controls is None else normalisation.controls(controls),
         observations.bounds,
@@ -255,10 +270,32 @@ def fit_model(
         _train(
             model, windows, cut, settings, generator, epochs, reporter, start is None
         )
+    _hold_constants(model, observations, start is None)
     model.network.eval()
     with _torch_threads(model, windows, settings):
         model.calibration = _calibration(model, windows, cut, epochs, settings.thinning)
     return model
+
+
+def _hold_constants(
+    model: FittedModel, observations: Observations, from_scratch: bool
+) -> None:
+    """Forecast the constant of a channel that has never varied.
+
+    A model that was trained on others before, of which its location tells, knows more
+    than such a channel does.
+    """
+    constant = is_constant(observations.values)
+    if not constant.any():
+        return
+    values = model.normalisation.values(observations.values)
+    constants = np.where(constant, np.nanmax(values, axis=0), 0.0)
+    if not from_scratch:
+        constant &= np.abs(constants) < 1e-9
+    device = next(model.network.parameters()).device
+    model.network.emission.hold(
+        torch.from_numpy(constant).to(device), torch.from_numpy(constants).to(device)
+    )
 
 
 def _epoch_size(
@@ -583,8 +620,8 @@ def _fresh_model(
         observations.lengths, settings.window_length, settings.horizon, n_ahead
     )
     normalisation = Normalisation.of(observations, settings.normalize is not None)
-    time_unit = median_gap(observations)
-    arrays = _arrays(observations, normalisation, time_unit)
+    timeline = Timeline.of(observations, median_gap(observations))
+    arrays = _arrays(observations, normalisation, timeline)
     windows = WindowSet(*arrays, window_length, horizon)
     sample = windows.gather(spread(np.arange(len(windows)), 4 * SCORED_WINDOWS))
     sampled = sample.values, sample.mask, window_length
@@ -606,7 +643,8 @@ def _fresh_model(
     model = FittedModel(
         network,
         normalisation,
-        time_unit,
+        timeline.unit,
+        timeline.longest_gap,
         observations.clock,
         window_length,
         horizon,

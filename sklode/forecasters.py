@@ -20,10 +20,11 @@ from sklode.fitting import FittedModel, finetune_epochs, fit_model
 from sklode.history import History, as_channels, in_order
 from sklode.horizons import as_horizon, steps_ahead
 from sklode.observations import Observations, check_controls, check_values
+from sklode.outliers import without_outliers
 from sklode.parameters import ATTRIBUTES, PARAMETERS, check_parameters
 from sklode.prediction import KnownControls, Queries
 from sklode.prior import STARTS, Prior
-from sklode.stamps import TIMELIKE, check_index
+from sklode.stamps import TIMELIKE, check_index, ticks_between, ticks_of
 from sklode.training import HISTORY_COLUMNS, Reporter
 
 __all__ = [
@@ -202,7 +203,8 @@ class _LatentODEForecaster(BaseForecaster):
         rng = check_random_state(self.random_state)
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
-        observations = Observations.from_frame(y, X)
+        check_values(y)
+        observations = Observations.from_frame(without_outliers(y), X)
         observations.check_channels(list(y.columns))
         if start is not None:
             start.check_accepts(observations, self)
@@ -269,6 +271,7 @@ class _LatentODEForecaster(BaseForecaster):
         unit = model.time_unit
         timelike = model.clock == TIMELIKE
         self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
+        self.longest_gap_ = model.longest_gap
         self.engine_ = model.network.engines()
 
     def _interval_scale(self, model: FittedModel) -> pd.DataFrame:
@@ -402,8 +405,7 @@ class _LatentODEForecaster(BaseForecaster):
         self.check_is_fitted()
         history = self._history
         if y is None:
-            seen = history.observations.values
-            y = self._like_y(pd.DataFrame(seen, history.index(), history.channels))
+            y = self._like_y(history.frame())
         truth, X_inner = self._truth(y, X)
         residuals = truth - self._means(truth.index, X_inner)
         if isinstance(y, pd.Series):
@@ -537,7 +539,9 @@ class _LatentODEForecaster(BaseForecaster):
         controls = None
         if given is not None:
             values = model.normalisation.controls(given.values)
-            controls = given.ticks / model.time_unit, values
+            since = ticks_between(ticks_of(index)[:1], given.ticks)
+            times = since / model.time_unit
+            controls = times, values
         seed = self._predict_seed
         if random_state is not None:
             seed = int(check_random_state(random_state).randint(2**31 - 1))
@@ -673,14 +677,16 @@ class _LatentODEForecaster(BaseForecaster):
 
     def _queries(self, index: pd.Index, X: pd.DataFrame | None) -> Queries:
         """Translate rows of an index for the predictor."""
-        unit = self._model.time_unit
+        timeline = self._model.timeline
+        observations = self._history.observations
         series, ticks = self._history.located(index)
         given = self._history.controls_for(index, X)
         known = None
         if given is not None:
             values = self._model.normalisation.controls(given.values)
-            known = KnownControls(given.series, given.ticks / unit, values)
-        return Queries(series, ticks / unit, known)
+            times = timeline.at(observations, given.series, given.ticks)
+            known = KnownControls(given.series, times, values)
+        return Queries(series, timeline.at(observations, series, ticks), known)
 
     def _means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         channels = self._history.channels

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.observations import Observations, controls_at
+from sklode.observations import Observations, check_values, controls_at
+from sklode.outliers import without_outliers
 from sklode.stamps import (
     check_index,
     check_same_kind,
@@ -23,6 +24,7 @@ from sklode.stamps import (
     future_stamps,
     series_of,
     stamps_of,
+    ticks_between,
     ticks_of,
 )
 
@@ -43,7 +45,7 @@ class GivenControls:
     series : ndarray of shape (row,)
         Numbers of the series.
     ticks : ndarray of shape (row,)
-        Since the series' first observed stamp.
+        Their stamps.
     values : ndarray of shape (row, control)
         NaN-free.
     """
@@ -93,7 +95,9 @@ class History:
         freq: str | pd.DateOffset | pd.Timedelta | None,
         of_array: bool = False,
     ) -> History:
-        """Read series, see `Observations.from_frame`."""
+        """Read series, see `Observations.from_frame`; outliers are missing."""
+        check_values(y)
+        y = without_outliers(y)
         observations = Observations.from_frame(y, X)
         parts = _parts(y.index)
         return cls(
@@ -142,6 +146,8 @@ class History:
         if X is not None:
             X = with_columns(X, self.controls, "X")
         self._check_levels(y.index, "the rows of an update")
+        check_values(y)
+        y = without_outliers(y, self.frame())
         is_observed = y.notna().any(axis=1)
         observed = y[is_observed]
         observations, unobserved = self.observations, self.unobserved
@@ -211,6 +217,10 @@ class History:
         stamps = stamps_of(observations.ticks, self.last)
         return self._rows(stamps, observations.lengths)
 
+    def frame(self) -> pd.DataFrame:
+        """Return the observed rows as they are remembered."""
+        return pd.DataFrame(self.observations.values, self.index(), self.channels)
+
     def rows_of(self, values: Array) -> pd.Index:
         """Return the rows that an array without stamps speaks of.
 
@@ -256,7 +266,7 @@ class History:
         return index.isin(self.index()) | index.isin(self.unobserved.index)
 
     def located(self, index: pd.Index) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the series of each row of an index, and its ticks since their start.
+        """Return the series of each row of an index, and its ticks.
 
         Raises
         ------
@@ -315,7 +325,7 @@ class History:
         rows = (series >= 0) & np.isfinite(values).all(axis=1)
         return GivenControls(series[rows], ticks[rows], values[rows])
 
-    def elapsed(self, index: pd.Index) -> NDArray[np.int64]:
+    def elapsed(self, index: pd.Index) -> Array:
         """Return the ticks of a new series' stamps since its first one.
 
         Raises
@@ -338,12 +348,12 @@ class History:
         check_index(index, "index")
         check_same_kind(index, self.last, "index")
         ticks = ticks_of(index)
-        return ticks - ticks[0]
+        return ticks_between(ticks[:1], ticks)
 
     def controls_of_new(
         self, index: pd.Index, X: pd.DataFrame | None
     ) -> GivenControls | None:
-        """Return all rows of X for a new series, with ticks since its first stamp.
+        """Return all rows of X for a new series.
 
         Raises
         ------
@@ -366,8 +376,7 @@ class History:
         check_index(X.index, "X")
         controls_at(X, index)
         values = controls_at(X, X.index)
-        ticks = ticks_of(X.index) - ticks_of(index)[0]
-        return GivenControls(np.zeros(len(X), np.int64), ticks, values)
+        return GivenControls(np.zeros(len(X), np.int64), ticks_of(X.index), values)
 
     def _check_levels(self, index: pd.Index, name: str) -> None:
         check_times(index, name)

@@ -13,13 +13,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.stamps import clock_of, lone_gap, series_of, ticks_of
+from sklode.stamps import clock_of, lone_gap, series_of, ticks_between, ticks_of
 
 __all__ = [
     "Observations",
     "check_controls",
     "check_values",
     "controls_at",
+    "gaps_of",
     "median_gap",
 ]
 
@@ -117,26 +118,19 @@ class Observations:
             )
 
     def locate(self, index: pd.Index) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the series of each row of an index, and its ticks since their start.
+        """Return the series of each row of an index, and its ticks.
 
-        The series is -1, and the ticks mean nothing, where it is not among these.
+        The series is -1 where it is not among these.
         """
         series, keys = series_of(index)
         numbers = {key: k for k, key in enumerate(self.keys)}
         number = np.array([numbers.get(key, -1) for key in keys], dtype=np.int64)
-        series = number[series]
-        start = self.ticks[self.bounds[:-1]][series]
-        return series, ticks_of(index.get_level_values(-1)) - start
+        return number[series], ticks_of(index.get_level_values(-1))
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         """Number of rows of each series."""
         return np.diff(self.bounds)
-
-    def times(self, time_unit: float) -> Array:
-        """Time of each row since its series' first stamp, in units of ``time_unit``."""
-        start = np.repeat(self.ticks[self.bounds[:-1]], self.lengths)
-        return (self.ticks - start) / time_unit
 
     def merged(self, new: Observations) -> Observations:
         """Return these series with the rows of ``new``, matched by key and stamp.
@@ -251,13 +245,18 @@ def controls_at(X: pd.DataFrame, index: pd.Index) -> Array:
     return values
 
 
+def gaps_of(observations: Observations) -> NDArray[np.float64]:
+    """Return the ticks from each row to the next one; 0 from one series to another."""
+    gaps = ticks_between(observations.ticks[:-1], observations.ticks[1:])
+    gaps[observations.bounds[1:-1] - 1] = 0.0
+    return gaps
+
+
 def median_gap(observations: Observations) -> float:
     """Return the median positive gap in ticks, pooled over series.
 
     Without any gap it is one day, or one tick where ticks are not time.
     """
-    gaps = np.diff(observations.ticks)
-    inner = observations.bounds[1:-1] - 1
-    gaps = np.delete(gaps, inner[(inner >= 0) & (inner < len(gaps))])
+    gaps = gaps_of(observations)
     gaps = gaps[gaps > 0]
     return float(np.median(gaps)) if len(gaps) else float(lone_gap(observations.clock))

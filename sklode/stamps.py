@@ -24,6 +24,7 @@ __all__ = [
     "lone_gap",
     "series_of",
     "stamps_of",
+    "ticks_between",
     "ticks_of",
 ]
 
@@ -60,6 +61,17 @@ def ticks_of(index: pd.Index) -> NDArray[np.int64]:
     if isinstance(index, pd.PeriodIndex):
         return index.asi8
     return index.to_numpy().astype(np.int64)
+
+
+def ticks_between(start: Ticks, stop: Ticks) -> NDArray[np.float64]:
+    """Return how many ticks there are from ``start`` to ``stop``, negative backward.
+
+    Three centuries of nanoseconds are more than a signed integer holds.
+    """
+    distance = stop.view(np.uint64) - start.view(np.uint64)  # modulo 2**64
+    forward = stop >= start
+    size = np.where(forward, distance, -distance).astype(np.float64)
+    return np.where(forward, size, -size)
 
 
 def stamps_of(ticks: Ticks, like: pd.Index) -> pd.Index:

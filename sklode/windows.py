@@ -22,6 +22,7 @@ __all__ = [
     "WindowSet",
     "choose_anchor",
     "deviation_scale",
+    "is_constant",
 ]
 
 Array = NDArray[np.floating]
@@ -35,7 +36,7 @@ class Normalisation:
     ----------
     location, scale : ndarray of shape (channel,)
         Training mean and standard deviation over observed values; for a constant
-        channel its size, 1 where it is zero.
+        channel its size, 1 where it is zero. Not for ``normalize=None``.
     control_location, control_scale : ndarray of shape (control,)
         The same for the controls.
     """
@@ -74,17 +75,30 @@ class Normalisation:
         return values * self.scale + self.location
 
 
+def is_constant(values: Array) -> NDArray[np.bool_]:
+    """Return which channels of (row, channel) differ by rounding at most."""
+    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+    size = np.maximum(np.abs(low), np.abs(high))
+    # halved, so that the distance of two large numbers is one
+    constant: NDArray[np.bool_] = high / 2 - low / 2 <= _ROUNDING * size
+    return constant
+
+
+_ROUNDING = 4 * np.finfo(np.float64).eps
+"""Relative differences of this size are what is left of equal numbers."""
+
+
 def _location_and_scale(values: Array) -> tuple[Array, Array]:
     observed = ~np.isnan(values)
     count = np.maximum(observed.sum(0), 1)
     # divided first: the sum of values near the largest float must not overflow
     location = np.where(observed, values / count, 0.0).sum(0)
+    constant = is_constant(values)
+    location = np.where(constant, np.nanmax(values, axis=0), location)
     deviation = np.where(observed, values - location, 0.0)
     largest = np.abs(deviation).max(0, initial=0.0)
     unit = np.where(largest > 0, largest, 1.0)
     scale = unit * np.sqrt(((deviation / unit) ** 2).sum(0) / count)
-    # what rounding leaves of a constant channel is no scale; its size is one
-    constant = scale <= 1e-12 * np.abs(location)
     scale = np.where(constant, np.abs(location), scale)
     return location, np.where(scale == 0, 1.0, scale)
 

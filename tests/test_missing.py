@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sklode import LatentODELSTMForecaster
 from sklode.observations import Observations
+from sklode.timelines import Timeline
 from sklode.windows import WindowSet
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
@@ -45,7 +46,8 @@ def test_no_window_is_empty_whatever_is_missing(
     if not parts:
         return
     seen = Observations.from_frame(pd.concat(parts), None)
-    arrays = seen.times(1.0), seen.values, None, seen.bounds
+    times = Timeline(1.0, 1000.0).of_rows(seen)
+    arrays = times, seen.values, None, seen.bounds
     windows = WindowSet(*arrays, window_length, horizon).shortened(share)
     batch = windows.gather(np.arange(len(windows)), windows.start)
     n = windows.window_length

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from sklode.observations import Observations, controls_at, median_gap
 from sklode.stamps import check_index, default_step, future_stamps, ticks_of
+from sklode.timelines import Timeline
 from sklode.windows import Normalisation
 from tests.series import TINY, channels, panel, tiny, uneven_stamps, waves
 
@@ -32,7 +33,7 @@ def test_rows_of_a_panel_are_gathered_by_series_and_time() -> None:
     assert seen.values[:, 0].tolist() == [1.0, 5.0, 2.0, 4.0]
     assert seen.bounds.tolist() == [0, 2, 4]
     assert seen.lengths.tolist() == [2, 2]
-    assert seen.times(2).tolist() == [0, 3, 0, 2]
+    assert Timeline(2, 1000).of_rows(seen).tolist() == [0, 3, 0, 2]
 
 
 def test_a_row_is_dropped_only_if_every_channel_is_missing() -> None:

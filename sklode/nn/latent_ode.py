@@ -158,6 +158,25 @@ class Emission(nn.Module):
             # the inverse of softplus; for large values it is the identity
             self.raw_noise.copy_(excess + torch.log(-torch.expm1(-excess)))
 
+    @torch.no_grad()
+    def hold(self, channels: Tensor, values: Tensor) -> None:
+        """Let x^ be ``values`` in some channels, whatever z, with the least noise.
+
+        Parameters
+        ----------
+        channels : Tensor of shape (channel,), bool
+            Which ones; the others stay as they are.
+        values : Tensor of shape (channel,)
+            In normalised units, relative to the level.
+        """
+        last: Any = self.network[-1]
+        last.weight[channels] = 0.0
+        last.bias[channels] = values[channels].to(last.bias)
+        if self.noise is None:
+            learned = self.raw_noise.clone()
+            self.start_with_noise(torch.zeros_like(learned))
+            self.raw_noise[~channels] = learned[~channels]
+
     def forward(self, z: Tensor, controls: Controls | None = None) -> Tensor:
         """Return x^ of shape (..., channel) for z of shape (..., latent)."""
         x: Tensor = self.network(_with_controls(z, controls))
