@@ -164,7 +164,8 @@ def check_index(index: pd.Index, name: str = "y") -> None:
     series, _ = series_of(index)
     order = np.argsort(series, kind="stable")
     same = series[order][1:] == series[order][:-1]
-    offenders = np.flatnonzero(same & (np.diff(ticks[order]) <= 0))
+    ordered = ticks[order]
+    offenders = np.flatnonzero(same & (ordered[1:] <= ordered[:-1]))
     if not len(offenders):
         return
     before, row = order[offenders[0]], order[offenders[0] + 1]

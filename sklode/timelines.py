@@ -22,7 +22,7 @@ __all__ = ["Timeline"]
 _LONGEST_GAP = 1000.0
 """In time units. Longer gaps hide the phase of any period that stamps can show."""
 
-_LONGEST_MEAN_GAP = 30.0
+_LONGEST_MEAN_GAP = 10.0
 """The longest gap is shorter where else gaps were longer than this on average."""
 
 _END = 0.4
