@@ -36,8 +36,8 @@ from sklode.windows import (
     Normalisation,
     WindowSet,
     choose_anchor,
+    constants_of,
     deviation_scale,
-    is_constant,
 )
 
 __all__ = [
@@ -256,7 +256,9 @@ def fit_model(
         model = _fresh_model(observations, settings, rng, n_ahead)
     device = resolve_device(settings.device)
     model.network.to(device)
-    windows = model.windows(observations)
+    held = _held(model, observations, start is None)
+    windows = model.windows(observations).without(~np.isnan(held))
+    _hold(model, held)
     fraction = settings.validation_fraction if settings.early_stopping else 0.0
     cut = first_held_out_row(windows, fraction, rng)
     n_drawn, n_batches = _epoch_size(windows, cut, settings)
@@ -270,32 +272,32 @@ def fit_model(
         _train(
             model, windows, cut, settings, generator, epochs, reporter, start is None
         )
-    _hold_constants(model, observations, start is None)
+    _hold(model, held)
     model.network.eval()
     with _torch_threads(model, windows, settings):
         model.calibration = _calibration(model, windows, cut, epochs, settings.thinning)
     return model
 
 
-def _hold_constants(
+def _held(
     model: FittedModel, observations: Observations, from_scratch: bool
-) -> None:
-    """Forecast the constant of a channel that has never varied.
+) -> NDArray[np.floating]:
+    """Return what channels that never varied are forecast by; NaN for all others.
 
-    A model that was trained on others before, of which its location tells, knows more
-    than such a channel does.
+    Nothing is to be learned of them, and the ever smaller noise that their likelihood
+    asks for would leave no other gradient. A model that was trained on others before,
+    of which its location tells, knows more than such a channel does.
     """
-    constant = is_constant(observations.values)
-    if not constant.any():
-        return
-    values = model.normalisation.values(observations.values)
-    constants = np.where(constant, np.nanmax(values, axis=0), 0.0)
-    if not from_scratch:
-        constant &= np.abs(constants) < 1e-9
+    held = model.normalisation.values(constants_of(observations.values))
+    return held if from_scratch else np.where(np.abs(held) < 1e-9, held, np.nan)
+
+
+def _hold(model: FittedModel, held: NDArray[np.floating]) -> None:
+    """Let the network forecast constants, (channel,), where they are no NaN."""
     device = next(model.network.parameters()).device
-    model.network.emission.hold(
-        torch.from_numpy(constant).to(device), torch.from_numpy(constants).to(device)
-    )
+    constants = torch.from_numpy(held).to(device)
+    if not bool(constants.isnan().all()):
+        model.network.emission.hold(~constants.isnan(), constants)
 
 
 def _epoch_size(

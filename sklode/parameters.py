@@ -249,6 +249,9 @@ ATTRIBUTES = """    Attributes
         Epochs trained, and the one whose weights are kept.
     time_unit_ : Timedelta or float
         The training stamps' median positive gap; kept from ``pretrain``.
+    longest_gap_ : float
+        In units of ``time_unit_``: a longer gap between two observations counts as this
+        long. At most 1000, and less where such gaps are many; kept from ``pretrain``.
     location_, scale_ : ndarray of shape (channel,)
         What values are shifted and scaled by.
     interval_scale_ : DataFrame

@@ -21,8 +21,8 @@ __all__ = [
     "WindowArrays",
     "WindowSet",
     "choose_anchor",
+    "constants_of",
     "deviation_scale",
-    "is_constant",
 ]
 
 Array = NDArray[np.floating]
@@ -75,13 +75,18 @@ class Normalisation:
         return values * self.scale + self.location
 
 
-def is_constant(values: Array) -> NDArray[np.bool_]:
-    """Return which channels of (row, channel) differ by rounding at most."""
-    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+def constants_of(values: Array) -> Array:
+    """Return the constants of the channels of (row, channel); NaN where one varies.
+
+    Or where it was never observed. Rounding is no variation.
+    """
+    missing = np.isnan(values)
+    low = np.where(missing, np.inf, values).min(0, initial=np.inf)
+    high = np.where(missing, -np.inf, values).max(0, initial=-np.inf)
     size = np.maximum(np.abs(low), np.abs(high))
     # halved, so that the distance of two large numbers is one
-    constant: NDArray[np.bool_] = high / 2 - low / 2 <= _ROUNDING * size
-    return constant
+    constant = ~missing.all(0) & (high / 2 - low / 2 <= _ROUNDING * size)
+    return np.where(constant, high, np.nan)
 
 
 _ROUNDING = 4 * np.finfo(np.float64).eps
@@ -93,8 +98,9 @@ def _location_and_scale(values: Array) -> tuple[Array, Array]:
     count = np.maximum(observed.sum(0), 1)
     # divided first: the sum of values near the largest float must not overflow
     location = np.where(observed, values / count, 0.0).sum(0)
-    constant = is_constant(values)
-    location = np.where(constant, np.nanmax(values, axis=0), location)
+    constants = constants_of(values)
+    constant = ~np.isnan(constants)
+    location = np.where(constant, constants, location)
     deviation = np.where(observed, values - location, 0.0)
     largest = np.abs(deviation).max(0, initial=0.0)
     unit = np.where(largest > 0, largest, 1.0)
@@ -149,8 +155,15 @@ class WindowSet:
         self._mask = ~np.isnan(values)
         self._values = np.where(self._mask, values, 0.0).astype(np.float32)
         self._controls = None if controls is None else controls.astype(np.float32)
+        self._counts = np.full(values.shape[1], True)
         self.bounds = bounds
         self._lay_out(window_length, horizon)
+
+    def without(self, channels: NDArray[np.bool_]) -> WindowSet:
+        """Return the same windows, in which some channels are never scored."""
+        windows = copy.copy(self)
+        windows._counts = ~channels
+        return windows
 
     def shortened(self, share: float) -> WindowSet:
         """Return windows of a share of these lengths over the same rows."""
@@ -206,7 +219,7 @@ class WindowSet:
             Numbers of windows.
         scored_from : ndarray of shape (batch,), optional
             ``scored`` marks the observed entries after the seen part from this row on;
-            without it, it is None.
+            without it, and where every channel counts, it is None.
         """
         start, end = self.start[which, None], self.end[which, None]
         span = np.arange(self.span)
@@ -215,9 +228,11 @@ class WindowSet:
         times = self._times[rows]
         mask = self._mask[rows] & inside[..., None]
         scored = None
+        if not self._counts.all():
+            scored = mask & self._counts
         if scored_from is not None:
             later = (span >= self.window_length) & (rows >= scored_from[:, None])
-            scored = mask & later[..., None]
+            scored = mask & later[..., None] & self._counts
         return WindowArrays(
             (times - times[:, :1]).astype(np.float32),
             self._values[rows],

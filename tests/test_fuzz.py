@@ -71,9 +71,9 @@ def stamps(draw: st.DrawFn, n: int) -> pd.Index:
     if kind == "integers":
         return pd.Index(ticks + draw(st.integers(-(10**12), 10**12)))
     if kind == "periods":
-        freq = draw(st.sampled_from(["Y", "Q", "M", "W", "D", "h", "s"]))
+        period = draw(st.sampled_from(["Y", "Q", "M", "W", "D", "h", "s"]))
         few = np.cumsum(np.minimum(gaps, 50))
-        return pd.PeriodIndex.from_ordinals(few, freq=freq)
+        return pd.PeriodIndex.from_ordinals(few, freq=period)
     if kind == "deltas":
         return pd.TimedeltaIndex(ticks.view("m8[ns]"))
     zone = draw(st.sampled_from([None, "UTC", "Europe/Berlin"]))

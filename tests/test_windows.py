@@ -67,6 +67,22 @@ def test_scored_are_the_observed_rows_after_the_seen_part_from_a_row_on() -> Non
     ]
 
 
+def test_a_channel_left_out_is_seen_but_never_scored() -> None:
+    values = np.hstack([VALUES, VALUES])
+    every = WindowSet(TIMES, values, None, BOUNDS, 1, 3)
+    one = every.without(np.array([False, True])).shortened(1.0)
+    which = np.array([0, 1, 2])
+    for scored_from in (None, np.array([2, 4, 0])):
+        batch = one.gather(which, scored_from)
+        expected = every.gather(which, scored_from)
+        np.testing.assert_array_equal(batch.mask, expected.mask)
+        assert batch.scored is not None
+        marks = expected.mask if expected.scored is None else expected.scored
+        np.testing.assert_array_equal(batch.scored[..., 0], marks[..., 0])
+        assert not batch.scored[..., 1].any()
+    assert every.gather(which).scored is None
+
+
 @given(
     lengths=st.lists(st.integers(1, 12), min_size=1, max_size=4),
     window_length=st.integers(1, 9),

@@ -1,0 +1,176 @@
+"""Numbers and times at the ends of their ranges: finite and sane forecasts."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode.windows import constants_of
+from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
+
+LEVELS = ["auto", "series", "window", "last", "blend", "linear"]
+NAN = float("nan")
+
+
+def check_sane(forecaster: Any, y: pd.Series) -> None:
+    """Check that forecasts and intervals keep near what was observed."""
+    values = y.astype(float)
+    middle = values.median()
+    reach = 2 * (values.max() - values.min())
+    forecast = forecaster.predict([-3, 1, 2, 10])
+    assert (np.abs(forecast.astype(float) - middle) <= reach).all()
+    interval = forecaster.predict_interval([1, 10], coverage=0.9)
+    low, high = interval.to_numpy(dtype=float).T
+    assert (high > low).all()
+    assert (high - low <= 2 * reach).all()
+
+
+@pytest.mark.parametrize("normalize", LEVELS)
+@pytest.mark.parametrize(
+    ("factor", "offset"),
+    [(1e30, 0), (1e-30, 0), (1.0, 1e9), (1e-3, 1e9), (1e300, 0), (1e-300, 0)],
+)
+def test_very_large_and_very_small_values_are_forecast(
+    normalize: str, factor: float, offset: float
+) -> None:
+    y = factor * waves(uneven_stamps(40)) + offset
+    check_sane(tiny(normalize=normalize, max_epochs=3).fit(y), y)
+
+
+def test_a_small_wave_on_a_large_offset_is_no_constant() -> None:
+    y = waves(uneven_stamps())
+    settings = {"normalize": "window", "max_epochs": 3}
+    expected = tiny(**settings).fit(y).predict([1, 5])
+    found = tiny(**settings).fit(1e-4 * y + 1e9).predict([1, 5])
+    np.testing.assert_allclose((found - 1e9) / 1e-4, expected, atol=0.02)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "Float32", "Float64"])
+def test_every_type_of_float_gives_the_forecast_of_its_numbers(dtype: str) -> None:
+    y = waves(uneven_stamps()).astype(dtype)
+    y.iloc[[3, 9]] = pd.NA if dtype.startswith("F") else NAN
+    wide = pd.Series(y.to_numpy(dtype=float, na_value=NAN), y.index, name=y.name)
+    expected = tiny().fit(wide).predict([1, 5])
+    np.testing.assert_array_equal(tiny().fit(y).predict([1, 5]), expected)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "Int64", "UInt8", "bool", "boolean"])
+def test_every_type_of_whole_number_gives_the_forecast_of_its_numbers(
+    dtype: str,
+) -> None:
+    whole = (waves(uneven_stamps()) > 0).astype(dtype)
+    expected = tiny().fit(whole.astype(float)).predict([1, 5])
+    np.testing.assert_array_equal(tiny().fit(whole).predict([1, 5]), expected)
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize(
+    ("normalize", "level"),
+    [
+        *product(LEVELS, [0.0, 7.5, -1e30, 1e-30, 0.1]),
+        # what is not rescaled must be of order one in single precision
+        *product([None], [0.0, 7.5]),
+    ],
+)
+def test_a_constant_series_is_forecast_by_its_constant(
+    kind: type, normalize: str | None, level: float
+) -> None:
+    y = waves() * 0 + level
+    forecaster = tiny(kind, normalize=normalize, max_epochs=3, lr=0.03).fit(y)
+    forecast = forecaster.predict([-40, -3, 1, 10, 1000])
+    np.testing.assert_array_equal(forecast, level)
+    low, high = forecaster.predict_interval([1, 10]).to_numpy().T
+    width = 0.05 * (abs(level) if level and normalize else 1)
+    assert (low <= level).all()
+    assert (high >= level).all()
+    assert (high - low < width).all()
+
+
+@pytest.mark.parametrize("guard", [False, True])
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_a_constant_channel_is_held_and_leaves_the_others_to_be_learned(
+    guard: bool, early_stopping: bool
+) -> None:
+    both = channels().assign(b=0.3)
+    settings = {"guard": guard, "early_stopping": early_stopping, "max_epochs": 30}
+    forecaster = tiny(normalize="series", **settings).fit(both)
+    forecast = forecaster.predict([-3, 1, 10])
+    np.testing.assert_array_equal(forecast["b"], 0.3)
+    assert forecast["a"].nunique() == 3 or guard
+    # the likelihood is that of the other channel, not the mean of both
+    history = tiny(normalize="series", max_epochs=30).fit(both[["a"]]).history_
+    last = forecaster.history_["log_likelihood"].iloc[-1]
+    assert last == pytest.approx(history["log_likelihood"].iloc[-1], rel=0.3)
+    sampled = forecaster.sample([1, 10])
+    assert sampled["b"].std() < 0.01
+
+
+def test_a_held_channel_is_held_by_every_engine_and_optimiser() -> None:
+    y = channels().assign(b=-3.0)
+    for engine in ("unrolled", "eager"):
+        for optimizer in ("adamw", "sgd"):
+            settings = {"engine": engine, "optimizer": optimizer, "averaging": 0.9}
+            fitted = tiny(weight_decay=0.1, max_epochs=3, **settings).fit(y)
+            np.testing.assert_array_equal(fitted.predict([1, 9])["b"], -3.0)
+
+
+def test_an_update_that_varies_frees_a_constant_channel() -> None:
+    y = waves(uneven_stamps(40))
+    first = y[:20] * 0 + 2.0
+    forecaster = tiny(normalize="series", finetune_epochs=5).fit(first)
+    assert (forecaster.predict([1, 5]) == 2.0).all()
+    forecaster.update(first.set_axis(y.index[20:]))
+    assert (forecaster.predict([1, 5]) == 2.0).all()
+    later = pd.Series(y[-5:].to_numpy(), uneven_stamps(5, start="2021-05-01"), name="y")
+    forecaster.update(later)
+    assert (forecaster.predict([1, 5]) != 2.0).all()
+
+
+def test_a_pretrained_model_is_not_held_by_a_series_that_has_not_moved_yet() -> None:
+    y = panel()
+    settings = {"normalize": "series", "finetune_epochs": 0}
+    pretrained = tiny(**settings).pretrain(y)
+    constant = waves(uneven_stamps(8)) * 0 + 0.5
+    varying = waves(uneven_stamps(8))
+    forecast = pretrained.clone().fit(constant).predict([1, 9])
+    assert forecast.nunique() == 2
+    model = pretrained.pretrained_.network.state_dict()
+    kept = pretrained.clone().fit(varying).network_.state_dict()
+    held = pretrained.clone().fit(constant).network_.state_dict()
+    assert all(np.array_equal(model[name], kept[name]) for name in model)
+    assert all(np.array_equal(model[name], held[name]) for name in model)
+
+
+def test_constants_are_told_from_what_varies_and_what_is_missing() -> None:
+    table = np.array(
+        [
+            [0.3, 1e9, NAN, 1e308, 0.0, 5.0],
+            [0.1 + 0.2, 1e9 + 1e-5, NAN, -1e308, 0.0, NAN],
+        ]
+    )
+    expected = [0.1 + 0.2, NAN, NAN, NAN, 0.0, 5.0]
+    np.testing.assert_array_equal(constants_of(table), expected)
+
+
+@pytest.mark.parametrize("engine", ["unrolled", "eager"])
+def test_a_horizon_of_ten_thousand_steps_is_finite_and_sane(engine: str) -> None:
+    y = waves(uneven_stamps(40))
+    forecaster = tiny(engine=engine, max_epochs=3).fit(y)
+    forecast = forecaster.predict(range(1, 10_001))
+    assert len(forecast) == 10_000
+    assert (np.abs(forecast) < 5).all()
+
+
+@pytest.mark.slow
+def test_a_horizon_of_a_hundred_thousand_steps_is_finite_and_sane() -> None:
+    y = waves(pd.date_range("2021-03-01", periods=200, freq="h"))
+    forecaster = tiny(max_epochs=3, engine="fused").fit(y)
+    forecast = forecaster.predict(range(1, 100_001))
+    assert forecast.index[-1] == y.index[-1] + pd.Timedelta(hours=100_000)
+    assert (np.abs(forecast) < 5).all()
+    interval = forecaster.predict_interval([1, 50_000, 100_000])
+    assert (np.abs(interval) < 20).all(axis=None)
