@@ -17,7 +17,7 @@ from sklode.fitting import resolve_device
 from sklode.nn.anchors import ANCHORS
 from sklode.nn.solvers import FIXED_STEP_METHODS
 from sklode.nn.vector_fields import ACTIVATIONS
-from sklode.training import CALLBACK_METHODS, OPTIMIZERS
+from sklode.training import CALLBACK_METHODS, LR_SCHEDULES, OPTIMIZERS
 
 __all__ = ["ATTRIBUTES", "PARAMETERS", "check_parameters"]
 
@@ -54,6 +54,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "max_epochs": [_integer(1), None],
     "batch_size": [_integer(1)],
     "lr": [_real(0, "neither")],
+    "lr_schedule": [StrOptions(set(LR_SCHEDULES))],
     "optimizer": [StrOptions(set(OPTIMIZERS))],
     "weight_decay": [_real(0, "left")],
     "averaging": [Interval(Real, 0, 1, closed="left")],

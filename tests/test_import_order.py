@@ -39,7 +39,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nn.latent_ode": {"_shapes", "engine", "nn"},
     "nn": {"nn"},
     "recovery": set(),
-    "training": {"_flat", "exceptions", "nn.objectives", "recovery"},
+    "resuming": set(),
+    "training": {"_flat", "exceptions", "nn.objectives", "recovery", "resuming"},
     "randomness": set(),
     "calibration": {"nn", "randomness"},
     "prediction": {"calibration", "nn", "randomness"},
@@ -58,6 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "nn",
         "observations",
         "prediction",
+        "resuming",
         "training",
         "windows",
     },
@@ -71,6 +73,7 @@ ONLY_IMPORTERS = {
 
 MAY_NOT_IMPORT = [
     ("training", "pandas"),
+    ("resuming", "pandas"),
     ("prediction", "pandas"),
     ("prior", "pandas"),
     ("calibration", "pandas"),
