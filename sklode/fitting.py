@@ -394,7 +394,9 @@ def _planned(
     ahead = epochs * n_batches if settings.lr_schedule == "one-cycle" else _UPDATES
     _choose_engine(model, settings, ahead, n_drawn)
     course = _Course(settings, generator, epochs, start is None)
-    terms = FitTerms(signed, cut, start is None, start is not None, model.calibration)
+    terms = FitTerms(
+        signed, cut, start is None, start is not None, model.calibration, last=epochs
+    )
     return Underway(model, windows, course, terms)
 
 
@@ -412,11 +414,11 @@ def _continued(
     if epochs is None:
         _, n_batches = _epoch_size(windows, terms.cut, settings)
         epochs = _n_epochs(settings, n_batches)
-    n_before, last = stopped.goal(epochs)
+    terms = stopped.terms_of(epochs)
     course = _Course(
-        settings, torch.Generator(), last, terms.from_scratch, stopped.training
+        settings, torch.Generator(), terms.last, terms.from_scratch, stopped.training
     )
-    return Underway(model, windows, course, replace(terms, n_before=n_before))
+    return Underway(model, windows, course, terms)
 
 
 def _signature(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -65,8 +65,8 @@ class FitTerms:
         Whether it began from pretrained weights.
     calibration : Calibration or None
         What spreads are scaled by where they cannot be measured.
-    n_before : int
-        Epochs trained by earlier calls of ``fit``.
+    n_before, last : int
+        Epochs trained by earlier calls of ``fit``, and the number of this one's last.
     predict_seed : int
         Of the forecasts' random numbers.
     """
@@ -77,6 +77,7 @@ class FitTerms:
     fine_tunes: bool
     calibration: Any
     n_before: int = 0
+    last: int = 0
     predict_seed: int = 0
 
 
@@ -94,18 +95,17 @@ class StoppedFit:
     training: TrainingState
     terms: FitTerms
 
-    def goal(self, n_epochs: int) -> tuple[int, int]:
-        """Return how many epochs were done before a fit of that many, and its last one.
+    def terms_of(self, n_epochs: int) -> FitTerms:
+        """Return the terms of a fit of that many epochs which goes on from here.
 
-        The fit is the one that stopped, or, where that was through, the next; under a
+        It is the fit that stopped, or, where that was through, the next one. Under a
         schedule there is no next one.
         """
-        if self.training.schedule is not None:
-            return 0, n_epochs
-        n_before = self.terms.n_before
-        if n_before + n_epochs <= self.training.n_epochs:
-            n_before = self.training.n_epochs
-        return n_before, n_before + n_epochs
+        n_before, done = self.terms.n_before, self.training.n_epochs
+        is_through = done >= min(self.terms.last, n_before + n_epochs)
+        if is_through and self.training.schedule is None:
+            n_before = done
+        return replace(self.terms, n_before=n_before, last=n_before + n_epochs)
 
 
 def signature(arrays: Iterable[NDArray | None], settings: Mapping[str, Any]) -> str:
