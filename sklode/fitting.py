@@ -6,8 +6,8 @@ import contextlib
 import copy
 import math
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from sklode.exceptions import SolverError
 from sklode.levels import fit_linear
 from sklode.observations import Observations, median_gap
 from sklode.prediction import Predictor
+from sklode.resuming import FitTerms, StoppedFit, TrainingState, signature
 from sklode.timelines import Timeline
 from sklode.training import Reporter, Trainer
 from sklode.windows import (
@@ -42,6 +43,7 @@ from sklode.windows import (
 
 __all__ = [
     "FittedModel",
+    "Underway",
     "default_lengths",
     "finetune_epochs",
     "fit_model",
@@ -104,6 +106,25 @@ _ARCHITECTURE = (
 )
 """Settings that a network is built with; they cannot change as training goes on."""
 
+_TRAINING = (
+    "backcast_fraction",
+    "thinning",
+    "clip_norm",
+    "kl_weight",
+    "kl_annealing_epochs",
+    "batch_size",
+    "lr",
+    "lr_schedule",
+    "optimizer",
+    "weight_decay",
+    "averaging",
+    "early_stopping",
+    "validation_fraction",
+    "n_iter_no_change",
+    "tol",
+)
+"""Settings under which a stopped training goes on only if they are as they were."""
+
 _FINETUNE_SHARE = 0.2
 """Share of the epochs that finetune_epochs=None takes."""
 
@@ -139,6 +160,11 @@ class FittedModel:
         The names of y's columns and of X's that it was trained on.
     calibration : Calibration or None
         Of the spread of its forecasts; None: the model's own.
+    stopped : StoppedFit or None
+        From where its training may go on; None where it is over, or is not to.
+    held : ndarray of shape (channel,) or None
+        What channels that never varied in training are forecast by, in normalised
+        units; NaN for the others.
     """
 
     network: nn.LatentODE
@@ -153,6 +179,8 @@ class FittedModel:
     best_epoch: int = 0
     columns: tuple[Sequence[Any], Sequence[Any]] = ((), ())
     calibration: Calibration | None = None
+    stopped: StoppedFit | None = None
+    held: NDArray[np.floating] | None = None
 
     def check_accepts(self, observations: Observations, settings: Any) -> None:
         """Check that training can continue on ``observations`` under ``settings``.
@@ -162,7 +190,7 @@ class FittedModel:
         ValueError
             If the network would have to be another one.
         """
-        remedy = "Fit a fresh clone instead."
+        remedy = "Fit a fresh clone instead, after reset() if it was pretrained."
         for name, value in self.architecture.items():
             now = getattr(settings, name)
             if now != value:
@@ -205,7 +233,15 @@ class FittedModel:
     def windows(self, observations: Observations) -> WindowSet:
         """Return the training windows."""
         arrays = _arrays(observations, self.normalisation, self.timeline)
-        return WindowSet(*arrays, self.window_length, self.horizon)
+        windows = WindowSet(*arrays, self.window_length, self.horizon)
+        return windows if self.held is None else windows.without(~np.isnan(self.held))
+
+    def hold(self) -> None:
+        """Let the network forecast what is `held`."""
+        if self.held is not None and not np.isnan(self.held).all():
+            device = next(self.network.parameters()).device
+            constants = torch.from_numpy(self.held).to(device)
+            self.network.emission.hold(~constants.isnan(), constants)
 
 
 def _arrays(
@@ -229,6 +265,7 @@ def fit_model(
     start: FittedModel | None = None,
     epochs: int | None = None,
     reporter: Reporter | None = None,
+    begin: Callable[[Underway], None] | None = None,
 ) -> FittedModel:
     """Train a network on all series together.
 
@@ -248,35 +285,193 @@ def fit_model(
         None: ``settings.max_epochs``; 0: no training at all.
     reporter : Reporter, optional
         Told of each epoch; may stop the training.
+    begin : callable, optional
+        Told of the fit before its training, when all that it needs of ``rng`` is drawn.
+        With it the training goes on where that of ``start`` was stopped, if data and
+        settings are the same, and may, under ``settings.warm_start``, go on later.
     """
     n_threads()  # a thread's first; it could else take another fit's limit for its own
-    generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
-    model = copy.deepcopy(start) if start is not None else None
-    if model is None:
-        model = _fresh_model(observations, settings, rng, n_ahead)
+    if start is not None and begin is None:
+        start = replace(start, stopped=None)
+    fit = _planned(observations, settings, rng, n_ahead, start, epochs)
+    fit.course.reporter = reporter or Reporter()
+    fit.course.is_resumable = begin is not None and settings.warm_start
+    rng = copy.deepcopy(rng)  # as it is before `begin` may draw from it
+    if begin is not None:
+        begin(fit)
+    if settings.guard and start is None and fit.course.epochs:
+        _guarded(fit.model, fit.windows, fit.terms.cut, fit.course, rng)
+    else:
+        _train(fit.model, fit.windows, fit.terms.cut, fit.course)
+    return fit.calibrated(fit.model)
+
+
+@dataclass
+class _Course:
+    """How a model is trained: under which settings, from where on, and how far.
+
+    Attributes
+    ----------
+    settings : object
+        As in `fit_model`.
+    generator : torch.Generator
+        Of every random number.
+    epochs : int
+        Number of the last epoch.
+    from_scratch : bool
+        Whether windows grow, as they do not where weights were trained before.
+    state : TrainingState or None
+        From where the training goes on; None: it begins.
+    reporter : Reporter
+    is_resumable, is_trial : bool
+        Whether it may go on later; whether nothing is kept where it is broken off.
+    trainer : Trainer or None
+        None before training.
+    """
+
+    settings: Any
+    generator: torch.Generator
+    epochs: int
+    from_scratch: bool
+    state: TrainingState | None = None
+    reporter: Reporter = field(default_factory=Reporter)
+    is_resumable: bool = False
+    is_trial: bool = False
+    trainer: Trainer | None = None
+
+
+@dataclass
+class Underway:
+    """A fit that is underway, for whoever looks at it between epochs.
+
+    Attributes
+    ----------
+    model : FittedModel
+        In training.
+    windows : WindowSet
+        What it is trained on.
+    course : _Course
+    terms : FitTerms
+    """
+
+    model: FittedModel
+    windows: WindowSet
+    course: _Course
+    terms: FitTerms
+
+    def so_far(self) -> FittedModel | None:
+        """Return a copy of the model with the best weights so far.
+
+        None before the first epoch has ended. Its spreads are not calibrated.
+        """
+        trainer = self.course.trainer
+        if trainer is None or not trainer.history:
+            return None
+        model = copy.deepcopy(self.model)
+        model.best_epoch = trainer.load_best(model.network)
+        model.rows = list(trainer.history)
+        return self._stoppable(model)
+
+    def calibrated(self, model: FittedModel) -> FittedModel:
+        """Calibrate the model, or a copy of it."""
+        model.hold()  # a guard may have let it go
+        model.network.eval()
+        settings, epochs = self.course.settings, self.course.epochs
+        with _torch_threads(model, self.windows, settings):
+            model.calibration = _calibration(
+                model, self.windows, self.terms.cut, epochs, settings.thinning
+            )
+        return self._stoppable(model)
+
+    def _stoppable(self, model: FittedModel) -> FittedModel:
+        """Let a model know from where its training may go on."""
+        trainer = self.course.trainer
+        if trainer is not None and trainer.stopped_at is not None:
+            model.stopped = StoppedFit(trainer.stopped_at, replace(self.terms))
+        return model
+
+
+def _planned(
+    observations: Observations,
+    settings: Any,
+    rng: np.random.RandomState,
+    n_ahead: int | None,
+    start: FittedModel | None,
+    epochs: int | None,
+) -> Underway:
+    """Settle all that comes before training, see `fit_model`."""
     device = resolve_device(settings.device)
+    signed = ""
+    if settings.warm_start:
+        signed = _signature(observations, settings, device, epochs)
+    if start is not None and start.stopped is not None:
+        if start.stopped.terms.signature == signed:
+            return _continued(observations, settings, start, start.stopped, epochs)
+        start = replace(start, stopped=None)
+    generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
+    if start is None:
+        model = _fresh_model(observations, settings, rng, n_ahead)
+    else:
+        model = copy.deepcopy(start)
     model.network.to(device)
-    held = _held(model, observations, start is None)
-    windows = model.windows(observations).without(~np.isnan(held))
-    _hold(model, held)
+    model.held = _held(model, observations, start is None)
+    model.hold()
+    windows = model.windows(observations)
     fraction = settings.validation_fraction if settings.early_stopping else 0.0
     cut = first_held_out_row(windows, fraction, rng)
     n_drawn, n_batches = _epoch_size(windows, cut, settings)
+    epochs = _n_epochs(settings, n_batches) if epochs is None else epochs
+    ahead = epochs * n_batches if settings.lr_schedule == "one-cycle" else _UPDATES
+    _choose_engine(model, settings, ahead, n_drawn)
+    course = _Course(settings, generator, epochs, start is None)
+    terms = FitTerms(
+        signed, cut, start is None, start is not None, model.calibration, last=epochs
+    )
+    return Underway(model, windows, course, terms)
+
+
+def _continued(
+    observations: Observations,
+    settings: Any,
+    start: FittedModel,
+    stopped: StoppedFit,
+    epochs: int | None,
+) -> Underway:
+    """Return the fit that goes on where ``start`` was stopped; its engine stays."""
+    terms = stopped.terms
+    model = copy.deepcopy(replace(start, stopped=None, calibration=terms.calibration))
+    windows = model.windows(observations)
     if epochs is None:
-        epochs = settings.max_epochs or max(_UPDATES // n_batches, 1)
-    _choose_engine(model, settings, epochs * n_batches, n_drawn)
-    reporter = reporter or Reporter()
-    if settings.guard and start is None and epochs:
-        _guarded(model, windows, cut, settings, rng, generator, epochs, reporter)
-    else:
-        _train(
-            model, windows, cut, settings, generator, epochs, reporter, start is None
-        )
-    _hold(model, held)
-    model.network.eval()
-    with _torch_threads(model, windows, settings):
-        model.calibration = _calibration(model, windows, cut, epochs, settings.thinning)
-    return model
+        _, n_batches = _epoch_size(windows, terms.cut, settings)
+        epochs = _n_epochs(settings, n_batches)
+    terms = stopped.terms_of(epochs)
+    course = _Course(
+        settings, torch.Generator(), terms.last, terms.from_scratch, stopped.training
+    )
+    return Underway(model, windows, course, terms)
+
+
+def _signature(
+    observations: Observations,
+    settings: Any,
+    device: torch.device,
+    epochs: int | None,
+) -> str:
+    """Return what is the same only for a fit that may go on from a stopped one."""
+    trained = {name: getattr(settings, name) for name in _TRAINING}
+    if settings.lr_schedule == "one-cycle":
+        trained["epochs"] = settings.max_epochs if epochs is None else epochs
+    arrays = (
+        observations.ticks,
+        observations.values,
+        observations.controls,
+        observations.bounds,
+    )
+    return signature(arrays, {**trained, "device": device})
+
+
+def _n_epochs(settings: Any, n_batches: int) -> int:
+    return int(settings.max_epochs or max(_UPDATES // n_batches, 1))
 
 
 def _held(
@@ -292,14 +487,6 @@ def _held(
     return held if from_scratch else np.where(np.abs(held) < 1e-9, held, np.nan)
 
 
-def _hold(model: FittedModel, held: NDArray[np.floating]) -> None:
-    """Let the network forecast constants, (channel,), where they are no NaN."""
-    device = next(model.network.parameters()).device
-    constants = torch.from_numpy(held).to(device)
-    if not bool(constants.isnan().all()):
-        model.network.emission.hold(~constants.isnan(), constants)
-
-
 def _epoch_size(
     windows: WindowSet, cut: NDArray[np.int64], settings: Any
 ) -> tuple[int, int]:
@@ -313,11 +500,7 @@ def _train(
     model: FittedModel,
     windows: WindowSet,
     cut: NDArray[np.int64],
-    settings: Any,
-    generator: torch.Generator,
-    epochs: int,
-    reporter: Reporter,
-    from_scratch: bool,
+    course: _Course,
 ) -> None:
     """Train a model's network on the windows before the first held-out rows.
 
@@ -328,19 +511,17 @@ def _train(
     windows : WindowSet
     cut : ndarray of shape (series,)
         See `first_held_out_row`.
-    settings, epochs, reporter
-        As in `fit_model`.
-    generator : torch.Generator
-        Of every random number.
-    from_scratch : bool
-        Whether windows grow, as they do not where weights were trained before.
+    course : _Course
+        Gets the trainer.
     """
+    settings, epochs, reporter = course.settings, course.epochs, course.reporter
     device = next(model.network.parameters()).device
     n_drawn, n_batches = _epoch_size(windows, cut, settings)
     warm_up = 0
-    if from_scratch:
+    if course.from_scratch:
         warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
-        warm_up = min(warm_up, int(_WARM_UP_SHARE * epochs))
+        if settings.lr_schedule == "one-cycle":
+            warm_up = min(warm_up, int(_WARM_UP_SHARE * epochs))
     stages = [
         (begin * warm_up, windows.shortened(share))
         for share, begin in _STAGES[:-1]
@@ -359,7 +540,7 @@ def _train(
             yield make_batch(part, which, device, hidden=hidden)
 
     annealing = settings.kl_annealing_epochs
-    trainer = Trainer(
+    trainer = course.trainer = Trainer(
         model.network,
         max_epochs=epochs,
         warm_up_epochs=warm_up,
@@ -373,16 +554,21 @@ def _train(
         warm_up_kl=_WARM_UP_KL if annealing is None else 1.0,
         n_iter_no_change=settings.n_iter_no_change,
         tol=settings.tol,
+        lr_schedule=settings.lr_schedule,
+        is_resumable=course.is_resumable,
+        is_interruptible=not course.is_trial,
     )
     validation = []
     if settings.early_stopping:
         validation = validation_batches(windows, cut, device)
-    reporter.begin(epochs)
+    reporter.begin(epochs, course.state.n_epochs if course.state is not None else 0)
     if epochs and not _is_ready(model.network):
         reporter.compiling()
     try:
         with _torch_threads(model, windows, settings):
-            trainer.fit(draw, n_batches, generator, validation, reporter)
+            trainer.fit(
+                draw, n_batches, course.generator, validation, reporter, course.state
+            )
     finally:
         reporter.end()
     model.rows = trainer.history
@@ -402,11 +588,8 @@ def _guarded(
     model: FittedModel,
     windows: WindowSet,
     cut: NDArray[np.int64],
-    settings: Any,
+    course: _Course,
     rng: np.random.RandomState,
-    generator: torch.Generator,
-    epochs: int,
-    reporter: Reporter,
 ) -> None:
     """Train, if training on the first rows forecasts the following ones better.
 
@@ -419,18 +602,19 @@ def _guarded(
             "Raise horizon, or use guard=False."
         )
     # what the trial draws is drawn again: then the fit is that without a guard
-    rng, state = copy.deepcopy(rng), generator.get_state()
+    state = course.generator.get_state()
     before = first_held_out_row(windows, guard.TRIAL_FRACTION, rng)
     before = np.minimum(before, cut)
     if not len(training_windows(windows, before)):
         before = cut
     trial = copy.deepcopy(model)
-    _train(trial, windows, before, settings, generator, epochs, Reporter(), True)
-    generator.set_state(state)
-    with _torch_threads(model, windows, settings):
+    unseen = replace(course, reporter=Reporter(), is_resumable=False, is_trial=True)
+    _train(trial, windows, before, unseen)
+    course.generator.set_state(state)
+    with _torch_threads(model, windows, course.settings):
         gain = guard.gains(model.network, trial.network, windows, before)
     if guard.is_proved(gain):
-        _train(model, windows, cut, settings, generator, epochs, reporter, True)
+        _train(model, windows, cut, course)
         return
     guard.silence(model.network, windows, cut)
     model.rows, model.best_epoch = trial.rows, 0

@@ -16,7 +16,7 @@ from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode.calibration import Calibration
-from sklode.fitting import FittedModel, finetune_epochs, fit_model
+from sklode.fitting import FittedModel, Underway, finetune_epochs, fit_model
 from sklode.history import History, as_channels, in_order
 from sklode.horizons import as_horizon, steps_ahead
 from sklode.observations import Observations, check_controls, check_values
@@ -67,6 +67,8 @@ class _LatentODEForecaster(BaseForecaster):
     _config: ClassVar[dict[str, Any]] = {"remember_data": False}
     _y = None
     _X = None
+    _underway: Underway | None = None  # while `fit` trains
+    _warm_model: FittedModel | None = None
     _parent_callback_ctx = None  # scikit-learn's search sets it before fit
 
     def __init__(
@@ -94,6 +96,7 @@ class _LatentODEForecaster(BaseForecaster):
         max_epochs: int | None = None,
         batch_size: int = 64,
         lr: float = 0.005,
+        lr_schedule: str = "one-cycle",
         optimizer: str = "adam",
         weight_decay: float = 0.0,
         averaging: float = 0.0,
@@ -135,6 +138,7 @@ class _LatentODEForecaster(BaseForecaster):
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.lr = lr
+        self.lr_schedule = lr_schedule
         self.optimizer = optimizer
         self.weight_decay = weight_decay
         self.averaging = averaging
@@ -180,6 +184,27 @@ class _LatentODEForecaster(BaseForecaster):
         self._warm_model = kept
         return result
 
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
+        return self._set_params_at("pretrained", params)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled and copied: during a training the best so far, fitted.
+
+        So a callback may save what the training would leave if it ended now, and, with
+        ``warm_start``, could go on from.
+        """
+        state = self.__dict__.copy()
+        underway = state.pop("_underway", None)
+        model = None if underway is None else underway.so_far()
+        if model is None:
+            return state
+        fitted = object.__new__(type(self))
+        fitted.__dict__.update(state)
+        fitted._set_model(underway.calibrated(model))
+        fitted._state = "fitted"
+        return fitted.__dict__
+
     def _pretrain(
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
     ) -> _LatentODEForecaster:
@@ -212,6 +237,7 @@ class _LatentODEForecaster(BaseForecaster):
             observations, self, rng, steps_ahead(fh), start, None, self._reporter()
         )
         self.pretrained_.columns = list(y.columns), [] if X is None else list(X.columns)
+        self._warm_model = None  # earlier than what is pretrained now
         return self
 
     def _fit(
@@ -221,9 +247,10 @@ class _LatentODEForecaster(BaseForecaster):
         check_parameters(self)
         rng = check_random_state(self.random_state)
         start, epochs = getattr(self, "_warm_model", None), None
-        if start is None and getattr(self, "pretrained_", None) is not None:
-            start = self.pretrained_
-            epochs = finetune_epochs(self, start)
+        pretrained = getattr(self, "pretrained_", None)
+        if pretrained is not None and (start is None or _fine_tunes(start)):
+            epochs = finetune_epochs(self, pretrained)
+            start = start or pretrained
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
@@ -234,9 +261,23 @@ class _LatentODEForecaster(BaseForecaster):
         else:
             start.check_accepts(history.observations, self)
         self._history = history
-        self._train(rng, steps_ahead(fh), start, epochs)
-        self._model.columns = list(y.columns), history.controls
-        self._predict_seed = int(rng.randint(2**31 - 1))
+
+        def begin(underway: Underway) -> None:
+            underway.model.columns = list(y.columns), history.controls
+            if underway.course.state is None:
+                underway.terms.predict_seed = int(rng.randint(2**31 - 1))
+            self._predict_seed = underway.terms.predict_seed
+            self._underway = underway
+
+        try:
+            self._train(rng, steps_ahead(fh), start, epochs, begin)
+        except BaseException:
+            underway = getattr(self, "_underway", None)
+            if self.warm_start and underway is not None:
+                self._warm_model = underway.so_far() or self._warm_model
+            raise
+        finally:
+            self._underway = None
         return self
 
     def _train(
@@ -245,6 +286,7 @@ class _LatentODEForecaster(BaseForecaster):
         n_ahead: int | None,
         start: FittedModel | None,
         epochs: int | None,
+        begin: Callable[[Underway], None] | None = None,
     ) -> None:
         """Train on the history and take over the model."""
         model = fit_model(
@@ -255,6 +297,7 @@ class _LatentODEForecaster(BaseForecaster):
             start,
             epochs,
             self._reporter(),
+            begin,
         )
         self._set_model(model)
 
@@ -738,6 +781,11 @@ class _LatentODEForecaster(BaseForecaster):
             {**small, "window_length": 4, "horizon": 2, "method": "euler"},
             {**small, "normalize": "last", "early_stopping": True, "clip_norm": None},
         ]
+
+
+def _fine_tunes(model: FittedModel) -> bool:
+    """Return whether a model may go on with what began from a pretrained one."""
+    return model.stopped is not None and model.stopped.terms.fine_tunes
 
 
 def _as_paths(paths: np.ndarray, index: pd.Index, columns: list) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from sklode.fitting import resolve_device
 from sklode.nn.anchors import ANCHORS
 from sklode.nn.solvers import FIXED_STEP_METHODS
 from sklode.nn.vector_fields import ACTIVATIONS
-from sklode.training import CALLBACK_METHODS, OPTIMIZERS
+from sklode.training import CALLBACK_METHODS, LR_SCHEDULES, OPTIMIZERS
 
 __all__ = ["ATTRIBUTES", "PARAMETERS", "check_parameters"]
 
@@ -54,6 +54,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "max_epochs": [_integer(1), None],
     "batch_size": [_integer(1)],
     "lr": [_real(0, "neither")],
+    "lr_schedule": [StrOptions(set(LR_SCHEDULES))],
     "optimizer": [StrOptions(set(OPTIMIZERS))],
     "weight_decay": [_real(0, "left")],
     "averaging": [Interval(Real, 0, 1, closed="left")],
@@ -173,12 +174,17 @@ PARAMETERS = """    Parameters
     max_epochs : int, optional
         Epochs; each draws every training window once, but no more than 32 batches of
         them. None: as many as make about 1500 optimiser steps. During the first 1250
-        steps, at most 84 % of all, windows grow from an eighth of their length: short
-        ones show the local dynamics.
+        steps, at most 84 % of all (of a one-cycle schedule), windows grow from an
+        eighth of their length: short ones show the local dynamics.
     batch_size : int, default=64
         Windows per optimiser step.
     lr : float, default=0.005
-        Peak of the one-cycle learning-rate schedule.
+        Learning rate: the peak of the one-cycle schedule, or the constant one.
+    lr_schedule : {"one-cycle", "constant"}, default="one-cycle"
+        "one-cycle": the rate rises over 30 % of all steps and falls over the rest, so
+        that each depends on ``max_epochs``. "constant": ``lr`` from the first step on;
+        nothing depends on ``max_epochs``, and under ``warm_start`` a further ``fit``
+        adds ``max_epochs`` epochs as if they had been asked for at once.
     optimizer : {"adam", "adamw", "sgd"}, default="adam"
         Of torch.
     weight_decay : float, default=0.0
@@ -225,13 +231,18 @@ PARAMETERS = """    Parameters
     random_state : int, RandomState or None, default=None
         Of every random number; no global generator is touched.
     warm_start : bool, default=False
-        A further ``fit`` continues from the current weights.
+        A further ``fit`` of the same data with the same settings resumes a training
+        that was stopped (Ctrl-C, a callback, an error), as if it had not been; see also
+        ``lr_schedule``. One that is through, or other data or settings: a new training
+        from the best weights. False: from scratch.
     verbose : {0, 1, 2}, default=0
         0: silent; 1: a progress bar (needs tqdm); 2: a line per epoch.
     callbacks : list or tuple of objects, optional
         Each with any of ``on_fit_begin(forecaster)``, ``on_epoch_end(forecaster,
         row)``, which stops the training by returning True, and
-        ``on_fit_end(forecaster)``.
+        ``on_fit_end(forecaster)``. A copy of the forecaster that ``on_epoch_end`` makes
+        (pickle, ``save``, deepcopy) is fitted, with the best weights so far, and a
+        checkpoint under ``warm_start``.
 
 """
 

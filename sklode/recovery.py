@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -38,7 +38,7 @@ class _Epoch(NamedTuple):
     epoch: int
     loss: float
     weights: list[torch.Tensor]
-    moments: dict[Any, Any]
+    moments: list[Any]
 
 
 class Recovery:
@@ -89,6 +89,27 @@ class Recovery:
         self._best: list[_Epoch] = []
         self._taken = 0
         self.given_up = False
+
+    def state(self) -> dict[str, Any]:
+        """Return what `resume` takes: what the training is now, and was before.
+
+        Nothing in it changes as training goes on.
+        """
+        return {
+            "now": self._present(0),
+            "losses": list(self._losses),
+            "recent": list(self._recent),
+            "best": list(self._best),
+            "taken": self._taken,
+        }
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Become what the recovery of another training was, which it continues."""
+        self._restore(state["now"])
+        self._losses.extend(state["losses"])
+        self._recent.extend(state["recent"])
+        self._best = list(state["best"])
+        self._taken = state["taken"]
 
     def epoch_begins(self, epoch: int) -> None:
         """Remember what the training is now."""
@@ -150,17 +171,20 @@ class Recovery:
 
     def _present(self, epoch: int) -> _Epoch:
         weights = [v.detach().clone() for v in self._vectors]
-        return _Epoch(epoch, math.inf, weights, self._moments(self._optimizer.state))
+        state = self._optimizer.state
+        moments = [
+            copy.deepcopy(state[v]) if v in state else None for v in self._vectors
+        ]
+        return _Epoch(epoch, math.inf, weights, moments)
 
     def _restore(self, epoch: _Epoch) -> None:
         with torch.no_grad():
             for vector, weights in zip(self._vectors, epoch.weights, strict=True):
                 vector.copy_(weights)  # in place: the parameters are views of it
         self._optimizer.state.clear()
-        self._optimizer.state.update(self._moments(epoch.moments))
-
-    def _moments(self, state: Mapping[Any, dict[str, Any]]) -> dict[Any, Any]:
-        return {v: copy.deepcopy(state[v]) for v in self._vectors if v in state}
+        for vector, moments in zip(self._vectors, epoch.moments, strict=True):
+            if moments is not None:
+                self._optimizer.state[vector] = copy.deepcopy(moments)
 
 
 def _is_worse(loss: float, than: float) -> bool:

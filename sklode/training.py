@@ -1,6 +1,7 @@
 """Maximise the evidence lower bound: batches, annealing, clipping, early stopping.
 
-A training that diverges goes on from before it did (`sklode.recovery`).
+A training that diverges goes on from before it did (`sklode.recovery`); one that was
+stopped may go on later as if it had not been (`sklode.resuming`).
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from sklode._flat import flat_parameters
 from sklode.exceptions import SolverError
 from sklode.nn.objectives import clip_gradient_norm, elbo
 from sklode.recovery import Recovery
+from sklode.resuming import TrainingState, copied
 
 __all__ = [
     "CALLBACK_METHODS",
     "HISTORY_COLUMNS",
+    "LR_SCHEDULES",
     "OPTIMIZERS",
     "Reporter",
     "Trainer",
@@ -58,11 +61,29 @@ OPTIMIZERS: dict[str, Any] = {
     "sgd": torch.optim.SGD,
 }
 
+LR_SCHEDULES = ("one-cycle", "constant")
+
 _PATIENCE_WITH_NON_FINITE = 10
 """Consecutive skipped steps after which training stops."""
 
 _AUTO_CLIP_EPOCHS = 3
 """Epochs whose gradient norms set the threshold of clip_norm="auto"."""
+
+
+_GOES_ON = (
+    "history",
+    "best_epoch",
+    "_best",
+    "_candidate",
+    "_best_score",
+    "_waited",
+    "_auto_norms",
+    "_skipped_in_a_row",
+    "_averages",
+    "_n_averaged",
+    "_last_batch",
+)
+"""A trainer's own attributes that the epochs to come depend on."""
 
 
 CALLBACK_METHODS = ("on_fit_begin", "on_epoch_end", "on_fit_end")
@@ -105,10 +126,12 @@ class Reporter:
         self._bar: Any = None
         self._make_bar = _import_tqdm() if verbose == 1 else None
 
-    def begin(self, n_epochs: int) -> None:
-        """Training of at most ``n_epochs`` epochs begins."""
+    def begin(self, n_epochs: int, n_before: int = 0) -> None:
+        """Training up to epoch ``n_epochs`` begins; ``n_before`` are done already."""
         if self._make_bar is not None:
-            self._bar = self._make_bar(total=n_epochs, unit="epoch", leave=True)
+            self._bar = self._make_bar(
+                total=n_epochs, initial=n_before, unit="epoch", leave=True
+            )
         self._call("on_fit_begin")
 
     def compiling(self) -> None:
@@ -181,7 +204,10 @@ class Trainer:
     warm_up_epochs : int
         Epochs that early stopping does not count; best weights are from later ones.
     lr : float
-        Peak of the one-cycle learning-rate schedule.
+        Peak of the one-cycle learning-rate schedule, or the constant rate.
+    lr_schedule : {"one-cycle", "constant"}, default="one-cycle"
+        "one-cycle": Smith and Topin's, over all ``max_epochs``; "constant": none, so
+        that no step depends on ``max_epochs``.
     optimizer : {"adam", "adamw", "sgd"}
         Of torch.
     weight_decay : float
@@ -204,9 +230,19 @@ class Trainer:
         ``tol``; None: never.
     tol : float
         See ``n_iter_no_change``.
+    is_resumable : bool, default=False
+        Whether ``stopped_at`` is kept, which takes a copy of all that is trained after
+        each epoch.
+    is_interruptible : bool, default=True
+        Whether Ctrl-C after the first epoch ends the training with the best weights
+        and a warning; else it is passed on.
 
     Attributes
     ----------
+    stopped_at : TrainingState or None
+        What the training was between its last whole epoch and the next one, for a
+        training that goes on; None where it is at its end. Early stopping and
+        divergence end it, and the last epoch under "one-cycle".
     history : list of dict
         A row per epoch.
     best_epoch : int
@@ -229,6 +265,9 @@ class Trainer:
         warm_up_kl: float = 1.0,
         n_iter_no_change: int | None = None,
         tol: float = 1e-4,
+        lr_schedule: str = "one-cycle",
+        is_resumable: bool = False,
+        is_interruptible: bool = True,
     ) -> None:
         self.network: Any = network
         self.max_epochs = max_epochs
@@ -243,10 +282,15 @@ class Trainer:
         self.warm_up_kl = warm_up_kl
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
+        self.lr_schedule = lr_schedule
+        self.is_resumable = is_resumable
+        self.is_interruptible = is_interruptible
+        self.stopped_at: TrainingState | None = None
         self.history: list[dict[str, float]] = []
         self.best_epoch = 0
         self._auto_norms: list[float] = []
         self._skipped_in_a_row = 0
+        self._best_score, self._waited = math.inf, 0
         self._best: dict[str, Tensor] = {}
         self._candidate: tuple[int, dict[str, Tensor]] | None = None
         self._last_batch: Any = None
@@ -258,6 +302,7 @@ class Trainer:
         generator: torch.Generator,
         validation: Sequence[Any] = (),
         reporter: Reporter | None = None,
+        state: TrainingState | None = None,
     ) -> Trainer:
         """Train, and leave the best weights in the network.
 
@@ -273,6 +318,8 @@ class Trainer:
             Held-out windows; without any the last finite weights are the best.
         reporter : Reporter, optional
             Told of each epoch; may stop the training.
+        state : TrainingState, optional
+            Go on from there, as another trainer with the same settings would have.
 
         Returns
         -------
@@ -280,18 +327,15 @@ class Trainer:
         """
         with flat_parameters(self.network, bool(self.weight_decay)) as self._vectors:
             self._grads = [v.grad for v in self._vectors if v.grad is not None]
-            self._train(draw, n_batches, generator, validation, reporter)
-            self.network.load_state_dict(self._best)
+            self._prepare(n_batches)
+            if state is not None:
+                self._resume(state, generator)
+            self._train(draw, generator, validation, reporter)
+        self.best_epoch = self.load_best(self.network)
         return self
 
-    def _train(
-        self,
-        draw: Draw,
-        n_batches: int,
-        generator: torch.Generator,
-        validation: Sequence[Any],
-        reporter: Reporter | None,
-    ) -> None:
+    def _prepare(self, n_batches: int) -> None:
+        """Be at the beginning of the first epoch."""
         parameters: list[Any] = self._vectors
         if self.weight_decay:
             parameters = [
@@ -302,31 +346,75 @@ class Trainer:
             parameters, lr=self.lr, weight_decay=0.0, fused=True
         )
         self._start_averages()
-        self._schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self._optimizer, self.lr, total_steps=max(self.max_epochs * n_batches, 1)
-        )
+        self._schedule: Any = None
+        if self.lr_schedule == "one-cycle":
+            n_steps = max(self.max_epochs * n_batches, 1)
+            self._schedule = torch.optim.lr_scheduler.OneCycleLR(
+                self._optimizer, self.lr, total_steps=n_steps
+            )
         self._recovery = Recovery(
             self._vectors, self._optimizer, self._last_loss, n_batches
         )
         self._best = self._weights()
         self._candidate = None
+
+    def _train(
+        self,
+        draw: Draw,
+        generator: torch.Generator,
+        validation: Sequence[Any],
+        reporter: Reporter | None,
+    ) -> None:
+        is_over = False
         try:
-            self._take_epochs(draw, generator, validation, reporter)
+            is_over = self._take_epochs(draw, generator, validation, reporter)
         except KeyboardInterrupt:
-            if not self.history:  # there is nothing to keep yet
+            if not (self.is_interruptible and self.history):  # nothing to keep yet
                 raise
-            warnings.warn(
-                f"training was interrupted in epoch {len(self.history) + 1} of "
-                f"{self.max_epochs}; the best weights of the epochs before are kept. "
-                "Fit again with warm_start=True to go on.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            self._warn_of_interruption()
+        at_last = len(self.history) >= self.max_epochs
+        if is_over or (at_last and self._schedule is not None):
+            self.stopped_at = None
+
+    def load_best(self, network: Any) -> int:
+        """Load the best weights so far into a network, and return their epoch.
+
+        The last ones proposed count if the loss is finite under them.
+        """
         if self._candidate is not None:
-            with self._averaged():
-                is_finite = math.isfinite(self._last_loss())
-            if is_finite:
-                self._confirm()
+            epoch, weights = self._candidate
+            network.load_state_dict(weights)
+            if math.isfinite(self._loss_of(network)):
+                return epoch
+        network.load_state_dict(self._best)
+        return self.best_epoch
+
+    def _keep_state(self, generator: torch.Generator) -> None:
+        """Keep what the training is now, at the end of an epoch."""
+        if not self.is_resumable:
+            return
+        groups = self._optimizer.param_groups
+        self.stopped_at = TrainingState(
+            {name: copied(getattr(self, name)) for name in _GOES_ON},
+            self._recovery.state(),
+            [{k: v for k, v in group.items() if k != "params"} for group in groups],
+            None if self._schedule is None else self._schedule.state_dict(),
+            generator.get_state(),
+        )
+
+    def _resume(self, state: TrainingState, generator: torch.Generator) -> None:
+        """Become what another trainer was when it kept its state."""
+        for name in _GOES_ON:
+            setattr(self, name, copied(state.trainer[name]))
+        self._recovery.resume(state.recovery)
+        for group, settings in zip(
+            self._optimizer.param_groups, state.groups, strict=True
+        ):
+            group.update(settings)
+        if self._schedule is not None:
+            self._schedule.load_state_dict(state.schedule)
+        generator.set_state(state.generator)
+        self.stopped_at = state
 
     def _take_epochs(
         self,
@@ -334,9 +422,10 @@ class Trainer:
         generator: torch.Generator,
         validation: Sequence[Any],
         reporter: Reporter | None,
-    ) -> None:
-        best_score, waited = math.inf, 0
-        for epoch in range(1, self.max_epochs + 1):
+    ) -> bool:
+        """Take the epochs ahead; return whether they ended the training early."""
+        patience = self.n_iter_no_change if validation else None
+        for epoch in range(len(self.history) + 1, self.max_epochs + 1):
             self._recovery.epoch_begins(epoch)
             row = self.train_epoch(epoch, draw(epoch, generator), generator)
             row["restored_epoch"] = self._recover(row)
@@ -344,24 +433,35 @@ class Trainer:
                 row["validation_loss"] = validation_loss(self.network, validation)
             row = {name: row[name] for name in HISTORY_COLUMNS}
             self.history.append(row)
-            if epoch <= self.warm_up_epochs + 1:
-                best_score, waited = math.inf, -1  # the warm-up has another objective
-            score = row["validation_loss"]
-            waited = 0 if score < best_score - self.tol else waited + 1
-            weights_of = int(row["restored_epoch"] or epoch + 1) - 1
-            if score < best_score:
-                best_score = score
-                self._propose(weights_of)
-                self._confirm()
-            elif not validation and not self._skipped_in_a_row:
-                self._propose(weights_of)
+            self._judge(row, bool(validation))
+            self._keep_state(generator)
             stop = reporter is not None and reporter.epoch_end(row)
             if self._recovery.given_up:
                 self._warn_of_divergence()
-                break
-            patience = self.n_iter_no_change if validation else None
-            if stop or (patience is not None and waited >= patience):
-                break
+                return True
+            if patience is not None and self._waited >= patience:
+                return True
+            if stop:
+                return False
+        return False
+
+    def _judge(self, row: dict[str, float], is_validated: bool) -> None:
+        """Propose the weights if they may be the best; count epochs without better.
+
+        The warm-up's validation losses are of another objective.
+        """
+        epoch, score = int(row["epoch"]), row["validation_loss"]
+        if epoch <= self.warm_up_epochs + 1:
+            self._best_score, self._waited = math.inf, -1
+        improved = score < self._best_score - self.tol
+        self._waited = 0 if improved else self._waited + 1
+        weights_of = int(row["restored_epoch"] or epoch + 1) - 1
+        if score < self._best_score:
+            self._best_score = score
+            self._propose(weights_of)
+            self._confirm()
+        elif not is_validated and not self._skipped_in_a_row:
+            self._propose(weights_of)
 
     def _recover(self, row: dict[str, float]) -> int:
         """Go back if the epoch has diverged; return to which one's beginning, or 0."""
@@ -419,10 +519,13 @@ class Trainer:
 
     def _last_loss(self) -> float:
         """Negative log-likelihood of the last batch, under the present weights."""
-        self.network.train()
+        return self._loss_of(self.network)
+
+    def _loss_of(self, network: Any) -> float:
+        network.train()
         try:
             with torch.no_grad():
-                bound = self.network(self._last_batch)
+                bound = network(self._last_batch)
         except SolverError:
             return math.inf
         finite = bool(torch.isfinite(bound.log_likelihood + bound.kl).all())
@@ -524,8 +627,21 @@ class Trainer:
         return statistics.median(self._auto_norms) if self._auto_norms else None
 
     def _schedule_step(self) -> None:
-        if self._schedule.last_epoch < self._schedule.total_steps - 1:
-            self._schedule.step()
+        schedule = self._schedule
+        if schedule is not None and schedule.last_epoch < schedule.total_steps - 1:
+            schedule.step()
+
+    def _warn_of_interruption(self) -> None:
+        remedy = "Fit again with warm_start=True to go on."
+        if self.is_resumable:
+            remedy = "Fit again on the same data to go on from there."
+        epoch = min(len(self.history) + 1, self.max_epochs)
+        warnings.warn(
+            f"training was interrupted in epoch {epoch} of {self.max_epochs}; the best "
+            f"weights of the epochs before are kept. {remedy}",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
 
     def _warn_of_divergence(self) -> None:
         why = f"{_PATIENCE_WITH_NON_FINITE} steps in a row whose loss or gradient was "

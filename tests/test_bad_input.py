@@ -58,6 +58,7 @@ BAD_PARAMETERS: dict[str, list[Any]] = {
     "max_epochs": [0, -1, 2.5, "8"],
     "batch_size": NOT_A_SIZE,
     "lr": NOT_A_POSITIVE,
+    "lr_schedule": ["cosine", 1, None],
     "optimizer": ["newton", 1, None],
     "weight_decay": [-0.5, "1", None, NAN],
     "averaging": [-0.1, 1, "0.9", None, NAN],

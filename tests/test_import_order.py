@@ -41,7 +41,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nn.latent_ode": {"_shapes", "engine", "nn"},
     "nn": {"nn"},
     "recovery": set(),
-    "training": {"_flat", "exceptions", "nn.objectives", "recovery"},
+    "resuming": set(),
+    "training": {"_flat", "exceptions", "nn.objectives", "recovery", "resuming"},
     "randomness": set(),
     "calibration": {"nn", "randomness"},
     "prediction": {"calibration", "nn", "randomness"},
@@ -60,6 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "nn",
         "observations",
         "prediction",
+        "resuming",
         "timelines",
         "training",
         "windows",
@@ -74,6 +76,7 @@ ONLY_IMPORTERS = {
 
 MAY_NOT_IMPORT = [
     ("training", "pandas"),
+    ("resuming", "pandas"),
     ("prediction", "pandas"),
     ("prior", "pandas"),
     ("calibration", "pandas"),

@@ -9,7 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+from sktime.forecasting.model_selection import ForecastingGridSearchCV
+from sktime.split import ExpandingWindowSplitter
 
+from sklode.model_selection import AbsoluteHorizon
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 STEPS = [-3, 1, 4]
@@ -73,6 +77,48 @@ def test_a_second_pretrain_continues_from_the_first() -> None:
     assert not np.array_equal(again, before)
     assert np.array_equal(weights(first.network), before)
     assert forecaster.pretrained_.time_unit == first.time_unit
+
+
+def test_set_params_keeps_what_was_pretrained() -> None:
+    forecaster = tiny(max_epochs=10, lr=0.05).pretrain(panel())
+    before = weights(forecaster.pretrained_.network)
+    forecaster.set_params(lr=1e-9, finetune_epochs=1)
+    assert forecaster.state == "pretrained"
+    tuned = weights(forecaster.fit(long_series()).network_)
+    np.testing.assert_allclose(tuned, before, rtol=0, atol=1e-6)
+    assert not forecaster.set_params(lr=1e-8).is_fitted
+    assert np.array_equal(weights(forecaster.pretrained_.network), before)
+    assert not hasattr(forecaster.reset(), "pretrained_")
+
+
+@pytest.mark.filterwarnings(
+    "ignore:The default of config ``remember_data``:FutureWarning"
+)
+@pytest.mark.parametrize("kind", ["scikit-learn", "sktime"])
+def test_a_search_fine_tunes_what_was_pretrained(kind: str) -> None:
+    pretrained = tiny(max_epochs=10, lr=0.05).pretrain(panel())
+    before = weights(pretrained.pretrained_.network)
+    grid, y = {"lr": [1e-9, 1e-8]}, long_series()
+    search: Any
+    if kind == "sktime":
+        cv = AbsoluteHorizon(ExpandingWindowSplitter(initial_window=16, step_length=4))
+        search = ForecastingGridSearchCV(
+            pretrained, cv, grid, backend="None", error_score="raise"
+        )
+    else:
+        cv = TimeSeriesSplit(2)
+        search = GridSearchCV(pretrained, grid, cv=cv, error_score="raise")
+    search.fit(y)
+    best = search.best_forecaster_ if kind == "sktime" else search.best_estimator_
+    np.testing.assert_allclose(weights(best.network_), before, rtol=0, atol=1e-6)
+
+
+def test_another_architecture_than_the_pretrained_is_refused() -> None:
+    forecaster = tiny(hidden_size=3).pretrain(panel()).set_params(hidden_size=5)
+    told = r"same hidden_size, 3; got 5.*fresh clone instead, after reset\(\)"
+    with pytest.raises(ValueError, match=told):
+        forecaster.fit(long_series())
+    assert forecaster.reset().fit(long_series()).network_.encoder.cell.hidden_size == 5
 
 
 def test_a_fit_may_be_followed_by_pretrain() -> None:
