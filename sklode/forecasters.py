@@ -19,7 +19,12 @@ from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode import storage
 from sklode.calibration import Calibration
-from sklode.fitting import FittedModel, finetune_epochs, fit_model
+from sklode.fitting import (
+    FittedModel,
+    finetune_epochs,
+    fit_model,
+    resolve_device,
+)
 from sklode.history import History, as_channels, in_order
 from sklode.horizons import as_horizon, steps_ahead
 from sklode.observations import Observations, check_controls, check_values
@@ -754,12 +759,14 @@ class _LatentODEForecaster(BaseForecaster):
         self._warn_without_device()
 
     def _warn_without_device(self) -> None:
-        """Warn if the network is not on the device that was asked for by name."""
+        """Warn if there is no device of the name that was asked for."""
         model = getattr(self, "_model", None) or getattr(self, "pretrained_", None)
-        if model is None or self.device == "auto":
+        if model is None:
             return
-        found = next(model.network.parameters()).device
-        if found.type != torch.device(self.device).type:
+        try:
+            resolve_device(self.device)
+        except ValueError:
+            found = next(model.network.parameters()).device
             warnings.warn(
                 f"device={str(self.device)!r} is not on this machine: forecasts are "
                 f"made on {str(found)!r}. To train on here, set forecaster.device = "
