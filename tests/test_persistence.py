@@ -70,7 +70,7 @@ WAYS: list[Callable[[Any, Path], Any]] = [
     by_weights,
 ]
 
-SOME = ("series", "panel_with_controls", "pretrained_and_fitted", "adaptive_solver")
+SOME = ("series", "panel_with_controls", "pretrained_and_fitted", "without_flow")
 
 every_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 

@@ -141,14 +141,25 @@ def test_the_safetensors_package_reads_the_file(path: Path) -> None:
     assert json.loads(metadata["state"])["parameters"]["hidden_size"] == 3
 
 
-def test_arrays_begin_at_multiples_of_their_width(written: bytes) -> None:
-    length = int.from_bytes(written[:8], "little")
-    assert length % 8 == 0
-    header = json.loads(written[8 : 8 + length])
-    del header["__metadata__"]
-    width = {"F64": 8, "I64": 8, "F32": 4, "BOOL": 1}
-    for entry in header.values():
-        assert entry["data_offsets"][0] % width[entry["dtype"]] == 0
+@pytest.mark.parametrize("length", range(8))
+def test_arrays_begin_at_multiples_of_their_width(path: Path, length: int) -> None:
+    arrays = {
+        "a": np.ones(3, bool),
+        "b": np.ones(3, np.float32),
+        "c": np.ones((0, 2)),
+        "d": np.arange(5),
+    }
+    weights_file.write(path, {"x": "x" * length}, arrays)
+    written = path.read_bytes()
+    size = int.from_bytes(written[:8], "little")
+    header = json.loads(written[8 : 8 + size])
+    for name, array in arrays.items():
+        begin = 8 + size + header[name]["data_offsets"][0]
+        assert begin % array.dtype.itemsize == 0
+    state, found = weights_file.read(path)
+    assert state == {"x": "x" * length}
+    assert_same(dict(sorted(found.items())), arrays)
+    assert_same(dict(sorted(safetensors.numpy.load_file(path).items())), arrays)
 
 
 # Damage
@@ -227,34 +238,49 @@ def test_a_later_version_asks_for_an_upgrade(path: Path, written: bytes) -> None
         load(reheaded(written, path, change))
 
 
-HEADERS: dict[str, Callable[[Any], object]] = {
-    "no format": lambda h: h["__metadata__"].pop("format"),
-    "other format": lambda h: h["__metadata__"].update(format="x"),
-    "version of no number": lambda h: h["__metadata__"].update(format_version="-1"),
-    "version missing": lambda h: h["__metadata__"].pop("format_version"),
-    "numbers in metadata": lambda h: h["__metadata__"].update(format_version=1),
-    "no state": lambda h: h["__metadata__"].pop("state"),
-    "a list as state": lambda h: h["__metadata__"].update(state="[]"),
-    "deep": lambda h: h["__metadata__"].update(state="[" * 10**5),
-    "tables of lists": lambda h: h.update({"history.ticks": []}),
-    "another dtype": lambda h: h["history.ticks"].update(dtype="F16"),
-    "unhashable dtype": lambda h: h["history.ticks"].update(dtype=[]),
-    "larger": lambda h: h["history.ticks"].update(shape=[18]),
-    "negative": lambda h: h["history.ticks"].update(shape=[-28, -1]),
-    "huge": lambda h: h["history.ticks"].update(shape=[2**80, 0]),
-    "broken": lambda h: h["history.ticks"].update(shape=[17.0]),
-    "overlapping": lambda h: h["history.ticks"].update(
-        data_offsets=h["history.values"]["data_offsets"]
-    ),
-    "of texts": lambda h: h["history.ticks"].update(data_offsets=["0", "8"]),
-    "one missing": lambda h: h.pop("history.ticks"),
+def _metadata(**changes: Any) -> Callable[[Any], object]:
+    return lambda header: header["__metadata__"].update(changes)
+
+
+def _ticks(**changes: Any) -> Callable[[Any], object]:
+    return lambda header: header["history.ticks"].update(changes)
+
+
+def _without_last(header: Any) -> None:
+    begins = {name: entry["data_offsets"] for name, entry in list(header.items())[1:]}
+    del header[max(begins, key=lambda name: begins[name])]
+
+
+UNNAMED, INCONSISTENT = "does not name its format", "its table of arrays is not consi"
+
+HEADERS: dict[str, tuple[Callable[[Any], object], str]] = {
+    "no format": (lambda h: h["__metadata__"].pop("format"), UNNAMED),
+    "other format": (_metadata(format="x"), UNNAMED),
+    "numbers in metadata": (_metadata(format_version=1), UNNAMED),
+    "version of no number": (_metadata(format_version="-1"), "got version -1 in"),
+    "no version": (lambda h: h["__metadata__"].pop("format_version"), "got version "),
+    "no state": (lambda h: h["__metadata__"].pop("state"), "its header is no JSON"),
+    "a list as state": (_metadata(state="[]"), "its header is no JSON object"),
+    "deep": (_metadata(state="[" * 10**5), "its header is no JSON"),
+    "a list as entry": (lambda h: h.update({"history.ticks": []}), INCONSISTENT),
+    "another dtype": (_ticks(dtype="F16"), INCONSISTENT),
+    "unhashable dtype": (_ticks(dtype=[]), INCONSISTENT),
+    "larger": (_ticks(shape=[29]), INCONSISTENT),
+    "negative": (_ticks(shape=[-28, -1]), INCONSISTENT),
+    "huge": (_ticks(shape=[2**80, 0]), INCONSISTENT),
+    "broken": (_ticks(shape=[28.0]), INCONSISTENT),
+    "of texts": (_ticks(data_offsets=["0", "8"]), INCONSISTENT),
+    "overlapping": (_ticks(data_offsets=[8, 8 + 28 * 8]), INCONSISTENT),
+    "one missing": (lambda h: h.pop("history.ticks"), INCONSISTENT),
+    "the last missing": (_without_last, "its arrays end at [0-9]+ of [0-9]+ bytes"),
 }
 
 
 @pytest.mark.parametrize("name", HEADERS)
 def test_a_made_up_header_is_refused(name: str, path: Path, written: bytes) -> None:
-    with pytest.raises(WeightsFileError):
-        load(reheaded(written, path, HEADERS[name]))
+    change, message = HEADERS[name]
+    with pytest.raises(WeightsFileError, match=message):
+        load(reheaded(written, path, change))
 
 
 def test_a_header_of_no_json_or_no_end_is_refused(path: Path, written: bytes) -> None:
@@ -619,16 +645,18 @@ def test_remembered_data_are_left_out_with_a_warning(path: Path) -> None:
     assert_same(forecaster.predict(fh=[1]), loaded.predict(fh=[1]))
 
 
+@pytest.mark.parametrize("step", ["os.fsync", "Path.replace"])
 def test_a_save_that_fails_leaves_the_earlier_file(
-    fitted: Any, path: Path, monkeypatch: pytest.MonkeyPatch
+    step: str, fitted: Any, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fitted.save_weights(path)
     before = path.read_bytes()
 
-    def full(file: int) -> None:
+    def full(*args: Any) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(weights_file.os, "fsync", full)
+    fitted.n_samples = 3
+    monkeypatch.setattr(f"sklode.weights_file.{step}", full)
     with pytest.raises(OSError, match="no space left"):
         fitted.save_weights(path)
     assert path.read_bytes() == before
