@@ -44,6 +44,7 @@ from sklode.windows import (
 __all__ = [
     "FittedModel",
     "Underway",
+    "build_network",
     "default_lengths",
     "finetune_epochs",
     "fit_model",
@@ -820,7 +821,7 @@ def _fresh_model(
     with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(rng.randint(2**31 - 1)))
         n_channels = observations.values.shape[1]
-        network = _network(settings, n_channels, n_controls, anchor)
+        network = build_network(settings, n_channels, n_controls, anchor)
         span = float(np.median(sample.times[:, -1]))
         network.decoder.vector_field.start_rotating(_periods(settings, span))
         if anchor in ("last", "linear"):  # what is added to it has to be learned
@@ -856,9 +857,10 @@ def _periods(settings: Any, span: float) -> list[float]:
     return periods
 
 
-def _network(
+def build_network(
     settings: Any, n_channels: int, n_controls: int, anchor: str
 ) -> nn.LatentODE:
+    """Return an untrained network of the sizes and the solver that settings name."""
     solver: nn.FixedStepSolver | nn.AdaptiveSolver
     if settings.method == "dopri5":
         solver = nn.AdaptiveSolver(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import warnings
 from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
@@ -15,8 +17,15 @@ from sktime.datatypes import convert_to, mtype
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
+from sklode import storage
 from sklode.calibration import Calibration
-from sklode.fitting import FittedModel, Underway, finetune_epochs, fit_model
+from sklode.fitting import (
+    FittedModel,
+    Underway,
+    finetune_epochs,
+    fit_model,
+    resolve_device,
+)
 from sklode.history import History, as_channels, in_order
 from sklode.horizons import as_horizon, steps_ahead
 from sklode.observations import Observations, check_controls, check_values
@@ -277,7 +286,7 @@ class _LatentODEForecaster(BaseForecaster):
                 self._warm_model = underway.so_far() or self._warm_model
             raise
         finally:
-            self._underway = None
+            vars(self).pop("_underway", None)
         return self
 
     def _train(
@@ -749,6 +758,71 @@ class _LatentODEForecaster(BaseForecaster):
         original = self._model.normalisation.original
         for asked, drawn in predictor.draws(queries, n, self._predict_seed, noise):
             yield asked, original(drawn)
+
+    def save_weights(self, path: str | os.PathLike) -> None:
+        """Write the fitted or pretrained forecaster to a file without executable parts.
+
+        Its parameters, its weights and the series that it forecasts from; no callbacks.
+        The layout is that of safetensors.
+
+        Parameters
+        ----------
+        path : path-like
+            The file; one that is there is replaced once the new one is complete.
+
+        Raises
+        ------
+        sktime.exceptions.NotFittedError
+            If it is neither fitted nor pretrained.
+        sklode.exceptions.WeightsFileError
+            If a key, a column's name or a parameter is of a kind that is not stored.
+        """
+        if self.state == "new":
+            self.check_is_fitted("save_weights")
+        storage.save(path, self)
+
+    @classmethod
+    def load_weights(cls, path: str | os.PathLike) -> Any:
+        """Return the forecaster that `save_weights` wrote, as it was.
+
+        Nothing in the file is executed, whoever wrote it.
+
+        Parameters
+        ----------
+        path : path-like
+            A file that a forecaster of this class wrote.
+
+        Raises
+        ------
+        sklode.exceptions.WeightsFileError
+            If the file is no such file, is damaged, or of another class or a later
+            version of the format.
+        OSError
+            If it cannot be read; FileNotFoundError if there is none.
+        """
+        forecaster = storage.load(path, cls)
+        forecaster._warn_without_device()
+        return forecaster
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._warn_without_device()
+
+    def _warn_without_device(self) -> None:
+        """Warn if there is no device of the name that was asked for."""
+        model = getattr(self, "_model", None) or getattr(self, "pretrained_", None)
+        if model is None:
+            return
+        try:
+            resolve_device(self.device)
+        except ValueError:
+            found = next(model.network.parameters()).device
+            warnings.warn(
+                f"device={str(self.device)!r} is not on this machine: forecasts are "
+                f"made on {str(found)!r}. To train on here, set forecaster.device = "
+                "'auto'; set_params would forget the fit.",
+                stacklevel=3,
+            )
 
     def _reporter(self) -> Reporter:
         return Reporter(self.verbose, self.callbacks or (), self)

@@ -99,3 +99,19 @@ def test_seeds_are_averaged_as_the_page_says() -> None:
     mean = names["average"].predict(fh=[1, 5])
     np.testing.assert_allclose(mean, np.mean(each, axis=0), rtol=1e-6)
     assert np.ptp(each, axis=0).min() > 0
+
+
+def test_a_forecaster_is_saved_and_shared_as_the_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = run_section("saving.md", "# Saving and sharing")
+    shown = run_section("saving.md", "## To share: a file without code", shown)
+    expected = shown["forecaster"].predict(fh=[1, 2])
+    for name in ("again", "loaded", "shared"):
+        found = shown[name].predict(fh=[1, 2])
+        pd.testing.assert_series_equal(found, expected, check_exact=True)
+    names = run_section("saving.md", "## The format", shown)
+    weights = shown["shared"].network_.translator.network[0].weight
+    np.testing.assert_array_equal(names["weights"], weights.detach().numpy())
+    assert names["state"]["parameters"]["window_length"] == 24

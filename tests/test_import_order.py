@@ -19,6 +19,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "_shapes": set(),
     "_threads": set(),
     "exceptions": set(),
+    "plain_data": {"exceptions"},
+    "weights_file": {"exceptions"},
     "stamps": set(),
     "observations": {"stamps"},
     "outliers": {"stamps"},
@@ -66,12 +68,34 @@ MAY_IMPORT: dict[str, set[str]] = {
         "training",
         "windows",
     },
+    "parameters": {"fitting", "nn", "training"},
+    "stored_model": {
+        "calibration",
+        "exceptions",
+        "fitting",
+        "nn",
+        "parameters",
+        "plain_data",
+        "windows",
+    },
+    "storage": {
+        "exceptions",
+        "fitting",
+        "history",
+        "horizons",
+        "observations",
+        "parameters",
+        "plain_data",
+        "stamps",
+        "stored_model",
+        "weights_file",
+    },
 }
 
 # Which modules alone may import a package; the others must not name it.
 ONLY_IMPORTERS = {
     "torchdiffeq": {"nn.solvers"},
-    "sktime": {"forecasters", "horizons", "model_selection"},
+    "sktime": {"forecasters", "horizons", "model_selection", "storage"},
 }
 
 MAY_NOT_IMPORT = [
@@ -91,6 +115,9 @@ MAY_NOT_IMPORT = [
     ("windows", "torch"),
     ("windows", "pandas"),
     ("_shapes", "pandas"),
+    ("plain_data", "torch"),
+    ("weights_file", "pandas"),
+    ("weights_file", "torch"),
 ]
 
 

@@ -5,6 +5,7 @@ Paper, section "Method", Algorithm 2.
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -232,6 +233,40 @@ class LatentODE(nn.Module):
         self.decoder: Any = decoder
         self.emission = emission
         self.anchor = anchor
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a pickle: tensors on the CPU, which every machine has.
+
+        It says where they were; there they are again wherever that device is.
+        """
+        device = next(self.parameters()).device
+        twin = self if device.type == "cpu" else copy.deepcopy(self).to("cpu")
+        return {**twin.__dict__, "device": str(device)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        device = state.get("device", "cpu")
+        super().__setstate__({k: v for k, v in state.items() if k != "device"})
+        self.settle(device)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LatentODE:
+        """Copy on the same device, which by way of a pickle would be the CPU."""
+        twin = type(self).__new__(type(self))
+        memo[id(self)] = twin
+        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return twin
+
+    def settle(self, device: str) -> None:
+        """Go back to a device and the engine, as far as this machine has them."""
+        try:
+            engine.choose(self.engine, 0, 0, self.layout)
+        except ImportError:  # no numba here: the same numbers up to rounding
+            self.engine = "unrolled"
+        if torch.device(device).type == "cpu":
+            return
+        try:
+            self.to(device)
+        except (RuntimeError, AssertionError):  # none, or one without room
+            self.to("cpu")
 
     @property
     def latent_size(self) -> int:

@@ -1,0 +1,348 @@
+"""A fitted forecaster as plain data and arrays, and the way back, without pickle.
+
+Nothing that a file names is imported, called or looked up: the class is the one that
+loads, every attribute is known here, and all is checked before it is believed.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from sktime.datatypes._dtypekind import DtypeKind
+from sktime.forecasting.base import ForecastingHorizon
+
+from sklode import weights_file
+from sklode.exceptions import WeightsFileError
+from sklode.fitting import FittedModel
+from sklode.history import History
+from sklode.horizons import OffsetHorizon
+from sklode.observations import Observations
+from sklode.parameters import check_parameters
+from sklode.plain_data import plain, restored
+from sklode.stamps import clock_of, ticks_of
+from sklode.stored_model import model_from, parts_of, require
+
+__all__ = ["load", "save"]
+
+Arrays = dict[str, NDArray]
+
+_KEPT = (
+    "_config_dynamic",
+    "_converter_store_y",
+    "_cutoff",
+    "_is_vectorized",
+    "_predict_seed",
+    "_state",
+    "_tags_dynamic",
+    "_y_metadata",
+    "_y_mtype_last_seen",
+)
+"""Attributes, most of them sktime's, that are stored as they are."""
+
+_STATES = ("pretrained", "fitted")
+
+
+def save(path: str | os.PathLike, forecaster: Any) -> None:
+    """Write a fitted or pretrained forecaster, see `sklode.weights_file`.
+
+    Raises
+    ------
+    WeightsFileError
+        If something of it cannot be stored; then nothing is written.
+    """
+    found = vars(forecaster)
+    arrays: Arrays = {}
+    attributes = {
+        name: found[name] for name in _KEPT if name in found and name != "_y_metadata"
+    }
+    state = {
+        "class": type(forecaster).__name__,
+        "encoder": forecaster.encoder,
+        "parameters": _plain_parameters(forecaster),
+        "attributes": {name: plain(attributes[name], name) for name in attributes},
+        "y_metadata": _plain_metadata(found["_y_metadata"]),
+        "fh": _plain_horizon(found.get("_fh")),
+        "history": None,
+        "model": None,
+        "pretrained": None,
+    }
+    if forecaster._state == "fitted":
+        history = forecaster._history
+        state["history"] = _plain_history(history, arrays)
+        state["model"] = parts_of(forecaster._model, "model", arrays)
+    if found.get("pretrained_") is not None:
+        pretrained = forecaster.pretrained_
+        state["pretrained"] = parts_of(pretrained, "pretrained", arrays)
+    try:
+        _forecaster(type(forecaster), state, dict(arrays))
+    except WeightsFileError as error:
+        raise WeightsFileError(
+            "a weights file must give the forecaster back; got one that it would not: "
+            f"{error} Or use pickle."
+        ) from error
+    if found.get("_y") is not None or found.get("_X") is not None:
+        warnings.warn(
+            "a weights file leaves out the copy of the data that remember_data=True "
+            "keeps; forecasts need it not.",
+            stacklevel=3,
+        )
+    weights_file.write(path, state, arrays)
+
+
+def load(path: str | os.PathLike, kind: type) -> Any:
+    """Return the forecaster of a file, which must be of the class ``kind``.
+
+    Raises
+    ------
+    WeightsFileError
+        If the file is none of these, damaged, of another class or a later version, or
+        holds what no forecaster could have stored.
+    """
+    return _forecaster(kind, *weights_file.read(path))
+
+
+def _forecaster(kind: Any, state: dict[str, Any], arrays: Arrays) -> Any:
+    name = state.get("class")
+    if name != kind.__name__ or state.get("encoder") != kind.encoder:
+        raise WeightsFileError(
+            f"a weights file must hold a {kind.__name__} to be loaded as one; got a "
+            f"{str(name)[:80]}. Use that class: {str(name)[:80]}.load_weights(path)."
+        )
+    try:
+        found = _built(kind, state, arrays)
+    except WeightsFileError:
+        raise
+    except Exception as error:  # all that is done here is done to what the file says
+        raise WeightsFileError(
+            "a weights file must hold what save_weights stores; got something else: "
+            f"{type(error).__name__}: {str(error)[:500]}. Write the file anew."
+        ) from error
+    require(not arrays, f"arrays of unknown names such as {next(iter(arrays), '')!r}")
+    return found
+
+
+def _built(kind: Any, state: dict[str, Any], arrays: Arrays) -> Any:
+    parameters = _parameters_from(kind, state["parameters"])
+    attributes = {name: restored(data) for name, data in state["attributes"].items()}
+    unknown = set(attributes) - set(_KEPT)
+    require(not unknown, f"unknown attributes {sorted(unknown)[:3]}")
+    require(attributes["_state"] in _STATES, f"the state {attributes['_state']!r}")
+    attributes["_y_metadata"] = _metadata_from(state["y_metadata"])
+    attributes["_fh"] = _horizon_from(state["fh"])
+    model = None
+    if attributes["_state"] == "fitted":
+        history = _history_from(state["history"], arrays)
+        model = model_from(kind, state["model"], "model", arrays)
+        _check_belong(history, model, attributes)
+        attributes["_history"] = history
+    if state["pretrained"] is not None:
+        start = model_from(kind, state["pretrained"], "pretrained", arrays)
+        attributes |= {"pretrained_": start, "_pretrained_attrs": ["pretrained_"]}
+    require("pretrained_" in attributes or model is not None, "neither model")
+    forecaster = kind(**parameters)
+    forecaster.__dict__.update(attributes)
+    if model is not None:
+        forecaster._set_model(model)
+    return forecaster
+
+
+def _check_belong(
+    history: History, model: FittedModel, attributes: dict[str, Any]
+) -> None:
+    """Check that a model can forecast from a history."""
+    columns = len(history.channels), len(history.controls)
+    sizes = model.normalisation.location, model.normalisation.control_location
+    require(columns == tuple(map(len, sizes)), "a model of other columns")
+    require(model.clock == history.observations.clock, "a model of another clock")
+    seed = attributes["_predict_seed"]
+    require(type(seed) is int and 0 <= seed < 2**31, f"the seed {seed!r}")
+    cutoff = attributes["_cutoff"]
+    require(isinstance(cutoff, pd.Index) and len(cutoff) == 1, "no cutoff")
+
+
+def _plain_parameters(forecaster: Any) -> dict[str, Any]:
+    """Return the constructor's parameters, of those that are objects what they hold."""
+    found: dict[str, Any] = {}
+    for name, value in forecaster.get_params(deep=False).items():
+        if name == "callbacks" and value:
+            warnings.warn(
+                "a weights file holds no code: callbacks are left out. Pass them "
+                "again to fit on with them.",
+                stacklevel=4,
+            )
+            value = None
+        if isinstance(value, torch.device):
+            found[name] = {"device": str(value)}
+        elif isinstance(value, np.random.RandomState):
+            found[name] = {"random_state": _plain_generator(value)}
+        else:
+            found[name] = plain(value, f"parameter {name}")
+    return found
+
+
+def _plain_generator(rng: np.random.RandomState) -> dict[str, Any]:
+    state: Any = rng.get_state(legacy=False)
+    if state["bit_generator"] != "MT19937":
+        raise WeightsFileError(
+            "a weights file holds RandomStates of MT19937 only; got one of "
+            f"{state['bit_generator']}. Use np.random.RandomState(seed), an int, or "
+            "pickle."
+        )
+    words = state["state"]["key"].tolist(), int(state["state"]["pos"])
+    return {"words": words, "spare": [int(state["has_gauss"]), state["gauss"]]}
+
+
+def _parameters_from(kind: Any, data: dict[str, Any]) -> dict[str, Any]:
+    unknown = set(data) - set(kind.get_param_names())
+    require(not unknown, f"unknown parameters {sorted(unknown)[:3]}")
+    found: dict[str, Any] = {}
+    for name, value in data.items():
+        if isinstance(value, dict) and "device" in value:
+            found[name] = torch.device(value["device"])
+        elif isinstance(value, dict) and "random_state" in value:
+            words, spare = (
+                value["random_state"]["words"],
+                value["random_state"]["spare"],
+            )
+            rng = np.random.RandomState()
+            rng.set_state(("MT19937", *words, *spare))
+            found[name] = rng
+        else:
+            found[name] = restored(value)
+    # the device need not be here
+    check_parameters(kind(**{**found, "device": "cpu", "callbacks": None}))
+    device = found.get("device", "auto")
+    require(device == "auto" or torch.device(device) is not None, "no device")
+    require(not found.get("callbacks"), "callbacks")
+    return found
+
+
+def _plain_metadata(metadata: dict[str, Any]) -> Any:
+    kinds = [DtypeKind(kind).name for kind in metadata["feature_kind"]]
+    return plain({**metadata, "feature_kind": kinds}, "sktime's description of y")
+
+
+def _metadata_from(data: Any) -> dict[str, Any]:
+    found: dict[str, Any] = restored(data)
+    return {**found, "feature_kind": [DtypeKind[k] for k in found["feature_kind"]]}
+
+
+def _plain_horizon(fh: ForecastingHorizon | None) -> Any:
+    if fh is None:
+        return None
+    freq = getattr(fh, "_freq", None)
+    return {
+        "steps": plain(fh.to_pandas(), "the horizon given to fit"),
+        "is_relative": bool(fh.is_relative),
+        "freq": plain(freq, "the frequency of the horizon given to fit"),
+    }
+
+
+def _horizon_from(data: Any) -> ForecastingHorizon | None:
+    if data is None:
+        return None
+    steps, freq = restored(data["steps"]), restored(data["freq"])
+    require(isinstance(steps, pd.Index), "a horizon without steps")
+    if steps.dtype == object:
+        fh = OffsetHorizon(steps)
+    else:
+        fh = ForecastingHorizon(steps, is_relative=data["is_relative"])
+    fh._freq = freq
+    return fh
+
+
+def _plain_history(history: History, arrays: Arrays) -> dict[str, Any]:
+    observations = history.observations
+    arrays["history.ticks"] = observations.ticks
+    arrays["history.values"] = observations.values
+    arrays["history.bounds"] = observations.bounds
+    rows = None
+    if observations.controls is not None:
+        arrays["history.controls"] = observations.controls
+        table = history.unobserved.to_numpy(dtype=np.float64, na_value=np.nan)
+        arrays["history.unobserved"] = table
+        rows = plain(history.unobserved.index, "the index of X")
+    return {
+        "keys": [[plain(k, "a series' key") for k in key] for key in observations.keys],
+        "last": plain(history.last, "the last stamps"),
+        "steps": plain(history.steps, "the length of a step"),
+        "levels": plain(history.levels, "the name of an index level"),
+        "channels": plain(history.channels, "the name of a column of y"),
+        "controls": plain(history.controls, "the name of a column of X"),
+        "unobserved": rows,
+        "of_array": history.of_array,
+    }
+
+
+def _history_from(data: dict[str, Any], arrays: Arrays) -> History:
+    """Read a history, and check all that an Observations and a History promise."""
+    last, controls = restored(data["last"]), restored(data["controls"])
+    of_controls, unobserved = None, pd.DataFrame()
+    if controls:
+        of_controls, table = (
+            arrays.pop("history.controls"),
+            arrays.pop("history.unobserved"),
+        )
+        rows = restored(data["unobserved"])
+        unobserved = pd.DataFrame(table, rows, controls)
+    observations = Observations(
+        arrays.pop("history.ticks"),
+        arrays.pop("history.values"),
+        of_controls,
+        arrays.pop("history.bounds"),
+        tuple(tuple(restored(key)) for key in data["keys"]),
+        clock_of(last),
+    )
+    names = ("steps", "levels", "channels")
+    steps, levels, channels = (restored(data[name]) for name in names)
+    lists = [steps, levels, channels, controls]
+    require(all(type(found) is list for found in lists), "no lists of names")
+    history = History(
+        observations,
+        last,
+        steps,
+        levels,
+        channels,
+        controls,
+        unobserved,
+        data["of_array"],
+    )
+    _check_observations(observations, len(history.channels), len(controls))
+    n_series, n_keys = len(observations.keys), len(history.levels) - 1
+    require(len(last) == len(history.steps) == n_series, "series without an end")
+    require({len(key) for key in observations.keys} == {n_keys}, "keys without levels")
+    require(len(set(observations.keys)) == n_series, "a series' key twice")
+    ends = observations.ticks[observations.bounds[1:] - 1]
+    require(bool((ticks_of(last) >= ends).all()), "series that end before their rows")
+    kinds = (int, pd.Timedelta, pd.tseries.offsets.BaseOffset)
+    require(all(isinstance(step, kinds) for step in steps), "steps of no length")
+    require(type(history.of_array) is bool, "of_array")
+    return history
+
+
+def _check_observations(found: Observations, n_channels: int, n_controls: int) -> None:
+    n_rows = len(found.values)
+    whole, real = np.dtype(np.int64), np.dtype(np.float64)
+    for array, shape, dtype in (
+        (found.ticks, (n_rows,), whole),
+        (found.values, (n_rows, n_channels), real),
+        (found.bounds, (len(found.keys) + 1,), whole),
+        (found.controls, (n_rows, n_controls), real),
+    ):
+        if array is not None:
+            require(array.shape == shape and array.dtype == dtype, "other shapes")
+    bounds = found.bounds
+    ends = bounds[0] == 0 and bounds[-1] == n_rows and (np.diff(bounds) > 0).all()
+    require(bool(ends), "rows of no series")
+    within = np.delete(np.diff(found.ticks), bounds[1:-1] - 1)
+    require(bool((within > 0).all()), "stamps that do not increase")
+    require(not np.isinf(found.values).any(), "infinite values of y")
+    require(not np.isnan(found.values).all(axis=1).any(), "rows without a value")
+    finite = found.controls is None or np.isfinite(found.controls).all()
+    require(bool(finite), "values of X that are not finite")

@@ -1,0 +1,320 @@
+"""Fitted forecasters of every kind, and all that they answer."""
+
+from __future__ import annotations
+
+import datetime
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from sklode import LatentODEForecaster, LatentODERNNForecaster
+from tests.series import channels, panel, tiny, uneven_stamps, uneven_ticks, waves
+
+
+@dataclass
+class Fitted:
+    """A fitted forecaster, what may be asked of it, and rows to update it with."""
+
+    forecaster: Any
+    fh: Any
+    more: Any
+    X: Any = None
+    """At all rows of y, of the horizon and of ``more``."""
+
+
+def _split(
+    y: Any, forecaster: Any = None, fh: Any = (1, 2, 5), X: Any = None
+) -> Fitted:
+    """Fit on all rows but the last three of each series."""
+    levels = list(range(y.index.nlevels - 1))
+    place = y.groupby(level=levels).cumcount(ascending=False) if levels else None
+    late = np.arange(len(y)) >= len(y) - 3 if place is None else (place < 3).to_numpy()
+    forecaster = tiny() if forecaster is None else forecaster
+    forecaster.fit(y[~late], X=None if X is None else X.loc[y.index[~late]])
+    fh = fh if isinstance(fh, pd.Index) else list(fh)
+    return Fitted(forecaster, fh, y[late], X)
+
+
+def _with_controls(y: Any, seed: int = 0) -> Any:
+    """Return two controls at y's rows; the last three rows are the horizon's."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal((len(y), 2))
+    return pd.DataFrame({"u": values[:, 0], 7: np.round(values[:, 1])}, y.index)
+
+
+def days(n: int = 30, tz: str | None = None) -> pd.DatetimeIndex:
+    return pd.date_range("2021-03-10", periods=n, freq="D", tz=tz, name="day")
+
+
+def series() -> Fitted:
+    y = waves(uneven_stamps(), name="level")
+    forecaster = tiny()
+    forecaster.fit(y[:-3], fh=[1, 4])
+    return Fitted(forecaster, None, y[-3:])
+
+
+def frame_with_missing_values() -> Fitted:
+    y = channels(uneven_stamps())
+    y.iloc[4, 0] = y.iloc[7] = np.nan
+    return _split(y)
+
+
+def whole_numbers() -> Fitted:
+    return _split(waves(pd.Index(uneven_ticks(), name="tick")))
+
+
+def range_index() -> Fitted:
+    return _split(waves(pd.RangeIndex(5, 80, 3)))
+
+
+def periods() -> Fitted:
+    return _split(waves(pd.period_range("2020-01", periods=24, freq="M", name="month")))
+
+
+def days_in_berlin() -> Fitted:
+    return _split(waves(days(tz="Europe/Berlin")), fh=days(tz="Europe/Berlin")[-4:])
+
+
+def days_at_a_fixed_offset() -> Fitted:
+    return _split(waves(days(tz="UTC+02:00")))
+
+
+def durations() -> Fitted:
+    hours = pd.to_timedelta(uneven_ticks(), unit="h").as_unit("s")
+    return _split(waves(hours), tiny(freq=pd.Timedelta("90min")))
+
+
+def months_with_holes() -> Fitted:
+    stamps = pd.date_range("2015-01-01", periods=30, freq="MS") + pd.Timedelta("14D")
+    return _split(waves(stamps.delete([4, 9, 10]).as_unit("ns")))
+
+
+def offsets_as_horizon() -> Fitted:
+    y = waves(days())
+    forecaster = tiny(freq=pd.offsets.BDay(2)).fit(
+        y[:-3], fh=[pd.DateOffset(months=1), pd.offsets.MonthEnd()]
+    )
+    return Fitted(forecaster, None, y[-3:])
+
+
+def panel_of_series() -> Fitted:
+    return _split(panel())
+
+
+def hierarchy_with_keys_of_many_kinds() -> Fitted:
+    keys = [
+        (pd.Timestamp("2020-01-01", tz="UTC"), 1, True),
+        (pd.Timestamp("2020-01-01 12:00", tz="UTC"), 2, False),
+        (pd.Timestamp("2021-01-01", tz="UTC"), 2, False),
+    ]
+    parts = [part for _, part in panel().groupby(level=0)]
+    parts = [part.droplevel(0) for part in parts]
+    y = pd.concat(parts, keys=keys, names=["opened", "n", None, "when"])
+    return _split(y)
+
+
+def objects_as_keys() -> Fitted:
+    dates = [datetime.date(2020, 1, day) for day in (1, 2, 3)]
+    places = [uuid.UUID(int=k) for k in (1, 2, 3)]
+    keys = list(zip(dates, places, strict=True))
+    parts = [part.droplevel(0) for _, part in panel().groupby(level=0)]
+    y = pd.concat(parts, keys=keys, names=["date", "place", "when"])
+    return _split(y)
+
+
+def categories_as_keys() -> Fitted:
+    y = panel()
+    codes = pd.CategoricalIndex(y.index.get_level_values(0), ["s2", "s1", "s0", "no"])
+    when = y.index.get_level_values(1)
+    y.index = pd.MultiIndex.from_arrays([codes, when], names=["series", "when"])
+    return _split(y)
+
+
+def array() -> Fitted:
+    y = channels().to_numpy()
+    return Fitted(tiny().fit(y[:-3]), [1, 2], y[-3:])
+
+
+def array_of_a_panel() -> Fitted:
+    y = np.stack([channels().to_numpy().T, 2 * channels().to_numpy().T])
+    return Fitted(tiny().fit(y), [1, 2], None)
+
+
+def columns_of_many_kinds() -> Fitted:
+    y = channels(days()).set_axis([("a", 1), pd.Timestamp("2020-01-01")], axis=1)
+    return _split(y)
+
+
+def columns_of_two_levels() -> Fitted:
+    y = channels(days())
+    y.columns = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)])
+    return _split(y)
+
+
+def with_controls() -> Fitted:
+    y = waves(uneven_stamps(30))
+    y.iloc[5] = np.nan
+    X = _with_controls(y)
+    return _split(y, fh=y.index[-6:], X=X)
+
+
+def panel_with_controls() -> Fitted:
+    parts = {key: waves(days(), seed).to_frame() for seed, key in enumerate("ab")}
+    y = pd.concat(parts, names=["series", "day"])
+    y.iloc[3] = np.nan
+    return _split(y, fh=days()[-4:], X=_with_controls(y))
+
+
+def settings_that_are_objects() -> Fitted:
+    forecaster = tiny(
+        random_state=np.random.RandomState(3),
+        device=torch.device("cpu"),
+        freq=pd.offsets.Week(weekday=2),
+        lr=np.float32(0.01),
+        hidden_size=np.int64(3),
+        early_stopping=np.bool_(True),
+        callbacks=[],
+    )
+    forecaster.random_state.standard_normal(3)  # an odd number: one is kept
+    return _split(waves(days()), forecaster)
+
+
+def updated() -> Fitted:
+    y = waves(uneven_stamps(30))
+    forecaster = tiny().fit(y[:20])
+    forecaster.update(y[20:27])
+    return Fitted(forecaster, [1, 2], y[27:])
+
+
+def pretrained_and_fitted() -> Fitted:
+    forecaster = tiny().pretrain(panel())
+    return _split(waves(uneven_stamps()), forecaster)
+
+
+def level_kept_by_the_guard() -> Fitted:
+    steps = np.random.default_rng(0).standard_normal(60)
+    y = pd.Series(np.cumsum(steps), uneven_stamps(60))
+    found = _split(y, tiny(guard=True, normalize="linear"))
+    assert found.forecaster.best_epoch_ == 0
+    return found
+
+
+def adaptive_solver() -> Fitted:
+    return _split(waves(), tiny(LatentODERNNForecaster, method="dopri5", rtol=1e-2))
+
+
+def without_flow() -> Fitted:
+    forecaster = tiny(LatentODEForecaster, observation_noise=0.3, field_depth=2)
+    return _split(waves(), forecaster)
+
+
+def of_normalisation(name: str | None) -> Callable[[], Fitted]:
+    return lambda: _split(waves(uneven_stamps(40)), tiny(normalize=name))
+
+
+KINDS: dict[str, Callable[[], Fitted]] = {
+    kind.__name__: kind
+    for kind in (
+        series,
+        frame_with_missing_values,
+        whole_numbers,
+        range_index,
+        periods,
+        days_in_berlin,
+        days_at_a_fixed_offset,
+        durations,
+        months_with_holes,
+        offsets_as_horizon,
+        panel_of_series,
+        hierarchy_with_keys_of_many_kinds,
+        objects_as_keys,
+        categories_as_keys,
+        array,
+        array_of_a_panel,
+        columns_of_many_kinds,
+        columns_of_two_levels,
+        with_controls,
+        panel_with_controls,
+        settings_that_are_objects,
+        updated,
+        pretrained_and_fitted,
+        level_kept_by_the_guard,
+        adaptive_solver,
+        without_flow,
+    )
+}
+KINDS |= {
+    f"normalize={name}": of_normalisation(name)
+    for name in ("series", "window", "last", "blend", "linear", None)
+}
+
+
+def answers(forecaster: Any, asked: Fitted) -> dict[str, Any]:
+    """Return what a forecaster says of itself and of the future and the past."""
+    fh, X = asked.fh, asked.X
+    rows = forecaster._history.index()
+    found = {
+        "predict": forecaster.predict(fh, X=X),
+        "interval": forecaster.predict_interval(fh, X=X, coverage=[0.5, 0.9]),
+        "var": forecaster.predict_var(fh, X=X),
+        "sample": forecaster.sample(fh, X=X),
+        "past": forecaster.predict_at(rows[::3], X=X),
+        "residuals": forecaster.predict_residuals(),
+        "history": forecaster.history_,
+        "interval_scale": forecaster.interval_scale_,
+        "cutoff": forecaster.cutoff,
+    }
+    if X is None:
+        stamps = rows[:5].get_level_values(-1)
+        found["prior"] = forecaster.sample_prior(stamps, n_samples=3)
+    return found
+
+
+def assert_same(one: Any, other: Any, name: str = "") -> None:
+    """Check that two things are the same, types and the last bits included."""
+    assert type(one) is type(other), name
+    if isinstance(one, pd.DataFrame):
+        pd.testing.assert_frame_equal(one, other, check_exact=True, check_freq=True)
+    elif isinstance(one, pd.Series):
+        pd.testing.assert_series_equal(one, other, check_exact=True, check_freq=True)
+    elif isinstance(one, pd.Index):
+        pd.testing.assert_index_equal(one, other, exact=True)
+        assert getattr(one, "freq", None) == getattr(other, "freq", None), name
+    elif isinstance(one, np.random.RandomState):
+        for a, b in zip(one.get_state(), other.get_state(), strict=True):
+            np.testing.assert_array_equal(a, b)
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys(), name
+        for key in one:
+            assert_same(one[key], other[key], f"{name} {key}")
+    else:
+        np.testing.assert_array_equal(one, other, err_msg=name)
+
+
+def assert_same_forecaster(one: Any, other: Any, asked: Fitted) -> None:
+    """Check that two forecasters answer alike, now and after the same update."""
+    assert type(one) is type(other)
+    assert other.network_ is other._model.network
+    assert one.get_params().keys() == other.get_params().keys()
+    for name, value in one.get_params().items():
+        if isinstance(value, np.random.RandomState):
+            assert_same(value, other.get_params()[name])
+        else:
+            assert value == other.get_params()[name], name
+    assert one.engine_ == other.engine_
+    assert one.time_unit_ == other.time_unit_
+    assert one.longest_gap_ == other.longest_gap_
+    assert one.best_epoch_ == other.best_epoch_
+    assert_same(answers(one, asked), answers(other, asked))
+    if asked.more is None:
+        return
+    X = None if asked.X is None else asked.X.loc[asked.more.index]
+    for forecaster in (one, other):
+        forecaster.update(asked.more, X=X)
+    found = [forecaster.predict(asked.fh, X=asked.X) for forecaster in (one, other)]
+    assert_same(*found)

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import copy
+import io
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import joblib
+import numpy as np
+import pytest
+import torch
+
+from sklode import LatentODELSTMForecaster, engine, nn
+from tests.fitted import KINDS, answers, assert_same, assert_same_forecaster
+from tests.series import panel, tiny, uneven_stamps, waves
+
+ROOT = Path(__file__).parents[1]
+
+
+def by_pickle(forecaster: Any, folder: Path) -> Any:
+    return pickle.loads(pickle.dumps(forecaster))
+
+
+def by_old_pickle(forecaster: Any, folder: Path) -> Any:
+    return pickle.loads(pickle.dumps(forecaster, protocol=2))
+
+
+def by_cloudpickle(forecaster: Any, folder: Path) -> Any:
+    return cloudpickle.loads(cloudpickle.dumps(forecaster))
+
+
+def by_joblib(forecaster: Any, folder: Path) -> Any:
+    joblib.dump(forecaster, folder / "forecaster.joblib", compress=3)
+    return joblib.load(folder / "forecaster.joblib")
+
+
+def by_deepcopy(forecaster: Any, folder: Path) -> Any:
+    return copy.deepcopy(forecaster)
+
+
+def in_memory_by_sktime(forecaster: Any, folder: Path) -> Any:
+    kind, serial = forecaster.save()
+    return kind.load_from_serial(serial)
+
+
+def in_a_zip_by_sktime(forecaster: Any, folder: Path) -> Any:
+    forecaster.save(folder / "forecaster").close()
+    return type(forecaster).load_from_path(folder / "forecaster.zip")
+
+
+def by_weights(forecaster: Any, folder: Path) -> Any:
+    forecaster.save_weights(folder / "forecaster")
+    return type(forecaster).load_weights(folder / "forecaster")
+
+
+WAYS: list[Callable[[Any, Path], Any]] = [
+    by_pickle,
+    by_old_pickle,
+    by_cloudpickle,
+    by_joblib,
+    by_deepcopy,
+    in_memory_by_sktime,
+    in_a_zip_by_sktime,
+    by_weights,
+]
+
+SOME = ("series", "panel_with_controls", "pretrained_and_fitted", "without_flow")
+
+every_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+
+
+@every_way
+@pytest.mark.parametrize("kind", SOME)
+def test_a_forecaster_comes_back_the_same(
+    way: Callable[[Any, Path], Any], kind: str, tmp_path: Path
+) -> None:
+    fitted = KINDS[kind]()
+    found = way(fitted.forecaster, tmp_path)
+    assert found.network_ is not fitted.forecaster.network_
+    assert_same_forecaster(fitted.forecaster, found, fitted)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in SOME])
+def test_a_forecaster_of_any_kind_comes_back_the_same_by_pickle(kind: str) -> None:
+    fitted = KINDS[kind]()
+    found = pickle.loads(pickle.dumps(fitted.forecaster))
+    assert_same_forecaster(fitted.forecaster, found, fitted)
+
+
+@every_way
+@pytest.mark.parametrize("which", ["fused", "unrolled", "eager"])
+def test_the_engine_comes_back(
+    way: Callable[[Any, Path], Any], which: str, tmp_path: Path
+) -> None:
+    forecaster = tiny(engine=which).fit(waves(uneven_stamps()))
+    found = way(forecaster, tmp_path)
+    assert found.engine_ == found.network_.engines() == (which, which)
+    assert found.network_.layout == forecaster.network_.layout
+    assert_same(found.sample(fh=[1, 2]), forecaster.sample(fh=[1, 2]))
+
+
+@every_way
+def test_a_pretrained_forecaster_comes_back_pretrained(
+    way: Callable[[Any, Path], Any], tmp_path: Path
+) -> None:
+    forecaster = tiny().pretrain(panel())
+    found = way(forecaster, tmp_path)
+    assert found.state == "pretrained"
+    assert found.pretrained_ is not forecaster.pretrained_
+    y = waves(uneven_stamps())
+    predictions = [one.fit(y).predict(fh=[1, 2]) for one in (forecaster, found)]
+    assert_same(*predictions)
+
+
+def test_a_shallow_copy_answers_alike_and_an_update_leaves_the_original() -> None:
+    fitted = KINDS["series"]()
+    forecaster = fitted.forecaster
+    before = answers(forecaster, fitted)
+    shallow = copy.copy(forecaster)
+    assert_same(answers(shallow, fitted), before)
+    shallow.update(fitted.more)
+    assert_same(answers(forecaster, fitted), before)
+    assert len(shallow._history.index()) > len(forecaster._history.index())
+
+
+CHILD = """
+import pickle, sys
+from pathlib import Path
+import cloudpickle, joblib
+from sktime.base import load
+from sklode import LatentODELSTMForecaster
+folder = Path(sys.argv[1])
+found = [
+    pickle.loads((folder / "pickle").read_bytes()),
+    cloudpickle.loads((folder / "cloudpickle").read_bytes()),
+    joblib.load(folder / "joblib"),
+    load(folder / "zip.zip"),
+    LatentODELSTMForecaster.load_weights(folder / "weights"),
+]
+tables = [(f.predict(), f.predict_interval(), f.sample(), f.history_) for f in found]
+(folder / "answers").write_bytes(pickle.dumps(tables))
+"""
+
+
+@pytest.mark.slow
+def test_another_process_forecasts_the_same(tmp_path: Path) -> None:
+    forecaster = KINDS["series"]().forecaster
+    (tmp_path / "pickle").write_bytes(pickle.dumps(forecaster))
+    (tmp_path / "cloudpickle").write_bytes(cloudpickle.dumps(forecaster))
+    joblib.dump(forecaster, tmp_path / "joblib")
+    forecaster.save(tmp_path / "zip").close()
+    forecaster.save_weights(tmp_path / "weights")
+    subprocess.run(
+        [sys.executable, "-c", CHILD, str(tmp_path)],
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=300,
+    )
+    tables = pickle.loads((tmp_path / "answers").read_bytes())
+    expected = forecaster.predict(), forecaster.predict_interval(), forecaster.sample()
+    assert len(tables) == 5
+    for found in tables:
+        for one, other in zip(found, (*expected, forecaster.history_), strict=True):
+            assert_same(one, other)
+
+
+# Devices: "meta" is one without memory, which stands for a GPU here
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a fitted forecaster whose network is on another device."""
+    forecaster = tiny().fit(waves(uneven_stamps()))
+    forecaster.network_.to("meta")
+
+    def moved(self: Any, device: Any) -> Any:
+        if str(device) not in ("cpu", "meta"):
+            raise RuntimeError("no such device")
+        self.to_empty(device=device)
+        with torch.no_grad():
+            for tensor in self.state_dict().values():
+                tensor.zero_()
+        return self
+
+    # nothing can be copied from "meta"; what is copied does not matter here
+    monkeypatch.setattr(nn.LatentODE, "to", moved)
+    return forecaster
+
+
+class Recorder(pickle.Pickler):
+    """A pickler that notes the devices of all tensors."""
+
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO())
+        self.devices: list[str] = []
+
+    def reducer_override(self, obj: Any) -> Any:
+        if isinstance(obj, torch.Tensor):
+            self.devices.append(obj.device.type)
+        return NotImplemented
+
+
+def pickled_on_cuda(forecaster: Any) -> bytes:
+    """Return a pickle in which the text "meta" is "cuda"."""
+    return pickle.dumps(forecaster).replace(b"\x8c\x04meta", b"\x8c\x04cuda")
+
+
+def devices_of(network: Any) -> set[str]:
+    return {tensor.device.type for tensor in network.state_dict().values()}
+
+
+def test_a_pickle_holds_tensors_of_the_cpu_only(elsewhere: Any) -> None:
+    for pickled in (elsewhere, elsewhere.network_, elsewhere._model):
+        recorder = Recorder()
+        recorder.dump(pickled)
+        assert set(recorder.devices) == {"cpu"}
+    assert devices_of(elsewhere.network_) == {"meta"}
+
+
+def test_a_pickle_goes_back_to_its_device(elsewhere: Any) -> None:
+    found = pickle.loads(pickle.dumps(elsewhere))
+    assert devices_of(found.network_) == {"meta"}
+    assert found.network_ is found._model.network
+    assert found.network_ is not elsewhere.network_
+
+
+def test_a_pickle_stays_on_the_cpu_where_its_device_is_not(
+    elsewhere: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = pickle.loads(pickled_on_cuda(elsewhere))
+    assert devices_of(found.network_) == {"cpu"}
+    assert found.predict(fh=[1]).shape == (1,)
+    elsewhere.device = "cuda"
+    pickled = pickled_on_cuda(elsewhere)
+    with pytest.warns(UserWarning, match="device='cuda' is not on this machine: fore"):
+        found = pickle.loads(pickled)
+    monkeypatch.undo()
+    y = waves(uneven_stamps())
+    with pytest.raises(ValueError, match="device must be"):
+        found.update(y[-2:])
+    found.device = "auto"
+    found.update(y[-2:])
+    assert found.predict(fh=[1]).shape == (1,)
+
+
+def test_a_deep_copy_stays_on_its_device(elsewhere: Any) -> None:
+    found = copy.deepcopy(elsewhere)
+    assert devices_of(found.network_) == {"meta"}
+    assert found.network_ is found._model.network
+    assert found.network_ is not elsewhere.network_
+    ours, theirs = found.network_.parameters(), elsewhere.network_.parameters()
+    assert not {id(p) for p in ours} & {id(p) for p in theirs}
+
+
+def test_beside_its_network_a_model_holds_no_tensor() -> None:
+    # the network alone brings its tensors to the CPU for a pickle
+    forecaster = tiny(early_stopping=True, averaging=0.9).fit(waves(uneven_stamps()))
+    forecaster.network_.__class__ = Nothing
+    recorder = Recorder()
+    recorder.dump(forecaster)
+    assert recorder.devices == []
+
+
+class Nothing(nn.LatentODE):
+    """A network that pickles without its tensors."""
+
+    def __reduce__(self) -> Any:
+        return int, ()
+
+
+def test_without_numba_a_fused_network_is_unrolled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forecaster = tiny(engine="fused").fit(waves(uneven_stamps()))
+    pickled, path = pickle.dumps(forecaster), tmp_path / "forecaster"
+    forecaster.save_weights(path)
+    expected = forecaster.predict(fh=[1, 2, 3])
+    monkeypatch.setattr(engine.choice, "_what_numba_lacks", lambda: "no numba")
+    for found in (pickle.loads(pickled), LatentODELSTMForecaster.load_weights(path)):
+        assert found.network_.engines() == ("unrolled", "unrolled")
+        np.testing.assert_allclose(found.predict(fh=[1, 2, 3]), expected, rtol=1e-4)
