@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import numpy as np
 import pandas as pd
 
@@ -109,9 +111,9 @@ def _check_kind(index: pd.Index, name: str) -> None:
 
 def _check_one_zone(times: pd.Index, name: str) -> None:
     """Check that datetimes in an index of objects share one zone, as pandas asks."""
-    if times.dtype != object or not all(isinstance(t, pd.Timestamp) for t in times):
+    if times.dtype != object or not all(isinstance(t, datetime) for t in times):
         return
-    zones = [str(time.tz) for time in times]
+    zones = [str(time.tzinfo) for time in times]
     others = np.flatnonzero([zone != zones[0] for zone in zones])
     if not len(others):
         return

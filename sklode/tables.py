@@ -51,7 +51,7 @@ def check_table(data: Any, name: str = "y") -> None:
         _check_list(data, name)
     elif type(data).__module__ in ("builtins", "torch"):
         raise TypeError(
-            f"{name} must be a Series, a DataFrame or an array; got "
+            f"{name} must be of type Series, DataFrame or array; got "
             f"{type(data).__name__}. {_STAMPED}"
         )
 
@@ -112,8 +112,8 @@ def check_dtypes(data: pd.DataFrame, name: str) -> None:
             continue  # a series in each cell, which sktime knows
         such = f", such as {column.iloc[0]!r}" if len(column) else ""
         raise TypeError(
-            f"{name} must hold real numbers; got column {column.name!r} of dtype "
-            f"{dtype}{such}. {_as_numbers(dtype, name)}"
+            f"{name} must be numeric, not categorical; got column {column.name!r} of "
+            f"dtype {dtype}{such}. {_as_numbers(dtype, name)}"
         )
 
 
@@ -135,7 +135,7 @@ def _as_numbers(dtype: Any, name: str) -> str:
 def _check_array(data: np.ndarray, name: str) -> None:
     if data.dtype.kind not in "biuf":
         raise TypeError(
-            f"{name} must hold real numbers; got an array of dtype {data.dtype}. "
+            f"{name} must be numeric; got an array of dtype {data.dtype}. "
             "Convert it, for example by array.astype(float)."
         )
     if not 1 <= data.ndim <= 3:
@@ -149,8 +149,8 @@ def _check_list(data: list, name: str) -> None:
     for place, part in enumerate(data):
         if not isinstance(part, pd.DataFrame):
             raise TypeError(
-                f"{name} as a list must hold a DataFrame for each series of a panel; "
-                f"got {type(part).__name__} at place {place}. {_STAMPED}"
+                f"{name} of type list must hold a DataFrame for each series of a "
+                f"panel; got {type(part).__name__} at place {place}. {_STAMPED}"
             )
         check_table(part, f"{name}[{place}]")
 

@@ -106,7 +106,7 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
     "a list": (
         "series",
         lambda: (new().tolist(),),
-        r"y as a list must hold a DataFrame .* got float at place 0",
+        r"y of type list must hold a DataFrame .* got float at place 0",
     ),
     "a panel": ("series", lambda: (panel(),), r"levels of y in fit, 1; got 2"),
     "no panel": ("panel", lambda: (new(),), r"levels of y in fit, 2; got 1"),
