@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sklode import engine, guard, nn
 from sklode._threads import n_threads, one_torch_thread
+from sklode._torch_modes import default_float32, own_modes
 from sklode.batches import (
     SCORED_WINDOWS,
     first_held_out_row,
@@ -74,7 +75,8 @@ _FOLLOWED = {"rk4": math.pi / 2, "midpoint": 0.5, "euler": 0.1, "dopri5": math.p
 _GLOBAL_GENERATOR = threading.Lock()
 """Held while initial weights are drawn, which torch does from its global generator.
 
-Fits in several threads would draw from each other's seeds.
+Fits in several threads would draw from each other's seeds. They are drawn in float32,
+which is then the default dtype.
 """
 
 _ARCHITECTURE = (
@@ -235,6 +237,20 @@ def fit_model(
         Told of each epoch; may stop the training.
     """
     n_threads()  # a thread's first; it could else take another fit's limit for its own
+    with own_modes(gradients=True):
+        return _fit_model(observations, settings, rng, n_ahead, start, epochs, reporter)
+
+
+def _fit_model(
+    observations: Observations,
+    settings: Any,
+    rng: np.random.RandomState,
+    n_ahead: int | None,
+    start: FittedModel | None,
+    epochs: int | None,
+    reporter: Reporter | None,
+) -> FittedModel:
+    """Train as `fit_model` says, under modes of our own."""
     generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
     model = copy.deepcopy(start) if start is not None else None
     if model is None:
@@ -594,8 +610,9 @@ def _fresh_model(
     if anchor != "series":
         normalisation = normalisation.rescaled(deviation_scale(*sampled))
     n_controls = 0 if observations.controls is None else observations.controls.shape[1]
-    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.randint(2**31 - 1)))
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), default_float32():
+        # torch.manual_seed would seed the generators of the GPUs as well
+        torch.default_generator.manual_seed(int(rng.randint(2**31 - 1)))
         n_channels = observations.values.shape[1]
         network = _network(settings, n_channels, n_controls, anchor)
         span = float(np.median(sample.times[:, -1]))
