@@ -1,8 +1,16 @@
-"""Errors that sklode raises beside ValueError and TypeError."""
+"""Errors and warnings of sklode beside those of Python."""
 
 from __future__ import annotations
 
-__all__ = ["SolverError", "WeightsFileError"]
+__all__ = ["HistoryWarning", "SolverError", "WeightsFileError"]
+
+
+class HistoryWarning(UserWarning):
+    """An update contradicts what was seen before, or comes before all of it.
+
+    Made an error, by ``warnings.simplefilter("error", HistoryWarning)``, it refuses
+    such updates: the forecaster stays as it was.
+    """
 
 
 class SolverError(RuntimeError):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from sklode import engine, guard, nn
 from sklode._threads import n_threads, one_torch_thread
+from sklode._torch_modes import default_float32, own_modes
 from sklode.batches import (
     SCORED_WINDOWS,
     first_held_out_row,
@@ -84,7 +85,8 @@ _FOLLOWED = {"rk4": math.pi / 2, "midpoint": 0.5, "euler": 0.1, "dopri5": math.p
 _GLOBAL_GENERATOR = threading.Lock()
 """Held while initial weights are drawn, which torch does from its global generator.
 
-Fits in several threads would draw from each other's seeds.
+Fits in several threads would draw from each other's seeds. They are drawn in float32,
+which is then the default dtype.
 """
 
 _ARCHITECTURE = (
@@ -294,17 +296,18 @@ def fit_model(
     n_threads()  # a thread's first; it could else take another fit's limit for its own
     if start is not None and begin is None:
         start = replace(start, stopped=None)
-    fit = _planned(observations, settings, rng, n_ahead, start, epochs)
-    fit.course.reporter = reporter or Reporter()
-    fit.course.is_resumable = begin is not None and settings.warm_start
-    rng = copy.deepcopy(rng)  # as it is before `begin` may draw from it
-    if begin is not None:
-        begin(fit)
-    if settings.guard and start is None and fit.course.epochs:
-        _guarded(fit.model, fit.windows, fit.terms.cut, fit.course, rng)
-    else:
-        _train(fit.model, fit.windows, fit.terms.cut, fit.course)
-    return fit.calibrated(fit.model)
+    with own_modes(gradients=True):
+        fit = _planned(observations, settings, rng, n_ahead, start, epochs)
+        fit.course.reporter = reporter or Reporter()
+        fit.course.is_resumable = begin is not None and settings.warm_start
+        rng = copy.deepcopy(rng)  # as it is before `begin` may draw from it
+        if begin is not None:
+            begin(fit)
+        if settings.guard and start is None and fit.course.epochs:
+            _guarded(fit.model, fit.windows, fit.terms.cut, fit.course, rng)
+        else:
+            _train(fit.model, fit.windows, fit.terms.cut, fit.course)
+        return fit.calibrated(fit.model)
 
 
 @dataclass
@@ -818,8 +821,9 @@ def _fresh_model(
     if anchor != "series":
         normalisation = normalisation.rescaled(deviation_scale(*sampled))
     n_controls = 0 if observations.controls is None else observations.controls.shape[1]
-    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(rng.randint(2**31 - 1)))
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), default_float32():
+        # torch.manual_seed would seed the generators of the GPUs as well
+        torch.default_generator.manual_seed(int(rng.randint(2**31 - 1)))
         n_channels = observations.values.shape[1]
         network = build_network(settings, n_channels, n_controls, anchor)
         span = float(np.median(sample.times[:, -1]))

@@ -6,6 +6,7 @@ import copy
 import os
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
@@ -19,6 +20,7 @@ from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode import storage
 from sklode.calibration import Calibration
+from sklode.choices import check_choice
 from sklode.fitting import (
     FittedModel,
     Underway,
@@ -28,12 +30,15 @@ from sklode.fitting import (
 )
 from sklode.history import History, as_channels, in_order
 from sklode.horizons import as_horizon, steps_ahead
+from sklode.index_checks import check_index
 from sklode.observations import Observations, check_controls, check_values
 from sklode.outliers import without_outliers
 from sklode.parameters import ATTRIBUTES, PARAMETERS, check_parameters
 from sklode.prediction import KnownControls, Queries
 from sklode.prior import STARTS, Prior
-from sklode.stamps import TIMELIKE, check_index, ticks_between, ticks_of
+from sklode.rollback import all_or_nothing
+from sklode.stamps import TIMELIKE, ticks_between, ticks_of
+from sklode.tables import check_probabilities, check_rows, check_table
 from sklode.training import HISTORY_COLUMNS, Reporter
 
 __all__ = [
@@ -41,6 +46,9 @@ __all__ = [
     "LatentODELSTMForecaster",
     "LatentODERNNForecaster",
 ]
+
+_keeping_horizon = partial(all_or_nothing, names=("_fh",))
+"""Of methods that only ask: a refused horizon is not that of the next call."""
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 
@@ -168,13 +176,21 @@ class _LatentODEForecaster(BaseForecaster):
         super().__init__()
 
     def _check_X_y(self, X: Any = None, y: Any = None, **kwargs: Any) -> tuple:
-        """Check the stamps first: sktime's own messages name no row."""
+        """Check input before sktime does, whose messages name no row and no remedy."""
         for data, name in ((y, "y"), (X, "X")):
+            if data is not None:
+                check_table(data, name)
             if isinstance(data, pd.Series | pd.DataFrame):
                 check_index(data.index, name)
+        check_rows(y)
+        index = _index_of(y)
+        if isinstance(X, np.ndarray) and not _counts_from_zero(index, len(X)):
+            raise TypeError(
+                "X must have the time stamps of y; got an array. Use "
+                "pd.DataFrame(X, index=y.index), or pass arrays for both."
+            )
         if isinstance(X, pd.Series | pd.DataFrame):
-            known = isinstance(y, pd.Series | pd.DataFrame)
-            check_controls(X, y.index if known else None)
+            check_controls(X, index)
         X_inner, y_inner = super()._check_X_y(X=X, y=y, **kwargs)
         if isinstance(X_inner, pd.DataFrame) and not X_inner.shape[1]:
             X_inner = None  # sktime's pipelines pass an index alone
@@ -184,11 +200,22 @@ class _LatentODEForecaster(BaseForecaster):
         """Take offsets too, and leave the caller's horizon as it is."""
         return super()._check_fh(as_horizon(fh, self._cutoff), pred_int)
 
+    # What a refused call has changed is undone: data, cutoff, model and horizon.
+    fit = all_or_nothing(BaseForecaster.fit, lasting=("_warm_model",))
+    pretrain = all_or_nothing(BaseForecaster.pretrain)
+    update = all_or_nothing(BaseForecaster.update)
+    update_predict = all_or_nothing(BaseForecaster.update_predict)
+    update_predict_single = all_or_nothing(BaseForecaster.update_predict_single)
+    predict = _keeping_horizon(BaseForecaster.predict)
+    predict_var = _keeping_horizon(BaseForecaster.predict_var)
+    predict_proba = _keeping_horizon(BaseForecaster.predict_proba)
+
     def reset(self) -> Any:
         """Return to the state after construction; ``warm_start`` keeps the model."""
         kept = None
         if self.warm_start:
-            kept = getattr(self, "_model", None) or getattr(self, "_warm_model", None)
+            # what a fit was broken off at is later than the model that it began from
+            kept = self._warm_model or getattr(self, "_model", None)
         result = super().reset()
         self._warm_model = kept
         return result
@@ -234,6 +261,8 @@ class _LatentODEForecaster(BaseForecaster):
         fh: Any,
     ) -> _LatentODEForecaster:
         check_parameters(self)
+        if y is None:
+            raise TypeError("pretrain needs a panel y; got None. Pass a DataFrame.")
         rng = check_random_state(self.random_state)
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
@@ -286,7 +315,7 @@ class _LatentODEForecaster(BaseForecaster):
                 self._warm_model = underway.so_far() or self._warm_model
             raise
         finally:
-            vars(self).pop("_underway", None)
+            self.__dict__.pop("_underway", None)
         return self
 
     def _train(
@@ -425,6 +454,9 @@ class _LatentODEForecaster(BaseForecaster):
         channels = self._history.channels
         if _is_other_panel(y, len(self._history.levels)):
             y = convert_to(y, "pd-multiindex", as_scitype="Panel")
+        if isinstance(y, list | tuple):  # as scikit-learn takes them
+            y = np.asarray(y)
+        check_table(y)
         if isinstance(y, pd.Series | pd.DataFrame):
             check_index(y.index)
             frame = as_channels(y, channels)
@@ -498,8 +530,28 @@ class _LatentODEForecaster(BaseForecaster):
             X = X.to_frame()
         elif X is not None and not isinstance(X, pd.DataFrame):
             X = self._check_X(X=X)  # for a frame it would walk through every series
+        if X is not None:
+            check_controls(X)
         return self._means(index, X)
 
+    @_keeping_horizon
+    def predict_quantiles(
+        self, fh: Any = None, X: Any = None, alpha: Any = None
+    ) -> pd.DataFrame:
+        """Forecast quantiles, see `sktime.forecasting.base.BaseForecaster`."""
+        if alpha is not None:
+            check_probabilities("alpha", alpha)
+        return super().predict_quantiles(fh, X, alpha)
+
+    @_keeping_horizon
+    def predict_interval(
+        self, fh: Any = None, X: Any = None, coverage: Any = 0.90
+    ) -> pd.DataFrame:
+        """Forecast intervals, see `sktime.forecasting.base.BaseForecaster`."""
+        check_probabilities("coverage", coverage)
+        return super().predict_interval(fh, X, coverage)
+
+    @_keeping_horizon
     def sample(
         self,
         fh: Any = None,
@@ -583,8 +635,7 @@ class _LatentODEForecaster(BaseForecaster):
         """
         self.check_is_fitted()
         history, model = self._history, self._model
-        if start not in STARTS:
-            raise ValueError(f"start must be one of {STARTS}; got {start!r}.")
+        check_choice("start", start, STARTS)
         elapsed = history.elapsed(index) / model.time_unit
         n = self._number_of_samples(n_samples)
         given = history.controls_of_new(index, X)
@@ -870,6 +921,19 @@ def _as_paths(paths: np.ndarray, index: pd.Index, columns: list) -> pd.DataFrame
     number = np.repeat(np.arange(n), len(index))
     rows = pd.MultiIndex.from_arrays([number, *levels], names=["sample", *index.names])
     return pd.DataFrame(paths.reshape(-1, len(columns)), rows, columns)
+
+
+def _index_of(y: Any) -> pd.Index | None:
+    """Return the rows of a series, of a frame or of an array; of nothing else."""
+    if isinstance(y, pd.Series | pd.DataFrame):
+        return y.index
+    is_series = isinstance(y, np.ndarray) and y.ndim < 3
+    return pd.RangeIndex(len(y)) if is_series else None
+
+
+def _counts_from_zero(index: pd.Index | None, n_rows: int) -> bool:
+    """Return whether the rows of an array may be those of an index."""
+    return index is None or bool(index.isin(pd.RangeIndex(n_rows)).all())
 
 
 def _is_other_panel(y: Any, n_levels: int) -> bool:

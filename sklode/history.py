@@ -14,12 +14,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.observations import Observations, check_values, controls_at
-from sklode.outliers import without_outliers
-from sklode.stamps import (
+from sklode.index_checks import (
     check_index,
+    check_keys,
     check_same_kind,
     check_times,
+)
+from sklode.observations import Observations, check_values, controls_at
+from sklode.outliers import without_outliers
+from sklode.revisions import warn_of_revisions
+from sklode.stamps import (
     default_step,
     future_stamps,
     series_of,
@@ -152,9 +156,12 @@ class History:
         observed = y[is_observed]
         observations, unobserved = self.observations, self.unobserved
         if X is not None:
+            controls_at(X, y.index)
             unobserved = _newest(X.loc[y.index[~is_observed]], unobserved)
+        update = None
         if len(observed):
-            observations = observations.merged(Observations.from_frame(observed, X))
+            update = Observations.from_frame(observed, X)
+            observations = observations.merged(update)
         parts = _parts(y.index)
         numbers = {key: k for k, key in enumerate(observations.keys)}
         empty = [key for key in parts if key not in numbers]
@@ -164,6 +171,7 @@ class History:
                 f"{empty[0]}. Leave it out until it has one."
             )
         new = observations.keys[len(self.observations.keys) :]
+        _check_spelling(new, self.observations.keys)
         last = ticks_of(self.last).copy()
         seen = [key for key in parts if key not in new]
         if seen:
@@ -177,6 +185,8 @@ class History:
             theirs = stamps_of(ticks_of(_last_of(added)), self.last)  # in our zone
             ends = ends.append(theirs)
             steps = steps + _steps_of(added, freq)
+        if update is not None:
+            warn_of_revisions(self.observations, update, self.last)
         return replace(
             self,
             observations=observations,
@@ -188,6 +198,8 @@ class History:
     def cutoff(self, block_end: pd.Index) -> pd.Index:
         """Return the latest last stamp, given the one of the block read just now."""
         latest = self.last[[int(np.argmax(ticks_of(self.last)))]]
+        if isinstance(block_end, pd.DatetimeIndex) and block_end.tz is not None:
+            block_end = block_end.tz_convert(latest.tz)
         return block_end if ticks_of(block_end) == ticks_of(latest) else latest
 
     def rows_ahead(self, steps: pd.Index) -> pd.Index:
@@ -360,6 +372,13 @@ class History:
         ValueError
             If X lacks a row, a value or a column that is needed, or is not expected.
         """
+        if isinstance(X, pd.Series):
+            X = X.to_frame()
+        if X is not None and not isinstance(X, pd.DataFrame):
+            raise TypeError(
+                f"X must be a DataFrame over index; got {type(X).__name__}. Use "
+                "pd.DataFrame(X, index)."
+            )
         if X is None and self.controls:
             raise ValueError(
                 "X was given to fit, so a new series needs X as well; got None. Pass X "
@@ -387,6 +406,7 @@ class History:
                 f"{len(self.levels)}; got {index.nlevels}. A row of a panel names its "
                 "series, then its time."
             )
+        check_keys(index, name)
 
 
 def as_channels(y: pd.Series | pd.DataFrame, names: list[Hashable]) -> pd.DataFrame:
@@ -432,6 +452,20 @@ def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:
     if set(names).isdisjoint(data.columns):
         return data
     return with_columns(data, list(names), "data for further training")
+
+
+def _check_spelling(
+    new: Sequence[tuple[Hashable, ...]], known: Sequence[tuple[Hashable, ...]]
+) -> None:
+    """Check that no new series has a known one's key but for its type, as 1 and "1"."""
+    spelt = {tuple(str(part) for part in key): key for key in known}
+    for key in new:
+        alike = spelt.get(tuple(str(part) for part in key))
+        if alike is not None:
+            raise ValueError(
+                "a new series must not have the key of a known one in another type; "
+                f"got {key}, known is {alike}. Convert the keys, or choose others."
+            )
 
 
 def _newest(new: pd.DataFrame, old: pd.DataFrame) -> pd.DataFrame:

@@ -13,7 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from sklode.index_checks import check_same_kind
 from sklode.stamps import clock_of, lone_gap, series_of, ticks_between, ticks_of
+from sklode.tables import check_dtypes
 
 __all__ = [
     "Observations",
@@ -207,6 +209,7 @@ def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index | None = None) -
                 "its values, by pd.get_dummies(X, dtype=float) or scikit-learn's "
                 "OneHotEncoder; numbers by X.astype(float)."
             )
+    check_dtypes(pd.DataFrame(X), "X")
     if index is None:
         return
     if X.index.nlevels != index.nlevels:
@@ -215,6 +218,7 @@ def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index | None = None) -
             f"{list(X.index.names)}. Give every series its own rows, for example "
             "pd.concat({key: X for key in keys})."
         )
+    check_same_kind(X.index.get_level_values(-1), index.get_level_values(-1), "X")
     absent = ~index.isin(X.index)
     if absent.any():
         raise ValueError(

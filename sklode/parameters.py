@@ -9,10 +9,12 @@ import pandas as pd
 import torch
 from sklearn.utils._param_validation import (
     Interval,
+    InvalidParameterError,
     StrOptions,
     validate_parameter_constraints,
 )
 
+from sklode.choices import did_you_mean
 from sklode.fitting import resolve_device
 from sklode.nn.anchors import ANCHORS
 from sklode.nn.solvers import FIXED_STEP_METHODS
@@ -81,10 +83,20 @@ def check_parameters(forecaster: Any) -> None:
     Raises
     ------
     ValueError, TypeError
-        Naming the parameter, what it may be, and what was received.
+        Naming the parameter, what it may be, what was received and, of a choice, what
+        is near to it.
     """
-    parameters = forecaster.get_params(deep=False)
-    validate_parameter_constraints(_CONSTRAINTS, parameters, type(forecaster).__name__)
+    for name, value in forecaster.get_params(deep=False).items():
+        try:
+            validate_parameter_constraints(
+                _CONSTRAINTS, {name: value}, type(forecaster).__name__
+            )
+        except InvalidParameterError as error:
+            choices = [c for c in _CONSTRAINTS[name] if isinstance(c, StrOptions)]
+            options = {option for choice in choices for option in choice.options}
+            raise InvalidParameterError(f"{error}{did_you_mean(value, options)}") from (
+                None
+            )
     resolve_device(forecaster.device)
     for callback in forecaster.callbacks or ():
         if not any(hasattr(callback, name) for name in CALLBACK_METHODS):

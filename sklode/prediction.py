@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sklode._torch_modes import own_modes
 from sklode.calibration import Calibration
 from sklode.nn import ControlPath, LatentODE, Posterior
 from sklode.randomness import normals
@@ -172,7 +173,7 @@ class Predictor:
 
     def _decode(self, task: _Task, z0: Tensor) -> Array:
         """Decode draws (sample, window, latent) to (sample, window, slot, channel)."""
-        with torch.no_grad():
+        with own_modes(gradients=False):
             mean = self.network.decode_draws(z0, task.posterior, task.times, task.path)
         paths: Array = mean.cpu().numpy()
         return paths
@@ -220,7 +221,7 @@ class Predictor:
         if self.controls is not None and queries.known is not None:
             seen_controls = tensor(self.controls[rows])
             path = self._path(self.controls, queries.known, windows, end, series, asked)
-        with torch.no_grad():
+        with own_modes(gradients=False):
             posterior = self.network.posterior(
                 tensor(self.times[rows] - origin[:, None]),
                 tensor(np.nan_to_num(values)),

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from sklode._torch_modes import own_modes
 from sklode.batches import make_batch
 from sklode.nn import ControlPath, LatentODE, Posterior
 from sklode.windows import WindowSet
@@ -126,14 +127,14 @@ class Prior:
                 posterior.t0.unsqueeze(-1) + given,
                 values.expand(len(chosen), -1, -1),
             )
-        with torch.no_grad():
+        with own_modes(gradients=False):
             p_x = self.network.decode(z0, posterior, asked, path)
         mean: Array = p_x.mean.cpu().numpy()
         return mean
 
     def _posterior(self, chosen: NDArray[np.int64]) -> Posterior:
         """Encode the seen parts of windows."""
-        with torch.no_grad():
+        with own_modes(gradients=False):
             return self.network.encode(
                 make_batch(self.windows, chosen, self._parameter.device)
             )

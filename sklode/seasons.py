@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.stamps import check_times
+from sklode.choices import did_you_mean
+from sklode.index_checks import check_times
 
 __all__ = ["calendar_features"]
 
@@ -163,7 +164,7 @@ def _named(period: Any) -> tuple[str, int | None]:
             return period, None
         raise ValueError(
             f"a period must be one of {names}, or a length of time; got {period!r}. "
-            "Write a length as pd.Timedelta('12h')."
+            "Write a length as pd.Timedelta('12h')." + did_you_mean(period, _NAMED)
         )
     try:
         if not isinstance(period, Period):

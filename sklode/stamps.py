@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 
 __all__ = [
     "TIMELIKE",
-    "check_index",
-    "check_same_kind",
-    "check_times",
     "clock_of",
     "default_step",
     "future_stamps",
@@ -105,110 +102,6 @@ def clock_of(times: pd.Index) -> str:
 def lone_gap(clock: str) -> int:
     """Return the ticks of what counts as one gap where there is none: a day, or 1."""
     return 86_400 * 10**9 if clock == TIMELIKE else 1
-
-
-def check_times(index: pd.Index, name: str) -> None:
-    """Check that every row of an index has a time.
-
-    Raises
-    ------
-    ValueError
-        Naming the first row without.
-    """
-    times = index.get_level_values(-1)
-    missing = np.asarray(times.isna())
-    if pd.api.types.is_float_dtype(times.dtype):
-        missing = ~np.isfinite(np.asarray(times, dtype=float))
-    if missing.any():
-        row = int(np.argmax(missing))
-        raise ValueError(
-            f"the time index of {name} must hold finite times; got {times[row]} at row "
-            f"{row}. Drop that row or give it a time."
-        )
-
-
-def check_index(index: pd.Index, name: str = "y") -> None:
-    """Check that stamps are finite and strictly increasing within each series.
-
-    Parameters
-    ----------
-    index : Index
-        The last level is time.
-    name : str, default="y"
-        What the message calls the data.
-
-    Raises
-    ------
-    ValueError
-        Naming the first offending row.
-    TypeError
-        If the times are numbers with a fraction, or no times at all.
-    """
-    check_times(index, name)
-    times = index.get_level_values(-1)
-    timelike = isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex)
-    if len(index) and not timelike and not pd.api.types.is_integer_dtype(times.dtype):
-        raise TypeError(
-            f"the time index of {name} must hold integers, periods, datetimes or "
-            f"timedeltas; got {times.dtype}, such as {times[0]}. Convert it, for "
-            "example by pd.to_timedelta(index, unit='s') or pd.to_datetime(index)."
-        )
-    for level in range(index.nlevels - 1):
-        nameless = np.asarray(index.get_level_values(level).isna())
-        if nameless.any():
-            raise ValueError(
-                f"the series of {name} must have keys; got none at row "
-                f"{int(np.argmax(nameless))}. Drop that row or name its series."
-            )
-    ticks = ticks_of(times)
-    series, _ = series_of(index)
-    order = np.argsort(series, kind="stable")
-    same = series[order][1:] == series[order][:-1]
-    ordered = ticks[order]
-    offenders = np.flatnonzero(same & (ordered[1:] <= ordered[:-1]))
-    if not len(offenders):
-        return
-    before, row = order[offenders[0]], order[offenders[0] + 1]
-    if ticks[row] == ticks[before]:
-        remedy = f"Keep one row per stamp: {name}[~{name}.index.duplicated()]."
-    else:
-        remedy = f"Sort {name} by its index first: {name}.sort_index()."
-    raise ValueError(
-        f"times of {name} must be strictly increasing; got {times[row]} after "
-        f"{times[before]} at row {row}. {remedy}"
-    )
-
-
-def check_same_kind(
-    times: pd.Index, known: pd.Index, name: str = "the horizon"
-) -> None:
-    """Check that stamps are of the kind of those seen in fit, time zone included.
-
-    Raises
-    ------
-    TypeError
-        If the two kinds differ.
-    """
-
-    def kind(index: pd.Index) -> str:
-        if isinstance(index, pd.DatetimeIndex):
-            return (
-                "datetimes"
-                + (" without" if index.tz is None else " with")
-                + (" a time zone")
-            )
-        if isinstance(index, pd.TimedeltaIndex):
-            return "timedeltas"
-        periods = isinstance(index, pd.PeriodIndex)
-        if periods or pd.api.types.is_integer_dtype(index.dtype):
-            return clock_of(index)
-        return f"of type {index.dtype}"
-
-    if kind(times) != kind(known):
-        raise TypeError(
-            f"{name} must be of the kind of y's index, {kind(known)}; got "
-            f"{kind(times)}. Convert it first."
-        )
 
 
 def default_step(

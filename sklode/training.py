@@ -618,7 +618,10 @@ class Trainer:
 
     def _noise(self, batch: Any, generator: torch.Generator) -> Tensor:
         latent_size = self.network.latent_size
-        noise = torch.randn(len(batch.times), latent_size, generator=generator)
+        dtype = batch.values.dtype  # the process' default may be another
+        noise = torch.randn(
+            len(batch.times), latent_size, generator=generator, dtype=dtype
+        )
         return noise.to(batch.values)
 
     def _threshold(self, epoch: int) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import pytest
 from sktime.split import ExpandingWindowSplitter
 
 from sklode import AbsoluteHorizon
+from sklode.exceptions import HistoryWarning
 from tests.lines import (
     KINDS,
     SLOPE,
@@ -101,7 +103,9 @@ def test_a_revised_value_replaces_the_one_before(name: str) -> None:
     forecaster = learned_on(name).fit(wrong)
     first = forecaster.predict([1])
     assert np.abs(first - on_line(first.index, kind.step)).min() > SLOPE
-    forecaster.update(y.iloc[[-4, -1]], update_params=False)
+    message = f"values of y .* 2 times, first at {re.escape(str(y.index[-4]))}"
+    with pytest.warns(HistoryWarning, match=message):
+        forecaster.update(y.iloc[[-4, -1]], update_params=False)
     assert_on_line(forecaster.predict([1, 2]), kind.steps(1, 2), kind.step)
     np.testing.assert_allclose(forecaster.predict_residuals(), 0, atol=TOLERANCE)
 

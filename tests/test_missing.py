@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklode import LatentODELSTMForecaster
+from sklode.exceptions import HistoryWarning
 from sklode.observations import Observations
 from sklode.timelines import Timeline
 from sklode.windows import WindowSet
@@ -93,7 +94,8 @@ def test_a_series_of_a_panel_may_lack_a_channel() -> None:
     assert forecast.loc["s1", "b"].between(y["b"].min(), y["b"].max()).all()
     changed = y.copy()
     changed["a"] += 0.5
-    forecaster.update(changed.loc[["s1"]], update_params=False)
+    with pytest.warns(HistoryWarning, match=r"first at .* of series \('s1',\)"):
+        forecaster.update(changed.loc[["s1"]], update_params=False)
     moved = np.abs(forecaster.predict([1, 2]) - forecast)
     assert moved.loc["s1"].to_numpy().min() > 1e-4
     assert moved.drop(index="s1", level=0).to_numpy().max() == 0

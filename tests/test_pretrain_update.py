@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sktime.forecasting.model_selection import ForecastingGridSearchCV
 from sktime.split import ExpandingWindowSplitter
 
+from sklode.exceptions import HistoryWarning
 from sklode.model_selection import AbsoluteHorizon
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
@@ -189,9 +190,11 @@ def test_a_value_of_an_update_replaces_the_one_seen_before() -> None:
     revised = y.copy()
     revised.iloc[-2, 0] += 1
     asked = y.index[-1:] + pd.Timedelta("9min")
-    expected = forecaster.clone().fit(y).update(revised, update_params=False)
     block = revised.iloc[[-2]].assign(b=np.nan)  # what is missing takes nothing away
-    forecaster.update(block, update_params=False)
+    with pytest.warns(HistoryWarning, match="values of y .* 1 times"):
+        expected = forecaster.clone().fit(y).update(revised, update_params=False)
+    with pytest.warns(HistoryWarning, match="values of y .* 1 times"):
+        forecaster.update(block, update_params=False)
     pd.testing.assert_frame_equal(
         forecaster.predict(asked), expected.predict(asked), check_exact=True
     )

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sklode._shapes import Controls, Mask, Times, Values
+from sklode.choices import check_choice
 
 __all__ = ["ANCHORS", "Anchor", "Level", "last_values"]
 
@@ -77,6 +78,7 @@ class Anchor(nn.Module):
     """
 
     def __init__(self, kind: str, n_channels: int) -> None:
+        check_choice("kind", kind, ANCHORS)
         super().__init__()
         self.kind = kind
         if kind == "last":

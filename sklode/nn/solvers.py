@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from sklode._shapes import State, States, Steps
+from sklode.choices import check_choice
 from sklode.exceptions import SolverError
 from sklode.nn.vector_fields import ACTIVATIONS, Affine, VectorField
 
@@ -134,6 +135,7 @@ class FixedStepSolver:
     def __init__(
         self, method: str = "rk4", step_size: float = 1.0, adjoint: bool = False
     ) -> None:
+        check_choice("method", method, FIXED_STEP_METHODS)
         self.method = method
         self.step_size = step_size
         self.adjoint = adjoint

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sklode._shapes import State
+from sklode.choices import check_choice
 
 __all__ = ["ACTIVATIONS", "Affine", "VectorField"]
 
@@ -85,6 +86,7 @@ class VectorField(nn.Module):
         activation: str = "tanh",
         control_size: int = 0,
     ) -> None:
+        check_choice("activation", activation, ACTIVATIONS)
         super().__init__()
         sizes = [state_size + control_size, *[width] * depth]
         self.activation = activation

@@ -1,0 +1,47 @@
+"""Modes of torch that the caller has switched on, kept out of the network's work."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+__all__ = ["default_float32", "own_modes"]
+
+
+@contextlib.contextmanager
+def own_modes(gradients: bool) -> Iterator[None]:
+    """Work outside the caller's ``no_grad``, inference mode, autocast and device.
+
+    Else a fit inside ``torch.no_grad()`` has nothing to descend, and autocast rounds.
+    All of these belong to the calling thread.
+
+    Parameters
+    ----------
+    gradients : bool
+        Whether operations are recorded for a backward pass.
+    """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.set_grad_enabled(gradients))
+        for kind in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(kind):
+                stack.enter_context(torch.autocast(kind, enabled=False))
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        yield
+
+
+@contextlib.contextmanager
+def default_float32() -> Iterator[None]:
+    """Build modules in float32, which is what the compiled engine is compiled for.
+
+    torch's default is the process'; hold a lock.
+    """
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)

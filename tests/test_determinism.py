@@ -1,0 +1,437 @@
+"""A seed decides every bit, and nothing of the process is changed on the way."""
+
+from __future__ import annotations
+
+import json
+import locale
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import threadpoolctl
+import torch
+
+from sklode.engine import fused
+from sklode.exceptions import HistoryWarning, SolverError
+from sklode.training import Trainer
+from tests.controls import controls
+from tests.fingerprints import ENGINES, SPREAD, fingerprint, fingerprints
+from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
+
+ROOT = Path(__file__).parents[1]
+each_engine = pytest.mark.parametrize("engine", ENGINES)
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, dict[str, str]]:
+    return fingerprints()
+
+
+@each_engine
+def test_a_seed_repeats_every_bit(
+    engine: str, expected: dict[str, dict[str, str]]
+) -> None:
+    assert fingerprint(engine) == expected[engine]
+
+
+@each_engine
+def test_another_seed_gives_other_bits(
+    engine: str, expected: dict[str, dict[str, str]]
+) -> None:
+    other = fingerprint(engine, random_state=1)
+    assert all(other[name] != expected[engine][name] for name in other)
+
+
+@each_engine
+def test_models_fitted_in_between_change_no_bit(
+    engine: str, expected: dict[str, dict[str, str]]
+) -> None:
+    for other in ENGINES:
+        kind = FORECASTERS[ENGINES.index(other)]
+        busy = tiny(kind, engine=other, hidden_size=9, latent_size=5, random_state=7)
+        busy.fit(panel()).predict([1, 2])
+    assert fingerprint(engine) == expected[engine]
+
+
+@each_engine
+def test_fits_in_several_threads_at_once_are_those_of_one(
+    engine: str, expected: dict[str, dict[str, str]]
+) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(fingerprint, [engine] * 4))
+    assert found == [expected[engine]] * 4
+
+
+@pytest.fixture
+def users_threads() -> Iterator[Callable[[int], None]]:
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("n_threads", [2, 3])
+def test_parts_of_a_batch_in_several_threads_are_summed_in_their_order(
+    n_threads: int,
+    users_threads: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    users_threads(n_threads)
+    n_parts, in_parts = set(), fused._in_parts
+
+    def counted(*args: Any) -> list:
+        parts = in_parts(*args)
+        n_parts.add(len(parts))
+        return parts
+
+    monkeypatch.setattr(fused, "_in_parts", counted)
+    monkeypatch.setattr(fused, "_WORTH_A_THREAD", 0)
+    first = fingerprint("fused", n_stamps=90)
+    assert n_threads in n_parts
+    for _ in range(2):
+        assert fingerprint("fused", n_stamps=90) == first
+
+
+@pytest.mark.slow
+@each_engine
+def test_an_equal_number_of_threads_repeats_every_bit(
+    engine: str, users_threads: Callable[[int], None]
+) -> None:
+    users_threads(2)
+    settings = {**SPREAD, "n_stamps": 100}
+    if engine == "eager":
+        settings |= {"max_epochs": 1, "window_length": 12}
+    assert fingerprint(engine, **settings) == fingerprint(engine, **settings)
+
+
+@pytest.mark.slow
+def test_a_worker_process_gives_the_same_bits(
+    expected: dict[str, dict[str, str]],
+) -> None:
+    n_threads = torch.get_num_threads()
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawned) as pool:
+        assert pool.submit(fingerprints, n_threads).result() == expected
+    loky = joblib.Parallel(n_jobs=2, backend="loky")
+    found = loky(joblib.delayed(fingerprints)(n_threads) for _ in range(2))
+    assert found == [expected, expected]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", ["0", "4242"])
+def test_pythons_hash_seed_changes_no_bit(
+    seed: str, expected: dict[str, dict[str, str]]
+) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.fingerprints"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "PYTHONHASHSEED": seed,
+            "OMP_NUM_THREADS": str(torch.get_num_threads()),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(run.stdout) == expected
+
+
+def default_dtype() -> Any:
+    @contextmanager
+    def wide() -> Iterator[None]:
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        yield
+        torch.set_default_dtype(before)
+
+    return wide()
+
+
+@contextmanager
+def other_generators() -> Iterator[None]:
+    """Draw from everything that is global; the test's own fixture restores torch's."""
+    states = np.random.get_state(), random.getstate()  # noqa: NPY002
+    np.random.seed(5)  # noqa: NPY002
+    random.seed(5)
+    torch.manual_seed(5)
+    yield
+    np.random.set_state(states[0])  # noqa: NPY002
+    random.setstate(states[1])
+
+
+@contextmanager
+def deterministic_algorithms() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+MODES: dict[str, Callable[[], Any]] = {
+    "float64 by default": default_dtype,
+    "no gradients": torch.no_grad,
+    "inference": torch.inference_mode,
+    "autocast": lambda: torch.autocast("cpu"),
+    "another device": lambda: torch.device("meta"),
+    "deterministic algorithms": deterministic_algorithms,
+    "numpy's errors raised": lambda: np.errstate(all="raise"),
+    "other global generators": other_generators,
+}
+
+
+@each_engine
+@pytest.mark.parametrize("mode", MODES)
+def test_modes_of_the_process_change_no_bit(
+    engine: str, mode: str, expected: dict[str, dict[str, str]]
+) -> None:
+    with MODES[mode]():
+        assert fingerprint(engine) == expected[engine]
+
+
+STAMPS = uneven_stamps(30)
+
+
+def process_state() -> dict[str, Any]:
+    """Return what a program shares with all of its libraries."""
+    return {
+        "numpy's generator": repr(np.random.get_state()),  # noqa: NPY002
+        "torch's generator": torch.get_rng_state().numpy().tobytes(),
+        "Python's generator": random.getstate(),
+        "torch's threads": (torch.get_num_threads(), torch.get_num_interop_threads()),
+        "pools of threads": sorted(
+            (pool["filepath"], pool["num_threads"])
+            for pool in threadpoolctl.threadpool_info()
+        ),
+        "default dtype and device": (
+            torch.get_default_dtype(),
+            torch.get_default_device(),
+        ),
+        "modes": (
+            torch.is_grad_enabled(),
+            torch.is_inference_mode_enabled(),
+            torch.is_autocast_enabled("cpu"),
+            torch.is_anomaly_enabled(),
+            torch.are_deterministic_algorithms_enabled(),
+            torch.get_float32_matmul_precision(),
+            torch.backends.mkldnn.enabled,
+        ),
+        "filters": (id(warnings.filters), list(warnings.filters)),
+        "how warnings are shown": warnings.showwarning,
+        "numpy's errors": (np.geterr(), np.geterrcall(), np.get_printoptions()),
+        "environment": dict(os.environ),
+        "place": (os.getcwd(), locale.setlocale(locale.LC_ALL)),
+        "paths": list(sys.path),
+        "hooks": (sys.excepthook, sys.getswitchinterval(), sys.getrecursionlimit()),
+        "pandas": [
+            pd.get_option(name) for name in ("display.width", "mode.sim_interactive")
+        ],
+    }
+
+
+@contextmanager
+def process_unchanged() -> Iterator[None]:
+    before = process_state()
+    yield
+    after = process_state()
+    assert {name for name in before if after[name] != before[name]} == set()
+
+
+@pytest.fixture(scope="module")
+def fitted() -> dict[str, Any]:
+    """One forecaster an engine, which also do what happens once a process."""
+    models = {name: tiny(engine=name).fit(waves(STAMPS)[:24]) for name in ENGINES}
+    for model in models.values():
+        model.predict_interval([1])
+    return models
+
+
+@each_engine
+def test_nothing_of_the_process_is_changed(
+    engine: str, fitted: dict[str, Any], tmp_path: Path
+) -> None:
+    y = waves(STAMPS)
+    with process_unchanged():
+        forecaster = tiny(engine=engine, guard=True, early_stopping=True)
+        forecaster.fit(y[:24], fh=[1, 2])
+        forecaster.predict()
+        forecaster.predict_interval()
+        forecaster.predict_proba()
+        forecaster.sample()
+        forecaster.sample_prior(y.index[:3])
+        forecaster.update(y[24:])
+        forecaster.predict_residuals()
+        forecaster.score(y)
+        forecaster.save(tmp_path / "saved")
+        tiny(engine=engine).pretrain(panel()).fit(y)
+
+
+class Broken(Exception):
+    """Raised where a training or a solver stands."""
+
+
+class Breaking:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> None:
+        raise self.error
+
+
+@each_engine
+def test_nothing_of_the_process_is_changed_by_refusals(
+    engine: str, fitted: dict[str, Any]
+) -> None:
+    y, model = waves(STAMPS), fitted[engine]
+    for question in (
+        lambda: tiny(engine=engine).fit(y * np.inf),
+        lambda: tiny(engine=engine, method="rk5").fit(y),
+        lambda: tiny(engine=engine).fit(y, fh=[1.5]),
+        lambda: model.predict([1.5]),
+        lambda: model.predict([1], X=controls(STAMPS)),
+        lambda: model.update(y.astype(str)),
+        lambda: model.predict(pd.DatetimeIndex(["1700-01-01"])),
+    ):
+        with process_unchanged(), pytest.raises((ValueError, TypeError, SolverError)):
+            question()
+    with process_unchanged(), pytest.warns(HistoryWarning):
+        model.clone().fit(y[:24]).update(y[20:] + 1, update_params=False)
+
+
+@each_engine
+@pytest.mark.parametrize("error", [Broken, KeyboardInterrupt, MemoryError, SystemExit])
+def test_nothing_of_the_process_is_changed_by_a_training_that_breaks_off(
+    engine: str, error: type[BaseException], fitted: dict[str, Any]
+) -> None:
+    y = waves(STAMPS)[:24]
+    forecaster = tiny(engine=engine, callbacks=[Breaking(error())], max_epochs=2)
+    if error is KeyboardInterrupt:  # after the first epoch it keeps what was learned
+        with process_unchanged(), pytest.warns(match="interrupted in epoch 2"):
+            forecaster.fit(y)
+        return
+    with process_unchanged(), pytest.raises(error):
+        forecaster.fit(y)
+
+
+PLACES = {
+    "a step of the training": (Trainer, "train_step"),
+    "an epoch": (Trainer, "train_epoch"),
+    "the loss": (torch.Tensor, "backward"),
+}
+
+
+@each_engine
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("error", [Broken, KeyboardInterrupt])
+def test_nothing_of_the_process_is_changed_by_an_error_inside(
+    engine: str,
+    place: str,
+    error: type[BaseException],
+    fitted: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(*PLACES[place], fail)
+    with process_unchanged(), pytest.raises(error):
+        tiny(engine=engine).fit(waves(STAMPS)[:24])
+
+
+@each_engine
+@pytest.mark.parametrize("error", [Broken, KeyboardInterrupt, SolverError])
+def test_nothing_of_the_process_is_changed_by_an_error_in_the_network(
+    engine: str,
+    error: type[BaseException],
+    fitted: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = fitted[engine]
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(model.network_), "decode_draws", fail)
+        for question in (model.predict, model.predict_interval, model.sample):
+            with process_unchanged(), pytest.raises(error):
+                question([1])
+        patched.setattr(type(model.network_), "__init__", fail)
+        with process_unchanged(), pytest.raises(error):
+            tiny(engine=engine).fit(waves(STAMPS))
+    assert np.isfinite(model.predict([1])).all()
+
+
+@each_engine
+def test_modes_are_the_users_again_after_a_fit_inside_them(engine: str) -> None:
+    for mode in MODES.values():
+        with mode(), process_unchanged():
+            tiny(engine=engine).fit(waves(STAMPS)[:24]).predict_interval([1])
+        with mode(), process_unchanged(), pytest.raises(ValueError, match="finite"):
+            tiny(engine=engine).fit(waves(STAMPS) * np.inf)
+
+
+def test_generators_of_gpus_are_not_seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.manual_seed seeds them too, and fork_rng restores only those named."""
+
+    def seeded(*args: Any) -> None:
+        raise AssertionError("a generator that is not ours was seeded")
+
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeded)
+    monkeypatch.setattr(torch.cuda, "manual_seed", seeded)
+    tiny().fit(waves()).sample([1])
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_what_the_user_passed_is_left_as_it_was(raises: bool) -> None:
+    y, X = channels(STAMPS), controls(STAMPS)
+    y.iloc[4, 0] = np.nan
+    y.iloc[7] = np.nan
+    if raises:
+        X.iloc[-1, 0] = np.inf
+    fh = pd.DatetimeIndex(STAMPS[24:], name="when")
+    passed = [y[:24], X[:24], fh, X, y[24:], X[24:]]
+    before = [part.copy() for part in passed]
+    forecaster = tiny().fit(passed[0], passed[1])
+    for question in (
+        lambda: forecaster.predict(fh, X=passed[3]),
+        lambda: forecaster.predict_at(fh, X=passed[3]),
+        lambda: forecaster.sample(fh, X=passed[3]),
+        lambda: forecaster.score(passed[4], X=passed[3]),
+        lambda: forecaster.update(passed[4], passed[5]),
+    ):
+        if raises:
+            with pytest.raises(ValueError, match="must be finite; got inf"):
+                question()
+        else:
+            question()
+    for part, copy in zip(passed, before, strict=True):
+        if isinstance(part, pd.Index):
+            pd.testing.assert_index_equal(part, copy, exact=True)
+        else:
+            pd.testing.assert_frame_equal(part, copy, check_exact=True)
+
+
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+def test_an_array_that_was_passed_is_left_as_it_was(shape: tuple[int, ...]) -> None:
+    values = waves().to_numpy().reshape(shape).copy()
+    steps = np.array([3, 1])
+    kept = values.copy()
+    forecaster = tiny().fit(values)
+    forecaster.predict(steps)
+    forecaster.score(values)
+    forecaster.update(values[:2])
+    np.testing.assert_array_equal(values, kept)
+    assert steps.tolist() == [3, 1]
+    values += 100.0  # and what is the user's is no memory of ours
+    assert np.abs(forecaster.predict([1])).max() < 50
