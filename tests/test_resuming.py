@@ -21,6 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklode import LatentODERNNForecaster, fitting, guard, training
 from sklode import recovery as recovery_module
+from sklode.fitting import FittedModel
 from sklode.training import Trainer
 from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
 
@@ -333,6 +334,17 @@ def test_a_copy_of_a_stopped_forecaster_goes_on_alike(copied: Any) -> None:
     assert_equal(forecaster.fit(y), expected)
 
 
+def test_the_bar_of_a_resumed_training_begins_where_it_stopped(
+    capfd: pytest.CaptureFixture,
+) -> None:
+    forecaster = small(callbacks=[StopAt()]).fit(series())
+    forecaster.callbacks, forecaster.verbose = None, 1
+    forecaster.fit(series())
+    output = capfd.readouterr()
+    assert "5/10" in output.out + output.err
+    assert "10/10" in output.out + output.err
+
+
 # what is easily forgotten
 
 
@@ -561,10 +573,14 @@ def test_fine_tuning_goes_on() -> None:
     y, settings = waves(uneven_stamps(24, seed=9)), {"finetune_epochs": N}
     expected = small(warm_start=False, **settings).pretrain(panel()).fit(y)
     forecaster = small(**settings).pretrain(panel())
-    forecaster.callbacks = [StopAt()]
+    failed = copy.deepcopy(forecaster)
+    forecaster.callbacks, failed.callbacks = [StopAt()], [BreakAt()]
     assert forecaster.fit(y).n_epochs_ == HALF
-    forecaster.callbacks = None
-    assert_equal(forecaster.fit(y), expected)
+    with pytest.raises(BrokenError):
+        failed.fit(y)
+    for one in (forecaster, failed):
+        one.callbacks = None
+        assert_equal(one.fit(y), expected)
 
 
 def test_fine_tuning_in_two_halves_at_a_constant_rate_is_the_whole() -> None:
@@ -578,7 +594,11 @@ def test_fine_tuning_in_two_halves_at_a_constant_rate_is_the_whole() -> None:
 
 def test_a_new_pretraining_counts_for_more_than_an_earlier_fit() -> None:
     y = waves(uneven_stamps(24, seed=9))
-    forecaster = small(finetune_epochs=1).fit(y).fit(y).pretrain(panel())
+    forecaster = small(finetune_epochs=1, callbacks=[BreakAt(2)])
+    with pytest.raises(BrokenError):
+        forecaster.fit(y)
+    forecaster.callbacks = None
+    forecaster.pretrain(panel())
     expected = copy.deepcopy(forecaster.pretrained_.network)
     forecaster.lr = 1e-9
     for name, weights in forecaster.fit(y).network_.state_dict().items():
@@ -654,6 +674,14 @@ def test_a_resumed_training_may_be_saved_again() -> None:
     saved.callbacks = None
     assert saved.n_epochs_ == 8
     assert_equal(saved.fit(y), expected)
+
+
+def test_a_checkpoint_carries_no_earlier_model() -> None:
+    saver = SaveAt(copy.deepcopy)
+    small(callbacks=[saver]).fit(series()).fit(series())
+    for saved in saver.saved:
+        models = [v for v in vars(saved).values() if isinstance(v, FittedModel)]
+        assert models == [saved._model]
 
 
 def test_before_the_first_epoch_a_callback_saves_what_is_not_fitted() -> None:
