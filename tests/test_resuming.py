@@ -296,6 +296,23 @@ def test_a_resumed_training_may_be_interrupted_at_once(
     assert_equal(forecaster.fit(y), expected)
 
 
+def test_an_interruption_while_a_training_is_resumed_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    y, expected = series(), whole()
+    forecaster = small(callbacks=[StopAt()]).fit(y)
+    forecaster.callbacks = None
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recovery_module.Recovery, "resume", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            forecaster.fit(y)
+    assert_equal(forecaster.fit(y), expected)
+
+
 def test_a_training_that_an_error_of_a_callback_ended_goes_on() -> None:
     y, expected = series(), whole()
     forecaster = small(callbacks=[BreakAt()])
@@ -410,15 +427,7 @@ def test_steps_skipped_before_the_stop_count_after_it(
 ) -> None:
     # the last good weights are not confirmed by a step before the stop
     monkeypatch.setattr(recovery_module, "_JUDGED_STEPS", 1)
-    step = Trainer.train_step
-
-    def skipping(self: Trainer, batch: Any, kl: float, gen: Any, epoch: int) -> Any:
-        if epoch < first:
-            return step(self, batch, kl, gen, epoch)
-        self._last_batch = batch
-        return None
-
-    monkeypatch.setattr(Trainer, "train_step", skipping)
+    skip_steps(monkeypatch, first)
     settings: dict[str, Any] = {"max_epochs": HALF + 2}
     expected = whole(**settings)
     if first > HALF:
@@ -428,19 +437,52 @@ def test_steps_skipped_before_the_stop_count_after_it(
     assert_equal(stopped_and_resumed(**settings), expected)
 
 
-def test_early_stopping_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def skip_steps(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+    """Take no step from an epoch on, as if no loss were finite."""
+    step = Trainer.train_step
+
+    def skipping(self: Trainer, batch: Any, kl: float, gen: Any, epoch: int) -> Any:
+        if epoch < first:
+            return step(self, batch, kl, gen, epoch)
+        self._last_batch = batch
+        return None
+
+    monkeypatch.setattr(Trainer, "train_step", skipping)
+
+
+def test_weights_confirmed_before_the_stop_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    y, settings = series(), {"max_epochs": HALF + 2}
+    skip_steps(monkeypatch, HALF + 1)
+    forecaster = small(**settings, callbacks=[StopAt()]).fit(y)
+    assert forecaster.best_epoch_ == HALF
+    # under the last weights the loss turns out not to be finite
+    monkeypatch.setattr(Trainer, "_loss_of", lambda *_: np.inf)
+    expected = whole(**settings)
+    assert expected.best_epoch_ == HALF - 1
+    forecaster.callbacks = None
+    assert_equal(forecaster.fit(y), expected)
+
+
+@pytest.mark.parametrize("averaging", [0.0, 0.9])
+def test_early_stopping_counts_on(
+    monkeypatch: pytest.MonkeyPatch, averaging: float
+) -> None:
     monkeypatch.setattr(fitting, "_WARM_UP_UPDATES", 0)
-    settings: dict[str, Any] = {"early_stopping": True, "n_iter_no_change": 4}
+    settings = {"early_stopping": True, "n_iter_no_change": 4, "averaging": averaging}
+    best = 0.5 if averaging else 2.5
     results = []
     for split in (whole, stopped_and_resumed):
-        losses = iter([5.0, 4.0, 1.0, 3.0, 3.5, 2.0, 2.5, 0.0, 0.0, 0.0])
+        losses = iter([5.0, 4.0, 1.0, 3.0, 3.5, 2.0, best, 0.0, 0.0, 0.0])
         with monkeypatch.context() as patched:
             patched.setattr(
                 training, "validation_loss", lambda *_, left=losses: next(left)
             )
             results.append(split(**settings))
-    assert results[0].n_epochs_ == 7
-    assert results[0].best_epoch_ == 3
+    assert (results[0].n_epochs_, results[0].best_epoch_) == (
+        (10, 8) if averaging else (7, 3)
+    )
     assert_equal(*results)
 
 
