@@ -22,6 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklode import LatentODERNNForecaster, fitting, guard, training
 from sklode import recovery as recovery_module
 from sklode.fitting import FittedModel
+from sklode.recovery import Recovery
 from sklode.training import Trainer
 from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
 
@@ -419,6 +420,27 @@ def thrown(monkeypatch: pytest.MonkeyPatch, epochs: list[int]) -> Iterator[None]
     with monkeypatch.context() as patched:
         patched.setattr(Trainer, "train_step", throwing)
         yield
+
+
+def test_a_resumed_recovery_remembers_the_best_epoch_of_all() -> None:
+    w = torch.nn.Parameter(torch.zeros(1))
+
+    def ended(recovery: Recovery, epoch: int, loss: float) -> int:
+        w.data.fill_(loss)
+        recovery.epoch_begins(epoch)
+        return recovery.epoch_ends(loss, True)
+
+    def of_an_epoch_of_20_steps() -> Recovery:
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        return Recovery([w], optimizer, lambda: float(w.detach()), 20)
+
+    first, second = of_an_epoch_of_20_steps(), of_an_epoch_of_20_steps()
+    for epoch, loss in enumerate([-1.0, *[1.3] * 9], 1):
+        assert ended(first, epoch, loss) == 0
+    second.resume(first.state())
+    assert float(w.detach()) == pytest.approx(1.3)
+    assert ended(second, 11, 1.6) == 1  # no recent one is much better
+    assert float(w.detach()) == -1.0
 
 
 @pytest.mark.parametrize("first", [HALF + 1, HALF - 1])
