@@ -22,6 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklode import LatentODERNNForecaster, fitting, guard, training
 from sklode import recovery as recovery_module
 from sklode.fitting import FittedModel
+from sklode.observations import Observations
 from sklode.recovery import Recovery
 from sklode.training import Trainer
 from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
@@ -247,7 +248,7 @@ def test_a_resumed_training_keeps_its_engine(monkeypatch: pytest.MonkeyPatch) ->
     assert forecaster.n_epochs_ == N
 
 
-@pytest.mark.parametrize("when", ["after an epoch", "within an epoch"])
+@pytest.mark.parametrize("when", ["after an epoch", "within an epoch", "at its end"])
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_an_interrupted_training_goes_on_from_the_last_whole_epoch(
     monkeypatch: pytest.MonkeyPatch, when: str, early_stopping: bool
@@ -260,13 +261,27 @@ def test_an_interrupted_training_goes_on_from_the_last_whole_epoch(
     with monkeypatch.context() as patched:
         if when == "within an epoch":
             interrupt(patched, HALF + 1, 2)
-        told = r"interrupted in epoch 6 of 10.*Fit again on the same data to go on"
+        if when == "at its end":  # its row is in the history already
+            patched.setattr(Trainer, "_judge", judged_until(HALF))
+        told = r"interrupted in epoch [67] of 10.*Fit again on the same data to go on"
         with pytest.warns(ConvergenceWarning, match=told):
             forecaster.fit(y)
-    assert forecaster.n_epochs_ == HALF
+    assert forecaster.n_epochs_ == HALF + (when == "at its end")
     assert np.isfinite(forecaster.predict(STEPS)).all()
     forecaster.callbacks = None
     assert_equal(forecaster.fit(y), expected)
+
+
+def judged_until(last: int) -> Callable[..., None]:
+    """Return what presses Ctrl-C before weights of later epochs are judged."""
+    judge = Trainer._judge
+
+    def interrupted(self: Trainer, row: dict[str, float], is_validated: bool) -> None:
+        if row["epoch"] > last:
+            raise KeyboardInterrupt
+        judge(self, row, is_validated)
+
+    return interrupted
 
 
 def interrupt(patched: pytest.MonkeyPatch, at_epoch: int, at_step: int = 1) -> None:
@@ -522,9 +537,11 @@ def test_spreads_that_cannot_be_measured_are_those_before_the_training(
 # what does not go on
 
 
-def is_new(forecaster: Any, n_epochs: int = N) -> bool:
+def began_anew(forecaster: Any, before: pd.DataFrame, n_epochs: int = N) -> bool:
     """Return whether the last fit was a training of its own."""
-    return forecaster.history_.index.tolist() == list(range(1, n_epochs + 1))
+    rows = forecaster.history_
+    assert rows.index.tolist() == list(range(1, n_epochs + 1))
+    return bool(rows["seconds"].iloc[0] != before["seconds"].iloc[0])
 
 
 def test_a_training_that_early_stopping_ended_is_over() -> None:
@@ -534,42 +551,72 @@ def test_a_training_that_early_stopping_ended_is_over() -> None:
     ended = forecaster.n_epochs_
     assert ended < 20
     assert forecaster._model.stopped is None
-    first = forecaster.history_["loss"].iloc[0]
-    assert forecaster.fit(y).history_["loss"].iloc[0] != first
+    before = forecaster.history_
+    assert began_anew(forecaster.fit(y), before, forecaster.n_epochs_)
     assert forecaster.n_epochs_ <= ended
 
 
 def test_a_one_cycle_training_that_is_through_is_over() -> None:
     forecaster = small().fit(series())
     assert forecaster._model.stopped is None
-    assert is_new(forecaster.fit(series()))
+    before = forecaster.history_
+    assert began_anew(forecaster.fit(series()), before)
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [
-        {"lr": 0.004},
-        {"batch_size": 8},
-        {"max_epochs": 12},
-        {"averaging": 0.1},
-        {"lr_schedule": "constant"},
-    ],
-    ids=str,
+    "changed", [{"lr": 1e-9}, {"lr": 1e-9, "max_epochs": 12}], ids=str
 )
 def test_other_settings_begin_a_training_from_the_best_weights(
     changed: dict[str, Any],
 ) -> None:
     y = series()
     forecaster = small(callbacks=[StopAt()]).fit(y)
-    before = forecaster.network_.state_dict()
-    rate = {"lr": 1e-9} if "lr" not in changed else {}
+    weights, before = forecaster.network_.state_dict(), forecaster.history_
     forecaster.set_params(**changed, callbacks=None).fit(y)
-    n = changed.get("max_epochs", N)
-    assert is_new(forecaster, n)
-    forecaster = small(callbacks=[StopAt()]).fit(y)
-    forecaster.set_params(callbacks=None, **rate | {"lr": 1e-9}).fit(y)
-    for name, weights in forecaster.network_.state_dict().items():
-        torch.testing.assert_close(weights, before[name], rtol=0, atol=1e-6)
+    assert began_anew(forecaster, before, changed.get("max_epochs", N))
+    for name, trained in forecaster.network_.state_dict().items():
+        torch.testing.assert_close(trained, weights[name], rtol=0, atol=1e-6)
+
+
+def test_another_number_of_epochs_begins_another_cycle() -> None:
+    forecaster = small(callbacks=[StopAt()]).fit(series())
+    before = forecaster.history_
+    forecaster.set_params(max_epochs=12, callbacks=None).fit(series())
+    assert began_anew(forecaster, before, 12)
+
+
+FREE = {
+    "guard",  # its trial is before the training
+    "max_epochs",  # but for a cycle
+    "finetune_epochs",
+    "n_samples",
+    "freq",
+    "random_state",  # the generators' states go on
+    "warm_start",
+    "verbose",
+    "callbacks",
+}
+"""Parameters that may change before a training goes on."""
+
+
+def test_a_training_goes_on_under_the_same_parameters_only() -> None:
+    forecaster = small(lr_schedule="constant")
+    parameters = set(forecaster.get_params())
+    training_of = set(fitting._TRAINING)
+    assert parameters == {*fitting._ARCHITECTURE, *training_of, *FREE, "device"}
+    observations = Observations.from_frame(series().to_frame(), None)
+
+    def signed(device: str = "cpu") -> str:
+        return fitting._signature(observations, forecaster, torch.device(device), None)
+
+    before = signed()
+    for name in sorted(parameters - set(fitting._ARCHITECTURE) - {"device"}):
+        value = getattr(forecaster, name)
+        setattr(forecaster, name, "another")
+        assert (signed() != before) is (name in training_of), name
+        setattr(forecaster, name, value)
+    assert signed("meta") != before
+    assert signed() == before
 
 
 @pytest.mark.parametrize("change", ["value", "stamp", "row", "control"])
@@ -578,6 +625,7 @@ def test_other_data_begin_a_training(change: str) -> None:
     X = pd.DataFrame({"u": np.cos(np.arange(40.0))}, y.index)
     forecaster = small(callbacks=[StopAt()]).fit(y, X=X)
     forecaster.callbacks = None
+    before = forecaster.history_
     y, X = y.copy(), X.copy()
     if change == "value":
         y.iloc[3] += 1e-9
@@ -589,7 +637,7 @@ def test_other_data_begin_a_training(change: str) -> None:
         index = y.index.to_numpy().copy()
         index[-1] += 1
         y.index = X.index = pd.DatetimeIndex(index)
-    assert is_new(forecaster.fit(y, X=X))
+    assert began_anew(forecaster.fit(y, X=X), before)
 
 
 def test_what_forecasts_only_need_may_change() -> None:
@@ -601,9 +649,11 @@ def test_what_forecasts_only_need_may_change() -> None:
 
 def test_an_update_is_a_training_of_its_own() -> None:
     y = series()
-    forecaster = small(finetune_epochs=2, callbacks=[StopAt()]).fit(y)
+    settings = {"finetune_epochs": 2, "lr_schedule": "constant"}
+    forecaster = small(**settings, callbacks=[StopAt()]).fit(y)
+    before = forecaster.history_
     forecaster.update(y[-1:])  # nothing that was not there
-    assert is_new(forecaster, 2)
+    assert began_anew(forecaster, before, 2)
     assert forecaster._model.stopped is None
 
 
