@@ -238,6 +238,7 @@ class _LatentODEForecaster(BaseForecaster):
         fitted = object.__new__(type(self))
         fitted.__dict__.update(state)
         fitted._set_model(underway.calibrated(model))
+        fitted._warm_model = None
         fitted._state = "fitted"
         return fitted.__dict__
 
@@ -275,7 +276,7 @@ class _LatentODEForecaster(BaseForecaster):
             observations, self, rng, steps_ahead(fh), start, None, self._reporter()
         )
         self.pretrained_.columns = list(y.columns), [] if X is None else list(X.columns)
-        self._warm_model = None  # earlier than what is pretrained now
+        self._warm_model = None  # of a fit that failed, before
         return self
 
     def _fit(
@@ -316,6 +317,7 @@ class _LatentODEForecaster(BaseForecaster):
             raise
         finally:
             self.__dict__.pop("_underway", None)
+        self._warm_model = None  # a further fit begins from this one
         return self
 
     def _train(

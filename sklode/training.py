@@ -404,6 +404,7 @@ class Trainer:
 
     def _resume(self, state: TrainingState, generator: torch.Generator) -> None:
         """Become what another trainer was when it kept its state."""
+        self.stopped_at = state
         for name in _GOES_ON:
             setattr(self, name, copied(state.trainer[name]))
         self._recovery.resume(state.recovery)
@@ -414,7 +415,6 @@ class Trainer:
         if self._schedule is not None:
             self._schedule.load_state_dict(state.schedule)
         generator.set_state(state.generator)
-        self.stopped_at = state
 
     def _take_epochs(
         self,

@@ -21,6 +21,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklode import LatentODERNNForecaster, fitting, guard, training
 from sklode import recovery as recovery_module
+from sklode.fitting import FittedModel
+from sklode.observations import Observations
+from sklode.recovery import Recovery
 from sklode.training import Trainer
 from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
 
@@ -245,7 +248,7 @@ def test_a_resumed_training_keeps_its_engine(monkeypatch: pytest.MonkeyPatch) ->
     assert forecaster.n_epochs_ == N
 
 
-@pytest.mark.parametrize("when", ["after an epoch", "within an epoch"])
+@pytest.mark.parametrize("when", ["after an epoch", "within an epoch", "at its end"])
 @pytest.mark.parametrize("early_stopping", [False, True])
 def test_an_interrupted_training_goes_on_from_the_last_whole_epoch(
     monkeypatch: pytest.MonkeyPatch, when: str, early_stopping: bool
@@ -258,13 +261,27 @@ def test_an_interrupted_training_goes_on_from_the_last_whole_epoch(
     with monkeypatch.context() as patched:
         if when == "within an epoch":
             interrupt(patched, HALF + 1, 2)
-        told = r"interrupted in epoch 6 of 10.*Fit again on the same data to go on"
+        if when == "at its end":  # its row is in the history already
+            patched.setattr(Trainer, "_judge", judged_until(HALF))
+        told = r"interrupted in epoch [67] of 10.*Fit again on the same data to go on"
         with pytest.warns(ConvergenceWarning, match=told):
             forecaster.fit(y)
-    assert forecaster.n_epochs_ == HALF
+    assert forecaster.n_epochs_ == HALF + (when == "at its end")
     assert np.isfinite(forecaster.predict(STEPS)).all()
     forecaster.callbacks = None
     assert_equal(forecaster.fit(y), expected)
+
+
+def judged_until(last: int) -> Callable[..., None]:
+    """Return what presses Ctrl-C before weights of later epochs are judged."""
+    judge = Trainer._judge
+
+    def interrupted(self: Trainer, row: dict[str, float], is_validated: bool) -> None:
+        if row["epoch"] > last:
+            raise KeyboardInterrupt
+        judge(self, row, is_validated)
+
+    return interrupted
 
 
 def interrupt(patched: pytest.MonkeyPatch, at_epoch: int, at_step: int = 1) -> None:
@@ -292,6 +309,23 @@ def test_a_resumed_training_may_be_interrupted_at_once(
         with pytest.warns(ConvergenceWarning, match="interrupted in epoch 6 of 10"):
             forecaster.fit(y)
     pd.testing.assert_series_equal(forecaster.predict(STEPS), before)
+    assert_equal(forecaster.fit(y), expected)
+
+
+def test_an_interruption_while_a_training_is_resumed_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    y, expected = series(), whole()
+    forecaster = small(callbacks=[StopAt()]).fit(y)
+    forecaster.callbacks = None
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recovery_module.Recovery, "resume", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            forecaster.fit(y)
     assert_equal(forecaster.fit(y), expected)
 
 
@@ -331,6 +365,17 @@ def test_a_copy_of_a_stopped_forecaster_goes_on_alike(copied: Any) -> None:
     other = copied(forecaster)
     assert_equal(other.fit(y), expected)
     assert_equal(forecaster.fit(y), expected)
+
+
+def test_the_bar_of_a_resumed_training_begins_where_it_stopped(
+    capfd: pytest.CaptureFixture,
+) -> None:
+    forecaster = small(callbacks=[StopAt()]).fit(series())
+    forecaster.callbacks, forecaster.verbose = None, 1
+    forecaster.fit(series())
+    output = capfd.readouterr()
+    assert "5/10" in output.out + output.err
+    assert "10/10" in output.out + output.err
 
 
 # what is easily forgotten
@@ -392,21 +437,34 @@ def thrown(monkeypatch: pytest.MonkeyPatch, epochs: list[int]) -> Iterator[None]
         yield
 
 
+def test_a_resumed_recovery_remembers_the_best_epoch_of_all() -> None:
+    w = torch.nn.Parameter(torch.zeros(1))
+
+    def ended(recovery: Recovery, epoch: int, loss: float) -> int:
+        w.data.fill_(loss)
+        recovery.epoch_begins(epoch)
+        return recovery.epoch_ends(loss, True)
+
+    def of_an_epoch_of_20_steps() -> Recovery:
+        optimizer = torch.optim.SGD([w], lr=0.1)
+        return Recovery([w], optimizer, lambda: float(w.detach()), 20)
+
+    first, second = of_an_epoch_of_20_steps(), of_an_epoch_of_20_steps()
+    for epoch, loss in enumerate([-1.0, *[1.3] * 9], 1):
+        assert ended(first, epoch, loss) == 0
+    second.resume(first.state())
+    assert float(w.detach()) == pytest.approx(1.3)
+    assert ended(second, 11, 1.6) == 1  # no recent one is much better
+    assert float(w.detach()) == -1.0
+
+
 @pytest.mark.parametrize("first", [HALF + 1, HALF - 1])
 def test_steps_skipped_before_the_stop_count_after_it(
     monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
     # the last good weights are not confirmed by a step before the stop
     monkeypatch.setattr(recovery_module, "_JUDGED_STEPS", 1)
-    step = Trainer.train_step
-
-    def skipping(self: Trainer, batch: Any, kl: float, gen: Any, epoch: int) -> Any:
-        if epoch < first:
-            return step(self, batch, kl, gen, epoch)
-        self._last_batch = batch
-        return None
-
-    monkeypatch.setattr(Trainer, "train_step", skipping)
+    skip_steps(monkeypatch, first)
     settings: dict[str, Any] = {"max_epochs": HALF + 2}
     expected = whole(**settings)
     if first > HALF:
@@ -416,19 +474,52 @@ def test_steps_skipped_before_the_stop_count_after_it(
     assert_equal(stopped_and_resumed(**settings), expected)
 
 
-def test_early_stopping_counts_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def skip_steps(monkeypatch: pytest.MonkeyPatch, first: int) -> None:
+    """Take no step from an epoch on, as if no loss were finite."""
+    step = Trainer.train_step
+
+    def skipping(self: Trainer, batch: Any, kl: float, gen: Any, epoch: int) -> Any:
+        if epoch < first:
+            return step(self, batch, kl, gen, epoch)
+        self._last_batch = batch
+        return None
+
+    monkeypatch.setattr(Trainer, "train_step", skipping)
+
+
+def test_weights_confirmed_before_the_stop_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    y, settings = series(), {"max_epochs": HALF + 2}
+    skip_steps(monkeypatch, HALF + 1)
+    forecaster = small(**settings, callbacks=[StopAt()]).fit(y)
+    assert forecaster.best_epoch_ == HALF
+    # under the last weights the loss turns out not to be finite
+    monkeypatch.setattr(Trainer, "_loss_of", lambda *_: np.inf)
+    expected = whole(**settings)
+    assert expected.best_epoch_ == HALF - 1
+    forecaster.callbacks = None
+    assert_equal(forecaster.fit(y), expected)
+
+
+@pytest.mark.parametrize("averaging", [0.0, 0.9])
+def test_early_stopping_counts_on(
+    monkeypatch: pytest.MonkeyPatch, averaging: float
+) -> None:
     monkeypatch.setattr(fitting, "_WARM_UP_UPDATES", 0)
-    settings: dict[str, Any] = {"early_stopping": True, "n_iter_no_change": 4}
+    settings = {"early_stopping": True, "n_iter_no_change": 4, "averaging": averaging}
+    best = 0.5 if averaging else 2.5
     results = []
     for split in (whole, stopped_and_resumed):
-        losses = iter([5.0, 4.0, 1.0, 3.0, 3.5, 2.0, 2.5, 0.0, 0.0, 0.0])
+        losses = iter([5.0, 4.0, 1.0, 3.0, 3.5, 2.0, best, 0.0, 0.0, 0.0])
         with monkeypatch.context() as patched:
             patched.setattr(
                 training, "validation_loss", lambda *_, left=losses: next(left)
             )
             results.append(split(**settings))
-    assert results[0].n_epochs_ == 7
-    assert results[0].best_epoch_ == 3
+    assert (results[0].n_epochs_, results[0].best_epoch_) == (
+        (10, 8) if averaging else (7, 3)
+    )
     assert_equal(*results)
 
 
@@ -446,9 +537,11 @@ def test_spreads_that_cannot_be_measured_are_those_before_the_training(
 # what does not go on
 
 
-def is_new(forecaster: Any, n_epochs: int = N) -> bool:
+def began_anew(forecaster: Any, before: pd.DataFrame, n_epochs: int = N) -> bool:
     """Return whether the last fit was a training of its own."""
-    return forecaster.history_.index.tolist() == list(range(1, n_epochs + 1))
+    rows = forecaster.history_
+    assert rows.index.tolist() == list(range(1, n_epochs + 1))
+    return bool(rows["seconds"].iloc[0] != before["seconds"].iloc[0])
 
 
 def test_a_training_that_early_stopping_ended_is_over() -> None:
@@ -458,42 +551,72 @@ def test_a_training_that_early_stopping_ended_is_over() -> None:
     ended = forecaster.n_epochs_
     assert ended < 20
     assert forecaster._model.stopped is None
-    first = forecaster.history_["loss"].iloc[0]
-    assert forecaster.fit(y).history_["loss"].iloc[0] != first
+    before = forecaster.history_
+    assert began_anew(forecaster.fit(y), before, forecaster.n_epochs_)
     assert forecaster.n_epochs_ <= ended
 
 
 def test_a_one_cycle_training_that_is_through_is_over() -> None:
     forecaster = small().fit(series())
     assert forecaster._model.stopped is None
-    assert is_new(forecaster.fit(series()))
+    before = forecaster.history_
+    assert began_anew(forecaster.fit(series()), before)
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [
-        {"lr": 0.004},
-        {"batch_size": 8},
-        {"max_epochs": 12},
-        {"averaging": 0.1},
-        {"lr_schedule": "constant"},
-    ],
-    ids=str,
+    "changed", [{"lr": 1e-9}, {"lr": 1e-9, "max_epochs": 12}], ids=str
 )
 def test_other_settings_begin_a_training_from_the_best_weights(
     changed: dict[str, Any],
 ) -> None:
     y = series()
     forecaster = small(callbacks=[StopAt()]).fit(y)
-    before = forecaster.network_.state_dict()
-    rate = {"lr": 1e-9} if "lr" not in changed else {}
+    weights, before = forecaster.network_.state_dict(), forecaster.history_
     forecaster.set_params(**changed, callbacks=None).fit(y)
-    n = changed.get("max_epochs", N)
-    assert is_new(forecaster, n)
-    forecaster = small(callbacks=[StopAt()]).fit(y)
-    forecaster.set_params(callbacks=None, **rate | {"lr": 1e-9}).fit(y)
-    for name, weights in forecaster.network_.state_dict().items():
-        torch.testing.assert_close(weights, before[name], rtol=0, atol=1e-6)
+    assert began_anew(forecaster, before, changed.get("max_epochs", N))
+    for name, trained in forecaster.network_.state_dict().items():
+        torch.testing.assert_close(trained, weights[name], rtol=0, atol=1e-6)
+
+
+def test_another_number_of_epochs_begins_another_cycle() -> None:
+    forecaster = small(callbacks=[StopAt()]).fit(series())
+    before = forecaster.history_
+    forecaster.set_params(max_epochs=12, callbacks=None).fit(series())
+    assert began_anew(forecaster, before, 12)
+
+
+FREE = {
+    "guard",  # its trial is before the training
+    "max_epochs",  # but for a cycle
+    "finetune_epochs",
+    "n_samples",
+    "freq",
+    "random_state",  # the generators' states go on
+    "warm_start",
+    "verbose",
+    "callbacks",
+}
+"""Parameters that may change before a training goes on."""
+
+
+def test_a_training_goes_on_under_the_same_parameters_only() -> None:
+    forecaster = small(lr_schedule="constant")
+    parameters = set(forecaster.get_params())
+    training_of = set(fitting._TRAINING)
+    assert parameters == {*fitting._ARCHITECTURE, *training_of, *FREE, "device"}
+    observations = Observations.from_frame(series().to_frame(), None)
+
+    def signed(device: str = "cpu") -> str:
+        return fitting._signature(observations, forecaster, torch.device(device), None)
+
+    before = signed()
+    for name in sorted(parameters - set(fitting._ARCHITECTURE) - {"device"}):
+        value = getattr(forecaster, name)
+        setattr(forecaster, name, "another")
+        assert (signed() != before) is (name in training_of), name
+        setattr(forecaster, name, value)
+    assert signed("meta") != before
+    assert signed() == before
 
 
 @pytest.mark.parametrize("change", ["value", "stamp", "row", "control"])
@@ -502,6 +625,7 @@ def test_other_data_begin_a_training(change: str) -> None:
     X = pd.DataFrame({"u": np.cos(np.arange(40.0))}, y.index)
     forecaster = small(callbacks=[StopAt()]).fit(y, X=X)
     forecaster.callbacks = None
+    before = forecaster.history_
     y, X = y.copy(), X.copy()
     if change == "value":
         y.iloc[3] += 1e-9
@@ -513,7 +637,7 @@ def test_other_data_begin_a_training(change: str) -> None:
         index = y.index.to_numpy().copy()
         index[-1] += 1
         y.index = X.index = pd.DatetimeIndex(index)
-    assert is_new(forecaster.fit(y, X=X))
+    assert began_anew(forecaster.fit(y, X=X), before)
 
 
 def test_what_forecasts_only_need_may_change() -> None:
@@ -525,9 +649,11 @@ def test_what_forecasts_only_need_may_change() -> None:
 
 def test_an_update_is_a_training_of_its_own() -> None:
     y = series()
-    forecaster = small(finetune_epochs=2, callbacks=[StopAt()]).fit(y)
+    settings = {"finetune_epochs": 2, "lr_schedule": "constant"}
+    forecaster = small(**settings, callbacks=[StopAt()]).fit(y)
+    before = forecaster.history_
     forecaster.update(y[-1:])  # nothing that was not there
-    assert is_new(forecaster, 2)
+    assert began_anew(forecaster, before, 2)
     assert forecaster._model.stopped is None
 
 
@@ -561,10 +687,14 @@ def test_fine_tuning_goes_on() -> None:
     y, settings = waves(uneven_stamps(24, seed=9)), {"finetune_epochs": N}
     expected = small(warm_start=False, **settings).pretrain(panel()).fit(y)
     forecaster = small(**settings).pretrain(panel())
-    forecaster.callbacks = [StopAt()]
+    failed = copy.deepcopy(forecaster)
+    forecaster.callbacks, failed.callbacks = [StopAt()], [BreakAt()]
     assert forecaster.fit(y).n_epochs_ == HALF
-    forecaster.callbacks = None
-    assert_equal(forecaster.fit(y), expected)
+    with pytest.raises(BrokenError):
+        failed.fit(y)
+    for one in (forecaster, failed):
+        one.callbacks = None
+        assert_equal(one.fit(y), expected)
 
 
 def test_fine_tuning_in_two_halves_at_a_constant_rate_is_the_whole() -> None:
@@ -578,7 +708,11 @@ def test_fine_tuning_in_two_halves_at_a_constant_rate_is_the_whole() -> None:
 
 def test_a_new_pretraining_counts_for_more_than_an_earlier_fit() -> None:
     y = waves(uneven_stamps(24, seed=9))
-    forecaster = small(finetune_epochs=1).fit(y).fit(y).pretrain(panel())
+    forecaster = small(finetune_epochs=1, callbacks=[BreakAt(2)])
+    with pytest.raises(BrokenError):
+        forecaster.fit(y)
+    forecaster.callbacks = None
+    forecaster.pretrain(panel())
     expected = copy.deepcopy(forecaster.pretrained_.network)
     forecaster.lr = 1e-9
     for name, weights in forecaster.fit(y).network_.state_dict().items():
@@ -654,6 +788,14 @@ def test_a_resumed_training_may_be_saved_again() -> None:
     saved.callbacks = None
     assert saved.n_epochs_ == 8
     assert_equal(saved.fit(y), expected)
+
+
+def test_a_checkpoint_carries_no_earlier_model() -> None:
+    saver = SaveAt(copy.deepcopy)
+    small(callbacks=[saver]).fit(series()).fit(series())
+    for saved in saver.saved:
+        models = [v for v in vars(saved).values() if isinstance(v, FittedModel)]
+        assert models == [saved._model]
 
 
 def test_before_the_first_epoch_a_callback_saves_what_is_not_fitted() -> None:
