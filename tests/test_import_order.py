@@ -64,6 +64,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "windows",
     },
     "parameters": {"fitting", "nn", "training"},
+    "stored_history": {
+        "history",
+        "observations",
+        "plain_data",
+        "stamps",
+        "weights_file",
+    },
     "stored_model": {
         "calibration",
         "exceptions",
@@ -71,6 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "nn",
         "parameters",
         "plain_data",
+        "weights_file",
         "windows",
     },
     "storage": {
@@ -78,10 +86,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "fitting",
         "history",
         "horizons",
-        "observations",
         "parameters",
         "plain_data",
-        "stamps",
+        "stored_history",
         "stored_model",
         "weights_file",
     },
@@ -110,6 +117,7 @@ MAY_NOT_IMPORT = [
     ("windows", "pandas"),
     ("_shapes", "pandas"),
     ("plain_data", "torch"),
+    ("stored_history", "torch"),
     ("weights_file", "pandas"),
     ("weights_file", "torch"),
 ]

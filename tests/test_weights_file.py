@@ -643,6 +643,9 @@ def test_remembered_data_are_left_out_with_a_warning(path: Path) -> None:
     loaded = load(path)
     assert loaded.get_config()["remember_data"]
     assert_same(forecaster.predict(fh=[1]), loaded.predict(fh=[1]))
+    late = waves(uneven_stamps(start="2021-03-02"))
+    found = [one.update(late).predict(fh=[1]) for one in (forecaster, loaded)]
+    assert_same(*found)
 
 
 @pytest.mark.parametrize("step", ["os.fsync", "Path.replace"])
