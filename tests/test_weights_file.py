@@ -475,10 +475,10 @@ def test_parameters_that_the_writer_did_not_know_have_defaults(
     def change(state: Any, arrays: Any) -> None:
         for known in (state["parameters"], state["model"]["architecture"]["dict"]):
             known.pop("thinning", None)
-            known.pop("atol")
+            known.pop("activation")
 
     loaded = load(resealed(written, path, change))
-    assert (loaded.thinning, loaded.atol) == (0.5, 1e-4)
+    assert (loaded.thinning, loaded.activation) == (0.5, "tanh")
     X = pd.DataFrame(0.0, loaded._history.rows_ahead(pd.RangeIndex(1, 4)), ["u", "v"])
     path.write_bytes(written)
     assert_same(loaded.predict(X=X), load(path).predict(X=X))
