@@ -16,9 +16,10 @@ from sklode.fitting import FittedModel, build_network
 from sklode.nn.anchors import ANCHORS
 from sklode.parameters import check_parameters
 from sklode.plain_data import plain, restored
+from sklode.weights_file import require
 from sklode.windows import Normalisation
 
-__all__ = ["model_from", "parts_of", "require"]
+__all__ = ["model_from", "parts_of"]
 
 Arrays = dict[str, NDArray]
 
@@ -26,15 +27,6 @@ _ENGINES = ("fused", "unrolled", "eager")
 _LAYOUTS = ("lanes", "single")
 _REAL = np.dtype(np.float64)
 _NORMALISATION = ("location", "scale", "control_location", "control_scale")
-
-
-def require(condition: bool, got: str) -> None:
-    """Refuse a file that holds what no forecaster could have stored."""
-    if not condition:
-        raise WeightsFileError(
-            f"a weights file must hold what save_weights stores; got {got}. Write the "
-            "file anew."
-        )
 
 
 def parts_of(model: FittedModel, prefix: str, arrays: Arrays) -> dict[str, Any]:

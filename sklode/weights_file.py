@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from sklode.exceptions import WeightsFileError
 
-__all__ = ["FORMAT_VERSION", "read", "write"]
+__all__ = ["FORMAT_VERSION", "read", "require", "write"]
 
 FORMAT_VERSION = 1
 """Rises when a reader of the version before could not read the file rightly."""
@@ -228,3 +228,18 @@ def _damaged(path: str | os.PathLike, what: str) -> WeightsFileError:
         "a weights file must be as save_weights wrote it; got "
         f"{os.fspath(path)}, and {what}. Get the file again, or write it anew."
     )
+
+
+def require(condition: bool, got: str) -> None:
+    """Refuse a file that holds what no forecaster could have stored.
+
+    Raises
+    ------
+    WeightsFileError
+        If the condition is not met.
+    """
+    if not condition:
+        raise WeightsFileError(
+            f"a weights file must hold what save_weights stores; got {got}. Write the "
+            "file anew."
+        )

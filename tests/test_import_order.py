@@ -76,6 +76,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "windows",
     },
     "parameters": {"fitting", "nn", "training"},
+    "stored_history": {
+        "history",
+        "observations",
+        "plain_data",
+        "stamps",
+        "weights_file",
+    },
     "stored_model": {
         "calibration",
         "exceptions",
@@ -83,6 +90,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "nn",
         "parameters",
         "plain_data",
+        "weights_file",
         "windows",
     },
     "storage": {
@@ -90,10 +98,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "fitting",
         "history",
         "horizons",
-        "observations",
         "parameters",
         "plain_data",
-        "stamps",
+        "stored_history",
         "stored_model",
         "weights_file",
     },
@@ -125,6 +132,7 @@ MAY_NOT_IMPORT = [
     ("windows", "pandas"),
     ("_shapes", "pandas"),
     ("plain_data", "torch"),
+    ("stored_history", "torch"),
     ("weights_file", "pandas"),
     ("weights_file", "torch"),
 ]

@@ -475,10 +475,10 @@ def test_parameters_that_the_writer_did_not_know_have_defaults(
     def change(state: Any, arrays: Any) -> None:
         for known in (state["parameters"], state["model"]["architecture"]["dict"]):
             known.pop("thinning", None)
-            known.pop("atol")
+            known.pop("activation")
 
     loaded = load(resealed(written, path, change))
-    assert (loaded.thinning, loaded.atol) == (0.5, 1e-4)
+    assert (loaded.thinning, loaded.activation) == (0.5, "tanh")
     X = pd.DataFrame(0.0, loaded._history.rows_ahead(pd.RangeIndex(1, 4)), ["u", "v"])
     path.write_bytes(written)
     assert_same(loaded.predict(X=X), load(path).predict(X=X))
@@ -643,6 +643,9 @@ def test_remembered_data_are_left_out_with_a_warning(path: Path) -> None:
     loaded = load(path)
     assert loaded.get_config()["remember_data"]
     assert_same(forecaster.predict(fh=[1]), loaded.predict(fh=[1]))
+    late = waves(uneven_stamps(start="2021-03-02"))
+    found = [one.update(late).predict(fh=[1]) for one in (forecaster, loaded)]
+    assert_same(*found)
 
 
 @pytest.mark.parametrize("step", ["os.fsync", "Path.replace"])
