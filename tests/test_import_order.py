@@ -40,6 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "nn": {"nn"},
     "recovery": set(),
     "training": {"_flat", "exceptions", "nn.objectives", "recovery"},
+    "answers": {"exceptions", "nn"},
     "randomness": set(),
     "calibration": {"nn", "randomness"},
     "prediction": {"calibration", "nn", "randomness"},
