@@ -248,6 +248,7 @@ class Trainer:
         self._auto_norms: list[float] = []
         self._skipped_in_a_row = 0
         self._best: dict[str, Tensor] = {}
+        self._untrained: dict[str, Tensor] = {}
         self._candidate: tuple[int, dict[str, Tensor]] | None = None
         self._last_batch: Any = None
 
@@ -282,6 +283,8 @@ class Trainer:
             self._grads = [v.grad for v in self._vectors if v.grad is not None]
             self._train(draw, n_batches, generator, validation, reporter)
             self.network.load_state_dict(self._best)
+            if self.history:
+                self._judge_the_end()
         return self
 
     def _train(
@@ -308,7 +311,7 @@ class Trainer:
         self._recovery = Recovery(
             self._vectors, self._optimizer, self._last_loss, n_batches
         )
-        self._best = self._weights()
+        self._best = self._untrained = self._weights()
         self._candidate = None
         try:
             self._take_epochs(draw, generator, validation, reporter)
@@ -349,7 +352,8 @@ class Trainer:
             score = row["validation_loss"]
             waited = 0 if score < best_score - self.tol else waited + 1
             weights_of = int(row["restored_epoch"] or epoch + 1) - 1
-            if score < best_score:
+            # steps that were all skipped say that these are no good weights
+            if score < best_score and not math.isnan(row["loss"]):
                 best_score = score
                 self._propose(weights_of)
                 self._confirm()
@@ -357,7 +361,6 @@ class Trainer:
                 self._propose(weights_of)
             stop = reporter is not None and reporter.epoch_end(row)
             if self._recovery.given_up:
-                self._warn_of_divergence()
                 break
             patience = self.n_iter_no_change if validation else None
             if stop or (patience is not None and waited >= patience):
@@ -527,22 +530,54 @@ class Trainer:
         if self._schedule.last_epoch < self._schedule.total_steps - 1:
             self._schedule.step()
 
-    def _warn_of_divergence(self) -> None:
-        why = f"{_PATIENCE_WITH_NON_FINITE} steps in a row whose loss or gradient was "
-        why += "not finite"
+    def _judge_the_end(self) -> None:
+        """Say that a training has ended in a bad place, and leave no useless weights.
+
+        Weights that were good for the short windows of the first epochs, or for other
+        batches, need not be so for the last one.
+        """
+        worse = self._recovery.losses_if_worse()
+        if worse is not None and not math.isfinite(worse[0]):
+            self.best_epoch = 0
+            self.network.load_state_dict(self._untrained)
+        kept = f"the last good weights, of epoch {self.best_epoch}, are kept"
+        if not self.best_epoch:
+            kept = "no epoch left good weights; those before training are kept"
+        row = self.history[-1]
+        if self._recovery.given_up:
+            self._warn(f"training stopped after {self._why_given_up()}; {kept}.")
+        elif math.isnan(row["loss"]):
+            self._warn(
+                "training ended without a finite loss and gradient in any of the "
+                f"{row['skipped_steps']:g} steps of its last epoch; {kept}."
+            )
+        elif worse is not None:
+            self._warn(
+                "training has made the model worse: on its last batch the loss per "
+                f"value is {worse[0]:.3g}, and was {worse[1]:.3g} before training; "
+                f"{kept}."
+            )
+
+    def _why_given_up(self) -> str:
         if self._skipped_in_a_row < _PATIENCE_WITH_NON_FINITE:
             rate = self._optimizer.param_groups[0]["lr"]
-            why = f"it had diverged again and again, down to a rate of {rate:.3g}"
+            return f"it had diverged again and again, down to a rate of {rate:.3g}"
+        return (
+            f"{_PATIENCE_WITH_NON_FINITE} steps in a row whose loss or gradient was "
+            "not finite"
+        )
+
+    def _warn(self, what: str) -> None:
         clipping = (
             "set clip_norm (for example 1.0)"
             if self.clip_norm is None
             else "lower clip_norm"
         )
         warnings.warn(
-            f"training stopped after {why} (lr={self.lr:g}, "
-            f"clip_norm={self.clip_norm}); the last good weights, of epoch "
-            f"{self.best_epoch}, are kept. Lower lr, or {clipping}, or use "
-            'activation="tanh".',
+            f"{what} Lower lr (lr={self.lr:g}), or {clipping} "
+            f'(clip_norm={self.clip_norm}), or use activation="tanh", a smaller '
+            'step_size or, for method="dopri5", larger rtol and atol. guard=True '
+            "forecasts the level alone where training does not prove itself.",
             ConvergenceWarning,
             stacklevel=2,
         )

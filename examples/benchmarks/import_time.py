@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     parser.add_argument("--repeats", type=int, default=15, help="processes of each")
     repeats = parser.parse_args(arguments).repeats
     taken: dict[str, list[float]] = {name: [] for name in STATEMENTS}
-    for name, statement in STATEMENTS.items():
+    for statement in STATEMENTS.values():
         seconds(statement)  # fills the disk's cache
     for _ in range(repeats):
         for name, statement in STATEMENTS.items():

@@ -398,7 +398,7 @@ That is 30 steps of Dormand and Prince's method in a time unit, at rtol=1e-3. Fi
 that need more are too stiff for it, and would keep a fit busy for hours.
 """
 
-_LEAST = 10
+_LEAST = 3
 """A solve may always take as many as so many steps: it first looks for a length."""
 
 _WHY = "the length of its steps shrank to nothing, or the state overflowed"
