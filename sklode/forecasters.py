@@ -19,6 +19,7 @@ from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode import storage
+from sklode.answers import answering, check_finite
 from sklode.calibration import Calibration
 from sklode.choices import check_choice
 from sklode.fitting import (
@@ -651,7 +652,9 @@ class _LatentODEForecaster(BaseForecaster):
         if random_state is not None:
             seed = int(check_random_state(random_state).randint(2**31 - 1))
         prior = Prior(model.network, model.windows(history.observations))
-        paths = prior.draw(elapsed, controls, n, seed, start, noise)
+        with answering(index):
+            paths = prior.draw(elapsed, controls, n, seed, start, noise)
+        self._check_finite(paths, index)
         original = model.normalisation.original(paths)
         return _as_paths(original, index, history.channels)
 
@@ -692,7 +695,9 @@ class _LatentODEForecaster(BaseForecaster):
         def variances(index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
             predictor = self._model.predictor(self._history.observations)
             queries = self._queries(index, X)
-            table = predictor.variances(queries, self.n_samples, self._predict_seed)
+            with answering(index):
+                table = predictor.variances(queries, self.n_samples, self._predict_seed)
+            self._check_finite(table, index)
             return pd.DataFrame(table * self.scale_**2, index, channels)
 
         return self._at_horizon(fh, X, variances)
@@ -798,7 +803,10 @@ class _LatentODEForecaster(BaseForecaster):
         if not len(index):
             return pd.DataFrame(np.zeros((0, len(channels))), index, channels)
         predictor = self._model.predictor(self._history.observations)
-        means = predictor.means(self._queries(index, X))
+        queries = self._queries(index, X)
+        with answering(index):
+            means = predictor.means(queries)
+        self._check_finite(means, index)
         original = self._model.normalisation.original(means)
         return pd.DataFrame(original, index, channels)
 
@@ -809,7 +817,14 @@ class _LatentODEForecaster(BaseForecaster):
         predictor = self._model.predictor(self._history.observations)
         queries = self._queries(index, X)
         original = self._model.normalisation.original
-        for asked, drawn in predictor.draws(queries, n, self._predict_seed, noise):
+        draws = predictor.draws(queries, n, self._predict_seed, noise)
+        while True:
+            with answering(index):
+                part = next(draws, None)
+            if part is None:
+                return
+            asked, drawn = part
+            self._check_finite(drawn, index[asked])
             yield asked, original(drawn)
 
     def save_weights(self, path: str | os.PathLike) -> None:
@@ -876,6 +891,10 @@ class _LatentODEForecaster(BaseForecaster):
                 "'auto'; set_params would forget the fit.",
                 stacklevel=3,
             )
+
+    def _check_finite(self, values: np.ndarray, index: pd.Index) -> None:
+        decoder = self.network_.decoder
+        check_finite(values, index, decoder.solver, decoder.vector_field.activation)
 
     def _reporter(self) -> Reporter:
         return Reporter(self.verbose, self.callbacks or (), self)

@@ -87,6 +87,7 @@ class Recovery:
         # so that some are of before those that are judged
         self._recent: deque[_Epoch] = deque(maxlen=_REMEMBERED + self._n_judged - 1)
         self._best: list[_Epoch] = []
+        self._first: _Epoch | None = None
         self._taken = 0
         self.given_up = False
 
@@ -100,6 +101,7 @@ class Recovery:
             "losses": list(self._losses),
             "recent": list(self._recent),
             "best": list(self._best),
+            "first": self._first,
             "taken": self._taken,
         }
 
@@ -109,11 +111,13 @@ class Recovery:
         self._losses.extend(state["losses"])
         self._recent.extend(state["recent"])
         self._best = list(state["best"])
+        self._first = state["first"]
         self._taken = state["taken"]
 
     def epoch_begins(self, epoch: int) -> None:
         """Remember what the training is now."""
         self._now = self._present(epoch)
+        self._first = self._first or self._now
 
     def epoch_ends(self, loss: float, finite: bool) -> int:
         """Go back if the epoch has diverged.
@@ -149,6 +153,20 @@ class Recovery:
             self._restore(epoch)
             self._slow_down()
         return better[0].epoch if better else 0
+
+    def losses_if_worse(self) -> tuple[float, float] | None:
+        """Return the last batch's loss under weights that training has made worse.
+
+        And the loss of that batch under those with which training began. None where no
+        divergence lies between the two, or no epoch has begun.
+        """
+        if self._first is None:
+            return None
+        present, loss = self._present(0), self._loss()
+        self._restore(self._first)
+        before = self._loss()
+        self._restore(present)
+        return (loss, before) if _is_worse(loss, before) else None
 
     def _keep(self, epoch: _Epoch) -> None:
         self._recent.append(epoch)

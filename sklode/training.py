@@ -74,6 +74,7 @@ _GOES_ON = (
     "history",
     "best_epoch",
     "_best",
+    "_untrained",
     "_candidate",
     "_best_score",
     "_waited",
@@ -292,6 +293,7 @@ class Trainer:
         self._skipped_in_a_row = 0
         self._best_score, self._waited = math.inf, 0
         self._best: dict[str, Tensor] = {}
+        self._untrained: dict[str, Tensor] = {}
         self._candidate: tuple[int, dict[str, Tensor]] | None = None
         self._last_batch: Any = None
 
@@ -331,7 +333,9 @@ class Trainer:
             if state is not None:
                 self._resume(state, generator)
             self._train(draw, generator, validation, reporter)
-        self.best_epoch = self.load_best(self.network)
+            self.best_epoch = self.load_best(self.network)
+            if self.history:
+                self._judge_the_end()
         return self
 
     def _prepare(self, n_batches: int) -> None:
@@ -355,7 +359,7 @@ class Trainer:
         self._recovery = Recovery(
             self._vectors, self._optimizer, self._last_loss, n_batches
         )
-        self._best = self._weights()
+        self._best = self._untrained = self._weights()
         self._candidate = None
 
     def _train(
@@ -437,7 +441,6 @@ class Trainer:
             self._keep_state(generator)
             stop = reporter is not None and reporter.epoch_end(row)
             if self._recovery.given_up:
-                self._warn_of_divergence()
                 return True
             if patience is not None and self._waited >= patience:
                 return True
@@ -456,7 +459,8 @@ class Trainer:
         improved = score < self._best_score - self.tol
         self._waited = 0 if improved else self._waited + 1
         weights_of = int(row["restored_epoch"] or epoch + 1) - 1
-        if score < self._best_score:
+        # steps that were all skipped say that these are no good weights
+        if score < self._best_score and not math.isnan(row["loss"]):
             self._best_score = score
             self._propose(weights_of)
             self._confirm()
@@ -646,22 +650,54 @@ class Trainer:
             stacklevel=2,
         )
 
-    def _warn_of_divergence(self) -> None:
-        why = f"{_PATIENCE_WITH_NON_FINITE} steps in a row whose loss or gradient was "
-        why += "not finite"
+    def _judge_the_end(self) -> None:
+        """Say that a training has ended in a bad place, and leave no useless weights.
+
+        Weights that were good for the short windows of the first epochs, or for other
+        batches, need not be so for the last one.
+        """
+        worse = self._recovery.losses_if_worse()
+        if worse is not None and not math.isfinite(worse[0]):
+            self.best_epoch = 0
+            self.network.load_state_dict(self._untrained)
+        kept = f"the last good weights, of epoch {self.best_epoch}, are kept"
+        if not self.best_epoch:
+            kept = "no epoch left good weights; those before training are kept"
+        row = self.history[-1]
+        if self._recovery.given_up:
+            self._warn(f"training stopped after {self._why_given_up()}; {kept}.")
+        elif math.isnan(row["loss"]):
+            self._warn(
+                "training ended without a finite loss and gradient in any of the "
+                f"{row['skipped_steps']:g} steps of its last epoch; {kept}."
+            )
+        elif worse is not None:
+            self._warn(
+                "training has made the model worse: on its last batch the loss per "
+                f"value is {worse[0]:.3g}, and was {worse[1]:.3g} before training; "
+                f"{kept}."
+            )
+
+    def _why_given_up(self) -> str:
         if self._skipped_in_a_row < _PATIENCE_WITH_NON_FINITE:
             rate = self._optimizer.param_groups[0]["lr"]
-            why = f"it had diverged again and again, down to a rate of {rate:.3g}"
+            return f"it had diverged again and again, down to a rate of {rate:.3g}"
+        return (
+            f"{_PATIENCE_WITH_NON_FINITE} steps in a row whose loss or gradient was "
+            "not finite"
+        )
+
+    def _warn(self, what: str) -> None:
         clipping = (
             "set clip_norm (for example 1.0)"
             if self.clip_norm is None
             else "lower clip_norm"
         )
         warnings.warn(
-            f"training stopped after {why} (lr={self.lr:g}, "
-            f"clip_norm={self.clip_norm}); the last good weights, of epoch "
-            f"{self.best_epoch}, are kept. Lower lr, or {clipping}, or use "
-            'activation="tanh".',
+            f"{what} Lower lr (lr={self.lr:g}), or {clipping} "
+            f'(clip_norm={self.clip_norm}), or use activation="tanh", a smaller '
+            'step_size or, for method="dopri5", larger rtol and atol. guard=True '
+            "forecasts the level alone where training does not prove itself.",
             ConvergenceWarning,
             stacklevel=2,
         )

@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "recovery": set(),
     "resuming": set(),
     "training": {"_flat", "exceptions", "nn.objectives", "recovery", "resuming"},
+    "answers": {"exceptions", "nn"},
     "randomness": set(),
     "calibration": {"nn", "randomness"},
     "prediction": {"_torch_modes", "calibration", "nn", "randomness"},

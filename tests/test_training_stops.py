@@ -117,6 +117,9 @@ def test_no_epochs_leave_the_network_as_it_was() -> None:
     assert (trainer.history, trainer.best_epoch) == ([], 0)
 
 
+SKIPPED = r"without a finite loss and gradient in any of the \d steps of its last epoch"
+
+
 def test_step_with_a_loss_that_is_not_finite_is_skipped_and_counted() -> None:
     clean, mixed = Trainee(linear), Trainee(linear)
     train(clean, [batch(2.0), batch(3.0)], max_epochs=1, lr=0.1)
@@ -135,21 +138,24 @@ def test_step_with_a_loss_that_is_not_finite_is_skipped_and_counted() -> None:
 
 def test_skipped_step_does_not_move_the_weights() -> None:
     network = Trainee(linear, weight=0.5)
-    train(network, [batch(math.nan)] * 3, lr=0.1)
+    with pytest.warns(ConvergenceWarning, match=SKIPPED):
+        train(network, [batch(math.nan)] * 3, lr=0.1)
     assert float(network.w.detach()) == 0.5
 
 
 def test_step_with_a_gradient_that_is_not_finite_is_skipped_and_counted() -> None:
     # at w = 0 the root is 0 and its slope infinite
     network = Trainee(lambda w, number: -torch.sqrt(w), weight=0.0)
-    (row,) = train(network, [batch()] * 3, clip_norm=None).history
+    with pytest.warns(ConvergenceWarning, match=SKIPPED):
+        (row,) = train(network, [batch()] * 3, clip_norm=None).history
     assert row["skipped_steps"] == 3
     assert float(network.w.detach()) == 0.0
 
 
 def test_infinite_loss_with_a_finite_gradient_is_skipped_and_counted() -> None:
     network = Trainee(lambda w, number: -w - number, weight=0.5)
-    (row,) = train(network, [batch(math.inf)] * 3).history
+    with pytest.warns(ConvergenceWarning, match=SKIPPED):
+        (row,) = train(network, [batch(math.inf)] * 3).history
     assert row["skipped_steps"] == 3
     assert float(network.w.detach()) == 0.5
 
@@ -196,7 +202,7 @@ def test_ten_bad_steps_in_a_row_stop_the_training_with_advice() -> None:
 def test_divergence_restores_weights_whose_loss_is_finite(n_batches: int) -> None:
     # the first step leaves the domain of the root: no later loss is finite
     network = Trainee(lambda w, number: -torch.sqrt(w), weight=1.0)
-    with pytest.warns(ConvergenceWarning, match="last good weights"):
+    with pytest.warns(ConvergenceWarning, match="before training are kept"):
         train(
             network,
             [batch()] * n_batches,
@@ -229,7 +235,8 @@ def test_training_that_ends_in_bad_steps_keeps_weights_whose_loss_is_finite() ->
     # too few bad steps to stop the training
     network = Trainee(lambda w, number: -torch.sqrt(w), weight=1.0)
     settings: dict[str, Any] = {"lr": 1e3, "optimizer": "sgd", "clip_norm": None}
-    train(network, [batch()] * 3, max_epochs=2, **settings)
+    with pytest.warns(ConvergenceWarning, match=SKIPPED):
+        train(network, [batch()] * 3, max_epochs=2, **settings)
     assert float(network.w.detach()) > 0
 
 
@@ -260,7 +267,8 @@ def test_network_that_is_not_finite_is_skipped_with_the_adaptive_solver() -> Non
     network: Any = latent_ode(solver=AdaptiveSolver())
     with torch.no_grad():
         network.encoder.cell.weight_hh.fill_(math.nan)
-    (row,) = train(network, [windows()] * 2).history
+    with pytest.warns(ConvergenceWarning, match=SKIPPED):
+        (row,) = train(network, [windows()] * 2).history
     assert row["skipped_steps"] == 2
 
 

@@ -37,6 +37,14 @@ _ONE_BLAS_THREAD = SharedLimit(
 )
 
 
+def _overflowing() -> np.errstate:
+    """Let values overflow as in torch, whose callers look at the result.
+
+    numpy would warn of each, in a training that skips the step.
+    """
+    return np.errstate(over="ignore", invalid="ignore")
+
+
 class FieldWeights(NamedTuple):
     """A vector field's layers: the first, those between, the output layer.
 
@@ -276,7 +284,7 @@ class _Decode(torch.autograd.Function):
     ) -> Tensor:
         ctx.run = DecodePass(_hidden_field(method, activation, m, c, inner))
         ctx.has_bias = bias is not None
-        with _ONE_BLAS_THREAD:
+        with _ONE_BLAS_THREAD, _overflowing():
             means = ctx.run.forward(
                 _array(p0), _array(dt), None if bias is None else _array(bias)
             )
@@ -286,7 +294,7 @@ class _Decode(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_means: Tensor) -> tuple[Tensor | None, ...]:
-        with _ONE_BLAS_THREAD:
+        with _ONE_BLAS_THREAD, _overflowing():
             p0, bias, m, c, inner = ctx.run.backward(_array(grad_means))
         flat = [array for layer in inner for array in layer]
         by_p0, by_bias, *others = (
@@ -320,14 +328,14 @@ class _Encode(torch.autograd.Function):
             FlowMaps(*(_array(tensor) for tensor in (w1, b1, wo, bo))),
             _array(w_hh),
         )
-        with _ONE_BLAS_THREAD:
+        with _ONE_BLAS_THREAD, _overflowing():
             h = ctx.run.forward(_array(x), _array(dt), _array(visits))
         return torch.from_numpy(h.copy())
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_h: Tensor) -> tuple[Tensor | None, ...]:
-        with _ONE_BLAS_THREAD:
+        with _ONE_BLAS_THREAD, _overflowing():
             grads = ctx.run.backward(_array(grad_h))
         tensors = [torch.from_numpy(np.ascontiguousarray(grad)) for grad in grads]
         return (None, None, None, None, *tensors)

@@ -320,7 +320,7 @@ class AdaptiveSolver:
         options = {"jump_t": jump_t} if len(jump_t) else {}
 
         def solve(start: State) -> States:
-            with self._readable_failure(dt):
+            with self._readable_failure(rhs):
                 return _torchdiffeq(
                     rhs,
                     start,
@@ -333,23 +333,29 @@ class AdaptiveSolver:
 
         if not self.adjoint:
             return solve(state)
-        failure = partial(self._readable_failure, dt)
+        failure = partial(self._readable_failure, rhs)
         parameters = [p for p in field.parameters() if p.requires_grad]
         solution: States = _GuardedAdjoint.apply(solve, failure, state, *parameters)
         return solution
 
     @contextlib.contextmanager
-    def _readable_failure(self, dt: Steps) -> Iterator[None]:
+    def _readable_failure(self, rhs: _Piecewise) -> Iterator[None]:
+        """Bound the solve, and say in time units where it failed, and what to do."""
+        span, n_steps = float(rhs.dt.abs().sum(1).max()), rhs.dt.shape[1]
+        # an error of order 5: each digit more takes 1.6 times as many steps
+        digits = max(1e-3 / self.rtol, 1.0) ** 0.2
+        rhs.begin(_EVALUATIONS * digits * (1 + span / max(n_steps, 1)))
         try:
             yield
-        except (AssertionError, _NotFinite) as error:
+        except (AssertionError, _Lost) as error:
             # an AssertionError is torchdiffeq's only word on a failed step
+            why = _WHY if isinstance(error, AssertionError) else str(error)
             raise SolverError(
-                f"{self.method} could not reach its tolerance (rtol={self.rtol:g}, "
-                f"atol={self.atol:g}) within {dt.shape[1]} steps that span "
-                f"{float(dt.abs().sum(1).max()):g} time units: {error}. Raise rtol and "
-                f"atol, clip the gradients (clip_norm), lower lr, or use the "
-                f'fixed-step method="rk4".'
+                f"method={self.method!r} could not reach its tolerance "
+                f"(rtol={self.rtol:g}, atol={self.atol:g}): {why}, "
+                f"{rhs.elapsed():.4g} of {span:.4g} time units from the solution's "
+                "start. Raise rtol and atol, clip the gradients (clip_norm), lower lr, "
+                'or use activation="tanh" or the fixed-step method="rk4".'
             ) from error
 
 
@@ -387,8 +393,21 @@ class _GuardedAdjoint(torch.autograd.Function):
 Solver: TypeAlias = FixedStepSolver | AdaptiveSolver
 
 
-class _NotFinite(ArithmeticError):
-    """The step control lost its way among values that are not finite."""
+_EVALUATIONS = 100
+"""Of the field, per step and per time unit; a solve that takes more is given up.
+
+That is 30 steps of Dormand and Prince's method in a time unit, at rtol=1e-3. Fields
+that need more are too stiff for it, and would keep a fit busy for hours.
+"""
+
+_LEAST = 3
+"""A solve may always take as many as so many steps: it first looks for a length."""
+
+_WHY = "the length of its steps shrank to nothing, or the state overflowed"
+
+
+class _Lost(ArithmeticError):
+    """The step control lost its way; the message says how."""
 
 
 class _Piecewise(nn.Module):
@@ -399,13 +418,34 @@ class _Piecewise(nn.Module):
         self.field = field
         self.dt = dt
         self.control = control
+        self.begin(math.inf)
+
+    def begin(self, per_step: float) -> None:
+        """Count evaluations from here on; so many are allowed for each step done."""
+        self.per_step = per_step
+        self.n_evaluations = 0
+        self.start = self.reached = math.nan
 
     def forward(self, s: Tensor, state: State) -> State:
         if not bool(torch.isfinite(s)):
-            raise _NotFinite("the state is not finite")
+            raise _Lost("the state is not finite")
+        self.reached = float(s.detach())
+        if not self.n_evaluations:
+            self.start = self.reached  # the adjoint's is at the end
+        self.n_evaluations += 1
+        done = abs(self.reached - self.start)
+        if self.n_evaluations > self.per_step * (_LEAST + done):
+            raise _Lost("it takes too many steps; the equation is stiff")
         k = min(max(int(s), 0), self.dt.shape[1] - 1)
         control = None if self.control is None else self.control[:, k]
         return self.dt[:, k : k + 1] * self.field(state, control)
+
+    def elapsed(self) -> float:
+        """Return how far the last evaluation is from the start, in time units."""
+        k = min(max(int(self.reached), 0), self.dt.shape[1] - 1)
+        whole = self.dt[:, :k].abs().sum(1)
+        part = (self.reached - k) * self.dt[:, k : k + 1].abs().sum(1)
+        return float((whole + part).max())
 
 
 def _torchdiffeq(
