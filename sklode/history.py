@@ -173,7 +173,7 @@ class History:
         new = observations.keys[len(self.observations.keys) :]
         _check_spelling(new, self.observations.keys)
         last = ticks_of(self.last).copy()
-        seen = [key for key in parts if key not in new]
+        seen = [key for key in parts if numbers[key] < len(last)]
         if seen:
             places = [numbers[key] for key in seen]
             ends = ticks_of(_last_of({key: parts[key] for key in seen}))

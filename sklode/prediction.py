@@ -25,8 +25,14 @@ __all__ = ["KnownControls", "Predictor", "Queries"]
 Array = NDArray[np.floating]
 
 _WINDOWS_AT_ONCE = 512
-_STATES_AT_ONCE = 2**20
+_ANSWERS_AT_ONCE = 2**20
 """Bounds on a pass: its windows, and windows times stamps times draws."""
+
+_STATES_AT_ONCE = 2**17
+_FEWEST_ROWS = 16
+"""Bounds on a solve: its windows times draws times steps (or stamps, if more), and the
+windows times draws that it has nevertheless: the fused engine takes so many at a time.
+"""
 
 _WINDOWS_PER_LENGTH = 4
 """Windows begin at every quarter of a window from the series' first row.
@@ -41,6 +47,11 @@ class KnownControls(NamedTuple):
     series: NDArray[np.int64]  # (row,)
     times: Array  # (row,), in time units since the series' first stamp
     values: Array  # (row, control), normalised
+
+    def sorted(self) -> KnownControls:
+        """Return the same by series and time."""
+        order = np.lexsort((self.times, self.series))
+        return KnownControls(self.series[order], self.times[order], self.values[order])
 
 
 class Queries(NamedTuple):
@@ -57,6 +68,7 @@ class _Task(NamedTuple):
     posterior: Posterior
     times: Tensor  # (window, slot)
     path: ControlPath | None
+    n_states: int  # of a draw of all windows, that a solve holds
     query: NDArray[np.int64]  # the query in each filled slot
     window: NDArray[np.int64]  # the slot's place
     slot: NDArray[np.int64]
@@ -163,39 +175,51 @@ class Predictor:
             q_z0 = task.posterior.q_z0
             white = normals(seed, 0, task.series, task.first, n_draws, latent_size)
             z0 = q_z0.mean + q_z0.stddev * self._tensor(white)
-            paths = self._decode(task, z0)[:, task.window, task.slot]
-            paths = paths.astype(np.float64)
-            outside = queries.times[task.query] - task.last[task.window]
-            before = task.first[task.window] - queries.times[task.query]
-            scale = self.calibration.at(np.maximum(outside, before))
-            mean = paths.mean(axis=0)
-            yield task.query, mean + scale * (paths - mean), scale * noise_scale
+            decoded = self._decode(task, z0)
+            n_parts = -(-n_draws * len(task.query) // _ANSWERS_AT_ONCE)
+            for part in np.array_split(np.arange(len(task.query)), n_parts):
+                query, window = task.query[part], task.window[part]
+                paths = decoded[:, window, task.slot[part]].astype(np.float64)
+                outside = queries.times[query] - task.last[window]
+                before = task.first[window] - queries.times[query]
+                scale = self.calibration.at(np.maximum(outside, before))
+                mean = paths.mean(axis=0)
+                yield query, mean + scale * (paths - mean), scale * noise_scale
 
     def _decode(self, task: _Task, z0: Tensor) -> Array:
         """Decode draws (sample, window, latent) to (sample, window, slot, channel)."""
+        fewest = -(-_FEWEST_ROWS // len(task.times))
+        at_once = max(_STATES_AT_ONCE // task.n_states, fewest)
         with own_modes(gradients=False):
-            mean = self.network.decode_draws(z0, task.posterior, task.times, task.path)
-        paths: Array = mean.cpu().numpy()
+            means = [
+                self.network.decode_draws(part, task.posterior, task.times, task.path)
+                for part in z0.split(at_once)
+            ]
+        paths: Array = torch.cat(means).cpu().numpy()
         return paths
 
     def _tasks(self, queries: Queries, n_draws: int) -> Iterator[_Task]:
-        start = self._window_starts(queries)
-        windows, place = np.unique(start, return_inverse=True)
+        if queries.known is not None:
+            queries = queries._replace(known=queries.known.sorted())
+        windows, place = np.unique(self._window_starts(queries), return_inverse=True)
         order = np.argsort(place, kind="stable")
         counts = np.bincount(place)
         slots = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
         first = np.concatenate([[0], np.cumsum(counts)])
-        at_once = int(_STATES_AT_ONCE / max(n_draws * counts.max(), 1))
-        at_once = min(max(at_once, 1), _WINDOWS_AT_ONCE)
-        for low in range(0, len(windows), at_once):
-            chunk = slice(low, min(low + at_once, len(windows)))
-            members = order[first[chunk.start] : first[chunk.stop]]
+        spacing = self.network.decoder.solver.grid_spacing
+        steps = np.abs(queries.times - self.times[windows][place]) / spacing
+        states = counts.astype(np.int64)
+        np.maximum.at(states, place, np.ceil(steps).astype(np.int64))
+        for chunk in _chunks(counts * n_draws, states):
+            part = slice(first[chunk.start], first[chunk.stop])
+            members = order[part]
             yield self._task(
                 queries,
                 windows[chunk],
                 members,
-                place[members] - low,
-                slots[first[chunk.start] : first[chunk.stop]],
+                place[members] - chunk.start,
+                slots[part],
+                int(states[chunk].max()) * (chunk.stop - chunk.start),
             )
 
     def _task(
@@ -205,6 +229,7 @@ class Predictor:
         members: NDArray[np.int64],
         place: NDArray[np.int64],
         slot: NDArray[np.int64],
+        n_states: int,
     ) -> _Task:
         """Encode windows, given by their first rows, and lay out their queries."""
         series = np.searchsorted(self.bounds, windows, side="right") - 1
@@ -230,9 +255,17 @@ class Predictor:
                 ),
                 seen_controls,
             )
-        ends = origin, self.times[end - 1]
         return _Task(
-            posterior, tensor(asked), path, members, place, slot, series, *ends
+            posterior,
+            tensor(asked),
+            path,
+            n_states,
+            members,
+            place,
+            slot,
+            series,
+            origin,
+            self.times[end - 1],
         )
 
     def _window_starts(self, queries: Queries) -> NDArray[np.int64]:
@@ -268,20 +301,18 @@ class Predictor:
     ) -> ControlPath:
         """Return the controls known to each window: those given, and its own.
 
-        Of those given, the ones between which no time is read are left out.
+        Of those given, sorted, the ones between which no time is read are left out.
         """
         spacing = self.network.decoder.solver.grid_spacing
         low = self.times[windows] + asked.min(1, initial=0) - spacing
         high = self.times[windows] + asked.max(1, initial=0) + spacing
-        order = np.lexsort((known.times, known.series))
-        first = np.searchsorted(known.series[order], series)
-        stop = np.searchsorted(known.series[order], series, side="right")
+        first = np.searchsorted(known.series, series)
+        stop = np.searchsorted(known.series, series, side="right")
         for i, (begin, finish) in enumerate(zip(first, stop, strict=True)):
-            given = known.times[order[begin:finish]]
+            given = known.times[begin:finish]
             first[i] += max(np.searchsorted(given, low[i], side="right") - 1, 0)
             stop[i] = min(begin + np.searchsorted(given, high[i]) + 1, finish)
         other, other_row = _ranges(first, stop)
-        other_row = order[other_row]
         own, own_row = _ranges(windows, end)
         window = np.concatenate([other, own])
         times = np.concatenate([known.times[other_row], self.times[own_row]])
@@ -305,6 +336,28 @@ class Predictor:
     def _tensor(self, array: Array) -> Tensor:
         dtype = next(self.network.parameters()).dtype
         return torch.as_tensor(array, dtype=dtype, device=self._device)
+
+
+def _chunks(answers: NDArray[np.int64], states: NDArray[np.int64]) -> Iterator[slice]:
+    """Yield consecutive windows for a pass each, within the bounds where they can be.
+
+    Parameters
+    ----------
+    answers, states : ndarray of shape (window,)
+        Of each window: what is asked of all draws, and what a solve of one holds. All
+        windows of a pass take as much as the largest.
+    """
+    low = 0
+    while low < len(answers):
+        part = slice(low, low + _WINDOWS_AT_ONCE)
+        most_answers = np.maximum.accumulate(answers[part])
+        most_states = np.maximum.accumulate(states[part])
+        number = np.arange(1, len(most_answers) + 1)
+        fits = number * most_answers <= _ANSWERS_AT_ONCE
+        fits &= number * most_states <= _STATES_AT_ONCE
+        high = low + max(int(fits.sum()), 1)
+        yield slice(low, high)
+        low = high
 
 
 def _ranges(

@@ -149,7 +149,8 @@ def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
     step is as many months or days as the median gap has.
     """
     local = times.tz_localize(None)
-    if len((local - local.normalize()).unique()) > 1:
+    time_of_day = ticks_of(local) % lone_gap(TIMELIKE)
+    if (time_of_day != time_of_day[0]).any():
         return None
     months = np.median(np.diff(12 * local.year + local.month))
     if months >= 1 and months == int(months):

@@ -21,6 +21,8 @@ __all__ = [
     "in_own_process",
     "peak_megabytes",
     "product_seconds",
+    "resident_megabytes",
+    "seconds_and_peak",
     "take_turns",
     "turn",
     "within",
@@ -107,12 +109,19 @@ def peak_megabytes(
     step that ``make`` returns count, the memory of compiling it does not.
     """
     small()
-    before = _resident()
+    before = resident_megabytes()
     step = make()
     step()
+    _, peak = seconds_and_peak(step)
+    return max(peak - before, 0.0)
+
+
+def seconds_and_peak(step: Callable[[], object]) -> tuple[float, float]:
+    """Return what a call takes, and the megabytes that are resident at its peak."""
     _forget_peak()
+    start = time.perf_counter()
     step()
-    return max(_peak() - before, 0.0)
+    return time.perf_counter() - start, _peak()
 
 
 def _forget_peak() -> None:
@@ -122,7 +131,8 @@ def _forget_peak() -> None:
         mark.write_text("5")
 
 
-def _resident() -> float:
+def resident_megabytes() -> float:
+    """Return what the process holds now; where only its peak is known, that."""
     return _status("VmRSS:") or _largest()
 
 
