@@ -879,7 +879,7 @@ class _LatentODEForecaster(BaseForecaster):
     def _warn_without_device(self) -> None:
         """Warn if there is no device of the name that was asked for."""
         model = getattr(self, "_model", None) or getattr(self, "pretrained_", None)
-        if model is None:
+        if model is None or self.device == "auto":
             return
         try:
             resolve_device(self.device)

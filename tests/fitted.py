@@ -306,6 +306,10 @@ def assert_same_forecaster(one: Any, other: Any, asked: Fitted) -> None:
             assert_same(value, other.get_params()[name])
         else:
             assert value == other.get_params()[name], name
+    assert one.network_.training is other.network_.training is False
+    assert type(one._fh) is type(other._fh)
+    if one._fh is not None:
+        assert_same(vars(one._fh), vars(other._fh))
     assert one.engine_ == other.engine_
     assert one.time_unit_ == other.time_unit_
     assert one.longest_gap_ == other.longest_gap_
