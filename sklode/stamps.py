@@ -13,6 +13,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+try:
+    from pandas.errors import IncompatibleFrequency
+except ImportError:  # before pandas 3
+    from pandas._libs.tslibs.period import IncompatibleFrequency
+
 __all__ = [
     "TIMELIKE",
     "clock_of",
@@ -230,7 +235,7 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Ind
             parts = _added(ahead, last[mine])
             stamps[mine] = parts.astype(object).to_numpy().reshape(len(mine), n_steps)
         return type(last)(stamps.ravel(), dtype=last.dtype)
-    except (TypeError, pd.errors.IncompatibleFrequency) as error:
+    except (TypeError, IncompatibleFrequency) as error:
         raise TypeError(
             f"steps of a horizon must be whole numbers or fit the index of y; got "
             f"{list(steps)[:3]} on {clock_of(last)} such as {last[0]}. Use whole "

@@ -282,3 +282,21 @@ def test_scaling_prints_its_tables_and_saves_a_picture(
         assert ratio == pytest.approx(floors[1] / floors[0])
     assert capsys.readouterr().out.count("exponent") == 3
     assert matplotlib.image.imread(path).std() > 0.05
+
+
+def test_import_is_compared_with_what_it_stands_on(
+    load: Load, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    benchmark = load("import_time")
+    taken = {
+        "import sklode": iter([9.0, 3.0, 2.4, 1.0]),  # the first is not counted
+        "import torch, sktime.forecasting.base": iter([9.0, 2.0, 2.0, 8.0]),
+        "import torch, sktime": iter([9.0, 1.2, 1.2, 1.2]),
+    }
+    monkeypatch.setattr(benchmark, "seconds", lambda statement: next(taken[statement]))
+    ratios = benchmark.main(["--repeats", "3"])
+    assert ratios == pytest.approx(
+        {"torch, sktime.forecasting.base": 1.2, "torch, sktime": 2.0}
+    )
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "required: at most 1.2; reached: 1.20"
