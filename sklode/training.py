@@ -282,6 +282,7 @@ class Trainer:
             self._grads = [v.grad for v in self._vectors if v.grad is not None]
             self._train(draw, n_batches, generator, validation, reporter)
             self.network.load_state_dict(self._best)
+        del self._recovery  # it knows the trainer: both would wait for the collector
         return self
 
     def _train(
