@@ -336,6 +336,7 @@ class Trainer:
             self.best_epoch = self.load_best(self.network)
             if self.history:
                 self._judge_the_end()
+        del self._recovery  # it knows the trainer: both would wait for the collector
         return self
 
     def _prepare(self, n_batches: int) -> None:
