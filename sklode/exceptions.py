@@ -14,9 +14,9 @@ class HistoryWarning(UserWarning):
 
 
 class SolverError(RuntimeError):
-    """A differential equation could not be solved to the tolerance asked for.
+    """A differential equation could not be solved, or its solution overflows.
 
-    The message names the method, its tolerances, the time and the remedy.
+    The message names the method, its step or tolerances, the time and the remedy.
     """
 
 

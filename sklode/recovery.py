@@ -88,6 +88,7 @@ class Recovery:
         self._recent: deque[_Epoch] = deque(maxlen=_REMEMBERED + self._n_judged - 1)
         self._best: list[_Epoch] = []
         self._first: _Epoch | None = None
+        self._lowest: _Epoch | None = None
         self._taken = 0
         self.given_up = False
 
@@ -102,6 +103,7 @@ class Recovery:
             "recent": list(self._recent),
             "best": list(self._best),
             "first": self._first,
+            "lowest": self._lowest,
             "taken": self._taken,
         }
 
@@ -112,6 +114,7 @@ class Recovery:
         self._recent.extend(state["recent"])
         self._best = list(state["best"])
         self._first = state["first"]
+        self._lowest = state["lowest"]
         self._taken = state["taken"]
 
     def epoch_begins(self, epoch: int) -> None:
@@ -136,6 +139,8 @@ class Recovery:
         """
         if not math.isnan(loss):
             self._losses.append(loss)
+            if self._lowest is None or loss < self._lowest.loss:
+                self._lowest = self._now._replace(loss=loss)
         if finite and len(self._losses) < self._n_judged:
             return 0
         loss = math.nan if math.isnan(loss) else sum(self._losses) / self._n_judged
@@ -154,19 +159,38 @@ class Recovery:
             self._slow_down()
         return better[0].epoch if better else 0
 
-    def losses_if_worse(self) -> tuple[float, float] | None:
-        """Return the last batch's loss under weights that training has made worse.
+    def end(self, trust: bool = False) -> tuple[int, float, float] | None:
+        """Go back where the last batch was described far better before.
 
-        And the loss of that batch under those with which training began. None where no
-        divergence lies between the two, or no epoch has begun.
+        Before training, or when the epoch of the lowest loss began. The weights at the
+        end are worse if a divergence lies between the two losses of that batch.
+
+        Parameters
+        ----------
+        trust : bool, default=False
+            Whether validation chose the weights at the end: they are compared with
+            those before training only.
+
+        Returns
+        -------
+        tuple of int and two floats, or None
+            The epoch to whose beginning the weights have gone back, the loss at the end
+            and that of then; None where they have stayed.
         """
-        if self._first is None:
-            return None
+        known = {e.epoch: e for e in (self._first, self._lowest) if e is not None}
+        if trust and self._first is not None:
+            known = {self._first.epoch: self._first}
         present, loss = self._present(0), self._loss()
-        self._restore(self._first)
-        before = self._loss()
+        found = []
+        for epoch in known.values():
+            self._restore(epoch)
+            found.append((self._loss(), epoch.epoch))
+        before, number = min(found, default=(math.inf, 0))
+        if _is_worse(loss, before) and before < loss:
+            self._restore(known[number])
+            return number, loss, before
         self._restore(present)
-        return (loss, before) if _is_worse(loss, before) else None
+        return None
 
     def _keep(self, epoch: _Epoch) -> None:
         self._recent.append(epoch)

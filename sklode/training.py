@@ -74,7 +74,6 @@ _GOES_ON = (
     "history",
     "best_epoch",
     "_best",
-    "_untrained",
     "_candidate",
     "_best_score",
     "_waited",
@@ -293,7 +292,6 @@ class Trainer:
         self._skipped_in_a_row = 0
         self._best_score, self._waited = math.inf, 0
         self._best: dict[str, Tensor] = {}
-        self._untrained: dict[str, Tensor] = {}
         self._candidate: tuple[int, dict[str, Tensor]] | None = None
         self._last_batch: Any = None
 
@@ -335,7 +333,7 @@ class Trainer:
             self._train(draw, generator, validation, reporter)
             self.best_epoch = self.load_best(self.network)
             if self.history:
-                self._judge_the_end()
+                self._judge_the_end(bool(validation))
         del self._recovery  # it knows the trainer: both would wait for the collector
         return self
 
@@ -360,7 +358,7 @@ class Trainer:
         self._recovery = Recovery(
             self._vectors, self._optimizer, self._last_loss, n_batches
         )
-        self._best = self._untrained = self._weights()
+        self._best = self._weights()
         self._candidate = None
 
     def _train(
@@ -651,16 +649,15 @@ class Trainer:
             stacklevel=2,
         )
 
-    def _judge_the_end(self) -> None:
+    def _judge_the_end(self, validated: bool) -> None:
         """Say that a training has ended in a bad place, and leave no useless weights.
 
         Weights that were good for the short windows of the first epochs, or for other
         batches, need not be so for the last one.
         """
-        worse = self._recovery.losses_if_worse()
-        if worse is not None and not math.isfinite(worse[0]):
-            self.best_epoch = 0
-            self.network.load_state_dict(self._untrained)
+        gone_back = self._recovery.end(validated)
+        if gone_back is not None:
+            self.best_epoch = gone_back[0] - 1
         kept = f"the last good weights, of epoch {self.best_epoch}, are kept"
         if not self.best_epoch:
             kept = "no epoch left good weights; those before training are kept"
@@ -672,10 +669,11 @@ class Trainer:
                 "training ended without a finite loss and gradient in any of the "
                 f"{row['skipped_steps']:g} steps of its last epoch; {kept}."
             )
-        elif worse is not None:
+        elif gone_back is not None:
+            number, loss, before = gone_back
             self._warn(
                 "training has made the model worse: on its last batch the loss per "
-                f"value is {worse[0]:.3g}, and was {worse[1]:.3g} before training; "
+                f"value is {loss:.3g}, and was {before:.3g} when epoch {number} began; "
                 f"{kept}."
             )
 
