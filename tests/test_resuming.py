@@ -687,6 +687,26 @@ def test_the_trial_of_a_guard_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -
     assert len(trials) == 2
 
 
+def test_a_fit_is_tried_on_the_series_that_a_pretraining_is_tried_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # the seed of forecasts, which only a fit draws, comes after them
+    cuts: list[list[int]] = []
+    train = fitting._train
+
+    def recorded(model: Any, windows: Any, cut: np.ndarray, *others: Any) -> None:
+        cuts.append(cut.tolist())
+        train(model, windows, cut, *others)
+
+    monkeypatch.setattr(fitting, "_train", recorded)
+    monkeypatch.setattr(guard, "gains", lambda *_: np.ones(4))
+    y = panel((8,) * 9)
+    small(guard=True, max_epochs=1).fit(y)
+    small(guard=True, max_epochs=1).pretrain(y)
+    assert cuts[:2] == cuts[2:]
+    assert cuts[0] != cuts[1]
+
+
 def test_a_trial_that_is_interrupted_decides_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
