@@ -822,12 +822,13 @@ def test_a_resumed_training_may_be_saved_again() -> None:
     assert_equal(resumed(saved, first=9), expected)
 
 
-def test_a_checkpoint_carries_no_earlier_model() -> None:
+def test_a_checkpoint_carries_one_model_and_no_live_training() -> None:
     saver = SaveAt(copy.deepcopy)
     small(callbacks=[saver]).fit(series()).fit(series())
     for saved in saver.saved:
         models = [v for v in vars(saved).values() if isinstance(v, FittedModel)]
         assert models == [saved._model]
+        assert saved._underway is None
 
 
 def test_before_the_first_epoch_a_callback_saves_what_is_not_fitted() -> None:
