@@ -694,6 +694,26 @@ def test_the_trial_of_a_guard_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -
     assert len(trials) == 2
 
 
+def test_a_fit_is_tried_on_the_series_that_a_pretraining_is_tried_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # the seed of forecasts, which only a fit draws, comes after them
+    cuts: list[list[int]] = []
+    train = fitting._train
+
+    def recorded(model: Any, windows: Any, cut: np.ndarray, *others: Any) -> None:
+        cuts.append(cut.tolist())
+        train(model, windows, cut, *others)
+
+    monkeypatch.setattr(fitting, "_train", recorded)
+    monkeypatch.setattr(guard, "gains", lambda *_: np.ones(4))
+    y = panel((8,) * 9)
+    small(guard=True, max_epochs=1).fit(y)
+    small(guard=True, max_epochs=1).pretrain(y)
+    assert cuts[:2] == cuts[2:]
+    assert cuts[0] != cuts[1]
+
+
 def test_a_trial_that_is_interrupted_decides_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -809,12 +829,13 @@ def test_a_resumed_training_may_be_saved_again() -> None:
     assert_equal(resumed(saved, first=9), expected)
 
 
-def test_a_checkpoint_carries_no_earlier_model() -> None:
+def test_a_checkpoint_carries_one_model_and_no_live_training() -> None:
     saver = SaveAt(copy.deepcopy)
     small(callbacks=[saver]).fit(series()).fit(series())
     for saved in saver.saved:
         models = [v for v in vars(saved).values() if isinstance(v, FittedModel)]
         assert models == [saved._model]
+        assert saved._underway is None
 
 
 def test_before_the_first_epoch_a_callback_saves_what_is_not_fitted() -> None:
