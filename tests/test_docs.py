@@ -57,7 +57,7 @@ def test_an_update_that_contradicts_is_refused_as_the_page_says() -> None:
     assert "2 of them, the first at 2026-01-29 00:00:00" in shown["message"]
     seen = shown["forecaster"].predict_residuals()
     residuals = shown["forecaster"].predict_residuals(shown["y"])
-    pd.testing.assert_series_equal(seen, residuals, check_names=False)
+    pd.testing.assert_series_equal(seen, residuals, check_freq=False)
 
 
 @pytest.mark.slow
