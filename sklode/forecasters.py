@@ -533,8 +533,6 @@ class _LatentODEForecaster(BaseForecaster):
             X = X.to_frame()
         elif X is not None and not isinstance(X, pd.DataFrame):
             X = self._check_X(X=X)  # for a frame it would walk through every series
-        if X is not None:
-            check_controls(X)
         return self._means(index, X)
 
     @_keeping_horizon

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
 
 import numpy as np
 import pandas as pd
@@ -26,56 +25,60 @@ def warn_of_revisions(seen: Observations, new: Observations, like: pd.Index) -> 
     like : Index
         Stamps of the history, for their kind.
     """
-    ticks, series = new.ticks, np.repeat(np.arange(len(new.keys)), new.lengths)
-
-    def stamp(row: int) -> str:
-        """Name a row of the update as the user's index does."""
-        time = stamps_of(ticks[[row]], like)[0]
-        return _named(new.keys[series[row]], time)
-
-    row_of_y, n_y = _replaced(seen, new, seen.values, new.values)
-    if n_y:
-        warnings.warn(
-            "an update replaces values of y that were observed before; it does so "
-            f"{n_y} times, first at {stamp(row_of_y)}. Where that is no revision, look "
-            "for wrong time stamps.",
-            HistoryWarning,
-            stacklevel=2,
+    y = _replaced(seen, new, seen.values, new.values)
+    if y is not None:
+        _warn(
+            f"an update replaces values of y that were observed before: {y[1]} of "
+            f"them, the first at {_stamp(new, y[0], like)}. Where that is no revision, "
+            "look for wrong time stamps."
         )
+    X = None
     if seen.controls is not None and new.controls is not None:
-        row_of_X, n_X = _replaced(seen, new, seen.controls, new.controls)
-        if n_X:
-            warnings.warn(
-                "an update replaces values of X that were given before; it does so "
-                f"{n_X} times, first at {stamp(row_of_X)}. Where that is no revision, "
-                "compute X for all stamps alike.",
-                HistoryWarning,
-                stacklevel=2,
-            )
+        X = _replaced(seen, new, seen.controls, new.controls)
+    if X is not None:
+        _warn(
+            f"an update replaces values of X that were given before: {X[1]} of them, "
+            f"the first at {_stamp(new, X[0], like)}. Where that is no revision, "
+            "compute X for all stamps alike."
+        )
+    early = _before_all(seen, new)
+    if early is not None:
+        last, first = early
+        _warn(
+            "an update comes before the first stamp that was seen, "
+            f"{_stamp(seen, first, like)}; its last is {_stamp(new, last, like)}. The "
+            "cutoff stays, and forecasts begin after it. Where that is not meant, look "
+            "for wrong time stamps."
+        )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, HistoryWarning, stacklevel=3)
+
+
+def _stamp(rows: Observations, row: int, like: pd.Index) -> str:
+    """Name a row as the user's index does."""
+    time = stamps_of(rows.ticks[[row]], like)[0]
+    series = int(np.searchsorted(rows.bounds, row, side="right")) - 1
+    key = rows.keys[series]
+    return f"{time} of series {key}" if key else f"{time}"
+
+
+def _before_all(seen: Observations, new: Observations) -> tuple[int, int] | None:
+    """Return the last row of a series that ends before its first one seen, and that."""
     numbers = {key: k for k, key in enumerate(seen.keys)}
     for k, key in enumerate(new.keys):
-        last = new.bounds[k + 1] - 1
-        if key in numbers and ticks[last] < seen.ticks[seen.bounds[numbers[key]]]:
-            first = stamps_of(seen.ticks[seen.bounds[[numbers[key]]]], like)[0]
-            warnings.warn(
-                "an update comes before the first stamp that was seen, "
-                f"{_named(key, first)}; its last is {stamp(last)}. The cutoff stays, "
-                "and forecasts begin after it. Where that is not meant, look for wrong "
-                "time stamps.",
-                HistoryWarning,
-                stacklevel=2,
-            )
-            break
-
-
-def _named(key: tuple[Hashable, ...], time: object) -> str:
-    return f"{time} of series {key}" if key else f"{time}"
+        if key in numbers:
+            last, first = new.bounds[k + 1] - 1, seen.bounds[numbers[key]]
+            if new.ticks[last] < seen.ticks[first]:
+                return int(last), int(first)
+    return None
 
 
 def _replaced(
     seen: Observations, new: Observations, old_values: NDArray, new_values: NDArray
-) -> tuple[int, int]:
-    """Return the first row of ``new`` that replaces a value, and the number of values.
+) -> tuple[int, int] | None:
+    """Return the first row of ``new`` that replaces a value, and how many do; or None.
 
     NaN replaces nothing and is replaced by nothing.
     """
@@ -89,4 +92,6 @@ def _replaced(
     old = old_values[place]
     differ = (place >= 0)[:, None] & (old != new_values)
     differ &= ~(np.isnan(old) | np.isnan(new_values))
+    if not differ.any():
+        return None
     return int(np.argmax(differ.any(axis=1))), int(differ.sum())

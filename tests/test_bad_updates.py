@@ -62,10 +62,14 @@ def assert_unchanged(forecaster: Any, before: dict[str, Any], untouched: Any) ->
     if forecaster._history.controls:
         X = controls(AHEAD)
     fh = [1] if X is None else ForecastingHorizon(AHEAD, is_relative=False)
-    np.testing.assert_array_equal(
-        forecaster.predict(fh, X=X), untouched.predict(fh, X=X)
-    )
-    assert type(forecaster.predict(fh, X=X)) is type(untouched.predict(fh, X=X))
+    found, expected = forecaster.predict(fh, X=X), untouched.predict(fh, X=X)
+    assert type(found) is type(expected)
+    if isinstance(found, np.ndarray):
+        np.testing.assert_array_equal(found, expected)
+    elif isinstance(found, pd.Series):
+        pd.testing.assert_series_equal(found, expected, check_exact=True)
+    else:
+        pd.testing.assert_frame_equal(found, expected, check_exact=True)
 
 
 REFUSED: dict[str, tuple[str, Any, str]] = {
@@ -89,6 +93,11 @@ REFUSED: dict[str, tuple[str, Any, str]] = {
         "series",
         lambda: (new().set_axis(pd.period_range("2022", periods=6, freq="M")),),
         r"got periods of frequency M\. Convert it first: index\.to_timestamp",
+    ),
+    "stamps after an array": (
+        "array",
+        lambda: (new().to_frame("name"),),
+        r"kind of y's index, integers; got datetimes",
     ),
     "more channels": ("series", lambda: (channels(NEW),), r"\['y'\]; got \['a', 'b'\]"),
     "fewer channels": ("channels", lambda: (new(),), r"\['a', 'b'\]; got \['y'\]"),
@@ -287,7 +296,7 @@ def test_a_revised_value_is_taken_up_with_a_warning(fitted: dict[str, Any]) -> N
     revised.iloc[1:3, 0] += 1.0
     revised.iloc[2, 1] += 1.0
     message = (
-        "an update replaces values of y that were observed before; it does so 3 times, "
+        "an update replaces values of y that were observed before: 3 of them, the "
         f"first at {re.escape(str(STAMPS[21]))}. Where that is no revision, look for"
     )
     with pytest.warns(HistoryWarning, match=message):
@@ -311,7 +320,7 @@ def test_revisions_of_a_panel_name_the_series(fitted: dict[str, Any]) -> None:
     revised = panel().loc[["s2", "s1"]]
     revised.loc["s1"] = revised.loc["s1"].to_numpy() + 1
     first = revised.loc["s1"].index[0]
-    message = rf"13 times, first at {re.escape(str(first))} of series \('s1',\)"
+    message = rf"13 of them, the first at {re.escape(str(first))} of series \('s1',\)"
     with pytest.warns(HistoryWarning, match=message):
         forecaster.update(revised, update_params=False)
 
@@ -325,7 +334,9 @@ def test_a_stamp_is_revised_in_whatever_zone_it_is_given(
     forecaster.update(berlin, update_params=False)  # the same instants, no revision
     assert len(forecaster._history.index()) == 24
     assert str(forecaster.cutoff.tz) == "UTC"
-    with pytest.warns(HistoryWarning, match=r"2 times, first at .*\+00:00\. Where"):
+    with pytest.warns(
+        HistoryWarning, match=r"2 of them, the first at .*\+00:00\. Where"
+    ):
         forecaster.update(berlin + 1, update_params=False)
 
 
@@ -336,7 +347,7 @@ def test_x_that_contradicts_what_was_given_before_warns(
     X = controls(STAMPS)[20:]
     X.iloc[:, 0] += [0, 0, 5, 5, 5, 5, 5, 5, 5, 5]
     y = waves(STAMPS)[20:]
-    message = f"values of X .* 2 times, first at {re.escape(str(STAMPS[22]))}"
+    message = f"values of X .* 2 of them, the first at {re.escape(str(STAMPS[22]))}"
     with pytest.warns(HistoryWarning, match=message):
         forecaster.update(y, X, update_params=False)
 

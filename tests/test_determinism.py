@@ -241,9 +241,14 @@ def process_state() -> dict[str, Any]:
 
 @contextmanager
 def process_unchanged() -> Iterator[None]:
-    before = process_state()
-    yield
-    after = process_state()
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(3)  # another number than any limit of ours
+    try:
+        before = process_state()
+        yield
+        after = process_state()
+    finally:
+        torch.set_num_threads(n_threads)
     assert {name for name in before if after[name] != before[name]} == set()
 
 

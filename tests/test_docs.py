@@ -52,6 +52,14 @@ def test_categories_and_static_attributes_are_encoded_as_the_page_says() -> None
         shown["forecaster"].fit(y.loc[past], X=raw.loc[past])
 
 
+def test_an_update_that_contradicts_is_refused_as_the_page_says() -> None:
+    shown = run_section("errors.md", "## What warns")
+    assert "2 of them, the first at 2026-01-29 00:00:00" in shown["message"]
+    seen = shown["forecaster"].predict_residuals()
+    residuals = shown["forecaster"].predict_residuals(shown["y"])
+    pd.testing.assert_series_equal(seen, residuals, check_freq=False)
+
+
 @pytest.mark.slow
 def test_the_page_of_the_calendar_forecasts_the_season_a_year_ahead() -> None:
     shown = run_section("calendar.md", "# Seasons longer than the window")

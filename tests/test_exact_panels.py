@@ -279,13 +279,13 @@ def test_late_and_revised_rows_of_a_panel_take_their_place() -> None:
     wrong.loc[revised] += 10 * SLOPE
     forecaster = learned(y).fit(wrong)
     assert np.abs(forecaster.predict_residuals(y)).to_numpy().max() > SLOPE
-    with pytest.warns(HistoryWarning, match="values of y .* 4 times"):
+    with pytest.warns(HistoryWarning, match="values of y .* 4 of them"):
         forecaster.update(y.loc[late.union(revised)], update_params=False)
     assert_on_lines(forecaster.predict([1, 2]), take(NEXT, 0, 1))
     residuals = forecaster.predict_residuals()
     pd.testing.assert_index_equal(residuals.index, y.index, exact="equiv")
     np.testing.assert_allclose(residuals, 0, atol=TOLERANCE)
-    with pytest.warns(HistoryWarning, match="values of y .* 6 times"):
+    with pytest.warns(HistoryWarning, match="values of y .* 6 of them"):
         forecaster.update(y.loc[late] + 4 * SLOPE, update_params=False)
     bent = y.copy()
     bent.loc[late] += 4 * SLOPE

@@ -103,7 +103,7 @@ def test_a_revised_value_replaces_the_one_before(name: str) -> None:
     forecaster = learned_on(name).fit(wrong)
     first = forecaster.predict([1])
     assert np.abs(first - on_line(first.index, kind.step)).min() > SLOPE
-    message = f"values of y .* 2 times, first at {re.escape(str(y.index[-4]))}"
+    message = f"values of y .* 2 of them, the first at {re.escape(str(y.index[-4]))}"
     with pytest.warns(HistoryWarning, match=message):
         forecaster.update(y.iloc[[-4, -1]], update_params=False)
     assert_on_line(forecaster.predict([1, 2]), kind.steps(1, 2), kind.step)

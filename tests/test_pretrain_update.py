@@ -191,9 +191,9 @@ def test_a_value_of_an_update_replaces_the_one_seen_before() -> None:
     revised.iloc[-2, 0] += 1
     asked = y.index[-1:] + pd.Timedelta("9min")
     block = revised.iloc[[-2]].assign(b=np.nan)  # what is missing takes nothing away
-    with pytest.warns(HistoryWarning, match="values of y .* 1 times"):
+    with pytest.warns(HistoryWarning, match="values of y .* 1 of them"):
         expected = forecaster.clone().fit(y).update(revised, update_params=False)
-    with pytest.warns(HistoryWarning, match="values of y .* 1 times"):
+    with pytest.warns(HistoryWarning, match="values of y .* 1 of them"):
         forecaster.update(block, update_params=False)
     pd.testing.assert_frame_equal(
         forecaster.predict(asked), expected.predict(asked), check_exact=True
