@@ -212,10 +212,11 @@ def check_answers(case: Case) -> None:
     known = forecaster.predict_at(rows)
     try:
         forecaster.predict(fh=case.steps)
-    except SolverError as error:  # far from what was seen fields without bound overflow
-        assert "Ask for stamps nearer" in str(error)
-        assert case.settings["activation"] != "tanh"
-        return
+    except SolverError as error:
+        bounded = case.settings.get("activation", "tanh") == "tanh"
+        if bounded or "Ask for stamps nearer" not in str(error):
+            raise
+        return  # far from what was seen other fields may overflow
     assert known.index.equals(rows)
     assert list(known.columns) == list(pd.DataFrame(y).columns)
     forecast = forecaster.predict(fh=case.steps)
