@@ -27,6 +27,7 @@ from sklode.batches import (
     validation_batches,
 )
 from sklode.calibration import FEWEST, Calibration, calibrate, residuals_of
+from sklode.compiling import compile_apart
 from sklode.exceptions import SolverError
 from sklode.levels import fit_linear
 from sklode.observations import Observations, median_gap
@@ -568,6 +569,7 @@ def _train(
     reporter.begin(epochs, course.state.n_epochs if course.state is not None else 0)
     if epochs and not _is_ready(model.network):
         reporter.compiling()
+        compile_apart(model.network.layout)
     try:
         with _torch_threads(model, windows, settings):
             trainer.fit(

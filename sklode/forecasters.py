@@ -218,7 +218,8 @@ class _LatentODEForecaster(BaseForecaster):
             # what a fit was broken off at is later than the model that it began from
             kept = self._warm_model or getattr(self, "_model", None)
         result = super().reset()
-        self._warm_model = kept
+        if kept is not None:
+            self._warm_model = kept
         return result
 
     def set_params(self, **params: Any) -> Any:

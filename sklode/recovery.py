@@ -89,6 +89,7 @@ class Recovery:
         self._best: list[_Epoch] = []
         self._first: _Epoch | None = None
         self._lowest: _Epoch | None = None
+        self._n_ended = 0
         self._taken = 0
         self.given_up = False
 
@@ -104,6 +105,7 @@ class Recovery:
             "best": list(self._best),
             "first": self._first,
             "lowest": self._lowest,
+            "n_ended": self._n_ended,
             "taken": self._taken,
         }
 
@@ -115,6 +117,7 @@ class Recovery:
         self._best = list(state["best"])
         self._first = state["first"]
         self._lowest = state["lowest"]
+        self._n_ended = state["n_ended"]
         self._taken = state["taken"]
 
     def epoch_begins(self, epoch: int) -> None:
@@ -137,6 +140,7 @@ class Recovery:
         int
             The epoch to whose beginning the training has gone back; 0 for none.
         """
+        self._n_ended += 1
         if not math.isnan(loss):
             self._losses.append(loss)
             if self._lowest is None or loss < self._lowest.loss:
@@ -163,7 +167,8 @@ class Recovery:
         """Go back where the last batch was described far better before.
 
         Before training, or when the epoch of the lowest loss began. The weights at the
-        end are worse if a divergence lies between the two losses of that batch.
+        end are worse if a divergence lies between the two losses of that batch; in
+        fewer than 20 steps one loss above another is chance, unless it is not finite.
 
         Parameters
         ----------
@@ -181,6 +186,8 @@ class Recovery:
         if trust and self._first is not None:
             known = {self._first.epoch: self._first}
         present, loss = self._present(0), self._loss()
+        if math.isfinite(loss) and self._n_ended < self._n_judged:
+            return None
         found = []
         for epoch in known.values():
             self._restore(epoch)

@@ -159,7 +159,7 @@ def test_training_that_made_the_model_worse_says_so_and_what_to_change() -> None
     with pytest.warns(ConvergenceWarning, match=told):
         trainer = train(
             Trainee(lambda w, number: -0.5 * w**2),
-            [batch()] * 3,
+            [batch()] * 10,
             max_epochs=2,
             **settings,
         )
@@ -179,7 +179,7 @@ def test_training_that_goes_wrong_late_goes_back_to_its_best_epoch() -> None:
 
     with pytest.warns(ConvergenceWarning, match=r"when epoch 4 began; .* of epoch 3"):
         trainer = train(
-            network, [batch()] * 2, (), keep, max_epochs=5, lr=0.1, clip_norm=None
+            network, [batch()] * 4, (), keep, max_epochs=5, lr=0.1, clip_norm=None
         )
     assert trainer.best_epoch == 3
     assert float(network.w.detach()) == seen[2]

@@ -58,12 +58,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "prior": {"_torch_modes", "batches", "nn", "windows"},
     "levels": {"batches", "nn", "windows"},
     "batches": {"nn", "windows"},
+    "compiling": {"engine", "nn"},
     "guard": {"batches", "exceptions", "nn", "windows"},
     "fitting": {
         "_threads",
         "_torch_modes",
         "batches",
         "calibration",
+        "compiling",
         "engine",
         "exceptions",
         "guard",
@@ -76,7 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "training",
         "windows",
     },
-    "parameters": {"fitting", "nn", "training"},
+    "parameters": {"choices", "fitting", "nn", "training"},
     "stored_history": {
         "history",
         "observations",

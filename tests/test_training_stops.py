@@ -2,6 +2,7 @@
 
 import math
 import signal
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -272,6 +273,15 @@ def test_network_that_is_not_finite_is_skipped_with_the_adaptive_solver() -> Non
     assert row["skipped_steps"] == 2
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Have SIGINT raise KeyboardInterrupt, also where a shell has had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interruption_keeps_the_weights_of_the_epochs_before() -> None:
     seen = []
 
@@ -323,6 +333,7 @@ def test_an_interruption_of_the_first_epoch_is_passed_on() -> None:
         train(Trainee(interrupted), [batch()], max_epochs=2)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_fit_forecasts_and_goes_on() -> None:
     class Interrupting:
         def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> None:

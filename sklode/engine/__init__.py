@@ -14,7 +14,7 @@ the reference that both are tested against, and serves what they do not cover: G
 adaptive and adjoint solvers, modules of the user's own, double backward.
 """
 
-from sklode.engine.choice import choose, is_compiled
+from sklode.engine.choice import choose, is_compiled, keeps_compiled
 from sklode.engine.functions import (
     CellWeights,
     FieldWeights,
@@ -34,5 +34,6 @@ __all__ = [
     "emit",
     "encode",
     "is_compiled",
+    "keeps_compiled",
     "supports",
 ]

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 
-__all__ = ["choose", "is_compiled"]
+__all__ = ["choose", "is_compiled", "keeps_compiled"]
 
 _COMPILE_SECONDS = 30.0
 """What compiling the fused engine for a precision and layout may take."""
@@ -82,6 +82,14 @@ def is_compiled(dtype: np.dtype, layout: str) -> bool:
         ):
             return False
     return True
+
+
+def keeps_compiled() -> bool:
+    """Return whether what is compiled can be kept on disk."""
+    from sklode.engine import decoding
+    from sklode.engine.cache import Cache
+
+    return isinstance(decoding.decode._cache, Cache)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import LatentODEForecaster, engine, nn
+from sklode import LatentODEForecaster, engine, fitting, nn
 from sklode.engine import choice
 from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
 
@@ -19,6 +19,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
     """Have the engine be compiled, or not, before and after the fit."""
     for module, name in ((choice, "_was_compiled"), (engine, "is_compiled")):
         monkeypatch.setattr(module, name, lambda dtype, layout: answer)
+    monkeypatch.setattr(fitting, "compile_apart", lambda layout: None)
 
 
 def test_a_long_training_repays_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
