@@ -99,13 +99,13 @@ class Timeline:
             Increasing with the stamps; negative before the series' first one.
         """
         known, bounds = observations.ticks, observations.bounds
-        first, last = bounds[:-1][series], bounds[1:][series] - 1
+        first = bounds[:-1][series]
         gaps = np.append(gaps_of(observations) / self.unit, 0.0)
         if not (gaps > self.longest_gap).any():
             return ticks_between(known[first], ticks) / self.unit
         row = np.maximum(_rows_before(observations, series, ticks), first)
         since = ticks_between(known[row], ticks) / self.unit
-        gap = np.where(row < last, gaps[row], 0.0)
+        gap = gaps[row]  # 0 after a series' last row
         end = _END * self.longest_gap
         slow = np.maximum(gap - 2 * end, 1.0)  # how long its middle is
         passed = np.minimum(since, end)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
-from sklode.windows import constants_of
+from sklode.observations import Observations
+from sklode.windows import Normalisation, constants_of
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 LEVELS = ["auto", "series", "window", "last", "blend", "linear"]
@@ -88,6 +91,37 @@ def test_a_constant_series_is_forecast_by_its_constant(
     assert (low <= level).all()
     assert (high >= level).all()
     assert (high - low < width).all()
+
+
+@pytest.mark.parametrize("n", range(5, 60, 3))
+def test_a_constant_is_kept_to_the_last_bit_whatever_the_mean_rounds_to(n: int) -> None:
+    y = pd.DataFrame({"a": np.full(n, 0.1), "b": np.full(n, 1e9 / 3)})
+    location = Normalisation.of(Observations.from_frame(y, None)).location
+    assert location.tolist() == [0.1, 1e9 / 3]
+
+
+def test_a_guard_that_keeps_the_level_keeps_the_constant() -> None:
+    y = channels(uneven_stamps(14)).assign(b=7.5)  # too few rows to prove anything
+    forecaster = tiny(normalize=None, guard=True).fit(y)
+    assert forecaster.best_epoch_ == 0
+    forecast = forecaster.predict([1, 10])
+    np.testing.assert_array_equal(forecast["b"], 7.5)
+    np.testing.assert_array_equal(forecast["a"], 0.0)
+
+
+def test_a_held_channel_is_held_while_others_are_trained() -> None:
+    seen = []
+
+    class Look:
+        def on_epoch_end(self, forecaster: Any, row: Any) -> None:
+            seen.append(copy.deepcopy(forecaster._underway.model.network.emission))
+
+    y = channels().assign(b=0.3)
+    tiny(normalize="series", max_epochs=2, callbacks=[Look()]).fit(y)
+    z = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
+    for emission in seen:
+        assert not emission(z)[:, 1].any()
+        assert emission(z)[:, 0].all()
 
 
 @pytest.mark.parametrize("guard", [False, True])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sklode.observations import Observations
@@ -29,6 +29,8 @@ def times_at(timeline: Timeline, seen: Observations, *ticks: int) -> list[float]
 
 
 @given(start=INT64, stop=INT64)
+@example(start=-(2**63), stop=2**63 - 1)
+@example(start=3 * 2**61, stop=-(2**62))
 def test_any_two_ticks_are_as_far_apart_as_they_are(start: int, stop: int) -> None:
     found = ticks_between(np.array([start]), np.array([stop]))
     assert found.tolist() == [float(stop - start)]
