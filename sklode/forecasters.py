@@ -697,9 +697,21 @@ class _LatentODEForecaster(BaseForecaster):
             with answering(index):
                 table = predictor.variances(queries, self.n_samples, self._predict_seed)
             self._check_finite(table, index)
-            return pd.DataFrame(table * self.scale_**2, index, channels)
+            return pd.DataFrame(self._squared_units(table), index, channels)
 
         return self._at_horizon(fh, X, variances)
+
+    def _squared_units(self, variances: np.ndarray) -> np.ndarray:
+        """Return normalised variances (row, channel) in y's units squared."""
+        with np.errstate(over="ignore"):
+            table: np.ndarray = variances * self.scale_ * self.scale_
+        if np.isinf(table).any():
+            raise ValueError(
+                "a variance must be a finite number; got squares of values of up to "
+                f"{self.scale_.max():.2g}, which no float holds. Fit on y in larger "
+                "units, or ask for predict_interval."
+            )
+        return table
 
     def _predict_proba(
         self,
@@ -750,7 +762,8 @@ class _LatentODEForecaster(BaseForecaster):
                 f"{len(truth)} rows. Pass the truth of the forecasts."
             )
         error = self._means(frame.index, X_inner).to_numpy() - truth
-        return -float(np.sqrt(np.nanmean(error**2)))
+        unit = 2.0 ** (np.frexp(np.nanmax(np.abs(error)))[1] - 1)  # no square overflows
+        return -float(unit * np.sqrt(np.nanmean((error / unit) ** 2)))
 
     def _horizon_index(self, fh: ForecastingHorizon) -> pd.Index:
         """Return the rows that a horizon asks for."""

@@ -30,10 +30,10 @@ if importlib.util.find_spec("numba") is not None:
 CHECKED = settings(
     deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
 )
-FEW = settings(CHECKED, max_examples=60, derandomize=True)
-MANY = settings(CHECKED, max_examples=1500, derandomize=True)
+FEW = settings(CHECKED, max_examples=80, derandomize=True)
+MANY = settings(CHECKED, max_examples=1700, derandomize=True)
 FEW_PAIRS = settings(CHECKED, max_examples=20, derandomize=True)
-MANY_PAIRS = settings(CHECKED, max_examples=250, derandomize=True)
+MANY_PAIRS = settings(CHECKED, max_examples=300, derandomize=True)
 
 DOCUMENTED = (
     r"observed value in every (series|column)",

@@ -44,6 +44,22 @@ def test_very_large_and_very_small_values_are_forecast(
     check_sane(tiny(normalize=normalize, max_epochs=3).fit(y), y)
 
 
+def test_variances_that_no_float_holds_are_refused_and_errors_are_scored() -> None:
+    y = waves(uneven_stamps())
+    forecaster, other = tiny().fit(y), tiny().fit(2.0**1000 * y)
+    with pytest.raises(ValueError, match=r"got squares of values of up to .*e\+300"):
+        other.predict_var([1])
+    expected = 2.0**600 * forecaster.predict_var([1])
+    found = tiny().fit(2.0**300 * y).predict_var([1])
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    asked = 2.0**1000 * y[-4:]
+    assert other.score(asked) == pytest.approx(2.0**1000 * forecaster.score(y[-4:]))
+    tinier = tiny().fit(2.0**-1000 * y)
+    assert tinier.score(2.0**-1000 * y[-4:]) == pytest.approx(
+        2.0**-1000 * forecaster.score(y[-4:])
+    )
+
+
 def test_a_small_wave_on_a_large_offset_is_no_constant() -> None:
     y = waves(uneven_stamps())
     settings = {"normalize": "window", "max_epochs": 3}
