@@ -18,6 +18,7 @@ from torch import Tensor
 from sklode._torch_modes import own_modes
 from sklode.calibration import Calibration
 from sklode.nn import ControlPath, LatentODE, Posterior
+from sklode.places import rows_before
 from sklode.randomness import normals
 
 __all__ = ["KnownControls", "Predictor", "Queries"]
@@ -274,21 +275,10 @@ class Predictor:
         spacing = -(-length // _WINDOWS_PER_LENGTH)
         first = self.bounds[:-1][queries.series]
         last = np.maximum(self.bounds[1:][queries.series] - length, first)
-        centred = self._rows_before(queries) - (length - 1) // 2
+        row = rows_before(self.bounds, self.times, queries.series, queries.times)
+        centred = row - (length - 1) // 2
         n_spacings = (centred - first + spacing // 2) // spacing
         return np.clip(first + n_spacings * spacing, first, last)
-
-    def _rows_before(self, queries: Queries) -> NDArray[np.int64]:
-        """Return the row of the last stamp at or before each query, in its series."""
-        n_rows = len(self.times)
-        of_row = np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
-        series = np.concatenate([of_row, queries.series])
-        times = np.concatenate([self.times, queries.times])
-        order = np.lexsort((times, series))  # stable: rows before queries
-        n_before = np.cumsum(order < n_rows)
-        row = np.empty(len(order), dtype=np.int64)
-        row[order] = n_before - 1
-        return row[n_rows:]
 
     def _path(
         self,

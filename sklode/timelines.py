@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklode.observations import Observations, gaps_of
+from sklode.places import rows_before
 from sklode.stamps import ticks_between
 
 __all__ = ["Timeline"]
@@ -103,7 +104,7 @@ class Timeline:
         gaps = np.append(gaps_of(observations) / self.unit, 0.0)
         if not (gaps > self.longest_gap).any():
             return ticks_between(known[first], ticks) / self.unit
-        row = np.maximum(_rows_before(observations, series, ticks), first)
+        row = np.maximum(rows_before(bounds, known, series, ticks), first)
         since = ticks_between(known[row], ticks) / self.unit
         gap = gaps[row]  # 0 after a series' last row
         end = _END * self.longest_gap
@@ -114,16 +115,3 @@ class Timeline:
         passed = np.where(gap > self.longest_gap, passed, since)
         times: NDArray[np.float64] = self.of_rows(observations)[row] + passed
         return times
-
-
-def _rows_before(
-    observations: Observations, series: NDArray[np.int64], ticks: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return the row at or before each stamp; before its series' first, another's."""
-    n_rows = len(observations.ticks)
-    owner = np.repeat(np.arange(len(observations.lengths)), observations.lengths)
-    both = np.concatenate([owner, series])
-    order = np.lexsort((np.concatenate([observations.ticks, ticks]), both))
-    row = np.empty(len(order), dtype=np.int64)
-    row[order] = np.cumsum(order < n_rows) - 1  # stable: rows before stamps
-    return row[n_rows:]
