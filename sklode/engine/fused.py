@@ -136,6 +136,7 @@ class Field:
         Whether products run over series or, of one after the other, over neurons.
     """
 
+    @np.errstate(over="ignore", invalid="ignore")  # as in torch: who calls looks
     def __init__(
         self,
         w1: Array,
@@ -179,6 +180,7 @@ class Field:
         """Return room for the gradients by the weights."""
         return _room_like(self.weights)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def by_layers(self, grads: tuple[Array, ...]) -> tuple[Array, ...]:
         """Return the gradients by W_1, b_1, W_o, b_o and the inner layer, if any.
 
