@@ -287,7 +287,7 @@ class _LatentODEForecaster(BaseForecaster):
         """Train on y, or fine-tune a copy of the pretrained model on it."""
         check_parameters(self)
         rng = check_random_state(self.random_state)
-        start, epochs = getattr(self, "_warm_model", None), None
+        start, epochs = self._warm_model, None
         pretrained = getattr(self, "pretrained_", None)
         if pretrained is not None and (start is None or _fine_tunes(start)):
             epochs = finetune_epochs(self, pretrained)
@@ -313,7 +313,7 @@ class _LatentODEForecaster(BaseForecaster):
         try:
             self._train(rng, steps_ahead(fh), start, epochs, begin)
         except BaseException:
-            underway = getattr(self, "_underway", None)
+            underway = self._underway
             if self.warm_start and underway is not None:
                 self._warm_model = underway.so_far() or self._warm_model
             raise

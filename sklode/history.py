@@ -151,7 +151,7 @@ class History:
             X = with_columns(X, self.controls, "X")
         self._check_levels(y.index, "the rows of an update")
         check_values(y)
-        y = without_outliers(y, self.frame())
+        y = without_outliers(y, self.observations)
         is_observed = y.notna().any(axis=1)
         observed = y[is_observed]
         observations, unobserved = self.observations, self.unobserved

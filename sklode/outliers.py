@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from sklode.observations import Observations
 from sklode.stamps import series_of
 
 __all__ = ["without_outliers"]
@@ -30,28 +31,36 @@ _ROUNDING = 1e-9
 """Deviations from the median of less than this part of it are no spread."""
 
 
-def without_outliers(
-    y: pd.DataFrame, before: pd.DataFrame | None = None
-) -> pd.DataFrame:
+def without_outliers(y: pd.DataFrame, seen: Observations | None = None) -> pd.DataFrame:
     """Return y with NaN where a value is an outlier in its own series.
 
     Parameters
     ----------
     y : DataFrame
         One series, or more under a MultiIndex (instance levels..., time).
-    before : DataFrame, optional
-        Earlier rows of the same series, which show what is usual.
+    seen : Observations, optional
+        Earlier rows of some of these series, which show what is usual.
 
     Warns
     -----
     UserWarning
         Naming the first outlier.
     """
-    rows = y if before is None else pd.concat([before, y])
-    series, _ = series_of(rows.index)
-    values = rows.to_numpy(dtype=np.float64, na_value=np.nan)
-    columns = [_outliers(column, series) for column in values.T]
-    is_outlier = np.stack(columns, axis=1)[len(rows) - len(y) :]
+    if not len(y):
+        return y
+    series, keys = series_of(y.index)
+    values = y.to_numpy(dtype=np.float64, na_value=np.nan)
+    is_outlier = np.zeros(values.shape, dtype=bool)
+    before = {} if seen is None else {key: k for k, key in enumerate(seen.keys)}
+    order = np.argsort(series, kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(series))[:-1])
+    for key, rows in zip(keys, parts, strict=True):
+        part = values[rows]
+        if seen is not None and key in before:
+            k = before[key]
+            part = np.concatenate([seen.values[slice(*seen.bounds[k : k + 2])], part])
+        for channel in range(values.shape[1]):
+            is_outlier[rows, channel] = _outliers(part[:, channel])[-len(rows) :]
     if not is_outlier.any():
         return y
     row, column = np.argwhere(is_outlier)[0]
@@ -67,32 +76,21 @@ def without_outliers(
     return y.mask(is_outlier)
 
 
-def _outliers(
-    values: NDArray[np.float64], series: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Return which values of one channel are outliers, (row,)."""
+def _outliers(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which values of one channel of one series are outliers, (row,)."""
     result = np.zeros(len(values), dtype=bool)
     known = np.flatnonzero(~np.isnan(values))
-    if len(known) < _FEWEST:
+    n = len(known)
+    if n < _FEWEST:
         return result
-    values, series = values[known], series[known]
-    order = np.lexsort((values, series))
-    count = np.bincount(series)
-    first = np.cumsum(count) - count
-    # halved, so that the distance of two large numbers is one
-    half = values / 2
-    median = half[order[np.minimum(first + count // 2, len(order) - 1)]][series]
+    half = values[known] / 2  # the distance of two large numbers is then one
+    median = np.partition(half, n // 2)[n // 2]
     distance = np.abs(half - median)
-    order = np.lexsort((distance, series))
-    distance, series, median = distance[order], series[order], np.abs(median[order])
-    rank = np.arange(len(order)) - first[series]  # by distance, within the series
-    most = np.maximum(_SHARE * count, 1)[series]
-    last_usual = np.append(distance[1:] / _FACTOR > distance[:-1], False)
-    last_usual &= distance > _ROUNDING * median
-    last_usual &= (count[series] >= _FEWEST) & (rank < count[series] - 1)
-    last_usual &= count[series] - 1 - rank <= most
-    # all that is farther than the first such gap
-    begins = np.full(len(count), len(order))
-    np.minimum.at(begins, series[last_usual], rank[last_usual] + 1)
-    result[known[order]] = rank >= begins[series]
+    n_most = max(int(_SHARE * n), 1)
+    last = n - 1 - n_most
+    farthest = np.sort(np.partition(distance, last)[last:])
+    usual, beyond = farthest[:-1], farthest[1:]
+    is_gap = (beyond / _FACTOR > usual) & (usual > _ROUNDING * np.abs(median))
+    if is_gap.any():  # all that is farther than the first gap
+        result[known] = distance >= beyond[np.argmax(is_gap)]
     return result

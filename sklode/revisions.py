@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sklode.exceptions import HistoryWarning
 from sklode.observations import Observations
+from sklode.places import rows_before
 from sklode.stamps import stamps_of
 
 __all__ = ["warn_of_revisions"]
@@ -25,7 +26,8 @@ def warn_of_revisions(seen: Observations, new: Observations, like: pd.Index) -> 
     like : Index
         Stamps of the history, for their kind.
     """
-    y = _replaced(seen, new, seen.values, new.values)
+    place = _known_rows(seen, new)
+    y = _replaced(place, seen.values, new.values)
     if y is not None:
         _warn(
             f"an update replaces values of y that were observed before: {y[1]} of "
@@ -34,7 +36,7 @@ def warn_of_revisions(seen: Observations, new: Observations, like: pd.Index) -> 
         )
     X = None
     if seen.controls is not None and new.controls is not None:
-        X = _replaced(seen, new, seen.controls, new.controls)
+        X = _replaced(place, seen.controls, new.controls)
     if X is not None:
         _warn(
             f"an update replaces values of X that were given before: {X[1]} of them, "
@@ -75,20 +77,23 @@ def _before_all(seen: Observations, new: Observations) -> tuple[int, int] | None
     return None
 
 
+def _known_rows(seen: Observations, new: Observations) -> NDArray[np.int64]:
+    """Return the row of ``seen`` at each row's stamp of ``new``; -1 for none."""
+    numbers = {key: k for k, key in enumerate(seen.keys)}
+    number = np.array([numbers.get(key, -1) for key in new.keys], dtype=np.int64)
+    series = np.repeat(number, new.lengths)
+    row = rows_before(seen.bounds, seen.ticks, series, new.ticks)
+    is_known = (row >= seen.bounds[series]) & (seen.ticks[row] == new.ticks)
+    return np.where(is_known & (series >= 0), row, -1)
+
+
 def _replaced(
-    seen: Observations, new: Observations, old_values: NDArray, new_values: NDArray
+    place: NDArray[np.int64], old_values: NDArray, new_values: NDArray
 ) -> tuple[int, int] | None:
-    """Return the first row of ``new`` that replaces a value, and how many do; or None.
+    """Return the first new row that replaces a value, and how many do; or None.
 
     NaN replaces nothing and is replaced by nothing.
     """
-    numbers = {key: k for k, key in enumerate(seen.keys)}
-    number = np.array([numbers.get(key, -1) for key in new.keys], dtype=np.int64)
-    known = pd.MultiIndex.from_arrays(
-        [np.repeat(np.arange(len(seen.keys)), seen.lengths), seen.ticks]
-    )
-    asked = pd.MultiIndex.from_arrays([np.repeat(number, new.lengths), new.ticks])
-    place = known.get_indexer(asked)
     old = old_values[place]
     differ = (place >= 0)[:, None] & (old != new_values)
     differ &= ~(np.isnan(old) | np.isnan(new_values))
