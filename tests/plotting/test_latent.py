@@ -50,7 +50,7 @@ def curve(axes: Any, label: str) -> np.ndarray:
 
 def field_at(forecaster: Any, z: np.ndarray, u: Any = None) -> np.ndarray:
     """Return the decoder's field at states (row, latent)."""
-    state = torch.as_tensor(z, dtype=torch.float32)
+    state = torch.as_tensor(z.copy(), dtype=torch.float32)
     if u is not None:
         u = torch.as_tensor(u, dtype=torch.float32).expand(len(z), -1)
     with torch.no_grad():
@@ -103,7 +103,7 @@ def test_other_coordinates_are_held_at_the_paths_mean() -> None:
 
 
 def test_the_path_follows_the_arrows() -> None:
-    forecaster = fitted(latent_size=2)
+    forecaster = fitted(latent_size=2, step_size=0.02)
     axes = plot_latent(forecaster, FH, coordinates=(0, 1))
     path = curve(axes, "forecast")
     middle, slopes = (path[1:] + path[:-1]) / 2, np.diff(path, axis=0)
