@@ -23,24 +23,24 @@ from sklode.answers import answering, check_finite
 from sklode.calibration import Calibration
 from sklode.choices import check_choice
 from sklode.fitting import (
-    FittedModel,
     Underway,
     finetune_epochs,
     fit_model,
-    resolve_device,
 )
 from sklode.history import History, as_channels, in_order
 from sklode.horizons import as_horizon, steps_ahead
 from sklode.index_checks import check_index
+from sklode.models import FittedModel, resolve_device
 from sklode.observations import Observations, check_controls, check_values
 from sklode.outliers import without_outliers
 from sklode.parameters import ATTRIBUTES, PARAMETERS, check_parameters
 from sklode.prediction import KnownControls, Queries
 from sklode.prior import STARTS, Prior
+from sklode.reporting import Reporter
 from sklode.rollback import all_or_nothing
 from sklode.stamps import TIMELIKE, ticks_between, ticks_of
 from sklode.tables import check_probabilities, check_rows, check_table
-from sklode.training import HISTORY_COLUMNS, Reporter
+from sklode.training import HISTORY_COLUMNS
 
 __all__ = [
     "LatentODEForecaster",
