@@ -77,4 +77,4 @@ def complaints(path: Path) -> list[str]:
 
 if __name__ == "__main__":
     wrong = [line for name in sys.argv[1:] for line in complaints(Path(name))]
-    sys.exit("\n".join(wrong))
+    sys.exit("\n".join(wrong) or 0)
