@@ -40,6 +40,7 @@ myst_heading_anchors = 4
 # Reference: one page per class or function, from its docstring.
 autosummary_generate = True
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # the docstrings give types, shapes and units
 numpydoc_show_class_members = False  # the templates list them
 numpydoc_use_plots = False
@@ -69,7 +70,7 @@ html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": "sklode"},
     "navbar_align": "left",
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 7,
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "footer_start": ["copyright"],

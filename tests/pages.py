@@ -69,9 +69,11 @@ def anchors(page: str) -> set[str]:
 
 def links(page: str) -> Iterator[tuple[int, str]]:
     """Yield the targets of a page's links and pictures, with their lines."""
-    for number, line in parts(page).prose:
-        for target in _LINK.findall(re.sub(r"`[^`]*`", "", line)):
-            yield number, target
+    prose = parts(page).prose
+    # code is no link, but may be a link's text; a text may go on in the next line
+    text = "\n".join(re.sub(r"`[^`]*`", "", line) for _, line in prose)
+    for link in _LINK.finditer(text):
+        yield prose[text.count("\n", 0, link.start())][0], link[1]
 
 
 def toctree(page: str) -> list[str]:

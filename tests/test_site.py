@@ -65,6 +65,17 @@ def test_names_of_code_in_a_page_exist(page: str) -> None:
                 assert (ROOT / code).exists(), place
 
 
+def test_every_equation_of_the_paper_has_its_place_in_the_code() -> None:
+    paper = ROOT.parent / "shared" / "paper.tex"
+    if not paper.exists():
+        pytest.skip(f"the paper's source is not at {paper}")
+    labels = re.findall(r"\\label\{((?:eq|alg):[^}]+)\}", paper.read_text("utf-8"))
+    page = PAGES["model.md"].read_text("utf-8")
+    missing = [label for label in labels if f"`{label}`" not in page]
+    assert len(labels) > 40
+    assert missing == []
+
+
 def resolve(dotted: str, place: str) -> Any:
     """Return what a dotted name names; modules are imported on the way."""
     found: Any = importlib.import_module("sklode")
