@@ -166,6 +166,20 @@ def a_forecaster_is_saved_and_shared(shown: Names) -> None:
     assert shown["state"]["parameters"]["window_length"] == 24
 
 
+@says("tour.md")
+def the_tour_forecasts_down_to_the_noise(shown: Names) -> None:
+    assert shown["error"] < 0.4
+    assert shown["naive"] == pytest.approx(2.1, abs=0.05)
+    assert 0.8 < shown["inside"] <= 1
+    assert 0 < shown["chance"] < 1
+    assert len(shown["filled"]) == 10
+    # ten missing stamps of a sine in noise
+    hours = (shown["filled"].index - pd.Timestamp("2026-03-01")) / pd.Timedelta("1h")
+    truth = 20 + 3 * np.sin(2 * np.pi * hours.to_numpy() / 24)
+    assert np.sqrt(((shown["filled"] - truth) ** 2).mean()) < 0.6
+    assert shown["search"].best_params_["hidden_size"] in (8, 32)
+
+
 @says("gradients.md")
 def reach_and_steps_of_a_model_are_measured(shown: Names) -> None:
     reach = shown["reach"]
