@@ -578,7 +578,7 @@ class _LatentODEForecaster(BaseForecaster):
         Returns
         -------
         DataFrame
-            With index (sample, *row of the forecast) and y's columns.
+            With index ``(sample, *row of the forecast)`` and y's columns.
 
         Notes
         -----
