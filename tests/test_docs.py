@@ -23,6 +23,7 @@ CHECKS: dict[str, list[Callable[[Names], None]]] = {}
 SLOW = {
     "calendar.md": "a season is forecast a year ahead, well",
     "imputation.md": "two fits by the defaults, as on the page",
+    "plotting.md": "two fits on a record of forty years",
 }
 # sktime's own forecasters warn of a default of theirs.
 REMEMBER = "ignore:The default of config ``remember_data``:FutureWarning"
