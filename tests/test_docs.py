@@ -23,11 +23,15 @@ CHECKS: dict[str, list[Callable[[Names], None]]] = {}
 SLOW = {
     "calendar.md": "a season is forecast a year ahead, well",
     "imputation.md": "two fits by the defaults, as on the page",
-    "sktime.md": "evaluations and a search fit sixteen times",
 }
 # sktime's own forecasters warn of a default of theirs.
 REMEMBER = "ignore:The default of config ``remember_data``:FutureWarning"
-WARNS = {"levels.md": REMEMBER}
+WARNS = {
+    "levels.md": REMEMBER,
+    "sktime.md": REMEMBER,
+    "tuning.md": REMEMBER,
+    "windows.md": REMEMBER,
+}
 
 
 def says(page: str) -> Callable[[Callable[[Names], None]], Callable[[Names], None]]:
@@ -81,7 +85,7 @@ def test_page_runs_and_gives_what_it_says(names: Names) -> None:
         check(names)
 
 
-@says("sktime.md")
+@says("exogenous.md")
 def categories_and_static_attributes_are_encoded(shown: Names) -> None:
     future, forecast = shown["future"], shown["y_pred"]
     pd.testing.assert_index_equal(forecast.index, future)
@@ -201,6 +205,111 @@ def a_training_that_was_stopped_goes_on(shown: Names) -> None:
     assert len(saved.history_) == 30
     expected = shown["long"].predict(fh=[1, 2])
     pd.testing.assert_series_equal(saved.predict(fh=[1, 2]), expected)
+
+
+@says("time.md")
+def stamps_and_steps_are_those_that_were_asked_for(shown: Names) -> None:
+    y, forecaster = shown["y"], shown["forecaster"]
+    assert forecaster.time_unit_ == y.index.to_series().diff().median()
+    assert forecaster.time_unit_.floor("s") == pd.Timedelta("49min 2s")
+    assert shown["ahead"].tolist() == [pd.Timedelta("1h"), pd.Timedelta("2h")]
+    months = shown["monthly"].predict(fh=[1, 2]).index
+    assert months.tolist() == [pd.Timestamp("2024-01-31"), pd.Timestamp("2024-02-29")]
+    asked, own = shown["asked"], shown["own"]
+    pd.testing.assert_index_equal(forecaster.predict(fh=asked).index, asked)
+    pd.testing.assert_index_equal(shown["both"].predict_at(own).index, own)
+
+
+@says("windows.md")
+def the_level_fits_the_series_and_a_logarithm_keeps_it_positive(shown: Names) -> None:
+    assert shown["taken"] == {"wave": "series", "walk": "blend"}
+    assert shown["interval"].min().min() > 0
+
+
+@says("clipping.md")
+def the_history_shows_what_was_clipped(shown: Names) -> None:
+    history, report = shown["forecaster"].history_, shown["report"]
+    # three steps an epoch; the first one sets the threshold and is not clipped
+    assert history.loc[1, "clipped_fraction"] < 1
+    assert report.median_norm == history["grad_norm"].median()
+    assert report.max_norm == history["grad_norm"].max()
+    assert report.exploded.empty
+
+
+@says("exogenous.md")
+def scenarios_of_what_is_known_ahead_differ_by_its_effect(shown: Names) -> None:
+    scenarios = shown["scenarios"]
+    assert 2.5 < (scenarios["on"] - scenarios["off"]).mean() < 5.5
+
+
+@says("panels.md")
+def a_pretrained_model_takes_up_a_new_series_without_training(shown: Names) -> None:
+    member, family, later = (shown[name] for name in ("member", "family", "later"))
+    assert member.n_epochs_ == 0
+    assert member.cutoff[0] == later.index[-1]
+    taught = family.pretrained_.network.state_dict()
+    for name, weights in member.network_.state_dict().items():
+        np.testing.assert_array_equal(weights, taught[name])
+    ends = shown["panel"].reset_index("time").groupby("sensor")["time"].max()
+    first = shown["forecaster"].predict(fh=[1]).reset_index("time")["time"]
+    assert (first > ends).all()
+
+
+@says("tuning.md")
+def a_wrapped_splitter_has_forecasts_asked_where_they_are_scored(shown: Names) -> None:
+    right = shown["evaluated"]["test_MeanAbsoluteError"]
+    with pytest.warns(UserWarning, match="y_true"):
+        table = shown["evaluate"](
+            shown["forecaster"],
+            shown["cv"],
+            shown["y"],
+            scoring=shown["MeanAbsoluteError"](),
+            strategy="no-update_params",
+        )
+    assert right.mean() < 0.5 * table["test_MeanAbsoluteError"].mean()
+    assert set(shown["search"].best_params_) == {"LatentODELSTMForecaster__normalize"}
+
+
+@says("solvers.md")
+def smaller_steps_and_higher_orders_solve_better(shown: Names) -> None:
+    error = shown["error"]
+    for method, factor in {"rk4": 8, "midpoint": 2, "euler": 1.2}.items():
+        assert error[method, 0.5] * factor < error[method, 1.0]
+        assert error[method, 1.0] < error[method, 2.0]
+    assert error["rk4", 1.0] < 0.1 < error["midpoint", 1.0] < error["euler", 1.0]
+
+
+@says("speed.md")
+def the_engine_that_was_asked_for_ran(shown: Names) -> None:
+    assert shown["forecaster"].engine_ == ("unrolled", "unrolled")
+
+
+@says("uncertainty.md")
+def wider_intervals_hold_narrower_ones_and_paths_their_tops(shown: Names) -> None:
+    interval = shown["interval"].droplevel(0, axis=1)
+    assert (interval[0.9, "lower"] < interval[0.5, "lower"]).all()
+    assert (interval[0.5, "upper"] < interval[0.9, "upper"]).all()
+    quantiles = shown["quantiles"].droplevel(0, axis=1)
+    np.testing.assert_allclose(quantiles[0.05], interval[0.9, "lower"])
+    tops, paths = shown["tops"], shown["paths"]
+    assert len(tops) == 200
+    assert tops.iloc[7].item() == paths.loc[7].max().item()
+
+
+@says("missing.md")
+def channels_without_a_common_stamp_are_filled(shown: Names) -> None:
+    y, filled = shown["y"], shown["filled"]
+    assert not y.notna().all(axis=1).any()
+    assert filled.notna().all(axis=None)
+    assert filled["a"][y["a"].notna()].equals(y["a"].dropna())
+    assert y.isna().mean().round(2).tolist() == [0.4, 0.6]
+
+
+@says("sktime.md")
+def a_pipeline_forecasts_at_a_stamp_in_the_units_of_y(shown: Names) -> None:
+    y, forecast = shown["y"], shown["forecast"]
+    assert forecast.index.tolist() == [pd.Timestamp("2026-01-06 12:00")]
+    assert y.min() < forecast.item() < y.max()
 
 
 def test_every_check_has_its_page() -> None:
