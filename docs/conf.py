@@ -26,6 +26,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "code_host_links",
+    "gallery_settings",
     "reference_members",
 ]
 exclude_patterns = ["_build", "gallery/*.ipynb", "sg_execution_times.rst"]

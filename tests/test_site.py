@@ -115,6 +115,9 @@ def test_scripts_of_the_gallery_write_their_pictures_elsewhere() -> None:
     assert Path(path).name == "some.png"
     assert Path(path).parent.is_dir()
     assert not Path(path).is_relative_to(ROOT)
+    page = [f"The picture is in {path}"]
+    settings.without_folder(None, "gallery/some", page)
+    assert page == ["The picture is in some.png"]
 
 
 def test_links_out_of_docs_are_led_to_pages_that_show_the_same() -> None:

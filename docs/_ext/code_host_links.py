@@ -18,7 +18,7 @@ SECTIONS = {
     "#the-estimators": "model.md",
     "#how-fast": "engine.md#figures",
     "#how-accurate": "paper.md",
-    "#honest-limits": "index.md",
+    "#honest-limits": "limits.md",
 }
 LINK = re.compile(r"\]\(\.\./([\w./-]+)(#[\w-]+)?\)")
 
