@@ -195,6 +195,12 @@ class Underway:
     course: _Course
     terms: FitTerms
 
+    @property
+    def n_epochs(self) -> int:
+        """Epochs that are ahead."""
+        state = self.course.state
+        return self.course.epochs - (0 if state is None else state.n_epochs)
+
     def so_far(self) -> FittedModel | None:
         """Return a copy of the model with the best weights so far.
 

@@ -22,6 +22,12 @@ from sklode import storage
 from sklode.answers import answering, check_finite
 from sklode.calibration import Calibration
 from sklode.choices import check_choice
+from sklode.fit_callbacks import (
+    FitTask,
+    SupportsFitCallbacks,
+    with_callbacks,
+    without_context,
+)
 from sklode.fitting import (
     Underway,
     finetune_epochs,
@@ -54,7 +60,7 @@ _keeping_horizon = partial(all_or_nothing, names=("_fh",))
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 
 
-class _LatentODEForecaster(BaseForecaster):
+class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
     """What the three forecasters share: all but the encoder.
 
     Attributes of every subclass: ``encoder`` names the module of `sklode.nn`.
@@ -87,7 +93,6 @@ class _LatentODEForecaster(BaseForecaster):
     _X = None
     _underway: Underway | None = None  # while `fit` trains
     _warm_model: FittedModel | None = None
-    _parent_callback_ctx = None  # scikit-learn's search sets it before fit
 
     def __init__(
         self,
@@ -217,9 +222,17 @@ class _LatentODEForecaster(BaseForecaster):
         if self.warm_start:
             # what a fit was broken off at is later than the model that it began from
             kept = self._warm_model or getattr(self, "_model", None)
+        callbacks = self._kept_callbacks()
         result = super().reset()
+        self.__dict__.update(callbacks)
         if kept is not None:
             self._warm_model = kept
+        return result
+
+    def clone(self) -> Any:
+        """Return an unfitted copy; scikit-learn's callbacks are shared, not copied."""
+        result = super().clone()
+        self._share_callbacks(result)
         return result
 
     def set_params(self, **params: Any) -> Any:
@@ -233,6 +246,7 @@ class _LatentODEForecaster(BaseForecaster):
         ``warm_start``, could go on from.
         """
         state = self.__dict__.copy()
+        without_context(state)
         underway = state.pop("_underway", None)
         model = None if underway is None else underway.so_far()
         if model is None:
@@ -281,6 +295,7 @@ class _LatentODEForecaster(BaseForecaster):
         self._warm_model = None  # of a fit that failed, before
         return self
 
+    @with_callbacks
     def _fit(
         self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
     ) -> _LatentODEForecaster:
@@ -302,13 +317,17 @@ class _LatentODEForecaster(BaseForecaster):
         else:
             start.check_accepts(history.observations, self)
         self._history = history
+        task: FitTask | None = None
 
         def begin(underway: Underway) -> None:
+            nonlocal task
             underway.model.columns = list(y.columns), history.controls
             if underway.course.state is None:
                 underway.terms.predict_seed = int(rng.randint(2**31 - 1))
             self._predict_seed = underway.terms.predict_seed
             self._underway = underway
+            task = FitTask(self, y, X, underway.n_epochs)
+            underway.course.reporter.callbacks.append(task)
 
         try:
             self._train(rng, steps_ahead(fh), start, epochs, begin)
@@ -320,6 +339,8 @@ class _LatentODEForecaster(BaseForecaster):
         finally:
             self.__dict__.pop("_underway", None)
         self._warm_model = None  # a further fit begins from this one
+        if task is not None:
+            task.end()
         return self
 
     def _train(

@@ -59,7 +59,7 @@ class Reporter:
         prefix: str = "",
     ) -> None:
         self.verbose = verbose
-        self.callbacks = callbacks
+        self.callbacks = list(callbacks)
         self.owner = owner
         self.prefix = prefix
         self._display: _Display = _Nothing()

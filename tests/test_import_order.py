@@ -52,6 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "recovery": set(),
     "resuming": set(),
     "reporting": set(),
+    "fit_callbacks": set(),
     "training": {
         "_flat",
         "exceptions",
