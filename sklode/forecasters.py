@@ -42,6 +42,7 @@ from sklode.outliers import without_outliers
 from sklode.parameters import ATTRIBUTES, PARAMETERS, check_parameters
 from sklode.prediction import KnownControls, Queries
 from sklode.prior import STARTS, Prior
+from sklode.remedies import warn_of_times_in_values
 from sklode.reporting import Reporter
 from sklode.rollback import all_or_nothing
 from sklode.stamps import TIMELIKE, ticks_between, ticks_of
@@ -189,6 +190,8 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
             if isinstance(data, pd.Series | pd.DataFrame):
                 check_index(data.index, name)
         check_rows(y)
+        if self._state != "fitted":
+            warn_of_times_in_values(y)
         index = _index_of(y)
         if isinstance(X, np.ndarray) and not _counts_from_zero(index, len(X)):
             raise TypeError(
@@ -204,6 +207,12 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
 
     def _check_fh(self, fh: Any, pred_int: bool = False) -> Any:
         """Take offsets too, and leave the caller's horizon as it is."""
+        if fh is None and self._fh is None and self._state == "fitted":
+            raise ValueError(
+                "fh must say what to forecast; got none, here or in fit. Pass it, for "
+                "example predict(fh=range(1, 13)) for the next 12 steps, or ask at "
+                "time stamps by predict_at(index)."
+            )
         return super()._check_fh(as_horizon(fh, self._cutoff), pred_int)
 
     # What a refused call has changed is undone: data, cutoff, model and horizon.
