@@ -44,6 +44,7 @@ from sklode.prediction import KnownControls, Queries
 from sklode.prior import STARTS, Prior
 from sklode.remedies import warn_of_times_in_values
 from sklode.reporting import Reporter
+from sklode.representation import as_html
 from sklode.rollback import all_or_nothing
 from sklode.stamps import TIMELIKE, ticks_between, ticks_of
 from sklode.tables import check_probabilities, check_rows, check_table
@@ -247,6 +248,16 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
     def set_params(self, **params: Any) -> Any:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
         return self._set_params_at("pretrained", params)
+
+    def _repr_html_inner(self) -> str:
+        return as_html(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Return what notebooks show; sktime's own says not whether it is fitted."""
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] = as_html(self)
+        return bundle
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled and copied: during a training the best so far, fitted.

@@ -53,6 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "recovery": set(),
     "resuming": set(),
     "reporting": set(),
+    "representation": set(),
     "fit_callbacks": set(),
     "training": {
         "_flat",

@@ -39,7 +39,7 @@ NO_NUMBERS: dict[str, tuple[Callable[[], Any], str]] = {
     "complex": (lambda: ONE * 1j, r"complex128.*real and its imaginary part as two"),
     "dates": (
         lambda: channels(STAMPS).assign(when=STAMPS),
-        r"got column 'when' of dtype datetime64.*into the index: y = y\.set_index\('when'\)",
+        r"got column 'when' of dtype datetime64.*index: y = y\.set_index\('when'\)",
     ),
     "durations": (
         lambda: pd.Series(pd.to_timedelta(np.arange(24), "h"), STAMPS, name="y"),
