@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from inspect import cleandoc
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
@@ -618,7 +619,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         Returns
         -------
         DataFrame
-            With index (sample, *row of the forecast) and y's columns.
+            With index ``(sample, *row of the forecast)`` and y's columns.
 
         Notes
         -----
@@ -1024,9 +1025,10 @@ _Forecaster = TypeVar("_Forecaster", bound=type[_LatentODEForecaster])
 
 def _documented(cls: _Forecaster) -> _Forecaster:
     """Write the parameters, which all three share, into a class's docstring."""
-    parts = (cls.__doc__ or "").split("    References\n")
-    cls.__doc__ = PARAMETERS.join([parts[0], ""]) + ATTRIBUTES
-    cls.__doc__ += "    References\n" + parts[1]
+    # without indentation, which Python takes away by itself from 3.13 on
+    own, heading, references = cleandoc(cls.__doc__ or "").partition("References\n")
+    cls.__doc__ = own + cleandoc(PARAMETERS) + "\n\n" + cleandoc(ATTRIBUTES)
+    cls.__doc__ += f"\n\n{heading}{references}\n"
     return cls
 
 
