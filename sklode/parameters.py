@@ -255,9 +255,9 @@ PARAMETERS = """    Parameters
         Each with any of ``on_fit_begin(forecaster)``, ``on_epoch_end(forecaster,
         row)``, which stops the training by returning True, and
         ``on_fit_end(forecaster)``, also where training was broken off. ``row`` is a
-        copy of the epoch's row in ``history_``, as a dict. A copy of the forecaster that ``on_epoch_end`` makes
-        (pickle, ``save``, deepcopy) is fitted, with the best weights so far, and a
-        checkpoint under ``warm_start``.
+        copy of the epoch's row in ``history_``, as a dict. A copy of the forecaster
+        that ``on_epoch_end`` makes (pickle, ``save``, deepcopy) is fitted, with the
+        best weights so far, and a checkpoint under ``warm_start``.
 
 """
 

@@ -53,7 +53,8 @@ def as_html(forecaster: Any) -> str:
 def _parameters(forecaster: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the parameters that were changed, and those at their defaults."""
     defaults = inspect.signature(type(forecaster).__init__).parameters
-    changed, others = {}, {}
+    changed: dict[str, Any] = {}
+    others: dict[str, Any] = {}
     for name, value in forecaster.get_params(deep=False).items():
         is_default = repr(value) == repr(defaults[name].default)
         (others if is_default else changed)[name] = value
