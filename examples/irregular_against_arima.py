@@ -162,7 +162,8 @@ print(table.round({task: 3 for task in tasks} | {"seconds": 1}).to_string())
 #   automatic search finds no order for two periods, regular stamps or not.
 #
 # One series each, and series differ: with ``SEED`` 1 and 2, at random times, the latent
-# ODE has 0.016 and 0.030, ARMA(6, 4) 0.018 and 0.099 left empty, 0.031 and 0.022 filled.
+# ODE has 0.016 and 0.030, ARMA(6, 4) left empty 0.018 and 0.099, filled 0.031 and
+# 0.022.
 
 figure, rows_of_axes = plt.subplots(2, 1, figsize=(10, 7), layout="constrained")
 for ax, (task, y) in zip(rows_of_axes, tasks.items(), strict=True):
