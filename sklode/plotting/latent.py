@@ -63,8 +63,9 @@ def plot_latent(
     series : optional
         Key of a series of a panel; None: the first one.
     coordinates : pair of int, optional
-        Latent coordinates, counted from 0, that span the plane. None: the two principal
-        directions of the path.
+        Latent coordinates, counted from 0, that span the plane; the others are those of
+        :math:`\bar z`. None: the two principal directions of the path, counted from
+        :math:`\bar z`.
     n_samples : int, default=20
         Thin paths from draws of z0, the first of those that intervals are made of; they
         are not scaled by ``interval_scale_``.
@@ -131,7 +132,7 @@ class _Portrait(NamedTuple):
 class _Plane(NamedTuple):
     """A plane of the latent space."""
 
-    origin: Array  # (latent,)
+    origin: Array  # (latent,): its point at (0, 0)
     directions: Array  # (2, latent), orthonormal
     names: tuple[str, str]
 
@@ -140,9 +141,10 @@ class _Plane(NamedTuple):
         """Return the plane of two coordinates, or of the principal directions."""
         origin = path.mean(axis=0)
         if coordinates is not None:
+            origin[list(coordinates)] = 0.0  # the axes count from zero
             directions = np.eye(path.shape[1])[list(coordinates)]
-            first, second = coordinates
-            return cls(origin, directions, (f"$z_{{{first}}}$", f"$z_{{{second}}}$"))
+            first, second = (f"latent coordinate {c}" for c in coordinates)
+            return cls(origin, directions, (first, second))
         _, sizes, rows = np.linalg.svd(path - origin, full_matrices=False)
         directions = rows[:2]
         largest = np.abs(directions).argmax(axis=1)
@@ -171,6 +173,7 @@ def _portrait(
 ) -> _Portrait:
     """Decode the last window of a series up to the end of a horizon."""
     history, model = forecaster._history, forecaster._model
+    X = forecaster._check_X(X=X)
     number = _number_of(history.observations.keys, series)
     predictor = model.predictor(history.observations)
     first, last = predictor.last_window(number)
