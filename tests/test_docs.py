@@ -21,6 +21,7 @@ CHECKS: dict[str, list[Callable[[Names], None]]] = {}
 
 # Pages whose blocks train for long, each with what makes that necessary.
 SLOW = {
+    "README.md": "its example trains by the defaults",
     "calendar.md": "a season is forecast a year ahead, well",
 }
 # sktime's own forecasters warn of a default of theirs.
@@ -332,7 +333,7 @@ def test_every_check_has_its_page() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_code_is_fenced_so_that_it_runs_or_says_what_it_is(page: str) -> None:
     # anything else that shows Python would be run by nobody
-    known = {"python", "bash", "text", "toml", "yaml"}
+    known = {"bibtex", "python", "bash", "text", "toml", "yaml"}
     for fence in parts(page).fences:
         place = f"{page}:{fence.line}"
         directive = fence.info.startswith("{") and "code" not in fence.info
@@ -344,3 +345,11 @@ def test_code_is_fenced_so_that_it_runs_or_says_what_it_is(page: str) -> None:
         indented = line.startswith("    ") and not before.strip()
         assert not indented, f"{page}:{number}: code without a fence"
         before = line
+
+
+@says("README.md")
+def the_example_sees_the_season(names: Names) -> None:
+    ahead = names["ahead"]
+    error = ((names["y_pred"] - ahead) ** 2).mean()
+    assert error < 0.2 * ahead.var()
+    assert names["search"].best_params_["hidden_size"] in (8, 16)

@@ -212,6 +212,13 @@ def test_several_forecasts_differ_without_colour() -> None:
         np.testing.assert_allclose(edge[:, 1], one + 1.8)
 
 
+def test_the_only_band_of_several_forecasts_has_the_name_of_its_own() -> None:
+    y, y_pred = one_split()
+    bands = {"b": intervals(y_pred, (0.9,))}
+    axes = plot_forecast(y, {"a": y_pred, "b": y_pred}, bands)
+    assert legend(axes) == ["observed", "a", "b", "90 % interval, b"]
+
+
 def test_truth_is_told_from_observations_without_colour() -> None:
     y, y_test = one_split()
     axes = plot_forecast(y, y_test=y_test)
