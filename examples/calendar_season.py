@@ -60,8 +60,8 @@ informed = LatentODELSTMForecaster(**SETTINGS).fit(train, X=X[:"2024"])
 # What else there is
 # ------------------
 # The training mean, and a regression on the same waves by least squares. The latter is
-# as good as a forecast this far ahead can be: the weather of the last month says nothing
-# about the next summer.
+# as good as a forecast this far ahead can be: the weather of the last month says
+# nothing about the next summer.
 
 
 def waves(index: pd.DatetimeIndex) -> np.ndarray:

@@ -119,7 +119,8 @@ print("Mean squared error at the observations cut out; the noise has 0.01")
 print(errors.to_string(float_format="{:.3g}".format, na_rep=""))
 
 # %%
-# The picture shows the answers at every time, not only where something was cut out.
+# The picture shows the answers at every time, not only where something was cut out. The
+# spline leaves it at once.
 
 
 def draw(hidden: pd.Series, names: dict, title: str, ax: plt.Axes) -> None:
@@ -128,35 +129,28 @@ def draw(hidden: pd.Series, names: dict, title: str, ax: plt.Axes) -> None:
     around = kept[hidden.index[0] - margin : hidden.index[-1] + margin]
     ends = min(around.index[0], hidden.index[0]), around.index[-1]
     fine = pd.date_range(*ends, periods=300)
-    before, after = (around[around.index < hidden.index[0]], around[hidden.index[-1] :])
+    before, after = around[: hidden.index[0]], around[hidden.index[-1] :]
     unseen = fine[fine < after.index[0]]
     if len(before):
         unseen = unseen[unseen > before.index[-1]]
-    curves = {}
-    for name, method in names.items():
-        at = fine if name == "Latent ODE-LSTM" else unseen
-        curves[name] = pd.Series(method(at), at, name="signal").clip(-2.4, 2.4)
-    plot_forecast(around, curves, y_test=hidden, title=title, x_label="", ax=ax)
+    curves = {"Latent ODE-LSTM": pd.Series(ours(fine), fine, name="signal")}
+    for name, method in list(names.items())[1:]:
+        curves[name] = pd.Series(method(unseen), unseen, name="signal")
+    band = {"Latent ODE-LSTM": forecaster.predict_interval(fh=fine, coverage=0.9)}
+    plot_forecast(around, curves, band, y_test=hidden, title=title, x_label="", ax=ax)
     ax.set(ylim=(-2.4, 2.4), xlim=ends)
     ax.get_legend().remove()
+    ax.spines[["top", "right"]].set_visible(False)
 
 
-figure, axes = plt.subplots(
+figure, (left, right) = plt.subplots(
     1, 2, figsize=(12, 4.8), layout="constrained", sharey=True, width_ratios=(3, 2)
 )
-draw(gap, methods, f"A gap of {N_GAP} stamps", axes[0])
-draw(
-    early,
-    {"Latent ODE-LSTM": ours, "line": line, "mirrored": by_mirror},
-    f"{N_EARLY} stamps before the first",
-    axes[1],
-)
-named = {}
-for ax in axes:
-    handles, labels = ax.get_legend_handles_labels()
-    named |= dict(zip(labels, handles, strict=True))
+draw(gap, columns["gap"][1], f"A gap of {N_GAP} stamps", left)
+draw(early, columns["before"][1], f"{N_EARLY} stamps before the first", right)
+handles, labels = right.get_legend_handles_labels()
 figure.legend(
-    named.values(), named, loc="outside lower center", ncols=len(named), frameon=False
+    handles, labels, loc="outside lower center", ncols=len(labels), frameon=False
 )
 figure.savefig(output, dpi=120)
 print(f"\nThe picture is in {output}")

@@ -40,8 +40,8 @@ train, test = y[:N_SEEN], y[N_SEEN:]
 # %%
 # Fit, and ask
 # ------------
-# Quantiles, intervals, variances and sample paths come from the same draws of the latent
-# state, and hold at any stamp, past or future.
+# Quantiles, intervals, variances and sample paths come from the same draws of the
+# latent state, and hold at any stamp, past or future.
 
 forecaster = LatentODELSTMForecaster(random_state=0).fit(train)
 asked = forecaster.predict_interval(test.index, coverage=[0.5, 0.9])
@@ -54,11 +54,11 @@ for coverage in (0.5, 0.9):
     )
 
 # %%
-# Thirty neighbouring errors are alike, so that this is one draw rather than thirty; over
-# many series the intervals cover what they say (see the page on uncertainty).
+# Thirty neighbouring errors are alike, so that this is one draw rather than thirty;
+# over many series the intervals cover what they say (see the page on uncertainty).
 #
-# A model seldom knows its own error. After training, windows are forecast and the spread
-# is scaled by what their errors ask for, by the time since the last observation:
+# A model seldom knows its own error. After training, windows are forecast and the
+# spread is scaled by what their errors ask for, by the time since the last observation:
 
 print(forecaster.interval_scale_.round(2).to_string())
 

@@ -26,8 +26,8 @@ output = parser.parse_args().output
 # One law, many histories
 # -----------------------
 # Lotka and Volterra's law: hares multiply and are eaten, lynx multiply as they eat. All
-# valleys obey it from a beginning of their own. They are counted about once a year, with
-# errors of a standard deviation of 0.2 (thousands).
+# valleys obey it from a beginning of their own. They are counted about once a year,
+# with errors of a standard deviation of 0.2 (thousands).
 
 START, YEAR = pd.Timestamp("1900-01-01"), pd.Timedelta("365.25D")
 N_SEEN, N_AHEAD = 12, 20
@@ -67,8 +67,8 @@ later = panel({name: truth[to_come] for name, (_, truth) in new.items()})
 # %%
 # Pretrain, then fit
 # ------------------
-# ``finetune_epochs=0`` keeps the pretrained model as it is: ``fit`` only takes up the new
-# series. ``None`` trains on for a fifth of the epochs, on the new series alone.
+# ``finetune_epochs=0`` keeps the pretrained model as it is: ``fit`` only takes up the
+# new series. ``None`` trains on for a fifth of the epochs, on the new series alone.
 # ``predict_at`` asks each series at its own stamps.
 
 SETTINGS = {"window_length": N_SEEN, "horizon": N_AHEAD, "random_state": 0}
@@ -95,18 +95,29 @@ errors = pd.Series(
         for name, forecast in forecasts.items()
     }
 )
-print(f"Mean squared error of the next {N_AHEAD} stamps, over the variance of all counts")
+print(
+    f"Mean squared error of the next {N_AHEAD} stamps, over the variance of all counts"
+)
 print(errors.round(3).to_string())
 
 # %%
-# Twelve counts are enough to know where on its cycle a valley is, and much too few to
-# learn the law. They are too few for fine-tuning, too: it forgets the forty faster than
-# it learns from the six. Fine-tune where the new series are long, or obey another law.
+# Twelve counts are enough to know where on its cycle a valley is, and too few to learn
+# the law as well. They are too few for fine-tuning, too: it makes the pretrained model
+# worse.
 
 shown = ["new 1", "new 2", "new 3"]
+ends = later.reset_index("date").groupby("valley")["date"].max()
+every = pd.MultiIndex.from_tuples(
+    [
+        (name, date)
+        for name in shown
+        for date in pd.date_range(seen.loc[name].index[-1], ends[name], freq="30D")
+    ],
+    names=["valley", "date"],
+)
 axes = plot_forecast(
     seen.loc[shown],
-    {name: f.loc[shown] for name, f in list(forecasts.items())[:3:2]},
+    {"as it is": as_it_is.predict_at(every), "alone": alone.predict_at(every)},
     y_test=later.loc[shown],
     labels=["counted", "pretrained on forty valleys", "the six alone", "truth"],
     title="Twelve counts, and the twenty stamps after them",

@@ -45,9 +45,9 @@ train, one = family.drop(index=0, level="series"), family.loc[0, "y"]
 # %%
 # Futures of one series
 # ---------------------
-# ``pretrain`` learns the family; ``fit`` with ``finetune_epochs=0`` only takes up what was
-# seen of the new series. A path is one draw of the latent state, decoded everywhere:
-# ``noise=False`` leaves the noise of single readings out.
+# ``pretrain`` learns the family; ``fit`` with ``finetune_epochs=0`` only takes up what
+# was seen of the new series. A path is one draw of the latent state, decoded
+# everywhere: ``noise=False`` leaves the noise of single readings out.
 
 forecaster = LatentODELSTMForecaster(
     hidden_size=16,
@@ -58,15 +58,15 @@ forecaster = LatentODELSTMForecaster(
     finetune_epochs=0,
     random_state=0,
 ).pretrain(train)
-seen, later = one[:12], one[12:40]
+seen, later = one[:5], one[5:40]
 ahead = pd.date_range(seen.index[0], later.index[-1], freq="15min")
 futures = forecaster.fit(seen).sample(ahead, n_samples=100, noise=False)
 
 # %%
 # New series
 # ----------
-# ``sample_prior`` begins as those of the history do, so it is given the family again. Are
-# the new series, with their noise, spread like those learned from?
+# ``sample_prior`` begins as those of the history do, so it is given the family again.
+# Are the new series, with their noise, spread like those learned from?
 
 forecaster.fit(train)
 new = forecaster.sample_prior(
@@ -80,18 +80,22 @@ table = pd.DataFrame(
 print(table.round(2))
 
 # %%
-# On the left the paths part where nothing is known any more.
+# Five readings fix the phase of an oscillation that is known otherwise, so that its
+# futures are much alike. Where new series begin nothing is known, and they are not.
 
 figure, (left, right) = plt.subplots(
     1, 2, figsize=(11, 4.2), sharey=True, layout="constrained"
 )
 plot_samples(futures, seen, max_paths=10, x_label="", y_label="y", ax=left)
 left.plot(later.index, later, "o", mfc="white", mec="0.15", ms=4, label="held out")
-left.legend(frameon=False, fontsize="small", ncols=2, loc="lower left")
-left.set_title("A series of which twelve readings are known", loc="left")
+left.legend(frameon=False, fontsize="small", ncols=3, loc="lower center")
+left.set_title("A series of which five readings are known", loc="left")
 plot_samples(new, coverage=None, x_label="", y_label="", ax=right)
+right.lines[-1].remove()  # a median of new series says nothing
+right.legend(frameon=False)
 right.set_title("New series like those learned", loc="left")
 for ax in (left, right):
     ax.spines[["top", "right"]].set_visible(False)
+    ax.set_ylim(15, 25)
 figure.savefig(output, dpi=120)
 print(f"\nThe picture is in {output}")
