@@ -26,6 +26,8 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "code_host_links",
+    "gallery_settings",
+    "reference_members",
 ]
 exclude_patterns = ["_build", "gallery/*.ipynb", "sg_execution_times.rst"]
 templates_path = ["_templates"]
@@ -76,8 +78,9 @@ html_theme_options = {
     "footer_start": ["copyright"],
     "footer_end": ["sphinx-version"],
 }
-html_sidebars = {
-    page: [] for page in ("index", "install", "tour", "comparison", "changelog")
+html_sidebars = {  # pages without others below them
+    page: []
+    for page in ("index", "install", "tour", "comparison", "glossary", "changelog")
 }
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from inspect import cleandoc
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
@@ -23,24 +24,24 @@ from sklode.answers import answering, check_finite
 from sklode.calibration import Calibration
 from sklode.choices import check_choice
 from sklode.fitting import (
-    FittedModel,
     Underway,
     finetune_epochs,
     fit_model,
-    resolve_device,
 )
 from sklode.history import History, as_channels, in_order
 from sklode.horizons import as_horizon, steps_ahead
 from sklode.index_checks import check_index
+from sklode.models import FittedModel, resolve_device
 from sklode.observations import Observations, check_controls, check_values
 from sklode.outliers import without_outliers
 from sklode.parameters import ATTRIBUTES, PARAMETERS, check_parameters
 from sklode.prediction import KnownControls, Queries
 from sklode.prior import STARTS, Prior
+from sklode.reporting import Reporter
 from sklode.rollback import all_or_nothing
 from sklode.stamps import TIMELIKE, ticks_between, ticks_of
 from sklode.tables import check_probabilities, check_rows, check_table
-from sklode.training import HISTORY_COLUMNS, Reporter
+from sklode.training import HISTORY_COLUMNS
 
 __all__ = [
     "LatentODEForecaster",
@@ -983,9 +984,10 @@ _Forecaster = TypeVar("_Forecaster", bound=type[_LatentODEForecaster])
 
 def _documented(cls: _Forecaster) -> _Forecaster:
     """Write the parameters, which all three share, into a class's docstring."""
-    parts = (cls.__doc__ or "").split("    References\n")
-    cls.__doc__ = PARAMETERS.join([parts[0], ""]) + ATTRIBUTES
-    cls.__doc__ += "    References\n" + parts[1]
+    # without indentation, which Python takes away by itself from 3.13 on
+    own, heading, references = cleandoc(cls.__doc__ or "").partition("References\n")
+    cls.__doc__ = own + cleandoc(PARAMETERS) + "\n\n" + cleandoc(ATTRIBUTES)
+    cls.__doc__ += f"\n\n{heading}{references}\n"
     return cls
 
 

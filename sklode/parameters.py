@@ -15,11 +15,12 @@ from sklearn.utils._param_validation import (
 )
 
 from sklode.choices import did_you_mean
-from sklode.fitting import resolve_device
+from sklode.models import resolve_device
 from sklode.nn.anchors import ANCHORS
 from sklode.nn.solvers import FIXED_STEP_METHODS
 from sklode.nn.vector_fields import ACTIVATIONS
-from sklode.training import CALLBACK_METHODS, LR_SCHEDULES, OPTIMIZERS
+from sklode.reporting import CALLBACK_METHODS
+from sklode.training import LR_SCHEDULES, OPTIMIZERS
 
 __all__ = ["ATTRIBUTES", "PARAMETERS", "check_parameters"]
 

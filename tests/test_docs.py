@@ -21,6 +21,7 @@ CHECKS: dict[str, list[Callable[[Names], None]]] = {}
 
 # Pages whose blocks train for long, each with what makes that necessary.
 SLOW = {
+    "README.md": "its example trains by the defaults",
     "calendar.md": "a season is forecast a year ahead, well",
     "imputation.md": "two fits by the defaults, as on the page",
 }
@@ -170,6 +171,20 @@ def a_forecaster_is_saved_and_shared(shown: Names) -> None:
     assert shown["state"]["parameters"]["window_length"] == 24
 
 
+@says("tour.md")
+def the_tour_forecasts_down_to_the_noise(shown: Names) -> None:
+    assert shown["error"] < 0.4
+    assert shown["naive"] == pytest.approx(2.1, abs=0.05)
+    assert 0.8 < shown["inside"] <= 1
+    assert 0 < shown["chance"] < 1
+    assert len(shown["filled"]) == 10
+    # ten missing stamps of a sine in noise
+    hours = (shown["filled"].index - pd.Timestamp("2026-03-01")) / pd.Timedelta("1h")
+    truth = 20 + 3 * np.sin(2 * np.pi * hours.to_numpy() / 24)
+    assert np.sqrt(((shown["filled"] - truth) ** 2).mean()) < 0.6
+    assert shown["search"].best_params_["hidden_size"] in (8, 32)
+
+
 @says("gradients.md")
 def reach_and_steps_of_a_model_are_measured(shown: Names) -> None:
     reach = shown["reach"]
@@ -305,7 +320,7 @@ def test_every_check_has_its_page() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_code_is_fenced_so_that_it_runs_or_says_what_it_is(page: str) -> None:
     # anything else that shows Python would be run by nobody
-    known = {"python", "bash", "text", "toml", "yaml"}
+    known = {"bibtex", "python", "bash", "text", "toml", "yaml"}
     for fence in parts(page).fences:
         place = f"{page}:{fence.line}"
         directive = fence.info.startswith("{") and "code" not in fence.info
@@ -317,3 +332,11 @@ def test_code_is_fenced_so_that_it_runs_or_says_what_it_is(page: str) -> None:
         indented = line.startswith("    ") and not before.strip()
         assert not indented, f"{page}:{number}: code without a fence"
         before = line
+
+
+@says("README.md")
+def the_example_sees_the_season(names: Names) -> None:
+    ahead = names["ahead"]
+    error = ((names["y_pred"] - ahead) ** 2).mean()
+    assert error < 0.2 * ahead.var()
+    assert names["search"].best_params_["hidden_size"] in (8, 16)

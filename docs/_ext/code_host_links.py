@@ -18,7 +18,7 @@ SECTIONS = {
     "#the-estimators": "model.md",
     "#how-fast": "engine.md#figures",
     "#how-accurate": "paper.md",
-    "#honest-limits": "index.md",
+    "#honest-limits": "limits.md",
 }
 LINK = re.compile(r"\]\(\.\./([\w./-]+)(#[\w-]+)?\)")
 
@@ -37,19 +37,22 @@ def page_of(path: str, anchor: str, scripts: tuple[str, ...]) -> str | None:
     return None
 
 
-def redirect(app: Any, docname: str, source: list[str]) -> None:
-    """Let a page's links lead to the pages that show the files they name."""
-    from gallery_settings import ORDER
-
-    if Path(app.env.doc2path(docname)).suffix != ".md":
-        return
-    up = "../" * docname.count("/")
+def redirected(text: str, scripts: tuple[str, ...]) -> str:
+    """Return a page's text with the links that `page_of` knows led elsewhere."""
 
     def page(link: re.Match[str]) -> str:
-        target = page_of(link[1].rstrip("/"), link[2] or "", ORDER)
-        return link[0] if target is None else f"]({up}{target})"
+        target = page_of(link[1].rstrip("/"), link[2] or "", scripts)
+        return link[0] if target is None else f"]({target})"
 
-    source[0] = LINK.sub(page, source[0])
+    return LINK.sub(page, text)
+
+
+def redirect(app: Any, docname: str, source: list[str]) -> None:
+    """Read a page with its links redirected; the gallery's own pages have none."""
+    from gallery_settings import ORDER
+
+    if Path(app.env.doc2path(docname)).suffix == ".md":
+        source[0] = redirected(source[0], ORDER)
 
 
 def setup(app: Any) -> dict[str, Any]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
 
 ORDER: tuple[str, ...] = ()
+
+PREFIX = "sklode-gallery-"
+FOLDER = re.compile(rf"\S*[/\\]{PREFIX}\w+[/\\]")
 
 
 class AsListed:
@@ -30,6 +34,18 @@ class AsListed:
 
 def output_elsewhere(conf: dict[str, Any], script: dict[str, Any]) -> list[str]:
     """Return arguments under which a script leaves no picture in the repository."""
-    folder = tempfile.mkdtemp(prefix="sklode-gallery-")
+    folder = tempfile.mkdtemp(prefix=PREFIX)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return ["--output", f"{folder}/{Path(script['src_file']).stem}.png"]
+
+
+def without_folder(app: Any, docname: str, source: list[str]) -> None:
+    """Let a page of the gallery name its picture as a run by hand does."""
+    if docname.startswith("gallery/"):
+        source[0] = FOLDER.sub("", source[0])
+
+
+def setup(app: Any) -> dict[str, Any]:
+    """Read the gallery's pages without the names of temporary folders."""
+    app.connect("source-read", without_folder)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
