@@ -24,6 +24,7 @@ CHECKS: dict[str, list[Callable[[Names], None]]] = {}
 SLOW = {
     "README.md": "its example trains by the defaults",
     "calendar.md": "a season is forecast a year ahead, well",
+    "plotting.md": "two fits on a record of forty years",
 }
 # sktime's own forecasters warn of a default of theirs.
 REMEMBER = "ignore:The default of config ``remember_data``:FutureWarning"

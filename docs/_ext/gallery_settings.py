@@ -15,9 +15,11 @@ ORDER = (
     "intervals",
     "impute_gaps",
     "missing_values",
+    "spirals",
     "panel_transfer",
     "calendar_season",
     "grid_search",
+    "clip_gradients",
     "sample_paths",
 )
 
