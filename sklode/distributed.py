@@ -257,7 +257,8 @@ class Processes:
     def leave(self) -> None:
         """Hang up: processes that wait for this one then fail at once."""
         group, self._group = self._group, None
-        torch.distributed.destroy_process_group(group)
+        if group is not None:  # that would end the program's own group
+            torch.distributed.destroy_process_group(group)
 
 
 ALONE = Processes()
@@ -291,7 +292,8 @@ def data_parallel(timeout: float = 1800.0) -> Iterator[Processes]:
     Parameters
     ----------
     timeout : float, default=1800.0
-        Seconds after which a process that waits for another raises an error.
+        Seconds after which a process that waits for another raises an error, at the
+        block's beginning as well.
 
     Yields
     ------
@@ -302,7 +304,8 @@ def data_parallel(timeout: float = 1800.0) -> Iterator[Processes]:
     Raises
     ------
     RuntimeError
-        If several processes were started and torch was built without distributed.
+        If several processes were started and torch was built without distributed, or
+        if one of them does not come.
 
     Notes
     -----
@@ -356,7 +359,13 @@ def _new_group(timeout: float) -> Any:
         # address, where that of this one is still written
         atexit.register(_end)
     limit = timedelta(seconds=timeout)
-    return torch.distributed.new_group(backend=backend, timeout=limit)
+    try:
+        return torch.distributed.new_group(backend=backend, timeout=limit)
+    except RuntimeError as error:
+        raise RuntimeError(
+            "all processes must enter data_parallel(); one of them has not come within "
+            f"{timeout:g} seconds. Its own error says why: mend that, or raise timeout."
+        ) from error
 
 
 def _end() -> None:

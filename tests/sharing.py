@@ -123,6 +123,26 @@ def stopped_by_callback(processes: Processes) -> Left:
     return {**left_by(forecaster.fit(panel())), "first": first, "asked": stop.asked}
 
 
+class Checkpoint:
+    """Pickle the forecaster, as it is then."""
+
+    def on_epoch_end(self, owner: Any, row: dict[str, float]) -> bool:
+        if row["epoch"] == 3:
+            owner.callbacks, mine = None, owner.callbacks
+            self.saved = pickle.dumps(owner)
+            owner.callbacks = mine
+        return False
+
+
+def checkpointed(processes: Processes) -> Left:
+    """All go on from what the first process has saved while it trained."""
+    checkpoint = Checkpoint()
+    settings = {**CALM, "warm_start": True, "callbacks": [checkpoint]}
+    tiny(**settings).fit(panel())
+    saved = processes.from_first(getattr(checkpoint, "saved", None))
+    return left_by(pickle.loads(saved).fit(panel()))  # our own
+
+
 def unseeded(processes: Processes) -> Left:
     """Processes that would each draw their own seed."""
     np.random.seed(processes.rank)  # noqa: NPY002
@@ -242,6 +262,13 @@ def gone(processes: Processes) -> Left:
     return error_of(leave_or_fit)
 
 
+def silent(processes: Processes) -> Left:
+    """The last process is not there in time."""
+    if processes.rank == processes.size - 1:
+        time.sleep(20)
+    return error_of(lambda: tiny(**CALM).fit(panel()))
+
+
 SCENARIOS: dict[str, Callable[[Processes], Left]] = {
     scenario.__name__: scenario
     for scenario in (
@@ -252,6 +279,7 @@ SCENARIOS: dict[str, Callable[[Processes], Left]] = {
         guarded,
         pretrained,
         stopped_by_callback,
+        checkpointed,
         unseeded,
         in_a_thread,
         other_data,
@@ -275,6 +303,8 @@ def main(folder: Path) -> None:
     with data_parallel(timeout=60) as again:
         left["again"] = {"sizes": (processes.size, again.size)}
         left["gone"] = gone(again)
+    with data_parallel(timeout=10) as hasty:
+        left["silent"] = silent(hasty)
     left["after"] = {"size": current().size}
     (folder / f"{processes.rank}.pkl").write_bytes(pickle.dumps(left))
 

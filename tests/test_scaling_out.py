@@ -5,14 +5,17 @@ The processes are real: started by torchrun, or the workers of a local dask clus
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import importlib
 import os
 import pickle
+import re
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,7 @@ from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sktime.forecasting.model_selection import ForecastingGridSearchCV
 from sktime.split import ExpandingWindowSplitter
 
-from sklode import distributed
+from sklode import LatentODELSTMForecaster, distributed
 from sklode._threads import n_threads
 from sklode.batches import validation_batches
 from sklode.distributed import ALONE, Processes, current, data_parallel
@@ -47,19 +50,21 @@ def one_of(rank: int, size: int) -> Processes:
     return processes
 
 
-def environment(**more: str) -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return the variables for processes that find sklode and its tests."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
 @contextlib.contextmanager
-def started(*command: str, **more: str) -> Iterator[subprocess.Popen]:
+def started(
+    *command: str, cwd: Path = ROOT, told: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen]:
     """Run a command; at the end nothing of it is left, nor of what it started."""
     process = subprocess.Popen(
         [sys.executable, *command],
-        env=environment(**more),
-        cwd=ROOT,
+        env=environment() | dict(told or {}),
+        cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -73,10 +78,10 @@ def started(*command: str, **more: str) -> Iterator[subprocess.Popen]:
         process.communicate()
 
 
-def torchrun(*command: str) -> str:
+def torchrun(*command: str, cwd: Path = ROOT) -> str:
     """Run a program in two processes, and return what they print."""
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    with started(*launcher, *command) as process:
+    with started(*launcher, *command, cwd=cwd) as process:
         output, _ = process.communicate(timeout=LIMIT)
         assert process.returncode == 0, output
     return output
@@ -193,6 +198,7 @@ COMPARED = [
     "guarded",
     "pretrained",
     "stopped_by_callback",
+    "checkpointed",
 ]
 """Scenarios that one process alone can be compared with."""
 
@@ -333,6 +339,16 @@ def test_a_process_that_leaves_is_not_waited_for(left: list[dict[str, Any]]) -> 
     assert left[0]["after"]["size"] == 1
 
 
+@pytest.mark.slow
+def test_a_process_that_is_silent_is_waited_for_until_the_timeout(
+    left: list[dict[str, Any]],
+) -> None:
+    kind, message = left[0]["silent"]["error"]
+    assert kind == "RuntimeError"
+    assert "one of them is gone, or did not answer in time. Its own" in message
+    assert 9 < left[0]["silent"]["seconds"] < 20
+
+
 DYING = """
 import os, sys
 from tests.series import panel, tiny
@@ -353,10 +369,10 @@ def test_a_process_that_dies_ends_the_others() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    told = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     with (
-        started("-c", DYING, RANK="0", **told) as first,
-        started("-c", DYING, RANK="1", **told) as second,
+        started("-c", DYING, told={"RANK": "0", **group}) as first,
+        started("-c", DYING, told={"RANK": "1", **group}) as second,
     ):
         second_said, _ = second.communicate(timeout=LIMIT)
         assert second.returncode == 1
@@ -439,3 +455,68 @@ def test_a_search_on_a_cluster_is_the_serial_one_bit_for_bit(
     assert set(seen) == workers
     assert len(workers) == 2
     assert all(threads == {"1 1"} for threads in seen.values())
+
+
+# The guide and its figures
+
+
+def script_of(heading: str, folder: Path) -> str:
+    """Write the Python under a heading of the guide to a file, and return its path."""
+    page = (ROOT / "docs" / "scaling.md").read_text(encoding="utf-8")
+    section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    (code,) = re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+    path = folder / "train.py"
+    path.write_text(code, encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.slow
+def test_the_guide_searches_on_a_cluster(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    with started(script_of("Many models: a dask cluster", tmp_path)) as process:
+        output, _ = process.communicate(timeout=LIMIT)
+    found = re.findall(r"^(.*): (\{.*\})$", output, re.MULTILINE)
+    assert [library for library, _ in found] == ["sktime", "scikit-learn"], output
+    assert all(
+        set(ast.literal_eval(best)) == {"hidden_size", "lr"} for _, best in found
+    )
+
+
+@pytest.mark.slow
+def test_the_guide_trains_one_model_in_one_process_and_in_two(tmp_path: Path) -> None:
+    script = script_of("One model: torchrun", tmp_path)
+    with started(script, cwd=tmp_path) as process:
+        alone, _ = process.communicate(timeout=LIMIT)
+    forecast = LatentODELSTMForecaster.load_weights(
+        tmp_path / "forecaster.sklode"
+    ).predict([1, 2])
+    (tmp_path / "forecaster.sklode").unlink()
+    shared = torchrun(script, cwd=tmp_path)
+    again = LatentODELSTMForecaster.load_weights(tmp_path / "forecaster.sklode")
+    assert re.search(r"^1 processes, loss \d", alone, re.MULTILINE), alone
+    assert re.search(r"^2 processes, loss \d", shared, re.MULTILINE), shared
+    pd.testing.assert_frame_equal(again.predict([1, 2]), forecast, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_the_benchmark_compares_processes(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.syspath_prepend(ROOT / "examples" / "benchmarks")
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
+    benchmark = importlib.import_module("scaling_out")
+    monkeypatch.setattr(benchmark, "PANELS", {"large": (5, 12, 3)})
+    before = torch.get_num_threads()
+    options = ["--repeats", "1", "--fits", "2", "--epochs", "2"]
+    try:
+        ratios = benchmark.main(["--parts", "models", "large", *options])
+    finally:
+        torch.set_num_threads(before)
+    assert set(ratios["models"]) == {"serial", "2 workers"}
+    assert set(ratios["large"]) == {"1 process", "2 threads", "2 processes"}
+    assert ratios["large"]["1 process"] == (1, 1)
+    said = capfd.readouterr().out
+    assert "5 windows of 12: medians of 1 turns" in said
+    (difference,) = re.findall(r"largest difference of a weight: (\S+)", said)
+    assert float(difference) < 1e-3
