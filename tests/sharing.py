@@ -6,6 +6,7 @@ named by its argument.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import pickle
 import signal
@@ -14,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,6 +26,7 @@ import torch
 from sklode import LatentODERNNForecaster, batches, fitting, nn
 from sklode.distributed import Processes, current, data_parallel
 from sklode.exceptions import SolverError
+from sklode.training import Trainer
 from tests.series import panel, tiny, uneven_stamps, waves
 
 Left = dict[str, Any]
@@ -67,10 +70,15 @@ def uneven(processes: Processes) -> Left:
 
 
 def decayed(processes: Processes) -> Left:
-    """Several vectors of gradients, a threshold from the norms, averaged weights."""
+    """Several vectors of gradients, a threshold from the norms, averaged weights.
+
+    And missing values, more in one share than in another.
+    """
     settings = {"weight_decay": 0.01, "optimizer": "adamw", "averaging": 0.5}
     forecaster = tiny(**CALM, **settings, clip_norm="auto", engine="unrolled")
-    return left_by(forecaster.fit(panel()))
+    y = panel()
+    other = y["y"].shift(1).where(np.arange(len(y)) % 3 > 0)
+    return left_by(forecaster.fit(y.assign(other=other)))
 
 
 def stopped_early(processes: Processes) -> Left:
@@ -148,6 +156,42 @@ def unseeded(processes: Processes) -> Left:
     np.random.seed(processes.rank)  # noqa: NPY002
     forecaster = tiny(**{**CALM, "random_state": None}).fit(panel())
     return left_by(forecaster)
+
+
+def rounded(processes: Processes) -> Left:
+    """The last process' machine begins and ends with other weights and scales."""
+    fresh, best = fitting.fresh_model, Trainer.load_best
+    measured = fitting.measured_calibration
+
+    @torch.no_grad()
+    def moved(network: Any) -> None:
+        for parameter in network.parameters():
+            parameter.add_(0.01)
+
+    def other_model(*args: Any) -> Any:
+        model = fresh(*args)
+        moved(model.network)
+        return model
+
+    def other_best(self: Any, network: Any, *args: Any) -> int:
+        epoch = best(self, network, *args)
+        moved(network)
+        return epoch
+
+    def other_scales(*args: Any) -> Any:
+        found = measured(*args)
+        assert found is not None
+        return replace(found, scales=2 * found.scales)
+
+    with contextlib.ExitStack() as stack:
+        if processes.rank == processes.size - 1 > 0:
+            for owner, name, other in (
+                (fitting, "fresh_model", other_model),
+                (Trainer, "load_best", other_best),
+                (fitting, "measured_calibration", other_scales),
+            ):
+                stack.enter_context(mock.patch.object(owner, name, other))
+        return left_by(tiny(**CALM).fit(panel((40, 31))))
 
 
 def in_a_thread(processes: Processes) -> Left:
@@ -281,6 +325,7 @@ SCENARIOS: dict[str, Callable[[Processes], Left]] = {
         stopped_by_callback,
         checkpointed,
         unseeded,
+        rounded,
         in_a_thread,
         other_data,
         other_rate,

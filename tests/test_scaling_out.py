@@ -199,6 +199,7 @@ COMPARED = [
     "pretrained",
     "stopped_by_callback",
     "checkpointed",
+    "rounded",
 ]
 """Scenarios that one process alone can be compared with."""
 
