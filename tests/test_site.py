@@ -104,16 +104,15 @@ def test_a_script_that_the_gallery_does_not_list_is_an_error() -> None:
         settings.AsListed("examples")("other.py")
 
 
-def test_scripts_of_the_gallery_write_their_pictures_elsewhere() -> None:
+def test_scripts_of_the_gallery_write_their_pictures_beside_their_pages() -> None:
     settings = extension("gallery_settings")
-    flag, path = settings.output_elsewhere({}, {"src_file": "/x/examples/some.py"})
+    script = {"target_file": "/x/docs/gallery/some.py"}
+    flag, path = settings.output_elsewhere({}, script)
     assert flag == "--output"
-    assert Path(path).name == "some.png"
-    assert Path(path).parent.is_dir()
-    assert not Path(path).is_relative_to(ROOT)
-    page = [f"The picture is in {path}"]
+    assert Path(path) == Path("/x/docs/gallery/some.png")
+    page = [f"The picture is in {path}", "../images/thumb/some.png"]
     settings.without_folder(None, "gallery/some", page)
-    assert page == ["The picture is in some.png"]
+    assert page == ["The picture is in some.png", "../images/thumb/some.png"]
 
 
 def test_links_out_of_docs_are_led_to_pages_that_show_the_same() -> None:

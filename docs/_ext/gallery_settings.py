@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import re
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +20,8 @@ ORDER = (
     "sample_paths",
 )
 
-PREFIX = "sklode-gallery-"
-FOLDER = re.compile(rf"\S*[/\\]{PREFIX}\w+[/\\]")
+# where a page that is being made names its picture
+FOLDER = re.compile(r"\S*[/\\]gallery[/\\](?=\w+\.png)")
 
 
 class AsListed:
@@ -45,10 +42,11 @@ class AsListed:
 
 
 def output_elsewhere(conf: dict[str, Any], script: dict[str, Any]) -> list[str]:
-    """Return arguments under which a script leaves no picture in the repository."""
-    folder = tempfile.mkdtemp(prefix=PREFIX)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return ["--output", f"{folder}/{Path(script['src_file']).stem}.png"]
+    """Return arguments under which a script writes beside its page, not beside itself.
+
+    The folder of the pages is made by the build, and git ignores it.
+    """
+    return ["--output", str(Path(script["target_file"]).with_suffix(".png"))]
 
 
 def without_folder(app: Any, docname: str, source: list[str]) -> None:
@@ -58,6 +56,6 @@ def without_folder(app: Any, docname: str, source: list[str]) -> None:
 
 
 def setup(app: Any) -> dict[str, Any]:
-    """Read the gallery's pages without the names of temporary folders."""
+    """Read the gallery's pages without the name of their folder."""
     app.connect("source-read", without_folder)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
