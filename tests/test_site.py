@@ -110,9 +110,9 @@ def test_scripts_of_the_gallery_write_their_pictures_beside_their_pages() -> Non
     flag, path = settings.output_elsewhere({}, script)
     assert flag == "--output"
     assert Path(path) == Path("/x/docs/gallery/some.png")
-    page = [f"The picture is in {path}", "../images/thumb/some.png"]
+    page = [f"The picture is in {path}; /gallery/images/some_001.png"]
     settings.without_folder(None, "gallery/some", page)
-    assert page == ["The picture is in some.png", "../images/thumb/some.png"]
+    assert page == ["The picture is in some.png; /gallery/images/some_001.png"]
 
 
 def test_links_out_of_docs_are_led_to_pages_that_show_the_same() -> None:
