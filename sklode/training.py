@@ -11,7 +11,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -277,8 +277,10 @@ class Trainer:
         reporter: Reporter | None,
     ) -> None:
         is_over = False
+        reporter = reporter or Reporter()
         try:
-            is_over = self._take_epochs(draw, generator, validation, reporter)
+            with closing(reporter):  # warnings are not to be written into the bar
+                is_over = self._take_epochs(draw, generator, validation, reporter)
         except KeyboardInterrupt:
             if not (self.is_interruptible and self.history):  # nothing to keep yet
                 raise
@@ -332,7 +334,7 @@ class Trainer:
         draw: Draw,
         generator: torch.Generator,
         validation: Sequence[Any],
-        reporter: Reporter | None,
+        reporter: Reporter,
     ) -> bool:
         """Take the epochs ahead; return whether they ended the training early."""
         patience = self.n_iter_no_change if validation else None
@@ -346,7 +348,7 @@ class Trainer:
             self.history.append(row)
             self._judge(row, bool(validation))
             self._keep_state(generator)
-            stop = reporter is not None and reporter.epoch_end(row)
+            stop = reporter.epoch_end(row)
             if self._recovery.given_up:
                 return True
             if patience is not None and self._waited >= patience:

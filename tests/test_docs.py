@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import pickle
 import sys
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ SLOW = {
     "README.md": "its example trains by the defaults",
     "calendar.md": "a season is forecast a year ahead, well",
     "imputation.md": "two fits by the defaults, as on the page",
+    "plotting.md": "two fits on a record of forty years",
 }
 # sktime's own forecasters warn of a default of theirs.
 REMEMBER = "ignore:The default of config ``remember_data``:FutureWarning"
@@ -33,6 +35,9 @@ WARNS = {
     "tuning.md": REMEMBER,
     "windows.md": REMEMBER,
 }
+
+# What a page shows that not every installation has.
+NEEDS = {"progress.md": ("optuna", "sklearn.callback")}
 
 
 def says(page: str) -> Callable[[Callable[[Names], None]], Callable[[Names], None]]:
@@ -46,7 +51,11 @@ def says(page: str) -> Callable[[Callable[[Names], None]], Callable[[Names], Non
 
 
 def marked(page: str) -> Any:
-    marks = [pytest.mark.slow] if page in SLOW else []
+    marks: list[Any] = [pytest.mark.slow] if page in SLOW else []
+    for module in NEEDS.get(page, ()):
+        absent = importlib.util.find_spec(module) is None
+        reason = f"the page shows {module}, which is not installed"
+        marks.append(pytest.mark.skipif(absent, reason=reason))
     if page in WARNS:
         marks.append(pytest.mark.filterwarnings(WARNS[page]))
     return pytest.param(page, marks=marks)
@@ -340,3 +349,12 @@ def the_example_sees_the_season(names: Names) -> None:
     error = ((names["y_pred"] - ahead) ** 2).mean()
     assert error < 0.2 * ahead.var()
     assert names["search"].best_params_["hidden_size"] in (8, 16)
+
+
+@says("progress.md")
+def a_bad_trial_is_pruned_and_every_fit_of_a_search_is_scored(shown: Names) -> None:
+    assert shown["states"] == ["COMPLETE", "COMPLETE", "PRUNED"]
+    pruned = shown["study"].trials[2]
+    assert max(pruned.intermediate_values) < 12
+    assert shown["log"]["task_name"].value_counts().to_dict() == {"epoch": 15, "fit": 5}
+    assert shown["log"]["score"].lt(0).all()
