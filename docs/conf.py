@@ -52,7 +52,6 @@ sphinx_gallery_conf = {
     "examples_dirs": ["../examples"],
     "gallery_dirs": ["gallery"],
     "filename_pattern": r"\.py$",
-    "ignore_pattern": r"\.py$",  # until the scripts are written for it
     "nested_sections": False,
     "within_subsection_order": "gallery_settings.AsListed",
     "reset_argv": "gallery_settings.output_elsewhere",

@@ -24,8 +24,9 @@ from sklode.batches import (
     validation_batches,
 )
 from sklode.compiling import compile_apart
+from sklode.distributed import ALONE, Processes, current
 from sklode.interval_scales import measured_calibration
-from sklode.models import FittedModel, fresh_model, resolve_device
+from sklode.models import ARCHITECTURE, FittedModel, fresh_model, resolve_device
 from sklode.observations import Observations
 from sklode.reporting import Reporter
 from sklode.resuming import FitTerms, StoppedFit, TrainingState, signature
@@ -126,20 +127,30 @@ def fit_model(
         settings are the same, and may, under ``settings.warm_start``, go on later.
     """
     n_threads()  # a thread's first; it could else take another fit's limit for its own
+    processes = current()
+    if processes.size > 1:
+        processes.check_same(*_in_common(observations, settings, rng, start))
     if start is not None and begin is None:
         start = replace(start, stopped=None)
-    with own_modes(gradients=True):
-        fit = _planned(observations, settings, rng, n_ahead, start, epochs)
-        fit.course.reporter = reporter or Reporter()
-        fit.course.is_resumable = begin is not None and settings.warm_start
-        rng = copy.deepcopy(rng)  # as it is before `begin` may draw from it
-        if begin is not None:
-            begin(fit)
+    with own_modes(gradients=True), processes.deferring_interrupts():
+        with processes.together():
+            fit = _planned(observations, settings, rng, n_ahead, start, epochs)
+            fit.course.reporter = reporter or Reporter()
+            fit.course.is_resumable = begin is not None and settings.warm_start
+            fit.course.processes = processes
+            rng = copy.deepcopy(rng)  # as it is before `begin` may draw from it
+            if begin is not None:
+                begin(fit)
+        processes.share_weights(fit.model.network)
         if settings.guard and start is None and fit.course.epochs:
             _guarded(fit.model, fit.windows, fit.terms.cut, fit.course, rng)
         else:
             _train(fit.model, fit.windows, fit.terms.cut, fit.course)
-        return fit.calibrated(fit.model)
+        processes.share_weights(fit.model.network)
+        with processes.together():
+            model = fit.calibrated(fit.model)
+        model.calibration = processes.from_first(model.calibration)
+        return model
 
 
 @dataclass
@@ -161,6 +172,8 @@ class _Course:
     reporter : Reporter
     is_resumable, is_trial : bool
         Whether it may go on later; whether nothing is kept where it is broken off.
+    processes : Processes
+        Those that share the training.
     trainer : Trainer or None
         None before training.
     """
@@ -173,6 +186,7 @@ class _Course:
     reporter: Reporter = field(default_factory=Reporter)
     is_resumable: bool = False
     is_trial: bool = False
+    processes: Processes = ALONE
     trainer: Trainer | None = None
 
 
@@ -312,6 +326,30 @@ def _signature(
     return signature(arrays, {**trained, "device": device})
 
 
+def _in_common(
+    observations: Observations,
+    settings: Any,
+    rng: np.random.RandomState,
+    start: FittedModel | None,
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return parameters and digests that processes which share a training have."""
+    others = ("encoder", "max_epochs", "finetune_epochs", "guard", "warm_start")
+    names = (*ARCHITECTURE, *_TRAINING, *others)
+    parameters = {name: str(getattr(settings, name)) for name in names}
+    _, keys, position, *_ = rng.get_state()
+    arrays: dict[str, tuple[NDArray | None, ...]] = {
+        "stamps": (observations.ticks, observations.bounds),
+        "y": (observations.values,),
+        "X": (observations.controls,),
+        "random_state": (np.asarray(keys), np.asarray(position)),
+    }
+    if start is not None:
+        weights = start.network.state_dict().values()
+        arrays["earlier weights"] = tuple(w.cpu().numpy() for w in weights)
+    digests = {name: signature(parts, {}) for name, parts in arrays.items()}
+    return parameters, digests
+
+
 def _n_epochs(settings: Any, n_batches: int) -> int:
     return int(settings.max_epochs or max(_UPDATES // n_batches, 1))
 
@@ -356,7 +394,8 @@ def _train(
     course : _Course
         Gets the trainer.
     """
-    settings, epochs, reporter = course.settings, course.epochs, course.reporter
+    settings, epochs, processes = course.settings, course.epochs, course.processes
+    reporter = course.reporter if processes.is_first else Reporter()
     device = next(model.network.parameters()).device
     n_drawn, n_batches = _epoch_size(windows, cut, settings)
     warm_up = 0
@@ -379,7 +418,10 @@ def _train(
         for low in range(0, len(shuffled), settings.batch_size):
             which = shuffled[low : low + settings.batch_size]
             hidden = hidden_rows(part, which, settings, generator)
-            yield make_batch(part, which, device, hidden=hidden)
+            rows = processes.rows(len(which))
+            hidden = None if hidden is None else hidden[rows]
+            batch = make_batch(part, which[rows], device, hidden=hidden)
+            yield batch._replace(n_elsewhere=(rows.start, len(which) - rows.stop))
 
     annealing = settings.kl_annealing_epochs
     trainer = course.trainer = Trainer(
@@ -399,17 +441,19 @@ def _train(
         lr_schedule=settings.lr_schedule,
         is_resumable=course.is_resumable,
         is_interruptible=not course.is_trial,
+        processes=processes,
     )
     validation = []
-    if settings.early_stopping:
-        validation = validation_batches(windows, cut, device)
+    with processes.together():
+        if settings.early_stopping:
+            validation = validation_batches(windows, cut, device, processes)
     n_before = course.state.n_epochs if course.state is not None else 0
     try:
         costs = [_cost(_stage(stages, n), windows) for n in range(1, epochs + 1)]
-        reporter.begin(costs, n_before)
-        if epochs and not _is_ready(model.network):
-            with reporter.compiling():
-                compile_apart(model.network.layout)
+        with processes.together():
+            reporter.begin(costs, n_before)
+        if epochs:
+            _make_ready(model.network, processes, reporter)
         with _torch_threads(model, windows, settings):
             trainer.fit(
                 draw, n_batches, course.generator, validation, reporter, course.state
@@ -430,11 +474,24 @@ def _cost(part: WindowSet, windows: WindowSet) -> float:
     return _COST_OF_NO_STAMPS + part.span / windows.span
 
 
+def _make_ready(
+    network: nn.LatentODE, processes: Processes, reporter: Reporter
+) -> None:
+    """Compile what has to be; one process on each machine does it for the others."""
+    for is_first_turn in (True, False) if processes.size > 1 else (True,):
+        with processes.together():
+            is_mine = processes.is_first_here == is_first_turn
+            if is_mine and not _is_ready(network):
+                with reporter.compiling():
+                    compile_apart(network.layout)
+
+
 def _torch_threads(
     model: FittedModel, windows: WindowSet, settings: Any
 ) -> contextlib.AbstractContextManager:
     """Return the context in which the network runs: on one torch thread, or as is."""
-    n_stamps = min(len(windows), settings.batch_size) * windows.span
+    n_windows = min(len(windows), settings.batch_size)
+    n_stamps = current().largest_share(n_windows) * windows.span
     alone = _wants_one_torch_thread(model.network.engines(), n_stamps)
     return one_torch_thread() if alone else contextlib.nullcontext()
 
@@ -469,12 +526,16 @@ def _guarded(
     )
     _train(trial, windows, before, apart)
     course.generator.set_state(state)
-    with _torch_threads(model, windows, course.settings):
+    processes = course.processes
+    with processes.together(), _torch_threads(model, windows, course.settings):
         gain = guard.gains(model.network, trial.network, windows, before)
-    if guard.is_proved(gain):
+    if processes.from_first(guard.is_proved(gain)):
         _train(model, windows, cut, course)
         return
-    reporter.say("The trial has not proved itself: the level alone is the forecast.")
+    if processes.is_first:
+        reporter.say(
+            "The trial has not proved itself: the level alone is the forecast."
+        )
     guard.silence(model.network, windows, cut)
     model.rows, model.best_epoch = trial.rows, 0
 
@@ -512,7 +573,8 @@ def _choose_engine(
         If the fused engine is asked for, and does not serve encoder or decoder.
     """
     network = model.network
-    few = min(n_drawn, settings.batch_size) <= _FEW
+    n_windows = min(n_drawn, settings.batch_size)
+    few = current().largest_share(n_windows) <= _FEW
     network.layout = "single" if few else "lanes"
     n_stamps = model.window_length + model.horizon
     network.engine = engine.choose(

@@ -23,6 +23,7 @@ from sklode import storage
 from sklode.answers import answering, check_finite
 from sklode.calibration import Calibration
 from sklode.choices import check_choice
+from sklode.distributed import in_common
 from sklode.fit_callbacks import (
     FitTask,
     SupportsFitCallbacks,
@@ -301,7 +302,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         check_parameters(self)
         if y is None:
             raise TypeError("pretrain needs a panel y; got None. Pass a DataFrame.")
-        rng = check_random_state(self.random_state)
+        rng = in_common(check_random_state(self.random_state))
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         check_values(y)
@@ -322,7 +323,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
     ) -> _LatentODEForecaster:
         """Train on y, or fine-tune a copy of the pretrained model on it."""
         check_parameters(self)
-        rng = check_random_state(self.random_state)
+        rng = in_common(check_random_state(self.random_state))
         start, epochs = self._warm_model, None
         pretrained = getattr(self, "pretrained_", None)
         if pretrained is not None and (start is None or _fine_tunes(start)):
@@ -418,7 +419,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         self._history = self._history.extended(rows, X, self.freq)
         self._set_cutoff(self._history.cutoff(self.cutoff))
         if update_params:
-            rng = check_random_state(self.random_state)
+            rng = in_common(check_random_state(self.random_state))
             self._train(rng, None, self._model, finetune_epochs(self, self._model))
         return self
 

@@ -17,6 +17,7 @@ from sklode._threads import n_threads
 from sklode._torch_modes import default_float32
 from sklode.batches import SCORED_WINDOWS, spread
 from sklode.calibration import Calibration
+from sklode.distributed import current
 from sklode.levels import fit_linear
 from sklode.observations import Observations, median_gap
 from sklode.prediction import Predictor
@@ -340,13 +341,15 @@ def build_network(
 def resolve_device(name: str | torch.device) -> torch.device:
     """Return the device named; "auto" is the GPU where there is one, else the CPU.
 
+    Of processes that share a training each has a GPU of its own.
+
     Raises
     ------
     ValueError
         If there is no such device.
     """
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+        name = current().gpu() if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

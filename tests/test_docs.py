@@ -24,7 +24,7 @@ CHECKS: dict[str, list[Callable[[Names], None]]] = {}
 SLOW = {
     "README.md": "its example trains by the defaults",
     "calendar.md": "a season is forecast a year ahead, well",
-    "imputation.md": "two fits by the defaults, as on the page",
+    "plotting.md": "two fits on a record of forty years",
 }
 # sktime's own forecasters warn of a default of theirs.
 REMEMBER = "ignore:The default of config ``remember_data``:FutureWarning"
@@ -177,6 +177,20 @@ def a_forecaster_is_saved_and_shared(shown: Names) -> None:
     weights = shown["shared"].network_.translator.network[0].weight
     np.testing.assert_array_equal(shown["weights"], weights.detach().numpy())
     assert shown["state"]["parameters"]["window_length"] == 24
+
+
+@says("imputation.md")
+def a_gap_is_filled_from_both_sides_and_the_past_from_its_future(shown: Names) -> None:
+    def signal(stamps: pd.DatetimeIndex) -> np.ndarray:
+        hours = (stamps - pd.Timestamp("2026-01-01")) / pd.Timedelta("1h")
+        return np.sin(2 * np.pi * hours.to_numpy() / 20)
+
+    gap, backcast = shown["filled"].iloc[120:140], shown["backcast"]
+    assert ((gap - signal(gap.index)) ** 2).mean() < 0.01
+    observed = shown["y"].dropna()
+    pd.testing.assert_series_equal(shown["filled"][observed.index], observed)
+    assert backcast.index.is_monotonic_increasing
+    np.testing.assert_allclose(backcast, signal(backcast.index), atol=0.2)
 
 
 @says("tour.md")

@@ -26,11 +26,7 @@ PUBLIC = (
 )
 # what modules share, of no use to users
 INTERNAL = {"sklode.diagnostics.check_forecaster"}
-SCRIPTS = sorted(
-    path.stem
-    for path in (ROOT / "examples").glob("*.py")
-    if "# %%" in path.read_text("utf-8")
-)
+SCRIPTS = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
 
 
 def extension(name: str) -> ModuleType:

@@ -9,7 +9,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-ORDER: tuple[str, ...] = ()
+ORDER = (
+    "quickstart",
+    "irregular_against_arima",
+    "intervals",
+    "impute_gaps",
+    "missing_values",
+    "spirals",
+    "panel_transfer",
+    "calendar_season",
+    "grid_search",
+    "clip_gradients",
+    "sample_paths",
+)
 
 PREFIX = "sklode-gallery-"
 FOLDER = re.compile(rf"\S*[/\\]{PREFIX}\w+[/\\]")

@@ -47,6 +47,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "lr 0.002": {"lr": 0.002},
     "lr 0.01": {"lr": 0.01},
     "clip None": {"clip_norm": None},
+    "clip None, slow": {"clip_norm": None, "lr": 0.001},
     "clip 10": {"clip_norm": 10.0},
     "adjoint": {"adjoint": True},
     "eager": {"engine": "eager"},

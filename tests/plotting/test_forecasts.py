@@ -128,6 +128,8 @@ def test_missing_values_are_absent() -> None:
     drawn = points(axes, "observed")
     np.testing.assert_array_equal(drawn[:, 1], y.dropna())
     np.testing.assert_allclose(drawn[:, 0], dates(y.dropna().index))
+    x = np.asarray(line(axes, "observed").get_xdata())
+    assert len(x) == len(drawn)  # nor do they break the line
 
 
 def test_a_line_ends_at_a_long_gap_and_bridges_weekends() -> None:
