@@ -29,6 +29,7 @@ from sklode.observations import Observations
 __all__ = [
     "ClippingReport",
     "EncoderInputs",
+    "check_forecaster",
     "clipping_report",
     "encoder_inputs",
     "gradient_flow",
@@ -88,7 +89,7 @@ def encoder_inputs(
         If ``y`` or ``X`` is not like those that fit had, X comes without y, or
         ``n_windows`` is not positive.
     """
-    _check_forecaster(forecaster, "encoder_inputs")
+    check_forecaster(forecaster, "encoder_inputs")
     if n_windows < 1:
         raise ValueError(f"n_windows must be at least 1; got {n_windows!r}.")
     model, observations = forecaster._model, forecaster._history.observations
@@ -438,7 +439,7 @@ def _walk(model: Any, inputs: EncoderInputs | None) -> _Walk:
     """Run the encoder of a model, and keep what it passes through."""
     encoder = model
     if isinstance(model, _LatentODEForecaster):
-        _check_forecaster(model, "the gradient flow")
+        check_forecaster(model, "the gradient flow")
         encoder = model.network_.encoder
         if inputs is None:
             inputs = encoder_inputs(model)
@@ -609,7 +610,7 @@ def clipping_report(forecaster: Any, factor: float = 10.0) -> ClippingReport:
     ``history_`` has a row per epoch: a single large step shows by its share in the mean
     over the epoch's steps.
     """
-    _check_forecaster(forecaster, "clipping_report")
+    check_forecaster(forecaster, "clipping_report")
     if not factor > 1:
         raise ValueError(f"factor must be above 1; got {factor!r}.")
     history = forecaster.history_
@@ -630,7 +631,16 @@ def clipping_report(forecaster: Any, factor: float = 10.0) -> ClippingReport:
     )
 
 
-def _check_forecaster(forecaster: Any, asked: str) -> None:
+def check_forecaster(forecaster: Any, asked: str) -> None:
+    """Check that something is a fitted forecaster of this package.
+
+    Raises
+    ------
+    TypeError
+        If it is another object.
+    NotFittedError
+        If it is not fitted.
+    """
     if not isinstance(forecaster, _LatentODEForecaster):
         raise TypeError(
             f"{asked} is of a forecaster of this package; got a "

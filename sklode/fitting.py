@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -58,6 +58,9 @@ behind many periods; and they are cheap.
 _WARM_UP_UPDATES = 1250
 _WARM_UP_SHARE = 0.84
 """The warm-up takes that many updates, but no more than this share of all."""
+
+_COST_OF_NO_STAMPS = 0.1
+"""What an epoch takes beside its solves, as a share of these for whole windows."""
 
 _WARM_UP_KL = 0.02
 """Share of kl_weight during the warm-up, where kl_annealing_epochs is None.
@@ -132,7 +135,8 @@ def fit_model(
     with own_modes(gradients=True), processes.deferring_interrupts():
         with processes.together():
             fit = _planned(observations, settings, rng, n_ahead, start, epochs)
-            fit.course.reporter = reporter or Reporter()
+            if reporter is not None and processes.is_first:
+                fit.course.reporter = reporter
             fit.course.is_resumable = begin is not None and settings.warm_start
             fit.course.processes = processes
             rng = copy.deepcopy(rng)  # as it is before `begin` may draw from it
@@ -205,6 +209,12 @@ class Underway:
     windows: WindowSet
     course: _Course
     terms: FitTerms
+
+    @property
+    def n_epochs(self) -> int:
+        """Epochs that are ahead."""
+        state = self.course.state
+        return self.course.epochs - (0 if state is None else state.n_epochs)
 
     def so_far(self) -> FittedModel | None:
         """Return a copy of the model with the best weights so far.
@@ -386,7 +396,7 @@ def _train(
         Gets the trainer.
     """
     settings, epochs, processes = course.settings, course.epochs, course.processes
-    reporter = course.reporter if processes.is_first else Reporter()
+    reporter = course.reporter
     device = next(model.network.parameters()).device
     n_drawn, n_batches = _epoch_size(windows, cut, settings)
     warm_up = 0
@@ -402,7 +412,7 @@ def _train(
     stages.append((warm_up, windows))
 
     def draw(epoch: int, generator: torch.Generator) -> Iterator[nn.Batch]:
-        part = [stage for begin, stage in stages if epoch > begin][-1]
+        part = _stage(stages, epoch)
         usable = training_windows(part, cut)
         order = torch.randperm(len(usable), generator=generator).numpy()
         shuffled = usable[order[:n_drawn]]
@@ -438,15 +448,21 @@ def _train(
     with processes.together():
         if settings.early_stopping:
             validation = validation_batches(windows, cut, device, processes)
-        reporter.begin(epochs, course.state.n_epochs if course.state is not None else 0)
-    if epochs:
-        _make_ready(model.network, processes, reporter)
+    n_before = course.state.n_epochs if course.state is not None else 0
     try:
+        costs = [_cost(_stage(stages, n), windows) for n in range(1, epochs + 1)]
+        with processes.together():
+            reporter.begin(costs, n_before)
+        if epochs:
+            _make_ready(model.network, processes, reporter)
         with _torch_threads(model, windows, settings):
             trainer.fit(
                 draw, n_batches, course.generator, validation, reporter, course.state
             )
-    finally:
+    except BaseException:
+        reporter.end()
+        raise
+    with processes.together():
         reporter.end()
     model.rows = trainer.history
     model.best_epoch = trainer.best_epoch
@@ -460,8 +476,18 @@ def _make_ready(
         with processes.together():
             is_mine = processes.is_first_here == is_first_turn
             if is_mine and not _is_ready(network):
-                reporter.compiling()
-                compile_apart(network.layout)
+                with reporter.compiling():
+                    compile_apart(network.layout)
+
+
+def _stage(stages: Sequence[tuple[float, WindowSet]], epoch: int) -> WindowSet:
+    """Return the windows that an epoch draws from: the latest that have begun."""
+    return [windows for begin, windows in stages if epoch > begin][-1]
+
+
+def _cost(part: WindowSet, windows: WindowSet) -> float:
+    """Return about what an epoch takes, beside others: a little, and per stamp."""
+    return _COST_OF_NO_STAMPS + part.span / windows.span
 
 
 def _torch_threads(
@@ -498,8 +524,11 @@ def _guarded(
     if not len(training_windows(windows, before)):
         before = cut
     trial = copy.deepcopy(model)
-    unseen = replace(course, reporter=Reporter(), is_resumable=False, is_trial=True)
-    _train(trial, windows, before, unseen)
+    reporter = course.reporter
+    apart = replace(
+        course, reporter=reporter.of_trial(), is_resumable=False, is_trial=True
+    )
+    _train(trial, windows, before, apart)
     course.generator.set_state(state)
     processes = course.processes
     with processes.together(), _torch_threads(model, windows, course.settings):
@@ -507,6 +536,7 @@ def _guarded(
     if processes.from_first(guard.is_proved(gain)):
         _train(model, windows, cut, course)
         return
+    reporter.say("The trial has not proved itself: the level alone is the forecast.")
     guard.silence(model.network, windows, cut)
     model.rows, model.best_epoch = trial.rows, 0
 

@@ -125,6 +125,16 @@ class FittedModel:
     stopped: StoppedFit | None = None
     held: NDArray[np.floating] | None = None
 
+    def __repr__(self) -> str:
+        """Return what it is, without its numbers."""
+        n_channels = len(self.normalisation.location)
+        return (
+            f"FittedModel(encoder={type(self.network.encoder).__name__}, "
+            f"channels={n_channels}, window_length={self.window_length}, "
+            f"horizon={self.horizon}, epochs={len(self.rows)}, "
+            f"best_epoch={self.best_epoch})"
+        )
+
     def check_accepts(self, observations: Observations, settings: Any) -> None:
         """Check that training can continue on ``observations`` under ``settings``.
 

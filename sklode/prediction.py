@@ -21,7 +21,7 @@ from sklode.nn import ControlPath, LatentODE, Posterior
 from sklode.places import rows_before
 from sklode.randomness import normals
 
-__all__ = ["KnownControls", "Predictor", "Queries"]
+__all__ = ["KnownControls", "LatentPaths", "Predictor", "Queries"]
 
 Array = NDArray[np.floating]
 
@@ -53,6 +53,14 @@ class KnownControls(NamedTuple):
         """Return the same by series and time."""
         order = np.lexsort((self.times, self.series))
         return KnownControls(self.series[order], self.times[order], self.values[order])
+
+
+class LatentPaths(NamedTuple):
+    """Paths of z(t) through one window, at the same times."""
+
+    mean: Array  # (query, latent): from the mean of q(z0)
+    draws: Array  # (sample, query, latent)
+    controls: Array | None  # (query, control), normalised: what acts
 
 
 class Queries(NamedTuple):
@@ -165,6 +173,46 @@ class Predictor:
         for query, paths, deviation in self._trajectories(queries, n_draws, seed):
             result[query] = paths.var(axis=0) + deviation**2
         return result
+
+    def last_window(self, series: int) -> tuple[float, float]:
+        """Return the times of the first and the last row of a series' last window."""
+        end = self.bounds[series + 1]
+        start = max(end - self.window_length, self.bounds[series])
+        return float(self.times[start]), float(self.times[end - 1])
+
+    def latent_paths(self, queries: Queries, n_draws: int, seed: int) -> LatentPaths:
+        """Return z(t) of the last window of one series, with draws as in `draws`.
+
+        Parameters
+        ----------
+        queries : Queries
+            Times at which the last window of the series answers, whatever window is
+            nearest.
+        n_draws, seed
+            As in `draws`.
+        """
+        if queries.known is not None:
+            queries = queries._replace(known=queries.known.sorted())
+        series = int(queries.series[0])
+        end = int(self.bounds[series + 1])
+        start = max(end - self.window_length, int(self.bounds[series]))
+        query = np.arange(len(queries.times))
+        place = np.zeros_like(query)
+        windows = np.array([start])
+        task = self._task(queries, windows, query, place, query, len(query))
+        q_z0 = task.posterior.q_z0
+        size = self.network.latent_size
+        white = normals(seed, 0, task.series, task.first, n_draws, size)
+        mean = q_z0.mean.unsqueeze(0)
+        z0 = torch.cat([mean, mean + q_z0.stddev * self._tensor(white)])
+        decoder, path = self.network.decoder, task.path
+        with own_modes(gradients=False):
+            states = [
+                decoder(one, task.posterior.t0, task.times, path).cpu() for one in z0
+            ]
+            u = None if path is None else path.at(task.times)[0].cpu().numpy()
+        paths = torch.cat(states).numpy()
+        return LatentPaths(paths[0], paths[1:], u)
 
     def _trajectories(
         self, queries: Queries, n_draws: int, seed: int

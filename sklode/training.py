@@ -11,7 +11,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -283,8 +283,10 @@ class Trainer:
         reporter: Reporter | None,
     ) -> None:
         is_over = False
+        reporter = reporter or Reporter()
         try:
-            is_over = self._take_epochs(draw, generator, validation, reporter)
+            with closing(reporter):  # warnings are not to be written into the bar
+                is_over = self._take_epochs(draw, generator, validation, reporter)
         except KeyboardInterrupt:
             if not (self.is_interruptible and self.history):  # nothing to keep yet
                 raise
@@ -339,7 +341,7 @@ class Trainer:
         draw: Draw,
         generator: torch.Generator,
         validation: Sequence[Any],
-        reporter: Reporter | None,
+        reporter: Reporter,
     ) -> bool:
         """Take the epochs ahead; return whether they ended the training early."""
         patience = self.n_iter_no_change if validation else None
@@ -364,11 +366,11 @@ class Trainer:
                 return False
         return False
 
-    def _tell(self, reporter: Reporter | None, row: dict[str, float]) -> bool:
+    def _tell(self, reporter: Reporter, row: dict[str, float]) -> bool:
         """Tell the reporter of an epoch; return whether to stop."""
         stop = False
         with self.processes.together():
-            stop = reporter is not None and reporter.epoch_end(row)
+            stop = reporter.epoch_end(row)
         return self.processes.any(stop)
 
     def _judge(self, row: dict[str, float], is_validated: bool) -> None:

@@ -1,26 +1,72 @@
-"""The examples run, and their figures are those of their methods."""
+"""The gallery's scripts run, and their figures are those that their texts tell."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
+import runpy
+import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import matplotlib.image
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 from sktime.forecasting.naive import NaiveForecaster
 
-from sklode import LatentODELSTMForecaster
-from sklode.datasets import load_co2
-
 EXAMPLES = Path(__file__).parents[1] / "examples"
+SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 
 
-def load(name: str) -> ModuleType:
-    """Import an example, which lies outside of any package."""
-    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+class Run:
+    """What a script left: its names, what it printed, and its picture."""
+
+    def __init__(self, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", "--output", "picture.png"])
+        plt.switch_backend("agg")
+        self.names = runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+        self.figures = plt.get_fignums()
+        plt.close("all")
+        self.files = [path.name for path in folder.iterdir()]
+        self.picture = matplotlib.image.imread(folder / "picture.png")
+
+    def __getitem__(self, name: str) -> Any:
+        return self.names[name]
+
+
+@pytest.fixture
+def run(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Run:
+    """Run the script that the test names; what all of them promise is checked here."""
+    done = Run(request.param, tmp_path, monkeypatch)
+    printed = capfd.readouterr()
+    assert printed.err == ""
+    assert done.files == ["picture.png"]
+    assert printed.out.rstrip().endswith("The picture is in picture.png")
+    assert len(done.figures) == 1
+    is_ink = done.picture[..., :3].min(axis=2) < 0.9
+    assert 0.01 < is_ink.mean() < 0.5
+    done.names["printed"] = printed.out
+    return done
+
+
+def script(name: str) -> pytest.MarkDecorator:
+    """Give a test the run of a script."""
+    return pytest.mark.parametrize("run", [name], indirect=True)
+
+
+def load(path: str) -> ModuleType:
+    """Import an example that lies in a folder."""
+    file = EXAMPLES / path
+    spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -28,9 +74,256 @@ def load(name: str) -> ModuleType:
     return module
 
 
+# --- every script ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_script_is_a_page_with_a_title_and_its_own_command(name: str) -> None:
+    text = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
+    title, line = text.split("\n")[1:3]
+    assert line == "=" * len(title)
+    assert f"python examples/{name}.py [--output {name}.png]" in text
+    assert f'"{name}.png"' in text  # the default is what the text says
+    assert text.count("\n# %%\n") >= 3
+    assert "savefig(output" in text
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_script_explains_itself_before_it_trains(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--help"])
+    with pytest.raises(SystemExit) as stopped:
+        runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
+    assert stopped.value.code == 0
+    assert "--output OUTPUT" in capsys.readouterr().out
+
+
+def test_every_script_has_a_test_of_its_figures() -> None:
+    text = Path(__file__).read_text(encoding="utf-8")
+    assert sorted(re.findall(r'^@script\("(\w+)"\)', text, re.MULTILINE)) == SCRIPTS
+
+
+# --- one after the other --------------------------------------------------------------
+
+
+@pytest.mark.slow
+@script("quickstart")
+def test_quickstart_beats_what_knows_the_length_of_the_season(run: Run) -> None:
+    table, train, test = run["table"], run["train"], run["test"]
+    assert (len(train), len(test)) == (2094, 131)
+    assert train.index[-1] < test.index[0]
+    mse = table["MSE"]
+    assert mse["last value"] == pytest.approx(((test - train.iloc[-1]) ** 2).mean())
+    assert mse["last year + drift"] == pytest.approx(0.734, abs=2e-3)
+    assert mse["linear trend (10 years)"] == pytest.approx(4.340, abs=2e-3)
+    # 0.47 and 0.57 here; rounding alone moves them
+    assert mse["Latent ODE-LSTM"] < mse["last year + drift"]
+    assert mse["Latent ODE-LSTM+GC"] < 1.0
+    assert mse["Latent ODE-RNN"] < mse["linear trend (10 years)"]
+    for name, row in table.iterrows():
+        assert f"{name:26}{row['MAE']:8.3f}{row['MSE']:8.3f}" in run["printed"]
+    assert (run["interval"].iloc[:, 0] < run["interval"].iloc[:, 1]).all()
+
+
+@pytest.mark.slow
+@script("calendar_season")
+def test_calendar_brings_the_season_that_the_window_does_not_show(run: Run) -> None:
+    errors, train, test = run["errors"], run["train"], run["test"]
+    assert train.index[-1].year == 2024
+    assert test.index[0].year == 2025
+    mean = ((test - train.mean()) ** 2).mean()
+    assert errors["training mean"] == pytest.approx(mean)
+
+    def design(index: pd.DatetimeIndex) -> np.ndarray:
+        phase = 2 * np.pi * (index.dayofyear.to_numpy() - 1) / 365.25
+        waves = [f(k * phase) for k in (1, 2) for f in (np.sin, np.cos)]
+        return np.column_stack([np.ones(len(index)), *waves])
+
+    weights, *_ = np.linalg.lstsq(design(train.index), train.to_numpy(), rcond=None)
+    regression = ((test - design(test.index) @ weights) ** 2).mean()
+    assert errors["regression on the waves"] == pytest.approx(regression, rel=0.01)
+    assert errors["Latent ODE-LSTM, calendar"] < 1.3 * regression
+    assert errors["Latent ODE-LSTM"] > 0.7 * mean
+    for name, error in errors.items():
+        assert f"{name:28}{error:8.2f}" in run["printed"]
+
+
+@pytest.mark.slow
+@script("intervals")
+def test_intervals_cover_about_what_they_say(run: Run) -> None:
+    covered, test = run["covered"], run["test"]
+    assert run["train"].index[-1] < test.index[0]
+    # of 30 neighbours, whose errors are alike
+    assert 0.2 <= covered[0.5] <= 0.9
+    assert covered[0.9] >= 0.6
+    assert covered[0.5] < covered[0.9]
+    assert f"90% intervals cover {covered[0.9]:.0%} of the next 30" in run["printed"]
+    low, high = (run["asked"].iloc[:, k] for k in (2, 3))
+    assert (high - low).mean() < 4 * test.std()
+
+
+@pytest.mark.slow
+@script("impute_gaps")
+def test_a_gap_is_filled_better_than_by_line_or_spline(run: Run) -> None:
+    kept, gap, early = run["kept"], run["gap"], run["early"]
+    assert (len(kept), len(gap), len(early)) == (270, 20, 10)
+    assert early.index[-1] < kept.index[0]
+    inside = (kept.index >= gap.index[0]) & (kept.index <= gap.index[-1])
+    assert not inside.any()
+    noise = run["y"] - run["signal"](run["y"].index)
+    assert noise.std() == pytest.approx(0.1, rel=0.2)
+    errors = run["errors"]
+    nearest = ((early - kept.iloc[0]) ** 2).mean()
+    assert errors.loc["line", "before"] == pytest.approx(nearest)
+    for part in ("gap", "before"):
+        others = errors.loc[["line", "cubic spline"], part]
+        assert errors.loc["Latent ODE-LSTM", part] < 0.2 * others.min()
+    assert errors.loc["mirrored", "before"] < 0.2 * nearest
+    assert np.isnan(errors.loc["mirrored", "gap"])
+    # the usual methods are exact on their own kind
+    index, hours = kept.index[:12], run["hours"]
+    run["line"].__globals__["kept"] = pd.Series(2 * hours(index) + 1, index)
+    asked = index[:-1] + (index[1:] - index[:-1]) / 2
+    np.testing.assert_allclose(run["line"](asked), 2 * hours(asked) + 1)
+    run["spline"].__globals__["kept"] = pd.Series(hours(index) ** 3, index)
+    np.testing.assert_allclose(run["spline"](asked), hours(asked) ** 3)
+    # time runs backward and back again
+    mirrored = run["mirrored"]
+    assert mirrored(index).is_monotonic_increasing
+    pd.testing.assert_index_equal(mirrored(mirrored(index)), index)
+
+
+@pytest.mark.slow
+@script("missing_values")
+def test_silent_sensor_is_told_by_the_other_one(run: Run) -> None:
+    y, (begin, end) = run["y"], run["SILENT"]
+    assert not y.notna().all(axis=1).any()
+    hours = (y["flow"].dropna().index - run["START"]) / pd.Timedelta("1h")
+    assert not ((hours > begin) & (hours < end)).any()
+    table = run["table"]
+    assert list(table.columns) == ["in the silent stretch", "ahead"]
+    assert (table < 0.25).all(axis=None)  # the mean has 1
+    assert all(column in run["printed"] for column in table)
+
+
+@pytest.mark.slow
+@script("sample_paths")
+def test_new_series_are_spread_like_those_learned(run: Run) -> None:
+    table, train, futures = run["table"], run["train"], run["futures"]
+    assert 0 not in train.index.unique("series")
+    assert table.loc["std", "data"] == pytest.approx(train["y"].std())
+    assert table.loc["mean", "new"] == pytest.approx(20, abs=0.3)
+    assert table.loc["std", "new"] == pytest.approx(train["y"].std(), rel=0.2)
+    later = run["later"]
+    middle = futures["y"].groupby(level=1).median()
+    answers = np.interp(later.index.asi8, middle.index.asi8, middle)
+    assert ((answers - later) ** 2).mean() < 0.5 * later.var()
+    # futures of one series are alike, new series are not
+    new = run["new"]["y"].unstack(0)
+    assert futures["y"].unstack(0).std(axis=1).mean() < 0.3 * new.std(axis=1).mean()
+
+
+@pytest.mark.slow
+@script("irregular_against_arima")
+def test_arma_wins_on_the_grid_and_loses_where_holes_are_filled(run: Run) -> None:
+    table, tasks = run["table"], run["tasks"]
+    gaps = {name: np.diff(run["hours"](y.index)) for name, y in tasks.items()}
+    np.testing.assert_allclose(gaps["once an hour"], 1.0)
+    assert gaps["at random times"].std() > 0.8
+    ours, empty, filled, automatic = (table.loc[name] for name in table.index)
+    assert (ours[list(tasks)] < 0.15).all()
+    assert (automatic[list(tasks)] > 3 * ours[list(tasks)]).all()
+    # once an hour nothing is to be filled
+    assert empty["once an hour"] == pytest.approx(filled["once an hour"])
+    assert empty["once an hour"] < 2 * ours["once an hour"]
+    assert filled["at random times"] > 5 * ours["at random times"]
+    assert empty["at random times"] < 0.2 * filled["at random times"]
+    assert empty["seconds"] < ours["seconds"]
+
+
+@pytest.mark.slow
+@script("spirals")
+def test_spirals_go_on_where_others_have_passed(run: Run) -> None:
+    errors = run["errors"]
+    ours = errors.loc["Latent ODE-LSTM"]
+    assert run["observed"].groupby("series").size().eq(40).all()
+    positions = run["observed"].index.get_level_values("position")
+    assert positions.min() == 0
+    assert positions.max() < 250
+    assert ours["reconstruction"] < 0.6 * errors["reconstruction"].iloc[1:].min()
+    assert ours["forward"] < 0.2 * errors["forward"].iloc[1:].min()
+    assert ours["backward"] < 0.2 * errors["backward"].iloc[1:].min()
+    assert ours["forward, beyond"] > 2 * ours["forward"]
+    # both baselines pass through the observations at their own positions
+    for name in ("nearest observation", "line through two"):
+        at = run["observed"].index
+        np.testing.assert_allclose(run["methods"][name].loc[at], run["observed"])
+
+
+@pytest.mark.slow
+@script("panel_transfer")
+def test_pretrained_model_needs_twelve_counts(run: Run) -> None:
+    errors, seen, later = run["errors"], run["seen"], run["later"]
+    assert seen.groupby("valley").size().eq(12).all()
+    assert later.groupby("valley").size().eq(20).all()
+    last = seen.reset_index("date").groupby("valley")["date"].max()
+    first = later.reset_index("date").groupby("valley")["date"].min()
+    assert (last < first).all()
+    assert not set(run["many"].index.unique("valley")) & set(last.index)
+    others = errors.drop("pretrained, as it is")
+    assert errors["pretrained, as it is"] < 0.5 * others.min()
+    assert errors["mean of the forty"] == pytest.approx(1, abs=0.5)
+    assert errors["the six alone"] < errors["last count"]
+    assert all(f"{error:.3f}" in run["printed"] for error in errors)
+
+
+@pytest.mark.slow
+@script("grid_search")
+def test_search_chooses_by_its_folds_alone(run: Run) -> None:
+    search, rmse, train = run["search"], run["rmse"], run["train"]
+    assert rmse.shape == (len(run["sizes"]), 3)
+    assert run["best"] == rmse.mean(axis=1).idxmin()
+    assert train.index[-1] < run["test"].index[0]
+    for fit_on, score_on in search.cv.split(train):
+        assert fit_on[-1] + 1 == score_on[0]
+    assert search.best_estimator_.cutoff[0] == train.index[-1]
+    best, test = search.best_estimator_, run["test"]
+    assert best.hidden_size == run["best"]
+    held_out = run["held_out"]
+    forecast = best.predict(fh=test.index)
+    expected = np.sqrt(((forecast - test) ** 2).mean())
+    assert held_out["best on the folds"] == pytest.approx(expected, rel=1e-5)
+    assert held_out["best on the folds"] < 0.7 * held_out["mean of what was seen"]
+
+
+@pytest.mark.slow
+@script("clip_gradients")
+def test_clipping_saves_gradient_descent_and_hardly_touches_adam(run: Run) -> None:
+    table = run["table"]
+    diverged = table["diverged"].astype(bool)
+    assert list(table.index[diverged]) == ["gradient descent, not clipped"]
+    last = table["last loss"].astype(float)
+    assert (last < table["first loss"].astype(float)).all()
+    assert last["gradient descent, clipped"] < last["gradient descent, not clipped"]
+    ratio = last["Adam, clipped"] / last["Adam, not clipped"]
+    assert 0.5 < ratio < 2
+    clipped = table["clipped"].astype(float)
+    assert (clipped[["Adam, not clipped", "gradient descent, not clipped"]] == 0).all()
+    assert clipped["Adam, clipped"] > 0.9
+    reach = {
+        name: flow.query("visits == 50")["norm"].median()
+        for name, flow in run["flows"].items()
+    }
+    assert reach["RNN"] < reach["ODE-LSTM"] < 1e-2
+
+
+# --- the benchmark --------------------------------------------------------------------
+
+
 @pytest.fixture(scope="module")
 def benchmark() -> ModuleType:
-    return load("benchmark_against_arima")
+    return load("benchmarks/against_arima.py")
 
 
 def test_benchmark_prints_its_table_and_saves_a_picture(
@@ -94,160 +387,3 @@ def test_grid_forecast_of_a_straight_line_is_read_at_the_stamps(
     forecast = forecaster.fit(y[:-2]).predict(fh=stamps)
     expected = pd.Series(2.0 * (days[-1] + np.array([1, 5, 20])) + 1, stamps)
     pd.testing.assert_series_equal(forecast, expected, check_names=False)
-
-
-def test_calendar_example_prints_its_table_and_saves_a_picture(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    example = load("calendar_season")
-    errors = example.main(["--quick"])
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    assert all(
-        f"{name:28}{error:8.2f}" in captured.out for name, error in errors.items()
-    )
-    assert [path.name for path in tmp_path.iterdir()] == ["calendar.png"]
-    assert matplotlib.image.imread(tmp_path / "calendar.png").std() > 0.05
-    y, _ = example.make_temperature()
-    test = y["2025":]
-    mean = y[:"2024"].mean()
-    assert errors["training mean"] == pytest.approx(((test - mean) ** 2).mean())
-    train = y[:"2024"]
-
-    def design(index: pd.DatetimeIndex) -> np.ndarray:
-        phase = 2 * np.pi * (index.dayofyear.to_numpy() - 1) / 365.25
-        waves = [f(k * phase) for k in (1, 2) for f in (np.sin, np.cos)]
-        return np.column_stack([np.ones(len(index)), *waves])
-
-    weights, *_ = np.linalg.lstsq(design(train.index), train.to_numpy(), rcond=None)
-    residuals = test - design(test.index) @ weights
-    assert errors["regression on the waves"] == pytest.approx(
-        (residuals**2).mean(), rel=0.01
-    )
-
-
-def test_gaps_example_prints_its_table_and_saves_a_picture(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    example = load("impute_gaps")
-    monkeypatch.chdir(tmp_path)
-    table = example.main(["--quick", "--output", "picture.png"])
-    captured = capsys.readouterr()
-    assert list(table.index) == ["series 0", "mean"]
-    methods = [example.SPLINE, example.LINE, example.OURS]
-    assert [name for part, name in table if part == "gap"] == methods
-    methods.append(example.MIRRORED)
-    assert [name for part, name in table if part == "before"] == methods
-    assert (table > 0).all(axis=None)
-    assert captured.err == ""
-    assert all(name in captured.out for name in example.STYLES)
-    assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
-    assert matplotlib.image.imread(tmp_path / "picture.png").std() > 0.05
-    problem = example.make_problem(0)
-    first = problem.kept.iloc[0]
-    expected = ((problem.early - first) ** 2).mean()
-    assert table.loc["mean", ("before", example.LINE)] == pytest.approx(expected)
-
-
-def test_what_the_gaps_example_cuts_out_is_not_learned_from() -> None:
-    example = load("impute_gaps")
-    for seed in range(5):
-        kept, gap, early, signal = example.make_problem(seed)
-        assert (len(kept), len(gap), len(early)) == (270, 20, 10)
-        assert early.index[-1] < kept.index[0]
-        assert not ((kept.index >= gap.index[0]) & (kept.index <= gap.index[-1])).any()
-        noise = pd.concat([early, kept, gap])
-        noise -= signal(noise.index)
-        assert noise.std() == pytest.approx(0.1, rel=0.2)
-        assert abs(noise.mean()) < 0.03
-
-
-def test_line_and_spline_of_the_gaps_example_are_exact_on_their_own_kind() -> None:
-    example = load("impute_gaps")
-    hours = pd.to_timedelta([0, 1, 3, 4, 9, 12, 13], unit="h")
-    known, asked = example.START + hours[[0, 1, 4, 5, 6]], example.START + hours[[2, 3]]
-    t, at = example.hours(known), example.hours(asked)
-    np.testing.assert_allclose(
-        example.line(pd.Series(2 * t + 1, known), asked), 2 * at + 1
-    )
-    cubic = pd.Series(t**3 - t, known)
-    np.testing.assert_allclose(example.spline(cubic, asked), at**3 - at, atol=1e-9)
-
-
-def test_mirrored_answers_of_the_gaps_example_stand_at_their_own_stamps() -> None:
-    example = load("impute_gaps")
-    settings = {**example.QUICK, "random_state": 0}
-    fitted = example.Fitted(example.make_problem(0), settings)
-    kept, early = fitted.problem.kept, fitted.problem.early
-    asked: list[pd.DatetimeIndex] = []
-
-    class Clock:
-        def predict(self, fh: pd.DatetimeIndex) -> pd.Series:
-            asked.append(fh)
-            return pd.Series(example.hours(fh), fh)
-
-    fitted.backward = Clock()
-    index = early.index.append(kept.index[:3])
-    answer = fitted.answers(index)[example.MIRRORED]
-    np.testing.assert_allclose(answer[:10], -example.hours(early.index))
-    assert np.isnan(answer[10:]).all()
-    assert asked[0].is_monotonic_increasing
-    assert example.mirrored(kept.index)[-1] < asked[0][0]
-
-
-@pytest.mark.parametrize("name", ["missing_values", "sample_paths"])
-def test_example_prints_its_table_and_saves_a_picture(
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    table = load(name).main(["--quick", "--output", "picture.png"])
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    assert all(column in captured.out for column in table.columns)
-    assert (table > 0).all(axis=None)
-    assert [path.name for path in tmp_path.iterdir()] == ["picture.png"]
-    assert matplotlib.image.imread(tmp_path / "picture.png").std() > 0.05
-
-
-def test_channels_of_the_example_are_never_observed_together() -> None:
-    example = load("missing_values")
-    y = example.observations()
-    assert not y.notna().all(axis=1).any()
-    stamps = y["flow"].dropna().index - example.START
-    hours = stamps / pd.Timedelta("1h")
-    begin, end = example.SILENT
-    assert not ((hours > begin) & (hours < end)).any()
-    assert y["level"].dropna().index.isin(y.index[y["flow"].isna()]).all()
-
-
-def test_intervals_prints_what_they_cover_and_saves_a_picture(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(
-        "sys.argv", ["intervals.py", "--epochs", "2", "--output", "picture.png"]
-    )
-    monkeypatch.chdir(tmp_path)
-    load("intervals").main()
-    assert "90% intervals cover" in capsys.readouterr().out
-    assert matplotlib.image.imread(tmp_path / "picture.png").std() > 0.05
-
-
-@pytest.mark.slow
-def test_the_quickstart_sees_the_season_of_the_weekly_record() -> None:
-    settings = load("quickstart").SETTINGS
-    y = load_co2()
-    train, test = y[:"1999-06-30"], y["1999-07-01":]
-    forecaster = LatentODELSTMForecaster(**settings).fit(train)
-    error = ((forecaster.predict(fh=test.index) - test) ** 2).mean()
-    # last year and its drift: 0.73; a line through ten years: 4.3
-    assert error < 1.0

@@ -6,7 +6,7 @@ There the other methods get what a user would give them, a monthly grid with the
 between observations interpolated. A table of MASE is printed and a picture saved. In
 full it takes some ten minutes on two cores.
 
-    python examples/benchmark_against_arima.py [--output picture.png] [--quick]
+    python examples/benchmarks/against_arima.py [--output picture.png] [--quick]
 """
 
 from __future__ import annotations
