@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from sklode import nn
+from sklode.distributed import ALONE, Processes
 from sklode.windows import WindowSet
 
 __all__ = [
@@ -52,9 +53,15 @@ def training_windows(windows: WindowSet, cut: NDArray[np.int64]) -> NDArray[np.i
 
 
 def validation_batches(
-    windows: WindowSet, cut: NDArray[np.int64], device: torch.device
+    windows: WindowSet,
+    cut: NDArray[np.int64],
+    device: torch.device,
+    processes: Processes = ALONE,
 ) -> list[nn.Batch]:
-    """Return held-out windows, scored at held-out rows after the seen part."""
+    """Return held-out windows, scored at held-out rows after the seen part.
+
+    Of several processes each has its share of them, and none has no batch if one has.
+    """
     after_seen = windows.start + windows.window_length
     held_out = windows.end > cut[windows.series]
     reaching = np.flatnonzero(held_out & (windows.end > after_seen))
@@ -63,6 +70,7 @@ def validation_batches(
     )
     if not len(which):
         return []
+    which = which[processes.rows(len(which))]
     scored_from = cut[windows.series[which]] if len(reaching) else None
     return [make_batch(windows, which, device, scored_from)]
 

@@ -55,6 +55,15 @@ class Calibration:
     lags: Array
     scales: Array
 
+    def __repr__(self) -> str:
+        """Return what it is, without its numbers."""
+        n_knots, n_channels = self.scales.shape
+        low, high = self.scales.min(), self.scales.max()
+        return (
+            f"Calibration(knots={n_knots}, channels={n_channels}, "
+            f"scales from {low:.3g} to {high:.3g})"
+        )
+
     @classmethod
     def none(cls, n_channels: int) -> Calibration:
         """Return the one that changes nothing."""

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["HistoryWarning", "SolverError", "WeightsFileError"]
+__all__ = [
+    "HistoryWarning",
+    "SolverError",
+    "TimesInValuesWarning",
+    "WeightsFileError",
+]
 
 
 class HistoryWarning(UserWarning):
@@ -18,6 +23,10 @@ class SolverError(RuntimeError):
 
     The message names the method, its step or tolerances, the time and the remedy.
     """
+
+
+class TimesInValuesWarning(UserWarning):
+    """The first column of y looks like its times, which belong into the index."""
 
 
 class WeightsFileError(ValueError):

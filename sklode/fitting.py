@@ -1,11 +1,10 @@
-"""From observations to a trained network: sizes, windows, what is held out, batches."""
+"""From observations to a trained network: what is held out, batches, stages."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import math
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,41 +15,31 @@ from numpy.typing import NDArray
 
 from sklode import engine, guard, nn
 from sklode._threads import n_threads, one_torch_thread
-from sklode._torch_modes import default_float32, own_modes
+from sklode._torch_modes import own_modes
 from sklode.batches import (
-    SCORED_WINDOWS,
     first_held_out_row,
     hidden_rows,
     make_batch,
-    spread,
     training_windows,
     validation_batches,
 )
-from sklode.calibration import FEWEST, Calibration, calibrate, residuals_of
 from sklode.compiling import compile_apart
-from sklode.exceptions import SolverError
-from sklode.levels import fit_linear
-from sklode.observations import Observations, median_gap
-from sklode.prediction import Predictor
+from sklode.distributed import ALONE, Processes, current
+from sklode.interval_scales import measured_calibration
+from sklode.models import ARCHITECTURE, FittedModel, fresh_model, resolve_device
+from sklode.observations import Observations
+from sklode.reporting import Reporter
 from sklode.resuming import FitTerms, StoppedFit, TrainingState, signature
-from sklode.timelines import Timeline
-from sklode.training import Reporter, Trainer
+from sklode.training import Trainer
 from sklode.windows import (
-    Normalisation,
     WindowSet,
-    choose_anchor,
     constants_of,
-    deviation_scale,
 )
 
 __all__ = [
-    "FittedModel",
     "Underway",
-    "build_network",
-    "default_lengths",
     "finetune_epochs",
     "fit_model",
-    "resolve_device",
 ]
 
 _BATCHES_PER_EPOCH = 32
@@ -70,6 +59,9 @@ _WARM_UP_UPDATES = 1250
 _WARM_UP_SHARE = 0.84
 """The warm-up takes that many updates, but no more than this share of all."""
 
+_COST_OF_NO_STAMPS = 0.1
+"""What an epoch takes beside its solves, as a share of these for whole windows."""
+
 _WARM_UP_KL = 0.02
 """Share of kl_weight during the warm-up, where kl_annealing_epochs is None.
 
@@ -77,38 +69,6 @@ A short window has few values to pay for what z0 must say of it: under the full 
 z0 says too little, and what it leaves out is taken for noise.
 """
 
-_SHORTEST_PERIOD = 4.0
-"""In time units: faster oscillations are hardly seen at stamps one unit apart."""
-
-_FOLLOWED = {"rk4": math.pi / 2, "midpoint": 0.5, "euler": 0.1, "dopri5": math.pi / 2}
-"""Radians per step that a method follows without changing the amplitude much."""
-
-_GLOBAL_GENERATOR = threading.Lock()
-"""Held while initial weights are drawn, which torch does from its global generator.
-
-Fits in several threads would draw from each other's seeds. They are drawn in float32,
-which is then the default dtype.
-"""
-
-_ARCHITECTURE = (
-    "hidden_size",
-    "latent_size",
-    "field_width",
-    "field_depth",
-    "emission_width",
-    "activation",
-    "window_length",
-    "horizon",
-    "normalize",
-    "method",
-    "step_size",
-    "rtol",
-    "atol",
-    "adjoint",
-    "observation_noise",
-    "engine",
-)
-"""Settings that a network is built with; they cannot change as training goes on."""
 
 _TRAINING = (
     "backcast_fraction",
@@ -131,134 +91,6 @@ _TRAINING = (
 
 _FINETUNE_SHARE = 0.2
 """Share of the epochs that finetune_epochs=None takes."""
-
-_MANY_SERIES = 8
-"""From this many series on, a window need not leave room for others beside it."""
-
-
-@dataclass
-class FittedModel:
-    """A trained network with all that is needed to apply it to new series.
-
-    Attributes
-    ----------
-    network : LatentODE
-        Trained.
-    normalisation : Normalisation
-        Of the training rows.
-    time_unit : float
-        Ticks of one time unit: the training stamps' median positive gap.
-    longest_gap : float
-        In time units: as much a longer gap counts, see `sklode.timelines`.
-    clock : str
-        Kind of the index, see `sklode.stamps.clock_of`.
-    window_length, horizon : int
-        Rows that the encoder sees, and rows after them in a training window.
-    architecture : dict
-        The settings that the network was built with.
-    rows : list of dict
-        The training history.
-    best_epoch : int
-        The epoch whose weights the network has; 0: those it started from.
-    columns : tuple of two sequences
-        The names of y's columns and of X's that it was trained on.
-    calibration : Calibration or None
-        Of the spread of its forecasts; None: the model's own.
-    stopped : StoppedFit or None
-        From where its training may go on; None where it is over, or is not to.
-    held : ndarray of shape (channel,) or None
-        What channels that never varied in training are forecast by, in normalised
-        units; NaN for the others.
-    """
-
-    network: nn.LatentODE
-    normalisation: Normalisation
-    time_unit: float
-    longest_gap: float
-    clock: str
-    window_length: int
-    horizon: int
-    architecture: dict[str, Any]
-    rows: list[dict[str, float]] = field(default_factory=list)
-    best_epoch: int = 0
-    columns: tuple[Sequence[Any], Sequence[Any]] = ((), ())
-    calibration: Calibration | None = None
-    stopped: StoppedFit | None = None
-    held: NDArray[np.floating] | None = None
-
-    def check_accepts(self, observations: Observations, settings: Any) -> None:
-        """Check that training can continue on ``observations`` under ``settings``.
-
-        Raises
-        ------
-        ValueError
-            If the network would have to be another one.
-        """
-        remedy = "Fit a fresh clone instead, after reset() if it was pretrained."
-        for name, value in self.architecture.items():
-            now = getattr(settings, name)
-            if now != value:
-                raise ValueError(
-                    f"a fit that continues from earlier weights needs the same {name}, "
-                    f"{value!r}; got {now!r}. {remedy}"
-                )
-        if self.clock != observations.clock:
-            raise ValueError(
-                "a fit that continues from earlier weights needs an index of "
-                f"{self.clock}, as before; got one of {observations.clock}. Convert "
-                "y's index, or fit a fresh clone instead."
-            )
-        normalisation, controls = self.normalisation, observations.controls
-        expected = (
-            len(normalisation.location),
-            len(normalisation.control_location),
-        )
-        got = (
-            observations.values.shape[1],
-            0 if controls is None else controls.shape[1],
-        )
-        if expected != got:
-            raise ValueError(
-                f"y and X must have as many columns as before, {expected[0]} and "
-                f"{expected[1]}; got {got[0]} and {got[1]}. {remedy}"
-            )
-
-    @property
-    def timeline(self) -> Timeline:
-        """How ticks become the model's time."""
-        return Timeline(self.time_unit, self.longest_gap)
-
-    def predictor(self, observations: Observations) -> Predictor:
-        """Return the model with the history that it forecasts from."""
-        n_threads()  # as in fit_model
-        arrays = _arrays(observations, self.normalisation, self.timeline)
-        return Predictor(self.network, *arrays, self.window_length, self.calibration)
-
-    def windows(self, observations: Observations) -> WindowSet:
-        """Return the training windows."""
-        arrays = _arrays(observations, self.normalisation, self.timeline)
-        windows = WindowSet(*arrays, self.window_length, self.horizon)
-        return windows if self.held is None else windows.without(~np.isnan(self.held))
-
-    def hold(self) -> None:
-        """Let the network forecast what is `held`."""
-        if self.held is not None and not np.isnan(self.held).all():
-            device = next(self.network.parameters()).device
-            constants = torch.from_numpy(self.held).to(device)
-            self.network.emission.hold(~constants.isnan(), constants)
-
-
-def _arrays(
-    observations: Observations, normalisation: Normalisation, timeline: Timeline
-) -> tuple[NDArray, NDArray, NDArray | None, NDArray[np.int64]]:
-    """Return times, values and controls in the model's units, and the bounds."""
-    controls = observations.controls
-    return (
-        timeline.of_rows(observations),
-        normalisation.values(observations.values),
-        None if controls is None else normalisation.controls(controls),
-        observations.bounds,
-    )
 
 
 def fit_model(
@@ -295,20 +127,30 @@ def fit_model(
         settings are the same, and may, under ``settings.warm_start``, go on later.
     """
     n_threads()  # a thread's first; it could else take another fit's limit for its own
+    processes = current()
+    if processes.size > 1:
+        processes.check_same(*_in_common(observations, settings, rng, start))
     if start is not None and begin is None:
         start = replace(start, stopped=None)
-    with own_modes(gradients=True):
-        fit = _planned(observations, settings, rng, n_ahead, start, epochs)
-        fit.course.reporter = reporter or Reporter()
-        fit.course.is_resumable = begin is not None and settings.warm_start
-        rng = copy.deepcopy(rng)  # as it is before `begin` may draw from it
-        if begin is not None:
-            begin(fit)
+    with own_modes(gradients=True), processes.deferring_interrupts():
+        with processes.together():
+            fit = _planned(observations, settings, rng, n_ahead, start, epochs)
+            fit.course.reporter = reporter or Reporter()
+            fit.course.is_resumable = begin is not None and settings.warm_start
+            fit.course.processes = processes
+            rng = copy.deepcopy(rng)  # as it is before `begin` may draw from it
+            if begin is not None:
+                begin(fit)
+        processes.share_weights(fit.model.network)
         if settings.guard and start is None and fit.course.epochs:
             _guarded(fit.model, fit.windows, fit.terms.cut, fit.course, rng)
         else:
             _train(fit.model, fit.windows, fit.terms.cut, fit.course)
-        return fit.calibrated(fit.model)
+        processes.share_weights(fit.model.network)
+        with processes.together():
+            model = fit.calibrated(fit.model)
+        model.calibration = processes.from_first(model.calibration)
+        return model
 
 
 @dataclass
@@ -330,6 +172,8 @@ class _Course:
     reporter : Reporter
     is_resumable, is_trial : bool
         Whether it may go on later; whether nothing is kept where it is broken off.
+    processes : Processes
+        Those that share the training.
     trainer : Trainer or None
         None before training.
     """
@@ -342,6 +186,7 @@ class _Course:
     reporter: Reporter = field(default_factory=Reporter)
     is_resumable: bool = False
     is_trial: bool = False
+    processes: Processes = ALONE
     trainer: Trainer | None = None
 
 
@@ -364,6 +209,12 @@ class Underway:
     course: _Course
     terms: FitTerms
 
+    @property
+    def n_epochs(self) -> int:
+        """Epochs that are ahead."""
+        state = self.course.state
+        return self.course.epochs - (0 if state is None else state.n_epochs)
+
     def so_far(self) -> FittedModel | None:
         """Return a copy of the model with the best weights so far.
 
@@ -383,7 +234,7 @@ class Underway:
         model.network.eval()
         settings, epochs = self.course.settings, self.course.epochs
         with _torch_threads(model, self.windows, settings):
-            model.calibration = _calibration(
+            model.calibration = measured_calibration(
                 model, self.windows, self.terms.cut, epochs, settings.thinning
             )
         return self._stoppable(model)
@@ -415,7 +266,7 @@ def _planned(
         start = replace(start, stopped=None)
     generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
     if start is None:
-        model = _fresh_model(observations, settings, rng, n_ahead)
+        model = fresh_model(observations, settings, rng, n_ahead)
     else:
         model = copy.deepcopy(start)
     model.network.to(device)
@@ -475,6 +326,30 @@ def _signature(
     return signature(arrays, {**trained, "device": device})
 
 
+def _in_common(
+    observations: Observations,
+    settings: Any,
+    rng: np.random.RandomState,
+    start: FittedModel | None,
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return parameters and digests that processes which share a training have."""
+    others = ("encoder", "max_epochs", "finetune_epochs", "guard", "warm_start")
+    names = (*ARCHITECTURE, *_TRAINING, *others)
+    parameters = {name: str(getattr(settings, name)) for name in names}
+    _, keys, position, *_ = rng.get_state()
+    arrays: dict[str, tuple[NDArray | None, ...]] = {
+        "stamps": (observations.ticks, observations.bounds),
+        "y": (observations.values,),
+        "X": (observations.controls,),
+        "random_state": (np.asarray(keys), np.asarray(position)),
+    }
+    if start is not None:
+        weights = start.network.state_dict().values()
+        arrays["earlier weights"] = tuple(w.cpu().numpy() for w in weights)
+    digests = {name: signature(parts, {}) for name, parts in arrays.items()}
+    return parameters, digests
+
+
 def _n_epochs(settings: Any, n_batches: int) -> int:
     return int(settings.max_epochs or max(_UPDATES // n_batches, 1))
 
@@ -519,7 +394,8 @@ def _train(
     course : _Course
         Gets the trainer.
     """
-    settings, epochs, reporter = course.settings, course.epochs, course.reporter
+    settings, epochs, processes = course.settings, course.epochs, course.processes
+    reporter = course.reporter if processes.is_first else Reporter()
     device = next(model.network.parameters()).device
     n_drawn, n_batches = _epoch_size(windows, cut, settings)
     warm_up = 0
@@ -535,14 +411,17 @@ def _train(
     stages.append((warm_up, windows))
 
     def draw(epoch: int, generator: torch.Generator) -> Iterator[nn.Batch]:
-        part = [stage for begin, stage in stages if epoch > begin][-1]
+        part = _stage(stages, epoch)
         usable = training_windows(part, cut)
         order = torch.randperm(len(usable), generator=generator).numpy()
         shuffled = usable[order[:n_drawn]]
         for low in range(0, len(shuffled), settings.batch_size):
             which = shuffled[low : low + settings.batch_size]
             hidden = hidden_rows(part, which, settings, generator)
-            yield make_batch(part, which, device, hidden=hidden)
+            rows = processes.rows(len(which))
+            hidden = None if hidden is None else hidden[rows]
+            batch = make_batch(part, which[rows], device, hidden=hidden)
+            yield batch._replace(n_elsewhere=(rows.start, len(which) - rows.stop))
 
     annealing = settings.kl_annealing_epochs
     trainer = course.trainer = Trainer(
@@ -562,15 +441,19 @@ def _train(
         lr_schedule=settings.lr_schedule,
         is_resumable=course.is_resumable,
         is_interruptible=not course.is_trial,
+        processes=processes,
     )
     validation = []
-    if settings.early_stopping:
-        validation = validation_batches(windows, cut, device)
-    reporter.begin(epochs, course.state.n_epochs if course.state is not None else 0)
-    if epochs and not _is_ready(model.network):
-        reporter.compiling()
-        compile_apart(model.network.layout)
+    with processes.together():
+        if settings.early_stopping:
+            validation = validation_batches(windows, cut, device, processes)
+    n_before = course.state.n_epochs if course.state is not None else 0
     try:
+        costs = [_cost(_stage(stages, n), windows) for n in range(1, epochs + 1)]
+        with processes.together():
+            reporter.begin(costs, n_before)
+        if epochs:
+            _make_ready(model.network, processes, reporter)
         with _torch_threads(model, windows, settings):
             trainer.fit(
                 draw, n_batches, course.generator, validation, reporter, course.state
@@ -581,11 +464,34 @@ def _train(
     model.best_epoch = trainer.best_epoch
 
 
+def _stage(stages: Sequence[tuple[float, WindowSet]], epoch: int) -> WindowSet:
+    """Return the windows that an epoch draws from: the latest that have begun."""
+    return [windows for begin, windows in stages if epoch > begin][-1]
+
+
+def _cost(part: WindowSet, windows: WindowSet) -> float:
+    """Return about what an epoch takes, beside others: a little, and per stamp."""
+    return _COST_OF_NO_STAMPS + part.span / windows.span
+
+
+def _make_ready(
+    network: nn.LatentODE, processes: Processes, reporter: Reporter
+) -> None:
+    """Compile what has to be; one process on each machine does it for the others."""
+    for is_first_turn in (True, False) if processes.size > 1 else (True,):
+        with processes.together():
+            is_mine = processes.is_first_here == is_first_turn
+            if is_mine and not _is_ready(network):
+                with reporter.compiling():
+                    compile_apart(network.layout)
+
+
 def _torch_threads(
     model: FittedModel, windows: WindowSet, settings: Any
 ) -> contextlib.AbstractContextManager:
     """Return the context in which the network runs: on one torch thread, or as is."""
-    n_stamps = min(len(windows), settings.batch_size) * windows.span
+    n_windows = min(len(windows), settings.batch_size)
+    n_stamps = current().largest_share(n_windows) * windows.span
     alone = _wants_one_torch_thread(model.network.engines(), n_stamps)
     return one_torch_thread() if alone else contextlib.nullcontext()
 
@@ -614,97 +520,24 @@ def _guarded(
     if not len(training_windows(windows, before)):
         before = cut
     trial = copy.deepcopy(model)
-    unseen = replace(course, reporter=Reporter(), is_resumable=False, is_trial=True)
-    _train(trial, windows, before, unseen)
+    reporter = course.reporter
+    apart = replace(
+        course, reporter=reporter.of_trial(), is_resumable=False, is_trial=True
+    )
+    _train(trial, windows, before, apart)
     course.generator.set_state(state)
-    with _torch_threads(model, windows, course.settings):
+    processes = course.processes
+    with processes.together(), _torch_threads(model, windows, course.settings):
         gain = guard.gains(model.network, trial.network, windows, before)
-    if guard.is_proved(gain):
+    if processes.from_first(guard.is_proved(gain)):
         _train(model, windows, cut, course)
         return
+    if processes.is_first:
+        reporter.say(
+            "The trial has not proved itself: the level alone is the forecast."
+        )
     guard.silence(model.network, windows, cut)
     model.rows, model.best_epoch = trial.rows, 0
-
-
-def _calibration(
-    model: FittedModel,
-    windows: WindowSet,
-    cut: NDArray[np.int64],
-    epochs: int,
-    thinning: float,
-) -> Calibration | None:
-    """Measure how far forecasts are off, on held-out rows and on those trained on.
-
-    The larger of the two scales counts, since held-out rows are few and may happen to
-    be easy ones; where they are many, theirs does. All are held out from a model that
-    was not trained here. Where there are too few to tell, what the model had is kept.
-    """
-    reaching = windows.reaching(max(2 * model.horizon, model.window_length))
-    first = reaching.bounds[:-1]
-    if not epochs:
-        found, _ = _measured(model, reaching, first, 1.0, 1.0)
-        return found or model.calibration
-    # a noise that was given is never doubted to be as large
-    least = _LEAST if model.network.emission.noise is None else 1.0
-    held_out, n_rows = _measured(model, reaching, cut, _DRIFT, least)
-    if held_out is not None and n_rows >= _MANY_HELD_OUT:
-        return held_out
-    trained, _ = _measured(model, reaching, first, _optimism(thinning), least)
-    if held_out is not None and trained is not None:
-        return held_out.or_wider(trained)
-    return held_out or trained or model.calibration
-
-
-def _measured(
-    model: FittedModel,
-    reaching: WindowSet,
-    from_row: NDArray[np.int64],
-    optimism: float,
-    least: float,
-) -> tuple[Calibration | None, int]:
-    """Measure forecasts of the rows of each series from one on; None for too few.
-
-    Returns
-    -------
-    Calibration or None
-    int
-        The number of rows.
-    """
-    first, end = reaching.bounds[:-1], reaching.bounds[1:]
-    start = np.maximum(from_row, first + model.window_length)
-    n_rows = int(np.maximum(end - start, 0).sum())
-    which = np.flatnonzero(reaching.end > start[reaching.series])
-    which = which[reaching.end[which] > reaching.start[which] + model.window_length]
-    if n_rows < FEWEST or not len(which):
-        return None, n_rows
-    which = spread(which, SCORED_WINDOWS)
-    device = next(model.network.parameters()).device
-    batch = make_batch(reaching, which, device, from_row[reaching.series[which]])
-    try:
-        residuals = residuals_of(model.network, batch)
-    except SolverError:
-        return None, n_rows
-    return calibrate(residuals, n_rows, optimism, least), n_rows
-
-
-_MANY_HELD_OUT = 200
-"""From this many held-out rows on, errors on the others need not be looked at."""
-
-_LEAST = 0.5
-"""Scales are no smaller, however good the forecasts of the training rows are."""
-
-_DRIFT, _OPTIMISM = 1.25, 1.3
-"""How much larger errors of forecasts are than those measured: held-out, trained on.
-
-Held-out rows chose the epoch, follow the others at once and are few. Rows trained on
-need no factor where windows are thinned by a half: forecasts of them see more than
-training showed. The factors were set on series of two sines, see docs/uncertainty.md.
-"""
-
-
-def _optimism(thinning: float) -> float:
-    """Return the factor of rows trained on: from a half on, thinning takes it away."""
-    return max(_OPTIMISM + (1 - _OPTIMISM) * thinning / 0.5, 1.0)
 
 
 _MANY_STAMPS = 30_000
@@ -740,7 +573,8 @@ def _choose_engine(
         If the fused engine is asked for, and does not serve encoder or decoder.
     """
     network = model.network
-    few = min(n_drawn, settings.batch_size) <= _FEW
+    n_windows = min(n_drawn, settings.batch_size)
+    few = current().largest_share(n_windows) <= _FEW
     network.layout = "single" if few else "lanes"
     n_stamps = model.window_length + model.horizon
     network.engine = engine.choose(
@@ -776,156 +610,8 @@ def _is_ready(network: nn.LatentODE) -> bool:
     return engine.is_compiled(np.dtype("float32"), network.layout)
 
 
-def default_lengths(
-    lengths: NDArray[np.int64],
-    window_length: int | None,
-    horizon: int | None,
-    n_ahead: int | None,
-) -> tuple[int, int]:
-    """Choose ``window_length`` and ``horizon`` where they are None.
-
-    The horizon is the farthest step that will be asked for, where known, else as long
-    as a window that is given, else 20 rows. The window is twice the horizon, between 24
-    and 60 rows. Both leave room for other windows: a horizon of at most a third of the
-    longest series, a window of at most half of what then remains (all of it, where
-    there are many series).
-    """
-    longest = int(lengths.max())
-    room = 1 if len(lengths) >= _MANY_SERIES else 2
-    if horizon is None and n_ahead is not None:
-        horizon = min(n_ahead, longest // 3) if window_length is None else n_ahead
-    if window_length is not None:
-        return window_length, window_length if horizon is None else horizon
-    if horizon is None:
-        horizon = min(20, longest // 3)
-    wanted = min(60, max(24, 2 * horizon))
-    return max(min(wanted, (longest - horizon) // room), 1), horizon
-
-
-def _fresh_model(
-    observations: Observations,
-    settings: Any,
-    rng: np.random.RandomState,
-    n_ahead: int | None,
-) -> FittedModel:
-    window_length, horizon = default_lengths(
-        observations.lengths, settings.window_length, settings.horizon, n_ahead
-    )
-    normalisation = Normalisation.of(observations, settings.normalize is not None)
-    timeline = Timeline.of(observations, median_gap(observations))
-    arrays = _arrays(observations, normalisation, timeline)
-    windows = WindowSet(*arrays, window_length, horizon)
-    sample = windows.gather(spread(np.arange(len(windows)), 4 * SCORED_WINDOWS))
-    sampled = sample.values, sample.mask, window_length
-    anchor = settings.normalize or "series"
-    if anchor == "auto":
-        anchor = choose_anchor(*sampled)
-    if anchor != "series":
-        normalisation = normalisation.rescaled(deviation_scale(*sampled))
-    n_controls = 0 if observations.controls is None else observations.controls.shape[1]
-    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), default_float32():
-        # torch.manual_seed would seed the generators of the GPUs as well
-        torch.default_generator.manual_seed(int(rng.randint(2**31 - 1)))
-        n_channels = observations.values.shape[1]
-        network = build_network(settings, n_channels, n_controls, anchor)
-        span = float(np.median(sample.times[:, -1]))
-        network.decoder.vector_field.start_rotating(_periods(settings, span))
-        if anchor in ("last", "linear"):  # what is added to it has to be learned
-            network.emission.start_silent()
-    architecture = {name: getattr(settings, name) for name in _ARCHITECTURE}
-    model = FittedModel(
-        network,
-        normalisation,
-        timeline.unit,
-        timeline.longest_gap,
-        observations.clock,
-        window_length,
-        horizon,
-        architecture,
-    )
-    if isinstance(network.anchor, nn.LinearAnchor):
-        fit_linear(network.anchor, model.windows(observations))
-    return model
-
-
-def _periods(settings: Any, span: float) -> list[float]:
-    """Draw periods that the decoder starts with, in time units.
-
-    Evenly spread on a logarithmic scale, from what observations can show, and the
-    solver follow, to the span of a window.
-    """
-    followed = 2 * math.pi * settings.step_size / _FOLLOWED[settings.method]
-    shortest = max(_SHORTEST_PERIOD, followed)
-    longest = max(span, 2 * shortest)
-    n = settings.latent_size // 2
-    places = (torch.arange(n) + torch.rand(n)) / max(n, 1)
-    periods: list[float] = (shortest * (longest / shortest) ** places).tolist()
-    return periods
-
-
-def build_network(
-    settings: Any, n_channels: int, n_controls: int, anchor: str
-) -> nn.LatentODE:
-    """Return an untrained network of the sizes and the solver that settings name."""
-    solver: nn.FixedStepSolver | nn.AdaptiveSolver
-    if settings.method == "dopri5":
-        solver = nn.AdaptiveSolver(
-            settings.rtol, settings.atol, settings.step_size, settings.adjoint
-        )
-    else:
-        solver = nn.FixedStepSolver(
-            settings.method, settings.step_size, settings.adjoint
-        )
-    shape = (settings.field_width, settings.field_depth, settings.activation)
-    input_size = 2 * n_channels + n_controls
-    hidden_size, latent_size = settings.hidden_size, settings.latent_size
-    encoder: torch.nn.Module
-    if settings.encoder == "rnn":
-        encoder = nn.RNN(input_size, hidden_size)
-    else:
-        kind = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[settings.encoder]
-        flow = nn.VectorField(hidden_size, *shape)
-        encoder = kind(input_size, hidden_size, flow, solver)
-    return nn.LatentODE(
-        encoder,
-        nn.Translator(hidden_size, latent_size),
-        nn.Decoder(nn.VectorField(latent_size, *shape, n_controls), solver),
-        nn.Emission(
-            latent_size,
-            n_channels,
-            settings.emission_width,
-            n_controls,
-            settings.observation_noise,
-        ),
-        nn.LinearAnchor(n_channels, n_controls)
-        if anchor == "linear"
-        else nn.Anchor(anchor, n_channels),
-    )
-
-
 def finetune_epochs(settings: Any, start: FittedModel) -> int:
     """Epochs of a fit that follows ``pretrain``."""
     if settings.finetune_epochs is not None:
         return int(settings.finetune_epochs)
     return max(round(_FINETUNE_SHARE * (settings.max_epochs or len(start.rows))), 1)
-
-
-def resolve_device(name: str | torch.device) -> torch.device:
-    """Return the device named; "auto" is the GPU where there is one, else the CPU.
-
-    Raises
-    ------
-    ValueError
-        If there is no such device.
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(
-            f'device must be "auto" or a device that torch has here; got {name!r}. Use '
-            '"auto" or "cpu".'
-        ) from error
-    return device

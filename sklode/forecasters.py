@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from inspect import cleandoc
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar
 
@@ -22,25 +23,34 @@ from sklode import storage
 from sklode.answers import answering, check_finite
 from sklode.calibration import Calibration
 from sklode.choices import check_choice
+from sklode.distributed import in_common
+from sklode.fit_callbacks import (
+    FitTask,
+    SupportsFitCallbacks,
+    with_callbacks,
+    without_context,
+)
 from sklode.fitting import (
-    FittedModel,
     Underway,
     finetune_epochs,
     fit_model,
-    resolve_device,
 )
 from sklode.history import History, as_channels, in_order
 from sklode.horizons import as_horizon, steps_ahead
 from sklode.index_checks import check_index
+from sklode.models import FittedModel, resolve_device
 from sklode.observations import Observations, check_controls, check_values
 from sklode.outliers import without_outliers
 from sklode.parameters import ATTRIBUTES, PARAMETERS, check_parameters
 from sklode.prediction import KnownControls, Queries
 from sklode.prior import STARTS, Prior
+from sklode.remedies import warn_of_times_in_values
+from sklode.reporting import Reporter
+from sklode.representation import as_html
 from sklode.rollback import all_or_nothing
 from sklode.stamps import TIMELIKE, ticks_between, ticks_of
 from sklode.tables import check_probabilities, check_rows, check_table
-from sklode.training import HISTORY_COLUMNS, Reporter
+from sklode.training import HISTORY_COLUMNS
 
 __all__ = [
     "LatentODEForecaster",
@@ -54,7 +64,7 @@ _keeping_horizon = partial(all_or_nothing, names=("_fh",))
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 
 
-class _LatentODEForecaster(BaseForecaster):
+class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
     """What the three forecasters share: all but the encoder.
 
     Attributes of every subclass: ``encoder`` names the module of `sklode.nn`.
@@ -87,7 +97,6 @@ class _LatentODEForecaster(BaseForecaster):
     _X = None
     _underway: Underway | None = None  # while `fit` trains
     _warm_model: FittedModel | None = None
-    _parent_callback_ctx = None  # scikit-learn's search sets it before fit
 
     def __init__(
         self,
@@ -184,6 +193,8 @@ class _LatentODEForecaster(BaseForecaster):
             if isinstance(data, pd.Series | pd.DataFrame):
                 check_index(data.index, name)
         check_rows(y)
+        if self._state != "fitted":
+            warn_of_times_in_values(y)
         index = _index_of(y)
         if isinstance(X, np.ndarray) and not _counts_from_zero(index, len(X)):
             raise TypeError(
@@ -199,6 +210,12 @@ class _LatentODEForecaster(BaseForecaster):
 
     def _check_fh(self, fh: Any, pred_int: bool = False) -> Any:
         """Take offsets too, and leave the caller's horizon as it is."""
+        if fh is None and self._fh is None and self._state == "fitted":
+            raise ValueError(
+                "fh must say what to forecast; got none, here or in fit. Pass it, for "
+                "example predict(fh=range(1, 13)) for the next 12 steps, or ask at "
+                "time stamps by predict_at(index)."
+            )
         return super()._check_fh(as_horizon(fh, self._cutoff), pred_int)
 
     # What a refused call has changed is undone: data, cutoff, model and horizon.
@@ -217,14 +234,32 @@ class _LatentODEForecaster(BaseForecaster):
         if self.warm_start:
             # what a fit was broken off at is later than the model that it began from
             kept = self._warm_model or getattr(self, "_model", None)
+        callbacks = self._kept_callbacks()
         result = super().reset()
+        self.__dict__.update(callbacks)
         if kept is not None:
             self._warm_model = kept
+        return result
+
+    def clone(self) -> Any:
+        """Return an unfitted copy; scikit-learn's callbacks are shared, not copied."""
+        result = super().clone()
+        self._share_callbacks(result)
         return result
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
         return self._set_params_at("pretrained", params)
+
+    def _repr_html_inner(self) -> str:
+        return as_html(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Return what notebooks show; sktime's own says not whether it is fitted."""
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] = as_html(self)
+        return bundle
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled and copied: during a training the best so far, fitted.
@@ -233,6 +268,7 @@ class _LatentODEForecaster(BaseForecaster):
         ``warm_start``, could go on from.
         """
         state = self.__dict__.copy()
+        without_context(state)
         underway = state.pop("_underway", None)
         model = None if underway is None else underway.so_far()
         if model is None:
@@ -266,7 +302,7 @@ class _LatentODEForecaster(BaseForecaster):
         check_parameters(self)
         if y is None:
             raise TypeError("pretrain needs a panel y; got None. Pass a DataFrame.")
-        rng = check_random_state(self.random_state)
+        rng = in_common(check_random_state(self.random_state))
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         check_values(y)
@@ -281,12 +317,13 @@ class _LatentODEForecaster(BaseForecaster):
         self._warm_model = None  # of a fit that failed, before
         return self
 
+    @with_callbacks
     def _fit(
         self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
     ) -> _LatentODEForecaster:
         """Train on y, or fine-tune a copy of the pretrained model on it."""
         check_parameters(self)
-        rng = check_random_state(self.random_state)
+        rng = in_common(check_random_state(self.random_state))
         start, epochs = self._warm_model, None
         pretrained = getattr(self, "pretrained_", None)
         if pretrained is not None and (start is None or _fine_tunes(start)):
@@ -302,13 +339,17 @@ class _LatentODEForecaster(BaseForecaster):
         else:
             start.check_accepts(history.observations, self)
         self._history = history
+        task: FitTask | None = None
 
         def begin(underway: Underway) -> None:
+            nonlocal task
             underway.model.columns = list(y.columns), history.controls
             if underway.course.state is None:
                 underway.terms.predict_seed = int(rng.randint(2**31 - 1))
             self._predict_seed = underway.terms.predict_seed
             self._underway = underway
+            task = FitTask(self, y, X, underway.n_epochs)
+            underway.course.reporter.callbacks.append(task)
 
         try:
             self._train(rng, steps_ahead(fh), start, epochs, begin)
@@ -320,6 +361,8 @@ class _LatentODEForecaster(BaseForecaster):
         finally:
             self.__dict__.pop("_underway", None)
         self._warm_model = None  # a further fit begins from this one
+        if task is not None:
+            task.end()
         return self
 
     def _train(
@@ -376,7 +419,7 @@ class _LatentODEForecaster(BaseForecaster):
         self._history = self._history.extended(rows, X, self.freq)
         self._set_cutoff(self._history.cutoff(self.cutoff))
         if update_params:
-            rng = check_random_state(self.random_state)
+            rng = in_common(check_random_state(self.random_state))
             self._train(rng, None, self._model, finetune_epochs(self, self._model))
         return self
 
@@ -577,7 +620,7 @@ class _LatentODEForecaster(BaseForecaster):
         Returns
         -------
         DataFrame
-            With index (sample, *row of the forecast) and y's columns.
+            With index ``(sample, *row of the forecast)`` and y's columns.
 
         Notes
         -----
@@ -983,9 +1026,10 @@ _Forecaster = TypeVar("_Forecaster", bound=type[_LatentODEForecaster])
 
 def _documented(cls: _Forecaster) -> _Forecaster:
     """Write the parameters, which all three share, into a class's docstring."""
-    parts = (cls.__doc__ or "").split("    References\n")
-    cls.__doc__ = PARAMETERS.join([parts[0], ""]) + ATTRIBUTES
-    cls.__doc__ += "    References\n" + parts[1]
+    # without indentation, which Python takes away by itself from 3.13 on
+    own, heading, references = cleandoc(cls.__doc__ or "").partition("References\n")
+    cls.__doc__ = own + cleandoc(PARAMETERS) + "\n\n" + cleandoc(ATTRIBUTES)
+    cls.__doc__ += f"\n\n{heading}{references}\n"
     return cls
 
 

@@ -119,7 +119,7 @@ def _check_steps(items: Iterable[Any]) -> None:
         if not _is_step(item):
             raise TypeError(
                 "fh must hold whole numbers of steps, lengths of time, or be an index "
-                f"of time stamps; got {item!r}. {_as_step(item)}"
+                f"of time stamps; got {_shown(item)}. {_as_step(item)}"
             )
 
 
@@ -131,8 +131,15 @@ def _is_step(item: Any) -> bool:
     return False
 
 
+def _shown(item: Any) -> str:
+    is_table = isinstance(item, pd.Series | pd.DataFrame)
+    return f"a {type(item).__name__}" if is_table else repr(item)
+
+
 def _as_step(item: Any) -> str:
     """Return how to ask for what was meant."""
+    if isinstance(item, pd.Series | pd.DataFrame):
+        return "To forecast at the stamps of a y, use predict_at(y.index)."
     if isinstance(item, date | np.datetime64 | str):
         return "Pass stamps as an index: pd.DatetimeIndex([...])."
     if isinstance(item, Real) and not isinstance(item, bool):

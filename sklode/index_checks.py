@@ -7,6 +7,7 @@ from datetime import datetime
 import numpy as np
 import pandas as pd
 
+from sklode import remedies
 from sklode.stamps import clock_of, series_of, ticks_of
 
 __all__ = ["check_index", "check_keys", "check_same_kind", "check_times"]
@@ -106,7 +107,7 @@ def _check_kind(index: pd.Index, name: str) -> None:
     _check_one_zone(times, name)
     raise TypeError(
         f"the time index of {name} must hold integers, periods, datetimes or "
-        f"timedeltas; got {times.dtype}, such as {times[0]}. {_as_times(index)}"
+        f"timedeltas; got {times.dtype}, such as {times[0]}. {_as_times(index, name)}"
     )
 
 
@@ -130,21 +131,13 @@ def _check_one_zone(times: pd.Index, name: str) -> None:
     )
 
 
-def _as_times(index: pd.Index) -> str:
+def _as_times(index: pd.Index, name: str) -> str:
     """Return how to make times of the last level of an index that holds none."""
     others = [index.get_level_values(k) for k in range(index.nlevels - 1)]
     for level, values in enumerate(others):
         if isinstance(values, _TIMES):
             return f"Time comes last; level {level} holds it: reorder_levels."
-    times = index.get_level_values(-1)
-    if pd.api.types.is_float_dtype(times.dtype):
-        if (np.asarray(times, float) % 1 == 0).all():
-            return "Convert it, for example by index.astype(int)."
-        return "Convert it, for example by pd.to_timedelta(index, unit='s')."
-    return (
-        "Convert it, for example by pd.to_datetime(index) or, if the time stamps stand "
-        "in a column, by set_index(column)."
-    )
+    return remedies.of_index(index, name)
 
 
 def check_same_kind(

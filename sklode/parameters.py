@@ -15,11 +15,12 @@ from sklearn.utils._param_validation import (
 )
 
 from sklode.choices import did_you_mean
-from sklode.fitting import resolve_device
+from sklode.models import resolve_device
 from sklode.nn.anchors import ANCHORS
 from sklode.nn.solvers import FIXED_STEP_METHODS
 from sklode.nn.vector_fields import ACTIVATIONS
-from sklode.training import CALLBACK_METHODS, LR_SCHEDULES, OPTIMIZERS
+from sklode.reporting import CALLBACK_METHODS
+from sklode.training import LR_SCHEDULES, OPTIMIZERS
 
 __all__ = ["ATTRIBUTES", "PARAMETERS", "check_parameters"]
 
@@ -248,13 +249,15 @@ PARAMETERS = """    Parameters
         ``lr_schedule``. One that is through, or other data or settings: a new training
         from the best weights. False: from scratch.
     verbose : {0, 1, 2}, default=0
-        0: silent; 1: a progress bar (needs tqdm); 2: a line per epoch.
+        0: silent; 1: a progress bar (needs tqdm), or a line now and then where none can
+        be drawn, as in a log file or beside parallel fits; 2: a line per epoch.
     callbacks : list or tuple of objects, optional
         Each with any of ``on_fit_begin(forecaster)``, ``on_epoch_end(forecaster,
         row)``, which stops the training by returning True, and
-        ``on_fit_end(forecaster)``. A copy of the forecaster that ``on_epoch_end`` makes
-        (pickle, ``save``, deepcopy) is fitted, with the best weights so far, and a
-        checkpoint under ``warm_start``.
+        ``on_fit_end(forecaster)``, also where training was broken off. ``row`` is a
+        copy of the epoch's row in ``history_``, as a dict. A copy of the forecaster
+        that ``on_epoch_end`` makes (pickle, ``save``, deepcopy) is fitted, with the
+        best weights so far, and a checkpoint under ``warm_start``.
 
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, TypeVar, cast
 
 __all__ = ["all_or_nothing"]
 
@@ -14,9 +14,12 @@ _CHANGED = {"_converter_store_y", "_pretrained_attrs"}
 """
 
 
+_Method = TypeVar("_Method", bound=Callable)
+
+
 def all_or_nothing(
-    method: Callable, names: Collection[str] = (), lasting: Collection[str] = ()
-) -> Callable:
+    method: _Method, names: Collection[str] = (), lasting: Collection[str] = ()
+) -> _Method:
     """Return a method that leaves its object as it was where it raises.
 
     sktime's own methods write what they read of the input, such as the cutoff, before
@@ -50,4 +53,4 @@ def all_or_nothing(
                 after.update(before, **kept, **stays)
             raise
 
-    return whole
+    return cast(_Method, whole)

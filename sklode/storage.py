@@ -19,9 +19,9 @@ from sktime.forecasting.base import ForecastingHorizon
 
 from sklode import weights_file
 from sklode.exceptions import WeightsFileError
-from sklode.fitting import FittedModel
 from sklode.history import History
 from sklode.horizons import OffsetHorizon
+from sklode.models import FittedModel
 from sklode.parameters import check_parameters
 from sklode.plain_data import plain, restored
 from sklode.stored_history import history_from, parts_of_history

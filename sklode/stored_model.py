@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklode import nn
 from sklode.calibration import Calibration
 from sklode.exceptions import WeightsFileError
-from sklode.fitting import FittedModel, build_network
+from sklode.models import FittedModel, build_network
 from sklode.nn.anchors import ANCHORS
 from sklode.parameters import check_parameters
 from sklode.plain_data import plain, restored

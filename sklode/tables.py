@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sklode import remedies
+
 __all__ = [
     "check_columns",
     "check_dtypes",
@@ -52,7 +54,7 @@ def check_table(data: Any, name: str = "y") -> None:
     elif type(data).__module__ in ("builtins", "torch"):
         raise TypeError(
             f"{name} must be of type Series, DataFrame or array; got "
-            f"{type(data).__name__}. {_STAMPED}"
+            f"{type(data).__name__}. {remedies.of_container(data, name)}"
         )
 
 
@@ -113,7 +115,7 @@ def check_dtypes(data: pd.DataFrame, name: str) -> None:
         such = f", such as {column.iloc[0]!r}" if len(column) else ""
         raise TypeError(
             f"{name} must be numeric, not categorical; got column {column.name!r} of "
-            f"dtype {dtype}{such}. {_as_numbers(dtype, name)}"
+            f"dtype {dtype}{such}. {_as_numbers(column, name)}"
         )
 
 
@@ -122,9 +124,11 @@ def _is_real(dtype: Any) -> bool:
     return bool(numeric and not pd.api.types.is_complex_dtype(dtype))
 
 
-def _as_numbers(dtype: Any, name: str) -> str:
-    if pd.api.types.is_datetime64_any_dtype(dtype):
-        return f"Time stamps belong into the index: {name}.set_index(column)."
+def _as_numbers(column: pd.Series, name: str) -> str:
+    dtype = column.dtype
+    as_index = remedies.of_column(column, name)
+    if as_index is not None:
+        return f"Time stamps belong into the index: {as_index}."
     if pd.api.types.is_complex_dtype(dtype):
         return "Pass its real and its imaginary part as two columns."
     if pd.api.types.is_timedelta64_dtype(dtype):
@@ -150,7 +154,8 @@ def _check_list(data: list, name: str) -> None:
         if not isinstance(part, pd.DataFrame):
             raise TypeError(
                 f"{name} of type list must hold a DataFrame for each series of a "
-                f"panel; got {type(part).__name__} at place {place}. {_STAMPED}"
+                f"panel; got {type(part).__name__} at place {place}. "
+                f"{remedies.of_container(data, name)}"
             )
         check_table(part, f"{name}[{place}]")
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Protocol
 
 import torch
@@ -20,17 +19,17 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from sklode._flat import flat_parameters
+from sklode.distributed import ALONE, Processes
 from sklode.exceptions import SolverError
 from sklode.nn.objectives import clip_gradient_norm, elbo
 from sklode.recovery import Recovery
+from sklode.reporting import Reporter
 from sklode.resuming import TrainingState, copied
 
 __all__ = [
-    "CALLBACK_METHODS",
     "HISTORY_COLUMNS",
     "LR_SCHEDULES",
     "OPTIMIZERS",
-    "Reporter",
     "Trainer",
     "validation_loss",
 ]
@@ -86,101 +85,11 @@ _GOES_ON = (
 """A trainer's own attributes that the epochs to come depend on."""
 
 
-CALLBACK_METHODS = ("on_fit_begin", "on_epoch_end", "on_fit_end")
-"""What a callback may have, see `Reporter`."""
-
-
 class Draw(Protocol):
     """A source of batches."""
 
     def __call__(self, epoch: int, generator: torch.Generator) -> Iterable[Any]:
         """Return the batches of an epoch, which counts from 1."""
-
-
-class Reporter:
-    """Say how training goes: nothing, a progress bar or a line per epoch.
-
-    Parameters
-    ----------
-    verbose : {0, 1, 2}
-        0: silent; 1: a bar with loss, gradient norm and time left (tqdm); 2: a line per
-        epoch on standard output.
-    callbacks : sequence of objects
-        Each may have ``on_fit_begin(owner)``, ``on_epoch_end(owner, row)``, which stops
-        the training by returning True, and ``on_fit_end(owner)``.
-    owner : object
-        What the callbacks are told is being fitted.
-
-    Raises
-    ------
-    ImportError
-        If ``verbose`` is 1 and tqdm is not installed.
-    """
-
-    def __init__(
-        self, verbose: int = 0, callbacks: Sequence[Any] = (), owner: object = None
-    ) -> None:
-        self.verbose = verbose
-        self.callbacks = callbacks
-        self.owner = owner
-        self._bar: Any = None
-        self._make_bar = _import_tqdm() if verbose == 1 else None
-
-    def begin(self, n_epochs: int, n_before: int = 0) -> None:
-        """Training up to epoch ``n_epochs`` begins; ``n_before`` are done already."""
-        if self._make_bar is not None:
-            self._bar = self._make_bar(
-                total=n_epochs, initial=n_before, unit="epoch", leave=True
-            )
-        self._call("on_fit_begin")
-
-    def compiling(self) -> None:
-        """Say why the first epoch takes long."""
-        if self._bar is not None:
-            self._bar.set_description("compiling the fused engine, once a machine")
-        if self.verbose == 2:
-            sys.stdout.write(
-                "Compiling the fused engine: once a machine, for about half a minute.\n"
-            )
-            sys.stdout.flush()
-
-    def epoch_end(self, row: dict[str, float]) -> bool:
-        """Take the history's new row; return whether to stop."""
-        shown = {
-            name: f"{row[name]:.4g}"
-            for name in ("loss", "validation_loss", "grad_norm")
-            if not math.isnan(row[name])
-        }
-        if self._bar is not None:
-            self._bar.set_description(refresh=False)
-            self._bar.set_postfix(shown, refresh=False)
-            self._bar.update()
-        if self.verbose == 2:
-            parts = [f"epoch {row['epoch']}", *(f"{k} {v}" for k, v in shown.items())]
-            sys.stdout.write(", ".join(parts) + f", {row['seconds']:.3g} s\n")
-        return any(self._call("on_epoch_end", row))
-
-    def end(self) -> None:
-        """Training is over, or was broken off."""
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-        self._call("on_fit_end")
-
-    def _call(self, name: str, *args: object) -> list[bool]:
-        called = [c for c in self.callbacks if hasattr(c, name)]
-        return [bool(getattr(c, name)(self.owner, *args)) for c in called]
-
-
-def _import_tqdm() -> Any:
-    try:
-        from tqdm.auto import tqdm
-    except ImportError as error:
-        raise ImportError(
-            "verbose=1 shows a progress bar and needs tqdm, which is not installed. "
-            "Run pip install 'sklode[progress]', or use verbose=2 for a line per epoch."
-        ) from error
-    return tqdm
 
 
 class Trainer:
@@ -236,6 +145,9 @@ class Trainer:
     is_interruptible : bool, default=True
         Whether Ctrl-C after the first epoch ends the training with the best weights
         and a warning; else it is passed on.
+    processes : Processes, default=ALONE
+        Those that share the training: each gets its share of every batch, with its
+        place in ``n_elsewhere``. A step is that of the whole batch.
 
     Attributes
     ----------
@@ -268,6 +180,7 @@ class Trainer:
         lr_schedule: str = "one-cycle",
         is_resumable: bool = False,
         is_interruptible: bool = True,
+        processes: Processes = ALONE,
     ) -> None:
         self.network: Any = network
         self.max_epochs = max_epochs
@@ -285,6 +198,7 @@ class Trainer:
         self.lr_schedule = lr_schedule
         self.is_resumable = is_resumable
         self.is_interruptible = is_interruptible
+        self.processes = processes
         self.stopped_at: TrainingState | None = None
         self.history: list[dict[str, float]] = []
         self.best_epoch = 0
@@ -331,7 +245,7 @@ class Trainer:
             if state is not None:
                 self._resume(state, generator)
             self._train(draw, generator, validation, reporter)
-            self.best_epoch = self.load_best(self.network)
+            self.best_epoch = self.load_best(self.network, self.processes)
             if self.history:
                 self._judge_the_end(bool(validation))
         del self._recovery  # it knows the trainer: both would wait for the collector
@@ -369,8 +283,10 @@ class Trainer:
         reporter: Reporter | None,
     ) -> None:
         is_over = False
+        reporter = reporter or Reporter()
         try:
-            is_over = self._take_epochs(draw, generator, validation, reporter)
+            with closing(reporter):  # warnings are not to be written into the bar
+                is_over = self._take_epochs(draw, generator, validation, reporter)
         except KeyboardInterrupt:
             if not (self.is_interruptible and self.history):  # nothing to keep yet
                 raise
@@ -379,15 +295,16 @@ class Trainer:
         if is_over or (at_last and self._schedule is not None):
             self.stopped_at = None
 
-    def load_best(self, network: Any) -> int:
+    def load_best(self, network: Any, processes: Processes = ALONE) -> int:
         """Load the best weights so far into a network, and return their epoch.
 
-        The last ones proposed count if the loss is finite under them.
+        The last ones proposed count if the loss is finite under them: on the last batch
+        of the processes that do this together.
         """
         if self._candidate is not None:
             epoch, weights = self._candidate
             network.load_state_dict(weights)
-            if math.isfinite(self._loss_of(network)):
+            if math.isfinite(self._loss_of(network, processes)):
                 return epoch
         network.load_state_dict(self._best)
         return self.best_epoch
@@ -424,7 +341,7 @@ class Trainer:
         draw: Draw,
         generator: torch.Generator,
         validation: Sequence[Any],
-        reporter: Reporter | None,
+        reporter: Reporter,
     ) -> bool:
         """Take the epochs ahead; return whether they ended the training early."""
         patience = self.n_iter_no_change if validation else None
@@ -433,12 +350,14 @@ class Trainer:
             row = self.train_epoch(epoch, draw(epoch, generator), generator)
             row["restored_epoch"] = self._recover(row)
             with self._averaged():
-                row["validation_loss"] = validation_loss(self.network, validation)
+                row["validation_loss"] = validation_loss(
+                    self.network, validation, self.processes
+                )
             row = {name: row[name] for name in HISTORY_COLUMNS}
             self.history.append(row)
             self._judge(row, bool(validation))
             self._keep_state(generator)
-            stop = reporter is not None and reporter.epoch_end(row)
+            stop = self._tell(reporter, row)
             if self._recovery.given_up:
                 return True
             if patience is not None and self._waited >= patience:
@@ -446,6 +365,13 @@ class Trainer:
             if stop:
                 return False
         return False
+
+    def _tell(self, reporter: Reporter, row: dict[str, float]) -> bool:
+        """Tell the reporter of an epoch; return whether to stop."""
+        stop = False
+        with self.processes.together():
+            stop = reporter.epoch_end(row)
+        return self.processes.any(stop)
 
     def _judge(self, row: dict[str, float], is_validated: bool) -> None:
         """Propose the weights if they may be the best; count epochs without better.
@@ -522,18 +448,22 @@ class Trainer:
 
     def _last_loss(self) -> float:
         """Negative log-likelihood of the last batch, under the present weights."""
-        return self._loss_of(self.network)
+        return self._loss_of(self.network, self.processes)
 
-    def _loss_of(self, network: Any) -> float:
+    def _loss_of(self, network: Any, processes: Processes) -> float:
         network.train()
+        loss, n_observed = 0.0, 0
         try:
-            with torch.no_grad():
-                bound = network(self._last_batch)
+            if len(self._last_batch.times):
+                with torch.no_grad():
+                    bound = network(self._last_batch)
+                finite = bool(torch.isfinite(bound.log_likelihood + bound.kl).all())
+                n_observed = int(bound.n_observed.sum())
+                loss = -float(bound.log_likelihood.sum()) if finite else math.inf
         except SolverError:
-            return math.inf
-        finite = bool(torch.isfinite(bound.log_likelihood + bound.kl).all())
-        n_observed = max(int(bound.n_observed.sum()), 1)
-        return -float(bound.log_likelihood.sum()) / n_observed if finite else math.inf
+            loss = math.inf
+        total, count = processes.add(numbers=[loss, n_observed])
+        return total / max(count, 1)
 
     def train_epoch(
         self, epoch: int, batches: Iterable[Any], generator: torch.Generator
@@ -590,16 +520,10 @@ class Trainer:
         self._last_batch = batch
         for grad in self._grads:
             grad.zero_()  # in place: the parameters' gradients are views of it
-        try:
-            bound = self.network(batch, self._noise(batch, generator))
-            n_observed = bound.n_observed.sum().clamp(min=1)
-            likelihood = bound.log_likelihood.sum() / n_observed
-            kl = bound.kl.sum() / n_observed
-            loss = -elbo(likelihood, kl, kl_weight)
-            if not bool(torch.isfinite(loss)):
-                return None
-            loss.backward()
-        except SolverError:
+        alone = self.processes.size == 1
+        differentiate = self._differentiate if alone else self._differentiate_together
+        parts = differentiate(batch, kl_weight, generator)
+        if parts is None:
             return None
         threshold = self._threshold(epoch)
         norm = clip_gradient_norm(self._vectors, threshold)
@@ -611,21 +535,78 @@ class Trainer:
         self._optimizer.step()
         self._schedule_step()
         self._average()
+        loss, likelihood, kl = parts
         return {
-            "loss": loss.item(),
-            "log_likelihood": likelihood.item(),
-            "kl": kl.item(),
+            "loss": loss,
+            "log_likelihood": likelihood,
+            "kl": kl,
             "grad_norm": norm,
             "clipped": float(threshold is not None and norm >= threshold),
         }
 
+    def _differentiate(
+        self, batch: Any, kl_weight: float, generator: torch.Generator
+    ) -> tuple[float, float, float] | None:
+        """Take the gradient; return loss, log-likelihood and KL per observed value.
+
+        None where the loss is not finite.
+        """
+        try:
+            bound = self.network(batch, self._noise(batch, generator))
+            n_observed = bound.n_observed.sum().clamp(min=1)
+            likelihood = bound.log_likelihood.sum() / n_observed
+            kl = bound.kl.sum() / n_observed
+            loss = -elbo(likelihood, kl, kl_weight)
+            if not bool(torch.isfinite(loss)):
+                return None
+            loss.backward()
+        except SolverError:
+            return None
+        return loss.item(), likelihood.item(), kl.item()
+
+    def _differentiate_together(
+        self, batch: Any, kl_weight: float, generator: torch.Generator
+    ) -> tuple[float, float, float] | None:
+        """Do the same for a batch of which this process has a share.
+
+        How many values are observed in all is known once the shares are added up: till
+        then the gradient is per entry, observed or not, so that it does not overflow.
+        """
+        before, after = batch.n_elsewhere
+        n_windows = before + len(batch.times) + after
+        n_entries = n_windows * batch.values.shape[1] * batch.values.shape[2]
+        sums, failure = [0.0, 0.0, 0.0], None
+        try:
+            noise = self._noise(batch, generator)
+            if len(batch.times):
+                bound = self.network(batch, noise)
+                likelihood, kl = bound.log_likelihood.sum(), bound.kl.sum()
+                loss = -elbo(likelihood, kl, kl_weight)
+                n_observed = float(bound.n_observed.sum())
+                sums = [likelihood.item(), kl.item(), n_observed]
+                if bool(torch.isfinite(loss)):
+                    (loss / n_entries).backward()
+        except SolverError:
+            sums[0] = math.nan
+        except BaseException as error:
+            failure = error
+        *totals, count = self.processes.add(self._grads, sums, failure)
+        mean_likelihood, mean_kl = (total / max(count, 1) for total in totals)
+        mean_loss = kl_weight * mean_kl - mean_likelihood
+        if not math.isfinite(mean_loss):
+            return None
+        for grad in self._grads:
+            grad.mul_(n_entries / max(count, 1))
+        return mean_loss, mean_likelihood, mean_kl
+
     def _noise(self, batch: Any, generator: torch.Generator) -> Tensor:
-        latent_size = self.network.latent_size
+        """Draw noise for z0: for the whole batch, of which these windows' is kept."""
+        before, after = batch.n_elsewhere
+        n, latent_size = len(batch.times), self.network.latent_size
         dtype = batch.values.dtype  # the process' default may be another
-        noise = torch.randn(
-            len(batch.times), latent_size, generator=generator, dtype=dtype
-        )
-        return noise.to(batch.values)
+        shape = (before + n + after, latent_size)
+        noise = torch.randn(shape, generator=generator, dtype=dtype)
+        return noise[before : before + n].to(batch.values)
 
     def _threshold(self, epoch: int) -> float | None:
         if self.clip_norm != "auto":
@@ -702,16 +683,27 @@ class Trainer:
         )
 
 
-def validation_loss(network: nn.Module, batches: Sequence[Any]) -> float:
-    """Negative log-likelihood per scored value, at the mean z0; NaN without batches."""
-    total, count = 0.0, 0
+def validation_loss(
+    network: nn.Module, batches: Sequence[Any], processes: Processes = ALONE
+) -> float:
+    """Negative log-likelihood per scored value, at the mean z0; NaN without batches.
+
+    Of several processes each has its share of every batch.
+    """
+    sums = [0.0, 0.0]
     network.eval()
-    with torch.no_grad():
+    with processes.together(), torch.no_grad():
         for batch in batches:
+            if not len(batch.times):
+                continue
             try:
                 bound = network(batch)
             except SolverError:
-                return float("inf")
-            total -= float(bound.log_likelihood.sum())
-            count += int(bound.n_observed.sum())
-    return total / count if count else float("nan")
+                sums[0] = math.inf
+                break
+            sums[0] -= float(bound.log_likelihood.sum())
+            sums[1] += int(bound.n_observed.sum())
+    total, count = processes.add(numbers=sums)
+    if math.isinf(total):
+        return total
+    return total / count if count else math.nan

@@ -15,7 +15,7 @@ import matplotlib.image
 import pytest
 import torch
 
-from sklode import nn
+from sklode import LatentODELSTMForecaster, nn
 
 FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"
 SIZES = (3, 7, 2, 5, 3, 4)
@@ -300,3 +300,21 @@ def test_import_is_compared_with_what_it_stands_on(
     )
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == "required: at most 1.2; reached: 1.20"
+
+
+def test_single_choices_are_compared_on_the_stamps_that_follow(
+    load: Load, capsys: pytest.CaptureFixture[str]
+) -> None:
+    benchmark = load("choosing")
+    options = ["--series", "1", "--epochs", "1", "--settings", "default", "euler"]
+    rows = benchmark.main(options)
+    assert list(rows) == ["default", "euler"]
+    y, variance = benchmark.two_sines(0)
+    forecaster = LatentODELSTMForecaster(method="euler", max_epochs=1, random_state=0)
+    forecast = forecaster.fit(y[:300]).predict(y.index[300:])
+    error = float(((forecast - y[300:]) ** 2).mean() / variance)
+    assert rows["euler"].errors == [pytest.approx(error, rel=1e-4)]
+    assert rows["default"].errors != rows["euler"].errors
+    assert all(row.seconds[0] > 0 for row in rows.values())
+    last = capsys.readouterr().out.splitlines()[-1].split()
+    assert last[:2] == ["euler", f"{error:.3f}"]

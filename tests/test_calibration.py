@@ -13,7 +13,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from sklode import LatentODELSTMForecaster, fitting
+from sklode import LatentODELSTMForecaster, interval_scales
 from sklode.calibration import Calibration, Residuals, calibrate, residuals_of
 from sklode.exceptions import HistoryWarning
 from sklode.nn import Batch
@@ -311,7 +311,7 @@ def test_rows_trained_on_are_doubted_unless_windows_were_thinned(
     monkeypatch: pytest.MonkeyPatch, thinning: float, factor: float
 ) -> None:
     factors = []
-    measured = fitting._measured
+    measured = interval_scales._measured
 
     def recorded(
         model: Any, reaching: Any, rows: Any, optimism: float, *rest: Any
@@ -319,7 +319,7 @@ def test_rows_trained_on_are_doubted_unless_windows_were_thinned(
         factors.append(optimism)
         return measured(model, reaching, rows, optimism, *rest)
 
-    monkeypatch.setattr(fitting, "_measured", recorded)
+    monkeypatch.setattr(interval_scales, "_measured", recorded)
     tiny(thinning=thinning).fit(waves())
     assert factors == pytest.approx([1.25, factor])
 

@@ -37,7 +37,6 @@ from tests.problems import (
     oscillator,
 )
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
-from tests.test_docs import run_section
 
 KINDS = ["rnn", "ode-rnn", "ode-lstm"]
 HIDDEN = 4
@@ -744,15 +743,3 @@ def test_example_prints_its_findings_and_saves_a_picture(
     assert len(findings) == 12
     assert all(claim in captured.out for claim in findings["claim"])
     assert matplotlib.image.imread(path).std() > 0.05
-
-
-@pytest.mark.slow
-def test_the_page_measures_a_model_as_it_says() -> None:
-    shown = run_section("gradients.md", "## Measure your own model")
-    reach = shown["reach"]
-    assert reach.columns.tolist() == ["c", "h"]
-    assert reach.index.tolist() == list(range(24))
-    assert reach.loc[0, "h"] == 1
-    assert reach.loc[23].max() < reach.loc[5].max() < 1
-    assert len(shown["steps"]) == 16 * 23 * 4
-    assert 0 <= shown["report"].clipped_fraction <= 1

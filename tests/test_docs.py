@@ -1,9 +1,13 @@
-"""What the pages of docs show can be run, and gives what they say."""
+"""What the pages of docs and the README show can be run, and gives what they say."""
 
 from __future__ import annotations
 
-import re
+import importlib.util
+import pickle
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,27 +15,87 @@ import pandas as pd
 import pytest
 
 from sklode import calendar_features
+from tests.pages import PAGES, parts, python_of
 
-DOCS = Path(__file__).parents[1] / "docs"
+Names = dict[str, Any]
+CHECKS: dict[str, list[Callable[[Names], None]]] = {}
+
+# Pages whose blocks train for long, each with what makes that necessary.
+SLOW = {
+    "README.md": "its example trains by the defaults",
+    "calendar.md": "a season is forecast a year ahead, well",
+    "plotting.md": "two fits on a record of forty years",
+}
+# sktime's own forecasters warn of a default of theirs.
+REMEMBER = "ignore:The default of config ``remember_data``:FutureWarning"
+WARNS = {
+    "levels.md": REMEMBER,
+    "sktime.md": REMEMBER,
+    "tuning.md": REMEMBER,
+    "windows.md": REMEMBER,
+}
+
+# What a page shows that not every installation has.
+NEEDS = {"progress.md": ("optuna", "sklearn.callback")}
 
 
-def run_section(
-    page: str, heading: str, names: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """Run the Python of a section of a page, and return the names it defines."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    _, _, after = f"\n{text}".partition(f"\n{heading}\n")
-    section = re.split(r"^#+ ", after, flags=re.MULTILINE)[0]
-    code = re.findall(r"^```python\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
-    assert code, f"no Python under {heading!r} of {page}"
-    names = {} if names is None else names
-    exec("\n".join(code), names)  # our own page
-    return names
+def says(page: str) -> Callable[[Callable[[Names], None]], Callable[[Names], None]]:
+    """Let a function check what the blocks of a page have defined."""
+
+    def register(check: Callable[[Names], None]) -> Callable[[Names], None]:
+        CHECKS.setdefault(page, []).append(check)
+        return check
+
+    return register
 
 
-def test_categories_and_static_attributes_are_encoded_as_the_page_says() -> None:
-    heading = "### Categories and static attributes are not taken"
-    shown = run_section("sktime.md", heading)
+def marked(page: str) -> Any:
+    marks: list[Any] = [pytest.mark.slow] if page in SLOW else []
+    for module in NEEDS.get(page, ()):
+        absent = importlib.util.find_spec(module) is None
+        reason = f"the page shows {module}, which is not installed"
+        marks.append(pytest.mark.skipif(absent, reason=reason))
+    if page in WARNS:
+        marks.append(pytest.mark.filterwarnings(WARNS[page]))
+    return pytest.param(page, marks=marks)
+
+
+WITH_PYTHON = [page for page in PAGES if python_of(page)]
+
+
+@pytest.fixture
+def names(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Names]:
+    """Run a page's blocks, in order, in one namespace and an empty folder."""
+    plt = pytest.importorskip("matplotlib.pyplot")
+    page = request.param
+    module = ModuleType("page_" + page.removesuffix(".md"))
+    # what a block defines can be pickled, as from a program or a notebook
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    plt.switch_backend("Agg")
+    monkeypatch.chdir(tmp_path)
+    names = module.__dict__
+    try:
+        for block in python_of(page):
+            # lines are those of the page, in tracebacks too
+            code = compile("\n" * block.line + block.text, str(PAGES[page]), "exec")
+            exec(code, names)  # our own page
+        names["page"] = page
+        yield names
+    finally:
+        plt.close("all")
+
+
+@pytest.mark.parametrize("names", [marked(p) for p in WITH_PYTHON], indirect=True)
+def test_page_runs_and_gives_what_it_says(names: Names) -> None:
+    for check in CHECKS.get(names["page"], []):
+        check(names)
+
+
+@says("exogenous.md")
+def categories_and_static_attributes_are_encoded(shown: Names) -> None:
     future, forecast = shown["future"], shown["y_pred"]
     pd.testing.assert_index_equal(forecast.index, future)
     X = shown["controls"](future)
@@ -52,25 +116,24 @@ def test_categories_and_static_attributes_are_encoded_as_the_page_says() -> None
         shown["forecaster"].fit(y.loc[past], X=raw.loc[past])
 
 
-def test_an_update_that_contradicts_is_refused_as_the_page_says() -> None:
-    shown = run_section("errors.md", "## What warns")
+@says("errors.md")
+def an_update_that_contradicts_is_refused(shown: Names) -> None:
     assert "2 of them, the first at 2026-01-29 00:00:00" in shown["message"]
     seen = shown["forecaster"].predict_residuals()
     residuals = shown["forecaster"].predict_residuals(shown["y"])
     pd.testing.assert_series_equal(seen, residuals, check_freq=False)
 
 
-@pytest.mark.slow
-def test_the_page_of_the_calendar_forecasts_the_season_a_year_ahead() -> None:
-    shown = run_section("calendar.md", "# Seasons longer than the window")
+@says("calendar.md")
+def the_season_is_forecast_a_year_ahead(shown: Names) -> None:
     y, forecast = shown["y"], shown["y_pred"]
     test = y["2025":]
     pd.testing.assert_index_equal(forecast.index, test.index)
     assert ((forecast - test) ** 2).mean() < 0.1 * test.var()
 
 
-def test_averages_over_intervals_are_those_of_the_page() -> None:
-    shown = run_section("sampling.md", "## Averages over an interval")
+@says("sampling.md")
+def averages_over_intervals_are_those_of_the_paths(shown: Names) -> None:
     starts, table, forecaster = (shown[k] for k in ("starts", "table", "forecaster"))
     assert (table["5 %"] < table["mean"]).all()
     assert (table["mean"] < table["95 %"]).all()
@@ -80,8 +143,8 @@ def test_averages_over_intervals_are_those_of_the_page() -> None:
     np.testing.assert_allclose(average, shown["averages"][:, 1], atol=1e-4)
 
 
-def test_the_guard_keeps_the_level_of_a_walk_as_the_page_says() -> None:
-    shown = run_section("levels.md", "## The guard")
+@says("levels.md")
+def the_guard_keeps_the_level_of_a_walk(shown: Names) -> None:
     forecaster = shown["forecaster"]
     assert forecaster.best_epoch_ == 0
     assert bool(forecaster.network_.anchor.walking)
@@ -94,32 +157,217 @@ def test_the_guard_keeps_the_level_of_a_walk_as_the_page_says() -> None:
     assert 4 < width[1] < 14
 
 
-@pytest.mark.filterwarnings(
-    "ignore:The default of config ``remember_data``:FutureWarning"
-)
-def test_seeds_are_averaged_as_the_page_says() -> None:
-    shown = run_section("levels.md", "## The guard")
-    names = run_section("levels.md", "## What to choose", shown)
+@says("levels.md")
+def seeds_are_averaged(shown: Names) -> None:
     each = [
         f.predict(fh=[1, 5]).to_numpy().ravel()
-        for _, f in names["average"].forecasters_
+        for _, f in shown["average"].forecasters_
     ]
-    mean = names["average"].predict(fh=[1, 5])
+    mean = shown["average"].predict(fh=[1, 5])
     np.testing.assert_allclose(mean, np.mean(each, axis=0), rtol=1e-6)
     assert np.ptp(each, axis=0).min() > 0
 
 
-def test_a_forecaster_is_saved_and_shared_as_the_page_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    shown = run_section("saving.md", "# Saving and sharing")
-    shown = run_section("saving.md", "## To share: a file without code", shown)
+@says("saving.md")
+def a_forecaster_is_saved_and_shared(shown: Names) -> None:
     expected = shown["forecaster"].predict(fh=[1, 2])
     for name in ("again", "loaded", "shared"):
         found = shown[name].predict(fh=[1, 2])
         pd.testing.assert_series_equal(found, expected, check_exact=True)
-    names = run_section("saving.md", "## The format", shown)
     weights = shown["shared"].network_.translator.network[0].weight
-    np.testing.assert_array_equal(names["weights"], weights.detach().numpy())
-    assert names["state"]["parameters"]["window_length"] == 24
+    np.testing.assert_array_equal(shown["weights"], weights.detach().numpy())
+    assert shown["state"]["parameters"]["window_length"] == 24
+
+
+@says("imputation.md")
+def a_gap_is_filled_from_both_sides_and_the_past_from_its_future(shown: Names) -> None:
+    def signal(stamps: pd.DatetimeIndex) -> np.ndarray:
+        hours = (stamps - pd.Timestamp("2026-01-01")) / pd.Timedelta("1h")
+        return np.sin(2 * np.pi * hours.to_numpy() / 20)
+
+    gap, backcast = shown["filled"].iloc[120:140], shown["backcast"]
+    assert ((gap - signal(gap.index)) ** 2).mean() < 0.01
+    observed = shown["y"].dropna()
+    pd.testing.assert_series_equal(shown["filled"][observed.index], observed)
+    assert backcast.index.is_monotonic_increasing
+    np.testing.assert_allclose(backcast, signal(backcast.index), atol=0.2)
+
+
+@says("tour.md")
+def the_tour_forecasts_down_to_the_noise(shown: Names) -> None:
+    assert shown["error"] < 0.4
+    assert shown["naive"] == pytest.approx(2.1, abs=0.05)
+    assert 0.8 < shown["inside"] <= 1
+    assert 0 < shown["chance"] < 1
+    assert len(shown["filled"]) == 10
+    # ten missing stamps of a sine in noise
+    hours = (shown["filled"].index - pd.Timestamp("2026-03-01")) / pd.Timedelta("1h")
+    truth = 20 + 3 * np.sin(2 * np.pi * hours.to_numpy() / 24)
+    assert np.sqrt(((shown["filled"] - truth) ** 2).mean()) < 0.6
+    assert shown["search"].best_params_["hidden_size"] in (8, 32)
+
+
+@says("gradients.md")
+def reach_and_steps_of_a_model_are_measured(shown: Names) -> None:
+    reach = shown["reach"]
+    assert reach.columns.tolist() == ["c", "h"]
+    assert reach.index.tolist() == list(range(24))
+    assert reach.loc[0, "h"] == 1
+    assert reach.loc[23].max() < reach.loc[5].max() < 1
+    assert len(shown["steps"]) == 16 * 23 * 4
+    assert 0 <= shown["report"].clipped_fraction <= 1
+
+
+@says("resuming.md")
+def a_training_that_was_stopped_goes_on(shown: Names) -> None:
+    assert shown["stopped"] == 6  # the seventh was interrupted, and is not counted
+    assert len(shown["forecaster"].history_) == 20
+    twice, once = (shown[name].predict(fh=range(1, 9)) for name in ("twice", "once"))
+    pd.testing.assert_series_equal(twice, once, check_exact=True)
+    saved = pickle.loads(shown["path"].read_bytes())
+    assert len(saved.history_) == 30
+    expected = shown["long"].predict(fh=[1, 2])
+    pd.testing.assert_series_equal(saved.predict(fh=[1, 2]), expected)
+
+
+@says("time.md")
+def stamps_and_steps_are_those_that_were_asked_for(shown: Names) -> None:
+    y, forecaster = shown["y"], shown["forecaster"]
+    assert forecaster.time_unit_ == y.index.to_series().diff().median()
+    assert forecaster.time_unit_.floor("s") == pd.Timedelta("49min 2s")
+    assert shown["ahead"].tolist() == [pd.Timedelta("1h"), pd.Timedelta("2h")]
+    months = shown["monthly"].predict(fh=[1, 2]).index
+    assert months.tolist() == [pd.Timestamp("2024-01-31"), pd.Timestamp("2024-02-29")]
+    asked, own = shown["asked"], shown["own"]
+    pd.testing.assert_index_equal(forecaster.predict(fh=asked).index, asked)
+    pd.testing.assert_index_equal(shown["both"].predict_at(own).index, own)
+
+
+@says("windows.md")
+def the_level_fits_the_series_and_a_logarithm_keeps_it_positive(shown: Names) -> None:
+    assert shown["taken"] == {"wave": "series", "walk": "blend"}
+    assert shown["interval"].min().min() > 0
+
+
+@says("clipping.md")
+def the_history_shows_what_was_clipped(shown: Names) -> None:
+    history, report = shown["forecaster"].history_, shown["report"]
+    # three steps an epoch; the first one sets the threshold and is not clipped
+    assert history.loc[1, "clipped_fraction"] < 1
+    assert report.median_norm == history["grad_norm"].median()
+    assert report.max_norm == history["grad_norm"].max()
+    assert report.exploded.empty
+
+
+@says("exogenous.md")
+def scenarios_of_what_is_known_ahead_differ_by_its_effect(shown: Names) -> None:
+    scenarios = shown["scenarios"]
+    assert 2.5 < (scenarios["on"] - scenarios["off"]).mean() < 5.5
+
+
+@says("panels.md")
+def a_pretrained_model_takes_up_a_new_series_without_training(shown: Names) -> None:
+    member, family, later = (shown[name] for name in ("member", "family", "later"))
+    assert member.n_epochs_ == 0
+    assert member.cutoff[0] == later.index[-1]
+    taught = family.pretrained_.network.state_dict()
+    for name, weights in member.network_.state_dict().items():
+        np.testing.assert_array_equal(weights, taught[name])
+    ends = shown["panel"].reset_index("time").groupby("sensor")["time"].max()
+    first = shown["forecaster"].predict(fh=[1]).reset_index("time")["time"]
+    assert (first > ends).all()
+
+
+@says("tuning.md")
+def a_wrapped_splitter_has_forecasts_asked_where_they_are_scored(shown: Names) -> None:
+    right = shown["evaluated"]["test_MeanAbsoluteError"]
+    with pytest.warns(UserWarning, match="y_true"):
+        table = shown["evaluate"](
+            shown["forecaster"],
+            shown["cv"],
+            shown["y"],
+            scoring=shown["MeanAbsoluteError"](),
+            strategy="no-update_params",
+        )
+    assert right.mean() < 0.5 * table["test_MeanAbsoluteError"].mean()
+    assert set(shown["search"].best_params_) == {"LatentODELSTMForecaster__normalize"}
+
+
+@says("solvers.md")
+def smaller_steps_and_higher_orders_solve_better(shown: Names) -> None:
+    error = shown["error"]
+    for method, factor in {"rk4": 8, "midpoint": 2, "euler": 1.2}.items():
+        assert error[method, 0.5] * factor < error[method, 1.0]
+        assert error[method, 1.0] < error[method, 2.0]
+    assert error["rk4", 1.0] < 0.1 < error["midpoint", 1.0] < error["euler", 1.0]
+
+
+@says("speed.md")
+def the_engine_that_was_asked_for_ran(shown: Names) -> None:
+    assert shown["forecaster"].engine_ == ("unrolled", "unrolled")
+
+
+@says("uncertainty.md")
+def wider_intervals_hold_narrower_ones_and_paths_their_tops(shown: Names) -> None:
+    interval = shown["interval"].droplevel(0, axis=1)
+    assert (interval[0.9, "lower"] < interval[0.5, "lower"]).all()
+    assert (interval[0.5, "upper"] < interval[0.9, "upper"]).all()
+    quantiles = shown["quantiles"].droplevel(0, axis=1)
+    np.testing.assert_allclose(quantiles[0.05], interval[0.9, "lower"])
+    tops, paths = shown["tops"], shown["paths"]
+    assert len(tops) == 200
+    assert tops.iloc[7].item() == paths.loc[7].max().item()
+
+
+@says("missing.md")
+def channels_without_a_common_stamp_are_filled(shown: Names) -> None:
+    y, filled = shown["y"], shown["filled"]
+    assert not y.notna().all(axis=1).any()
+    assert filled.notna().all(axis=None)
+    assert filled["a"][y["a"].notna()].equals(y["a"].dropna())
+    assert y.isna().mean().round(2).tolist() == [0.4, 0.6]
+
+
+@says("sktime.md")
+def a_pipeline_forecasts_at_a_stamp_in_the_units_of_y(shown: Names) -> None:
+    y, forecast = shown["y"], shown["forecast"]
+    assert forecast.index.tolist() == [pd.Timestamp("2026-01-06 12:00")]
+    assert y.min() < forecast.item() < y.max()
+
+
+def test_every_check_has_its_page() -> None:
+    assert {*CHECKS, *SLOW, *WARNS} <= set(WITH_PYTHON)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_is_fenced_so_that_it_runs_or_says_what_it_is(page: str) -> None:
+    # anything else that shows Python would be run by nobody
+    known = {"bibtex", "python", "bash", "text", "toml", "yaml"}
+    for fence in parts(page).fences:
+        place = f"{page}:{fence.line}"
+        directive = fence.info.startswith("{") and "code" not in fence.info
+        assert fence.info in known or directive, f"{place}: {fence.info!r}"
+        # a block is no main program: what that guards would not be run
+        assert fence.info != "python" or "__main__" not in fence.text, place
+    before = ""
+    for number, line in parts(page).prose:
+        indented = line.startswith("    ") and not before.strip()
+        assert not indented, f"{page}:{number}: code without a fence"
+        before = line
+
+
+@says("README.md")
+def the_example_sees_the_season(names: Names) -> None:
+    ahead = names["ahead"]
+    error = ((names["y_pred"] - ahead) ** 2).mean()
+    assert error < 0.2 * ahead.var()
+    assert names["search"].best_params_["hidden_size"] in (8, 16)
+
+
+@says("progress.md")
+def a_bad_trial_is_pruned_and_every_fit_of_a_search_is_scored(shown: Names) -> None:
+    assert shown["states"] == ["COMPLETE", "COMPLETE", "PRUNED"]
+    pruned = shown["study"].trials[2]
+    assert max(pruned.intermediate_values) < 12
+    assert shown["log"]["task_name"].value_counts().to_dict() == {"epoch": 15, "fit": 5}
+    assert shown["log"]["score"].lt(0).all()

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from sklode import LatentODELSTMForecaster, fitting, nn
+from sklode import LatentODELSTMForecaster, models, nn
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 STEPS = [-3, 1, 4]
@@ -88,11 +88,11 @@ def test_the_decoder_starts_with_periods_between_steps_and_window(
     parameters: dict[str, Any] = {"method": method, "step_size": step_size}
     settings = LatentODELSTMForecaster(latent_size=9, **parameters)
     torch.manual_seed(0)
-    periods = fitting._periods(settings, span=1000.0)
+    periods = models._periods(settings, span=1000.0)
     places = np.log(np.array(periods) / shortest) / np.log(1000 / shortest)
     assert (np.floor(4 * places) == range(4)).all()
-    assert max(fitting._periods(settings, span=1.0)) <= 2 * shortest
-    assert fitting._periods(settings.set_params(latent_size=1), 1000.0) == []
+    assert max(models._periods(settings, span=1.0)) <= 2 * shortest
+    assert models._periods(settings.set_params(latent_size=1), 1000.0) == []
 
 
 def hidden_rows(monkeypatch: pytest.MonkeyPatch, y: Any, **settings: Any) -> np.ndarray:

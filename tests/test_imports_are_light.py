@@ -48,3 +48,7 @@ def test_import_adds_no_package_but_torchdiffeq(ours: set[str]) -> None:
     added = {name.partition(".")[0] for name in ours - known}
     known = {name.partition(".")[0] for name in known}
     assert added - known - sys.stdlib_module_names == {"sklode", "torchdiffeq"}
+
+
+def test_plots_are_imported_without_matplotlib() -> None:
+    assert "matplotlib" not in modules_after("import sklode.plotting")

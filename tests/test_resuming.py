@@ -18,9 +18,16 @@ import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
-from sklode import LatentODERNNForecaster, fitting, guard, training
+from sklode import (
+    LatentODERNNForecaster,
+    fitting,
+    guard,
+    interval_scales,
+    models,
+    training,
+)
 from sklode import recovery as recovery_module
-from sklode.fitting import FittedModel
+from sklode.models import FittedModel
 from sklode.observations import Observations
 from sklode.recovery import Recovery
 from sklode.training import Trainer
@@ -552,7 +559,7 @@ def test_spreads_that_cannot_be_measured_are_those_before_the_training(
     forecaster = small(callbacks=[StopAt()]).fit(y)
     assert forecaster._model.calibration is not None
     forecaster.callbacks = None
-    monkeypatch.setattr(fitting, "_measured", lambda *_: (None, 0))
+    monkeypatch.setattr(interval_scales, "_measured", lambda *_: (None, 0))
     assert_equal(forecaster.fit(y), whole())
 
 
@@ -625,14 +632,14 @@ def test_a_training_goes_on_under_the_same_parameters_only() -> None:
     forecaster = small(lr_schedule="constant")
     parameters = set(forecaster.get_params())
     training_of = set(fitting._TRAINING)
-    assert parameters == {*fitting._ARCHITECTURE, *training_of, *FREE, "device"}
+    assert parameters == {*models.ARCHITECTURE, *training_of, *FREE, "device"}
     observations = Observations.from_frame(series().to_frame(), None)
 
     def signed(device: str = "cpu") -> str:
         return fitting._signature(observations, forecaster, torch.device(device), None)
 
     before = signed()
-    for name in sorted(parameters - set(fitting._ARCHITECTURE) - {"device"}):
+    for name in sorted(parameters - set(models.ARCHITECTURE) - {"device"}):
         value = getattr(forecaster, name)
         setattr(forecaster, name, "another")
         assert (signed() != before) is (name in training_of), name
@@ -892,7 +899,7 @@ def test_a_second_interruption_ends_the_fit_and_loses_nothing(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(fitting, "_calibration", interrupted)
+        patched.setattr(fitting, "measured_calibration", interrupted)
         with (
             pytest.warns(ConvergenceWarning, match="interrupted in epoch 6"),
             pytest.raises(KeyboardInterrupt),
@@ -905,7 +912,7 @@ KILLED = """
 import os
 import runpy
 
-from sklode.training import Reporter
+from sklode.reporting import Reporter
 
 tell = Reporter.epoch_end
 

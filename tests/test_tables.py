@@ -39,7 +39,7 @@ NO_NUMBERS: dict[str, tuple[Callable[[], Any], str]] = {
     "complex": (lambda: ONE * 1j, r"complex128.*real and its imaginary part as two"),
     "dates": (
         lambda: channels(STAMPS).assign(when=STAMPS),
-        r"got column 'when' of dtype datetime64.*into the index: y\.set_index\(column",
+        r"got column 'when' of dtype datetime64.*index: y = y\.set_index\('when'\)",
     ),
     "durations": (
         lambda: pd.Series(pd.to_timedelta(np.arange(24), "h"), STAMPS, name="y"),
@@ -167,14 +167,14 @@ def test_a_list_holds_the_series_of_a_panel(y: list, message: str) -> None:
 BAD_STAMPS: dict[str, tuple[pd.Index, str]] = {
     "written dates": (
         STAMPS.astype(str),
-        r"got (str|object), such as 2021-03-01.* Convert it, .*pd\.to_datetime\(ind",
+        r"got (str|object), such as 2021-03-01.* Convert it: .*pd\.to_datetime\(y\.ind",
     ),
     "dates of Python": (
         pd.Index([stamp.date() for stamp in pd.date_range("2021", periods=24)]),
-        r"got object, such as 2021-01-01\. Convert it, .*pd\.to_datetime\(index\)",
+        r"got object, such as 2021-01-01\. Convert it: .*pd\.to_datetime\(y\.index",
     ),
-    "whole floats": (pd.Index(np.arange(24.0)), r"by index\.astype\(int\)"),
-    "fractions": (pd.Index(np.arange(24) / 2), r"pd\.to_timedelta\(index, unit='s'\)"),
+    "whole floats": (pd.Index(np.arange(24.0)), r"\.index.*\.astype\(int\)"),
+    "fractions": (pd.Index(np.arange(24) / 2), r"to_timedelta\(y\.index.*, unit='s'\)"),
     "booleans": (pd.Index([True, False] * 12), r"got bool, such as True"),
     "categories": (pd.CategoricalIndex(range(24)), r"got category, such as 0"),
     "two zones": (

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklode.fitting import default_lengths
+from sklode.models import default_lengths
 from sklode.windows import WindowSet, choose_anchor, deviation_scale
 
 NAN = float("nan")

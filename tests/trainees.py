@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from sklode.nn import Batch
 from sklode.nn.latent_ode import Bound
-from sklode.training import Reporter, Trainer
+from sklode.reporting import Reporter
+from sklode.training import Trainer
 
 Part = Callable[[Tensor, Tensor], Tensor]
 

@@ -37,7 +37,8 @@ class Batch(NamedTuple):
 
     The first ``n_seen`` stamps are what the encoder may see, but for those ``hidden``
     from it. ``scored`` marks the entries that the likelihood counts, by default all
-    that were observed.
+    that were observed. ``n_elsewhere`` counts windows of the same batch that other
+    processes have, before and after these.
     """
 
     times: Times
@@ -47,6 +48,7 @@ class Batch(NamedTuple):
     controls: Controls | None = None
     scored: Mask | None = None
     hidden: Tensor | None = None  # (batch, n_seen), bool
+    n_elsewhere: tuple[int, int] = (0, 0)
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on ``device``."""

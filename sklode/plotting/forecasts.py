@@ -100,7 +100,7 @@ def plot_forecast(
         follows = [part[pair] for part in later if pair in part]
         marks.mark_end(axes, times, history.get(pair), follows)
         for forecast in forecasts:
-            forecast.fill(axes, times, pair, alone=n_banded == 1)
+            forecast.fill(axes, times, pair, len(forecasts) == 1, n_banded > 1)
         if pair in history:
             marks.observations(axes, times, history[pair], y_name)
         if pair in truth:
@@ -126,15 +126,17 @@ class _Forecast:
         """Return the widest band of each panel."""
         return {pair: next(iter(bands.values())) for pair, bands in self.bands.items()}
 
-    def fill(self, axes: Any, times: TimeAxis, pair: Pair, alone: bool) -> None:
-        """Draw the bands of a panel; the only forecast with any needs no edges."""
+    def fill(
+        self, axes: Any, times: TimeAxis, pair: Pair, alone: bool, edged: bool
+    ) -> None:
+        """Draw the bands of a panel, named where the forecast is not alone."""
         bands = self.bands.get(pair, {})
-        filling = shades(len(bands), alone)
+        filling = shades(len(bands), not edged)
         for (coverage, bounds), shade in zip(bands.items(), filling, strict=True):
             label = f"{100 * coverage:g} % interval"
             if not alone:
                 label += f", {self.name}"
-            marks.band(axes, times, bounds, self.style, label, shade, not alone)
+            marks.band(axes, times, bounds, self.style, label, shade, edged)
 
 
 def _read(

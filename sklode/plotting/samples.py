@@ -33,7 +33,7 @@ def plot_samples(
     Parameters
     ----------
     samples : DataFrame
-        What ``sample`` or ``sample_prior`` returns, with index (sample, *row).
+        What ``sample`` or ``sample_prior`` returns, with index ``(sample, *row)``.
     y : Series or DataFrame, optional
         Observations of the same series and channels.
     coverage : float or None, default=0.9

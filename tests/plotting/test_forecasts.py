@@ -128,6 +128,8 @@ def test_missing_values_are_absent() -> None:
     drawn = points(axes, "observed")
     np.testing.assert_array_equal(drawn[:, 1], y.dropna())
     np.testing.assert_allclose(drawn[:, 0], dates(y.dropna().index))
+    x = np.asarray(line(axes, "observed").get_xdata())
+    assert len(x) == len(drawn)  # nor do they break the line
 
 
 def test_a_line_ends_at_a_long_gap_and_bridges_weekends() -> None:
@@ -210,6 +212,13 @@ def test_several_forecasts_differ_without_colour() -> None:
         np.testing.assert_array_equal(points(axes, name)[:, 1], one)
         edge = band(axes, f"90 % interval, {name}")["upper"]
         np.testing.assert_allclose(edge[:, 1], one + 1.8)
+
+
+def test_the_only_band_of_several_forecasts_has_the_name_of_its_own() -> None:
+    y, y_pred = one_split()
+    bands = {"b": intervals(y_pred, (0.9,))}
+    axes = plot_forecast(y, {"a": y_pred, "b": y_pred}, bands)
+    assert legend(axes) == ["observed", "a", "b", "90 % interval, b"]
 
 
 def test_truth_is_told_from_observations_without_colour() -> None:

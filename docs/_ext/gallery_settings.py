@@ -1,0 +1,63 @@
+"""What sphinx-gallery is told by name: the order of the scripts and their arguments."""
+
+from __future__ import annotations
+
+import atexit
+import re
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ORDER = (
+    "quickstart",
+    "irregular_against_arima",
+    "intervals",
+    "impute_gaps",
+    "missing_values",
+    "spirals",
+    "panel_transfer",
+    "calendar_season",
+    "grid_search",
+    "clip_gradients",
+    "sample_paths",
+)
+
+PREFIX = "sklode-gallery-"
+FOLDER = re.compile(rf"\S*[/\\]{PREFIX}\w+[/\\]")
+
+
+class AsListed:
+    """Sort scripts as ORDER lists them; one that it does not list is an error."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+    def __call__(self, filename: str) -> int:
+        """Return the place of a script."""
+        name = Path(filename).stem
+        if name not in ORDER:
+            raise ValueError(
+                "every script of the gallery must be listed in ORDER of "
+                f"docs/_ext/gallery_settings.py; got {filename}. Add it there."
+            )
+        return ORDER.index(name)
+
+
+def output_elsewhere(conf: dict[str, Any], script: dict[str, Any]) -> list[str]:
+    """Return arguments under which a script leaves no picture in the repository."""
+    folder = tempfile.mkdtemp(prefix=PREFIX)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return ["--output", f"{folder}/{Path(script['src_file']).stem}.png"]
+
+
+def without_folder(app: Any, docname: str, source: list[str]) -> None:
+    """Let a page of the gallery name its picture as a run by hand does."""
+    if docname.startswith("gallery/"):
+        source[0] = FOLDER.sub("", source[0])
+
+
+def setup(app: Any) -> dict[str, Any]:
+    """Read the gallery's pages without the names of temporary folders."""
+    app.connect("source-read", without_folder)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,154 @@
+"""The pages hang together: contents, links, the names of code and the gallery."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import re
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import sklode
+from tests.pages import DOCS, PAGES, ROOT, anchors, links, parts, toctree
+
+PUBLIC = (
+    "datasets",
+    "diagnostics",
+    "exceptions",
+    "model_selection",
+    "nn",
+    "plotting",
+)
+# what modules share, of no use to users
+INTERNAL = {"sklode.diagnostics.check_forecaster"}
+SCRIPTS = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
+
+
+def extension(name: str) -> ModuleType:
+    """Import one of the site's own extensions of Sphinx."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / "_ext" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_page_is_in_one_table_of_contents() -> None:
+    site = [page for page in PAGES if page != "README.md"]
+    entries = Counter(entry for page in site for entry in toctree(page))
+    own = {page.removesuffix(".md"): 1 for page in site if page != "index.md"}
+    assert entries == Counter({**own, "gallery/index": 1})
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_relative_links_lead_somewhere(page: str) -> None:
+    for number, target in links(page):
+        if re.match(r"https?:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        place = f"{page}:{number}: {target}"
+        found = (PAGES[page].parent / path).resolve() if path else PAGES[page]
+        assert found.exists(), place
+        assert found.is_relative_to(ROOT), place
+        if anchor and found.suffix == ".md" and found.name in PAGES:
+            assert anchor in anchors(found.name), place
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_names_of_code_in_a_page_exist(page: str) -> None:
+    for number, line in parts(page).prose:
+        for code in re.findall(r"`([^`]+)`", line):
+            place = f"{page}:{number}: {code}"
+            if name := re.fullmatch(r"(sklode(?:\.\w+)+)(\(.*\))?", code):
+                resolve(name[1], place)
+            elif re.fullmatch(r"(sklode|examples|tests|docs)/[\w./-]+", code):
+                assert (ROOT / code).exists(), place
+
+
+def test_every_equation_of_the_paper_has_its_place_in_the_code() -> None:
+    paper = ROOT.parent / "shared" / "paper.tex"
+    if not paper.exists():
+        pytest.skip(f"the paper's source is not at {paper}")
+    labels = re.findall(r"\\label\{((?:eq|alg):[^}]+)\}", paper.read_text("utf-8"))
+    page = PAGES["model.md"].read_text("utf-8")
+    missing = [label for label in labels if f"`{label}`" not in page]
+    assert len(labels) > 40
+    assert missing == []
+
+
+def resolve(dotted: str, place: str) -> Any:
+    """Return what a dotted name names; modules are imported on the way."""
+    found: Any = importlib.import_module("sklode")
+    for part in dotted.split(".")[1:]:
+        if inspect.ismodule(found) and not hasattr(found, part):
+            found = importlib.import_module(f"{found.__name__}.{part}")
+        else:
+            assert hasattr(found, part), place
+            found = getattr(found, part)
+    return found
+
+
+def test_the_gallery_lists_every_script() -> None:
+    assert sorted(extension("gallery_settings").ORDER) == SCRIPTS
+
+
+def test_a_script_that_the_gallery_does_not_list_is_an_error() -> None:
+    settings = extension("gallery_settings")
+    with pytest.raises(ValueError, match=r"listed in ORDER of .*; got other\.py"):
+        settings.AsListed("examples")("other.py")
+
+
+def test_scripts_of_the_gallery_write_their_pictures_elsewhere() -> None:
+    settings = extension("gallery_settings")
+    flag, path = settings.output_elsewhere({}, {"src_file": "/x/examples/some.py"})
+    assert flag == "--output"
+    assert Path(path).name == "some.png"
+    assert Path(path).parent.is_dir()
+    assert not Path(path).is_relative_to(ROOT)
+    page = [f"The picture is in {path}"]
+    settings.without_folder(None, "gallery/some", page)
+    assert page == ["The picture is in some.png"]
+
+
+def test_links_out_of_docs_are_led_to_pages_that_show_the_same() -> None:
+    site = extension("code_host_links")
+    for section, page in site.SECTIONS.items():
+        assert section.removeprefix("#") in anchors("README.md"), section
+        name, _, anchor = page.partition("#")
+        assert (DOCS / name).exists(), page
+        assert not anchor or anchor in anchors(name), page
+    text = (
+        "[r](../README.md) [s](../README.md#how-fast) [c](../CHANGELOG.md) "
+        "[g](../examples) [q](../examples/quickstart.py) [o](other.md#here) "
+        "[p](../examples/paper/climate.py)"
+    )
+    assert site.redirected(text, ("quickstart",)) == (
+        "[r](index.md) [s](engine.md#figures) [c](changelog.md) "
+        "[g](gallery/index.rst) [q](gallery/quickstart.rst) [o](other.md#here) "
+        "[p](../examples/paper/climate.py)"
+    )
+
+
+def test_everything_public_is_in_the_reference() -> None:
+    listed: set[str] = set()
+    for fence in parts("api.md").fences:
+        module = ""
+        for line in fence.text.splitlines():
+            if found := re.match(r"\.\. currentmodule:: (\S+)", line):
+                module = found[1]
+            elif found := re.fullmatch(r"   (\w+)", line):
+                listed.add(f"{module}.{found[1]}")
+    of_sklode = {f"sklode.{name}" for name in sklode.__all__}
+    again = {"sklode.AbsoluteHorizon", "sklode.AlignedMetric", "sklode.__version__"}
+    below = {
+        f"sklode.{module}.{name}"
+        for module in PUBLIC
+        for name in importlib.import_module(f"sklode.{module}").__all__
+    }
+    assert listed == (of_sklode - again) | (below - INTERNAL)
