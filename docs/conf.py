@@ -33,6 +33,8 @@ exclude_patterns = ["_build", "gallery/*.ipynb", "sg_execution_times.rst"]
 templates_path = ["_templates"]
 # A cross-reference that does not resolve is a warning, and so an error of the build.
 nitpicky = False
+# The gallery shows no folder below examples, but looks there for names used twice.
+suppress_warnings = ["sphinx_gallery.duplicate_filename"]
 
 # Pages: Markdown that reads well on a code host too, hence dollars for mathematics
 # and anchors made of headings as there.
