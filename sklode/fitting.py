@@ -458,7 +458,10 @@ def _train(
             trainer.fit(
                 draw, n_batches, course.generator, validation, reporter, course.state
             )
-    finally:
+    except BaseException:
+        reporter.end()
+        raise
+    with processes.together():
         reporter.end()
     model.rows = trainer.history
     model.best_epoch = trainer.best_epoch

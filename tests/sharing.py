@@ -233,17 +233,29 @@ def other_seed(processes: Processes) -> Left:
 
 
 class Fail:
-    """Fail at the end of the second epoch."""
+    """Fail at the end of an epoch, or of the fit."""
+
+    def __init__(self, at: int) -> None:
+        self.at = at
 
     def on_epoch_end(self, owner: Any, row: dict[str, float]) -> bool:
-        if row["epoch"] == 2:
+        if row["epoch"] == self.at:
             raise LookupError("pruned")
         return False
+
+    def on_fit_end(self, owner: Any) -> None:
+        if not self.at:
+            raise LookupError("pruned at the end")
 
 
 def failed_callback(processes: Processes) -> Left:
     """A callback, which the first process alone has, raises an error."""
-    return error_of(lambda: tiny(**CALM, callbacks=[Fail()]).fit(panel()))
+    return error_of(lambda: tiny(**CALM, callbacks=[Fail(2)]).fit(panel()))
+
+
+def failed_end(processes: Processes) -> Left:
+    """It does so when the training is over."""
+    return error_of(lambda: tiny(**CALM, callbacks=[Fail(0)]).fit(panel()))
 
 
 def nth_forward(processes: Processes, n: int, error: BaseException) -> Any:
@@ -331,6 +343,7 @@ SCENARIOS: dict[str, Callable[[Processes], Left]] = {
         other_rate,
         other_seed,
         failed_callback,
+        failed_end,
         failed_step,
         unsolved_step,
         interrupted,

@@ -25,18 +25,23 @@ SLOW = {
     "README.md": "its example trains by the defaults",
     "calendar.md": "a season is forecast a year ahead, well",
     "plotting.md": "two fits on a record of forty years",
+    "scaling.md": "the workers of a cluster import all libraries",
 }
 # sktime's own forecasters warn of a default of theirs.
 REMEMBER = "ignore:The default of config ``remember_data``:FutureWarning"
 WARNS = {
     "levels.md": REMEMBER,
+    "scaling.md": REMEMBER,
     "sktime.md": REMEMBER,
     "tuning.md": REMEMBER,
     "windows.md": REMEMBER,
 }
 
 # What a page shows that not every installation has.
-NEEDS = {"progress.md": ("optuna", "sklearn.callback")}
+NEEDS = {
+    "progress.md": ("optuna", "sklearn.callback"),
+    "scaling.md": ("distributed",),
+}
 
 
 def says(page: str) -> Callable[[Callable[[Names], None]], Callable[[Names], None]]:

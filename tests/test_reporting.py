@@ -128,6 +128,18 @@ def test_a_bar_of_large_numbers_and_hours_stays_on_its_line(
     assert "grad=1.23" in terminal.frames()[-1]
 
 
+def test_a_bar_fits_a_terminal_that_is_made_narrower(
+    terminal: Screen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reporter = Reporter(1)
+    reporter.begin([1.0] * 10)
+    monkeypatch.setattr("os.get_terminal_size", lambda *_: os.terminal_size((60, 9)))
+    reporter.epoch_end(row(1))
+    reporter.end()
+    # what follows are the blanks that clear the line of before
+    assert max(len(frame.rstrip()) for frame in terminal.frames()[1:]) < 60
+
+
 def test_the_time_left_knows_that_later_epochs_take_longer(
     terminal: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -294,6 +295,7 @@ def test_what_differs_between_processes_is_refused_in_all(
     ("name", "rank", "error"),
     [
         ("failed_callback", 0, ("LookupError", "pruned")),
+        ("failed_end", 0, ("LookupError", "pruned at the end")),
         ("failed_step", 1, ("MemoryError", "no room")),
     ],
 )
@@ -474,7 +476,10 @@ def script_of(heading: str, folder: Path) -> str:
 @pytest.mark.slow
 def test_the_guide_searches_on_a_cluster(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
-    with started(script_of("Many models: a dask cluster", tmp_path)) as process:
+    path = Path(script_of("Many models: a dask cluster", tmp_path))
+    body = textwrap.indent(path.read_text(encoding="utf-8"), "    ")
+    path.write_text(f'if __name__ == "__main__":\n{body}', encoding="utf-8")
+    with started(str(path)) as process:
         output, _ = process.communicate(timeout=LIMIT)
     found = re.findall(r"^(.*): (\{.*\})$", output, re.MULTILINE)
     assert [library for library, _ in found] == ["sktime", "scikit-learn"], output

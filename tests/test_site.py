@@ -19,13 +19,19 @@ from tests.pages import DOCS, PAGES, ROOT, anchors, links, parts, toctree
 PUBLIC = (
     "datasets",
     "diagnostics",
+    "distributed",
     "exceptions",
     "model_selection",
     "nn",
     "plotting",
 )
 # what modules share, of no use to users
-INTERNAL = {"sklode.diagnostics.check_forecaster"}
+INTERNAL = {
+    "sklode.diagnostics.check_forecaster",
+    "sklode.distributed.ALONE",
+    "sklode.distributed.current",
+    "sklode.distributed.in_common",
+}
 SCRIPTS = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
 
 
