@@ -24,6 +24,7 @@ from sklode import (
     guard,
     interval_scales,
     models,
+    reporting,
     training,
 )
 from sklode import recovery as recovery_module
@@ -396,8 +397,9 @@ def test_a_copy_of_a_stopped_forecaster_goes_on_alike(copied: Any) -> None:
 
 
 def test_the_bar_of_a_resumed_training_begins_where_it_stopped(
-    capfd: pytest.CaptureFixture,
+    capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(reporting, "_draws_bars", lambda: True)  # as on a terminal
     forecaster = small(callbacks=[StopAt()]).fit(series())
     forecaster.callbacks, forecaster.verbose = None, 1
     forecaster.fit(series())
