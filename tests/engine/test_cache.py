@@ -227,7 +227,7 @@ def fit_elsewhere(cache_dir: Path, refused: bool = False) -> list[str]:
 def test_the_engine_is_compiled_once_a_machine(tmp_path: Path) -> None:
     first, second = (fit_elsewhere(tmp_path / "cache") for _ in range(2))
     assert first[0].startswith("Compiling the fused engine")
-    assert [line.split(",")[0] for line in second[:2]] == ["epoch 1", "epoch 2"]
+    assert [line.split(",")[0] for line in second[:2]] == ["epoch 1/2", "epoch 2/2"]
     assert first[-1] == second[-1]
     assert first[-1].startswith("('fused', 'fused')")
 

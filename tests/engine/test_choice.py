@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import LatentODEForecaster, engine, fitting, nn
+from sklode import LatentODEForecaster, engine, fitting, nn, reporting
 from sklode.engine import choice
 from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
 
@@ -131,21 +131,33 @@ def test_verbose_2_says_that_the_engine_is_being_compiled(
     assert first == (
         "Compiling the fused engine: once a machine, for about half a minute."
     )
-    assert second.startswith("epoch 1, ")
+    assert second.startswith("epoch 1/1, ")
 
 
 def test_verbose_1_says_so_before_the_bar_until_the_first_epoch_is_over(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
     pytest.importorskip("numba")
+    monkeypatch.setattr(reporting, "_draws_bars", lambda: True)  # as on a terminal
     compiled(monkeypatch, False)
     tiny(engine="fused", verbose=1, max_epochs=3).fit(waves())
     output = capfd.readouterr()
-    assert "compiling the fused engine, once a machine:   0%" in output.err
+    assert "compiling the fused engine, once a machine: 0/3" in output.err
     last = output.err.replace("\r", "\n").splitlines()[-1]
     assert "3/3" in last
     assert "compiling" not in last
     assert output.out == ""
+
+
+def test_verbose_1_says_so_in_a_line_where_no_bar_is_drawn(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    pytest.importorskip("numba")
+    compiled(monkeypatch, False)
+    tiny(engine="fused", verbose=1, max_epochs=3).fit(waves())
+    first, last = capfd.readouterr().err.splitlines()
+    assert first.endswith("compiling the fused engine, once a machine")
+    assert "epoch 3/3: " in last
 
 
 @pytest.mark.parametrize(
