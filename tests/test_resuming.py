@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import pickle
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -32,6 +31,7 @@ from sklode.models import FittedModel
 from sklode.observations import Observations
 from sklode.recovery import Recovery
 from sklode.training import Trainer
+from tests.pages import python_of
 from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
 
 STEPS = [-3, 1, 2]
@@ -931,10 +931,10 @@ runpy.run_path("train.py", run_name="__main__")
 """
 
 TOLD = """
-forecaster.history_["seconds"].to_csv("seconds.csv")
-forecaster.history_.drop(columns="seconds").to_csv("epochs.csv")
-forecaster.predict(fh=[1, 9]).to_csv("forecast.csv")
-forecaster.predict_interval(fh=[1, 9]).to_csv("interval.csv")
+long.history_["seconds"].to_csv("seconds.csv")
+long.history_.drop(columns="seconds").to_csv("epochs.csv")
+long.predict(fh=[1, 9]).to_csv("forecast.csv")
+long.predict_interval(fh=[1, 9]).to_csv("interval.csv")
 """
 
 
@@ -942,10 +942,8 @@ forecaster.predict_interval(fh=[1, 9]).to_csv("interval.csv")
 def test_a_program_that_is_killed_goes_on_from_its_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = Path(__file__).parents[1] / "docs" / "resuming.md"
-    (program,) = re.findall(
-        r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.M
-    )
+    blocks = [block.text for block in python_of("resuming.md")]
+    (program,) = [text for text in blocks if "class Checkpoint" in text]
     for name in ("whole", "killed"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "train.py").write_text(program + TOLD, encoding="utf-8")
