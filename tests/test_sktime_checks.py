@@ -5,12 +5,20 @@ from __future__ import annotations
 import pytest
 from sktime.utils.estimator_checks import check_estimator
 
-from sklode import AbsoluteHorizon, AlignedMetric
+from sklode import AbsoluteHorizon, AlignedMetric, LatentODELSTMForecaster
 from tests.series import FORECASTERS
+
+# a minute each, and they differ in the encoder only
+OTHERS = [
+    pytest.param(kind, marks=pytest.mark.slow)
+    for kind in FORECASTERS
+    if kind is not LatentODELSTMForecaster
+]
+KINDS = [LatentODELSTMForecaster, *OTHERS, AbsoluteHorizon, AlignedMetric]
 
 
 @pytest.mark.filterwarnings("ignore")  # sktime's checks warn of their own doing
-@pytest.mark.parametrize("kind", [*FORECASTERS, AbsoluteHorizon, AlignedMetric])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_check_of_sktime_passes(kind: type) -> None:
     results = check_estimator(kind, raise_exceptions=False, verbose=False)
     # A misspelt or empty selection of checks passes too; so count them.
