@@ -454,10 +454,22 @@ def test_a_search_on_a_cluster_is_the_serial_one_bit_for_bit(
     pd.testing.assert_series_equal(parallel[1], serial[1], check_exact=True)
     seen = {int(p.name): set(p.read_text().splitlines()) for p in tmp_path.iterdir()}
     seen.pop(os.getpid())  # the best one is fitted again where the search was called
-    workers = set(cluster.run(os.getpid).values())
-    assert set(seen) == workers
-    assert len(workers) == 2
+    assert seen
+    assert set(seen) <= set(cluster.run(os.getpid).values())  # dask chooses how many
     assert all(threads == {"1 1"} for threads in seen.values())
+
+
+@pytest.mark.slow
+def test_each_worker_of_a_cluster_finds_what_its_caller_finds(cluster: Any) -> None:
+    def found() -> tuple[int, pd.Series]:
+        forecaster = tiny(max_epochs=5).fit(waves(pd.RangeIndex(40)))
+        return os.getpid(), forecaster.predict([1, 2])
+
+    workers = cluster.run(found)
+    own, here = found()
+    assert len({pid for pid, _ in workers.values()} - {own}) == 2
+    for _, there in workers.values():
+        pd.testing.assert_series_equal(there, here, check_exact=True)
 
 
 # The guide and its figures
