@@ -7,7 +7,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,8 +37,8 @@ from sklode.windows import (
 )
 
 __all__ = [
+    "Further",
     "Underway",
-    "finetune_epochs",
     "fit_model",
 ]
 
@@ -92,6 +92,55 @@ _TRAINING = (
 _FINETUNE_SHARE = 0.2
 """Share of the epochs that finetune_epochs=None takes."""
 
+_FINETUNE_UPDATES = 100
+"""What it takes at least, after pretraining.
+
+A few new series make one batch an epoch where the family made many. Adam's first steps
+have the size of the rate, whatever the gradient: after only a handful of them the model
+is worse than without.
+"""
+
+_FINETUNE_RATE = 0.3
+"""The share of lr at which it then trains, to keep what the family has taught."""
+
+
+class Further(NamedTuple):
+    """How a model is trained that was trained before.
+
+    Attributes
+    ----------
+    epochs : int
+        At least.
+    updates : int
+        At least, in whole epochs.
+    rate : float
+        As a share of ``lr``.
+    """
+
+    epochs: int
+    updates: int = 0
+    rate: float = 1.0
+
+    @classmethod
+    def update(cls, settings: Any, start: FittedModel) -> Further:
+        """Return how an ``update`` trains."""
+        if settings.finetune_epochs is not None:
+            return cls(int(settings.finetune_epochs))
+        before = settings.max_epochs or len(start.rows)
+        return cls(max(round(_FINETUNE_SHARE * before), 1))
+
+    @classmethod
+    def fine_tuning(cls, settings: Any, start: FittedModel) -> Further:
+        """Return how a ``fit`` that follows ``pretrain`` trains."""
+        further = cls.update(settings, start)
+        if settings.finetune_epochs is not None:
+            return further
+        return further._replace(updates=_FINETUNE_UPDATES, rate=_FINETUNE_RATE)
+
+    def n_epochs(self, n_batches: int) -> int:
+        """Return the number of epochs of so many batches."""
+        return max(self.epochs, math.ceil(self.updates / n_batches))
+
 
 def fit_model(
     observations: Observations,
@@ -99,7 +148,7 @@ def fit_model(
     rng: np.random.RandomState,
     n_ahead: int | None = None,
     start: FittedModel | None = None,
-    epochs: int | None = None,
+    further: Further | None = None,
     reporter: Reporter | None = None,
     begin: Callable[[Underway], None] | None = None,
 ) -> FittedModel:
@@ -117,8 +166,8 @@ def fit_model(
         The farthest step of the horizon that will be asked for.
     start : FittedModel, optional
         Continue from a copy of this one, with its units and lengths.
-    epochs : int, optional
-        None: ``settings.max_epochs``; 0: no training at all.
+    further : Further, optional
+        How long; None: ``settings.max_epochs``.
     reporter : Reporter, optional
         Told of each epoch; may stop the training.
     begin : callable, optional
@@ -134,7 +183,7 @@ def fit_model(
         start = replace(start, stopped=None)
     with own_modes(gradients=True), processes.deferring_interrupts():
         with processes.together():
-            fit = _planned(observations, settings, rng, n_ahead, start, epochs)
+            fit = _planned(observations, settings, rng, n_ahead, start, further)
             fit.course.reporter = reporter or Reporter()
             fit.course.is_resumable = begin is not None and settings.warm_start
             fit.course.processes = processes
@@ -167,6 +216,8 @@ class _Course:
         Number of the last epoch.
     from_scratch : bool
         Whether windows grow, as they do not where weights were trained before.
+    rate : float
+        The share of ``settings.lr`` at which it trains.
     state : TrainingState or None
         From where the training goes on; None: it begins.
     reporter : Reporter
@@ -182,6 +233,7 @@ class _Course:
     generator: torch.Generator
     epochs: int
     from_scratch: bool
+    rate: float = 1.0
     state: TrainingState | None = None
     reporter: Reporter = field(default_factory=Reporter)
     is_resumable: bool = False
@@ -253,16 +305,16 @@ def _planned(
     rng: np.random.RandomState,
     n_ahead: int | None,
     start: FittedModel | None,
-    epochs: int | None,
+    further: Further | None,
 ) -> Underway:
     """Settle all that comes before training, see `fit_model`."""
     device = resolve_device(settings.device)
     signed = ""
     if settings.warm_start:
-        signed = _signature(observations, settings, device, epochs)
+        signed = _signature(observations, settings, device, further)
     if start is not None and start.stopped is not None:
         if start.stopped.terms.signature == signed:
-            return _continued(observations, settings, start, start.stopped, epochs)
+            return _continued(observations, settings, start, start.stopped, further)
         start = replace(start, stopped=None)
     generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
     if start is None:
@@ -276,10 +328,10 @@ def _planned(
     fraction = settings.validation_fraction if settings.early_stopping else 0.0
     cut = first_held_out_row(windows, fraction, rng)
     n_drawn, n_batches = _epoch_size(windows, cut, settings)
-    epochs = _n_epochs(settings, n_batches) if epochs is None else epochs
+    epochs = _n_epochs(settings, n_batches, further)
     ahead = epochs * n_batches if settings.lr_schedule == "one-cycle" else _UPDATES
     _choose_engine(model, settings, ahead, n_drawn)
-    course = _Course(settings, generator, epochs, start is None)
+    course = _Course(settings, generator, epochs, start is None, _rate(further))
     terms = FitTerms(
         signed, cut, start is None, start is not None, model.calibration, last=epochs
     )
@@ -291,18 +343,21 @@ def _continued(
     settings: Any,
     start: FittedModel,
     stopped: StoppedFit,
-    epochs: int | None,
+    further: Further | None,
 ) -> Underway:
     """Return the fit that goes on where ``start`` was stopped; its engine stays."""
     terms = stopped.terms
     model = copy.deepcopy(replace(start, stopped=None, calibration=terms.calibration))
     windows = model.windows(observations)
-    if epochs is None:
-        _, n_batches = _epoch_size(windows, terms.cut, settings)
-        epochs = _n_epochs(settings, n_batches)
-    terms = stopped.terms_of(epochs)
+    _, n_batches = _epoch_size(windows, terms.cut, settings)
+    terms = stopped.terms_of(_n_epochs(settings, n_batches, further))
     course = _Course(
-        settings, torch.Generator(), terms.last, terms.from_scratch, stopped.training
+        settings,
+        torch.Generator(),
+        terms.last,
+        terms.from_scratch,
+        _rate(further),
+        stopped.training,
     )
     return Underway(model, windows, course, terms)
 
@@ -311,12 +366,14 @@ def _signature(
     observations: Observations,
     settings: Any,
     device: torch.device,
-    epochs: int | None,
+    further: Further | None,
 ) -> str:
     """Return what is the same only for a fit that may go on from a stopped one."""
     trained = {name: getattr(settings, name) for name in _TRAINING}
+    if further is not None:
+        trained["rate"] = further.rate
     if settings.lr_schedule == "one-cycle":
-        trained["epochs"] = settings.max_epochs if epochs is None else epochs
+        trained["epochs"] = settings.max_epochs if further is None else further
     arrays = (
         observations.ticks,
         observations.values,
@@ -350,8 +407,14 @@ def _in_common(
     return parameters, digests
 
 
-def _n_epochs(settings: Any, n_batches: int) -> int:
+def _n_epochs(settings: Any, n_batches: int, further: Further | None) -> int:
+    if further is not None:
+        return further.n_epochs(n_batches)
     return int(settings.max_epochs or max(_UPDATES // n_batches, 1))
+
+
+def _rate(further: Further | None) -> float:
+    return 1.0 if further is None else further.rate
 
 
 def _held(
@@ -429,6 +492,7 @@ def _train(
         max_epochs=epochs,
         warm_up_epochs=warm_up,
         lr=settings.lr,
+        lr_share=course.rate,
         optimizer=settings.optimizer,
         weight_decay=settings.weight_decay,
         averaging=settings.averaging,
@@ -611,10 +675,3 @@ def _is_ready(network: nn.LatentODE) -> bool:
     if "fused" not in network.engines():
         return True
     return engine.is_compiled(np.dtype("float32"), network.layout)
-
-
-def finetune_epochs(settings: Any, start: FittedModel) -> int:
-    """Epochs of a fit that follows ``pretrain``."""
-    if settings.finetune_epochs is not None:
-        return int(settings.finetune_epochs)
-    return max(round(_FINETUNE_SHARE * (settings.max_epochs or len(start.rows))), 1)

@@ -30,11 +30,7 @@ from sklode.fit_callbacks import (
     with_callbacks,
     without_context,
 )
-from sklode.fitting import (
-    Underway,
-    finetune_epochs,
-    fit_model,
-)
+from sklode.fitting import Further, Underway, fit_model
 from sklode.history import History, as_channels, in_order
 from sklode.horizons import as_horizon, steps_ahead
 from sklode.index_checks import check_index
@@ -324,10 +320,10 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         """Train on y, or fine-tune a copy of the pretrained model on it."""
         check_parameters(self)
         rng = in_common(check_random_state(self.random_state))
-        start, epochs = self._warm_model, None
+        start, further = self._warm_model, None
         pretrained = getattr(self, "pretrained_", None)
         if pretrained is not None and (start is None or _fine_tunes(start)):
-            epochs = finetune_epochs(self, pretrained)
+            further = Further.fine_tuning(self, pretrained)
             start = start or pretrained
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
@@ -352,7 +348,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
             underway.course.reporter.callbacks.append(task)
 
         try:
-            self._train(rng, steps_ahead(fh), start, epochs, begin)
+            self._train(rng, steps_ahead(fh), start, further, begin)
         except BaseException:
             underway = self._underway
             if self.warm_start and underway is not None:
@@ -370,7 +366,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         rng: np.random.RandomState,
         n_ahead: int | None,
         start: FittedModel | None,
-        epochs: int | None,
+        further: Further | None,
         begin: Callable[[Underway], None] | None = None,
     ) -> None:
         """Train on the history and take over the model."""
@@ -380,7 +376,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
             rng,
             n_ahead,
             start,
-            epochs,
+            further,
             self._reporter(),
             begin,
         )
@@ -420,7 +416,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         self._set_cutoff(self._history.cutoff(self.cutoff))
         if update_params:
             rng = in_common(check_random_state(self.random_state))
-            self._train(rng, None, self._model, finetune_epochs(self, self._model))
+            self._train(rng, None, self._model, Further.update(self, self._model))
         return self
 
     def _predict(

@@ -225,7 +225,8 @@ PARAMETERS = """    Parameters
         What counts as an improvement.
     finetune_epochs : int, optional
         Epochs of a ``fit`` that follows ``pretrain``, and of an ``update``. None: a
-        fifth of ``max_epochs``, or of the epochs trained before. 0: none.
+        fifth of ``max_epochs``, or of the epochs trained before; after ``pretrain`` as
+        many more as make a hundred steps, and at 0.3 times ``lr``. 0: none.
     n_samples : int, default=100
         Draws of z0 for variance, quantiles, intervals and sample paths.
     freq : str, offset or Timedelta, optional

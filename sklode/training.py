@@ -114,6 +114,8 @@ class Trainer:
         Epochs that early stopping does not count; best weights are from later ones.
     lr : float
         Peak of the one-cycle learning-rate schedule, or the constant rate.
+    lr_share : float, default=1.0
+        The share of ``lr`` that is taken.
     lr_schedule : {"one-cycle", "constant"}, default="one-cycle"
         "one-cycle": Smith and Topin's, over all ``max_epochs``; "constant": none, so
         that no step depends on ``max_epochs``.
@@ -167,6 +169,7 @@ class Trainer:
         *,
         max_epochs: int,
         lr: float,
+        lr_share: float = 1.0,
         warm_up_epochs: int = 0,
         optimizer: str = "adam",
         weight_decay: float = 0.0,
@@ -185,6 +188,7 @@ class Trainer:
         self.network: Any = network
         self.max_epochs = max_epochs
         self.lr = lr
+        self.lr_share = lr_share
         self.warm_up_epochs = warm_up_epochs
         self.optimizer = optimizer
         self.weight_decay = weight_decay
@@ -259,15 +263,16 @@ class Trainer:
                 {"params": [v], "weight_decay": self.weight_decay * (v.ndim > 1)}
                 for v in self._vectors
             ]
+        rate = self.lr * self.lr_share
         self._optimizer = OPTIMIZERS[self.optimizer](
-            parameters, lr=self.lr, weight_decay=0.0, fused=True
+            parameters, lr=rate, weight_decay=0.0, fused=True
         )
         self._start_averages()
         self._schedule: Any = None
         if self.lr_schedule == "one-cycle":
             n_steps = max(self.max_epochs * n_batches, 1)
             self._schedule = torch.optim.lr_scheduler.OneCycleLR(
-                self._optimizer, self.lr, total_steps=n_steps
+                self._optimizer, rate, total_steps=n_steps
             )
         self._recovery = Recovery(
             self._vectors, self._optimizer, self._last_loss, n_batches

@@ -15,6 +15,7 @@ from sktime.split import ExpandingWindowSplitter
 
 from sklode.exceptions import HistoryWarning
 from sklode.model_selection import AbsoluteHorizon
+from sklode.training import Trainer
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 STEPS = [-3, 1, 4]
@@ -66,6 +67,74 @@ def test_fine_tuning_starts_from_the_pretrained_weights() -> None:
     forecaster.lr = 1e-9
     tuned = weights(forecaster.fit(long_series()).network_)
     np.testing.assert_allclose(tuned, before, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("max_epochs", [2, 300])
+def test_fine_tuning_takes_a_fifth_but_a_hundred_steps_at_less_than_lr(
+    max_epochs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    n_batches = 0
+    fit = Trainer.fit
+
+    def spy(trainer: Trainer, draw: Any, n: int, *others: Any) -> Trainer:
+        nonlocal n_batches
+        n_batches = n
+        return fit(trainer, draw, n, *others)
+
+    monkeypatch.setattr(Trainer, "fit", spy)
+    forecaster = tiny(max_epochs=2, lr=0.01, batch_size=2).pretrain(panel())
+    y = long_series()
+    forecaster.set_params(max_epochs=max_epochs).fit(y)
+    assert n_batches > 1
+    expected = max(np.ceil(100 / n_batches), 0.2 * max_epochs)
+    assert forecaster.n_epochs_ == expected
+    assert forecaster.history_["lr"].max() == pytest.approx(0.003, rel=0.1)
+    asked = forecaster.clone().set_params(finetune_epochs=int(expected)).fit(y)
+    assert asked.n_epochs_ == expected
+    assert asked.history_["lr"].max() == pytest.approx(0.01, rel=0.1)
+
+
+def test_an_update_after_fine_tuning_takes_a_fifth_at_lr_itself() -> None:
+    forecaster = tiny(max_epochs=10, lr=0.01).pretrain(panel())
+    y = long_series()
+    forecaster.fit(y[:-2]).update(y[-2:])
+    assert forecaster.n_epochs_ == 2
+    assert forecaster.history_["lr"].max() == pytest.approx(0.01, rel=0.3)
+
+
+class Stop:
+    """Stop the training after three epochs."""
+
+    def on_epoch_end(self, owner: Any, row: dict[str, float]) -> bool:
+        return row["epoch"] == 3
+
+
+def test_a_fine_tuning_that_stopped_does_not_go_on_at_another_rate() -> None:
+    settings = {"max_epochs": 2, "lr": 0.01, "lr_schedule": "constant"}
+    forecaster = tiny(**settings, warm_start=True).pretrain(panel())
+    y = long_series()
+    forecaster.set_params(callbacks=[Stop()]).fit(y)
+    assert forecaster.history_["lr"].tolist() == pytest.approx(3 * [0.003])
+    forecaster.callbacks, forecaster.finetune_epochs = None, 5
+    forecaster.fit(y)
+    assert forecaster.history_["lr"].tolist() == pytest.approx(5 * [0.01])
+
+
+@pytest.mark.parametrize("schedule", ["one-cycle", "constant"])
+def test_a_stopped_fine_tuning_goes_on_as_if_it_had_not_been(schedule: str) -> None:
+    y = long_series()
+    common = {"max_epochs": 2, "lr": 0.01, "lr_schedule": schedule}
+    family = tiny(**common, warm_start=True).pretrain(panel())
+    whole = family.clone().fit(y)
+    stopped = family.clone().set_params(callbacks=[Stop()]).fit(y)
+    assert stopped.n_epochs_ == 3
+    stopped.callbacks = None
+    stopped.fit(y)
+    pd.testing.assert_frame_equal(
+        stopped.history_.drop(columns="seconds"),
+        whole.history_.drop(columns="seconds"),
+        check_exact=True,
+    )
 
 
 def test_a_second_pretrain_continues_from_the_first() -> None:
