@@ -43,7 +43,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     X = y.to_numpy()[:, [0, 0]] ** 2
     X = pd.DataFrame(X, y.index, ["u", "v"])
     path = tmp_path_factory.mktemp("written") / "forecaster"
-    tiny().pretrain(y, X=X).fit(y, X=X, fh=[1, 3]).save_weights(path)
+    tiny(finetune_epochs=1).pretrain(y, X=X).fit(y, X=X, fh=[1, 3]).save_weights(path)
     return path.read_bytes()
 
 
