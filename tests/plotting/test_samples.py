@@ -89,6 +89,27 @@ def test_missing_parts_of_paths_are_absent() -> None:
     assert len(points(axes, "median")) == 7
 
 
+def test_values_that_are_not_finite_are_absent() -> None:
+    y = waves(uneven_stamps(30))
+    samples = tiny().fit(y).sample(fh=range(1, 9), n_samples=5)
+    stamp = samples.loc[0].index[2]
+    samples.loc[(0, stamp), "y"] = np.inf
+    axes = plot_samples(samples)
+    others = samples["y"].unstack(0).loc[stamp, 1:]
+    middle = dict(points(axes, "median"))[dates(samples.loc[0].index)[2]]
+    assert middle == pytest.approx(others.median())
+    edges = band(axes, "90 % of 5 paths")["upper"]
+    assert edges[2, 1] == pytest.approx(others.quantile(0.95))
+
+
+def test_a_channel_of_which_nothing_is_known_has_an_empty_axes() -> None:
+    samples = tiny().fit(channels()).sample(fh=[1, 2, 3], n_samples=5)
+    samples["a"] = np.nan
+    empty, full = plot_samples(samples)
+    assert not [*empty.lines, *empty.collections]
+    assert len(segments(full)) == 5
+
+
 def test_given_axes_are_drawn_on_and_input_is_left_alone() -> None:
     y = waves(uneven_stamps(30))
     samples = tiny().fit(y).sample(fh=range(1, 9), n_samples=5)
@@ -106,7 +127,7 @@ def test_a_coverage_that_is_no_share_is_refused(coverage: Any) -> None:
         plot_samples(samples, coverage=coverage)
 
 
-@pytest.mark.parametrize("max_paths", [0, 2.5])
+@pytest.mark.parametrize("max_paths", [0, 2.5, True])
 def test_a_number_of_paths_that_is_none_is_refused(max_paths: Any) -> None:
     samples = tiny().fit(waves()).sample(fh=[1, 2])
     with pytest.raises(ValueError, match="max_paths must be a whole number of at lea"):
@@ -122,6 +143,14 @@ def test_what_has_no_samples_is_refused() -> None:
         plot_samples(tiny().fit(panel()).predict(fh=[1, 2]))
     with pytest.raises(ValueError, match="samples must hold at least one path"):
         plot_samples(forecaster.sample(fh=[1]).iloc[:0])
+
+
+@pytest.mark.parametrize("y", [None, waves()])
+def test_two_rows_of_a_path_at_a_stamp_are_refused(y: Any) -> None:
+    samples = tiny().fit(waves()).sample(fh=[1, 2], n_samples=3)
+    message = r"one row for each stamp; got 0, \d+ again at row 6\. Number"
+    with pytest.raises(ValueError, match=message):
+        plot_samples(pd.concat([samples, samples]), y)
 
 
 def test_paths_of_other_channels_are_refused() -> None:

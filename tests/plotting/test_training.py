@@ -62,6 +62,8 @@ def test_the_threshold_of_clipping_is_marked_where_it_is_known() -> None:
     axes = plot_history(fitted(clip_norm=2.5))
     drawn = line(axes[2], "clip_norm = 2.5")
     np.testing.assert_array_equal(drawn.get_ydata(), [2.5, 2.5])
+    axes = plot_history(fitted(clip_norm=np.float32(0.5)))  # as of np.geomspace
+    np.testing.assert_array_equal(line(axes[2], "clip_norm = 0.5").get_ydata(), 0.5)
     for unknown in (None, "auto"):
         axes = plot_history(fitted(clip_norm=unknown))
         assert not any("clip_norm" in label for label in labels(axes[2]))
