@@ -46,6 +46,7 @@ def test_at_most_max_paths_are_drawn_but_all_count() -> None:
     samples = tiny().fit(y).sample(fh=range(1, 9), n_samples=40)
     axes = plot_samples(samples, max_paths=7)
     assert len(segments(axes)) == 7
+    assert legend(axes) == ["median", "7 sample paths", "90 % of 40 paths"]
     expected = samples["y"].unstack(0).median(axis=1)
     np.testing.assert_allclose(points(axes, "median")[:, 1], expected)
 
@@ -79,6 +80,29 @@ def test_paths_of_a_panel_are_drawn_series_by_series() -> None:
         mine = samples.xs(key, level="series")["y"].unstack("sample").T
         np.testing.assert_array_equal(paths, mine)
         assert one.get_title() == key
+
+
+def test_the_end_of_the_observations_is_marked_where_there_are_any() -> None:
+    y = waves(uneven_stamps(30))
+    samples = tiny().fit(y).sample(fh=[1, 2, 3], n_samples=5)
+    unnamed = [
+        [one for one in axes.lines if str(one.get_label()).startswith("_")]
+        for axes in (plot_samples(samples, y), plot_samples(samples))
+    ]
+    (end,), none = unnamed
+    np.testing.assert_allclose(np.asarray(end.get_xdata(), float), dates(y.index)[-1])
+    assert not none
+
+
+def test_titles_labels_and_the_most_panels_are_the_callers() -> None:
+    y = panel()
+    samples = tiny().fit(y).sample(fh=[1, 2, 3], n_samples=2)
+    axes = plot_samples(samples, y, title="Paths", x_label="hour", y_label="level")
+    assert axes[0].figure.get_suptitle() == "Paths"
+    assert "hour" in [one.get_xlabel() for one in axes]
+    assert "level" in [one.get_ylabel() for one in axes]
+    with pytest.raises(ValueError, match="at most max_panels=2 axes are drawn"):
+        plot_samples(samples, y, max_panels=2)
 
 
 def test_missing_parts_of_paths_are_absent() -> None:
@@ -141,6 +165,8 @@ def test_what_has_no_samples_is_refused() -> None:
         plot_samples(forecaster.predict(fh=[1, 2]))
     with pytest.raises(ValueError, match=message):
         plot_samples(tiny().fit(panel()).predict(fh=[1, 2]))
+    with pytest.raises(ValueError, match=message):
+        plot_samples(pd.Series([0.5], pd.Index([0], name="sample")))
     with pytest.raises(ValueError, match="samples must hold at least one path"):
         plot_samples(forecaster.sample(fh=[1]).iloc[:0])
 

@@ -91,6 +91,31 @@ def test_epochs_that_were_restored_are_marked() -> None:
     )
 
 
+def test_epochs_are_whole_and_of_many_only_some_have_markers() -> None:
+    history = fitted().history_
+    for one in plot_history(history[:2]):
+        ticks = one.get_xticks()
+        np.testing.assert_array_equal(ticks, ticks.round())
+    many = pd.concat([history] * 20, ignore_index=True)
+    drawn = line(plot_history(many)[0], "training loss")
+    assert drawn.get_markevery() == 3  # 40 of 120
+    assert np.shape(drawn.get_xdata()) == (120,)
+
+
+def test_gradients_that_are_all_zero_have_a_linear_axis() -> None:
+    axes = plot_history(fitted().history_.assign(grad_norm=0.0))
+    assert axes[2].get_yscale() == "linear"
+
+
+def test_axes_say_what_they_show() -> None:
+    axes = plot_history(fitted())
+    assert [one.get_ylabel() for one in axes] == [
+        "loss per observed value",
+        "nats per observed value",
+        "gradient norm before clipping",
+    ]
+
+
 def test_histories_are_drawn_on_given_axes() -> None:
     _, axes = plt.subplots(3)
     history = fitted().history_
