@@ -31,7 +31,8 @@ extensions = [
 ]
 exclude_patterns = ["_build", "gallery/*.ipynb", "sg_execution_times.rst"]
 templates_path = ["_templates"]
-# A cross-reference that does not resolve is a warning, and so an error of the build.
+# A link of a page that does not resolve is a warning, and so an error of the build; the
+# types in docstrings, which nitpicky asks pages of, are words.
 nitpicky = False
 # The gallery shows no folder below examples, but looks there for names used twice.
 suppress_warnings = ["sphinx_gallery.duplicate_filename"]

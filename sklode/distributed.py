@@ -353,13 +353,13 @@ def _has_others() -> bool:
 def _new_group(timeout: float) -> Any:
     """Return a group of all processes, whose end is no other group's end."""
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    if not torch.distributed.is_initialized():
-        torch.distributed.init_process_group(backend)
-        # kept until then: the next block cannot initialise another one at the same
-        # address, where that of this one is still written
-        atexit.register(_end)
     limit = timedelta(seconds=timeout)
     try:
+        if not torch.distributed.is_initialized():
+            torch.distributed.init_process_group(backend, timeout=limit)
+            # kept until then: the next block cannot initialise another one at the same
+            # address, where that of this one is still written
+            atexit.register(_end)
         return torch.distributed.new_group(backend=backend, timeout=limit)
     except RuntimeError as error:
         raise RuntimeError(

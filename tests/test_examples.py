@@ -154,6 +154,9 @@ def test_calendar_brings_the_season_that_the_window_does_not_show(run: Run) -> N
 def test_intervals_cover_about_what_they_say(run: Run) -> None:
     covered, test = run["covered"], run["test"]
     assert run["train"].index[-1] < test.index[0]
+    for k, level in enumerate((0.5, 0.9)):
+        lower, upper = (run["asked"].iloc[:, 2 * k + side] for side in (0, 1))
+        assert covered[level] == ((lower <= test) & (test <= upper)).mean()
     # of 30 neighbours, whose errors are alike
     assert 0.2 <= covered[0.5] <= 0.9
     assert covered[0.9] >= 0.6
@@ -204,6 +207,20 @@ def test_silent_sensor_is_told_by_the_other_one(run: Run) -> None:
     table = run["table"]
     assert list(table.columns) == ["in the silent stretch", "ahead"]
     assert (table < 0.25).all(axis=None)  # the mean has 1
+    spread = {"level": np.sqrt((6**2 + 2**2) / 2), "flow": np.sqrt(0.5)}
+    for column, ends in (("in the silent stretch", (118, 142)), ("ahead", (200, 230))):
+        at = np.arange(*ends, 0.25)
+        index = run["START"] + pd.to_timedelta(at, unit="h")
+        phase = 2 * np.pi * at / 20
+        exact = {
+            "level": 40 + 6 * np.sin(phase) + 2 * np.sin(3 * phase),
+            "flow": 3 + np.cos(phase),
+        }
+        forecast = run["forecaster"].predict(fh=index)
+        for name, values in exact.items():
+            error = np.sqrt(((forecast[name] - values) ** 2).mean())
+            expected = error / spread[name]
+            assert table.loc[name, column] == pytest.approx(expected, rel=0.02)
     assert all(column in run["printed"] for column in table)
 
 

@@ -175,7 +175,7 @@ NOT_TIMED: dict[str, Any] = {
     "one channel as a column": np.cumsum(VALUES**2)[:, None],
     "channels": channels().to_numpy(),
     "equal steps": np.c_[np.arange(N), VALUES],
-    "a value that repeats": np.c_[np.r_[0.0, np.cumsum(VALUES**2)[:-1] * 0], VALUES],
+    "a value that repeats": np.c_[np.maximum(SECONDS, SECONDS[2]), VALUES],
     "few rows": np.c_[SECONDS, VALUES][:7],
     "missing values": np.c_[np.where(np.arange(N) == 5, np.nan, SECONDS), VALUES],
     "a frame over times": dated(SECONDS).set_axis(STAMPS),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sklode.plotting.time_axis import Places
 
-__all__ = ["Canvas", "canvas", "overlap", "pyplot"]
+__all__ = ["Canvas", "canvas", "given_axes", "overlap", "pyplot"]
 
 _MOST_INSIDE = 6
 """Entries of a legend that does not hide too much."""
@@ -147,7 +147,7 @@ def canvas(
     plt = pyplot()
     n = math.prod(shape)
     if ax is not None:
-        given = _given(ax)
+        given = given_axes(ax)
         if len(given) != n:
             raise ValueError(
                 f"ax must hold {n} Axes, one for each {what}; got {len(given)}. Pass "
@@ -183,7 +183,16 @@ def canvas(
     return Canvas(list(axes_kept), returned, is_ours=True)
 
 
-def _given(ax: Any) -> list[Any]:
+def given_axes(ax: Any) -> list[Any]:
+    """Return the axes that a caller gave, one after the other.
+
+    Raises
+    ------
+    TypeError
+        If ``ax`` holds something else.
+    ValueError
+        If pandas has drawn periods there.
+    """
     from matplotlib.axes import Axes
 
     given = list(np.asarray(ax, dtype=object).ravel())

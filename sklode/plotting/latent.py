@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from sklode._torch_modes import own_modes
 from sklode.diagnostics import check_forecaster
 from sklode.plotting.canvas import canvas
+from sklode.plotting.counts import check_count, is_whole
 from sklode.plotting.styles import CURVES, GREY, INK
 from sklode.prediction import Queries
 
@@ -100,8 +100,8 @@ def plot_latent(
     >>> ax = plot_latent(forecaster, fh=range(1, 25))
     """
     check_forecaster(forecaster, "plot_latent")
-    _check_count("n_samples", n_samples, 0)
-    _check_count("n_arrows", n_arrows, 2)
+    check_count("n_samples", n_samples, 0)
+    check_count("n_arrows", n_arrows, 2)
     size = forecaster.network_.latent_size
     _check_coordinates(coordinates, size)
     portrait = _portrait(forecaster, fh, X, series, n_samples)
@@ -225,13 +225,6 @@ def _number_of(keys: Sequence[tuple], series: Any) -> int:
     return list(keys).index(key)
 
 
-def _check_count(name: str, value: Any, least: int) -> None:
-    if not isinstance(value, Integral) or int(value) < least:
-        raise ValueError(
-            f"{name} must be a whole number of at least {least}; got {value!r}."
-        )
-
-
 def _check_coordinates(coordinates: Any, size: int) -> None:
     if size < 2:
         raise ValueError(
@@ -241,7 +234,7 @@ def _check_coordinates(coordinates: Any, size: int) -> None:
     if coordinates is None:
         return
     pair = list(coordinates) if isinstance(coordinates, Sequence) else [coordinates]
-    whole = all(isinstance(c, Integral) and 0 <= int(c) < size for c in pair)
+    whole = all(is_whole(c) and 0 <= int(c) < size for c in pair)
     if len(pair) != 2 or not whole or pair[0] == pair[1]:
         raise ValueError(
             f"coordinates must be two different numbers from 0 to {size - 1}; got "

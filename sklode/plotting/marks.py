@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.plotting.canvas import Canvas, canvas, overlap
+from sklode.plotting.canvas import Canvas, canvas, given_axes, overlap, pyplot
 from sklode.plotting.panels import Pair, Panels
 from sklode.plotting.styles import GREY, GUIDE, INK, PALE, Curve, Shade, dot_size
 from sklode.plotting.time_axis import Places, TimeAxis, pieces
@@ -42,11 +42,12 @@ def sheet(
     ax, max_panels
         As the caller gave them.
     """
+    pyplot()  # says how to install matplotlib, which dates are reckoned by as well
     n_series, n_channels = len(panels.series), len(panels.channels)
     shape: tuple[int, ...] = tuple(n for n in (n_series, n_channels) if n > 1)
     stamps = [table.index for tables in drawn for table in tables.values()]
     stamps = [index for index in stamps if len(index)]
-    first = None if ax is None else next(iter(np.asarray(ax, dtype=object).ravel()))
+    first = None if ax is None else next(iter(given_axes(ax)), None)
     times = TimeAxis.of(panels.times, stamps, first)
     spans: dict[int, Places] = {}
     for tables in drawn:

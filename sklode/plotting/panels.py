@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,7 @@ class Panels:
         return found
 
     def paths(self, samples: pd.DataFrame, name: str) -> dict[Pair, pd.DataFrame]:
-        """Return the paths of each axes as columns over their times, increasing.
+        """Return the known parts of paths, as columns over their times, increasing.
 
         Parameters
         ----------
@@ -137,6 +138,7 @@ class Panels:
         wide = samples.unstack(level=0)
         n = wide.shape[1] // samples.shape[1]
         values = wide.to_numpy(dtype=float, na_value=np.nan)
+        values = np.where(np.isfinite(values), values, np.nan)
         values = values.reshape(len(wide), samples.shape[1], n)
         found = {}
         for s, rows in self._rows(wide.index, name).items():
@@ -217,8 +219,8 @@ class Panels:
 def _check_interval(interval: Any, name: str) -> None:
     got = f"a {type(interval).__name__}"
     if isinstance(interval, pd.DataFrame):
-        ends = set(interval.columns.get_level_values(-1))
-        if interval.columns.nlevels >= 3 and ends == {"lower", "upper"}:
+        columns = interval.columns
+        if columns.nlevels >= 3 and _are_pairs(columns):
             return
         got += f" with the columns {list(interval.columns)[:4]}"
     raise TypeError(
@@ -226,6 +228,15 @@ def _check_interval(interval: Any, name: str) -> None:
         f"(channel, coverage, lower or upper); got {got}. Pass "
         "forecaster.predict_interval(fh, coverage=0.9)."
     )
+
+
+def _are_pairs(columns: pd.MultiIndex) -> bool:
+    """Return whether each channel has both bounds of each coverage, a number."""
+    ends, bounds = columns.get_level_values(-1), columns.droplevel(-1)
+    lower, upper = (set(bounds[ends == side]) for side in ("lower", "upper"))
+    is_numeric = all(isinstance(c, Real) for c in columns.get_level_values(-2))
+    whole = len(columns) == len(lower) + len(upper)
+    return is_numeric and whole and bool(lower) and lower == upper
 
 
 def _text(key: tuple[Hashable, ...]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from sklode.plotting import marks
+from sklode.plotting.counts import check_count
 from sklode.plotting.panels import Pair, Panels, as_frame
 from sklode.plotting.styles import CURVES, shades
 from sklode.plotting.time_axis import TimeAxis
@@ -81,7 +82,7 @@ def plot_samples(
     paths = panels.paths(frame, "samples")
     times, sheet = marks.sheet(panels, [history, paths], ax, max_panels)
     for pair, axes in zip(panels.pairs(), sheet.axes, strict=True):
-        if pair in paths:
+        if pair in paths and len(paths[pair]):
             marks.mark_end(axes, times, history.get(pair), [paths[pair]])
             _draw(axes, times, paths[pair], coverage, max_paths)
         if pair in history:
@@ -119,10 +120,7 @@ def _check_options(coverage: Any, max_paths: Any) -> None:
             f"coverage must be a share between 0 and 1, or None; got {coverage!r}. "
             "Pass for example 0.9."
         )
-    if not isinstance(max_paths, Integral) or int(max_paths) < 1:
-        raise ValueError(
-            f"max_paths must be a whole number of at least 1; got {max_paths!r}."
-        )
+    check_count("max_paths", max_paths, 1)
 
 
 def _check_samples(samples: pd.DataFrame) -> None:
@@ -134,3 +132,11 @@ def _check_samples(samples: pd.DataFrame) -> None:
         )
     if not len(samples):
         raise ValueError("samples must hold at least one path; got none.")
+    again = samples.index.duplicated()
+    if again.any():
+        row = int(again.argmax())
+        raise ValueError(
+            "every path in samples must have one row for each stamp; got "
+            f"{', '.join(map(str, samples.index[row]))} again at row {row}. Number "
+            "the paths apart."
+        )

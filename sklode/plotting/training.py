@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def plot_history(forecaster: Any, *, title: str | None = None, ax: Any = None) -
     if not isinstance(forecaster, pd.DataFrame):
         check_forecaster(forecaster, "plot_history")
         history, best = forecaster.history_, forecaster.best_epoch_
-        if isinstance(forecaster.clip_norm, int | float):
+        if isinstance(forecaster.clip_norm, Real):  # those of numpy too
             threshold = float(forecaster.clip_norm)
     _check_history(history)
     sheet = canvas(ax, (3,), "part of the history", size=(3.8, 3.2), n_columns=3)

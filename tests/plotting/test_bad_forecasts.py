@@ -66,6 +66,16 @@ Y, Y_PRED = one_split()
         ),
         ((Y, Y_PRED, Y_PRED), TypeError, "got a Series. Pass forecaster.predict_int"),
         (
+            (Y, Y_PRED, intervals(Y_PRED).iloc[:, [0, 3]]),
+            TypeError,
+            "y_interval must be what predict_interval returns.*got a DataFrame with",
+        ),
+        (
+            (Y, Y_PRED, intervals(Y_PRED).rename(columns=str, level=1)),
+            TypeError,
+            r"got a DataFrame with the columns \[\('y', '0.",
+        ),
+        (
             (Y, {"a": Y_PRED, "b": Y_PRED}, intervals(Y_PRED)),
             TypeError,
             r"must be a dict with their names, \['a', 'b'\]; got a DataFrame",
@@ -125,6 +135,21 @@ def test_something_else_than_axes_is_refused() -> None:
         plot_forecast(Y, ax=figure)
 
 
+@pytest.mark.parametrize("index", [Y.index, pd.to_timedelta(np.arange(22), unit="h")])
+@pytest.mark.parametrize(
+    ("ax", "error", "message"),
+    [
+        ([], ValueError, "ax must hold 1 Axes, one for each series and channel; got 0"),
+        ("axes", TypeError, "ax must be a matplotlib Axes or an array .*; got str"),
+    ],
+)
+def test_no_axes_at_all_are_refused_whatever_the_index(
+    index: pd.Index, ax: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        plot_forecast(Y.set_axis(index), ax=ax)
+
+
 def test_axes_on_which_pandas_counts_periods_are_refused() -> None:
     y = waves(pd.date_range("2021-01-01", periods=20, freq="D"))
     axes = y.plot()
@@ -135,6 +160,7 @@ def test_axes_on_which_pandas_counts_periods_are_refused() -> None:
 def test_without_matplotlib_the_message_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match=r'pip install "sklode\[plot\]"'):
         plot_forecast(Y)

@@ -46,6 +46,7 @@ def test_at_most_max_paths_are_drawn_but_all_count() -> None:
     samples = tiny().fit(y).sample(fh=range(1, 9), n_samples=40)
     axes = plot_samples(samples, max_paths=7)
     assert len(segments(axes)) == 7
+    assert legend(axes) == ["median", "7 sample paths", "90 % of 40 paths"]
     expected = samples["y"].unstack(0).median(axis=1)
     np.testing.assert_allclose(points(axes, "median")[:, 1], expected)
 
@@ -81,12 +82,56 @@ def test_paths_of_a_panel_are_drawn_series_by_series() -> None:
         assert one.get_title() == key
 
 
+def test_the_end_of_the_observations_is_marked_where_there_are_any() -> None:
+    y = waves(uneven_stamps(30))
+    samples = tiny().fit(y).sample(fh=[1, 2, 3], n_samples=5)
+    unnamed = [
+        [one for one in axes.lines if str(one.get_label()).startswith("_")]
+        for axes in (plot_samples(samples, y), plot_samples(samples))
+    ]
+    (end,), none = unnamed
+    np.testing.assert_allclose(np.asarray(end.get_xdata(), float), dates(y.index)[-1])
+    assert not none
+
+
+def test_titles_labels_and_the_most_panels_are_the_callers() -> None:
+    y = panel()
+    samples = tiny().fit(y).sample(fh=[1, 2, 3], n_samples=2)
+    axes = plot_samples(samples, y, title="Paths", x_label="hour", y_label="level")
+    assert axes[0].figure.get_suptitle() == "Paths"
+    assert "hour" in [one.get_xlabel() for one in axes]
+    assert "level" in [one.get_ylabel() for one in axes]
+    with pytest.raises(ValueError, match="at most max_panels=2 axes are drawn"):
+        plot_samples(samples, y, max_panels=2)
+
+
 def test_missing_parts_of_paths_are_absent() -> None:
     y = waves(uneven_stamps(30))
     samples = tiny().fit(y).sample(fh=range(1, 9), n_samples=5)
     samples.loc[(slice(None), samples.loc[0].index[2]), "y"] = np.nan
     axes = plot_samples(samples)
     assert len(points(axes, "median")) == 7
+
+
+def test_values_that_are_not_finite_are_absent() -> None:
+    y = waves(uneven_stamps(30))
+    samples = tiny().fit(y).sample(fh=range(1, 9), n_samples=5)
+    stamp = samples.loc[0].index[2]
+    samples.loc[(0, stamp), "y"] = np.inf
+    axes = plot_samples(samples)
+    others = samples["y"].unstack(0).loc[stamp, 1:]
+    middle = dict(points(axes, "median"))[dates(samples.loc[0].index)[2]]
+    assert middle == pytest.approx(others.median())
+    edges = band(axes, "90 % of 5 paths")["upper"]
+    assert edges[2, 1] == pytest.approx(others.quantile(0.95))
+
+
+def test_a_channel_of_which_nothing_is_known_has_an_empty_axes() -> None:
+    samples = tiny().fit(channels()).sample(fh=[1, 2, 3], n_samples=5)
+    samples["a"] = np.nan
+    empty, full = plot_samples(samples)
+    assert not [*empty.lines, *empty.collections]
+    assert len(segments(full)) == 5
 
 
 def test_given_axes_are_drawn_on_and_input_is_left_alone() -> None:
@@ -106,7 +151,7 @@ def test_a_coverage_that_is_no_share_is_refused(coverage: Any) -> None:
         plot_samples(samples, coverage=coverage)
 
 
-@pytest.mark.parametrize("max_paths", [0, 2.5])
+@pytest.mark.parametrize("max_paths", [0, 2.5, True])
 def test_a_number_of_paths_that_is_none_is_refused(max_paths: Any) -> None:
     samples = tiny().fit(waves()).sample(fh=[1, 2])
     with pytest.raises(ValueError, match="max_paths must be a whole number of at lea"):
@@ -120,8 +165,18 @@ def test_what_has_no_samples_is_refused() -> None:
         plot_samples(forecaster.predict(fh=[1, 2]))
     with pytest.raises(ValueError, match=message):
         plot_samples(tiny().fit(panel()).predict(fh=[1, 2]))
+    with pytest.raises(ValueError, match=message):
+        plot_samples(pd.Series([0.5], pd.Index([0], name="sample")))
     with pytest.raises(ValueError, match="samples must hold at least one path"):
         plot_samples(forecaster.sample(fh=[1]).iloc[:0])
+
+
+@pytest.mark.parametrize("y", [None, waves()])
+def test_two_rows_of_a_path_at_a_stamp_are_refused(y: Any) -> None:
+    samples = tiny().fit(waves()).sample(fh=[1, 2], n_samples=3)
+    message = r"one row for each stamp; got 0, \d+ again at row 6\. Number"
+    with pytest.raises(ValueError, match=message):
+        plot_samples(pd.concat([samples, samples]), y)
 
 
 def test_paths_of_other_channels_are_refused() -> None:

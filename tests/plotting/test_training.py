@@ -62,6 +62,8 @@ def test_the_threshold_of_clipping_is_marked_where_it_is_known() -> None:
     axes = plot_history(fitted(clip_norm=2.5))
     drawn = line(axes[2], "clip_norm = 2.5")
     np.testing.assert_array_equal(drawn.get_ydata(), [2.5, 2.5])
+    axes = plot_history(fitted(clip_norm=np.float32(0.5)))  # as of np.geomspace
+    np.testing.assert_array_equal(line(axes[2], "clip_norm = 0.5").get_ydata(), 0.5)
     for unknown in (None, "auto"):
         axes = plot_history(fitted(clip_norm=unknown))
         assert not any("clip_norm" in label for label in labels(axes[2]))
@@ -87,6 +89,31 @@ def test_epochs_that_were_restored_are_marked() -> None:
     np.testing.assert_array_equal(
         points(axes[0], "training loss")[:, 0], [1, 2, 4, 5, 6]
     )
+
+
+def test_epochs_are_whole_and_of_many_only_some_have_markers() -> None:
+    history = fitted().history_
+    for one in plot_history(history[:2]):
+        ticks = one.get_xticks()
+        np.testing.assert_array_equal(ticks, ticks.round())
+    many = pd.concat([history] * 20, ignore_index=True)
+    drawn = line(plot_history(many)[0], "training loss")
+    assert drawn.get_markevery() == 3  # 40 of 120
+    assert np.shape(drawn.get_xdata()) == (120,)
+
+
+def test_gradients_that_are_all_zero_have_a_linear_axis() -> None:
+    axes = plot_history(fitted().history_.assign(grad_norm=0.0))
+    assert axes[2].get_yscale() == "linear"
+
+
+def test_axes_say_what_they_show() -> None:
+    axes = plot_history(fitted())
+    assert [one.get_ylabel() for one in axes] == [
+        "loss per observed value",
+        "nats per observed value",
+        "gradient norm before clipping",
+    ]
 
 
 def test_histories_are_drawn_on_given_axes() -> None:
