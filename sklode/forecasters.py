@@ -895,6 +895,8 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
             If it is neither fitted nor pretrained.
         sklode.exceptions.WeightsFileError
             If a key, a column's name or a parameter is of a kind that is not stored.
+        FileNotFoundError
+            If the folder of the file is not there.
         """
         if self.state == "new":
             self.check_is_fitted("save_weights")

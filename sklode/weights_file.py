@@ -66,7 +66,7 @@ def write(
     WeightsFileError
         If the state is larger than a header can be.
     OSError
-        If the file cannot be written.
+        If the file cannot be written; FileNotFoundError if its folder is not there.
     """
     # wide numbers first: each array then begins at a multiple of its own width
     names = sorted(arrays, key=lambda name: -arrays[name].dtype.itemsize)
@@ -118,6 +118,11 @@ def _header(state: dict[str, Any], arrays: dict[str, NDArray]) -> bytes:
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[Any]:
     """Open a file beside ``path``, which takes its place if all goes well."""
+    if not path.parent.exists():  # the system would name the file beside
+        raise FileNotFoundError(
+            f"the folder of a weights file must be there; got {str(path)!r}. Make it "
+            "first: pathlib.Path(path).parent.mkdir(parents=True)."
+        )
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with beside.open("xb") as file:

@@ -206,6 +206,15 @@ def test_a_file_that_is_not_there_is_not_found(tmp_path: Path) -> None:
         load(tmp_path / "nowhere")
 
 
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "weights"
+    with pytest.raises(FileNotFoundError, match=r"folder .*got '.*weights'\. Make it"):
+        weights_file.write(path, {}, {})
+    path.parent.mkdir(parents=True)
+    weights_file.write(path, {}, {})
+    assert list(path.parent.iterdir()) == [path]
+
+
 # Files that were made up, with a right checksum
 
 

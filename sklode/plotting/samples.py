@@ -82,7 +82,7 @@ def plot_samples(
     paths = panels.paths(frame, "samples")
     times, sheet = marks.sheet(panels, [history, paths], ax, max_panels)
     for pair, axes in zip(panels.pairs(), sheet.axes, strict=True):
-        if pair in paths and len(paths[pair]):
+        if pair in paths and len(paths[pair]):  # none where X was not given
             marks.mark_end(axes, times, history.get(pair), [paths[pair]])
             _draw(axes, times, paths[pair], coverage, max_paths)
         if pair in history:

@@ -23,6 +23,9 @@ _UNITS = {"d": 864e11, "h": 36e11, "min": 6e10, "s": 1e9, "ms": 1e6, "µs": 1e3,
 _LONG_GAP = 3.0
 """A line ends where a gap is this many times what nine in ten gaps are at most."""
 
+_NARROW = 4.0
+"""Inches of axes below which eight dates would touch."""
+
 
 @dataclass(frozen=True)
 class TimeAxis:
@@ -86,7 +89,10 @@ class TimeAxis:
             # a date without a zone is shown as it is, whatever matplotlib's own zone
             zone = getattr(self.like, "tz", None) or "UTC"
             axis.axis_date(zone)
-            locator = AutoDateLocator(tz=zone, minticks=3, maxticks=8)
+            is_narrow = axes.bbox.width < _NARROW * axes.figure.dpi
+            # below 2 n + 1 for at least n, some spans would have no fitting interval
+            fewest, most = (2, 5) if is_narrow else (3, 8)
+            locator = AutoDateLocator(tz=zone, minticks=fewest, maxticks=most)
             axis.set_major_locator(locator)
             axis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,32 @@ def test_ticks_without_a_zone_are_the_stamps_whatever_the_zone_of_matplotlib() -
         formatter = axes.xaxis.get_major_formatter()
         place = dates(noon)[0]
         assert formatter.format_ticks([place, place + 0.1])[0] == "12:00"
+
+
+@pytest.mark.parametrize("hours", [12, 24, 36, 60, 96, 24 * 365, 24 * 365 * 9])
+def test_dates_below_small_axes_do_not_touch(hours: int) -> None:
+    stamps = pd.Timestamp("2026-01-01") + pd.to_timedelta(np.linspace(0, hours, 9), "h")
+    series = pd.DataFrame({"y": np.arange(9.0)}, stamps)
+    axes = plot_forecast(pd.concat({key: series for key in "abcd"}, names=["key", "t"]))
+    figure = axes[0].figure
+    figure.canvas.draw()
+    boxes = [
+        label.get_window_extent()
+        for label in axes[-1].get_xticklabels()
+        if label.get_text()
+    ]
+    assert len(boxes) >= 2
+    gaps = [right.x0 - left.x1 for left, right in itertools.pairwise(boxes)]
+    assert min(gaps) > 0.1 * figure.dpi  # inches
+
+
+def test_parts_of_a_figure_have_as_many_dates_as_their_width_takes() -> None:
+    figure = plt.figure(figsize=(12, 3))
+    y = pd.Series(0.0, pd.date_range("2026-01-01", periods=8, freq="h"))
+    parts: Any = figure.subfigures(1, 2, width_ratios=[3, 1])
+    wide, narrow = (plot_forecast(y, ax=one.subplots()) for one in parts)
+    figure.canvas.draw()
+    assert len(wide.get_xticks()) > len(narrow.get_xticks()) >= 2
 
 
 def test_durations_have_their_unit_on_the_ticks() -> None:

@@ -134,6 +134,16 @@ def test_a_channel_of_which_nothing_is_known_has_an_empty_axes() -> None:
     assert len(segments(full)) == 5
 
 
+def test_a_series_that_was_not_forecast_shows_its_observations_alone() -> None:
+    y = panel((20, 13))
+    samples = tiny().fit(y).sample(fh=[1, 2, 3], n_samples=5)
+    samples.loc[pd.IndexSlice[:, "s1"], :] = np.nan  # as where X lacks a series
+    first, second = plot_samples(samples, y)
+    assert len(segments(first)) == 5
+    assert not second.collections
+    np.testing.assert_array_equal(points(second, "observed")[:, 1], y.loc["s1", "y"])
+
+
 def test_given_axes_are_drawn_on_and_input_is_left_alone() -> None:
     y = waves(uneven_stamps(30))
     samples = tiny().fit(y).sample(fh=range(1, 9), n_samples=5)
