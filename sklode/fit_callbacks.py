@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
         def _init_callback_context(self, **settings: Any) -> Any: ...
 
-    def with_callbacks(method: Callable) -> Callable:
+    def with_callbacks(method: Callable[..., Any]) -> Callable[..., Any]:
         """Return a method that takes leave of scikit-learn's callbacks at its end."""
 
 else:

@@ -394,7 +394,7 @@ def _in_common(
     names = (*ARCHITECTURE, *_TRAINING, *others)
     parameters = {name: str(getattr(settings, name)) for name in names}
     _, keys, position, *_ = rng.get_state()
-    arrays: dict[str, tuple[NDArray | None, ...]] = {
+    arrays: dict[str, tuple[NDArray[Any] | None, ...]] = {
         "stamps": (observations.ticks, observations.bounds),
         "y": (observations.values,),
         "X": (observations.controls,),
@@ -555,7 +555,7 @@ def _make_ready(
 
 def _torch_threads(
     model: FittedModel, windows: WindowSet, settings: Any
-) -> contextlib.AbstractContextManager:
+) -> contextlib.AbstractContextManager[None]:
     """Return the context in which the network runs: on one torch thread, or as is."""
     n_windows = min(len(windows), settings.batch_size)
     n_stamps = current().largest_share(n_windows) * windows.span

@@ -136,7 +136,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         random_state: int | np.random.RandomState | None = None,
         warm_start: bool = False,
         verbose: int = 0,
-        callbacks: list | tuple | None = None,
+        callbacks: list[Any] | tuple[Any, ...] | None = None,
     ) -> None:
         self.hidden_size = hidden_size
         self.latent_size = latent_size
@@ -181,7 +181,9 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         self.callbacks = callbacks
         super().__init__()
 
-    def _check_X_y(self, X: Any = None, y: Any = None, **kwargs: Any) -> tuple:
+    def _check_X_y(
+        self, X: Any = None, y: Any = None, **kwargs: Any
+    ) -> tuple[Any, ...]:
         """Check input before sktime does, whose messages name no row and no remedy."""
         for data, name in ((y, "y"), (X, "X")):
             if data is not None:
@@ -878,7 +880,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
             self._check_finite(drawn, index[asked])
             yield asked, original(drawn)
 
-    def save_weights(self, path: str | os.PathLike) -> None:
+    def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted or pretrained forecaster to a file without executable parts.
 
         Its parameters, its weights and the series that it forecasts from; no callbacks.
@@ -903,7 +905,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         storage.save(path, self)
 
     @classmethod
-    def load_weights(cls, path: str | os.PathLike) -> Any:
+    def load_weights(cls, path: str | os.PathLike[str]) -> Any:
         """Return the forecaster that `save_weights` wrote, as it was.
 
         Nothing in the file is executed, whoever wrote it.
@@ -987,7 +989,7 @@ def _fine_tunes(model: FittedModel) -> bool:
     return model.stopped is not None and model.stopped.terms.fine_tunes
 
 
-def _as_paths(paths: np.ndarray, index: pd.Index, columns: list) -> pd.DataFrame:
+def _as_paths(paths: np.ndarray, index: pd.Index, columns: list[Any]) -> pd.DataFrame:
     """Return paths (sample, row, channel) as a frame with index (sample, *row)."""
     n = len(paths)
     rows = index[np.tile(np.arange(len(index)), n)]

@@ -199,7 +199,7 @@ class FittedModel:
 
 def _arrays(
     observations: Observations, normalisation: Normalisation, timeline: Timeline
-) -> tuple[NDArray, NDArray, NDArray | None, NDArray[np.int64]]:
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None, NDArray[np.int64]]:
     """Return times, values and controls in the model's units, and the bounds."""
     controls = observations.controls
     return (

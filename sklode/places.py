@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,9 +12,9 @@ __all__ = ["rows_before"]
 
 def rows_before(
     bounds: NDArray[np.int64],
-    known: NDArray,
+    known: NDArray[Any],
     series: NDArray[np.int64],
-    asked: NDArray,
+    asked: NDArray[Any],
 ) -> NDArray[np.int64]:
     """Return the row of the last stamp at or before each one that is asked.
 

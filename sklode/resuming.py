@@ -108,7 +108,9 @@ class StoppedFit:
         return replace(self.terms, n_before=n_before, last=n_before + n_epochs)
 
 
-def signature(arrays: Iterable[NDArray | None], settings: Mapping[str, Any]) -> str:
+def signature(
+    arrays: Iterable[NDArray[Any] | None], settings: Mapping[str, Any]
+) -> str:
     """Return a digest that other arrays, or settings, do not share."""
     digest = hashlib.blake2b(digest_size=16)
     for array in arrays:

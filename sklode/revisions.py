@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -88,7 +89,7 @@ def _known_rows(seen: Observations, new: Observations) -> NDArray[np.int64]:
 
 
 def _replaced(
-    place: NDArray[np.int64], old_values: NDArray, new_values: NDArray
+    place: NDArray[np.int64], old_values: NDArray[Any], new_values: NDArray[Any]
 ) -> tuple[int, int] | None:
     """Return the first new row that replaces a value, and how many do; or None.
 

@@ -14,7 +14,7 @@ _CHANGED = {"_converter_store_y", "_pretrained_attrs"}
 """
 
 
-_Method = TypeVar("_Method", bound=Callable)
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def all_or_nothing(

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from sktime.datatypes._dtypekind import DtypeKind
 from sktime.forecasting.base import ForecastingHorizon
 
@@ -26,11 +25,10 @@ from sklode.parameters import check_parameters
 from sklode.plain_data import plain, restored
 from sklode.stored_history import history_from, parts_of_history
 from sklode.stored_model import model_from, parts_of
-from sklode.weights_file import require
+from sklode.weights_file import Arrays, require
 
 __all__ = ["load", "save"]
 
-Arrays = dict[str, NDArray]
 
 _KEPT = (
     "_config_dynamic",
@@ -48,7 +46,7 @@ _KEPT = (
 _STATES = ("pretrained", "fitted")
 
 
-def save(path: str | os.PathLike, forecaster: Any) -> None:
+def save(path: str | os.PathLike[str], forecaster: Any) -> None:
     """Write a fitted or pretrained forecaster, see `sklode.weights_file`.
 
     Raises
@@ -95,7 +93,7 @@ def save(path: str | os.PathLike, forecaster: Any) -> None:
     weights_file.write(path, state, arrays)
 
 
-def load(path: str | os.PathLike, kind: type) -> Any:
+def load(path: str | os.PathLike[str], kind: type) -> Any:
     """Return the forecaster of a file, which must be of the class ``kind``.
 
     Raises

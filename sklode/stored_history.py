@@ -6,17 +6,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from sklode.history import History
 from sklode.observations import Observations
 from sklode.plain_data import plain, restored
 from sklode.stamps import clock_of, ticks_of
-from sklode.weights_file import require
+from sklode.weights_file import Arrays, require
 
 __all__ = ["history_from", "parts_of_history"]
-
-Arrays = dict[str, NDArray]
 
 
 def parts_of_history(history: History, arrays: Arrays) -> dict[str, Any]:

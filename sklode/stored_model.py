@@ -16,12 +16,10 @@ from sklode.models import FittedModel, build_network
 from sklode.nn.anchors import ANCHORS
 from sklode.parameters import check_parameters
 from sklode.plain_data import plain, restored
-from sklode.weights_file import require
+from sklode.weights_file import Arrays, require
 from sklode.windows import Normalisation
 
 __all__ = ["model_from", "parts_of"]
-
-Arrays = dict[str, NDArray]
 
 _ENGINES = ("fused", "unrolled", "eager")
 _LAYOUTS = ("lanes", "single")
@@ -203,7 +201,7 @@ def _network_from(
 
 
 def _check_array(
-    array: NDArray,
+    array: NDArray[Any],
     shape: tuple[int, ...],
     name: str,
     dtype: np.dtype = _REAL,

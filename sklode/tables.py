@@ -149,7 +149,7 @@ def _check_array(data: np.ndarray, name: str) -> None:
         )
 
 
-def _check_list(data: list, name: str) -> None:
+def _check_list(data: list[Any], name: str) -> None:
     for place, part in enumerate(data):
         if not isinstance(part, pd.DataFrame):
             raise TypeError(

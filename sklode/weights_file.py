@@ -29,7 +29,10 @@ from numpy.typing import NDArray
 
 from sklode.exceptions import WeightsFileError
 
-__all__ = ["FORMAT_VERSION", "read", "require", "write"]
+__all__ = ["FORMAT_VERSION", "Arrays", "read", "require", "write"]
+
+Arrays = dict[str, NDArray[Any]]
+"""Arrays by the names that a file gives them."""
 
 FORMAT_VERSION = 1
 """Rises when a reader of the version before could not read the file rightly."""
@@ -47,9 +50,7 @@ _DTYPES = {"F64": "<f8", "F32": "<f4", "I64": "<i8", "BOOL": "|b1"}
 _NAMES = {np.dtype(dtype): name for name, dtype in _DTYPES.items()}
 
 
-def write(
-    path: str | os.PathLike, state: dict[str, Any], arrays: dict[str, NDArray]
-) -> None:
+def write(path: str | os.PathLike[str], state: dict[str, Any], arrays: Arrays) -> None:
     """Write a file, whole or not at all.
 
     Parameters
@@ -89,11 +90,11 @@ def write(
             file.write(part)
 
 
-def _little_endian(array: NDArray) -> NDArray:
+def _little_endian(array: NDArray[Any]) -> NDArray[Any]:
     return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
-def _header(state: dict[str, Any], arrays: dict[str, NDArray]) -> bytes:
+def _header(state: dict[str, Any], arrays: Arrays) -> bytes:
     """Return the header, padded to whole eights of bytes, with a sum of zeros."""
     metadata = {
         "sha256": _ZEROS.decode(),
@@ -134,7 +135,7 @@ def _replacing(path: Path) -> Iterator[Any]:
         beside.unlink(missing_ok=True)
 
 
-def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, NDArray]]:
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     """Return the state and the arrays of a file.
 
     Raises
@@ -156,7 +157,7 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, NDArray]]:
     return state, _arrays(header, memoryview(content)[8 + length :], path)
 
 
-def _check_sum(content: bytes, path: str | os.PathLike) -> None:
+def _check_sum(content: bytes, path: str | os.PathLike[str]) -> None:
     if content[8:_SUM_AT] != _MARK:
         raise WeightsFileError(
             "a weights file must be one that save_weights wrote; got "
@@ -170,7 +171,7 @@ def _check_sum(content: bytes, path: str | os.PathLike) -> None:
         raise _damaged(path, "its content differs from its checksum")
 
 
-def _check_version(metadata: Any, path: str | os.PathLike) -> None:
+def _check_version(metadata: Any, path: str | os.PathLike[str]) -> None:
     """Refuse what is of another format or of a later version of it."""
     texts = isinstance(metadata, dict) and all(
         isinstance(text, str) for text in metadata.values()
@@ -188,7 +189,7 @@ def _check_version(metadata: Any, path: str | os.PathLike) -> None:
     )
 
 
-def _from_json(text: bytes | str, path: str | os.PathLike) -> dict[str, Any]:
+def _from_json(text: bytes | str, path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -199,10 +200,10 @@ def _from_json(text: bytes | str, path: str | os.PathLike) -> dict[str, Any]:
 
 
 def _arrays(
-    table: dict[str, Any], body: memoryview, path: str | os.PathLike
-) -> dict[str, NDArray]:
+    table: dict[str, Any], body: memoryview, path: str | os.PathLike[str]
+) -> Arrays:
     """Return the arrays, which must fill the body without holes."""
-    arrays: dict[str, NDArray] = {}
+    arrays: Arrays = {}
     end = 0
     try:
         for name, entry in sorted(table.items(), key=_place):
@@ -228,7 +229,7 @@ def _place(item: tuple[str, Any]) -> tuple[int, int]:
     return begin, end
 
 
-def _damaged(path: str | os.PathLike, what: str) -> WeightsFileError:
+def _damaged(path: str | os.PathLike[str], what: str) -> WeightsFileError:
     return WeightsFileError(
         "a weights file must be as save_weights wrote it; got "
         f"{os.fspath(path)}, and {what}. Get the file again, or write it anew."

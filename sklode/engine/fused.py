@@ -223,7 +223,7 @@ def _n_blocks(n_series: int, n_lanes: int) -> int:
 
 def _in_parts(
     n_series: int, n_lanes: int, cost: int, work: Callable[[int, int], Any]
-) -> list:
+) -> list[Any]:
     """Call ``work(low, high)`` for parts of the batch, one a thread, in their order.
 
     ``cost`` is in multiplications a series.

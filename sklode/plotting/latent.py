@@ -213,7 +213,7 @@ def _times(first: float, last: float, end: float) -> tuple[Array, int]:
     return np.concatenate([seen, ahead]), n_seen
 
 
-def _number_of(keys: Sequence[tuple], series: Any) -> int:
+def _number_of(keys: Sequence[tuple[Any, ...]], series: Any) -> int:
     if series is None:
         return 0
     key = series if isinstance(series, tuple) else (series,)
