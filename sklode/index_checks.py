@@ -10,7 +10,13 @@ import pandas as pd
 from sklode import remedies
 from sklode.stamps import clock_of, series_of, ticks_of
 
-__all__ = ["check_index", "check_keys", "check_same_kind", "check_times"]
+__all__ = [
+    "check_increasing",
+    "check_index",
+    "check_keys",
+    "check_same_kind",
+    "check_times",
+]
 
 _TIMES = (pd.DatetimeIndex, pd.TimedeltaIndex, pd.PeriodIndex)
 
@@ -71,9 +77,21 @@ def check_index(index: pd.Index, name: str = "y") -> None:
     """
     check_times(index, name)
     _check_kind(index, name)
+    check_increasing(index, name)
+
+
+def check_increasing(index: pd.Index, name: str) -> None:
+    """Check that stamps, or numbers with a fraction, increase within each series.
+
+    Raises
+    ------
+    ValueError
+        Naming the first offending row.
+    """
     check_keys(index, name)
     times = index.get_level_values(-1)
-    ticks = ticks_of(times)
+    is_fraction = pd.api.types.is_float_dtype(times.dtype)
+    ticks = times.to_numpy(dtype=float) if is_fraction else ticks_of(times)
     series, _ = series_of(index)
     order = np.argsort(series, kind="stable")
     same = series[order][1:] == series[order][:-1]

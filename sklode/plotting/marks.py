@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sklode.plotting.canvas import Canvas, canvas, given_axes, overlap, pyplot
+from sklode.plotting.counts import check_count
 from sklode.plotting.panels import Pair, Panels
 from sklode.plotting.styles import GREY, GUIDE, INK, PALE, Curve, Shade, dot_size
 from sklode.plotting.time_axis import Places, TimeAxis, pieces
@@ -41,7 +42,13 @@ def sheet(
         Tables over times, by panel.
     ax, max_panels
         As the caller gave them.
+
+    Raises
+    ------
+    ValueError
+        If ``max_panels`` is no whole number, or too small for the panels.
     """
+    check_count("max_panels", max_panels, 1)
     pyplot()  # says how to install matplotlib, which dates are reckoned by as well
     n_series, n_channels = len(panels.series), len(panels.channels)
     shape: tuple[int, ...] = tuple(n for n in (n_series, n_channels) if n > 1)

@@ -11,7 +11,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.index_checks import check_index, check_same_kind, check_times
+from sklode.index_checks import (
+    check_increasing,
+    check_index,
+    check_same_kind,
+    check_times,
+)
 
 __all__ = ["Places", "TimeAxis", "pieces"]
 
@@ -105,12 +110,13 @@ def check_stamps(index: pd.Index, name: str, like: pd.Index | None = None) -> No
     TypeError
         If it does not.
     ValueError
-        If a time is missing.
+        If a time is missing, or comes after a later one of its series.
     """
     times = index.get_level_values(-1)
     if like is None:
         if _is_number(times):
             check_times(index, name)
+            check_increasing(index, name)
         else:
             check_index(index, name)
         return

@@ -192,7 +192,7 @@ def plot_gradient_flow(
     NotFittedError
         If a forecaster is not fitted.
     ValueError
-        If a table lacks a column, or there are more than six.
+        If a table lacks a column, or there are none or more than six.
 
     Examples
     --------
@@ -231,6 +231,11 @@ def _flows(flow: Any) -> dict[str, pd.DataFrame]:
         }
         parts = [by for by in labels if (table["by"] == by).any()]
         return {labels[by]: table[table["by"] == by] for by in parts}
+    if not flow:
+        raise ValueError(
+            "there must be a line to draw; got an empty mapping. Pass "
+            "{label: forecaster}."
+        )
     if len(flow) > len(CURVES):
         raise ValueError(
             f"at most {len(CURVES)} lines can be told apart; got {len(flow)}. Draw "

@@ -112,6 +112,32 @@ def test_a_missing_time_is_refused() -> None:
         plot_forecast(Y, y_pred)
 
 
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        ([0.5, 2.5, 1.5], "got 1.5 after 2.5 at row 2. Sort y by its index first"),
+        ([0.5, 1.5, 1.5], "got 1.5 after 1.5 at row 2. Keep one row per stamp"),
+        ([3, 1, 2], "got 1 after 3 at row 1. Sort y"),
+    ],
+)
+def test_numbers_out_of_order_are_refused_as_dates_are(
+    places: list[float], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        plot_forecast(pd.Series([1.0, 2.0, 3.0], pd.Index(places)))
+    keys = [("a", places[0]), ("b", places[1]), ("c", places[2])]
+    of_their_own = pd.MultiIndex.from_tuples(keys, names=["series", "place"])
+    y = pd.DataFrame({"y": [1.0, 2.0, 3.0]}, of_their_own)
+    assert plot_forecast(y).shape == (3,)
+
+
+@pytest.mark.parametrize("max_panels", ["3", 0, 2.5, True])
+def test_a_number_of_axes_that_is_none_is_refused(max_panels: Any) -> None:
+    message = f"max_panels must be a whole number of at least 1; got {max_panels!r}"
+    with pytest.raises(ValueError, match=message):
+        plot_forecast(Y, max_panels=max_panels)
+
+
 def test_too_many_axes_are_refused_unless_asked_for() -> None:
     many = {k: waves(uneven_stamps(6)).to_frame() for k in range(13)}
     y = pd.concat(many, names=["series", "when"])

@@ -213,6 +213,8 @@ def test_what_has_no_flow_is_refused() -> None:
     with pytest.raises(NotFittedError, match="needs a fitted forecaster"):
         plot_gradient_flow(tiny())
     flow = gradient_flow(fitted())
+    with pytest.raises(ValueError, match="a line to draw; got an empty mapping"):
+        plot_gradient_flow({})
     with pytest.raises(ValueError, match="at most 6 lines can be told apart; got 7"):
         plot_gradient_flow(dict.fromkeys(range(7), flow))
     with pytest.raises(
