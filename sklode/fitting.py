@@ -169,7 +169,8 @@ def fit_model(
     further : Further, optional
         How long; None: ``settings.max_epochs``.
     reporter : Reporter, optional
-        Told of each epoch; may stop the training.
+        Told of each epoch; may stop the training. Of processes that share it, that of
+        the first is told.
     begin : callable, optional
         Told of the fit before its training, when all that it needs of ``rng`` is drawn.
         With it the training goes on where that of ``start`` was stopped, if data and
@@ -184,7 +185,8 @@ def fit_model(
     with own_modes(gradients=True), processes.deferring_interrupts():
         with processes.together():
             fit = _planned(observations, settings, rng, n_ahead, start, further)
-            fit.course.reporter = reporter or Reporter()
+            if reporter is not None and processes.is_first:  # it speaks for all
+                fit.course.reporter = reporter
             fit.course.is_resumable = begin is not None and settings.warm_start
             fit.course.processes = processes
             rng = copy.deepcopy(rng)  # as it is before `begin` may draw from it
@@ -458,7 +460,7 @@ def _train(
         Gets the trainer.
     """
     settings, epochs, processes = course.settings, course.epochs, course.processes
-    reporter = course.reporter if processes.is_first else Reporter()
+    reporter = course.reporter
     device = next(model.network.parameters()).device
     n_drawn, n_batches = _epoch_size(windows, cut, settings)
     warm_up = 0
@@ -599,10 +601,7 @@ def _guarded(
     if processes.from_first(guard.is_proved(gain)):
         _train(model, windows, cut, course)
         return
-    if processes.is_first:
-        reporter.say(
-            "The trial has not proved itself: the level alone is the forecast."
-        )
+    reporter.say("The trial has not proved itself: the level alone is the forecast.")
     guard.silence(model.network, windows, cut)
     model.rows, model.best_epoch = trial.rows, 0
 

@@ -23,7 +23,7 @@ from sklode import storage
 from sklode.answers import answering, check_finite
 from sklode.calibration import Calibration
 from sklode.choices import check_choice
-from sklode.distributed import in_common
+from sklode.distributed import current, in_common
 from sklode.fit_callbacks import (
     FitTask,
     SupportsFitCallbacks,
@@ -346,8 +346,9 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
                 underway.terms.predict_seed = int(rng.randint(2**31 - 1))
             self._predict_seed = underway.terms.predict_seed
             self._underway = underway
-            task = FitTask(self, y, X, underway.n_epochs)
-            underway.course.reporter.callbacks.append(task)
+            if underway.course.processes.is_first:
+                task = FitTask(self, y, X, underway.n_epochs)
+                underway.course.reporter.callbacks.append(task)
 
         try:
             self._train(rng, steps_ahead(fh), start, further, begin)
@@ -359,8 +360,9 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         finally:
             self.__dict__.pop("_underway", None)
         self._warm_model = None  # a further fit begins from this one
-        if task is not None:
-            task.end()
+        with current().together():
+            if task is not None:
+                task.end()
         return self
 
     def _train(

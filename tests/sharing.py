@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import pickle
 import signal
 import sys
@@ -129,6 +130,45 @@ def stopped_by_callback(processes: Processes) -> Left:
     first = forecaster.n_epochs_
     forecaster.callbacks = None
     return {**left_by(forecaster.fit(panel())), "first": first, "asked": stop.asked}
+
+
+class Listener:
+    """A callback of scikit-learn's that counts what it hears, and may fail at last."""
+
+    def __init__(self, fails: bool) -> None:
+        self.fails, self.heard = fails, 0
+
+    def setup(self, estimator: Any, context: Any) -> None:
+        self.heard += 1
+
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
+        self.heard += 1
+
+    def on_fit_task_end(self, estimator: Any, context: Any) -> bool:
+        self.heard += 1
+        if self.fails and context.task_name == "fit":
+            raise ValueError("the end does not suit the listener")
+        return False
+
+    def teardown(self, estimator: Any, context: Any) -> None:
+        self.heard += 1
+
+
+def listened(processes: Processes) -> Left:
+    """scikit-learn's callbacks listen, and fail at the very end."""
+    if importlib.util.find_spec("sklearn.callback") is None:
+        return {}
+    heard: list[int] = []
+    error: BaseException | None = None
+    for fails in (False, True):
+        listener = Listener(fails)
+        forecaster = tiny(**{**CALM, "max_epochs": 2}).set_callbacks(listener)
+        try:
+            forecaster.fit(panel())
+        except (ValueError, RuntimeError) as raised:
+            error = raised
+        heard.append(listener.heard)
+    return {"heard": heard, "error": (type(error).__name__, str(error))}
 
 
 class Checkpoint:
@@ -335,6 +375,7 @@ SCENARIOS: dict[str, Callable[[Processes], Left]] = {
         guarded,
         pretrained,
         stopped_by_callback,
+        listened,
         checkpointed,
         unseeded,
         rounded,

@@ -265,6 +265,21 @@ def test_callbacks_are_those_of_the_first_process_and_stop_all(
 
 
 @pytest.mark.slow
+def test_callbacks_of_scikit_learn_hear_of_a_fit_in_the_first_process(
+    left: list[dict[str, Any]],
+) -> None:
+    first, other = (one["listened"] for one in left)
+    if not first:
+        pytest.skip("scikit-learn has callbacks from 1.9 on")
+    # setup, begin and end of the fit and of two epochs, teardown
+    assert first["heard"] == [8, 8]
+    assert other["heard"] == [0, 0]
+    assert first["error"] == ("ValueError", "the end does not suit the listener")
+    assert other["error"][0] == "RuntimeError"
+    assert "number 0 of them, counted from 0, failed" in other["error"][1]
+
+
+@pytest.mark.slow
 def test_a_fit_in_a_thread_is_not_shared(left: list[dict[str, Any]]) -> None:
     found = left[0]["in_a_thread"]
     assert found["size"] == 1
