@@ -5,7 +5,7 @@ A panel, and transfer: learn from many, forecast from few
 Forty valleys were counted for decades: hares, and the lynx that eat them. In six others
 counting began with twelve irregular counts each. ``pretrain`` learns one model from the
 forty, each with its own stamps and length; ``fit`` takes up the six. In six more, far
-in the south, everything goes a quarter faster: there ``fit`` has to train on. ::
+in the south, all goes a quarter faster: there ``fit`` has to train on. ::
 
     python examples/panel_transfer.py [--output panel_transfer.png]
 """
@@ -74,58 +74,57 @@ def split(valleys: Valleys) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 many = panel({f"valley {k}": valley()[0] for k in range(1, 41)})
-seen, later = split({f"new {k}": valley() for k in range(1, 7)})
-seen_south, later_south = split({f"south {k}": valley(1.25) for k in range(1, 7)})
+groups = {
+    "new": split({f"new {k}": valley() for k in range(1, 7)}),
+    "south": split({f"south {k}": valley(1.25) for k in range(1, 7)}),
+}
 
 # %%
 # Pretrain, then fit
 # ------------------
 # ``finetune_epochs=0`` keeps the pretrained model as it is: ``fit`` only takes up the
-# new series. ``None``, the default, trains on with them alone, in a hundred steps at a
-# third of the rate. ``predict_at`` asks each series at its own stamps.
+# new series. ``None``, the default, trains on with them alone, in a hundred steps at
+# 0.3 times ``lr``. Clones keep what was pretrained. A third model knows only the six.
 
 SETTINGS = {"window_length": N_SEEN, "horizon": N_AHEAD, "random_state": 0}
-as_it_is = LatentODELSTMForecaster(max_epochs=30, finetune_epochs=0, **SETTINGS)
-as_it_is.pretrain(many)
-tuned = as_it_is.clone().set_params(finetune_epochs=None)
-south = {
-    "pretrained, as it is": as_it_is.fit(seen_south).predict_at(later_south.index),
-    "pretrained, fine-tuned": tuned.fit(seen_south).predict_at(later_south.index),
+family = LatentODELSTMForecaster(max_epochs=30, finetune_epochs=0, **SETTINGS)
+family.pretrain(many)
+models = {
+    "pretrained, as it is": family,
+    "pretrained, fine-tuned": family.clone().set_params(finetune_epochs=None),
+    "the six alone": LatentODELSTMForecaster(max_epochs=300, **SETTINGS),
 }
-forecasts = {
-    "pretrained, as it is": as_it_is.fit(seen).predict_at(later.index),
-    "pretrained, fine-tuned": tuned.fit(seen).predict_at(later.index),
+fitted = {
+    group: {name: model.clone().fit(seen) for name, model in models.items()}
+    for group, (seen, _) in groups.items()
 }
 
 # %%
-# Without the forty: a model of the six alone; the mean of all counts; the last count.
-
-alone = LatentODELSTMForecaster(max_epochs=300, **SETTINGS)
-south["the six alone"] = alone.clone().fit(seen_south).predict_at(later_south.index)
-forecasts["the six alone"] = alone.fit(seen).predict_at(later.index)
-for found, known, truth in (
-    (forecasts, seen, later),
-    (south, seen_south, later_south),
-):
-    found["mean of the forty"] = truth * 0 + many.mean()
-    last = known.groupby("valley").last()
-    valleys = truth.index.get_level_values("valley")
-    found["last count"] = last.loc[valleys].set_index(truth.index)
+# ``predict_at`` asks each series at its own stamps. Beside the models: the mean of all
+# counts, and the last one.
 
 
-def errors_of(found: dict[str, pd.DataFrame], truth: pd.DataFrame) -> pd.Series:
+def errors_in(group: str) -> pd.Series:
     """Return mean squared errors over the variance of all counts."""
-    squared = {name: ((forecast - truth) ** 2) for name, forecast in found.items()}
-    return pd.Series({k: (e.mean() / many.var()).mean() for k, e in squared.items()})
+    seen, later = groups[group]
+    found = {name: one.predict_at(later.index) for name, one in fitted[group].items()}
+    found["mean of the forty"] = later * 0 + many.mean()
+    last = seen.groupby("valley").last()
+    valleys = later.index.get_level_values("valley")
+    found["last count"] = last.loc[valleys].set_index(later.index)
+    return pd.Series(
+        {
+            name: (((forecast - later) ** 2).mean() / many.var()).mean()
+            for name, forecast in found.items()
+        }
+    )
 
 
-errors = errors_of(forecasts, later)
-errors_south = errors_of(south, later_south)
+errors = pd.DataFrame({group: errors_in(group) for group in groups})
 print(
     f"Mean squared error of the next {N_AHEAD} stamps, over the variance of all counts"
 )
-table = pd.DataFrame({"new": errors, "south": errors_south})
-print(table.round(3).to_string())
+print(errors.round(3).to_string())
 
 # %%
 # Twelve counts are enough to know where on its cycle a valley is, and too few to learn
@@ -133,21 +132,27 @@ print(table.round(3).to_string())
 # counts are few and noisy, and have nothing to teach. Where it does not, fine-tuning
 # finds the new pace, and what it needs of the rest is in the weights already.
 
-shown = ["new 1", "new 2", "new 3"]
-ends = later.reset_index("date").groupby("valley")["date"].max()
-every = pd.MultiIndex.from_tuples(
-    [
-        (name, date)
-        for name in shown
-        for date in pd.date_range(seen.loc[name].index[-1], ends[name], freq="30D")
-    ],
-    names=["valley", "date"],
-)
+SHOWN = {"new": ["new 1", "new 2"], "south": ["south 1", "south 2"]}
+curves: dict[str, list[pd.DataFrame]] = {name: [] for name in models}
+for group, names in SHOWN.items():
+    seen, later = groups[group]
+    days = {
+        name: pd.date_range(
+            seen.loc[name].index[-1], later.loc[name].index[-1], freq="30D"
+        )
+        for name in names
+    }
+    every = pd.MultiIndex.from_tuples(
+        [(name, day) for name in names for day in days[name]], names=["valley", "date"]
+    )
+    for name, one in fitted[group].items():
+        curves[name].append(one.predict_at(every))
+
 axes = plot_forecast(
-    seen.loc[shown],
-    {"as it is": as_it_is.predict_at(every), "alone": alone.predict_at(every)},
-    y_test=later.loc[shown],
-    labels=["counted", "pretrained on forty valleys", "the six alone", "truth"],
+    pd.concat([groups[group][0].loc[names] for group, names in SHOWN.items()]),
+    {name: pd.concat(parts) for name, parts in curves.items()},
+    y_test=pd.concat([groups[group][1].loc[names] for group, names in SHOWN.items()]),
+    labels=["counted", *models, "truth"],
     title="Twelve counts, and the twenty stamps after them",
     x_label="",
 )
