@@ -393,6 +393,8 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         self.history_ = history.set_index("epoch")
         self.n_epochs_ = len(model.rows)
         self.best_epoch_ = model.best_epoch
+        self.window_length_ = model.window_length
+        self.horizon_ = model.horizon
         self.location_ = model.normalisation.location
         self.scale_ = model.normalisation.scale
         self.interval_scale_ = self._interval_scale(model)

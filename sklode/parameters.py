@@ -274,6 +274,8 @@ ATTRIBUTES = """    Attributes
         it went on, at half the rate; else 0), ``lr``, ``seconds``.
     n_epochs_, best_epoch_ : int
         Epochs trained, and the one whose weights are kept.
+    window_length_, horizon_ : int
+        As given, or chosen; kept from ``pretrain``.
     time_unit_ : Timedelta or float
         The training stamps' median positive gap; kept from ``pretrain``.
     longest_gap_ : float

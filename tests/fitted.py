@@ -313,6 +313,8 @@ def assert_same_forecaster(one: Any, other: Any, asked: Fitted) -> None:
     assert one.engine_ == other.engine_
     assert one.time_unit_ == other.time_unit_
     assert one.longest_gap_ == other.longest_gap_
+    assert one.window_length_ == other.window_length_
+    assert one.horizon_ == other.horizon_
     assert one.best_epoch_ == other.best_epoch_
     assert_same(answers(one, asked), answers(other, asked))
     if asked.more is None:

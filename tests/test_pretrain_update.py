@@ -60,6 +60,33 @@ def test_fit_fine_tunes_a_copy_of_the_pretrained_model(kind: type) -> None:
     pd.testing.assert_series_equal(again, first, check_exact=True)
 
 
+@pytest.mark.parametrize(
+    ("given", "fh", "expected"),
+    [
+        ({}, None, (13, 13)),
+        ({}, [1, 4], (18, 4)),
+        ({"window_length": 5}, None, (5, 5)),
+        ({"window_length": 5, "horizon": 3}, [1, 9], (5, 3)),
+    ],
+)
+def test_a_fit_tells_the_lengths_it_took(
+    given: dict[str, int], fh: list[int] | None, expected: tuple[int, int]
+) -> None:
+    settings = {"window_length": None, "horizon": None, "max_epochs": 1, **given}
+    forecaster = tiny(**settings).fit(waves(uneven_stamps(40)), fh=fh)
+    assert (forecaster.window_length_, forecaster.horizon_) == expected
+
+
+def test_lengths_are_kept_from_pretraining() -> None:
+    forecaster = tiny(window_length=None, horizon=None, finetune_epochs=0)
+    forecaster.pretrain(panel((40, 31, 28)))
+    first = forecaster.clone().fit(waves(uneven_stamps(12)))
+    assert (first.window_length_, first.horizon_) == (
+        forecaster.pretrained_.window_length,
+        forecaster.pretrained_.horizon,
+    )
+
+
 def test_fine_tuning_starts_from_the_pretrained_weights() -> None:
     settings = {"finetune_epochs": 1, "max_epochs": 10, "lr": 0.05}
     forecaster = tiny(**settings).pretrain(panel())
