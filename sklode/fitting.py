@@ -7,7 +7,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from sklode.batches import (
 )
 from sklode.compiling import compile_apart
 from sklode.distributed import ALONE, Processes, current
+from sklode.further import Further
 from sklode.interval_scales import measured_calibration
 from sklode.models import ARCHITECTURE, FittedModel, fresh_model, resolve_device
 from sklode.observations import Observations
@@ -37,7 +38,6 @@ from sklode.windows import (
 )
 
 __all__ = [
-    "Further",
     "Underway",
     "fit_model",
 ]
@@ -88,58 +88,6 @@ _TRAINING = (
     "tol",
 )
 """Settings under which a stopped training goes on only if they are as they were."""
-
-_FINETUNE_SHARE = 0.2
-"""Share of the epochs that finetune_epochs=None takes."""
-
-_FINETUNE_UPDATES = 100
-"""What it takes at least, after pretraining.
-
-A few new series make one batch an epoch where the family made many. Adam's first steps
-have the size of the rate, whatever the gradient: after only a handful of them the model
-is worse than without.
-"""
-
-_FINETUNE_RATE = 0.3
-"""The share of lr at which it then trains, to keep what the family has taught."""
-
-
-class Further(NamedTuple):
-    """How a model is trained that was trained before.
-
-    Attributes
-    ----------
-    epochs : int
-        At least.
-    updates : int
-        At least, in whole epochs.
-    rate : float
-        As a share of ``lr``.
-    """
-
-    epochs: int
-    updates: int = 0
-    rate: float = 1.0
-
-    @classmethod
-    def update(cls, settings: Any, start: FittedModel) -> Further:
-        """Return how an ``update`` trains."""
-        if settings.finetune_epochs is not None:
-            return cls(int(settings.finetune_epochs))
-        before = settings.max_epochs or len(start.rows)
-        return cls(max(round(_FINETUNE_SHARE * before), 1))
-
-    @classmethod
-    def fine_tuning(cls, settings: Any, start: FittedModel) -> Further:
-        """Return how a ``fit`` that follows ``pretrain`` trains."""
-        further = cls.update(settings, start)
-        if settings.finetune_epochs is not None:
-            return further
-        return further._replace(updates=_FINETUNE_UPDATES, rate=_FINETUNE_RATE)
-
-    def n_epochs(self, n_batches: int) -> int:
-        """Return the number of epochs of so many batches."""
-        return max(self.epochs, math.ceil(self.updates / n_batches))
 
 
 def fit_model(

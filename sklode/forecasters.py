@@ -30,7 +30,8 @@ from sklode.fit_callbacks import (
     with_callbacks,
     without_context,
 )
-from sklode.fitting import Further, Underway, fit_model
+from sklode.fitting import Underway, fit_model
+from sklode.further import Further
 from sklode.history import History, as_channels, in_order
 from sklode.horizons import as_horizon, steps_ahead
 from sklode.index_checks import check_index

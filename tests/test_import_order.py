@@ -99,6 +99,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "windows",
     },
     "interval_scales": {"batches", "calibration", "exceptions", "models", "windows"},
+    "further": {"models"},
     "fitting": {
         "_threads",
         "_torch_modes",
@@ -106,6 +107,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "compiling",
         "distributed",
         "engine",
+        "further",
         "guard",
         "interval_scales",
         "models",
