@@ -48,13 +48,6 @@ class AbsoluteHorizon(BaseSplitter):
         return None
 
     def _split(self, y: pd.Index) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        if isinstance(y.get_level_values(-1), pd.TimedeltaIndex):
-            # sktime takes a horizon of timedeltas for steps, and names no remedy
-            raise TypeError(
-                "an absolute horizon of sktime must hold integers, periods or "
-                "datetimes; got y over timedeltas. Count them from a date for the "
-                "evaluation: pd.Timestamp(0) + y.index."
-            )
         yield from self.cv.split(y)
 
     def get_n_splits(self, y: Any = None) -> int:
