@@ -1,5 +1,6 @@
 import importlib.util
 import os
+import signal
 from collections.abc import Iterator
 
 import numpy as np
@@ -57,3 +58,11 @@ def float64() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(before)
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Have SIGINT raise KeyboardInterrupt, also where a shell has had it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

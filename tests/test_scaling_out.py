@@ -178,15 +178,7 @@ def test_a_forked_process_does_not_speak_for_its_parent(
     assert current() is ALONE
 
 
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """Let Ctrl-C interrupt, also where the tests run in a shell's background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_waits_for_the_others_and_a_second_one_does_not() -> None:
     processes = one_of(0, 2)
     with processes.deferring_interrupts():

@@ -2,7 +2,6 @@
 
 import math
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
@@ -271,14 +270,6 @@ def test_network_that_is_not_finite_is_skipped_with_the_adaptive_solver() -> Non
     with pytest.warns(ConvergenceWarning, match=SKIPPED):
         (row,) = train(network, [windows()] * 2).history
     assert row["skipped_steps"] == 2
-
-
-@pytest.fixture
-def interruptible() -> Iterator[None]:
-    """Have SIGINT raise KeyboardInterrupt, also where a shell has had it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")
