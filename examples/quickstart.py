@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from sklode import LatentODELSTMForecaster, LatentODERNNForecaster
-from sklode.datasets import load_co2
+from sklode.data import load_co2
 from sklode.plotting import plot_forecast
 
 parser = argparse.ArgumentParser(description="Forecast weekly CO2 at Mauna Loa.")

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from sklode import LatentODELSTMForecaster
-from sklode.datasets import make_spirals
+from sklode.data import make_spirals
 
 parser = argparse.ArgumentParser(description="Continue spirals in both directions.")
 parser.add_argument("--output", default="spirals.png", help="the picture's path")

@@ -2,13 +2,13 @@
 
 from importlib.metadata import version
 
+from sklode.data.calendar import calendar_features
 from sklode.forecasters import (
     LatentODEForecaster,
     LatentODELSTMForecaster,
     LatentODERNNForecaster,
 )
 from sklode.model_selection import AbsoluteHorizon, AlignedMetric
-from sklode.seasons import calendar_features
 
 __version__ = version("sklode")
 

@@ -20,11 +20,11 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
-from sklode._shapes import State, Steps, Times
-from sklode.batches import make_batch
+from sklode.data.observations import Observations
 from sklode.forecasters import _LatentODEForecaster
 from sklode.nn import ODELSTM, ODERNN, RNN
-from sklode.observations import Observations
+from sklode.nn.batches import make_batch
+from sklode.nn.shapes import State, Steps, Times
 
 __all__ = [
     "ClippingReport",

@@ -19,35 +19,40 @@ from sktime.datatypes import convert_to, mtype
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
-from sklode import storage
-from sklode.answers import answering, check_finite
-from sklode.calibration import Calibration
-from sklode.choices import check_choice
-from sklode.distributed import current, in_common
-from sklode.fit_callbacks import (
+from sklode.data.choices import check_choice
+from sklode.data.history import History, as_channels, in_order
+from sklode.data.horizons import as_horizon, steps_ahead
+from sklode.data.index_checks import check_index
+from sklode.data.observations import Observations, check_controls, check_values
+from sklode.data.outliers import without_outliers
+from sklode.data.remedies import warn_of_times_in_values
+from sklode.data.tables import check_probabilities, check_rows, check_table
+from sklode.data.ticks import TIMELIKE, ticks_between, ticks_of
+from sklode.prediction import storage
+from sklode.prediction.answers import answering, check_finite
+from sklode.prediction.calibration import Calibration
+from sklode.prediction.model import FittedModel
+from sklode.prediction.predictor import KnownControls, Queries
+from sklode.prediction.prior import STARTS, Prior
+from sklode.representation import as_html
+from sklode.training.fit_callbacks import (
     FitTask,
     SupportsFitCallbacks,
     with_callbacks,
     without_context,
 )
-from sklode.fitting import Underway, fit_model
-from sklode.further import Further
-from sklode.history import History, as_channels, in_order
-from sklode.horizons import as_horizon, steps_ahead
-from sklode.index_checks import check_index
-from sklode.models import FittedModel, resolve_device
-from sklode.observations import Observations, check_controls, check_values
-from sklode.outliers import without_outliers
-from sklode.parameters import ATTRIBUTES, PARAMETERS, check_parameters
-from sklode.prediction import KnownControls, Queries
-from sklode.prior import STARTS, Prior
-from sklode.remedies import warn_of_times_in_values
-from sklode.reporting import Reporter
-from sklode.representation import as_html
-from sklode.rollback import all_or_nothing
-from sklode.stamps import TIMELIKE, ticks_between, ticks_of
-from sklode.tables import check_probabilities, check_rows, check_table
-from sklode.training import HISTORY_COLUMNS
+from sklode.training.fitting import Underway, fit_model
+from sklode.training.further import Further
+from sklode.training.loop import HISTORY_COLUMNS
+from sklode.training.parallel import current, in_common
+from sklode.training.parameters import (
+    ATTRIBUTES,
+    PARAMETERS,
+    check_parameters,
+    resolve_device,
+)
+from sklode.training.report import Reporter
+from sklode.training.rollback import all_or_nothing
 
 __all__ = [
     "LatentODEForecaster",
@@ -900,7 +905,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         ------
         sktime.exceptions.NotFittedError
             If it is neither fitted nor pretrained.
-        sklode.exceptions.WeightsFileError
+        sklode.data.errors.WeightsFileError
             If a key, a column's name or a parameter is of a kind that is not stored.
         FileNotFoundError
             If the folder of the file is not there.
@@ -922,7 +927,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
 
         Raises
         ------
-        sklode.exceptions.WeightsFileError
+        sklode.data.errors.WeightsFileError
             If the file is no such file, is damaged, or of another class or a later
             version of the format.
         OSError

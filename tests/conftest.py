@@ -9,7 +9,7 @@ import torch
 from hypothesis import settings
 
 from sklode import engine
-from sklode.compiling import compile_apart
+from sklode.training.compiling import compile_apart
 
 # The same examples in every run: a failure is met again by running again.
 settings.register_profile(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from sklode import nn
+from sklode.levels import Anchor, LinearAnchor
 
 
 def field(
@@ -67,16 +68,16 @@ def latent_ode(
         nn.Emission(latent, n_channels, 6, n_controls, noise),
         linear_anchor(n_channels, n_controls, anchor == "walk")
         if anchor in ("linear", "walk")
-        else nn.Anchor(anchor, n_channels),
+        else Anchor(anchor, n_channels),
         engine=engine,
     )
 
 
 def linear_anchor(
     n_channels: int = 2, n_controls: int = 0, walks: bool = True
-) -> nn.LinearAnchor:
+) -> LinearAnchor:
     """Return a linear anchor with random weights."""
-    anchor = nn.LinearAnchor(n_channels, n_controls)
+    anchor = LinearAnchor(n_channels, n_controls)
     anchor.ages.copy_(torch.tensor([1.0, 2.0, 4.0, 8.0]))
     anchor.rates.copy_(torch.tensor([1.0, 0.5, 0.25, 0.125]))
     anchor.weights.normal_()

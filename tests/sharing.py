@@ -24,10 +24,11 @@ from unittest import mock
 import numpy as np
 import torch
 
-from sklode import LatentODERNNForecaster, batches, fitting, nn
-from sklode.distributed import Processes, current, data_parallel
-from sklode.exceptions import SolverError
-from sklode.training import Trainer
+from sklode import LatentODERNNForecaster, nn
+from sklode.data.errors import SolverError
+from sklode.training import batches, fitting
+from sklode.training.loop import Trainer
+from sklode.training.parallel import Processes, current, data_parallel
 from tests.series import panel, tiny, uneven_stamps, waves
 
 Left = dict[str, Any]

@@ -11,7 +11,7 @@ import pytest
 from sktime.forecasting.base import ForecastingHorizon
 
 from sklode import LatentODELSTMForecaster
-from sklode.training import Trainer
+from sklode.training.loop import Trainer
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 

@@ -13,7 +13,7 @@ from sktime.forecasting.base import ForecastingHorizon
 from sktime.split import ExpandingWindowSplitter
 
 from sklode import LatentODELSTMForecaster
-from sklode.exceptions import HistoryWarning
+from sklode.data.errors import HistoryWarning
 from tests.controls import controls
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 
@@ -277,7 +277,7 @@ def test_a_refused_horizon_is_not_the_next_ones_default(
 def test_whatever_stops_a_first_epoch_leaves_the_model_before(
     fitted: dict[str, Any], error: type[BaseException], monkeypatch: Any
 ) -> None:
-    from sklode.training import Trainer
+    from sklode.training.loop import Trainer
 
     def stop(*args: Any) -> None:
         raise error
@@ -376,7 +376,7 @@ def test_an_update_before_all_history_warns_that_the_cutoff_stays(
     assert last in forecaster._history.index().get_level_values(-1)
 
 
-@pytest.mark.filterwarnings("error::sklode.exceptions.HistoryWarning")
+@pytest.mark.filterwarnings("error::sklode.data.errors.HistoryWarning")
 def test_a_warning_made_an_error_refuses_the_update(fitted: dict[str, Any]) -> None:
     forecaster = copy.deepcopy(fitted["series"])
     before = state(forecaster)

@@ -13,11 +13,17 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from sklode import LatentODELSTMForecaster, interval_scales
-from sklode.calibration import Calibration, Residuals, calibrate, residuals_of
-from sklode.exceptions import HistoryWarning
+from sklode import LatentODELSTMForecaster
+from sklode.data.errors import HistoryWarning
 from sklode.nn import Batch
-from sklode.randomness import normals
+from sklode.prediction import interval_scales
+from sklode.prediction.calibration import (
+    Calibration,
+    Residuals,
+    calibrate,
+    residuals_of,
+)
+from sklode.prediction.randomness import normals
 from tests.series import channels, panel, tiny, two_sines, uneven_stamps, waves
 
 LONG = {"window_length": 6, "horizon": 3, "max_epochs": 3}

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from sklode import calendar_features, nn
-from sklode.choices import check_choice, did_you_mean
-from sklode.nn.anchors import Anchor
+from sklode.data.choices import check_choice, did_you_mean
+from sklode.levels.anchors import Anchor
 from tests.series import tiny, waves
 
 

@@ -13,8 +13,8 @@ import pytest
 
 pytest.importorskip("numba", reason="the fused engine needs numba")
 
-from sklode import compiling
 from sklode.engine import choice
+from sklode.training import compiling
 from tests.series import tiny, waves
 
 FIT = """

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode.datasets import load_climate, load_co2, load_stock, make_spirals
+from sklode.data.datasets import load_climate, load_co2, load_stock, make_spirals
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 needs_data = pytest.mark.skipif(

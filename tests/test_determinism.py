@@ -23,9 +23,9 @@ import pytest
 import threadpoolctl
 import torch
 
+from sklode.data.errors import HistoryWarning, SolverError
 from sklode.engine import fused
-from sklode.exceptions import HistoryWarning, SolverError
-from sklode.training import Trainer
+from sklode.training.loop import Trainer
 from tests.controls import controls
 from tests.fingerprints import ENGINES, SPREAD, fingerprint, fingerprints
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves

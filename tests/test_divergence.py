@@ -13,9 +13,9 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from sklode.exceptions import SolverError
+from sklode.data.errors import SolverError
 from sklode.nn import AdaptiveSolver, Decoder, solvers
-from sklode.training import Trainer
+from sklode.training.loop import Trainer
 from tests.networks import field
 from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
 from tests.trainees import Trainee, batch, train

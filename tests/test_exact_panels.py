@@ -15,7 +15,7 @@ from sktime.forecasting.base import ForecastingHorizon
 from sktime.split import ExpandingWindowSplitter
 
 from sklode import AbsoluteHorizon
-from sklode.exceptions import HistoryWarning
+from sklode.data.errors import HistoryWarning
 from tests.lines import (
     BERLIN,
     KINDS,

@@ -11,7 +11,7 @@ import pytest
 from sktime.split import ExpandingWindowSplitter
 
 from sklode import AbsoluteHorizon
-from sklode.exceptions import HistoryWarning
+from sklode.data.errors import HistoryWarning
 from tests.lines import (
     KINDS,
     SLOPE,

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import prediction
+from sklode.prediction import predictor as prediction
 from tests.controls import (
     INDEX,
     LATER,

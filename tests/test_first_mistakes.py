@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode.exceptions import TimesInValuesWarning
+from sklode.data.errors import TimesInValuesWarning
 from tests.series import channels, panel, tiny, uneven_stamps, uneven_ticks, waves
 
 N = 24

@@ -15,7 +15,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 
-from sklode import fit_callbacks, guard
+from sklode.training import fit_callbacks, guard
 from tests.series import panel, tiny, uneven_stamps, waves
 
 since_1_9 = pytest.mark.skipif(

@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 import torch
 
-from sklode import LatentODELSTMForecaster, models, nn
+from sklode import LatentODELSTMForecaster, nn
+from sklode.prediction import model as models
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 STEPS = [-3, 1, 4]
@@ -218,7 +219,7 @@ def test_early_stopping_restores_the_weights_of_the_best_epoch(data: Any) -> Non
         callbacks=[recorder], early_stopping=True, n_iter_no_change=30, **settings
     )
     with pytest.MonkeyPatch.context() as patch:
-        from sklode.training import Trainer
+        from sklode.training.loop import Trainer
 
         fit = Trainer.fit
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from sklode._flat import flat_parameters
+from sklode.training.flat import flat_parameters
 
 
 def network() -> nn.Sequential:

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
-from sklode.exceptions import SolverError
+from sklode.data.errors import SolverError
 from tests.series import FORECASTERS, tiny
 
 ENGINES = ["unrolled", "eager"]

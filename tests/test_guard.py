@@ -11,7 +11,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from sklode import fitting, guard
+from sklode.training import fitting, guard
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 
 LEVELS = pytest.mark.parametrize("normalize", ["series", "window", "last", "linear"])

@@ -12,11 +12,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklode import levels
-from sklode.levels import fit_linear
-from sklode.nn import LinearAnchor
-from sklode.nn.linear_anchors import CROSS_CHANNELS, N_RATES
-from sklode.windows import WindowSet
+from sklode.data.windows import WindowSet
+from sklode.levels import LinearAnchor
+from sklode.levels import fitting as levels
+from sklode.levels.fitting import fit_linear
+from sklode.levels.linear import CROSS_CHANNELS, N_RATES
 from tests.series import tiny, uneven_stamps, waves
 
 N_SEEN, HORIZON = 24, 8

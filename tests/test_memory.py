@@ -20,7 +20,7 @@ import pandas as pd
 import pytest
 import torch
 
-from sklode import prediction
+from sklode.prediction import predictor as prediction
 from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
 
 FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"

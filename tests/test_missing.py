@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklode import LatentODELSTMForecaster
-from sklode.exceptions import HistoryWarning
-from sklode.observations import Observations
-from sklode.timelines import Timeline
-from sklode.windows import WindowSet
+from sklode.data.errors import HistoryWarning
+from sklode.data.observations import Observations
+from sklode.data.timelines import Timeline
+from sklode.data.windows import WindowSet
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 STEPS = [-30, -5, 1, 4]

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 import torch
 
-from sklode.observations import Observations
-from sklode.windows import Normalisation, constants_of
+from sklode.data.observations import Observations
+from sklode.data.windows import Normalisation, constants_of
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 LEVELS = ["auto", "series", "window", "last", "blend", "linear"]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode.outliers import without_outliers
+from sklode.data.outliers import without_outliers
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 
 MESSAGE = r"1 value\(s\) more than 10000 times .*first is {}.*Taken for missing"

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from sktime.forecasting.base import ForecastingHorizon
 
-from sklode import prediction
+from sklode.prediction import predictor as prediction
 from tests.series import (
     FORECASTERS,
     channels,

@@ -13,9 +13,9 @@ from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sktime.forecasting.model_selection import ForecastingGridSearchCV
 from sktime.split import ExpandingWindowSplitter
 
-from sklode.exceptions import HistoryWarning
+from sklode.data.errors import HistoryWarning
 from sklode.model_selection import AbsoluteHorizon
-from sklode.training import Trainer
+from sklode.training.loop import Trainer
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 STEPS = [-3, 1, 4]

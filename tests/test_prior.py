@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from sklode import prior
+from sklode.prediction import prior
 from tests.controls import INDEX, controls, forecaster_with_controls
 from tests.lines import KINDS, NOISE, SLOPE, SPREAD, TOLERANCE, learned, line
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves

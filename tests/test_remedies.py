@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode.exceptions import TimesInValuesWarning
-from sklode.remedies import (
+from sklode.data.errors import TimesInValuesWarning
+from sklode.data.remedies import (
     of_column,
     of_container,
     of_index,

@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import fitting, guard, reporting
-from sklode.reporting import Reporter
-from sklode.training import Trainer
+from sklode.training import fitting, guard
+from sklode.training import report as reporting
+from sklode.training.loop import Trainer
+from sklode.training.report import Reporter
 from tests.series import panel, tiny, uneven_stamps, waves
 
 COLUMNS = 80

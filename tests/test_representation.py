@@ -18,7 +18,7 @@ import pytest
 import torch
 
 import sklode
-from sklode.calibration import Calibration
+from sklode.prediction.calibration import Calibration
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 ROOT = Path(sklode.__file__).parents[1]
@@ -136,7 +136,7 @@ TYPED = """
 import numpy as np
 import pandas as pd
 from sklode import AbsoluteHorizon, LatentODELSTMForecaster, calendar_features
-from sklode.datasets import load_co2
+from sklode.data import load_co2
 
 y: pd.Series = load_co2()
 forecaster: LatentODELSTMForecaster = LatentODELSTMForecaster(

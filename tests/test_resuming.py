@@ -26,11 +26,11 @@ from sklode import (
     reporting,
     training,
 )
-from sklode import recovery as recovery_module
-from sklode.models import FittedModel
-from sklode.observations import Observations
-from sklode.recovery import Recovery
-from sklode.training import Trainer
+from sklode.data.observations import Observations
+from sklode.prediction.model import FittedModel
+from sklode.training import recovery as recovery_module
+from sklode.training.loop import Trainer
+from sklode.training.recovery import Recovery
 from tests.pages import python_of
 from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
 
@@ -914,7 +914,7 @@ KILLED = """
 import os
 import runpy
 
-from sklode.reporting import Reporter
+from sklode.training.report import Reporter
 
 tell = Reporter.epoch_end
 

@@ -29,12 +29,13 @@ from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sktime.forecasting.model_selection import ForecastingGridSearchCV
 from sktime.split import ExpandingWindowSplitter
 
-from sklode import LatentODELSTMForecaster, distributed
-from sklode._threads import n_threads
-from sklode.batches import validation_batches
-from sklode.distributed import ALONE, Processes, current, data_parallel
-from sklode.training import Trainer
-from sklode.windows import WindowSet
+from sklode import LatentODELSTMForecaster
+from sklode.data.windows import WindowSet
+from sklode.engine.threads import n_threads
+from sklode.training import parallel as distributed
+from sklode.training.batches import validation_batches
+from sklode.training.loop import Trainer
+from sklode.training.parallel import ALONE, Processes, current, data_parallel
 from tests import sharing
 from tests.series import tiny, waves
 from tests.trainees import Trainee, batch, linear
@@ -377,7 +378,7 @@ def group_of_two() -> dict[str, str]:
 
 
 WAITING = """
-from sklode.distributed import data_parallel
+from sklode.training.parallel import data_parallel
 
 with data_parallel(timeout=3):
     pass
@@ -396,7 +397,7 @@ def test_a_process_that_never_comes_is_waited_for_until_the_timeout(rank: str) -
 DYING = """
 import os, sys
 from tests.series import panel, tiny
-from sklode.distributed import data_parallel
+from sklode.training.parallel import data_parallel
 
 class Die:
     def on_epoch_end(self, owner, row):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklode import LatentODELSTMForecaster, calendar_features
-from sklode.datasets import load_climate
+from sklode.data.datasets import load_climate
 from tests.test_datasets import SHARED, needs_data
 
 NEW_YORK = "America/New_York"

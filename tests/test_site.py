@@ -28,9 +28,9 @@ PUBLIC = (
 # what modules share, of no use to users
 INTERNAL = {
     "sklode.diagnostics.check_forecaster",
-    "sklode.distributed.ALONE",
-    "sklode.distributed.current",
-    "sklode.distributed.in_common",
+    "sklode.training.parallel.ALONE",
+    "sklode.training.parallel.current",
+    "sklode.training.parallel.in_common",
 }
 SCRIPTS = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
 

@@ -10,8 +10,9 @@ from threading import Barrier
 import pytest
 import torch
 
-from sklode import _threads, fitting
-from sklode._threads import n_threads, one_torch_thread
+from sklode.engine import threads as _threads
+from sklode.engine.threads import n_threads, one_torch_thread
+from sklode.training import fitting
 
 
 @pytest.fixture(autouse=True)

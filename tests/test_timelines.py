@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sklode.observations import Observations
-from sklode.stamps import ticks_between
-from sklode.timelines import Timeline
+from sklode.data.observations import Observations
+from sklode.data.ticks import ticks_between
+from sklode.data.timelines import Timeline
 from tests.series import panel, tiny, waves
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from sklode.nn import Batch
-from sklode.training import OPTIMIZERS, validation_loss
+from sklode.training.loop import OPTIMIZERS, validation_loss
 from tests.networks import assert_same, latent_ode, windows
 from tests.trainees import Recording, Trainee, batch, column, linear, train
 

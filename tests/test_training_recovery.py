@@ -9,9 +9,9 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from sklode import recovery as recovery_module
-from sklode.recovery import Recovery
-from sklode.training import Trainer
+from sklode.training import recovery as recovery_module
+from sklode.training.loop import Trainer
+from sklode.training.recovery import Recovery
 from tests.series import tiny, waves
 from tests.trainees import Trainee, batch, column, train
 

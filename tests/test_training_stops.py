@@ -10,9 +10,9 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from sklode.exceptions import SolverError
+from sklode.data.errors import SolverError
 from sklode.nn import AdaptiveSolver
-from sklode.training import Trainer, validation_loss
+from sklode.training.loop import Trainer, validation_loss
 from tests.networks import latent_ode, windows
 from tests.series import tiny, waves
 from tests.trainees import Trainee, batch, column, linear, train

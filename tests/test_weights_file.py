@@ -24,7 +24,7 @@ from sklode import (
     __version__,
     weights_file,
 )
-from sklode.exceptions import WeightsFileError
+from sklode.data.errors import WeightsFileError
 from tests.fitted import KINDS, assert_same, assert_same_forecaster, days
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 
@@ -668,7 +668,7 @@ def test_a_save_that_fails_leaves_the_earlier_file(
         raise OSError("no space left")
 
     fitted.n_samples = 3
-    monkeypatch.setattr(f"sklode.weights_file.{step}", full)
+    monkeypatch.setattr(f"sklode.prediction.weights_file.{step}", full)
     with pytest.raises(OSError, match="no space left"):
         fitted.save_weights(path)
     assert path.read_bytes() == before

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from sklode.nn import Batch
 from sklode.nn.latent_ode import Bound
-from sklode.reporting import Reporter
-from sklode.training import Trainer
+from sklode.training.loop import Trainer
+from sklode.training.report import Reporter
 
 Part = Callable[[Tensor, Tensor], Tensor]
 

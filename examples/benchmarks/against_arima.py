@@ -46,7 +46,7 @@ from sktime.transformations.func_transform import FunctionTransformer
 from statsmodels.tools.sm_exceptions import ConvergenceWarning
 
 from sklode import AbsoluteHorizon, LatentODELSTMForecaster
-from sklode.datasets import load_co2
+from sklode.data import load_co2
 
 OURS, OURS_PLAIN = "Latent ODE-LSTM", "Latent ODE-LSTM, no detrending"
 ARIMA, SEASONAL_ARIMA = "AutoARIMA", "AutoARIMA, seasonal"

@@ -35,7 +35,7 @@ import torch
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 
 from sklode import LatentODELSTMForecaster
-from sklode.distributed import data_parallel
+from sklode.training.parallel import data_parallel
 
 PANELS = {"large": (512, 200, 20), "small": (64, 60, 60)}
 """Series, of one window each, stamps of each, and steps of a training."""

@@ -37,6 +37,7 @@ import torch
 from workloads import EMISSION_WIDTH, WORKLOADS, Workload, draw, operations
 
 from sklode import nn
+from sklode.levels import Anchor
 
 Step: TypeAlias = Callable[[], float]
 
@@ -57,7 +58,7 @@ def network(load: Workload, engine: str) -> nn.LatentODE:
         nn.Translator(load.hidden_size, load.latent_size),
         nn.Decoder(nn.VectorField(load.latent_size, *shape), solver),
         nn.Emission(load.latent_size, load.n_channels, EMISSION_WIDTH),
-        nn.Anchor("series", load.n_channels),
+        Anchor("series", load.n_channels),
         engine=engine,
     )
     made.layout = "single" if load.n_series <= FEW else "lanes"

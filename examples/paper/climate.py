@@ -19,7 +19,7 @@ from forecasting import add_options, draw_origins, print_table, run
 from protocol import Experiment
 from settings import CLIMATE, PAPER_CLIMATE, features
 
-from sklode.datasets import load_climate
+from sklode.data.datasets import load_climate
 
 # Table "climate" of the paper.
 PUBLISHED = {

@@ -19,7 +19,7 @@ from forecasting import add_options, draw_origins, print_table, run
 from protocol import Experiment
 from settings import PAPER_STOCKS, STOCKS
 
-from sklode.datasets import load_stock
+from sklode.data.datasets import load_stock
 
 # Table "DJIA" of the paper: one stock that it does not name.
 PUBLISHED = {

@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from sklode._threads import SharedLimit
 from sklode.engine import fused
 from sklode.engine.flows import ACTIVATIONS, TABLEAUS, HiddenField
 from sklode.engine.sequences import DecodePass, EncodePass, FlowMaps
+from sklode.engine.threads import SharedLimit
 
 __all__ = [
     "CellWeights",

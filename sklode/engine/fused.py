@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sklode._threads import n_threads
 from sklode.engine.flows import TABLEAUS
+from sklode.engine.threads import n_threads
 
 __all__ = [
     "Field",

@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from sklode._shapes import Controls, State, States, Steps, Times
-from sklode.exceptions import SolverError
+from sklode.data.errors import SolverError
+from sklode.nn.shapes import Controls, State, States, Steps, Times
 from sklode.nn.solvers import Solver
 
 __all__ = ["MAX_STEPS", "ControlPath", "Decoder", "Trajectory"]

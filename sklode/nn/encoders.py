@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from sklode._shapes import State, States, Times
+from sklode.nn.shapes import State, States, Times
 from sklode.nn.solvers import Solver
 from sklode.nn.vector_fields import Affine
 

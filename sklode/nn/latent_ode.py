@@ -14,16 +14,15 @@ from torch.distributions import Normal
 from torch.nn import functional
 
 from sklode import engine
-from sklode._shapes import Controls, Mask, State, States, Steps, Times, Values
-from sklode.nn.anchors import Anchor, Level
+from sklode.nn.batches import Batch
 from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODELSTM, ODERNN, RNN
-from sklode.nn.linear_anchors import LinearAnchor, LinearLevel
 from sklode.nn.objectives import kl_to_standard_normal, log_likelihood
+from sklode.nn.shapes import Controls, Mask, State, States, Steps, Times, Values
 from sklode.nn.solvers import FixedStepSolver
 from sklode.nn.vector_fields import VectorField
 
-__all__ = ["Batch", "Bound", "Emission", "LatentODE", "Posterior", "Translator"]
+__all__ = ["Bound", "Emission", "LatentODE", "Posterior", "Translator"]
 
 _LEAST_NOISE = 1e-3
 """Least standard deviation of the learned emission, in normalised units."""
@@ -32,40 +31,12 @@ _INITIAL_RAW_NOISE = -1.5
 """softplus(-1.5) = 0.2: a large initial noise would excuse what z has not learned."""
 
 
-class Batch(NamedTuple):
-    """Windows of series, side by side; padded stamps repeat the last one, unobserved.
-
-    The first ``n_seen`` stamps are what the encoder may see, but for those ``hidden``
-    from it. ``scored`` marks the entries that the likelihood counts, by default all
-    that were observed. ``n_elsewhere`` counts windows of the same batch that other
-    processes have, before and after these.
-    """
-
-    times: Times
-    values: Values
-    mask: Mask
-    n_seen: int
-    controls: Controls | None = None
-    scored: Mask | None = None
-    hidden: Tensor | None = None  # (batch, n_seen), bool
-    n_elsewhere: tuple[int, int] = (0, 0)
-
-    def to(self, device: torch.device | str) -> Batch:
-        """Return the batch on ``device``."""
-        moved: dict[str, Any] = {
-            name: x.to(device)
-            for name, x in self._asdict().items()
-            if isinstance(x, Tensor)
-        }
-        return self._replace(**moved)
-
-
 class Posterior(NamedTuple):
     """q(z0), with the time t0, (batch,), that z0 belongs to and the window's level."""
 
     q_z0: Normal
     t0: Tensor
-    level: Level | LinearLevel
+    level: Any
 
     def repeated(self, n: int) -> Posterior:
         """Return t0 and level for ``n`` copies of the batch, one after the other."""
@@ -211,8 +182,9 @@ class LatentODE(nn.Module):
         With a vector field of its own.
     emission : nn.Module
         From z(t), and u(t), to the observation.
-    anchor : Anchor or LinearAnchor
-        The level of a window that is taken off before the encoder and added to x^.
+    anchor : nn.Module
+        Of `sklode.levels`: the level of a window, taken off before the encoder and
+        added to x^.
     engine : {"unrolled", "fused", "eager"}, default="unrolled"
         Which of `sklode.engine` runs encoder and decoder: the same numbers faster,
         where it covers them; "eager": plain torch always.
@@ -224,7 +196,7 @@ class LatentODE(nn.Module):
         translator: nn.Module,
         decoder: Decoder,
         emission: Emission,
-        anchor: Anchor | LinearAnchor,
+        anchor: nn.Module,
         engine: str = "unrolled",
     ) -> None:
         super().__init__()
@@ -234,7 +206,7 @@ class LatentODE(nn.Module):
         self.translator: Any = translator
         self.decoder: Any = decoder
         self.emission = emission
-        self.anchor = anchor
+        self.anchor: Any = anchor
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for a pickle: tensors on the CPU, which every machine has.

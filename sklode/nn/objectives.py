@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Normal
 
-from sklode._shapes import Mask, Values
+from sklode.nn.shapes import Mask, Values
 
 __all__ = [
     "clip_gradient_norm",

@@ -20,9 +20,9 @@ import torchdiffeq
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from sklode._shapes import State, States, Steps
-from sklode.choices import check_choice
-from sklode.exceptions import SolverError
+from sklode.data.choices import check_choice
+from sklode.data.errors import SolverError
+from sklode.nn.shapes import State, States, Steps
 from sklode.nn.vector_fields import ACTIVATIONS, Affine, VectorField
 
 __all__ = ["FIXED_STEP_METHODS", "AdaptiveSolver", "FixedStepSolver", "Solver"]

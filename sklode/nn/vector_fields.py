@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sklode._shapes import State
-from sklode.choices import check_choice
+from sklode.data.choices import check_choice
+from sklode.nn.shapes import State
 
 __all__ = ["ACTIVATIONS", "Affine", "VectorField"]
 

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sklode._torch_modes import own_modes
 from sklode.diagnostics import check_forecaster
+from sklode.nn.modes import own_modes
 from sklode.plotting.canvas import canvas
 from sklode.plotting.counts import check_count, is_whole
 from sklode.plotting.styles import CURVES, GREY, INK
-from sklode.prediction import Queries
+from sklode.prediction.predictor import Queries
 
 __all__ = ["plot_latent"]
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sklode.data.tables import check_columns, check_dtypes
+from sklode.data.ticks import series_of
 from sklode.plotting.time_axis import check_stamps
-from sklode.stamps import series_of
-from sklode.tables import check_columns, check_dtypes
 
 __all__ = ["Pair", "Panels", "as_frame"]
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from sklode.levels.anchors import ANCHORS
 from sklode.nn import Batch, ControlPath, FixedStepSolver, LatentODE
-from sklode.nn.anchors import ANCHORS
 from tests.networks import assert_same, gradients, latent_ode, windows
 
 ENGINE = {"name": "unrolled"}

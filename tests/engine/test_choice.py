@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import LatentODEForecaster, engine, fitting, nn, reporting
+from sklode import LatentODEForecaster, engine, nn
 from sklode.engine import choice
+from sklode.training import fitting
+from sklode.training import report as reporting
 from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
 
 

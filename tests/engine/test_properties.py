@@ -15,6 +15,7 @@ from torch import Tensor
 pytest.importorskip("numba", reason="the fused engine needs numba")
 
 from sklode import nn
+from sklode.levels import Anchor
 from sklode.nn.vector_fields import ACTIVATIONS
 from tests.networks import field, gradients
 
@@ -67,7 +68,7 @@ class Case(NamedTuple):
             nn.Translator(self.hidden, self.latent),
             nn.Decoder(flow, solver),
             nn.Emission(self.latent, self.n_channels, 6, self.n_controls),
-            nn.Anchor("series", self.n_channels),
+            Anchor("series", self.n_channels),
         )
         network.layout = self.layout
         return network

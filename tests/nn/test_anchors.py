@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sklode.nn import Anchor
+from sklode.levels import Anchor
 
 pytestmark = pytest.mark.usefixtures("float64")
 

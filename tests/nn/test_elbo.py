@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import MultivariateNormal, Normal
 
-from sklode.nn import RNN, Anchor, Batch, Decoder, Emission, FixedStepSolver, LatentODE
+from sklode.levels import Anchor
+from sklode.nn import RNN, Batch, Decoder, Emission, FixedStepSolver, LatentODE
 from sklode.nn.objectives import elbo
 from tests.networks import windows
 from tests.problems import LinearField, Zero

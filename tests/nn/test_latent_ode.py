@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from sklode.levels.anchors import ANCHORS
 from sklode.nn import AdaptiveSolver, Batch, ControlPath, FixedStepSolver, LatentODE
-from sklode.nn.anchors import ANCHORS
 from sklode.nn.objectives import kl_to_standard_normal
 from tests.networks import assert_same, gradients, latent_ode, one_series, windows
 

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from sklode.nn import ControlPath, LinearAnchor
-from sklode.nn.linear_anchors import CROSS_CHANNELS, N_AGES, N_RATES
+from sklode.levels import LinearAnchor
+from sklode.levels.linear import CROSS_CHANNELS, N_AGES, N_RATES
+from sklode.nn import ControlPath
 from tests.networks import latent_ode, linear_anchor, windows
 
 pytestmark = pytest.mark.usefixtures("float64")

@@ -5,7 +5,7 @@ import torch
 import torchdiffeq
 from torch import Tensor, nn
 
-from sklode.exceptions import SolverError
+from sklode.data.errors import SolverError
 from sklode.nn import AdaptiveSolver, FixedStepSolver
 from sklode.nn.solvers import Solver
 from tests.networks import field

@@ -12,9 +12,9 @@ from matplotlib import pyplot as plt
 from matplotlib.quiver import Quiver
 from sklearn.exceptions import NotFittedError
 
-from sklode.calibration import Calibration
 from sklode.plotting import plot_latent
-from sklode.prediction import Queries
+from sklode.prediction.calibration import Calibration
+from sklode.prediction.predictor import Queries
 from tests.networks import amplified
 from tests.plotting.drawn import legend, line
 from tests.series import panel, tiny, uneven_stamps, waves

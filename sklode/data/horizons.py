@@ -1,0 +1,160 @@
+"""Forecasting horizons as sktime's own class cannot hold or must not change them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from datetime import date, timedelta
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sktime.forecasting.base import ForecastingHorizon
+
+from sklode.data.index_checks import check_same_kind, check_times
+
+__all__ = ["OffsetHorizon", "as_horizon", "steps_ahead"]
+
+
+class OffsetHorizon(ForecastingHorizon):
+    """A relative horizon of calendar offsets, which sktime's own class refuses.
+
+    Parameters
+    ----------
+    offsets : iterable of DateOffset or Timedelta
+        Each is added to the last stamp.
+    """
+
+    def __init__(self, offsets: Iterable[Any]) -> None:
+        self._values = pd.Index(list(offsets), dtype=object)
+        self._is_relative = True
+        self._freq = None
+
+
+def as_horizon(fh: Any, cutoff: pd.Index | None) -> Any:
+    """Return a horizon that may be changed; one of offsets where ``fh`` holds any.
+
+    sktime writes the frequency of a forecaster's data into the caller's horizon, which
+    then fits no other forecaster. And it knows no step on timedeltas, nor on stamps
+    without a frequency: there, the horizon's own ``freq`` is the step.
+
+    Parameters
+    ----------
+    fh : object
+        What the user passed.
+    cutoff : Index or None
+        Last stamp seen.
+
+    Raises
+    ------
+    TypeError
+        If it holds neither steps nor stamps, or stamps of another kind than y's.
+    ValueError
+        If it is empty, or asks for a step or stamp twice or for one that is missing.
+    """
+    if isinstance(fh, ForecastingHorizon):
+        if cutoff is not None and not fh.is_relative:
+            check_same_kind(fh.to_pandas(), cutoff)
+        steps = fh.to_pandas()
+        without_freq = isinstance(cutoff, pd.TimedeltaIndex) or (
+            isinstance(cutoff, pd.DatetimeIndex) and cutoff.freq is None
+        )
+        countable = fh.is_relative and pd.api.types.is_integer_dtype(steps.dtype)
+        if without_freq and countable and fh.freq is not None:
+            step = pd.tseries.frequencies.to_offset(fh.freq)
+            return OffsetHorizon(
+                [int(k) * step if k else pd.Timedelta(0) for k in steps]
+            )
+        return copy.copy(fh)
+    fh = list(fh) if isinstance(fh, tuple) else fh
+    if fh is not None:
+        _check_items(fh)
+    if cutoff is not None and isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex):
+        check_same_kind(fh, cutoff)
+    items = [fh] if isinstance(fh, pd.DateOffset) else fh
+    if isinstance(items, list | tuple | np.ndarray | pd.Index) and len(items):
+        timelike = all(isinstance(item, pd.DateOffset | pd.Timedelta) for item in items)
+        if timelike and any(isinstance(item, pd.DateOffset) for item in items):
+            return OffsetHorizon(items)
+    return fh
+
+
+def _check_items(fh: Any) -> None:
+    """Check what is to become a horizon, for sktime's messages name no offender."""
+    if isinstance(fh, pd.MultiIndex):
+        raise TypeError(
+            "fh must hold steps or time stamps, the same for all series; got a "
+            "MultiIndex. Ask each series at its own stamps by predict_at(index)."
+        )
+    several = isinstance(fh, list | range | np.ndarray | pd.Index)
+    items = (
+        list(np.atleast_1d(fh) if isinstance(fh, np.ndarray) else fh)
+        if several
+        else [fh]
+    )
+    if not items:
+        raise ValueError(
+            "fh must hold at least one step or time stamp; got none. Use for example "
+            "fh=[1, 2, 3]."
+        )
+    if isinstance(fh, pd.Index):
+        check_times(fh, "fh")
+    if not isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex):
+        _check_steps(items)
+    if any(isinstance(item, pd.DateOffset) for item in items):
+        return  # the last stamp decides which of them lead to one stamp
+    twice = pd.Index(items, dtype=None if isinstance(fh, pd.Index) else object)
+    if twice.has_duplicates:
+        item = twice[int(np.argmax(twice.duplicated()))]
+        raise ValueError(
+            f"fh must not ask for anything twice; got {item!r} more than once. Leave "
+            "the others out."
+        )
+
+
+def _check_steps(items: Iterable[Any]) -> None:
+    """Check that all are steps, or lengths of time."""
+    for item in items:
+        if not _is_step(item):
+            raise TypeError(
+                "fh must hold whole numbers of steps, lengths of time, or be an index "
+                f"of time stamps; got {_shown(item)}. {_as_step(item)}"
+            )
+
+
+def _is_step(item: Any) -> bool:
+    if isinstance(item, pd.DateOffset | timedelta | np.timedelta64):
+        return not pd.isna(item)
+    if isinstance(item, Integral):
+        return not isinstance(item, bool) and abs(int(item)) < 2**63
+    return False
+
+
+def _shown(item: Any) -> str:
+    is_table = isinstance(item, pd.Series | pd.DataFrame)
+    return f"a {type(item).__name__}" if is_table else repr(item)
+
+
+def _as_step(item: Any) -> str:
+    """Return how to ask for what was meant."""
+    if isinstance(item, pd.Series | pd.DataFrame):
+        return "To forecast at the stamps of a y, use predict_at(y.index)."
+    if isinstance(item, date | np.datetime64 | str):
+        return "Pass stamps as an index: pd.DatetimeIndex([...])."
+    if isinstance(item, Real) and not isinstance(item, bool):
+        return (
+            "Part of a step is a length of time, for example pd.Timedelta('90min'), "
+            "or a stamp."
+        )
+    return "Use for example fh=[1, 2, 3]."
+
+
+def steps_ahead(fh: ForecastingHorizon | None) -> int | None:
+    """Return the farthest step of a horizon that counts steps."""
+    if fh is None or not fh.is_relative:
+        return None
+    steps = fh.to_pandas()
+    if not pd.api.types.is_integer_dtype(steps.dtype):
+        return None
+    return int(steps.max()) if steps.max() > 0 else None

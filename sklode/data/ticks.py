@@ -1,0 +1,268 @@
+"""Time stamps: the ticks of an index, and the steps of a relative horizon on it.
+
+Outside this package all times are dimensionless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+try:
+    from pandas.errors import IncompatibleFrequency
+except ImportError:  # before pandas 3
+    from pandas._libs.tslibs.period import IncompatibleFrequency
+
+__all__ = [
+    "TIMELIKE",
+    "clock_of",
+    "default_step",
+    "future_stamps",
+    "lone_gap",
+    "series_of",
+    "stamps_of",
+    "ticks_between",
+    "ticks_of",
+]
+
+Ticks = NDArray[np.int64]
+
+TIMELIKE = "datetimes or timedeltas"
+"""The clock that ticks in nanoseconds."""
+
+_BUSINESS_MONTHS = ("BMS", "BME")
+"""Frequencies of months that start or end on a working day."""
+
+
+def series_of(
+    index: pd.Index,
+) -> tuple[NDArray[np.int64], tuple[tuple[Hashable, ...], ...]]:
+    """Return the series' number of each row, and the key of each series."""
+    if index.nlevels == 1:
+        return np.zeros(len(index), np.int64), ((),)
+    codes, uniques = pd.factorize(index.droplevel(-1))
+    keys = tuple(uniques) if index.nlevels > 2 else tuple((key,) for key in uniques)
+    return codes.astype(np.int64), keys
+
+
+def ticks_of(index: pd.Index) -> NDArray[np.int64]:
+    """Return the stamps of ``index`` as whole ticks, see `Observations`."""
+    if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):
+        try:
+            return index.as_unit("ns").asi8
+        except pd.errors.OutOfBoundsDatetime as error:
+            raise ValueError(
+                "times must lie where nanoseconds reach, from 1677 to 2262; got "
+                f"{index.min()} to {index.max()}. Use a PeriodIndex for others."
+            ) from error
+    if isinstance(index, pd.PeriodIndex):
+        return index.asi8
+    return index.to_numpy().astype(np.int64)
+
+
+def ticks_between(start: Ticks, stop: Ticks) -> NDArray[np.float64]:
+    """Return how many ticks there are from ``start`` to ``stop``, negative backward.
+
+    Three centuries of nanoseconds are more than a signed integer holds.
+    """
+    distance = stop.view(np.uint64) - start.view(np.uint64)  # modulo 2**64
+    forward = stop >= start
+    size = np.where(forward, distance, -distance).astype(np.float64)
+    return np.where(forward, size, -size)
+
+
+def stamps_of(ticks: Ticks, like: pd.Index) -> pd.Index:
+    """Return the stamps at ``ticks``, of the kind, time zone and unit of ``like``.
+
+    Ticks that the unit cannot hold keep their nanoseconds.
+    """
+    if isinstance(like, pd.PeriodIndex):
+        return pd.PeriodIndex.from_ordinals(ticks, freq=like.freq)
+    if not isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex):
+        return pd.Index(ticks)
+    if isinstance(like, pd.TimedeltaIndex):
+        stamps = pd.TimedeltaIndex(ticks.view("m8[ns]"))
+    else:
+        stamps = pd.DatetimeIndex(ticks.view("M8[ns]"))
+        if like.tz is not None:
+            stamps = stamps.tz_localize("UTC").tz_convert(like.tz)
+    rounded = stamps.as_unit(like.unit)
+    return rounded if np.array_equal(ticks_of(rounded), ticks) else stamps
+
+
+def clock_of(times: pd.Index) -> str:
+    """Return the kind of an index, of which ticks have one length."""
+    if isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex):
+        return TIMELIKE
+    if isinstance(times, pd.PeriodIndex):
+        return f"periods of frequency {times.freqstr}"
+    return "integers"
+
+
+def lone_gap(clock: str) -> int:
+    """Return the ticks of what counts as one gap where there is none: a day, or 1."""
+    return 86_400 * 10**9 if clock == TIMELIKE else 1
+
+
+def default_step(
+    times: pd.Index, freq: str | pd.DateOffset | pd.Timedelta | None
+) -> Any:
+    """Return the length of one step of a relative horizon.
+
+    For integers it is 1, for periods one period. For datetimes and timedeltas it is
+    ``freq`` where given; else the index's own frequency; else the inferred one; else a
+    calendar step that leads from every stamp to stamps like these (see
+    `_calendar_step`); else the median gap; else, with a single stamp, one day.
+
+    Raises
+    ------
+    ValueError
+        If ``freq`` has no fixed length, and the stamps are timedeltas.
+    """
+    if isinstance(times, pd.PeriodIndex):
+        return times.freq.n  # ordinals count the frequency without its multiple
+    if not isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex):
+        return 1
+    step = freq if freq is not None else getattr(times, "freq", None)
+    if step is None and len(times) >= 3:
+        step = pd.infer_freq(times)
+    if step is None and len(times) >= 3 and isinstance(times, pd.DatetimeIndex):
+        step = _calendar_step(times)
+    if step is None and len(times) > 1:
+        gap = int(np.median(np.diff(ticks_of(times))))
+        return pd.Timedelta(gap, unit="ns").as_unit(times.unit)
+    step = pd.tseries.frequencies.to_offset("D" if step is None else step)
+    if isinstance(times, pd.TimedeltaIndex) and _fixed_ticks(step) is None:
+        raise ValueError(
+            "freq must have a fixed length where y's index holds timedeltas; got "
+            f"{freq!r}. Use for example freq='7D' or freq='12h'."
+        )
+    return step
+
+
+def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
+    """Return a calendar step that every stamp lies on, with holes between them.
+
+    The stamps have one time of the day in common, in their own time zone. In this
+    order: month ends; one day of the month (month, quarter and year starts among them);
+    first or last working days of a month; working days next to each other; days. The
+    step is as many months or days as the median gap has.
+    """
+    local = times.tz_localize(None)
+    time_of_day = ticks_of(local) % lone_gap(TIMELIKE)
+    if (time_of_day != time_of_day[0]).any():
+        return None
+    months = np.median(np.diff(12 * local.year + local.month))
+    if months >= 1 and months == int(months):
+        if local.is_month_end.all():
+            return int(months) * pd.offsets.MonthEnd()
+        if len(local.day.unique()) == 1:
+            return pd.DateOffset(months=int(months))
+        for name in _BUSINESS_MONTHS:
+            offset = pd.tseries.frequencies.to_offset(name)
+            if all(offset.is_on_offset(stamp) for stamp in local):
+                return int(months) * offset
+    dates = local.to_numpy().astype("M8[D]")
+    days = np.median(np.diff(dates).astype(int))
+    working = np.busday_count(dates[:-1], dates[1:])
+    if np.is_busday(dates).all() and np.median(working) == 1 and len(times) > 5:
+        return pd.offsets.BDay()
+    return pd.offsets.Day(int(days)) if days >= 1 and days == int(days) else None
+
+
+def _fixed_ticks(step: Any) -> int | None:
+    """Return the ticks of a step; None where only the calendar knows its length."""
+    if isinstance(step, int):
+        return step
+    if isinstance(step, pd.offsets.Day):
+        return step.n * lone_gap(TIMELIKE)
+    try:
+        return pd.Timedelta(step).as_unit("ns").value
+    except (TypeError, ValueError):
+        return None
+
+
+def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Index:
+    """Return the stamps that lie ``steps`` after each series' last one.
+
+    Parameters
+    ----------
+    steps : Index
+        Whole numbers of steps, timedeltas, or calendar offsets (of type object).
+    last : Index
+        Last stamp of each series.
+    lengths : list of {int, offset, Timedelta}
+        Length of one step of each series, from `default_step`.
+
+    Returns
+    -------
+    Index
+        All of the first series' stamps, increasing, then those of the second...
+
+    Raises
+    ------
+    TypeError
+        If steps of that kind cannot be added to the stamps.
+    ValueError
+        If two steps lead to one stamp.
+    """
+    n_series, n_steps = len(last), len(steps)
+    try:
+        if isinstance(steps, pd.TimedeltaIndex) or steps.dtype == object:
+            ticks = ticks_of(_added(list(steps), last))
+            if (np.diff(ticks.reshape(n_series, n_steps)) == 0).any():
+                raise ValueError(
+                    "steps of a horizon must lead to different stamps; got "
+                    f"{list(steps)}. Leave out those that are equal."
+                )
+            return stamps_of(ticks, last)
+        counts = steps.to_numpy().astype(np.int64)
+        fixed = [_fixed_in(length, last) for length in lengths]
+        if None not in fixed:
+            _check_reach(fixed, counts, last)
+            ahead = np.multiply.outer(np.array(fixed, dtype=np.int64), counts)
+            return stamps_of((ticks_of(last)[:, None] + ahead).ravel(), last)
+        # k steps of a calendar are k times one offset: each month has its own length
+        stamps = np.empty((n_series, n_steps), dtype=object)
+        for length in set(lengths):
+            mine = [k for k, other in enumerate(lengths) if other == length]
+            ahead = [int(k) * length if k else pd.Timedelta(0) for k in counts]
+            parts = _added(ahead, last[mine])
+            stamps[mine] = parts.astype(object).to_numpy().reshape(len(mine), n_steps)
+        return type(last)(stamps.ravel(), dtype=last.dtype)
+    except (TypeError, IncompatibleFrequency) as error:
+        raise TypeError(
+            f"steps of a horizon must be whole numbers or fit the index of y; got "
+            f"{list(steps)[:3]} on {clock_of(last)} such as {last[0]}. Use whole "
+            "numbers of steps, or the stamps themselves."
+        ) from error
+
+
+def _check_reach(fixed: list[Any], counts: NDArray[np.int64], last: pd.Index) -> None:
+    farthest = np.multiply.outer(np.array(fixed, float), counts.astype(float))
+    if np.abs(farthest + ticks_of(last)[:, None]).max(initial=0) >= 2.0**63:
+        raise ValueError(
+            "a horizon must end where stamps reach, which is 1677 to 2262 for "
+            f"datetimes; got step {counts[np.argmax(np.abs(counts))]} after {last[0]}. "
+            "Ask for fewer steps."
+        )
+
+
+def _fixed_in(length: Any, times: pd.Index) -> int | None:
+    """Return the ticks of a step on these stamps; a local day may have 23 hours."""
+    if isinstance(length, pd.offsets.Day) and getattr(times, "tz", None) is not None:
+        return None
+    return _fixed_ticks(length)
+
+
+def _added(ahead: list[Any], last: pd.Index) -> pd.Index:
+    """Add every offset to each stamp: its stamps, increasing, then the next one's."""
+    parts = [last + offset for offset in ahead]
+    stamps = parts[0].append(parts[1:])
+    place = np.arange(len(stamps)).reshape(len(ahead), len(last))
+    rank = ticks_of(stamps)[place].argsort(axis=0, kind="stable")
+    return stamps[np.take_along_axis(place, rank, axis=0).T.ravel()]

@@ -1,0 +1,196 @@
+"""How much wider than the model's own spread the forecasts' spread must be.
+
+A model's draws of z0 and its noise tell what it knows of its own error, which is
+rarely enough: their spread is multiplied by a scale per channel that depends on the
+time since the last observation, estimated from the errors of forecasts of windows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.isotonic import isotonic_regression
+from torch import Tensor
+
+from sklode.nn import Batch, ControlPath, LatentODE
+from sklode.prediction.randomness import normals
+
+__all__ = ["Calibration", "Residuals", "calibrate", "residuals_of"]
+
+Array = NDArray[np.floating]
+
+_N_DRAWS = 32
+"""Draws of z0 that the model's own spread is measured from."""
+
+_KNOTS = 4
+"""Parts of the time since the last observation, with equally many errors in each."""
+
+FEWEST = 10
+"""Errors of so many rows are needed to say anything of a channel."""
+
+_ROWS_ALIKE = 5
+"""So many neighbouring rows tell as much of a forecast's error as one alone would."""
+
+_QUANTILES = (0.5, 0.9)
+_NORMAL = (0.6745, 1.6449)
+"""Quantiles of absolute errors that are to be met, and a standard normal's."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What the spread of forecasts is multiplied by.
+
+    Attributes
+    ----------
+    lags : ndarray of shape (knot,)
+        Times since the last observation, increasing; the first, 0, stands for every
+        stamp that the window covers.
+    scales : ndarray of shape (knot, channel)
+        At those times; interpolated linearly between them, constant beyond the last.
+    """
+
+    lags: Array
+    scales: Array
+
+    def __repr__(self) -> str:
+        """Return what it is, without its numbers."""
+        n_knots, n_channels = self.scales.shape
+        low, high = self.scales.min(), self.scales.max()
+        return (
+            f"Calibration(knots={n_knots}, channels={n_channels}, "
+            f"scales from {low:.3g} to {high:.3g})"
+        )
+
+    @classmethod
+    def none(cls, n_channels: int) -> Calibration:
+        """Return the one that changes nothing."""
+        return cls(np.zeros(1), np.ones((1, n_channels)))
+
+    def at(self, lags: Array) -> Array:
+        """Return the scales at ``lags``, (..., channel); negative ones are 0."""
+        columns = [np.interp(lags, self.lags, scale) for scale in self.scales.T]
+        return np.stack(columns, axis=-1)
+
+    def or_wider(self, other: Calibration) -> Calibration:
+        """Return the larger scale of the two at every time."""
+        lags = np.union1d(self.lags, other.lags)
+        return Calibration(lags, np.maximum(self.at(lags), other.at(lags)))
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Errors of a model's forecasts, in units of its own standard deviation.
+
+    Attributes
+    ----------
+    values : ndarray of shape (window, time, channel)
+        NaN where nothing was observed, or what was is not to be counted.
+    lags : ndarray of shape (window, time)
+        Times since the last observation that the encoder saw; at most 0 before.
+    """
+
+    values: Array
+    lags: Array
+
+
+def residuals_of(network: LatentODE, batch: Batch) -> Residuals:
+    """Forecast windows and return the standardised errors of what follows.
+
+    Parameters
+    ----------
+    network : LatentODE
+        Trained.
+    batch : Batch
+        Its ``scored`` entries count, and those that the encoder sees.
+    """
+    path = None
+    if batch.controls is not None:
+        path = ControlPath(batch.times, batch.controls)
+    with torch.no_grad():
+        posterior = network.encode(batch)
+        place = np.arange(len(batch.times))
+        white = normals(0, 2, place, 0.0 * place, _N_DRAWS, network.latent_size)
+        q_z0 = posterior.q_z0
+        z0 = q_z0.mean + q_z0.stddev * torch.from_numpy(white).to(q_z0.mean)
+        paths = _array(network.decode_draws(z0, posterior, batch.times, path))
+    spread = np.sqrt(paths.var(0) + _array(network.emission.noise_scale) ** 2)
+    counts = _array(batch.mask).astype(bool)
+    if batch.scored is not None:
+        counts[:, batch.n_seen :] = _array(batch.scored)[:, batch.n_seen :] > 0
+    with np.errstate(invalid="ignore", over="ignore"):
+        errors = (_array(batch.values) - paths.mean(0)) / spread
+    errors = np.where(counts & np.isfinite(errors), errors, np.nan)
+    # padding repeats the last stamp, so that it is no later than what was seen
+    last = batch.times[:, : batch.n_seen].max(dim=1, keepdim=True).values
+    return Residuals(errors, _array(batch.times - last))
+
+
+def calibrate(
+    residuals: Residuals, n_rows: int, optimism: float, least: float = 1.0
+) -> Calibration:
+    r"""Return the scale that residuals ask for.
+
+    .. math::
+        c(\tau) = \max\Big(c_0, \; o \, (1 + 1 / \nu) \, \tfrac{1}{2} \sum_{p}
+        \frac{Q_p(|r|)}{\Phi^{-1}((1 + p) / 2)}\Big), \quad p = 0.5, 0.9
+
+    with r the residuals at a lag near :math:`\tau`, o the optimism, and
+    :math:`1 + 1/\nu` about the ratio of Student's 95 % quantile to the normal one for
+    as many errors as the rows amount to. It does not fall with :math:`\tau`. For
+    stamps that the window covers it is :math:`c(0)`, without the two factors.
+
+    Parameters
+    ----------
+    residuals : Residuals
+        Of windows.
+    n_rows : int
+        Different rows among them that were forecast.
+    optimism : float
+        What errors on new data are expected to be, relative to these.
+    least : float, default=1.0
+        The least scale :math:`c_0`.
+    """
+    ahead = residuals.lags > 0
+    factor = optimism * (1 + 1 / max(n_rows / _ROWS_ALIKE, 2))
+    counted = residuals.lags[ahead & ~np.isnan(residuals.values).all(-1)]
+    if len(counted) < FEWEST:
+        knots, edges = np.zeros(0), np.zeros(0)
+    else:
+        edges = np.quantile(counted, np.linspace(0, 1, _KNOTS + 1)[:-1])
+        edges = np.unique(edges)
+        place = np.searchsorted(edges, counted, side="right")
+        knots = np.array(
+            [np.median(counted[place == k + 1]) for k in range(len(edges))]
+        )
+        knots[0] = min(knots[0], 1.0)  # an error of the first step is one of forecasts
+    part = np.where(ahead, np.searchsorted(edges, residuals.lags, side="right"), 0)
+    scales = np.ones((len(knots) + 1, residuals.values.shape[-1]))
+    for channel in range(scales.shape[1]):
+        errors = residuals.values[..., channel]
+        if np.isfinite(errors[ahead]).sum() < FEWEST:
+            errors = residuals.values
+        found = [_spread_of(errors[part == k]) for k in range(len(scales))]
+        scales[:, channel] = found
+        if len(knots):
+            weights = [
+                max(np.isfinite(errors[part == k]).sum(), 1)
+                for k in range(1, len(scales))
+            ]
+            squares = isotonic_regression(np.square(found[1:]), sample_weight=weights)
+            scales[1:, channel] = factor * np.sqrt(squares)
+    return Calibration(np.append(0.0, knots), np.maximum(scales, least))
+
+
+def _spread_of(errors: Array) -> float:
+    """Return the scale of a normal distribution with such quantiles; 1 for few."""
+    size = np.abs(errors[np.isfinite(errors)])
+    if len(size) < FEWEST:
+        return 1.0
+    return float(np.mean(np.quantile(size, _QUANTILES) / _NORMAL))
+
+
+def _array(x: Tensor) -> Array:
+    return x.detach().cpu().numpy().astype(np.float64)

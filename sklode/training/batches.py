@@ -1,0 +1,98 @@
+"""Which windows are trained on and held out, and how they become batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sklode import nn
+from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
+from sklode.training.parallel import ALONE, Processes
+
+__all__ = [
+    "first_held_out_row",
+    "hidden_rows",
+    "training_windows",
+    "validation_batches",
+]
+
+
+def first_held_out_row(
+    windows: WindowSet, fraction: float, rng: np.random.RandomState
+) -> NDArray[np.int64]:
+    """Return the row of each series from which on nothing is trained on.
+
+    A fraction at the end of every series is held out; of many series that are one
+    window each, whole series are. Nothing is, where nothing would be left to train on.
+    """
+    first, end = windows.bounds[:-1], windows.bounds[1:]
+    if not fraction:
+        return end
+    if len(windows) == len(end):
+        cut = end.copy()
+        held_out = rng.permutation(len(end))[: round(fraction * len(end))]
+        cut[held_out] = first[held_out]
+    else:
+        n_rows = np.maximum(np.round(fraction * (end - first)), 1).astype(np.int64)
+        cut = end - n_rows
+    return cut if len(training_windows(windows, cut)) else end
+
+
+def training_windows(windows: WindowSet, cut: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the windows that end before their series' first held-out row."""
+    return np.flatnonzero(windows.end <= cut[windows.series])
+
+
+def validation_batches(
+    windows: WindowSet,
+    cut: NDArray[np.int64],
+    device: torch.device,
+    processes: Processes = ALONE,
+) -> list[nn.Batch]:
+    """Return held-out windows, scored at held-out rows after the seen part.
+
+    Of several processes each has its share of them, and none has no batch if one has.
+    """
+    after_seen = windows.start + windows.window_length
+    held_out = windows.end > cut[windows.series]
+    reaching = np.flatnonzero(held_out & (windows.end > after_seen))
+    which = spread(
+        reaching if len(reaching) else np.flatnonzero(held_out), SCORED_WINDOWS
+    )
+    if not len(which):
+        return []
+    which = which[processes.rows(len(which))]
+    scored_from = cut[windows.series[which]] if len(reaching) else None
+    return [nn.make_batch(windows, which, device, scored_from)]
+
+
+def hidden_rows(
+    windows: WindowSet,
+    which: NDArray[np.int64],
+    settings: Any,
+    generator: torch.Generator,
+) -> torch.Tensor | None:
+    """Return which rows of each window the encoder does not see, (batch, seen).
+
+    Each with a probability of up to ``thinning``, drawn for the window, and of
+    ``backcast_fraction`` of the windows the first ones, as many as the horizon at most.
+    One row at least remains. None where there is nothing to hide.
+    """
+    n_seen = min(windows.window_length, windows.span)
+    if not settings.thinning and not settings.backcast_fraction * windows.horizon:
+        return None
+    n_rows = torch.from_numpy(windows.end[which] - windows.start[which])
+    n_rows = n_rows.clamp(max=n_seen).unsqueeze(-1)
+    row = torch.arange(n_seen)
+    single = torch.float32  # the process' default dtype may be another
+    shape = (4, len(which), 1)
+    chosen, share, rate, left = torch.rand(shape, generator=generator, dtype=single)
+    n_first = torch.ceil(share * (n_rows - 1).clamp(max=windows.horizon))
+    n_first = torch.where(chosen < settings.backcast_fraction, n_first, 0)
+    thinned = torch.rand(len(which), n_seen, generator=generator, dtype=single)
+    hidden = (row < n_first) | (thinned < settings.thinning * rate)
+    remains = n_first + (left * (n_rows - n_first)).floor()
+    return hidden & (row != remains)

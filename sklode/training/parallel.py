@@ -1,0 +1,386 @@
+"""Train one model in several processes: who has which windows, what they agree on.
+
+All processes run the same program on the same data, as under ``torchrun``. Each takes
+its share of the windows of every batch; gradients and losses are added up over all
+(data-parallel training). Everything that a training decides, it decides on such sums,
+so that all processes decide alike.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+__all__ = ["ALONE", "Processes", "current", "data_parallel", "in_common"]
+
+_RENDEZVOUS = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""What torchrun tells each process, and torch.distributed reads."""
+
+
+class Processes:
+    """The processes that share a training, as one of them sees them.
+
+    All must call the same methods in the same order. Alone, nothing is sent.
+
+    Parameters
+    ----------
+    group : torch.distributed.ProcessGroup, optional
+        None: this process alone.
+
+    Attributes
+    ----------
+    rank : int
+        Number of this process, from 0.
+    size : int
+        How many there are.
+    """
+
+    def __init__(self, group: Any = None) -> None:
+        self._group = group
+        self._interrupted = False
+        self._process = os.getpid()
+        self.rank, self.size = 0, 1
+        if group is not None:
+            self.rank, self.size = group.rank(), group.size()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process reports and saves for all."""
+        return self.rank == 0
+
+    @property
+    def is_first_here(self) -> bool:
+        """Whether this is the first process on its machine."""
+        return self._local_rank() == 0
+
+    def gpu(self) -> str:
+        """Return the name of this process' own GPU."""
+        if self.size == 1:
+            return "cuda"
+        return f"cuda:{self._local_rank() % torch.cuda.device_count()}"
+
+    def _local_rank(self) -> int:
+        return int(os.environ.get("LOCAL_RANK", self.rank))
+
+    def rows(self, n: int) -> slice:
+        """Return which of ``n`` windows are this process' share; it may be empty."""
+        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
+
+    def largest_share(self, n: int) -> int:
+        """Return how many of ``n`` windows a process has at most."""
+        return math.ceil(n / self.size)
+
+    def add(
+        self,
+        tensors: Sequence[Tensor] = (),
+        numbers: Sequence[float] = (),
+        failure: BaseException | None = None,
+    ) -> list[float]:
+        """Replace tensors by their sums over all processes, and return numbers' sums.
+
+        One message for all of them, and for what has gone wrong: an error of one
+        process is raised in all, so that none waits for another in vain.
+
+        Parameters
+        ----------
+        tensors : sequence of Tensor
+            Of one kind of device.
+        numbers : sequence of float
+        failure : BaseException, optional
+            What this process would have raised; raised by this method.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            If any process was interrupted.
+        RuntimeError
+            If another process failed, or does not answer.
+        """
+        if self.size == 1:
+            if failure is not None:
+                raise failure
+            return list(numbers)
+        is_interrupt = isinstance(failure, KeyboardInterrupt)
+        failed = [0.0] * self.size
+        failed[self.rank] = float(failure is not None and not is_interrupt)
+        interrupted, self._interrupted = self._interrupted or is_interrupt, False
+        extra = [*numbers, *failed, float(interrupted)]
+        kind = tensors[0] if tensors else torch.empty(0, dtype=torch.float64)
+        message = torch.cat([*(t.flatten() for t in tensors), kind.new_tensor(extra)])
+        with self._answered(failure):
+            torch.distributed.all_reduce(message, group=self._group)
+        parts = message.split([*(t.numel() for t in tensors), len(extra)])
+        for tensor, part in zip(tensors, parts, strict=False):
+            tensor.copy_(part.view_as(tensor))
+        *sums, any_interrupted = parts[-1].tolist()
+        self._raise_together(failure, sums[len(numbers) :], any_interrupted)
+        return sums[: len(numbers)]
+
+    @contextmanager
+    def _answered(self, failure: BaseException | None = None) -> Iterator[None]:
+        """Say what it means where another process does not answer."""
+        try:
+            yield
+        except RuntimeError as error:
+            if failure is not None:
+                raise failure from error
+            raise RuntimeError(
+                f"the {self.size} processes that share a training must all go on; one "
+                "of them is gone, or did not answer in time. Its own error says why: "
+                "mend that, and start all of them again."
+            ) from error
+
+    def _raise_together(
+        self, failure: BaseException | None, failed: list[float], interrupted: float
+    ) -> None:
+        if failure is not None:
+            raise failure
+        if any(failed):
+            raise RuntimeError(
+                f"the {self.size} processes that share a training must all go on; "
+                f"number {failed.index(max(failed))} of them, counted from 0, failed. "
+                "Its own error says why."
+            )
+        if interrupted:
+            raise KeyboardInterrupt
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Raise in all processes what the block raises in one; no messages in it."""
+        failure = None
+        try:
+            yield
+        except BaseException as error:
+            if self.size == 1:
+                raise
+            failure = error
+        self.add(failure=failure)
+
+    def any(self, answer: bool) -> bool:
+        """Return whether the answer is yes in any process."""
+        return self.add(numbers=[float(answer)])[0] > 0
+
+    def from_first(self, value: Any) -> Any:
+        """Return the first process' value in all of them."""
+        if self.size == 1:
+            return value
+        box = [value]
+        with self._answered():
+            source = torch.distributed.get_global_rank(self._group, 0)
+            torch.distributed.broadcast_object_list(box, source, self._group)
+        return box[0]
+
+    @torch.no_grad()
+    def share_weights(self, network: nn.Module) -> None:
+        """Give the first process' weights to all: machines may round differently."""
+        if self.size == 1:
+            return
+        with self._answered():
+            source = torch.distributed.get_global_rank(self._group, 0)
+            for tensor in network.state_dict().values():
+                torch.distributed.broadcast(tensor, source, self._group)
+
+    def check_same(
+        self, parameters: Mapping[str, str], digests: Mapping[str, str]
+    ) -> None:
+        """Check that all processes train the same model on the same data.
+
+        Parameters
+        ----------
+        parameters : mapping of str to str
+            By their names.
+        digests : mapping of str to str
+            Of what is too long to be shown.
+
+        Raises
+        ------
+        ValueError
+            In all processes, naming the first thing that differs and where.
+        """
+        if self.size == 1:
+            return
+        everyones: list[Any] = [None] * self.size
+        mine = {**parameters, **digests}
+        with self._answered():
+            torch.distributed.all_gather_object(everyones, mine, self._group)
+        first = everyones[0]
+        differing = (
+            (name, rank)
+            for rank, others in enumerate(everyones)
+            for name in first | others
+            if others.get(name) != first.get(name)
+        )
+        for name, rank in differing:
+            found = f"another {name} in process {rank} than in process 0"
+            if name in parameters:
+                here, there = first[name], everyones[rank][name]
+                found = f"{name}={here} in process 0 and {name}={there} in {rank}"
+            raise ValueError(
+                "processes that share a training must call the same method on the same "
+                f"data, with the same parameters; got {found}. Read and set them alike "
+                "in all processes, or train a model in each, without data_parallel()."
+            )
+
+    @contextmanager
+    def deferring_interrupts(self) -> Iterator[None]:
+        """Let a first Ctrl-C wait until all processes can stop at the same step."""
+        is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        is_main = threading.current_thread() is threading.main_thread()
+        if self.size == 1 or not (is_ours and is_main):
+            yield
+            return
+
+        def defer(*_: object) -> None:
+            self._interrupted = True
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # for a second
+
+        signal.signal(signal.SIGINT, defer)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            late, self._interrupted = self._interrupted, False
+        if late:
+            raise KeyboardInterrupt
+
+    def leave(self) -> None:
+        """Hang up: processes that wait for this one then fail at once."""
+        group, self._group = self._group, None
+        if group is not None:  # that would end the program's own group
+            torch.distributed.destroy_process_group(group)
+
+
+ALONE = Processes()
+"""A process that shares with no other."""
+
+_SHARED = threading.local()
+"""Its ``processes`` are those of the innermost `data_parallel` in this thread."""
+
+
+def current() -> Processes:
+    """Return the processes that share a training that begins now.
+
+    Threads and processes that were started in a `data_parallel` block, as parallel
+    searches do, are alone: they cannot keep the order of messages.
+    """
+    processes: Processes = getattr(_SHARED, "processes", ALONE)
+    return processes if processes._process == os.getpid() else ALONE
+
+
+@contextmanager
+def data_parallel(timeout: float = 1800.0) -> Iterator[Processes]:
+    """Share every training in the block over the processes that ``torchrun`` started.
+
+    In the block ``fit``, ``pretrain`` and ``update`` train one model together: each
+    process takes its share of the windows of every batch, and all end with the same
+    weights, which are, to rounding, those that one process would have found. All
+    processes must run the same calls on the same data. Callbacks and ``verbose`` speak
+    in the first process only; what they raise, or that they stop the training, counts
+    for all. Without ``torchrun``, the block changes nothing.
+
+    Parameters
+    ----------
+    timeout : float, default=1800.0
+        Seconds after which a process that waits for another raises an error, at the
+        block's beginning as well.
+
+    Yields
+    ------
+    Processes
+        With ``rank``, ``size`` and ``is_first``, for whatever one process is to do for
+        all, such as saving.
+
+    Raises
+    ------
+    RuntimeError
+        If several processes were started and torch was built without distributed, or
+        if one of them does not come.
+
+    Notes
+    -----
+    A process group that the program has initialised is used as it is. Otherwise one is,
+    from what torchrun tells: gloo, and nccl beside it where there are GPUs, of which
+    each process takes the one of its local rank under ``device="auto"``.
+
+    Examples
+    --------
+    >>> from sklode.training.parallel import data_parallel
+    >>> with data_parallel() as processes:
+    ...     size = processes.size  # forecaster.fit(panel) would be shared by so many
+    >>> size
+    1
+    """
+    processes = current()
+    if processes.size == 1 and _has_others():
+        processes = Processes(_new_group(timeout))
+    if processes is current():
+        yield processes
+        return
+    before, _SHARED.processes = current(), processes
+    try:
+        yield processes
+    finally:
+        _SHARED.processes = before
+        processes.leave()
+
+
+def _has_others() -> bool:
+    """Return whether this is one of several processes, initialised or not."""
+    is_available = torch.distributed.is_available()
+    if is_available and torch.distributed.is_initialized():
+        return torch.distributed.get_world_size() > 1
+    told = all(os.environ.get(name) for name in _RENDEZVOUS)
+    several = told and int(os.environ["WORLD_SIZE"]) > 1
+    if several and not is_available:
+        raise RuntimeError(
+            "data_parallel() needs torch.distributed; got a torch that was built "
+            "without it. Install another build of torch, or start one process only."
+        )
+    return several
+
+
+def _new_group(timeout: float) -> Any:
+    """Return a group of all processes, whose end is no other group's end."""
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    limit = timedelta(seconds=timeout)
+    try:
+        if not torch.distributed.is_initialized():
+            torch.distributed.init_process_group(backend, timeout=limit)
+            # kept until then: the next block cannot initialise another one at the same
+            # address, where that of this one is still written
+            atexit.register(_end)
+        return torch.distributed.new_group(backend=backend, timeout=limit)
+    except RuntimeError as error:
+        raise RuntimeError(
+            "all processes must enter data_parallel(); one of them has not come within "
+            f"{timeout:g} seconds. Its own error says why: mend that, or raise timeout."
+        ) from error
+
+
+def _end() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+def in_common(rng: np.random.RandomState) -> np.random.RandomState:
+    """Return a generator that is the same in all processes.
+
+    Only numpy's own, of ``random_state=None``, is another in each: its first draw in
+    the first process seeds the one returned.
+    """
+    processes = current()
+    if processes.size == 1 or rng is not np.random.mtrand._rand:
+        return rng
+    seed = processes.from_first(int(rng.randint(2**31 - 1)))
+    return np.random.RandomState(seed)

@@ -1,0 +1,319 @@
+"""The constructor's parameters: what they mean, what they may be, and the check."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import pandas as pd
+import torch
+from sklearn.utils._param_validation import (
+    Interval,
+    InvalidParameterError,
+    StrOptions,
+    validate_parameter_constraints,
+)
+
+from sklode.data.choices import did_you_mean
+from sklode.levels.anchors import ANCHORS
+from sklode.nn.solvers import FIXED_STEP_METHODS
+from sklode.nn.vector_fields import ACTIVATIONS
+from sklode.training.loop import LR_SCHEDULES, OPTIMIZERS
+from sklode.training.parallel import current
+from sklode.training.report import CALLBACK_METHODS
+
+__all__ = ["ATTRIBUTES", "PARAMETERS", "check_parameters", "resolve_device"]
+
+
+def _real(low: float, closed: str) -> Interval:
+    return Interval(Real, low, None, closed=closed)
+
+
+def _integer(low: int) -> Interval:
+    return Interval(Integral, low, None, closed="left")
+
+
+_CONSTRAINTS: dict[str, list[Any]] = {
+    "hidden_size": [_integer(1)],
+    "latent_size": [_integer(1)],
+    "field_width": [_integer(1)],
+    "field_depth": [_integer(1)],
+    "emission_width": [_integer(1)],
+    "activation": [StrOptions(set(ACTIVATIONS))],
+    "window_length": [_integer(1), None],
+    "horizon": [_integer(0), None],
+    "backcast_fraction": [Interval(Real, 0, 1, closed="both")],
+    "thinning": [Interval(Real, 0, 1, closed="left")],
+    "normalize": [StrOptions({*ANCHORS, "linear", "auto"}), None],
+    "method": [StrOptions({*FIXED_STEP_METHODS, "dopri5"})],
+    "step_size": [_real(0, "neither")],
+    "rtol": [_real(0, "neither")],
+    "atol": [_real(0, "neither")],
+    "adjoint": ["boolean"],
+    "clip_norm": [_real(0, "neither"), StrOptions({"auto"}), None],
+    "kl_weight": [_real(0, "left")],
+    "kl_annealing_epochs": [_integer(0), None],
+    "observation_noise": [_real(0, "neither"), None],
+    "max_epochs": [_integer(1), None],
+    "batch_size": [_integer(1)],
+    "lr": [_real(0, "neither")],
+    "lr_schedule": [StrOptions(set(LR_SCHEDULES))],
+    "optimizer": [StrOptions(set(OPTIMIZERS))],
+    "weight_decay": [_real(0, "left")],
+    "averaging": [Interval(Real, 0, 1, closed="left")],
+    "guard": ["boolean"],
+    "early_stopping": ["boolean"],
+    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+    "n_iter_no_change": [_integer(1)],
+    "tol": [_real(0, "left")],
+    "finetune_epochs": [_integer(0), None],
+    "n_samples": [_integer(1)],
+    "freq": [str, pd.DateOffset, pd.Timedelta, None],
+    "engine": [StrOptions({"auto", "eager", "fused", "unrolled"})],
+    "device": [str, torch.device],
+    "random_state": ["random_state"],
+    "warm_start": ["boolean"],
+    "verbose": [Interval(Integral, 0, 2, closed="both")],
+    "callbacks": [list, tuple, None],
+}
+
+
+def check_parameters(forecaster: Any) -> None:
+    """Check every constructor parameter of a forecaster.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Naming the parameter, what it may be, what was received and, of a choice, what
+        is near to it.
+    """
+    for name, value in forecaster.get_params(deep=False).items():
+        try:
+            validate_parameter_constraints(
+                _CONSTRAINTS, {name: value}, type(forecaster).__name__
+            )
+        except InvalidParameterError as error:
+            choices = [c for c in _CONSTRAINTS[name] if isinstance(c, StrOptions)]
+            options = {option for choice in choices for option in choice.options}
+            raise InvalidParameterError(f"{error}{did_you_mean(value, options)}") from (
+                None
+            )
+    resolve_device(forecaster.device)
+    for callback in forecaster.callbacks or ():
+        if not any(hasattr(callback, name) for name in CALLBACK_METHODS):
+            raise TypeError(
+                "callbacks must be objects with at least one of the methods "
+                f"{', '.join(CALLBACK_METHODS)}; got {forecaster.callbacks!r}."
+            )
+    if forecaster.freq is not None and not _goes_forward(forecaster.freq):
+        raise ValueError(
+            "freq must be a frequency that pandas knows and that goes forward, such as "
+            f"'1h' or 'MS'; got {forecaster.freq!r}."
+        )
+
+
+def resolve_device(name: str | torch.device) -> torch.device:
+    """Return the device named; "auto" is the CPU.
+
+    Of processes that share a training on "cuda" each has a GPU of its own.
+
+    Raises
+    ------
+    ValueError
+        If there is no such device.
+    """
+    processes = current()
+    try:
+        device = torch.device("cpu" if name == "auto" else name)
+        if device.type == "cuda" and device.index is None and processes.size > 1:
+            device = torch.device(processes.gpu())
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(
+            f'device must be "auto" or a device that torch has here; got {name!r}. Use '
+            '"auto" or "cpu".'
+        ) from error
+    return device
+
+
+def _goes_forward(freq: str | pd.DateOffset | pd.Timedelta) -> bool:
+    start = pd.Timestamp("2000-01-03")
+    try:
+        return bool(start + pd.tseries.frequencies.to_offset(freq) > start)
+    except ValueError:
+        return False
+
+
+PARAMETERS = """    Parameters
+    ----------
+    hidden_size : int, default=32
+        Size of the encoder's hidden state h.
+    latent_size : int, default=8
+        Size of the latent state z.
+    field_width, field_depth : int, default=32, 1
+        Width and number of the hidden layers of the two vector fields (the encoder's
+        and the decoder's are separate networks).
+    emission_width : int, default=64
+        Width of the one hidden layer from z to the observation.
+    activation : {"tanh", "elu", "softplus"}, default="tanh"
+        Of the vector fields.
+    window_length : int, optional
+        Observations seen per training window and at prediction. None: twice the
+        horizon, between 24 and 60, but no more than leaves room for two windows in the
+        longest series; with 8 series or more, for one. A shorter series is one whole
+        window.
+    horizon : int, optional
+        Observations after the window that a training window also predicts. None: the
+        farthest step of the ``fh`` given to ``fit``; else as long as the window where
+        that is given; else 20, at most a third of the longest series. 0:
+        reconstruction only.
+    backcast_fraction : float, default=0.5
+        Share of the training windows whose first observations, at most ``horizon`` of
+        them, are hidden from the encoder and asked of the decoder, which so learns to
+        run backward in time. 0: none, the paper's training.
+    thinning : float, default=0.5
+        Largest share of a training window's observations that are hidden from the
+        encoder, at random, and asked of the decoder: it is not to learn windows by
+        heart. Each window draws its share between 0 and this. 0: none, the paper's.
+    normalize : {"auto", "series", "window", "last", "blend", "linear"} or None, \
+            default="auto"
+        The level that the model works relative to. "series": the training mean (the
+        paper's model); "window": the window's mean; "last": the last value, damped
+        towards the window's mean at a learned rate; "blend": a learned combination of
+        the two; "linear": a ridge regression in continuous time, from the window's
+        means under weights that decay with age (of all channels, up to eight) and from
+        X to what follows, its penalty found by validation; for series that are close to
+        random walks, or to noise around a calendar, not for seasons that the windows
+        show. "auto": of the first four the first that forecasts held-out windows, by
+        itself, within one standard error of the best. Values are scaled by their
+        standard deviation from the level. None: y as it is.
+    method : {"rk4", "midpoint", "euler", "dopri5"}, default="rk4"
+        Of solving the differential equations: fixed steps ("rk4" is the 3/8 rule), or
+        adaptive ones.
+    step_size : float, default=1.0
+        Length of a fixed step in units of ``time_unit_``.
+    rtol, atol : float, default=1e-3, 1e-4
+        Tolerances of "dopri5".
+    adjoint : bool, default=False
+        Adjoint sensitivity in place of backpropagation through the solver: slower,
+        with less memory under "dopri5".
+    clip_norm : float, "auto" or None, default=1.0
+        Threshold of norm gradient clipping over all parameters. "auto": the median of
+        the norms seen in the first three epochs. None: no clipping.
+    kl_weight : float, default=1.0
+        Weight of the KL term after its warm-up.
+    kl_annealing_epochs : int, optional
+        Epochs over which that weight rises from 0. None: it is a fiftieth while the
+        windows grow, and then whole.
+    observation_noise : float, optional
+        Standard deviation of the Gaussian emission in normalised units. None: learned
+        per channel.
+    max_epochs : int, optional
+        Epochs; each draws every training window once, but no more than 32 batches of
+        them. None: as many as make about 1500 optimiser steps. During the first 1250
+        steps, at most 84 % of all (of a one-cycle schedule), windows grow from an
+        eighth of their length: short ones show the local dynamics.
+    batch_size : int, default=64
+        Windows per optimiser step.
+    lr : float, default=0.005
+        Learning rate: the peak of the one-cycle schedule, or the constant one.
+    lr_schedule : {"one-cycle", "constant"}, default="one-cycle"
+        "one-cycle": the rate rises over 30 % of all steps and falls over the rest, so
+        that each depends on ``max_epochs``. "constant": ``lr`` from the first step on;
+        nothing depends on ``max_epochs``, and under ``warm_start`` a further ``fit``
+        adds ``max_epochs`` epochs as if they had been asked for at once.
+    optimizer : {"adam", "adamw", "sgd"}, default="adam"
+        Of torch.
+    weight_decay : float, default=0.0
+        Of the optimiser, on weight matrices; biases and scales do not decay.
+    averaging : float, default=0.0
+        Decay per step of an exponential moving average of the weights, which is what
+        is validated and kept. 0: the last weights themselves.
+    guard : bool, default=False
+        Train only what proves itself: a network is first trained without the last fifth
+        of every series. Unless it forecasts that better than the level of
+        ``normalize`` alone does, significantly (2.5 %) over four blocks of ``horizon``
+        or more, the fitted forecast is the level, and ``best_epoch_`` is 0; else
+        training starts again on everything. Takes up to twice as long. Training that
+        goes on from earlier weights (``update``, ``pretrain``, ``warm_start``) is not
+        guarded.
+    early_stopping : bool, default=False
+        Hold out the end of every series (of many short ones: whole series), stop when
+        its loss no longer improves, and keep the best weights.
+    validation_fraction : float, default=0.1
+        Share that is held out.
+    n_iter_no_change : int, default=50
+        Epochs without improvement after which early stopping stops; those in which
+        windows grow do not count.
+    tol : float, default=1e-4
+        What counts as an improvement.
+    finetune_epochs : int, optional
+        Epochs of a ``fit`` that follows ``pretrain``, and of an ``update``. None: a
+        fifth of ``max_epochs``, or of the epochs trained before; after ``pretrain`` as
+        many more as make a hundred steps, and at 0.3 times ``lr``. 0: none.
+    n_samples : int, default=100
+        Draws of z0 for variance, quantiles, intervals and sample paths.
+    freq : str, offset or Timedelta, optional
+        Length of one step of a relative horizon on a DatetimeIndex. None: the index's
+        own or inferred frequency; else a calendar frequency that all stamps lie on;
+        else the median gap.
+    engine : {"auto", "fused", "unrolled", "eager"}, default="auto"
+        What runs encoder and decoder; all give the same numbers up to rounding.
+        "fused": compiled by numba (the extra ``fast``), once a machine, in half a
+        minute; fixed-step methods on a CPU, up to two hidden layers. "unrolled": numpy.
+        "eager": plain torch, which serves whatever these two do not cover. "auto":
+        fused if it is compiled already, or the training is long enough to repay it;
+        else unrolled.
+    device : str or torch.device, default="auto"
+        "auto": the CPU. "cuda" trains in plain torch.
+    random_state : int, RandomState or None, default=None
+        Of every random number; no global generator is touched.
+    warm_start : bool, default=False
+        A further ``fit`` of the same data with the same settings resumes a training
+        that was stopped (Ctrl-C, a callback, an error), as if it had not been; see also
+        ``lr_schedule``. One that is through, or other data or settings: a new training
+        from the best weights. False: from scratch.
+    verbose : {0, 1, 2}, default=0
+        0: silent; 1: a progress bar (needs tqdm), or a line now and then where none can
+        be drawn, as in a log file or beside parallel fits; 2: a line per epoch.
+    callbacks : list or tuple of objects, optional
+        Each with any of ``on_fit_begin(forecaster)``, ``on_epoch_end(forecaster,
+        row)``, which stops the training by returning True, and
+        ``on_fit_end(forecaster)``, also where training was broken off. ``row`` is a
+        copy of the epoch's row in ``history_``, as a dict. A copy of the forecaster
+        that ``on_epoch_end`` makes (pickle, ``save``, deepcopy) is fitted, with the
+        best weights so far, and a checkpoint under ``warm_start``.
+
+"""
+
+ATTRIBUTES = """    Attributes
+    ----------
+    network_ : sklode.nn.LatentODE
+        The trained network.
+    history_ : DataFrame
+        A row per epoch: ``loss``, ``log_likelihood`` and ``kl`` per observed value,
+        ``kl_weight``, ``grad_norm`` before clipping, ``clipped_fraction``,
+        ``validation_loss`` (NaN without early stopping), ``skipped_steps`` (not
+        finite), ``restored_epoch`` (where it diverged: the epoch from whose beginning
+        it went on, at half the rate; else 0), ``lr``, ``seconds``.
+    n_epochs_, best_epoch_ : int
+        Epochs trained, and the one whose weights are kept.
+    window_length_, horizon_ : int
+        As given, or chosen; kept from ``pretrain``.
+    time_unit_ : Timedelta or float
+        The training stamps' median positive gap; kept from ``pretrain``.
+    longest_gap_ : float
+        In units of ``time_unit_``: a longer gap between two observations counts as this
+        long. At most 1000, and less where such gaps are many; kept from ``pretrain``.
+    location_, scale_ : ndarray of shape (channel,)
+        What values are shifted and scaled by.
+    interval_scale_ : DataFrame
+        What the model's own spread is multiplied by in samples, quantiles, intervals
+        and variances: a column per channel, a row per time since the last observation
+        (in units of ``time_unit_``), interpolated between them. The first, at 0, is
+        that of stamps inside the history. At least 0.5; measured after training on
+        held-out rows and, where those are few or none, on the rows trained on.
+    engine_ : tuple of str
+        What ran the encoder and the decoder.
+
+"""
