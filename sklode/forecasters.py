@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from functools import partial
 from inspect import cleandoc
 from numbers import Integral
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -34,25 +34,16 @@ from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel
 from sklode.prediction.predictor import KnownControls, Queries
 from sklode.prediction.prior import STARTS, Prior
-from sklode.representation import as_html
-from sklode.training.fit_callbacks import (
-    FitTask,
-    SupportsFitCallbacks,
-    with_callbacks,
-    without_context,
-)
-from sklode.training.fitting import Underway, fit_model
-from sklode.training.further import Further
 from sklode.training.loop import HISTORY_COLUMNS
-from sklode.training.parallel import current, in_common
+from sklode.training.parallel import in_common
 from sklode.training.parameters import (
     ATTRIBUTES,
     PARAMETERS,
-    check_parameters,
+    Settings,
     resolve_device,
 )
+from sklode.training.plan import Extent, Run, plan
 from sklode.training.report import Reporter
-from sklode.training.rollback import all_or_nothing
 
 __all__ = [
     "LatentODEForecaster",
@@ -60,13 +51,59 @@ __all__ = [
     "LatentODERNNForecaster",
 ]
 
-_keeping_horizon = partial(all_or_nothing, names=("_fh",))
-"""Of methods that only ask: a refused horizon is not that of the next call."""
-
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 
 
-class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _on_a_copy(method: _Method, writes: tuple[str, ...] = ()) -> _Method:
+    """Return a method that changes its object only where it ends well.
+
+    sktime's own methods write what they read of the input, such as the cutoff, before
+    the forecaster has seen whether it can be used. So they work on a copy, which then
+    takes the object's place; a model is never changed in place.
+
+    Parameters
+    ----------
+    method : callable
+        Takes the object first.
+    writes : tuple of str
+        The attributes that it may change; none: all. A method that several threads may
+        call at once names them.
+    """
+
+    @functools.wraps(method)
+    def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        for name in _CHANGED_IN_PLACE & vars(self).keys():
+            vars(twin)[name] = copy.copy(vars(self)[name])
+        try:
+            result = method(twin, *args, **kwargs)
+        except BaseException:
+            if twin._broken_off is not None:
+                self._broken_off = twin._broken_off
+            raise
+        changed = vars(twin)
+        if writes:
+            changed = {name: changed[name] for name in writes if name in changed}
+        else:
+            vars(self).clear()
+        vars(self).update(changed)
+        return self if result is twin else result
+
+    return cast(_Method, whole)
+
+
+_keeping_horizon = functools.partial(_on_a_copy, writes=("_fh",))
+"""Of methods that only ask: a refused horizon is not that of the next call."""
+
+_CHANGED_IN_PLACE = {"_converter_store_y", "_pretrained_attrs"}
+"""What sktime changes so: how to give answers in y's type, what was pretrained."""
+
+
+class _LatentODEForecaster(BaseForecaster):
     """What the three forecasters share: all but the encoder.
 
     Attributes of every subclass: ``encoder`` names the module of `sklode.nn`.
@@ -97,8 +134,9 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
     _config: ClassVar[dict[str, Any]] = {"remember_data": False}
     _y = None
     _X = None
-    _underway: Underway | None = None  # while `fit` trains
-    _warm_model: FittedModel | None = None
+    _parent_callback_ctx = None  # scikit-learn's searches look for it
+    _run: Run | None = None  # while `fit` trains
+    _broken_off: FittedModel | None = None  # what a fit that raised was at
 
     def __init__(
         self,
@@ -110,7 +148,6 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         activation: str = "tanh",
         window_length: int | None = None,
         horizon: int | None = None,
-        backcast_fraction: float = 0.5,
         thinning: float = 0.5,
         normalize: str | None = "auto",
         method: str = "rk4",
@@ -120,20 +157,14 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         adjoint: bool = False,
         clip_norm: float | str | None = 1.0,
         kl_weight: float = 1.0,
-        kl_annealing_epochs: int | None = None,
         observation_noise: float | None = None,
         max_epochs: int | None = None,
         batch_size: int = 64,
         lr: float = 0.005,
-        lr_schedule: str = "one-cycle",
-        optimizer: str = "adam",
         weight_decay: float = 0.0,
-        averaging: float = 0.0,
         guard: bool = False,
         early_stopping: bool = False,
-        validation_fraction: float = 0.1,
         n_iter_no_change: int = 50,
-        tol: float = 1e-4,
         finetune_epochs: int | None = None,
         n_samples: int = 100,
         freq: str | pd.DateOffset | pd.Timedelta | None = None,
@@ -152,7 +183,6 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         self.activation = activation
         self.window_length = window_length
         self.horizon = horizon
-        self.backcast_fraction = backcast_fraction
         self.thinning = thinning
         self.normalize = normalize
         self.method = method
@@ -162,20 +192,14 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         self.adjoint = adjoint
         self.clip_norm = clip_norm
         self.kl_weight = kl_weight
-        self.kl_annealing_epochs = kl_annealing_epochs
         self.observation_noise = observation_noise
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.optimizer = optimizer
         self.weight_decay = weight_decay
-        self.averaging = averaging
         self.guard = guard
         self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
         self.finetune_epochs = finetune_epochs
         self.n_samples = n_samples
         self.freq = freq
@@ -222,12 +246,11 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
             )
         return super()._check_fh(as_horizon(fh, self._cutoff), pred_int)
 
-    # What a refused call has changed is undone: data, cutoff, model and horizon.
-    fit = all_or_nothing(BaseForecaster.fit, lasting=("_warm_model",))
-    pretrain = all_or_nothing(BaseForecaster.pretrain)
-    update = all_or_nothing(BaseForecaster.update)
-    update_predict = all_or_nothing(BaseForecaster.update_predict)
-    update_predict_single = all_or_nothing(BaseForecaster.update_predict_single)
+    fit = _on_a_copy(BaseForecaster.fit)
+    pretrain = _on_a_copy(BaseForecaster.pretrain)
+    update = _on_a_copy(BaseForecaster.update)
+    update_predict = _on_a_copy(BaseForecaster.update_predict)
+    update_predict_single = _on_a_copy(BaseForecaster.update_predict_single)
     predict = _keeping_horizon(BaseForecaster.predict)
     predict_var = _keeping_horizon(BaseForecaster.predict_var)
     predict_proba = _keeping_horizon(BaseForecaster.predict_proba)
@@ -237,52 +260,42 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         kept = None
         if self.warm_start:
             # what a fit was broken off at is later than the model that it began from
-            kept = self._warm_model or getattr(self, "_model", None)
-        callbacks = self._kept_callbacks()
+            kept = self._broken_off or getattr(self, "_model", None)
         result = super().reset()
-        self.__dict__.update(callbacks)
         if kept is not None:
-            self._warm_model = kept
-        return result
-
-    def clone(self) -> Any:
-        """Return an unfitted copy; scikit-learn's callbacks are shared, not copied."""
-        result = super().clone()
-        self._share_callbacks(result)
+            self._broken_off = kept
         return result
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
         return self._set_params_at("pretrained", params)
 
-    def _repr_html_inner(self) -> str:
-        return as_html(self)
+    def checkpoint(self) -> Any:
+        """Return a fitted copy: in a callback, of the training that is underway.
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """Return what notebooks show; sktime's own says not whether it is fitted."""
-        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
-        if "text/html" in bundle:
-            bundle["text/html"] = as_html(self)
-        return bundle
+        It has the best weights so far and calibrated spreads, and under ``warm_start``
+        its `fit` goes on from there. Elsewhere it is a plain copy.
+
+        Raises
+        ------
+        sktime.exceptions.NotFittedError
+            Before the first epoch of a first fit has ended, or without any.
+        """
+        model = None if self._run is None else self._run.so_far()
+        if model is None:
+            self.check_is_fitted("checkpoint")
+            return copy.deepcopy(self)
+        fitted = object.__new__(type(self))
+        fitted.__dict__.update(self.__getstate__())
+        self._run.calibrate(model)
+        fitted._broken_off = None
+        fitted._set_model(model)
+        fitted._state = "fitted"
+        return fitted
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled and copied: during a training the best so far, fitted.
-
-        So a callback may save what the training would leave if it ended now, and, with
-        ``warm_start``, could go on from.
-        """
-        state = self.__dict__.copy()
-        without_context(state)
-        underway = state.pop("_underway", None)
-        model = None if underway is None else underway.so_far()
-        if model is None:
-            return state
-        fitted = object.__new__(type(self))
-        fitted.__dict__.update(state)
-        fitted._set_model(underway.calibrated(model))
-        fitted._warm_model = None
-        fitted._state = "fitted"
-        return fitted.__dict__
+        """Return what is pickled and copied: not a training that is underway."""
+        return {name: value for name, value in vars(self).items() if name != "_run"}
 
     def _pretrain(
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
@@ -303,7 +316,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         X: pd.DataFrame | None,
         fh: Any,
     ) -> _LatentODEForecaster:
-        check_parameters(self)
+        settings = Settings.of(self)
         if y is None:
             raise TypeError("pretrain needs a panel y; got None. Pass a DataFrame.")
         rng = in_common(check_random_state(self.random_state))
@@ -314,24 +327,22 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         observations.check_channels(list(y.columns))
         if start is not None:
             start.check_accepts(observations, self)
-        self.pretrained_ = fit_model(
-            observations, self, rng, steps_ahead(fh), start, None, self._reporter()
-        )
-        self.pretrained_.columns = list(y.columns), [] if X is None else list(X.columns)
-        self._warm_model = None  # of a fit that failed, before
+        run = plan(observations, settings, rng, steps_ahead(fh), start)
+        run.model.columns = list(y.columns), [] if X is None else list(X.columns)
+        self.pretrained_ = run.train(self._reporter())
+        self._broken_off = None  # of a fit before
         return self
 
-    @with_callbacks
     def _fit(
         self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
     ) -> _LatentODEForecaster:
         """Train on y, or fine-tune a copy of the pretrained model on it."""
-        check_parameters(self)
+        settings = Settings.of(self)
         rng = in_common(check_random_state(self.random_state))
-        start, further = self._warm_model, None
+        start, extent = self._broken_off, None
         pretrained = getattr(self, "pretrained_", None)
-        if pretrained is not None and (start is None or _fine_tunes(start)):
-            further = Further.fine_tuning(self, pretrained)
+        if pretrained is not None and (start is None or start.fine_tunes):
+            extent = Extent.of_fine_tuning(settings, pretrained)
             start = start or pretrained
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
@@ -343,54 +354,28 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         else:
             start.check_accepts(history.observations, self)
         self._history = history
-        task: FitTask | None = None
-
-        def begin(underway: Underway) -> None:
-            nonlocal task
-            underway.model.columns = list(y.columns), history.controls
-            if underway.course.state is None:
-                underway.terms.predict_seed = int(rng.randint(2**31 - 1))
-            self._predict_seed = underway.terms.predict_seed
-            self._underway = underway
-            if underway.course.processes.is_first:
-                task = FitTask(self, y, X, underway.n_epochs)
-                underway.course.reporter.callbacks.append(task)
-
+        self._run = plan(
+            history.observations,
+            settings,
+            rng,
+            steps_ahead(fh),
+            start,
+            extent,
+            goes_on=True,
+        )
+        self._run.model.columns = list(y.columns), history.controls
+        self._predict_seed = self._run.terms.predict_seed
         try:
-            self._train(rng, steps_ahead(fh), start, further, begin)
+            model = self._run.train(self._reporter())
         except BaseException:
-            underway = self._underway
-            if self.warm_start and underway is not None:
-                self._warm_model = underway.so_far() or self._warm_model
+            if self.warm_start:
+                self._broken_off = self._run.so_far() or self._broken_off
             raise
         finally:
-            self.__dict__.pop("_underway", None)
-        self._warm_model = None  # a further fit begins from this one
-        with current().together():
-            if task is not None:
-                task.end()
-        return self
-
-    def _train(
-        self,
-        rng: np.random.RandomState,
-        n_ahead: int | None,
-        start: FittedModel | None,
-        further: Further | None,
-        begin: Callable[[Underway], None] | None = None,
-    ) -> None:
-        """Train on the history and take over the model."""
-        model = fit_model(
-            self._history.observations,
-            self,
-            rng,
-            n_ahead,
-            start,
-            further,
-            self._reporter(),
-            begin,
-        )
+            self._run = None
+        self._broken_off = None
         self._set_model(model)
+        return self
 
     def _set_model(self, model: FittedModel) -> None:
         self._model = model
@@ -409,6 +394,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
         self.longest_gap_ = model.longest_gap
         self.engine_ = model.network.engines()
+        self._predictor = model.predictor(self._history.observations)
 
     def _interval_scale(self, model: FittedModel) -> pd.DataFrame:
         """Return the scale of spreads as a frame."""
@@ -426,9 +412,15 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
             X = self._at_rows(X.to_numpy(), rows.index)
         self._history = self._history.extended(rows, X, self.freq)
         self._set_cutoff(self._history.cutoff(self.cutoff))
-        if update_params:
+        observations, model = self._history.observations, self._model
+        # a guard that kept the level is not undone by a training without one
+        if update_params and not (self.guard and model.best_epoch == 0):
+            settings = Settings.of(self)
             rng = in_common(check_random_state(self.random_state))
-            self._train(rng, None, self._model, Further.update(self, self._model))
+            extent = Extent.of_update(settings, model)
+            run = plan(observations, settings, rng, None, model, extent)
+            model = run.train(self._reporter())
+        self._set_model(model)
         return self
 
     def _predict(
@@ -743,10 +735,10 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         channels = self._history.channels
 
         def variances(index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
-            predictor = self._model.predictor(self._history.observations)
             queries = self._queries(index, X)
+            n, seed = self.n_samples, self._predict_seed
             with answering(index):
-                table = predictor.variances(queries, self.n_samples, self._predict_seed)
+                table = self._predictor.variances(queries, n, seed)
             self._check_finite(table, index)
             return pd.DataFrame(self._squared_units(table), index, channels)
 
@@ -865,10 +857,9 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         channels = self._history.channels
         if not len(index):
             return pd.DataFrame(np.zeros((0, len(channels))), index, channels)
-        predictor = self._model.predictor(self._history.observations)
         queries = self._queries(index, X)
         with answering(index):
-            means = predictor.means(queries)
+            means = self._predictor.means(queries)
         self._check_finite(means, index)
         original = self._model.normalisation.original(means)
         return pd.DataFrame(original, index, channels)
@@ -877,10 +868,9 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield numbers of rows and their draws (sample, row, channel)."""
-        predictor = self._model.predictor(self._history.observations)
         queries = self._queries(index, X)
         original = self._model.normalisation.original
-        draws = predictor.draws(queries, n, self._predict_seed, noise)
+        draws = self._predictor.draws(queries, n, self._predict_seed, noise)
         while True:
             with answering(index):
                 part = next(draws, None)
@@ -992,11 +982,6 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
             {**small, "window_length": 4, "horizon": 2, "method": "euler"},
             {**small, "normalize": "last", "early_stopping": True, "clip_norm": None},
         ]
-
-
-def _fine_tunes(model: FittedModel) -> bool:
-    """Return whether a model may go on with what began from a pretrained one."""
-    return model.stopped is not None and model.stopped.terms.fine_tunes
 
 
 def _as_paths(paths: np.ndarray, index: pd.Index, columns: list[Any]) -> pd.DataFrame:
