@@ -6,7 +6,7 @@ import copy
 import functools
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from inspect import cleandoc
 from numbers import Integral
 from typing import Any, ClassVar, TypeVar, cast
@@ -27,13 +27,12 @@ from sklode.data.observations import Observations, check_controls, check_values
 from sklode.data.outliers import without_outliers
 from sklode.data.remedies import warn_of_times_in_values
 from sklode.data.tables import check_probabilities, check_rows, check_table
-from sklode.data.ticks import TIMELIKE, ticks_between, ticks_of
+from sklode.data.ticks import TIMELIKE
 from sklode.prediction import storage
-from sklode.prediction.answers import answering, check_finite
+from sklode.prediction.answers import Answers
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel
-from sklode.prediction.predictor import KnownControls, Queries
-from sklode.prediction.prior import STARTS, Prior
+from sklode.prediction.prior import STARTS
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.parallel import in_common
 from sklode.training.parameters import (
@@ -394,7 +393,7 @@ class _LatentODEForecaster(BaseForecaster):
         self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
         self.longest_gap_ = model.longest_gap
         self.engine_ = model.network.engines()
-        self._predictor = model.predictor(self._history.observations)
+        self._answers = Answers(model, self._history, self._predict_seed)
 
     def _interval_scale(self, model: FittedModel) -> pd.DataFrame:
         """Return the scale of spreads as a frame."""
@@ -427,7 +426,9 @@ class _LatentODEForecaster(BaseForecaster):
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None
     ) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""
-        return self._at_horizon(fh, X, self._means)
+        rows, known = self._asked(fh, X)
+        means = self._answers.means(rows[known], X)
+        return means if known.all() else means.reindex(rows)
 
     def _update_predict_single(
         self,
@@ -538,7 +539,7 @@ class _LatentODEForecaster(BaseForecaster):
         if y is None:
             y = self._like_y(history.frame())
         truth, X_inner = self._truth(y, X)
-        residuals = truth - self._means(truth.index, X_inner)
+        residuals = truth - self._answers.means(truth.index, X_inner)
         if isinstance(y, pd.Series):
             return residuals.iloc[:, 0].rename(y.name)
         if _is_other_panel(y, len(history.levels)):
@@ -577,7 +578,7 @@ class _LatentODEForecaster(BaseForecaster):
             X = X.to_frame()
         elif X is not None and not isinstance(X, pd.DataFrame):
             X = self._check_X(X=X)  # for a frame it would walk through every series
-        return self._means(index, X)
+        return self._answers.means(index, X)
 
     @_keeping_horizon
     def predict_quantiles(
@@ -630,14 +631,12 @@ class _LatentODEForecaster(BaseForecaster):
         """
         self.check_is_fitted()
         X_inner = self._check_X(X=X)
-        index = self._horizon_index(self._check_fh(fh))
+        rows, known = self._asked(self._check_fh(fh), X_inner)
         n = self._number_of_samples(n_samples)
         columns = self._history.channels
-        paths = np.full((n, len(index), len(columns)), np.nan)
-        known = np.flatnonzero(self._answerable(index, self.fh, X_inner))
-        for asked, drawn in self._draws(index[known], X_inner, n, noise):
-            paths[:, known[asked]] = drawn
-        return _as_paths(paths, index, columns)
+        paths = np.full((n, len(rows), len(columns)), np.nan)
+        paths[:, known] = self._answers.paths(rows[known], X_inner, n, noise)
+        return _as_paths(paths, rows, columns)
 
     def sample_prior(
         self,
@@ -679,26 +678,13 @@ class _LatentODEForecaster(BaseForecaster):
             With index (sample, time) and y's columns, in y's units.
         """
         self.check_is_fitted()
-        history, model = self._history, self._model
         check_choice("start", start, STARTS)
-        elapsed = history.elapsed(index) / model.time_unit
         n = self._number_of_samples(n_samples)
-        given = history.controls_of_new(index, X)
-        controls = None
-        if given is not None:
-            values = model.normalisation.controls(given.values)
-            since = ticks_between(ticks_of(index)[:1], given.ticks)
-            times = since / model.time_unit
-            controls = times, values
-        seed = self._predict_seed
+        seed = None
         if random_state is not None:
             seed = int(check_random_state(random_state).randint(2**31 - 1))
-        prior = Prior(model.network, model.windows(history.observations))
-        with answering(index):
-            paths = prior.draw(elapsed, controls, n, seed, start, noise)
-        self._check_finite(paths, index)
-        original = model.normalisation.original(paths)
-        return _as_paths(original, index, history.channels)
+        paths = self._answers.new_series(index, X, n, noise, start, seed)
+        return _as_paths(paths, index, self._history.channels)
 
     def _number_of_samples(self, n: int | None) -> int:
         n = self.n_samples if n is None else n
@@ -712,16 +698,12 @@ class _LatentODEForecaster(BaseForecaster):
         self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]
     ) -> pd.DataFrame:
         """Quantiles over draws of z0 and the observation noise."""
-        channels = self._history.channels
-
-        def quantiles(index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
-            table = np.empty((len(index), len(channels), len(alpha)))
-            for asked, drawn in self._draws(index, X, self.n_samples, noise=True):
-                table[asked] = np.moveaxis(np.quantile(drawn, alpha, axis=0), 0, -1)
-            columns = pd.MultiIndex.from_product([channels, alpha])
-            return pd.DataFrame(table.reshape(len(index), -1), index, columns)
-
-        return self._at_horizon(fh, X, quantiles)
+        rows, known = self._asked(fh, X)
+        columns = pd.MultiIndex.from_product([self._history.channels, alpha])
+        table = np.full((len(rows), len(columns)), np.nan)
+        found = self._answers.quantiles(rows[known], X, self.n_samples, alpha)
+        table[known] = found.reshape(len(found), -1)
+        return pd.DataFrame(table, rows, columns)
 
     def _predict_var(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None, cov: bool = False
@@ -732,29 +714,10 @@ class _LatentODEForecaster(BaseForecaster):
                 "predict_var gives variances only; got cov=True. For covariances, take "
                 "those of draws: sample(fh)."
             )
-        channels = self._history.channels
-
-        def variances(index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
-            queries = self._queries(index, X)
-            n, seed = self.n_samples, self._predict_seed
-            with answering(index):
-                table = self._predictor.variances(queries, n, seed)
-            self._check_finite(table, index)
-            return pd.DataFrame(self._squared_units(table), index, channels)
-
-        return self._at_horizon(fh, X, variances)
-
-    def _squared_units(self, variances: np.ndarray) -> np.ndarray:
-        """Return normalised variances (row, channel) in y's units squared."""
-        with np.errstate(over="ignore"):
-            table: np.ndarray = variances * self.scale_ * self.scale_
-        if np.isinf(table).any():
-            raise ValueError(
-                "a variance must be a finite number; got squares of values of up to "
-                f"{self.scale_.max():.2g}, which no float holds. Fit on y in larger "
-                "units, or ask for predict_interval."
-            )
-        return table
+        rows, known = self._asked(fh, X)
+        table = np.full((len(rows), len(self._history.channels)), np.nan)
+        table[known] = self._answers.variances(rows[known], X, self.n_samples)
+        return pd.DataFrame(table, rows, self._history.channels)
 
     def _predict_proba(
         self,
@@ -804,81 +767,26 @@ class _LatentODEForecaster(BaseForecaster):
                 "score needs at least one observed value in y; got none in "
                 f"{len(truth)} rows. Pass the truth of the forecasts."
             )
-        error = self._means(frame.index, X_inner).to_numpy() - truth
+        error = self._answers.means(frame.index, X_inner).to_numpy() - truth
         unit = 2.0 ** (np.frexp(np.nanmax(np.abs(error)))[1] - 1)  # no square overflows
         return -float(unit * np.sqrt(np.nanmean((error / unit) ** 2)))
 
-    def _horizon_index(self, fh: ForecastingHorizon) -> pd.Index:
-        """Return the rows that a horizon asks for."""
-        asked = fh.to_pandas()
-        history = self._history
-        return history.rows_ahead(asked) if fh.is_relative else history.rows_at(asked)
-
-    def _at_horizon(
-        self,
-        fh: ForecastingHorizon,
-        X: pd.DataFrame | None,
-        answer: Callable[[pd.Index, pd.DataFrame | None], pd.DataFrame],
-    ) -> pd.DataFrame:
-        """Answer a horizon; NaN where an absolute one meets a series without X.
+    def _asked(
+        self, fh: ForecastingHorizon, X: pd.DataFrame | None
+    ) -> tuple[pd.Index, np.ndarray]:
+        """Return the rows that a horizon asks for, and which are answered.
 
         An absolute horizon asks every series of a panel at every stamp, but X need not
-        know them all: sktime's evaluation asks at the union of the series' stamps.
+        know them all: sktime's evaluation asks at the union of the series' stamps. The
+        forecast is NaN where a series has no X.
         """
-        rows = self._horizon_index(fh)
-        known = self._answerable(rows, fh, X)
-        answered = answer(rows[known], X)
-        return answered if known.all() else answered.reindex(rows)
-
-    def _answerable(
-        self, rows: pd.Index, fh: ForecastingHorizon, X: pd.DataFrame | None
-    ) -> np.ndarray:
-        """Return which rows of a horizon are answered, or are an error."""
-        if fh.is_relative or X is None or len(self._history.levels) == 1:
-            return np.full(len(rows), True)
-        known = rows.isin(X.index) | self._history.is_known(rows)
+        asked, history = fh.to_pandas(), self._history
+        rows = history.rows_ahead(asked) if fh.is_relative else history.rows_at(asked)
+        if fh.is_relative or X is None or len(history.levels) == 1:
+            return rows, np.full(len(rows), True)
+        known = rows.isin(X.index) | history.is_known(rows)
         stamps = rows.get_level_values(-1)
-        return known | ~stamps.isin(stamps[known])
-
-    def _queries(self, index: pd.Index, X: pd.DataFrame | None) -> Queries:
-        """Translate rows of an index for the predictor."""
-        timeline = self._model.timeline
-        observations = self._history.observations
-        series, ticks = self._history.located(index)
-        given = self._history.controls_for(index, X)
-        known = None
-        if given is not None:
-            values = self._model.normalisation.controls(given.values)
-            times = timeline.at(observations, given.series, given.ticks)
-            known = KnownControls(given.series, times, values)
-        return Queries(series, timeline.at(observations, series, ticks), known)
-
-    def _means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
-        channels = self._history.channels
-        if not len(index):
-            return pd.DataFrame(np.zeros((0, len(channels))), index, channels)
-        queries = self._queries(index, X)
-        with answering(index):
-            means = self._predictor.means(queries)
-        self._check_finite(means, index)
-        original = self._model.normalisation.original(means)
-        return pd.DataFrame(original, index, channels)
-
-    def _draws(
-        self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield numbers of rows and their draws (sample, row, channel)."""
-        queries = self._queries(index, X)
-        original = self._model.normalisation.original
-        draws = self._predictor.draws(queries, n, self._predict_seed, noise)
-        while True:
-            with answering(index):
-                part = next(draws, None)
-            if part is None:
-                return
-            asked, drawn = part
-            self._check_finite(drawn, index[asked])
-            yield asked, original(drawn)
+        return rows, known | ~stamps.isin(stamps[known])
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted or pretrained forecaster to a file without executable parts.
@@ -946,10 +854,6 @@ class _LatentODEForecaster(BaseForecaster):
                 "'auto'; set_params would forget the fit.",
                 stacklevel=3,
             )
-
-    def _check_finite(self, values: np.ndarray, index: pd.Index) -> None:
-        decoder = self.network_.decoder
-        check_finite(values, index, decoder.solver, decoder.vector_field.activation)
 
     def _reporter(self) -> Reporter:
         return Reporter(self.verbose, self.callbacks or (), self)
