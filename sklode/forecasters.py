@@ -743,8 +743,7 @@ class _LatentODEForecaster(BaseForecaster):
     def score(self, y: Any, X: Any = None, fh: Any = None) -> float:
         """Return minus the root mean squared error of the forecasts of ``y``.
 
-        Greater is better, as scikit-learn's searches ask. With ``fh``, sktime's score:
-        the mean absolute percentage error, of which smaller is better.
+        Greater is better, as scikit-learn's searches ask.
 
         Parameters
         ----------
@@ -755,9 +754,16 @@ class _LatentODEForecaster(BaseForecaster):
         X : DataFrame, optional
             Controls at ``y``'s stamps, where the model has any.
         fh : optional
-            Given, sktime's own score is returned.
+            Given, sktime's own score is returned, with a warning: the mean absolute
+            percentage error, of which smaller is better.
         """
         if fh is not None:
+            warnings.warn(
+                "score with fh is sktime's: the mean absolute percentage error, of "
+                "which smaller is better. Without fh greater is better, as "
+                "scikit-learn's searches ask.",
+                stacklevel=2,
+            )
             return float(super().score(y, X=X, fh=fh))
         self.check_is_fitted()
         frame, X_inner = self._truth(y, X)
