@@ -15,7 +15,7 @@ from sklode.data.ticks import ticks_between, ticks_of
 from sklode.nn.solvers import AdaptiveSolver
 from sklode.prediction.model import FittedModel
 from sklode.prediction.predictor import KnownControls, Queries
-from sklode.prediction.prior import Prior
+from sklode.prediction.prior import new_series
 
 __all__ = ["Answers"]
 
@@ -102,7 +102,7 @@ class Answers:
         start: str,
         seed: int | None,
     ) -> Array:
-        """Return series that continue none, (sample, row, channel); see `Prior`.
+        """Return series that continue none, (sample, row, channel); see `prior`.
 
         Parameters
         ----------
@@ -122,9 +122,11 @@ class Answers:
             values = model.normalisation.controls(given.values)
             controls = since / model.time_unit, values
         seed = self._seed if seed is None else seed
-        prior = Prior(model.network, model.windows(history.observations))
+        windows = model.windows(history.observations)
         with _named(index):
-            paths = prior.draw(elapsed, controls, n, seed, start, noise)
+            paths = new_series(
+                model.network, windows, elapsed, controls, n, seed, start, noise
+            )
         self._check_finite(paths, index)
         return model.normalisation.original(paths)
 

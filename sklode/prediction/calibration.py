@@ -8,7 +8,7 @@ time since the last observation, estimated from the errors of forecasts of windo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -62,7 +62,7 @@ training showed. The factors were set on series of two sines, see docs/uncertain
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Calibration:
     """What the spread of forecasts is multiplied by.
 
@@ -77,15 +77,6 @@ class Calibration:
 
     lags: Array
     scales: Array
-
-    def __repr__(self) -> str:
-        """Return what it is, without its numbers."""
-        n_knots, n_channels = self.scales.shape
-        low, high = self.scales.min(), self.scales.max()
-        return (
-            f"Calibration(knots={n_knots}, channels={n_channels}, "
-            f"scales from {low:.3g} to {high:.3g})"
-        )
 
     @classmethod
     def none(cls, n_channels: int) -> Calibration:
@@ -103,20 +94,11 @@ class Calibration:
         return Calibration(lags, np.maximum(self.at(lags), other.at(lags)))
 
 
-@dataclass(frozen=True)
-class Residuals:
-    """Errors of a model's forecasts, in units of its own standard deviation.
+class Residuals(NamedTuple):
+    """Errors of a model's forecasts, in units of its own standard deviation."""
 
-    Attributes
-    ----------
-    values : ndarray of shape (window, time, channel)
-        NaN where nothing was observed, or what was is not to be counted.
-    lags : ndarray of shape (window, time)
-        Times since the last observation that the encoder saw; at most 0 before.
-    """
-
-    values: Array
-    lags: Array
+    values: Array  # (window, time, channel), NaN for what is not to be counted
+    lags: Array  # (window, time): since the last one that was seen; else at most 0
 
 
 def residuals_of(network: LatentODE, batch: Batch) -> Residuals:

@@ -42,7 +42,7 @@ ARCHITECTURE = (
 """Settings that a network is built with; they cannot change as training goes on."""
 
 
-@dataclass
+@dataclass(repr=False)
 class FittedModel:
     """A trained network with all that is needed to apply it to new series.
 
@@ -94,16 +94,6 @@ class FittedModel:
     calibration: Calibration | None = None
     stopped: Any = None
     held: NDArray[np.floating] | None = None
-
-    def __repr__(self) -> str:
-        """Return what it is, without its numbers."""
-        n_channels = len(self.normalisation.location)
-        return (
-            f"FittedModel(encoder={type(self.network.encoder).__name__}, "
-            f"channels={n_channels}, window_length={self.window_length}, "
-            f"horizon={self.horizon}, epochs={len(self.rows)}, "
-            f"best_epoch={self.best_epoch})"
-        )
 
     def check_accepts(self, observations: Observations, settings: Any) -> None:
         """Check that training can continue on ``observations`` under ``settings``.
