@@ -213,7 +213,7 @@ SEEN, SCALES = "history.observations.", "model.normalisation."
 
 def times(**changes: Any) -> Any:
     """Return an index as it is written."""
-    index = {"items": [0], "kind": "int64", "step": None, "freq": None, "n": None}
+    index = {"items": [0], "kind": "int64", "step": None, "name": None}
     return {"@index": index | changes}
 
 
@@ -270,8 +270,8 @@ MADE_UP: list[tuple[str, Any, str]] = [
     (SEEN + "values", (0, np.inf), "must be finite"),
     (SEEN + "values", (0, np.nan), "out of order"),
     (SEEN + "controls", (0, np.nan), "missing values"),
-    (SEEN + "bounds", (1, -1), "rows of no series"),
     (SEEN + "bounds", (1, 2**60), "rows of no series"),
+    (SEEN + "bounds", (1, np.uint32(2**32 - 1)), "no bounds"),
 ]
 
 

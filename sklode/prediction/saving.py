@@ -229,8 +229,9 @@ def _history(history: Any, late: Any) -> History:
 def _index_of(history: Any, rows: Observations) -> pd.Index:
     """Return the index of rows of series, by series and time."""
     ends = rows.bounds
-    whole = ends.shape == (len(rows.keys) + 1,) and ends[-1] == len(rows.ticks)
-    _require(whole and ends[0] == 0 and (np.diff(ends) > 0).all(), "rows of no series")
+    _require(ends.dtype == np.int64 and len(ends) == len(rows.keys) + 1, "no bounds")
+    whole = ends[0] == 0 and ends[-1] == len(rows.ticks) and (np.diff(ends) > 0).all()
+    _require(whole, "rows of no series")  # nor more than there are
     index = replace(history, observations=rows).index()
     _require(index.is_unique, "stamps twice")
     return index
@@ -290,7 +291,7 @@ def _together(kind: Any, model: Any) -> FittedModel:
         _require(parts["layout"] in ("lanes", "single"), "an unknown layout")
         network.layout = parts["layout"]
     network.settle(parts["device"])
-    return replace(model, network=network.eval())
+    return replace(model, network=network.eval(), stopped=None)
 
 
 def _plain(value: Any, where: str, arrays: dict[str, Any]) -> Any:
@@ -315,9 +316,7 @@ def _plain(value: Any, where: str, arrays: dict[str, Any]) -> Any:
         if isinstance(value, types):
             return {f"@{name}": _plain(apart(value), where, arrays)}
     what = f"{value!r} of type {type(value).__name__} as {where}"
-    _refuse(
-        what, "Use numbers, texts, dates, stamps, steps, tuples of them; or pickle."
-    )
+    _refuse(what, "Use numbers, texts, dates, stamps, steps and tuples, or pickle.")
 
 
 def _restored(data: Any, arrays: dict[str, Any]) -> Any:
@@ -337,26 +336,26 @@ def _restored(data: Any, arrays: dict[str, Any]) -> Any:
 
 
 def _parts_of_index(index: pd.Index) -> dict[str, Any]:
-    kind = str(index.dtype)
+    kind = "range" if isinstance(index, pd.RangeIndex) else str(index.dtype)
     items = list(index) if kind == "object" else ticks_of(index).tolist()
-    step = index.step if isinstance(index, pd.RangeIndex) else None
-    freq = None if kind.startswith("period") else getattr(index, "freq", None)
-    return {"items": items, "kind": kind, "step": step, "freq": freq, "n": index.name}
+    step = index.step if kind == "range" else getattr(index, "freq", None)
+    step = None if kind.startswith("period") else step  # which is the kind
+    return {"items": items, "kind": kind, "step": step, "name": index.name}
 
 
-def _index(items: list[Any], kind: str, step: Any, freq: Any, n: Any) -> pd.Index:
+def _index(items: list[Any], kind: str, step: Any, name: Any) -> pd.Index:
     if kind == "object":
-        return pd.Index(items, dtype=object, name=n)
-    if step is not None:  # no longer than its items
-        return pd.RangeIndex(items[0], items[0] + step * len(items), step, name=n)
+        return pd.Index(items, dtype=object, name=name)
+    if kind == "range":  # no longer than its items
+        return pd.RangeIndex(items[0], items[0] + step * len(items), step, name=name)
     timelike = kind.startswith(("datetime64[", "timedelta64[", "period["))
     known = timelike or kind.lower().startswith(("int", "uint"))
     # zones of dateutil are files of this machine
     _require(known and "tz" not in kind and "dateutil" not in kind, f"the index {kind}")
     ticks = np.array(items, np.int64)
-    index = stamps_of(ticks, pd.Index([], dtype=kind)).astype(kind).rename(n)
-    if freq is not None:
-        index.freq = freq
+    index = stamps_of(ticks, pd.Index([], dtype=kind)).astype(kind).rename(name)
+    if step is not None:
+        index.freq = step
     return index
 
 
