@@ -152,9 +152,8 @@ def test_a_file_that_was_cut_off_or_changed_is_refused(
     size = len(written)
     contents = [written[:n] for n in [*range(0, size, 97), size - 1]]
     for place in [*range(140), *range(140, size, 41)]:
-        content = bytearray(written)
-        content[place] ^= 1
-        contents.append(bytes(content))
+        flipped = bytes([written[place] ^ 1])
+        contents.append(written[:place] + flipped + written[place + 1 :])
     for content in [*contents, written + b"\0"]:
         path.write_bytes(content)
         with pytest.raises(WeightsFileError):
