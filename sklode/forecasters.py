@@ -28,7 +28,7 @@ from sklode.data.outliers import without_outliers
 from sklode.data.remedies import warn_of_times_in_values
 from sklode.data.tables import check_probabilities, check_rows, check_table
 from sklode.data.ticks import TIMELIKE
-from sklode.prediction import storage
+from sklode.prediction import saving
 from sklode.prediction.answers import Answers
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel
@@ -39,6 +39,7 @@ from sklode.training.parameters import (
     ATTRIBUTES,
     PARAMETERS,
     Settings,
+    check_parameters,
     resolve_device,
 )
 from sklode.training.plan import Extent, Run, plan
@@ -136,6 +137,7 @@ class _LatentODEForecaster(BaseForecaster):
     _parent_callback_ctx = None  # scikit-learn's searches look for it
     _run: Run | None = None  # while `fit` trains
     _broken_off: FittedModel | None = None  # what a fit that raised was at
+    _is_trained = False  # while `load_weights` lets sktime fit it
 
     def __init__(
         self,
@@ -336,6 +338,8 @@ class _LatentODEForecaster(BaseForecaster):
         self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
     ) -> _LatentODEForecaster:
         """Train on y, or fine-tune a copy of the pretrained model on it."""
+        if self._is_trained:
+            return self
         settings = Settings.of(self)
         rng = in_common(check_random_state(self.random_state))
         start, extent = self._broken_off, None
@@ -798,7 +802,7 @@ class _LatentODEForecaster(BaseForecaster):
         """Write the fitted or pretrained forecaster to a file without executable parts.
 
         Its parameters, its weights and the series that it forecasts from; no callbacks.
-        The layout is that of safetensors.
+        The layout is that of safetensors, which is needed: the extra ``save``.
 
         Parameters
         ----------
@@ -813,10 +817,12 @@ class _LatentODEForecaster(BaseForecaster):
             If a key, a column's name or a parameter is of a kind that is not stored.
         FileNotFoundError
             If the folder of the file is not there.
+        ImportError
+            If safetensors is not installed.
         """
         if self.state == "new":
             self.check_is_fitted("save_weights")
-        storage.save(path, self)
+        saving.save(path, self)
 
     @classmethod
     def load_weights(cls, path: str | os.PathLike[str]) -> Any:
@@ -832,13 +838,23 @@ class _LatentODEForecaster(BaseForecaster):
         Raises
         ------
         sklode.data.errors.WeightsFileError
-            If the file is no such file, is damaged, or of another class or a later
-            version of the format.
+            If the file is no such file, is damaged, or of another class or version of
+            the format, or holds what no forecaster could have stored.
         OSError
             If it cannot be read; FileNotFoundError if there is none.
+        ImportError
+            If safetensors is not installed.
         """
-        forecaster = storage.load(path, cls)
+        forecaster = saving.load(path, cls)
         forecaster._warn_without_device()
+        return forecaster
+
+    @classmethod
+    def _of_settings(cls, settings: dict[str, Any]) -> Any:
+        """Return a forecaster of checked parameters; its device may be elsewhere."""
+        check_parameters(cls(**{**settings, "device": "cpu"}))
+        forecaster = cls(**settings)
+        torch.device("cpu" if forecaster.device == "auto" else forecaster.device)
         return forecaster
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -40,6 +40,7 @@ WARNS = {
 # What a page shows that not every installation has.
 NEEDS = {
     "progress.md": ("optuna", "sklearn.callback"),
+    "saving.md": ("safetensors",),
     "scaling.md": ("distributed",),
 }
 
