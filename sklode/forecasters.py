@@ -34,7 +34,6 @@ from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel
 from sklode.prediction.predictor import KnownControls, Queries
 from sklode.prediction.prior import STARTS, Prior
-from sklode.representation import as_html
 from sklode.training.fit_callbacks import (
     FitTask,
     SupportsFitCallbacks,
@@ -254,16 +253,6 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
     def set_params(self, **params: Any) -> Any:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
         return self._set_params_at("pretrained", params)
-
-    def _repr_html_inner(self) -> str:
-        return as_html(self)
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """Return what notebooks show; sktime's own says not whether it is fitted."""
-        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
-        if "text/html" in bundle:
-            bundle["text/html"] = as_html(self)
-        return bundle
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled and copied: during a training the best so far, fitted.
