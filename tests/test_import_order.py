@@ -43,6 +43,7 @@ ONLY_IMPORTERS = {
         "prediction.plain_data",
         "prediction.storage",
         "prediction.stored_history",
+        "training.clipping",
         "training.parameters",
         "training.fit_callbacks",
     },

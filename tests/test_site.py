@@ -18,7 +18,6 @@ from tests.pages import DOCS, PAGES, ROOT, anchors, links, parts, toctree
 
 PUBLIC = (
     "datasets",
-    "diagnostics",
     "distributed",
     "exceptions",
     "model_selection",
@@ -27,7 +26,6 @@ PUBLIC = (
 )
 # what modules share, of no use to users
 INTERNAL = {
-    "sklode.diagnostics.check_forecaster",
     "sklode.training.parallel.ALONE",
     "sklode.training.parallel.current",
     "sklode.training.parallel.in_common",

@@ -254,9 +254,9 @@ def plot_latent(
     axes.plot([], [], label="vector field", **grey)  # for the legend
     canvas.threads(axes, draws[..., 0].T, draws[..., 1].T, canvas.INK)
     first, second = canvas.styles_of("ab")
-    canvas.line(axes, *seen.T, first, "window")
+    canvas.line(axes, seen[:, 0], seen[:, 1], first, "window")
     if len(ahead) > 1:
-        canvas.line(axes, *ahead.T, second, "forecast")
+        canvas.line(axes, ahead[:, 0], ahead[:, 1], second, "forecast")
     dot = {"linestyle": "", "markeredgecolor": "white", "markersize": 8, "zorder": 3}
     axes.plot(*mean[:1].T, marker="o", color=canvas.INK, label="$z_0$", **dot)
     last = {"marker": "D", "color": canvas.GREY, "label": "last observation"}

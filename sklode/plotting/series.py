@@ -180,7 +180,7 @@ def plot_samples(
 
     seen = partial(canvas.points, label="observed", filled=True)
     paths = panels.parts(frame.unstack(level=0), "samples", n_last=1)
-    layers = [(panels.parts(y, "y"), seen), (paths, draw)]
+    layers: list[Layer] = [(panels.parts(y, "y"), seen), (paths, draw)]
     return panels.draw(layers, ax, title, x_label, y_label)
 
 
@@ -371,18 +371,18 @@ def _are_bounds(columns: pd.Index) -> bool:
 
 def _by_name(y_pred: Any, y_interval: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
     """Return forecasts, and the intervals of some of them, by the same names."""
-    several = isinstance(y_interval, Mapping)
-    if y_pred is None and several:
+    if y_pred is None and isinstance(y_interval, Mapping):
         y_pred = dict.fromkeys(y_interval)
     preds = dict(y_pred) if isinstance(y_pred, Mapping) else {"forecast": y_pred}
-    if not several and y_interval is not None and len(preds) > 1:
-        raise TypeError(
-            f"intervals of several forecasts must be a dict with their names, "
-            f"{list(preds)}; got a {type(y_interval).__name__}. Pass one of those."
-        )
-    intervals = dict(y_interval) if several else dict.fromkeys(preds, y_interval)
-    canvas.check_held(preds, intervals, "the forecasts that have intervals")
-    return preds, intervals
+    if not isinstance(y_interval, Mapping):
+        if len(preds) > 1 and y_interval is not None:
+            raise TypeError(
+                "intervals of several forecasts must be a dict with their names, "
+                f"{list(preds)}; got a {type(y_interval).__name__}. Name them."
+            )
+        y_interval = dict.fromkeys(preds, y_interval)
+    canvas.check_held(preds, y_interval, "the forecasts that have intervals")
+    return preds, dict(y_interval)
 
 
 def _names(labels: Any, preds: dict[Any, Any], y_test: Any) -> list[str]:
