@@ -307,32 +307,6 @@ def test_examples_counterexample_and_bounds_hold() -> None:
     assert constant.verdict == product.verdict == "refuted"
 
 
-def test_example_reads_verdicts_from_what_was_measured() -> None:
-    gains = pd.DataFrame(
-        {"RNN": [-9.0, 5.0, 30.0], "ODE-RNN": [-8.0, 0.5, 20.0], "ODE-LSTM": 3 * [0.0]},
-        index=[1.0, 2.0, 3.0],
-    )
-    index = pd.MultiIndex.from_tuples(
-        [("RNN", "1"), ("RNN", "none")], names=["encoder", "clip_norm"]
-    )
-    columns = {
-        "median norm": [1.0, 2.0],
-        "max norm": [50.0, 3.0],
-        "skipped": [0.0, 0.0],
-    }
-    clipping = pd.DataFrame(columns, index)
-    evidence = example.Evidence({}, gains, clipping, 0.0, (1e9, 1.0))
-    every, later, clipped, bare = example.exploding(evidence)
-    assert every.verdict == "not seen"  # of the ODE-LSTM
-    assert "2 (RNN), 3 (ODE-RNN), nan (ODE-LSTM)" in every.measured
-    assert later.verdict == "refuted: later and slower"
-    assert clipped.verdict == "supported"
-    assert bare.verdict == "not seen here"
-    clipping.loc[("RNN", "none"), "skipped"] = 1.0
-    *_, bare = example.exploding(evidence)
-    assert bare.verdict == "seen"
-
-
 @pytest.mark.slow
 def test_example_prints_its_findings_and_saves_a_picture(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

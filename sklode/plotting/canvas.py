@@ -194,7 +194,8 @@ def threads(
     axes: Any, x: Any, paths: Any, color: str, label: str | None = None
 ) -> None:
     """Draw paths, (point, path), as thin lines below all others."""
-    style = {"color": color, "linewidth": 0.6, "alpha": 0.25, "zorder": 1.5}
+    alpha = min(0.35, max(0.15, 8 / max(paths.shape[1], 1)))
+    style = {"color": color, "linewidth": 0.6, "alpha": alpha, "zorder": 1.5}
     for one, name in zip(axes.plot(x, paths, **style), [label], strict=False):
         one.set_label(name)
 

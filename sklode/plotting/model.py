@@ -184,11 +184,10 @@ def plot_latent(
     r"""Plot the phase portrait of a forecast: the path of z(t), and its vector field.
 
     The path starts at z0, where the last window does, passes the last observation and
-    goes on to the end of the horizon. It is drawn in a plane through its own mean
-    :math:`\bar z`, spanned by two directions :math:`e_1, e_2`. Arrows show the vector
-    field f of the decoder at the plane's points :math:`\bar z + a e_1 + b e_2`, as far
-    as it lies in the plane: :math:`(e_1 \cdot f, e_2 \cdot f)`. A path of more than two
-    dimensions leaves the plane, and where it is far from it need not follow the arrows.
+    ends with the horizon. The plane goes through its mean :math:`\bar z` and is spanned
+    by :math:`e_1, e_2`. Arrows show the decoder's vector field f at the plane's points
+    :math:`\bar z + a e_1 + b e_2`, as far as it lies in it: :math:`(e_1 \cdot f, e_2
+    \cdot f)`. A path far from the plane need not follow them.
 
     Parameters
     ----------

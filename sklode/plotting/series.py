@@ -100,10 +100,9 @@ def plot_forecast(
     seen = partial(canvas.points, label=y_name, filled=True)
     held_out = partial(canvas.points, label=test_name, filled=False)
     layers = [(panels.parts(y, "y"), seen), (panels.parts(y_test, "y_test"), held_out)]
-    for one, style, name in zip(preds.values(), styles, names, strict=True):
-        draw = partial(canvas.line, style=style, label=name)
-        layers.append((panels.parts(one, "y_pred"), draw))
     for key, style, name in zip(preds, styles, names, strict=True):
+        draw = partial(canvas.line, style=style, label=name)
+        layers.append((panels.parts(preds[key], "y_pred"), draw))
         bands = panels.bands(intervals.get(key), "y_interval")
         for k, (coverage, parts) in enumerate(bands.items()):
             share = 0.18 + 0.3 * k / max(len(bands) - 1, 1)

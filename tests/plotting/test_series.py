@@ -162,6 +162,7 @@ def test_missing_and_infinite_values_are_absent() -> None:
     y = waves(pd.date_range("2021-01-01", periods=24, freq="h"))
     y.iloc[[3, 11]] = np.nan, np.inf
     axes = plot_forecast(y)
+    assert len(axes.lines) == 1  # no end is marked where nothing follows
     np.testing.assert_array_equal(
         points(axes, "observed")[:, 1], y.drop(y.index[[3, 11]])
     )
