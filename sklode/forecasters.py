@@ -690,6 +690,13 @@ class _LatentODEForecaster(BaseForecaster):
         paths = self._answers.new_series(index, X, n, noise, start, seed)
         return _as_paths(paths, index, self._history.channels)
 
+    @_keeping_horizon
+    def _latent_paths(self, fh: Any, X: Any, series: int, n: int) -> Any:
+        """Return what `sklode.plotting.plot_latent` draws."""
+        X_inner = self._check_X(X=X)
+        rows, _ = self._asked(self._check_fh(fh), X_inner)
+        return self._answers.latent_paths(rows, X_inner, series, n)
+
     def _number_of_samples(self, n: int | None) -> int:
         n = self.n_samples if n is None else n
         if not isinstance(n, Integral) or n < 1:

@@ -43,6 +43,7 @@ ONLY_IMPORTERS = {
         "plotting",
         "prediction.answers",
         "prediction.saving",
+        "training.clipping",
         "training.parameters",
     },
 }
