@@ -57,7 +57,7 @@ _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def _on_a_copy(method: _Method, writes: tuple[str, ...] = ()) -> _Method:
+def _on_a_copy(method: _Method, writes: tuple[str, ...] | None = None) -> _Method:
     """Return a method that changes its object only where it ends well.
 
     sktime's own methods write what they read of the input, such as the cutoff, before
@@ -68,8 +68,8 @@ def _on_a_copy(method: _Method, writes: tuple[str, ...] = ()) -> _Method:
     ----------
     method : callable
         Takes the object first.
-    writes : tuple of str
-        The attributes that it may change; none: all. A method that several threads may
+    writes : tuple of str, optional
+        The attributes that it may change; None: all. A method that several threads may
         call at once names them.
     """
 
@@ -86,10 +86,10 @@ def _on_a_copy(method: _Method, writes: tuple[str, ...] = ()) -> _Method:
                 self._broken_off = twin._broken_off
             raise
         changed = vars(twin)
-        if writes:
-            changed = {name: changed[name] for name in writes if name in changed}
-        else:
+        if writes is None:
             vars(self).clear()
+        else:
+            changed = {name: changed[name] for name in writes if name in changed}
         vars(self).update(changed)
         return self if result is twin else result
 
@@ -690,7 +690,7 @@ class _LatentODEForecaster(BaseForecaster):
         paths = self._answers.new_series(index, X, n, noise, start, seed)
         return _as_paths(paths, index, self._history.channels)
 
-    @_keeping_horizon
+    @functools.partial(_on_a_copy, writes=())
     def _latent_paths(self, fh: Any, X: Any, series: int, n: int) -> Any:
         """Return what `sklode.plotting.plot_latent` draws."""
         X_inner = self._check_X(X=X)

@@ -186,7 +186,9 @@ def test_latent_paths_decode_to_the_forecast_and_to_the_sample_paths() -> None:
     forecaster = tiny(normalize="series", latent_size=3).fit(waves(uneven_stamps(30)))
     predictor = forecaster._model.predictor(forecaster._history.observations)
     predictor.calibration = Calibration.none(1)
-    asked = forecaster._queries(forecaster._history.rows_ahead(pd.Index(FH)), None)
+    asked = forecaster._answers._queries(
+        forecaster._history.rows_ahead(pd.Index(FH)), None
+    )
     seed, end = forecaster._predict_seed, asked.times.max()
     paths = predictor.latent_paths(0, end, None, 5, seed)
     first, last = predictor.times[[-6, -1]]
@@ -209,7 +211,9 @@ def test_latent_paths_decode_to_the_forecast_and_to_the_sample_paths() -> None:
 
 def test_path_and_field_of_two_coordinates_are_the_decoders_own(portrayed: Any) -> None:
     predictor = portrayed._model.predictor(portrayed._history.observations)
-    asked = portrayed._queries(portrayed._history.rows_ahead(pd.Index(FH)), None)
+    asked = portrayed._answers._queries(
+        portrayed._history.rows_ahead(pd.Index(FH)), None
+    )
     seed, end = portrayed._predict_seed, asked.times.max()
     found = predictor.latent_paths(0, end, None, 20, seed)
     _, axes = plt.subplots()
