@@ -71,7 +71,7 @@ def test_misspelt_arguments_of_methods_and_functions_are_answered_too() -> None:
 @pytest.mark.parametrize(
     ("build", "meant"),
     [
-        (lambda: nn.FixedStepSolver("midpiont"), "midpoint"),
+        (lambda: nn.Solver("midpiont"), "midpoint"),
         (lambda: nn.VectorField(3, activation="Tanh"), "tanh"),
         (lambda: Anchor("blended", 1), "blend"),
     ],

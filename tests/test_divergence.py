@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
 from sklode.data.errors import SolverError
-from sklode.nn import AdaptiveSolver, Decoder, solvers
+from sklode.nn import Decoder, solvers
 from sklode.training.loop import Trainer
 from tests.networks import field
 from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
@@ -109,7 +109,7 @@ class Stiff(nn.Module):
 @pytest.mark.parametrize("adjoint", [False, True])
 def test_adaptive_solve_that_would_not_end_is_given_up(adjoint: bool) -> None:
     stiff = Stiff(1e5)
-    solver = AdaptiveSolver(adjoint=adjoint)
+    solver = Solver("dopri5", adjoint=adjoint)
     with pytest.raises(SolverError, match=r"too many steps.* stiff, 0\.\d+ of 50 time"):
         solver.trajectory(stiff, torch.ones(1, 2), torch.ones(1, 50))
     assert 500 < stiff.n_evaluations < 2000
@@ -120,7 +120,7 @@ def test_adaptive_solve_of_an_ordinary_field_is_far_from_being_given_up(
     rtol: float,
 ) -> None:
     moderate = Stiff(5.0).double()
-    solver = AdaptiveSolver(rtol, rtol / 10)
+    solver = Solver("dopri5", rtol, rtol / 10)
     start = torch.ones(1, 2, dtype=torch.float64)
     solver.trajectory(moderate, start, torch.ones(1, 10, dtype=torch.float64))
     assert moderate.n_evaluations < 0.25 * 100 * 2 * 20 * (1e-3 / rtol) ** 0.2
@@ -132,7 +132,7 @@ def test_evaluations_of_an_adjoint_solve_are_not_charged_to_the_next(
     # hardly more than one solve takes, forward or backward
     monkeypatch.setattr(solvers, "_EVALUATIONS", 40)
     z0 = torch.ones(1, 3, requires_grad=True)
-    decoder = Decoder(field(3), AdaptiveSolver(adjoint=True))
+    decoder = Decoder(field(3), Solver("dopri5", adjoint=True))
     loss: Tensor = decoder(z0, torch.zeros(1), torch.arange(21.0)[None]).sum()
     for _ in range(5):
         loss.backward(retain_graph=True)

@@ -11,7 +11,6 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from sklode.data.errors import SolverError
-from sklode.nn import AdaptiveSolver
 from sklode.training.loop import Trainer, validation_loss
 from tests.networks import latent_ode, windows
 from tests.series import tiny, waves
@@ -264,7 +263,7 @@ def test_divergence_restores_the_best_validated_weights() -> None:
 
 
 def test_network_that_is_not_finite_is_skipped_with_the_adaptive_solver() -> None:
-    network: Any = latent_ode(solver=AdaptiveSolver())
+    network: Any = latent_ode(solver=Solver("dopri5"))
     with torch.no_grad():
         network.encoder.cell.weight_hh.fill_(math.nan)
     with pytest.warns(ConvergenceWarning, match=SKIPPED):

@@ -89,7 +89,7 @@ def fresh(kind: str, seed: int, gain: float = 1.0) -> Any:
             encoder: Any = nn.RNN(2, HIDDEN)
         else:
             make = {"ODE-RNN": nn.ODERNN, "ODE-LSTM": nn.ODELSTM}[kind]
-            solver = nn.FixedStepSolver()
+            solver = nn.Solver()
             encoder = make(2, HIDDEN, nn.VectorField(HIDDEN), solver)
     with torch.no_grad():
         encoder.cell.weight_hh.mul_(gain)

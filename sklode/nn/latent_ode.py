@@ -19,7 +19,7 @@ from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODELSTM, ODERNN, RNN
 from sklode.nn.objectives import kl_to_standard_normal, log_likelihood
 from sklode.nn.shapes import Controls, Mask, State, States, Steps, Times, Values
-from sklode.nn.solvers import FixedStepSolver
+from sklode.nn.solvers import Solver
 from sklode.nn.vector_fields import VectorField
 
 __all__ = ["Bound", "Emission", "LatentODE", "Posterior", "Translator"]
@@ -430,7 +430,8 @@ class LatentODE(nn.Module):
             return "fused" if fits and self.engine == "fused" else "eager"
         covered = (
             type(field) is VectorField
-            and type(part.solver) is FixedStepSolver
+            and type(part.solver) is Solver
+            and not part.solver.is_adaptive
             and not part.solver.adjoint
             and engine.supports(part.solver.method, field.activation, example)
         )

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from sklode.data.errors import SolverError
 from sklode.data.history import History
 from sklode.data.ticks import ticks_between, ticks_of
-from sklode.nn.solvers import AdaptiveSolver
 from sklode.prediction.model import FittedModel
 from sklode.prediction.predictor import KnownControls, LatentPaths, Queries
 from sklode.prediction.prior import new_series
@@ -172,7 +171,7 @@ class Answers:
         decoder = self._model.network.decoder
         solver, activation = decoder.solver, decoder.vector_field.activation
         accuracy = f"step_size={solver.step_size:g}"
-        if isinstance(solver, AdaptiveSolver):
+        if solver.is_adaptive:
             accuracy = f"rtol={solver.rtol:g}, atol={solver.atol:g}"
         raise SolverError(
             f"a forecast must be finite; got {n_bad} of {len(good)} rows that are not, "

@@ -179,15 +179,13 @@ def build_network(
     settings: Any, n_channels: int, n_controls: int, anchor: str
 ) -> nn.LatentODE:
     """Return an untrained network of the sizes and the solver that settings name."""
-    solver: nn.FixedStepSolver | nn.AdaptiveSolver
-    if settings.method == "dopri5":
-        solver = nn.AdaptiveSolver(
-            settings.rtol, settings.atol, settings.step_size, settings.adjoint
-        )
-    else:
-        solver = nn.FixedStepSolver(
-            settings.method, settings.step_size, settings.adjoint
-        )
+    solver = nn.Solver(
+        settings.method,
+        settings.step_size,
+        settings.rtol,
+        settings.atol,
+        settings.adjoint,
+    )
     shape = (settings.field_width, settings.field_depth, settings.activation)
     input_size = 2 * n_channels + n_controls
     hidden_size, latent_size = settings.hidden_size, settings.latent_size

@@ -78,7 +78,7 @@ def compile_here(layout: str) -> None:
 def _network(n_controls: int) -> nn.LatentODE:
     """Return a small Latent ODE-LSTM."""
     size, width = 2, 3
-    solver = nn.FixedStepSolver("rk4", 1.0)
+    solver = nn.Solver()
 
     def field(n: int) -> Any:
         return nn.VectorField(size, width, 1, "tanh", n)

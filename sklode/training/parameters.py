@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import (
 
 from sklode.data.choices import did_you_mean
 from sklode.levels import ANCHORS
-from sklode.nn.solvers import FIXED_STEP_METHODS
+from sklode.nn.solvers import METHODS
 from sklode.nn.vector_fields import ACTIVATIONS
 from sklode.training.parallel import current
 from sklode.training.report import CALLBACK_METHODS
@@ -50,7 +50,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "horizon": [_integer(0), None],
     "thinning": [Interval(Real, 0, 1, closed="left")],
     "normalize": [StrOptions({*ANCHORS, "linear", "auto"}), None],
-    "method": [StrOptions({*FIXED_STEP_METHODS, "dopri5"})],
+    "method": [StrOptions(set(METHODS))],
     "step_size": [_real(0, "neither")],
     "rtol": [_real(0, "neither")],
     "atol": [_real(0, "neither")],
