@@ -19,14 +19,18 @@ from sktime.datatypes import convert_to, mtype
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
-from sklode.data.choices import check_choice
+from sklode.data.checks import (
+    check_choice,
+    check_controls,
+    check_index,
+    check_probabilities,
+    check_rows,
+    check_table,
+    check_values,
+    warn_of_times_in_values,
+)
 from sklode.data.history import History, as_channels, in_order
 from sklode.data.horizons import as_horizon, steps_ahead
-from sklode.data.index_checks import check_index
-from sklode.data.observations import Observations, check_controls, check_values
-from sklode.data.outliers import without_outliers
-from sklode.data.remedies import warn_of_times_in_values
-from sklode.data.tables import check_probabilities, check_rows, check_table
 from sklode.data.ticks import TIMELIKE, ticks_between, ticks_of
 from sklode.prediction import storage
 from sklode.prediction.answers import answering, check_finite
@@ -205,7 +209,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
                 "X must have the time stamps of y; got an array. Use "
                 "pd.DataFrame(X, index=y.index), or pass arrays for both."
             )
-        if isinstance(X, pd.Series | pd.DataFrame):
+        if isinstance(X, pd.Series | pd.DataFrame) and index is not None:
             check_controls(X, index)
         X_inner, y_inner = super()._check_X_y(X=X, y=y, **kwargs)
         if isinstance(X_inner, pd.DataFrame) and not X_inner.shape[1]:
@@ -309,15 +313,20 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         rng = in_common(check_random_state(self.random_state))
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
-        check_values(y)
-        observations = Observations.from_frame(without_outliers(y), X)
-        observations.check_channels(list(y.columns))
+        history = History.of(y, X, self.freq)
+        history.observations.check_channels(history.channels)
         if start is not None:
-            start.check_accepts(observations, self)
+            start.check_accepts(history.observations, self)
         self.pretrained_ = fit_model(
-            observations, self, rng, steps_ahead(fh), start, None, self._reporter()
+            history.observations,
+            self,
+            rng,
+            steps_ahead(fh),
+            start,
+            None,
+            self._reporter(),
         )
-        self.pretrained_.columns = list(y.columns), [] if X is None else list(X.columns)
+        self.pretrained_.columns = history.channels, history.controls
         self._warm_model = None  # of a fit that failed, before
         return self
 
@@ -337,7 +346,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
         of_array = self._y_metadata["mtype"] == "np.ndarray"
-        history = History.of(y, X, channels, self.freq, of_array)
+        history = History.of(y, X, self.freq, channels, of_array)
         if start is None:
             history.observations.check_channels(list(y.columns))
         else:
@@ -794,9 +803,9 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         Parameters
         ----------
         y : Series, DataFrame or array
-            Truth; asked at its own stamps. An array is asked at the steps after the
-            last one seen, or, where it is the array given to fit, at its own. Missing
-            values do not count.
+            Truth; asked at its own stamps. An array has none: it is asked at the steps
+            after the last one seen, and refused where it holds the very values that
+            were seen. Missing values do not count.
         X : DataFrame, optional
             Controls at ``y``'s stamps, where the model has any.
         fh : optional
@@ -905,7 +914,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         ------
         sktime.exceptions.NotFittedError
             If it is neither fitted nor pretrained.
-        sklode.data.errors.WeightsFileError
+        sklode.WeightsFileError
             If a key, a column's name or a parameter is of a kind that is not stored.
         FileNotFoundError
             If the folder of the file is not there.
@@ -927,7 +936,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
 
         Raises
         ------
-        sklode.data.errors.WeightsFileError
+        sklode.WeightsFileError
             If the file is no such file, is damaged, or of another class or a later
             version of the format.
         OSError

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from sklode import calendar_features, nn
-from sklode.data.choices import check_choice, did_you_mean
+from sklode.data.checks import check_choice, did_you_mean
 from sklode.levels.anchors import Anchor
 from tests.series import tiny, waves
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklode import LatentODELSTMForecaster
 from sklode.data.errors import HistoryWarning
 from sklode.data.observations import Observations
-from sklode.data.timelines import Timeline
+from sklode.data.scaling import Timeline
 from sklode.data.windows import WindowSet
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklode.data.index_checks import check_index
-from sklode.data.observations import Observations, controls_at, median_gap
+from sklode.data.checks import check_index, controls_at
+from sklode.data.observations import Observations
 from sklode.data.ticks import default_step, future_stamps, ticks_of
-from sklode.data.timelines import Timeline
-from sklode.data.windows import Normalisation
+from sklode.data.scaling import Timeline
+from sklode.data.scaling import Normalisation
 from tests.series import TINY, channels, panel, tiny, uneven_stamps, waves
 
 NAN = float("nan")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sklode.data.observations import Observations
 from sklode.data.ticks import ticks_between
-from sklode.data.timelines import Timeline
+from sklode.data.scaling import Timeline
 from tests.series import panel, tiny, waves
 
 INT64 = st.integers(-(2**63), 2**63 - 1)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklode.data.windows import WindowSet, choose_anchor, deviation_scale
+from sklode.data.windows import WindowSet
+from sklode.levels.choice import choose_anchor, deviation_scale
 from sklode.prediction.model import default_lengths
 
 NAN = float("nan")

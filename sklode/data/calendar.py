@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import timedelta
 from numbers import Integral
 from typing import Any, TypeAlias
@@ -11,13 +11,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.choices import did_you_mean
-from sklode.data.index_checks import check_times
+from sklode.data.checks import check_choice, check_times
+from sklode.data.ticks import DAY
 
 __all__ = ["calendar_features"]
-
-_DAY = 86_400 * 10**9
-"""Nanoseconds of a day."""
 
 _NAMED = {"year": "Y", "month": "M", "week": "W", "day": "D"}
 """The seasons of the calendar, and numpy's units that begin with them."""
@@ -27,7 +24,7 @@ _FROM_THURSDAY = {"week": 3}
 """
 
 _UNITS = {
-    "D": _DAY,
+    "D": DAY,
     "h": 3600 * 10**9,
     "min": 60 * 10**9,
     "s": 10**9,
@@ -43,7 +40,7 @@ Period: TypeAlias = str | timedelta | np.timedelta64 | pd.offsets.BaseOffset
 def calendar_features(
     index: pd.Index,
     periods: Period | Iterable[Period] = ("year", "week", "day"),
-    harmonics: int | Mapping[Any, int] = 2,
+    harmonics: int = 2,
 ) -> pd.DataFrame:
     r"""Return sines and cosines of the calendar at any stamps, as exogenous X.
 
@@ -64,8 +61,8 @@ def calendar_features(
         as long as that one is. A period of fixed length, such as
         ``pd.Timedelta("12h25min")``, is counted in time that has truly passed, from
         1970-01-01 (UTC where the stamps have a time zone).
-    harmonics : int or mapping from each period to an int, default=2
-        K, the number of sine and cosine pairs: one is a pure wave.
+    harmonics : int, default=2
+        K, the number of sine and cosine pairs of each period: one is a pure wave.
 
     Returns
     -------
@@ -90,16 +87,24 @@ def calendar_features(
     [0.0, 1.0]
     """
     times = _times_of(index)
-    check_times(index, "X")
-    lengths = _lengths_of(periods)
-    counts = _counts_of(harmonics, lengths)
+    check_times(index, "index")
+    if not isinstance(harmonics, Integral) or isinstance(harmonics, bool):
+        raise TypeError(
+            f"harmonics must be a whole number; got {harmonics!r}. Use for example "
+            "harmonics=2."
+        )
+    if harmonics < 1:
+        raise ValueError(
+            f"harmonics must be at least 1; got {harmonics}. Without waves, leave X "
+            "out."
+        )
     waves = {}
-    for name, length in lengths.items():
+    for name, length in _lengths_of(periods).items():
         if length is None:
             share = _share_of_named(times, name)
         else:
             share = _share_of_length(times, length)
-        for k in range(1, counts[name] + 1):
+        for k in range(1, int(harmonics) + 1):
             # the whole turns are dropped, which would cost digits
             angle = 2 * np.pi * np.mod(k * share, 1.0)
             waves[f"{name} sin {k}"] = np.sin(angle)
@@ -109,29 +114,17 @@ def calendar_features(
 
 def _times_of(index: pd.Index) -> pd.DatetimeIndex:
     """Return the time of each row; of a period its start."""
-    remedy = "Pass the dates, for example pd.to_datetime(index)."
-    if isinstance(index, pd.Series | pd.DataFrame):
-        remedy = "Pass its index, data.index."
-    elif isinstance(index, pd.Index):
-        times = index.get_level_values(-1)
-        if isinstance(times, pd.PeriodIndex):
-            return times.to_timestamp(how="start")
-        if isinstance(times, pd.DatetimeIndex):
-            return times
-        if isinstance(times, pd.TimedeltaIndex):
-            remedy = "Add the date it counts from: pd.Timestamp('2026-01-01') + index."
-        elif pd.api.types.is_integer_dtype(times.dtype):
-            remedy = (
-                "Numbers have no calendar: say what they count, for example "
-                "pd.Timestamp('2026-01-01') + pd.to_timedelta(index, unit='D')."
-            )
-        raise TypeError(
-            "index must hold datetimes or periods in its last level; got "
-            f"{type(times).__name__} of {times.dtype}. {remedy}"
-        )
+    times = index.get_level_values(-1) if isinstance(index, pd.Index) else index
+    if isinstance(times, pd.PeriodIndex):
+        return times.to_timestamp(how="start")
+    if isinstance(times, pd.DatetimeIndex):
+        return times
+    dtype = f" of {times.dtype}" if isinstance(times, pd.Index) else ""
     raise TypeError(
-        "index must be a DatetimeIndex, a PeriodIndex, or a MultiIndex whose last "
-        f"level is one; got {type(index).__name__}. {remedy}"
+        "index must hold datetimes or periods, in its last level; got "
+        f"{type(times).__name__}{dtype}. Pass data.index of a table, "
+        "pd.to_datetime(dates), or the date that numbers count from: "
+        "pd.Timestamp('2026-01-01') + pd.to_timedelta(index, unit='D')."
     )
 
 
@@ -141,7 +134,11 @@ def _lengths_of(periods: Period | Iterable[Period]) -> dict[str, int | None]:
         periods = [periods]
     lengths: dict[str, int | None] = {}
     for period in periods:
-        name, length = _named(period)
+        length = _length_of(period)
+        name = str(period)
+        if length is not None:
+            unit = next(unit for unit, ticks in _UNITS.items() if length % ticks == 0)
+            name = f"{length // _UNITS[unit]}{unit}"
         if name in lengths:
             raise ValueError(
                 f"periods must differ; got {name!r} twice. Name it once, and ask for "
@@ -156,23 +153,18 @@ def _lengths_of(periods: Period | Iterable[Period]) -> dict[str, int | None]:
     return lengths
 
 
-def _named(period: Any) -> tuple[str, int | None]:
-    """Return the name of a period, and its nanoseconds where it has a fixed number."""
-    names = ", ".join(repr(name) for name in _NAMED)
+def _length_of(period: Any) -> int | None:
+    """Return the nanoseconds of a period; None of one that the calendar names."""
     if isinstance(period, str):
-        if period in _NAMED:
-            return period, None
-        raise ValueError(
-            f"a period must be one of {names}, or a length of time; got {period!r}. "
-            "Write a length as pd.Timedelta('12h')." + did_you_mean(period, _NAMED)
-        )
+        check_choice("a period, unless it is a pd.Timedelta,", period, _NAMED)
+        return None
     try:
         if not isinstance(period, Period):
             raise TypeError
         length = pd.Timedelta(period).as_unit("ns").value
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"a period must be one of {names}, or a fixed length of time; got "
+            f"a period must be one of {list(_NAMED)}, or a fixed length of time; got "
             f"{period!r}. Write a length as pd.Timedelta('12h')."
         ) from error
     if length <= 0:
@@ -180,36 +172,7 @@ def _named(period: Any) -> tuple[str, int | None]:
             f"a period must be longer than no time; got {period!r}. Use for example "
             "pd.Timedelta('12h')."
         )
-    unit = next(unit for unit, ticks in _UNITS.items() if length % ticks == 0)
-    return f"{length // _UNITS[unit]}{unit}", length
-
-
-def _counts_of(
-    harmonics: int | Mapping[Any, int], lengths: dict[str, int | None]
-) -> dict[str, int]:
-    """Return the number of harmonics under each period's name."""
-    if isinstance(harmonics, Mapping):
-        counts = {_named(period)[0]: count for period, count in harmonics.items()}
-        other = set(counts) ^ set(lengths)
-        if other:
-            raise ValueError(
-                "a mapping of harmonics must have a number for every period and for no "
-                f"other; got {list(counts)} for {list(lengths)}. Make them agree."
-            )
-    else:
-        counts = dict.fromkeys(lengths, harmonics)
-    for name, count in counts.items():
-        if not isinstance(count, Integral) or isinstance(count, bool):
-            raise TypeError(
-                f"harmonics must be a whole number; got {count!r} for {name!r}. Use "
-                "for example harmonics=2."
-            )
-        if count < 1:
-            raise ValueError(
-                f"harmonics must be at least 1; got {count} for {name!r}. Leave the "
-                "period out of periods instead."
-            )
-    return {name: int(count) for name, count in counts.items()}
+    return length
 
 
 def _days_and_rest(
@@ -217,7 +180,7 @@ def _days_and_rest(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the days since 1970 began, and the nanoseconds since each day did."""
     tick = pd.Timedelta(1, unit=times.unit).as_unit("ns").value
-    days, ticks = np.divmod(times.asi8, _DAY // tick)
+    days, ticks = np.divmod(times.asi8, DAY // tick)
     return days, ticks * tick
 
 
@@ -229,12 +192,12 @@ def _share_of_named(times: pd.DatetimeIndex, name: str) -> NDArray[np.float64]:
     first, last = (
         unit.astype("M8[D]").astype(np.int64) - shift for unit in (begun, begun + 1)
     )
-    return (days - first + rest / _DAY) / (last - first)
+    return (days - first + rest / DAY) / (last - first)
 
 
 def _share_of_length(times: pd.DatetimeIndex, length: int) -> NDArray[np.float64]:
     """Return the share of a period of fixed length that is over."""
     days, rest = _days_and_rest(times)
     # Python's integers: far from 1970, and for odd lengths, 64 bits are too few
-    since = days.astype(object) * _DAY + rest
+    since = days.astype(object) * DAY + rest
     return (since % length / length).astype(np.float64)

@@ -20,7 +20,7 @@ import torchdiffeq
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from sklode.data.choices import check_choice
+from sklode.data.checks import check_choice
 from sklode.data.errors import SolverError
 from sklode.nn.shapes import State, States, Steps
 from sklode.nn.vector_fields import ACTIVATIONS, Affine, VectorField

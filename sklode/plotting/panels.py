@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sklode.data.tables import check_columns, check_dtypes
+from sklode.data.checks import check_columns, check_dtypes
 from sklode.data.ticks import series_of
 from sklode.plotting.time_axis import check_stamps
 

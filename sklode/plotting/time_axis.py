@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.index_checks import (
+from sklode.data.checks import (
     check_increasing,
     check_index,
     check_same_kind,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sklode.data.choices import check_choice
+from sklode.data.checks import check_choice
 from sklode.diagnostics import check_forecaster, gradient_flow
 from sklode.plotting.canvas import canvas
 from sklode.plotting.styles import CURVES, GUIDE, INK, Curve

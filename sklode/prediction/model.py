@@ -13,18 +13,12 @@ import torch
 from numpy.typing import NDArray
 
 from sklode import nn
-from sklode.data.observations import Observations, median_gap
-from sklode.data.timelines import Timeline
-from sklode.data.windows import (
-    SCORED_WINDOWS,
-    Normalisation,
-    WindowSet,
-    choose_anchor,
-    deviation_scale,
-    spread,
-)
+from sklode.data.observations import Observations
+from sklode.data.scaling import Normalisation, Timeline
+from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.engine.threads import n_threads
 from sklode.levels import Anchor, LinearAnchor
+from sklode.levels.choice import choose_anchor, deviation_scale
 from sklode.levels.fitting import fit_linear
 from sklode.nn.modes import default_float32
 from sklode.prediction.calibration import Calibration
@@ -92,7 +86,7 @@ class FittedModel:
     time_unit : float
         Ticks of one time unit: the training stamps' median positive gap.
     longest_gap : float
-        In time units: as much a longer gap counts, see `sklode.data.timelines`.
+        In time units: as much a longer gap counts, see `sklode.data.scaling`.
     clock : str
         Kind of the index, see `sklode.data.ticks.clock_of`.
     window_length, horizon : int
@@ -251,7 +245,7 @@ def fresh_model(
         observations.lengths, settings.window_length, settings.horizon, n_ahead
     )
     normalisation = Normalisation.of(observations, settings.normalize is not None)
-    timeline = Timeline.of(observations, median_gap(observations))
+    timeline = Timeline.of(observations)
     arrays = _arrays(observations, normalisation, timeline)
     windows = WindowSet(*arrays, window_length, horizon)
     sample = windows.gather(spread(np.arange(len(windows)), 4 * SCORED_WINDOWS))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sklode import nn
 from sklode.data.errors import WeightsFileError
-from sklode.data.windows import Normalisation
+from sklode.data.scaling import Normalisation
 from sklode.levels.anchors import ANCHORS
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel, build_network

@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import (
     validate_parameter_constraints,
 )
 
-from sklode.data.choices import did_you_mean
+from sklode.data.checks import did_you_mean
 from sklode.levels.anchors import ANCHORS
 from sklode.nn.solvers import FIXED_STEP_METHODS
 from sklode.nn.vector_fields import ACTIVATIONS
