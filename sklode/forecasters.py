@@ -31,7 +31,7 @@ from sklode.data.checks import (
 )
 from sklode.data.history import History, as_channels, in_order
 from sklode.data.horizons import as_horizon, steps_ahead
-from sklode.data.ticks import TIMELIKE, ticks_between, ticks_of
+from sklode.data.ticks import TIMELIKE
 from sklode.prediction import storage
 from sklode.prediction.answers import answering, check_finite
 from sklode.prediction.calibration import Calibration
@@ -698,21 +698,18 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         self.check_is_fitted()
         history, model = self._history, self._model
         check_choice("start", start, STARTS)
-        elapsed = history.elapsed(index) / model.time_unit
+        elapsed, controls = history.new_series(index, X)
         n = self._number_of_samples(n_samples)
-        given = history.controls_of_new(index, X)
-        controls = None
-        if given is not None:
-            values = model.normalisation.controls(given.values)
-            since = ticks_between(ticks_of(index)[:1], given.ticks)
-            times = since / model.time_unit
-            controls = times, values
-        seed = self._predict_seed
+        if controls is not None:
+            since, values = controls
+            values = model.normalisation.controls(values)
+            controls = since / model.time_unit, values
+        times, seed = elapsed / model.time_unit, self._predict_seed
         if random_state is not None:
             seed = int(check_random_state(random_state).randint(2**31 - 1))
         prior = Prior(model.network, model.windows(history.observations))
         with answering(index):
-            paths = prior.draw(elapsed, controls, n, seed, start, noise)
+            paths = prior.draw(times, controls, n, seed, start, noise)
         self._check_finite(paths, index)
         original = model.normalisation.original(paths)
         return _as_paths(original, index, history.channels)
@@ -853,7 +850,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         """Return which rows of a horizon are answered, or are an error."""
         if fh.is_relative or X is None or len(self._history.levels) == 1:
             return np.full(len(rows), True)
-        known = rows.isin(X.index) | self._history.is_known(rows)
+        known = rows.isin(X.index) | self._history.rows.holds(rows)
         stamps = rows.get_level_values(-1)
         return known | ~stamps.isin(stamps[known])
 

@@ -384,15 +384,11 @@ def check_probabilities(name: str, given: Any) -> None:
     if not values:
         raise ValueError(f"{name} must hold at least one number; got none. {remedy}")
     for value in values:
-        if not isinstance(value, Real) or isinstance(value, bool):
-            raise TypeError(
-                f"{name} must be a number between 0 and 1, or a list of them; got "
-                f"{value!r}. {remedy}"
-            )
-        if not 0 < float(value) < 1:
+        is_number = isinstance(value, Real) and not isinstance(value, bool)
+        if not (is_number and 0 < float(value) < 1):
             raise ValueError(
-                f"{name} must lie between 0 and 1, both left out; got {value!r}. "
-                f"{remedy}"
+                f"{name} must be a number between 0 and 1, both left out, or a list of "
+                f"them; got {value!r}. {remedy}"
             )
         if values.count(value) > 1:
             raise ValueError(

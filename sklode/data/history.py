@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from sklode.data.checks import (
+    check_controls,
     check_index,
     check_same_kind,
     check_times,
@@ -32,6 +33,7 @@ from sklode.data.ticks import (
 __all__ = ["GivenControls", "History", "as_channels", "in_order"]
 
 Array = NDArray[np.floating]
+Freq: TypeAlias = str | pd.DateOffset | pd.Timedelta | None
 
 _SHORT = 3
 """A series of fewer stamps has no step of its own."""
@@ -48,6 +50,9 @@ class GivenControls(NamedTuple):
 @dataclass(eq=False)
 class History:
     """Series as a forecaster remembers them.
+
+    Its methods raise TypeError for stamps or tables of another kind than those of fit,
+    ValueError for other series, levels, columns and rows than they may have.
 
     Parameters
     ----------
@@ -83,7 +88,7 @@ class History:
         cls,
         y: pd.DataFrame,
         X: pd.DataFrame | None,
-        freq: str | pd.DateOffset | pd.Timedelta | None = None,
+        freq: Freq = None,
         channels: list[Hashable] | None = None,
         of_array: bool = False,
     ) -> History:
@@ -91,57 +96,34 @@ class History:
 
         Parameters
         ----------
-        y : DataFrame
-            One series, or more under a MultiIndex (instance levels..., time).
-        X : DataFrame or None
-            Controls, with a row at every row of ``y``.
+        y, X
+            See `Observations.from_frame`.
         freq : optional
             Of a relative step, see `default_step`.
         channels : list, optional
             Names of y's columns where they are others.
         of_array : bool, default=False
-
-        Raises
-        ------
-        ValueError, TypeError
-            If a value or control cannot be used, see `Observations.from_frame`; if a
-            series has no observed value; if ``freq`` does not fit the stamps.
         """
         rows = Observations.from_frame(y, X)
         return cls(
             rows,
-            _steps_of(rows, range(len(rows.keys)), y.index, freq),
+            _steps_of(rows, y.index, freq),
             list(y.index.names),
             list(y.columns) if channels is None else channels,
             [] if X is None else list(X.columns),
             of_array,
         )
 
-    def extended(
-        self,
-        y: pd.DataFrame,
-        X: pd.DataFrame | None,
-        freq: str | pd.DateOffset | pd.Timedelta | None,
-    ) -> History:
+    def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Freq) -> History:
         """Return the history with more rows of its series, or with more series.
 
         Parameters
         ----------
-        y : DataFrame
-            Rows after the last one or in the past; what they observed at a stamp seen
-            before replaces what was observed there.
-        X : DataFrame, optional
-            Controls at ``y``'s rows; needed where the history has any.
+        y, X
+            Rows after the last one or in the past, see `Observations.merged`; with X
+            where the history has any.
         freq : optional
             Of the steps of new series; others keep theirs.
-
-        Raises
-        ------
-        ValueError
-            If columns or levels are not those of the history, or a new series has no
-            observed value.
-        TypeError
-            If the stamps are of another kind.
         """
         if (X is None) != (not self.controls):
             had, got = ("no X", "X") if X is not None else ("X", "no X")
@@ -153,19 +135,18 @@ class History:
         if X is not None:
             X = _with_columns(X, self.controls, "X")
         self._check_levels(y.index, "the rows of an update")
-        new = Observations.from_frame(y, X, self.rows)
-        spelt = {tuple(map(str, key)): key for key in self.rows.keys}
-        for key in new.keys:
-            known = spelt.get(tuple(map(str, key)), key)
-            if known not in new.keys and key not in self.rows.keys:
+        rows = self.rows.merged(Observations.from_frame(y, X, self.rows))
+        n_known = len(self.steps)
+        spelt = {tuple(map(str, key)): key for key in rows.keys[:n_known]}
+        for key in rows.keys[n_known:]:
+            alike = spelt.get(tuple(map(str, key)))
+            if alike is not None:
                 raise ValueError(
                     "a new series must not have the key of a known one in another "
-                    f"type; got {key}, known is {known}. Convert the keys, or choose "
+                    f"type; got {key}, known is {alike}. Convert the keys, or choose "
                     "others."
                 )
-        rows = self.rows.merged(new)
-        added = range(len(self.steps), len(rows.keys))
-        steps = self.steps + _steps_of(rows, added, y.index, freq)
+        steps = self.steps + _steps_of(rows, y.index, freq, n_known)
         return replace(self, rows=rows, steps=steps)
 
     @property
@@ -182,34 +163,33 @@ class History:
 
     def rows_ahead(self, steps: pd.Index) -> pd.Index:
         """Return the rows that relative steps ask for, from each series' own end."""
-        return self._rows(future_stamps(steps, self.last, self.steps), len(steps))
+        return self._keyed(future_stamps(steps, self.last, self.steps), len(steps))
 
     def rows_at(self, stamps: pd.Index) -> pd.Index:
         """Return the rows of every series at the same stamps."""
         n_series = len(self.steps)
         each = stamps if n_series == 1 else stamps.append([stamps] * (n_series - 1))
-        return self._rows(each, len(stamps))
-
-    def _rows(self, stamps: pd.Index, n_each: Any) -> pd.Index:
-        """Return stamps under the keys of their series, ``n_each`` of each."""
-        if len(self.levels) == 1:
-            return stamps.rename(self.levels[0])
-        keys = self.rows.keys
-        levels = [
-            pd.Index([key[k] for key in keys], tupleize_cols=False).repeat(n_each)
-            for k in range(len(self.levels) - 1)
-        ]
-        return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
+        return self._keyed(each, len(stamps))
 
     def index(self) -> pd.Index:
         """Return the rows that have an observed value, by series and time."""
         observations = self.observations
         stamps = stamps_of(observations.ticks, observations.like)
-        return self._rows(stamps, observations.lengths)
+        return self._keyed(stamps, observations.lengths)
 
     def frame(self) -> pd.DataFrame:
         """Return the observed rows as they are remembered."""
         return pd.DataFrame(self.observations.values, self.index(), self.channels)
+
+    def _keyed(self, stamps: pd.Index, n_each: Any) -> pd.Index:
+        """Return stamps under the keys of their series, ``n_each`` of each."""
+        if len(self.levels) == 1:
+            return stamps.rename(self.levels[0])
+        levels = [
+            pd.Index(labels, tupleize_cols=False).repeat(n_each)
+            for labels in zip(*self.rows.keys, strict=True)
+        ]
+        return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
 
     def rows_of(self, values: Array) -> pd.Index:
         """Return the rows that an array without stamps speaks of: the next steps.
@@ -217,21 +197,15 @@ class History:
         Parameters
         ----------
         values : ndarray of shape (row,) or (row, channel)
-
-        Raises
-        ------
-        ValueError
-            If the shape is not that of a series with these channels, or the values are
-            those of the history, whose own rows may be meant.
+            Of one series. Not those of the history, whose own rows may be meant.
         """
-        n_channels = len(self.channels)
-        fits = values.ndim == 1 and n_channels == 1
-        fits = fits or (values.ndim == 2 and values.shape[1] == n_channels)
+        shape, n_channels = values.shape, len(self.channels)
+        fits = shape[1:] == (n_channels,) or (len(shape) == n_channels == 1)
         if len(self.levels) > 1 or not fits:
             raise ValueError(
                 "an array must be one series with the channels that fit had, "
-                f"{list(self.channels)}; got the shape {values.shape}. Pass a Series "
-                "or DataFrame with its stamps."
+                f"{list(self.channels)}; got the shape {shape}. Pass a Series or "
+                "DataFrame with its stamps."
             )
         table = values.reshape(len(values), -1)
         observed = table[~np.isnan(table).all(axis=1)]
@@ -244,20 +218,8 @@ class History:
             )
         return self.rows_ahead(pd.RangeIndex(1, len(values) + 1))
 
-    def is_known(self, index: pd.Index) -> NDArray[np.bool_]:
-        """Return at which rows X was given to fit or an update."""
-        return self.rows.holds(index)
-
     def located(self, index: pd.Index) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the series of each row of an index, and its ticks.
-
-        Raises
-        ------
-        TypeError
-            If the stamps are of another kind than those of the history.
-        ValueError
-            If a row belongs to no series of the history.
-        """
+        """Return the series of each row of an index, and its ticks."""
         self._check_levels(index, "the horizon")
         series, ticks = self.rows.locate(index)
         if (series < 0).any():
@@ -276,15 +238,10 @@ class History:
 
         At stamps of the history itself X need not be given once more. Those of its
         stamps where nothing was observed come last: what is given replaces them.
-
-        Raises
-        ------
-        ValueError
-            If X lacks a row, a value or a column that is needed, or is not expected.
         """
-        known = self.is_known(index) if self.controls else np.full(len(index), True)
-        X = self._checked_controls(index, X, known)
         rows, kept = self.rows, ~self.rows.is_observed
+        known = rows.holds(index) if self.controls else np.full(len(index), True)
+        X = self._checked_controls(index, X, known)
         if rows.controls is None:
             return None
         empty = GivenControls(rows.series[kept], rows.ticks[kept], rows.controls[kept])
@@ -299,43 +256,39 @@ class History:
             np.concatenate([given[usable], empty.values]),
         )
 
-    def elapsed(self, index: pd.Index) -> Array:
-        """Return the ticks of a new series' stamps since its first one.
+    def new_series(
+        self, index: pd.Index, X: pd.DataFrame | pd.Series | None
+    ) -> tuple[Array, tuple[Array, Array] | None]:
+        """Return what is asked of a series that continues none of these.
 
-        Raises
-        ------
-        TypeError
-            If the stamps are no index, or of another kind than those of the history.
-        ValueError
-            If they are none, or not increasing, or of more than one series.
+        Parameters
+        ----------
+        index : Index
+            Its stamps, without keys, increasing.
+        X : DataFrame, Series or None
+            Its controls, with a row at every stamp and perhaps at others.
+
+        Returns
+        -------
+        elapsed : ndarray of shape (stamp,)
+            Ticks since the first stamp.
+        controls : tuple of ndarrays of shape (row,) and (row, control), or None
+            The same of X's rows, and their values.
         """
-        remedy = "Pass the stamps of one series, for example y.index[:100]."
         if not isinstance(index, pd.Index):
             raise TypeError(
-                f"index must be a pandas Index of time stamps; got {index!r}. {remedy}"
+                f"index must be a pandas Index of time stamps; got {index!r}. Pass for "
+                "example y.index[:100]."
             )
         if not len(index) or index.nlevels > 1:
             raise ValueError(
                 "index must hold the stamps of a new series, without keys; got "
-                f"{len(index)} rows of {index.nlevels} levels. {remedy}"
+                f"{len(index)} rows of {index.nlevels} levels. Pass for example "
+                "y.index[:100]."
             )
         check_index(index, "index")
         check_same_kind(index, self.rows.like, "index")
         ticks = ticks_of(index)
-        return ticks_between(ticks[:1], ticks)
-
-    def controls_of_new(
-        self, index: pd.Index, X: pd.DataFrame | pd.Series | None
-    ) -> GivenControls | None:
-        """Return all rows of X for a new series at ``index``.
-
-        Raises
-        ------
-        TypeError
-            If X is no table.
-        ValueError
-            If X lacks a row, a value or a column that is needed, or is not expected.
-        """
         if X is not None and not isinstance(X, pd.Series | pd.DataFrame):
             raise TypeError(
                 f"X must be a DataFrame over index; got {type(X).__name__}. Use "
@@ -343,11 +296,11 @@ class History:
             )
         given = None if X is None else pd.DataFrame(X)
         given = self._checked_controls(index, given, np.full(len(index), False))
-        if given is None:
-            return None
-        values = controls_at(given, given.index)
-        series = np.zeros(len(given), np.int64)
-        return GivenControls(series, ticks_of(given.index), values)
+        controls = None
+        if given is not None:
+            since = ticks_between(ticks[:1], ticks_of(given.index))
+            controls = since, controls_at(given, given.index)
+        return ticks_between(ticks[:1], ticks), controls
 
     def _checked_controls(
         self, index: pd.Index, X: pd.DataFrame | None, known: NDArray[np.bool_]
@@ -368,6 +321,7 @@ class History:
             )
         X = _with_columns(X, self.controls, "X").sort_index()
         check_index(X.index, "X")
+        check_controls(X, index[:0])
         controls_at(X, index[~known | index.isin(X.index)])
         return X
 
@@ -383,13 +337,7 @@ class History:
 
 
 def as_channels(y: pd.Series | pd.DataFrame, names: list[Hashable]) -> pd.DataFrame:
-    """Return the channels that fit had, in that order; a lone one by any name.
-
-    Raises
-    ------
-    ValueError
-        If y has others.
-    """
+    """Return the channels that fit had, in that order; a lone one by any name."""
     frame = pd.DataFrame(y)
     if len(names) == frame.shape[1] == 1:
         return frame.set_axis(names, axis=1)
@@ -397,13 +345,7 @@ def as_channels(y: pd.Series | pd.DataFrame, names: list[Hashable]) -> pd.DataFr
 
 
 def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:
-    """Return columns in an earlier order; columns with other names stand for those.
-
-    Raises
-    ------
-    ValueError
-        If only some of the names are the same.
-    """
+    """Return columns in an earlier order; columns with other names stand for those."""
     if data is None or len(names) != data.shape[1]:
         return data
     if set(names).isdisjoint(data.columns):
@@ -414,7 +356,7 @@ def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:
 def _with_columns(
     data: pd.DataFrame, names: Sequence[Hashable], name: str
 ) -> pd.DataFrame:
-    """Return the columns that fit had, in that order."""
+    """Return the columns that fit had, in that order; refuse others."""
     if len(data.columns) != len(names) or set(data.columns) != set(names):
         raise ValueError(
             f"{name} must have the columns that fit had, {list(names)}; got "
@@ -424,26 +366,15 @@ def _with_columns(
 
 
 def _steps_of(
-    rows: Observations,
-    which: range,
-    index: pd.Index,
-    freq: str | pd.DateOffset | pd.Timedelta | None,
+    rows: Observations, index: pd.Index, freq: Freq, first: int = 0
 ) -> list[Any]:
-    """Return the step of each series; one of a few stamps takes the longest one's.
+    """Return the steps of series from ``first`` on, read off the rows of ``index``.
 
-    Parameters
-    ----------
-    rows : Observations
-    which : range
-        Numbers of the series.
-    index : Index
-        That was read: of a lone series it may know its frequency.
-    freq : optional
-        See `default_step`.
+    One of a few stamps takes the longest one's.
     """
-    if index.nlevels == 1:
-        return [default_step(index, freq) for _ in which]
-    parts = [rows.ticks[slice(*rows.bounds[k : k + 2])] for k in which]
+    if index.nlevels == 1:  # it may know its frequency
+        return [default_step(index, freq)] if first == 0 else []
+    parts = np.split(rows.ticks, rows.bounds[1:-1])[first:]
     longest = max(parts, key=len, default=rows.ticks)
     known: dict[bytes, Any] = {}  # series often share their stamps
     steps = []

@@ -144,16 +144,6 @@ class Observations:
         gaps[self.bounds[1:-1] - 1] = 0.0
         return gaps
 
-    def at(self, rows: NDArray[np.int64]) -> Observations:
-        """Return some of the rows, given in order, of the same series."""
-        return replace(
-            self,
-            ticks=self.ticks[rows],
-            values=self.values[rows],
-            controls=None if self.controls is None else self.controls[rows],
-            bounds=np.searchsorted(rows, self.bounds),
-        )
-
     def observed(self) -> Observations:
         """Return the rows that have an observed value.
 
@@ -162,16 +152,22 @@ class Observations:
         ValueError
             If a series has none.
         """
-        found = self.at(np.flatnonzero(self.is_observed))
-        if not found.lengths.all():
-            series = int(np.argmin(found.lengths))
+        rows = np.flatnonzero(self.is_observed)
+        bounds = np.searchsorted(rows, self.bounds)
+        empty = np.diff(bounds) == 0
+        if empty.any():
+            series = int(np.argmax(empty))
             key = self.keys[series]
             raise ValueError(
                 "y must hold at least one observed value in every series; got "
                 f"{self.lengths[series]} rows{f' of series {key}' if key else ''} that "
                 "are all missing. Drop that series or give it a value."
             )
-        return found
+        controls = None if self.controls is None else self.controls[rows]
+        ticks, values = self.ticks[rows], self.values[rows]
+        return replace(
+            self, ticks=ticks, values=values, controls=controls, bounds=bounds
+        )
 
     def check_channels(self, names: Sequence[Hashable]) -> None:
         """Check that every channel was observed at all.
@@ -227,48 +223,51 @@ class Observations:
         again = (np.diff(series[order]) == 0) & (np.diff(ticks[order]) == 0)
         before, after = order[:-1][again], order[1:][again]
         kept = order[np.append(~again, True)]
-
-        def named(row: int) -> str:
-            key = keys[series[row]]
-            stamp = stamps_of(ticks[[row]], self.like)[0]
-            return f"{stamp} of series {key}" if key else f"{stamp}"
-
-        def both(name: str, ours: Array, theirs: Array) -> Array:
-            table = np.concatenate([ours, theirs])
-            old, now = table[before], table[after]
-            table[after] = np.where(np.isnan(now), old, now)
-            differ = (old != table[after]) & ~np.isnan(old)
-            if differ.any():
-                _warn(
-                    f"an update replaces values of {name} that were seen before: "
-                    f"{int(differ.sum())} of them, the first at "
-                    f"{named(after[np.argmax(differ.any(axis=1))])}. Where that is no "
-                    "revision, look for wrong time stamps."
-                )
-            return table[kept]
-
-        values, controls = both("y", self.values, new.values), None
-        if self.controls is not None and new.controls is not None:
-            controls = both("X", self.controls, new.controls)
-        for k, end in zip(of_new, len(self.ticks) + new.bounds[1:] - 1, strict=True):
-            first = self.bounds[min(k, len(self.keys) - 1)]
-            if k < len(self.keys) and ticks[end] < ticks[first]:
-                _warn(
-                    "an update comes before the first stamp that was seen, "
-                    f"{named(first)}; its last is {named(end)}. The cutoff stays, and "
-                    "forecasts begin after it. Where that is not meant, look for wrong "
-                    "time stamps."
-                )
-                break
         bounds = np.searchsorted(series[kept], np.arange(len(keys) + 1))
-        return replace(
-            self,
-            ticks=ticks[kept],
-            values=values,
-            controls=controls,
-            bounds=bounds,
-            keys=keys,
-        )
+        n_channels = self.values.shape[1]
+        table = np.concatenate([self._table(), new._table()])
+        old, now = table[before], table[after]
+        table[after] = np.where(np.isnan(now), old, now)
+        revised = (old != table[after]) & ~np.isnan(old)
+        parts = {"y": revised[:, :n_channels], "X": revised[:, n_channels:]}
+        if revised.any():
+            names = " and ".join(name for name, part in parts.items() if part.any())
+            row = after[np.argmax(revised.any(axis=1))]
+            _warn(
+                f"an update replaces values of {names} that were seen before: "
+                f"{int(revised.sum())} of them, the first at "
+                f"{self._named(ticks[row], keys[series[row]])}. Where that is no "
+                "revision, look for wrong time stamps."
+            )
+        self._warn_of_the_past(new)
+        values, controls = table[kept, :n_channels], table[kept, n_channels:]
+        given = None if self.controls is None else controls
+        return Observations(ticks[kept], values, given, bounds, keys, self.like)
+
+    def _table(self) -> Array:
+        """Return y and X side by side, (row, channel and control)."""
+        both = self.values, self.controls
+        table: Array = np.hstack([part for part in both if part is not None])
+        return table
+
+    def _warn_of_the_past(self, new: Observations) -> None:
+        """Warn if a series of ``new`` ends before its first row here."""
+        firsts = dict(zip(self.keys, self.ticks[self.bounds[:-1]], strict=True))
+        lasts = dict(zip(new.keys, new.ticks[new.bounds[1:] - 1], strict=True))
+        early = [key for key in lasts if key in firsts and lasts[key] < firsts[key]]
+        if early:
+            key = early[0]
+            _warn(
+                "an update comes before the first stamp that was seen, "
+                f"{self._named(firsts[key], key)}; its last is "
+                f"{self._named(lasts[key], key)}. The cutoff stays, and forecasts "
+                "begin after it. Where that is not meant, look for wrong time stamps."
+            )
+
+    def _named(self, tick: np.int64, key: Key) -> str:
+        """Return a row as the user's index names it."""
+        stamp = stamps_of(np.array([tick]), self.like)[0]
+        return f"{stamp} of series {key}" if key else f"{stamp}"
 
 
 def _warn(text: str) -> None:

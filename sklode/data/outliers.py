@@ -33,11 +33,10 @@ def outliers_of(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     if n < _FEWEST:
         return result
     half = values[known] / 2  # the distance of two large numbers is then one
-    median = np.partition(half, n // 2)[n // 2]
+    median = np.sort(half)[n // 2]
     distance = np.abs(half - median)
     n_most = max(int(_SHARE * n), 1)
-    last = n - 1 - n_most
-    farthest = np.sort(np.partition(distance, last)[last:])
+    farthest = np.sort(distance)[n - 1 - n_most :]
     usual, beyond = farthest[:-1], farthest[1:]
     is_gap = (beyond / FACTOR > usual) & (usual > _ROUNDING * np.abs(median))
     if is_gap.any():  # all that is farther than the first gap
