@@ -68,9 +68,9 @@ def as_horizon(fh: Any, cutoff: pd.Index | None) -> Any:
     if fh is None:
         return None
     is_stamps = isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex)
-    fh = np.atleast_1d(fh) if isinstance(fh, np.ndarray) else fh
     several = isinstance(fh, list | tuple | range | np.ndarray | pd.Index)
-    items = list(fh) if several else [fh]
+    given = np.atleast_1d(fh) if isinstance(fh, np.ndarray) else fh
+    items = list(given) if several else [fh]
     _check_items(fh, items)
     if cutoff is not None and is_stamps:
         check_same_kind(fh, cutoff)

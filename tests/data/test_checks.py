@@ -278,7 +278,11 @@ KINDS: dict[str, tuple[pd.Index, pd.Index, str]] = {
     "zone too many": (STAMPS, UTC, r"with a time zone\. .*tz_convert\(zone\)\.tz_lo"),
     "zone missing": (UTC, STAMPS, r"without a time zone\. .*tz_localize\('UTC'\)"),
     "dates for integers": (pd.RangeIndex(24), STAMPS, r"got datetimes without a time"),
-    "integers for dates": (STAMPS, pd.Index([30, 31]), r"got integers\. .*pd\.to_datet"),
+    "integers for dates": (
+        STAMPS,
+        pd.Index([30, 31]),
+        r"got integers\. .*pd\.to_datet",
+    ),
     "periods for dates": (STAMPS, MONTHS, r"periods of frequency M\. .*to_timestamp\("),
     "dates for periods": (MONTHS, STAMPS, r"got datetimes.*\.to_period\('M'\)"),
     "quarters": (
@@ -377,7 +381,8 @@ def test_x_that_cannot_be_read_is_refused_by_every_question(
 
 
 @pytest.mark.parametrize(
-    "case", [name for name in SPOILT if name not in ("one column", "one more", "numbers")]
+    "case",
+    [name for name in SPOILT if name not in ("one column", "one more", "numbers")],
 )
 def test_x_that_cannot_be_read_is_refused_by_fit(case: str) -> None:
     spoil, message = SPOILT[case]
@@ -424,7 +429,9 @@ def test_x_of_a_panel_has_its_levels() -> None:
     forecaster = tiny().fit(y, controls(y.index))
     with pytest.raises(ValueError, match=message):
         forecaster.predict([1], X=alone)
-    with pytest.raises(ValueError, match=r"X must have the index levels of y, \[None\]"):
+    with pytest.raises(
+        ValueError, match=r"X must have the index levels of y, \[None\]"
+    ):
         forecaster.sample_prior(STAMPS, X=controls(y.index))
 
 

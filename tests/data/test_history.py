@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sktime.forecasting.base import ForecastingHorizon
 from sktime.split import ExpandingWindowSplitter
 
 from sklode import HistoryWarning, LatentODELSTMForecaster
@@ -149,7 +148,10 @@ BROKEN_OFF: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "fit": (lambda f: f.fit(new() * np.inf), ValueError),
     "a horizon of fit": (lambda f: f.fit(new(), fh="tomorrow"), TypeError),
     "training": (lambda f: f.fit(new()), Interrupted),
-    "training of an update": (lambda f: f.update(new(), update_params=True), MemoryError),
+    "training of an update": (
+        lambda f: f.update(new(), update_params=True),
+        MemoryError,
+    ),
 }
 
 
@@ -270,7 +272,9 @@ def test_x_that_is_revised_warns_and_counts_everywhere(
     before = y if in_fit else y.drop(STAMPS[22]).reindex(y.index)
     after = y if in_update else y.drop(STAMPS[22]).reindex(y.index)
     forecaster = tiny(max_epochs=3, lr=0.1).fit(before[:24], X_LATER[:24])
-    with pytest.warns(HistoryWarning, match=r"values of X .* 1 of them, the first at 2"):
+    with pytest.warns(
+        HistoryWarning, match=r"values of X .* 1 of them, the first at 2"
+    ):
         forecaster.update(after[22:], X_REVISED[22:], update_params=False)
     asked = at([STAMPS[22], STAMPS[22] + pd.Timedelta("1s"), *AHEAD])
     X = pd.concat([X_REVISED[22:], controls(asked.to_pandas()[1:])]).sort_index()
