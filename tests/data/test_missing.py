@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklode import LatentODELSTMForecaster
-from sklode.data.errors import HistoryWarning
+from sklode import HistoryWarning, LatentODELSTMForecaster
 from sklode.data.observations import Observations
 from sklode.data.scaling import Timeline
 from sklode.data.windows import WindowSet
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
-
-STEPS = [-30, -5, 1, 4]
 
 
 def wide_panel() -> pd.DataFrame:
@@ -46,7 +44,7 @@ def test_no_window_is_empty_whatever_is_missing(
     }
     if not parts:
         return
-    seen = Observations.from_frame(pd.concat(parts), None)
+    seen = Observations.from_frame(pd.concat(parts)).observed()
     times = Timeline(1.0, 1000.0).of_rows(seen)
     arrays = times, seen.values, None, seen.bounds
     windows = WindowSet(*arrays, window_length, horizon).shortened(share)
@@ -59,35 +57,38 @@ def test_no_window_is_empty_whatever_is_missing(
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
-@pytest.mark.parametrize(
-    "normalize", ["series", "window", "last", "blend", "linear", "auto"]
-)
-def test_a_channel_that_is_observed_once_is_forecast_near_that_value(
+@pytest.mark.parametrize("normalize", ["auto", "series", "last", "linear"])
+def test_a_channel_that_is_observed_once_is_forecast_by_that_value(
     kind: type, normalize: str
 ) -> None:
     y = channels()
     y["b"] = np.nan
     y.iloc[9, 1] = 70.0
-    forecaster = tiny(kind, normalize=normalize, max_epochs=40, lr=0.03).fit(y)
-    assert forecaster.location_[1] == 70
-    forecast = forecaster.predict(STEPS)
-    # far from the other channel's wave, which lies within -1.3 and 1.3
-    np.testing.assert_allclose(forecast["b"], 70, rtol=0.4)
+    forecast = tiny(kind, normalize=normalize).fit(y).predict([-30, -5, 1, 4])
+    np.testing.assert_allclose(forecast["b"], 70, rtol=1e-15)
     assert np.abs(forecast["a"]).max() < 10
 
 
-def test_a_value_that_is_missing_has_no_value() -> None:
-    y = channels(uneven_stamps()).astype("Float64")
-    y.iloc[3:9, 0] = pd.NA
-    y.iloc[-4:, 1] = pd.NA
-    forecast = tiny().fit(y).predict(STEPS)
-    pd.testing.assert_frame_equal(tiny().fit(y.astype(float)).predict(STEPS), forecast)
+@pytest.mark.parametrize(("n_lacking", "counts"), [(2, True), (6, False)])
+def test_the_last_rows_may_lack_a_channel(n_lacking: int, counts: bool) -> None:
+    y = channels()
+    fitted = tiny(max_epochs=3, lr=0.1).fit(y[:12])  # its windows have 6 rows
+    later = y[12:].copy()
+    later.iloc[-n_lacking:, 1] = np.nan
+    other = later.copy()
+    other.iloc[-n_lacking - 1, 1] += 3
+    forecasts = [
+        copy.deepcopy(fitted).update(part, update_params=False).predict([1, 5])
+        for part in (later, other)
+    ]
+    moved = np.abs(forecasts[1] - forecasts[0])["b"].max()
+    assert (moved > 1e-5) == counts
 
 
 def test_a_series_of_a_panel_may_lack_a_channel() -> None:
     y = wide_panel()
     y.loc["s1", "b"] = np.nan
-    forecaster = tiny(normalize="series", max_epochs=30, lr=0.03).fit(y)
+    forecaster = tiny(normalize="series", max_epochs=10, lr=0.1).fit(y)
     np.testing.assert_allclose(forecaster.location_, y.mean())
     forecast = forecaster.predict([1, 2])
     # of a channel never seen there: what other series say of it
@@ -105,42 +106,12 @@ def test_a_pretrained_model_forecasts_a_channel_that_a_new_series_lacks() -> Non
     y = wide_panel()
     new = y.loc["s2"].copy()
     new["b"] = np.nan
-    settings = {"normalize": "series", "max_epochs": 30, "lr": 0.03}
+    settings = {"normalize": "series", "max_epochs": 10, "lr": 0.1}
     forecaster = tiny(**settings, finetune_epochs=0).pretrain(y).fit(new)
     forecast = forecaster.predict([-3, 1])
     assert forecast["b"].between(y["b"].min(), y["b"].max()).all()
     with pytest.raises(ValueError, match="got none in column 'b'"):
         tiny().fit(new)
-
-
-@pytest.mark.parametrize("normalize", ["series", "last"])
-def test_the_last_rows_may_lack_a_channel(normalize: str) -> None:
-    y = channels()
-    fitted = tiny(normalize=normalize, max_epochs=30, lr=0.03).fit(y[:12])
-    for n_lacking in (2, 6, 9):  # a window has 6 rows
-        later = y[12:].copy()
-        later.iloc[-n_lacking:, 1] = np.nan
-        forecaster = fitted.clone().fit(y[:12]).update(later, update_params=False)
-        forecast = forecaster.predict([1, 5])
-        assert forecast["b"].between(-17, 23).all()  # waves from -7 to 13
-        # what was observed before the gap counts as long as the window holds it
-        other = y[12:].copy()
-        other.iloc[-n_lacking:, 1] = np.nan
-        other.iloc[-n_lacking - 1, 1] += 3
-        twin = fitted.clone().fit(y[:12]).update(other, update_params=False)
-        moved = np.abs(twin.predict([1, 5]) - forecast)["b"].max()
-        assert (moved > 1e-5) == (n_lacking < 6)
-
-
-def test_a_missing_value_of_an_update_replaces_nothing() -> None:
-    y = channels()
-    forecaster = tiny(finetune_epochs=0).fit(y[:18])
-    expected = forecaster.predict([1, 3])
-    again = y[12:18].copy()
-    again.iloc[:4, 0] = np.nan
-    again.iloc[2:, 1] = np.nan
-    forecaster.update(again, update_params=False)
-    pd.testing.assert_frame_equal(forecaster.predict([1, 3]), expected)
 
 
 @pytest.mark.parametrize("update_params", [True, False])
