@@ -81,15 +81,13 @@ class Observations:
         Raises
         ------
         ValueError
-            If there is no row, a value is infinite, or a control is missing.
+            If a value is infinite, or a control is missing.
 
         Warns
         -----
         UserWarning
             If a value is an outlier in its own series, which is taken for missing.
         """
-        if not len(y):
-            raise ValueError("y must hold at least one row; got none. Pass a series.")
         check_values(y)
         controls = None if X is None else controls_at(X, y.index)
         series, keys = series_of(y.index)

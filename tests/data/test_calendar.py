@@ -60,7 +60,7 @@ def test_the_share_of_a_period_that_is_over_is_known(case: str) -> None:
 
 def test_sines_and_cosines_stand_under_their_names() -> None:
     index = pd.DatetimeIndex(["2026-04-02 06:00"])
-    X = calendar_features(index, ["year"], harmonics=np.int64(3))
+    X = calendar_features(index, ["year"], harmonics=3)
     assert X.iloc[0].to_dict() == close(
         {
             "year sin 1": 1.0,

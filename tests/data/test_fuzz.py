@@ -62,9 +62,9 @@ def stamps(draw: st.DrawFn, n: int) -> pd.Index:
     if kind == "deltas":
         return pd.TimedeltaIndex(ticks.view("m8[ns]"))
     zone = draw(st.sampled_from([None, "UTC", "Europe/Berlin"]))
-    freq = draw(st.sampled_from([None, "h", "D", "B", "W", "MS", "YE"]))
-    if freq is not None:
-        return pd.date_range("1970-03-01", periods=n, freq=freq, tz=zone)
+    regular = draw(st.sampled_from([None, "h", "D", "B", "W", "MS", "YE"]))
+    if regular is not None:
+        return pd.date_range("1970-03-01", periods=n, freq=regular, tz=zone)
     index = pd.DatetimeIndex((ticks + 10**18).view("M8[ns]"))
     return index if zone is None else index.tz_localize("UTC").tz_convert(zone)
 
@@ -84,11 +84,11 @@ def columns(draw: st.DrawFn, n: int) -> Any:
     if dtype == "bool":
         return values > 0
     if dtype == "Int64":
-        return pd.array(np.where(missing, None, np.round(10 * values)), dtype="Int64")
+        values = np.round(10 * values)
     if dtype == "float64":
         values = values * 10.0 ** draw(st.sampled_from([0, 0, -30, 30, 5]))
         values = values + draw(st.sampled_from([0, 0, 0, 1e9, -7.0]))
-    return pd.array(np.where(missing, np.nan, values), dtype=dtype)
+    return pd.Series(values).mask(missing).astype(dtype).array
 
 
 @st.composite

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from sktime.split import ExpandingWindowSplitter
 
-from sklode import HistoryWarning, LatentODELSTMForecaster
+from sklode import HistoryWarning
 from tests.controls import at, controls, largest, moved
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 
@@ -197,14 +197,6 @@ def test_a_refused_horizon_is_not_the_next_ones_default(
     with pytest.raises(ValueError, match="X must have a row at every stamp"):
         forecaster.sample(at(AHEAD), X=X[:1])
     pd.testing.assert_series_equal(forecaster.predict(X=X), expected)
-
-
-def test_a_misused_forecaster_can_be_used() -> None:
-    forecaster = LatentODELSTMForecaster(max_epochs=1, hidden_size=0)
-    with pytest.raises(ValueError, match="hidden_size"):
-        forecaster.fit(new())
-    forecaster.set_params(hidden_size=3)
-    assert np.isfinite(forecaster.fit(new()).predict([1])).all()
 
 
 # --- revisions ------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from sklode import HistoryWarning, LatentODELSTMForecaster
 from sklode.data.observations import Observations
 from sklode.data.scaling import Timeline
 from sklode.data.windows import WindowSet
-from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
+from tests.series import FORECASTERS, channels, panel, tiny, waves
 
 
 def wide_panel() -> pd.DataFrame:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode.data.checks import check_index, controls_at
+from sklode.data.checks import check_index
 from sklode.data.observations import Observations
 from tests.series import panel, tiny, uneven_stamps, waves
 
@@ -83,13 +83,6 @@ def test_increasing_stamps_of_interleaved_series_are_accepted() -> None:
         check_index(pd.MultiIndex.from_tuples([*rows[:3], ("a", 5)]))
 
 
-def test_controls_are_taken_at_the_stamps_asked() -> None:
-    X = pd.DataFrame({"u": [1.0, 2.0, 3.0]}, pd.Index([10, 20, 30]))
-    assert controls_at(X, pd.Index([30, 10])).tolist() == [[3.0], [1.0]]
-    with pytest.raises(ValueError, match="none at 25"):
-        controls_at(X, pd.Index([10, 25]))
-
-
 @pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize("window_length", [None, 6])
 def test_a_series_of_few_rows_is_forecast(n: int, window_length: int | None) -> None:
@@ -98,17 +91,3 @@ def test_a_series_of_few_rows_is_forecast(n: int, window_length: int | None) -> 
         forecaster = tiny(**settings).fit(waves(index))
         assert np.isfinite(forecaster.predict([-1, 0, 1, 5])).all()
         assert np.isfinite(forecaster.predict_quantiles([2])).all(axis=None)
-
-
-@pytest.mark.parametrize(
-    ("normalize", "level"),
-    [
-        *[("auto", level) for level in (0.0, 7.5, -1e12, 1e-12)],
-        *[(name, 7.5) for name in ("series", "window", "last", "blend", "linear")],
-    ],
-)
-def test_a_constant_series_is_forecast_by_its_constant(
-    normalize: str, level: float
-) -> None:
-    forecaster = tiny(normalize=normalize).fit(waves() * 0 + level)
-    np.testing.assert_allclose(forecaster.predict([-40, 1, 10]), level, rtol=1e-15)
