@@ -199,6 +199,25 @@ class Observations:
         found: NDArray[np.bool_] = self.ticks[row] == ticks
         return found & (series >= 0) & (row >= self.bounds[series])
 
+    def until(self, cut: NDArray[np.int64]) -> Observations:
+        """Return the rows of each series before the row ``cut`` says, (series,).
+
+        Series of which nothing is left are left out.
+        """
+        if np.array_equal(cut, self.bounds[1:]):
+            return self
+        kept = np.arange(len(self.ticks)) < np.repeat(cut, self.lengths)
+        lengths = cut - self.bounds[:-1]
+        keys = tuple(k for k, n in zip(self.keys, lengths, strict=True) if n)
+        return replace(
+            self,
+            ticks=self.ticks[kept],
+            values=self.values[kept],
+            controls=None if self.controls is None else self.controls[kept],
+            bounds=np.append(0, np.cumsum(lengths[lengths > 0])),
+            keys=keys,
+        )
+
     def merged(self, new: Observations) -> Observations:
         """Return these series with the rows of ``new``, matched by key and stamp.
 

@@ -9,16 +9,14 @@ This is the only module that imports torchdiffeq.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 import torchdiffeq
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from sklode.data.checks import check_choice
 from sklode.data.errors import SolverError
@@ -225,7 +223,7 @@ class FixedStepSolver:
         Tensor of shape (batch, step + 1, state)
             The first entry is ``state`` itself.
         """
-        if self.adjoint:
+        if self.adjoint and dt.shape[1]:
             # perturb: a stage at the end of a step belongs to that step, not the next
             return _torchdiffeq(
                 _Piecewise(field, dt, control),
@@ -311,103 +309,56 @@ class AdaptiveSolver:
         SolverError
             If the step control fails.
         """
+        if not dt.shape[1]:
+            return state.unsqueeze(1)
         # The derivative jumps where a series comes to rest or a control changes.
         jumps = (dt[:, 1:] != dt[:, :-1]).any(0)
         if control is not None:
             jumps |= (control[:, 1:] != control[:, :-1]).any(-1).any(0)
         jump_t = (torch.nonzero(jumps).squeeze(-1) + 1).to(state.dtype)
-        rhs = _Piecewise(field, dt, control)
-        options = {"jump_t": jump_t} if len(jump_t) else {}
-
-        def solve(start: State) -> States:
-            with self._readable_failure(rhs):
-                return _torchdiffeq(
-                    rhs,
-                    start,
-                    adjoint=self.adjoint,
-                    method=self.method,
-                    options=options,
-                    rtol=self.rtol,
-                    atol=self.atol,
-                )
-
-        if not self.adjoint:
-            return solve(state)
-        failure = partial(self._readable_failure, rhs)
-        parameters = [p for p in field.parameters() if p.requires_grad]
-        solution: States = _GuardedAdjoint.apply(solve, failure, state, *parameters)
-        return solution
-
-    @contextlib.contextmanager
-    def _readable_failure(self, rhs: _Piecewise) -> Iterator[None]:
-        """Bound the solve, and say in time units where it failed, and what to do."""
-        span, n_steps = float(rhs.dt.abs().sum(1).max()), rhs.dt.shape[1]
         # an error of order 5: each digit more takes 1.6 times as many steps
         digits = max(1e-3 / self.rtol, 1.0) ** 0.2
-        rhs.begin(_EVALUATIONS * digits * (1 + span / max(n_steps, 1)))
+        most = math.ceil(_MOST_STEPS * digits * (1 + float(dt.abs().max())))
+        options = {"max_num_steps": most}
+        if len(jump_t):
+            options["jump_t"] = jump_t
         try:
-            yield
-        except (AssertionError, _Lost) as error:
-            # an AssertionError is torchdiffeq's only word on a failed step
-            why = _WHY if isinstance(error, AssertionError) else str(error)
-            raise SolverError(
-                f"method={self.method!r} could not reach its tolerance "
-                f"(rtol={self.rtol:g}, atol={self.atol:g}): {why}, "
-                f"{rhs.elapsed():.4g} of {span:.4g} time units from the solution's "
-                "start. Raise rtol and atol, clip the gradients (clip_norm), lower lr, "
-                'or use activation="tanh" or the fixed-step method="rk4".'
-            ) from error
-
-
-class _GuardedAdjoint(torch.autograd.Function):
-    """An adjoint solve whose backward pass fails readably as well."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        solve: Callable[[State], States],
-        failure: Callable[[], contextlib.AbstractContextManager[None]],
-        state: State,
-        *parameters: Tensor,
-    ) -> States:
-        ctx.failure, ctx.parameters = failure, parameters
-        with torch.enable_grad():
-            ctx.start = state.detach().requires_grad_()
-            ctx.solution = solve(ctx.start)
-        return ctx.solution.detach()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        with torch.enable_grad(), ctx.failure():
-            gradients = torch.autograd.grad(
-                ctx.solution,
-                (ctx.start, *ctx.parameters),
-                grad,
-                retain_graph=True,  # the caller may come back
-                allow_unused=True,
+            return _torchdiffeq(
+                _Piecewise(field, dt, control),
+                state,
+                adjoint=self.adjoint,
+                method=self.method,
+                options=options,
+                rtol=self.rtol,
+                atol=self.atol,
             )
-        return (None, None, *gradients)
+        except AssertionError as error:  # torchdiffeq's only word on a failed step
+            raise self.failure(error) from error
+
+    def failure(self, error: AssertionError) -> SolverError:
+        """Return what torchdiffeq's error means, with a remedy.
+
+        A backward pass by the adjoint raises torchdiffeq's own.
+        """
+        why = "the length of its steps shrank to nothing, or the state overflowed"
+        if "max_num_steps" in str(error):
+            why = "it takes too many steps, so that the equation is stiff"
+        return SolverError(
+            f"method={self.method!r} could not reach its tolerance (rtol={self.rtol:g},"
+            f" atol={self.atol:g}): {why}. Raise rtol and atol, clip the gradients "
+            '(clip_norm), lower lr, or use activation="tanh" or the fixed-step '
+            'method="rk4".'
+        )
 
 
 Solver: TypeAlias = FixedStepSolver | AdaptiveSolver
 
 
-_EVALUATIONS = 100
-"""Of the field, per step and per time unit; a solve that takes more is given up.
+_MOST_STEPS = 32
+"""Of Dormand and Prince's method, in one of our steps, and in each of its time units.
 
-That is 30 steps of Dormand and Prince's method in a time unit, at rtol=1e-3. Fields
-that need more are too stiff for it, and would keep a fit busy for hours.
+Fields that need more are too stiff for it, and would keep a fit busy for hours.
 """
-
-_LEAST = 3
-"""A solve may always take as many as so many steps: it first looks for a length."""
-
-_WHY = "the length of its steps shrank to nothing, or the state overflowed"
-
-
-class _Lost(ArithmeticError):
-    """The step control lost its way; the message says how."""
 
 
 class _Piecewise(nn.Module):
@@ -418,42 +369,19 @@ class _Piecewise(nn.Module):
         self.field = field
         self.dt = dt
         self.control = control
-        self.begin(math.inf)
-
-    def begin(self, per_step: float) -> None:
-        """Count evaluations from here on; so many are allowed for each step done."""
-        self.per_step = per_step
-        self.n_evaluations = 0
-        self.start = self.reached = math.nan
 
     def forward(self, s: Tensor, state: State) -> State:
         if not bool(torch.isfinite(s)):
-            raise _Lost("the state is not finite")
-        self.reached = float(s.detach())
-        if not self.n_evaluations:
-            self.start = self.reached  # the adjoint's is at the end
-        self.n_evaluations += 1
-        done = abs(self.reached - self.start)
-        if self.n_evaluations > self.per_step * (_LEAST + done):
-            raise _Lost("it takes too many steps; the equation is stiff")
+            raise AssertionError("the state overflowed")  # as torchdiffeq says it
         k = min(max(int(s), 0), self.dt.shape[1] - 1)
         control = None if self.control is None else self.control[:, k]
         return self.dt[:, k : k + 1] * self.field(state, control)
-
-    def elapsed(self) -> float:
-        """Return how far the last evaluation is from the start, in time units."""
-        k = min(max(int(self.reached), 0), self.dt.shape[1] - 1)
-        whole = self.dt[:, :k].abs().sum(1)
-        part = (self.reached - k) * self.dt[:, k : k + 1].abs().sum(1)
-        return float((whole + part).max())
 
 
 def _torchdiffeq(
     rhs: _Piecewise, state: State, *, adjoint: bool, **options: object
 ) -> States:
     s = torch.arange(rhs.dt.shape[1] + 1, dtype=state.dtype, device=state.device)
-    if len(s) == 1:
-        return state.unsqueeze(1)
     if adjoint:
         parameters = tuple(p for p in rhs.field.parameters() if p.requires_grad)
         solution = torchdiffeq.odeint_adjoint(

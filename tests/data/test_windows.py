@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklode.data.windows import WindowSet
-from sklode.prediction.model import default_lengths
+from sklode.training.fresh import default_lengths
 
 NAN = float("nan")
 TIMES = np.array([0.0, 1.0, 3.0, 6.0, 10.0, 0.0, 2.0])  # a series of 5 rows, one of 2
