@@ -150,6 +150,8 @@ class Observations:
         ValueError
             If a series has none.
         """
+        if self.is_observed.all():
+            return self
         rows = np.flatnonzero(self.is_observed)
         bounds = np.searchsorted(rows, self.bounds)
         empty = np.diff(bounds) == 0

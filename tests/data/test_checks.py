@@ -26,6 +26,7 @@ LATER = STAMPS[-1] + pd.to_timedelta([5, 9], unit="min")
 UTC = STAMPS.tz_localize("UTC")
 BERLIN = UTC.tz_convert("Europe/Berlin")
 Y = waves(STAMPS)
+TWO = channels(STAMPS)
 ONE = pd.Series(1.0, STAMPS, name="y")
 
 
@@ -41,31 +42,22 @@ def unfit() -> Any:
 
 
 @pytest.fixture(scope="module")
-def fitted() -> dict[str, Any]:
-    """Forecasters that no test may change."""
-    return {"y": tiny().fit(Y), "X": tiny().fit(Y, controls(STAMPS))}
+def fitted() -> Any:
+    """A forecaster that no test may change."""
+    return tiny().fit(Y)
 
 
 # --- tables of numbers ----------------------------------------------------------------
 
+DURATIONS = pd.Series(pd.to_timedelta(np.arange(24), "h"), STAMPS, name="y")
 NO_NUMBERS: dict[str, tuple[Any, str]] = {
-    "words": (
-        ONE.astype(str),
-        r"y must be numeric, not categorical; got column 'y' of dtype .*, such as '1\."
-        r"0'\. Convert it, for example by y\.astype\(float\); times are an index: y\.s",
-    ),
-    "decimals": (ONE.map(lambda v: Decimal(1)), r"such as Decimal\('1'\)"),
-    "categories": (ONE.astype("category"), r"of dtype category.*Convert"),
-    "complex": (ONE * 1j, r"complex128.*real and its imaginary part as two"),
-    "dates": (
-        channels(STAMPS).assign(when=STAMPS),
-        r"got column 'when' of dtype datetime64.*an index: y\.set_index\('when'\)",
-    ),
-    "durations": (
-        pd.Series(pd.to_timedelta(np.arange(24), "h"), STAMPS, name="y"),
-        r"dtype timedelta64.*column\.dt\.total_seconds\(\)",
-    ),
-    "an array of words": (np.array(["1", "2"]), r"dtype <U1\. Convert it, .*array\.as"),
+    "words": (ONE.astype(str), r"'y' of dtype .*, such as '1\.0'\. .*y\.astype\(float"),
+    "decimals": (ONE.map(lambda v: Decimal(1)), r"such as Decimal\('1'\)\. Convert it"),
+    "categories": (ONE.astype("category"), r"not categorical; got .*dtype category"),
+    "complex": (ONE * 1j, r"complex128.*real and its imaginary part as two columns"),
+    "dates": (TWO.assign(when=STAMPS), r"an index: y\.set_index\('when'\)\.$"),
+    "durations": (DURATIONS, r"dtype timedelta64.*column\.dt\.total_seconds\(\)"),
+    "an array of words": (np.array(["1"]), r"dtype <U1\. .*array\.astype\(float\)"),
     "four axes": (np.zeros((2,) * 4), r"must have the shape .*; got \(2, 2, 2, 2\)"),
     "a dict": ({"y": 1}, r"y must be of type Series, DataFrame or array; got dict"),
     "a number": (3.0, r"got float\. Pass numbers as pd\.Series\(y, index=stamps\)"),
@@ -82,19 +74,18 @@ QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.parametrize("case", NO_NUMBERS)
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_what_is_no_table_of_numbers_is_refused(
-    fitted: dict[str, Any], question: str, case: str
+    fitted: Any, question: str, case: str
 ) -> None:
     y, message = NO_NUMBERS[case]
     with pytest.raises(TypeError, match=f"(?s){message}"):
-        QUESTIONS[question](fitted["y"], y)
+        QUESTIONS[question](fitted, y)
 
 
 @pytest.mark.parametrize("case", ["words", "complex", "dates"])
 def test_pretrain_refuses_it_too(case: str) -> None:
     y, message = NO_NUMBERS[case]
-    family = pd.concat({"a": pd.DataFrame(y), "b": pd.DataFrame(y)})
     with pytest.raises(TypeError, match=f"(?s){message}"):
-        unfit().pretrain(family)
+        unfit().pretrain(pd.concat({"a": pd.DataFrame(y), "b": pd.DataFrame(y)}))
     with pytest.raises(TypeError, match=r"pretrain needs a panel y; got None"):
         unfit().pretrain(None)
 
@@ -106,37 +97,26 @@ def with_value(y: Any, rows: Any, value: float) -> Any:
 
 
 AT_7 = re.escape(str(STAMPS[7]))
+INFINITE_AT_7 = with_value(TWO, STAMPS[7], np.inf)
 TABLES: dict[str, tuple[Any, str]] = {
     "no rows": (ONE[:0], r"y must hold at least one row; got none"),
     "an empty array": (np.array([]), r"y must hold at least one row; got none"),
     "no columns": (pd.DataFrame(index=STAMPS), r"at least one column; got an index al"),
     "no axis": (np.array(1.0), r"must have the shape \(time,\), .*; got \(\)\."),
-    "columns of one name": (
-        channels(STAMPS).set_axis(["a", "a"], axis=1),
-        r"columns of y must have different names; got 'a' more than once\. Rename",
-    ),
+    "one name": (TWO.set_axis(["a", "a"], axis=1), r"names; got 'a' more than once"),
     "a panel as a Series": (panel()["y"], r"\['series', 'when'\]\. Pass y\.to_frame"),
     "a list of numbers": ([1.0, 2.0], r"got float at place 0\. Pass a list .* pd\.Ser"),
     "a list of two kinds": ([channels(), waves()], r"got Series at place 1"),
     "an empty list": ([], r"y must be of type Series, DataFrame or array; got list"),
-    "a list of complex": (
-        [channels(), channels() * 1j],
-        r"y\[1\] must be numeric.*column 'a'.*complex",
-    ),
-    "infinity": (
-        with_value(channels(STAMPS), STAMPS[7], np.inf),
-        rf"or NaN .*; got inf in column 'a' at row 7 \({AT_7}\)\. Replace it by NaN",
-    ),
+    "a list of complex": ([TWO, TWO * 1j], r"y\[1\] must be numeric.*'a'.*complex"),
+    "infinity": (INFINITE_AT_7, rf"got inf in column 'a' at row 7 \({AT_7}\)\. .* NaN"),
     "minus infinity": (with_value(Y, STAMPS[2:], -np.inf), r"got -inf .* at row 2 \("),
     "all missing": (Y * NAN, r"one observed value.* got 24 rows that are all missing"),
     "a missing series": (
         with_value(panel(), "s1", NAN),
-        r"got 13 rows of series \('s1',\) that are all missing\. Drop that series",
+        r"13 rows of series \('s1',\)",
     ),
-    "a missing column": (
-        channels().assign(b=NAN),
-        r"observed value in every column; got none in column 'b'\. Drop that column",
-    ),
+    "a missing column": (TWO.assign(b=NAN), r"in every column; got none in column 'b'"),
 }
 
 
@@ -149,7 +129,7 @@ def test_a_table_that_says_nothing_or_too_much_is_refused(case: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["Float64", "Int64", "Sparse[float]", "boolean"])
 def test_numbers_of_any_dtype_are_fitted_and_updated_alike(dtype: str) -> None:
-    y = (10 * Y).round().clip(0, 1) if "bool" in dtype else (10 * Y).round()
+    y = (10 * Y).round().clip(0, 1) if dtype == "boolean" else (10 * Y).round()
     expected = tiny().fit(y[:20]).update(y[20:], update_params=False)
     found = tiny().fit(y[:20].astype(dtype))
     found.update(y[20:].astype(dtype), update_params=False)
@@ -159,15 +139,19 @@ def test_numbers_of_any_dtype_are_fitted_and_updated_alike(dtype: str) -> None:
 # --- time stamps ----------------------------------------------------------------------
 
 
-def swapped(index: pd.Index, i: int = 2, j: int = 3) -> pd.Index:
-    order = np.arange(len(index))
-    order[[i, j]] = order[[j, i]]
-    return index[order]
+def swapped(index: pd.Index) -> pd.Index:
+    return index[[0, 1, 3, 2, *range(4, len(index))]]
+
+
+def holding(index: pd.Index, item: Any) -> pd.Index:
+    return index.insert(2, item)[:24]
 
 
 DAYS = pd.date_range("2021-03-01", periods=24, freq="D")
 MONTHS = pd.period_range("2020-01", periods=24, freq="M")
-HOURS = pd.to_timedelta(np.arange(24), unit="h")
+WHOLE = pd.Index(np.arange(24.0))
+MIXED = pd.Index([*UTC[:12], *BERLIN[12:]], dtype=object)
+HALF_LOCAL = pd.Index([*STAMPS[:12], *BERLIN[12:]], dtype=object)
 BAD_STAMPS: dict[str, tuple[pd.Index, str]] = {
     "unsorted days": (
         swapped(DAYS),
@@ -177,35 +161,28 @@ BAD_STAMPS: dict[str, tuple[pd.Index, str]] = {
     "unsorted in a zone": (swapped(UTC), r"increasing; got .*\+00:00 at row 3\. Sort"),
     "unsorted integers": (swapped(pd.RangeIndex(24)), r"got 2 after 3 at row 3\. Sort"),
     "unsorted periods": (swapped(MONTHS), r"got 2020-03 after 2020-04 at row 3"),
-    "a stamp twice": (
-        STAMPS[[0, 1, 2, 2, *range(4, 24)]],
-        r"at row 3\. Keep one row per stamp: y\[~y\.index\.duplicated\(\)\]",
-    ),
-    "no date": (STAMPS.insert(2, pd.NaT)[:24], r"must hold finite times; got NaT at r"),
-    "no period": (MONTHS.insert(2, pd.NaT)[:24], r"finite times; got NaT at row 2"),
-    "NaN": (pd.Index([0.0, 1.0, NAN, *range(21)]), r"finite times; got nan at row 2"),
-    "infinite": (pd.Index([0.0, 1.0, np.inf, *range(21)]), r"times; got inf at row 2"),
+    "twice": (DAYS[[0, 1, 2, 2, *range(4, 24)]], r"at row 3\. Keep .*~y\.index\.dupli"),
+    "no date": (holding(STAMPS, pd.NaT), r"must hold finite times; got NaT at row 2"),
+    "no period": (holding(MONTHS, pd.NaT), r"finite times; got NaT at row 2\. Drop"),
+    "NaN": (holding(WHOLE, NAN), r"finite times; got nan at row 2"),
+    "infinite": (holding(WHOLE, np.inf), r"finite times; got inf at row 2"),
     "written dates": (
         STAMPS.astype(str),
         r"must hold integers, periods, .* got (str|object), such as 2021-03-01.* dates"
         r": y\.index = pd\.to_datetime\(y\.index\).* y = y\.set_index\(column\)",
     ),
-    "words": (pd.Index(list("abcdefghijklmnopqrstuvwx")), r"such as a\. .*set_index"),
     "fractions": (
-        pd.Index(np.arange(24) / 2),
+        WHOLE / 2,
         r"got float64, such as 0\.0\. Say their unit: y\.index = pd\.to_timedelta\(y\.i"
         r"ndex, unit='s'\); whole numbers may stay .*y\.index\.astype\(int\)",
     ),
     "categories": (pd.CategoricalIndex(range(24)), r"got category, such as 0"),
     "two zones": (
-        pd.Index([*UTC[:12], *BERLIN[12:]], dtype=object),
+        MIXED,
         rf"share one time zone, or have none; got {re.escape(str(BERLIN[12]))} \(zone "
         r"Europe/Berlin\) at row 12 after .* \(zone UTC\)\. .*to_datetime\(index, utc=",
     ),
-    "zones and none": (
-        pd.Index([*STAMPS[:12], *BERLIN[12:]], dtype=object),
-        r"at row 12 after .* \(zone None\)\. Give those without a zone theirs, by tz_l",
-    ),
+    "zones and none": (HALF_LOCAL, r"row 12 after .* \(zone None\)\. .*by tz_localize"),
     "huge integers": (
         pd.Index(np.arange(24, dtype=np.uint64) + 2**63),
         r"lie below 2\*\*63; got 9223372036854775831\. Subtract the first",
@@ -264,27 +241,15 @@ def test_the_line_of_code_that_a_message_shows_makes_times(case: str) -> None:
     assert np.isfinite(tiny().fit(y).predict([1])).all()
 
 
+QUARTERS = pd.period_range("2023Q1", periods=2, freq="Q")
 KINDS: dict[str, tuple[pd.Index, pd.Index, str]] = {
-    "zone too many": (STAMPS, UTC, r"with a time zone\. .*tz_convert\(zone\)\.tz_lo"),
-    "zone missing": (UTC, STAMPS, r"without a time zone\. .*tz_localize\('UTC'\)"),
-    "dates for integers": (pd.RangeIndex(24), STAMPS, r"got datetimes without a time"),
-    "integers for dates": (
-        STAMPS,
-        pd.Index([30, 31]),
-        r"got integers\. .*pd\.to_datet",
-    ),
+    "a zone too many": (STAMPS, UTC, r"with a time zone\. .*tz_convert\(zone\)\.tz_lo"),
+    "no zone": (UTC, STAMPS, r"without a time zone\. .*index\.tz_localize\('UTC'\)"),
+    "dates for integers": (pd.RangeIndex(24), STAMPS, r"integers; got datetimes"),
+    "integers for dates": (STAMPS, pd.Index([30, 31]), r"got integers\. .*to_datetime"),
     "periods for dates": (STAMPS, MONTHS, r"periods of frequency M\. .*to_timestamp\("),
-    "dates for periods": (MONTHS, STAMPS, r"got datetimes.*\.to_period\('M'\)"),
-    "quarters": (
-        MONTHS,
-        pd.period_range("2023Q1", periods=2, freq="Q"),
-        r"periods of frequency M; got .*index\.asfreq\('M'\)",
-    ),
-    "pairs of months": (
-        MONTHS,
-        pd.period_range("2023-01", periods=2, freq="2M"),
-        r"got periods of frequency 2M.*index\.asfreq\('M'\)",
-    ),
+    "dates for periods": (MONTHS, STAMPS, r"got datetimes.*index\.to_period\('M'\)"),
+    "quarters": (MONTHS, QUARTERS, r"frequency M; got .*index\.asfreq\('M'\)"),
 }
 
 
@@ -309,36 +274,51 @@ def test_stamps_of_another_kind_are_refused_wherever_they_come(case: str) -> Non
 
 # --- exogenous X ----------------------------------------------------------------------
 
-ABSENT = r"X must have a row at every stamp of y .* got none at {}\. Extend X"
-MISSING = r"X must not have missing values; got NaN in column 'u' at {}\. Fill"
-INFINITE = r"values of X must be finite; got inf in column 'u' at row .*\({}\)"
-NUMERIC = r"X must be numeric, .* got column 'u' of dtype {}.*"
-SPOILT: dict[str, tuple[Callable[[pd.DataFrame, Any], Any], str]] = {
-    "no row": (lambda X, row: X.drop(row), ABSENT),
-    "NaN": (lambda X, row: X.assign(u=X["u"].mask(X.index == row)), MISSING),
-    "infinity": (
-        lambda X, row: X.assign(u=X["u"].mask(X.index == row, np.inf)),
-        INFINITE,
+
+def last_u(X: pd.DataFrame, value: float) -> pd.DataFrame:
+    return X.assign(u=X["u"].where(X.index != X.index[-1], value))
+
+
+def doubled(X: pd.DataFrame) -> pd.DataFrame:
+    return pd.concat([X, X[-1:]])
+
+
+AT_LAST = re.escape(str(STAMPS[-1]))
+CATEGORIES = ["a", "b"] * 12
+SPOILT: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
+    "no row": (
+        lambda X: X[:-1],
+        rf"X must have a row at .* got none at {AT_LAST}\. Ex",
     ),
-    "one column": (lambda X, row: X[["u"]], r"had, \['u', 'v'\]; got \['u'\]\. Pass"),
-    "one more": (lambda X, row: X.assign(w=1.0), r"got \['u', 'v', 'w'\]\. Pass the s"),
-    "numbers": (lambda X, row: X.set_axis([0, 1], axis=1), r"got \[0, 1\]\. Pass the"),
-    "words": (lambda X, row: X.assign(u="a"), NUMERIC.format("(str|object)") + "get_d"),
+    "NaN": (
+        lambda X: last_u(X, NAN),
+        rf"not have missing.*NaN in column 'u' at {AT_LAST}",
+    ),
+    "infinity": (lambda X: last_u(X, np.inf), rf"X must be finite; got inf.*{AT_LAST}"),
+    "words": (
+        lambda X: X.assign(u="a"),
+        r"X must be numeric.*'u' of dtype (str|object)",
+    ),
     "categories": (
-        lambda X, row: X.assign(u=pd.Categorical(["a", "b"] * (len(X) // 2))),
-        NUMERIC.format("category") + r"X\.astype.* pd\.get_dummies\(X, dtype=float\)",
+        lambda X: X.assign(u=pd.Categorical(CATEGORIES[: len(X)])),
+        r"dtype category.* X\.astype.* pd\.get_dummies\(X, dtype=float\)",
     ),
-    "complex": (lambda X, row: X * 1j, NUMERIC.format("complex128") + "as two columns"),
+    "complex": (lambda X: X * 1j, r"'u' of dtype complex128.* as two columns"),
     "a row twice": (
-        lambda X, row: pd.concat([X, X[-1:]]),
-        r"times of X must be strictly increasing.*X\[~X\.index\.duplicated",
+        doubled,
+        r"times of X must be strictly increasing.*X\[~X\.index\.d",
     ),
-    "columns of one name": (
-        lambda X, row: X.set_axis(["u", "u"], axis=1),
+    "one name": (
+        lambda X: X.set_axis(["u", "u"], axis=1),
         r"(columns of X must have different names; got 'u'|got \['u', 'u'\])",
     ),
-    "a list": (lambda X, row: [1.0], r"X of type list must hold a DataFrame"),
-    "a number": (lambda X, row: 3.0, r"X must be of type Series.*got float\."),
+    "a list": (lambda X: [1.0], r"X of type list must hold a DataFrame"),
+    "a number": (lambda X: 3.0, r"X must be of type Series.*got float\."),
+}
+OTHERS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
+    "one column": (lambda X: X[["u"]], r"had, \['u', 'v'\]; got \['u'\]\. Pass"),
+    "one more": (lambda X: X.assign(w=1.0), r"got \['u', 'v', 'w'\]\. Pass the same"),
+    "numbers": (lambda X: X.set_axis([0, 1], axis=1), r"got \[0, 1\]\. Pass the same"),
 }
 LAST = STAMPS[-2:]
 ANSWERS: dict[str, Callable[[Any, Any], Any]] = {
@@ -358,31 +338,25 @@ def early() -> Any:
     return tiny().fit(Y[:-2], controls(STAMPS)[:-2])
 
 
-@pytest.mark.parametrize("case", SPOILT)
+@pytest.mark.parametrize("case", {**SPOILT, **OTHERS})
 @pytest.mark.parametrize("question", ANSWERS)
 def test_x_that_cannot_be_read_is_refused_by_every_question(
     early: Any, question: str, case: str
 ) -> None:
-    spoil, message = SPOILT[case]
-    X = spoil(controls(STAMPS)[-2:], STAMPS[-1])
-    expected = message.format(re.escape(str(STAMPS[-1])))
-    with pytest.raises(REFUSAL, match=f"(?s){expected}"):
-        ANSWERS[question](early, X)
+    spoil, message = {**SPOILT, **OTHERS}[case]
+    with pytest.raises(REFUSAL, match=f"(?s){message}"):
+        ANSWERS[question](early, spoil(controls(STAMPS)[-2:]))
 
 
-@pytest.mark.parametrize(
-    "case",
-    [name for name in SPOILT if name not in ("one column", "one more", "numbers")],
-)
+@pytest.mark.parametrize("case", SPOILT)
 def test_x_that_cannot_be_read_is_refused_by_fit(case: str) -> None:
     spoil, message = SPOILT[case]
-    expected = message.format(re.escape(str(STAMPS[5])))
-    with pytest.raises(REFUSAL, match=f"(?s){expected}"):
-        unfit().fit(Y, spoil(controls(STAMPS), STAMPS[5]))
+    with pytest.raises(REFUSAL, match=f"(?s){message}"):
+        unfit().fit(Y, spoil(controls(STAMPS)))
 
 
 def test_x_belongs_to_fit_and_to_every_question_or_to_none(
-    early: Any, fitted: dict[str, Any]
+    early: Any, fitted: Any
 ) -> None:
     X = controls(LATER)
     for question in (
@@ -396,7 +370,7 @@ def test_x_belongs_to_fit_and_to_every_question_or_to_none(
         with pytest.raises(ValueError, match=r"got None\. Pass X with a row at 2021"):
             question(early, None)
         with pytest.raises(ValueError, match=r"not given to fit; got X .*'u', 'v'"):
-            question(fitted["y"], X)
+            question(fitted, X)
 
 
 @pytest.mark.parametrize("value", [NAN, np.inf])
@@ -444,7 +418,7 @@ def test_x_in_another_zone_is_read_at_the_same_instants() -> None:
 
 
 def test_new_series_are_asked_at_stamps_with_x_as_a_table(
-    fitted: dict[str, Any],
+    fitted: Any,
 ) -> None:
     X = controls(STAMPS)[["u"]]
     forecaster = tiny().fit(Y, X)
@@ -459,7 +433,7 @@ def test_new_series_are_asked_at_stamps_with_x_as_a_table(
         (swapped(STAMPS), r"times of index must be strictly increasing"),
     ):
         with pytest.raises(REFUSAL, match=message):
-            fitted["y"].sample_prior(index)
+            fitted.sample_prior(index)
 
 
 # --- arguments ------------------------------------------------------------------------
@@ -480,33 +454,23 @@ def test_new_series_are_asked_at_stamps_with_x_as_a_table(
     ],
 )
 def test_probabilities_are_numbers_between_0_and_1(
-    fitted: dict[str, Any], value: Any, message: str
+    fitted: Any, value: Any, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message.format("coverage")):
-        fitted["y"].predict_interval([1], coverage=value)
+        fitted.predict_interval([1], coverage=value)
     with pytest.raises(ValueError, match=message.format("alpha")):
-        fitted["y"].predict_quantiles([1], alpha=value)
-
-
-def test_probabilities_may_come_in_any_container(fitted: dict[str, Any]) -> None:
-    expected = fitted["y"].predict_quantiles([1], alpha=[0.9, 0.1])
-    for alpha in (np.array([0.9, 0.1]), (0.9, 0.1), pd.Series([0.9, 0.1])):
-        table = fitted["y"].predict_quantiles([1], alpha=alpha)
-        np.testing.assert_array_equal(table, expected)
-    assert expected["y"][0.9].iloc[0] > expected["y"][0.1].iloc[0]
+        fitted.predict_quantiles([1], alpha=value)
 
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, "3", NAN])
-def test_a_number_of_samples_below_one_is_refused(
-    fitted: dict[str, Any], n: Any
-) -> None:
+def test_a_number_of_samples_below_one_is_refused(fitted: Any, n: Any) -> None:
     with pytest.raises(ValueError, match=rf"n_samples .*; got {re.escape(repr(n))}"):
-        fitted["y"].sample([1], n_samples=n)
+        fitted.sample([1], n_samples=n)
 
 
-def test_covariances_are_not_given_in_silence(fitted: dict[str, Any]) -> None:
+def test_covariances_are_not_given_in_silence(fitted: Any) -> None:
     with pytest.raises(ValueError, match="gives variances only; got cov=True"):
-        fitted["y"].predict_var([1], cov=True)
+        fitted.predict_var([1], cov=True)
 
 
 MISSPELT: dict[str, tuple[Callable[[], Any], str]] = {

@@ -15,7 +15,14 @@ from sklode import HistoryWarning, LatentODELSTMForecaster
 from sklode.data.observations import Observations
 from sklode.data.scaling import Timeline
 from sklode.data.windows import WindowSet
-from tests.series import FORECASTERS, channels, panel, tiny, waves
+from tests.series import (
+    FORECASTERS,
+    channels,
+    panel,
+    tiny,
+    two_channels_of_sines,
+    waves,
+)
 
 
 def wide_panel() -> pd.DataFrame:
@@ -151,37 +158,19 @@ def test_a_stretch_without_any_observation_counts_as_time_only(kind: type) -> No
     pd.testing.assert_frame_equal(forecast, expected, check_exact=True)
 
 
-def two_channels(n: int = 240, seed: int = 0) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return two sines of period 20 at exponential gaps, with noise and without."""
-    rng = np.random.default_rng(seed)
-    hours = np.cumsum(np.maximum(rng.exponential(1.0, n), 1e-3))
-    stamps = pd.Timestamp("2021-01-01") + pd.to_timedelta(hours, unit="h").round("s")
-    phase = 2 * np.pi * hours / 20 + rng.uniform(0, 2 * np.pi)
-    exact = pd.DataFrame({"a": np.sin(phase), "b": 3 + np.cos(phase)}, stamps)
-    return exact + 0.1 * rng.standard_normal(exact.shape), exact
-
-
-def relative_error(y: pd.DataFrame, exact: pd.DataFrame, **settings: Any) -> pd.Series:
-    """Return the MSE over the 30 stamps after y over the signal's variance."""
-    forecast = LatentODELSTMForecaster(random_state=0, **settings).fit(y)
-    later = exact[len(y) : len(y) + 30]
-    return ((forecast.predict_at(later.index) - later) ** 2).mean() / exact.var(ddof=0)
-
-
-SMALL = {
-    **{"hidden_size": 12, "latent_size": 4, "field_width": 12, "emission_width": 16},
-    **{"normalize": "series", "horizon": 20},
-}
-
-
 @pytest.mark.slow
 def test_channels_with_disjoint_stamps_are_forecast_like_joint_ones() -> None:
-    y, exact = two_channels()
-    y = y[:-30]
+    y, exact = two_channels_of_sines(0, 240)
     first = np.random.default_rng(0).random(len(y)) < 0.5
     apart = y.copy()
     apart.loc[first, "b"] = np.nan
     apart.loc[~first, "a"] = np.nan
-    joint_error = relative_error(y, exact, **SMALL)
-    error = relative_error(apart, exact, **SMALL)
-    assert (error < 5 * joint_error + 0.02).all(), (error, joint_error)
+    later = exact[-30:]
+    sizes: dict[str, Any] = {"hidden_size": 12, "latent_size": 4, "horizon": 20}
+    errors = []
+    for table in (y[:-30], apart[:-30]):
+        forecaster = LatentODELSTMForecaster(**sizes, random_state=0).fit(table)
+        squares = (forecaster.predict_at(later.index) - later) ** 2
+        errors.append(squares.mean() / exact.var(ddof=0))
+    joint, disjoint = errors
+    assert (disjoint < 5 * joint + 0.02).all(), (disjoint, joint)

@@ -91,18 +91,6 @@ def test_the_mean_gap_stays_below_ten_units_where_long_gaps_are_many() -> None:
     assert sorted(set(gaps.round(6))) == [1, gaps.max().round(6)]
 
 
-def test_ten_years_between_hours_cost_no_more_than_a_thousand_steps() -> None:
-    hours = pd.date_range("2010-01-01", periods=40, freq="h")
-    stamps = hours[:30].append(hours[30:] + pd.Timedelta(days=3652))
-    forecaster = tiny().fit(waves(stamps))
-    assert forecaster.longest_gap_ == pytest.approx(10 * 39 - 38)
-    after = forecaster.predict(range(1, 4))
-    assert after.index[0] == stamps[-1] + pd.Timedelta("1h")
-    assert np.isfinite(after).all()
-    within = forecaster.predict_at(pd.DatetimeIndex(["2015-06-01", "2018-06-01"]))
-    assert np.isfinite(within.to_numpy()).all()
-
-
 def test_what_follows_a_long_gap_does_not_depend_on_how_long_it_is() -> None:
     stamps = pd.date_range("2010-01-01", periods=60, freq="h")
     forecasts = []
