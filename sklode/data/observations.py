@@ -142,6 +142,24 @@ class Observations:
         gaps[self.bounds[1:-1] - 1] = 0.0
         return gaps
 
+    def where(self, kept: NDArray[np.bool_]) -> Observations:
+        """Return some rows, (row,); series of which nothing is left are left out."""
+        if kept.all():
+            return self
+        counts = np.bincount(self.series[kept], minlength=len(self.keys))
+        return replace(
+            self,
+            ticks=self.ticks[kept],
+            values=self.values[kept],
+            controls=None if self.controls is None else self.controls[kept],
+            bounds=np.append(0, np.cumsum(counts[counts > 0])),
+            keys=tuple(k for k, n in zip(self.keys, counts, strict=True) if n),
+        )
+
+    def until(self, cut: NDArray[np.int64]) -> Observations:
+        """Return the rows of each series before the row ``cut`` says, (series,)."""
+        return self.where(np.arange(len(self.ticks)) < np.repeat(cut, self.lengths))
+
     def observed(self) -> Observations:
         """Return the rows that have an observed value.
 
@@ -150,24 +168,16 @@ class Observations:
         ValueError
             If a series has none.
         """
-        if self.is_observed.all():
-            return self
-        rows = np.flatnonzero(self.is_observed)
-        bounds = np.searchsorted(rows, self.bounds)
-        empty = np.diff(bounds) == 0
-        if empty.any():
-            series = int(np.argmax(empty))
-            key = self.keys[series]
+        found = self.where(self.is_observed)
+        if len(found.keys) < len(self.keys):
+            key = next(key for key in self.keys if key not in found.keys)
+            n_rows = self.lengths[self.keys.index(key)]
             raise ValueError(
                 "y must hold at least one observed value in every series; got "
-                f"{self.lengths[series]} rows{f' of series {key}' if key else ''} that "
-                "are all missing. Drop that series or give it a value."
+                f"{n_rows} rows{f' of series {key}' if key else ''} that are all "
+                "missing. Drop that series or give it a value."
             )
-        controls = None if self.controls is None else self.controls[rows]
-        ticks, values = self.ticks[rows], self.values[rows]
-        return replace(
-            self, ticks=ticks, values=values, controls=controls, bounds=bounds
-        )
+        return found
 
     def check_channels(self, names: Sequence[Hashable]) -> None:
         """Check that every channel was observed at all.
@@ -200,25 +210,6 @@ class Observations:
         row = rows_before(self.bounds, self.ticks, series, ticks)
         found: NDArray[np.bool_] = self.ticks[row] == ticks
         return found & (series >= 0) & (row >= self.bounds[series])
-
-    def until(self, cut: NDArray[np.int64]) -> Observations:
-        """Return the rows of each series before the row ``cut`` says, (series,).
-
-        Series of which nothing is left are left out.
-        """
-        if np.array_equal(cut, self.bounds[1:]):
-            return self
-        kept = np.arange(len(self.ticks)) < np.repeat(cut, self.lengths)
-        lengths = cut - self.bounds[:-1]
-        keys = tuple(k for k, n in zip(self.keys, lengths, strict=True) if n)
-        return replace(
-            self,
-            ticks=self.ticks[kept],
-            values=self.values[kept],
-            controls=None if self.controls is None else self.controls[kept],
-            bounds=np.append(0, np.cumsum(lengths[lengths > 0])),
-            keys=keys,
-        )
 
     def merged(self, new: Observations) -> Observations:
         """Return these series with the rows of ``new``, matched by key and stamp.

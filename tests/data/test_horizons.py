@@ -121,9 +121,9 @@ INDEXES: dict[str, tuple[pd.Index, list[int], pd.Index]] = {
         stamps("2021-03-29", "2021-03-30", "2021-04-05"),
     ),
     "days into summer time": (
-        dates("2021-03-09 12:00", "D", tz=BERLIN),
-        [1],
-        stamps("2021-03-29 12:00", tz=BERLIN),
+        dates("2021-03-08 12:00", "D", tz=BERLIN),  # up to the day before
+        [1, 2],
+        stamps("2021-03-28 12:00", "2021-03-29 12:00", tz=BERLIN),
     ),
     "uneven days": (  # gaps of 1 2 3 1 5 1 3, in the middle: 2
         pd.Timestamp("2021-01-01")
@@ -167,13 +167,14 @@ def test_stamps_have_one_forecast_however_they_are_asked(name: str) -> None:
         ("36h", stamps("2021-02-02 12:00", "2021-02-04")),
         (pd.Timedelta("36h"), stamps("2021-02-02 12:00", "2021-02-04")),
         (pd.offsets.MonthEnd(), stamps("2021-02-28", "2021-03-31")),
-        ("W-MON", stamps("2021-02-08", "2021-02-15")),
+        ("W-WED", stamps("2021-02-03", "2021-02-10")),
     ],
 )
 def test_freq_sets_the_relative_step(freq: Any, expected: pd.Index) -> None:
     days = [0, 1, 3, 6, 7, 12, 13, 31]
     index = pd.Timestamp("2021-01-01") + pd.to_timedelta(days, unit="D")
-    forecast = tiny(freq=freq).fit(waves(index)).predict([1, 2])
+    forecast = tiny(freq=freq).fit(waves(index)).predict([0, 1, 2])
+    expected = index[-1:].append(expected)  # whatever the step, none is the last stamp
     pd.testing.assert_index_equal(forecast.index, expected, exact="equiv")
 
 
@@ -299,6 +300,15 @@ def test_one_horizon_may_be_written_in_many_ways(fitted: Any, case: str) -> None
     pd.testing.assert_series_equal(fitted.predict(fh), fitted.predict(other))
     if before is not None:  # the caller's own horizon is left as it is
         pd.testing.assert_index_equal(fh.to_pandas(), before.to_pandas())
+
+
+def test_a_horizon_serves_several_forecasters_and_stays_as_it_was() -> None:
+    fh = ForecastingHorizon([1, 2])
+    for freq in ("D", "MS"):
+        y = waves(dates("2021-01-01", freq))
+        expected = pd.date_range(y.index[-1], periods=3, freq=freq)[1:]
+        assert tiny().fit(y).predict(fh).index.equals(expected)
+    assert fh.freq is None
 
 
 def test_another_zone_asks_for_the_same_instants() -> None:

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from sklode.data.checks import check_index
+from sklode.data.history import History
 from sklode.data.observations import Observations
 from tests.series import panel, tiny, uneven_stamps, waves
 
@@ -35,7 +36,7 @@ def test_rows_of_a_panel_are_gathered_by_series_and_time() -> None:
     assert seen.bounds.tolist() == [0, 2, 4]
     assert seen.lengths.tolist() == [2, 2]
     assert every.holds(index[::-1]).all()
-    others = [("b", 10), ("a", 3), ("c", 3), ("b", 2), ("b", 5)]
+    others = [("b", 10), ("a", 9), ("c", 3), ("b", 2), ("b", 5)]
     held = every.holds(pd.MultiIndex.from_tuples(others))
     assert held.tolist() == [False, False, False, False, True]
 
@@ -45,6 +46,16 @@ def test_a_row_is_observed_unless_every_channel_is_missing() -> None:
     seen = read(y).observed()
     assert seen.ticks.tolist() == [0, 1, 3]
     np.testing.assert_array_equal(seen.values, [[0, 1], [NAN, 2], [4, NAN]])
+
+
+def test_a_series_ends_with_its_last_row_observed_or_not() -> None:
+    y = pd.DataFrame({"y": [1.0, 2.0, NAN]}, index=[3, 5, 9])
+    history = History.of(y, None)
+    assert history.rows_ahead(pd.Index([1])).tolist() == [10]
+    assert history.index().tolist() == [3, 5]
+    longer = history.extended(y.set_axis([9, 11, 20]), None, None)
+    assert longer.rows_ahead(pd.Index([1])).tolist() == [21]
+    assert history.rows_ahead(pd.Index([1])).tolist() == [10]
 
 
 def test_missing_values_of_a_nullable_type_are_missing() -> None:

@@ -119,9 +119,8 @@ def test_a_longest_gap_learned_before_is_kept() -> None:
 
 
 def test_the_time_unit_is_the_median_gap_pooled_over_series() -> None:
-    # gaps of 1, 2, 2 and of 9, 9: the gap between the series is none
-    seen = at_stamps([0, 1, 3, 5], [100, 109, 118])
-    assert Timeline.of(seen).unit == 2
+    # gaps of 1, 3 and of 9: the gap between the series is none
+    assert Timeline.of(at_stamps([0, 1, 4], [100, 109])).unit == 3
     assert Timeline.of(at_stamps([7])).unit == 1
     day = waves(pd.date_range("2021", periods=1, freq="D"))
     assert Timeline.of(read(day)).unit == 86_400 * 10**9
