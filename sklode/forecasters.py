@@ -32,7 +32,7 @@ from sklode.data.checks import (
 from sklode.data.history import History, as_channels, in_order
 from sklode.data.horizons import as_horizon, steps_ahead
 from sklode.data.ticks import TIMELIKE
-from sklode.prediction import storage
+from sklode.prediction import saving
 from sklode.prediction.answers import Answers
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel
@@ -43,6 +43,7 @@ from sklode.training.parameters import (
     ATTRIBUTES,
     PARAMETERS,
     Settings,
+    check_parameters,
     resolve_device,
 )
 from sklode.training.plan import Extent, Run, plan
@@ -60,7 +61,7 @@ _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-def _on_a_copy(method: _Method, writes: tuple[str, ...] = ()) -> _Method:
+def _on_a_copy(method: _Method, writes: tuple[str, ...] | None = None) -> _Method:
     """Return a method that changes its object only where it ends well.
 
     sktime's own methods write what they read of the input, such as the cutoff, before
@@ -71,8 +72,8 @@ def _on_a_copy(method: _Method, writes: tuple[str, ...] = ()) -> _Method:
     ----------
     method : callable
         Takes the object first.
-    writes : tuple of str
-        The attributes that it may change; none: all. A method that several threads may
+    writes : tuple of str, optional
+        The attributes that it may change; None: all. A method that several threads may
         call at once names them.
     """
 
@@ -89,10 +90,10 @@ def _on_a_copy(method: _Method, writes: tuple[str, ...] = ()) -> _Method:
                 self._broken_off = twin._broken_off
             raise
         changed = vars(twin)
-        if writes:
-            changed = {name: changed[name] for name in writes if name in changed}
-        else:
+        if writes is None:
             vars(self).clear()
+        else:
+            changed = {name: changed[name] for name in writes if name in changed}
         vars(self).update(changed)
         return self if result is twin else result
 
@@ -140,6 +141,7 @@ class _LatentODEForecaster(BaseForecaster):
     _parent_callback_ctx = None  # scikit-learn's searches look for it
     _run: Run | None = None  # while `fit` trains
     _broken_off: FittedModel | None = None  # what a fit that raised was at
+    _is_trained = False  # while `load_weights` lets sktime fit it
 
     def __init__(
         self,
@@ -339,6 +341,8 @@ class _LatentODEForecaster(BaseForecaster):
         self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
     ) -> _LatentODEForecaster:
         """Train on y, or fine-tune a copy of the pretrained model on it."""
+        if self._is_trained:
+            return self
         settings = Settings.of(self)
         rng = in_common(check_random_state(self.random_state))
         start, extent = self._broken_off, None
@@ -689,6 +693,13 @@ class _LatentODEForecaster(BaseForecaster):
         paths = self._answers.new_series(index, X, n, noise, start, seed)
         return _as_paths(paths, index, self._history.channels)
 
+    @functools.partial(_on_a_copy, writes=())
+    def _latent_paths(self, fh: Any, X: Any, series: int, n: int) -> Any:
+        """Return what `sklode.plotting.plot_latent` draws."""
+        X_inner = self._check_X(X=X)
+        rows, _ = self._asked(self._check_fh(fh), X_inner)
+        return self._answers.latent_paths(rows, X_inner, series, n)
+
     def _number_of_samples(self, n: int | None) -> int:
         n = self.n_samples if n is None else n
         if not isinstance(n, Integral) or n < 1:
@@ -801,7 +812,7 @@ class _LatentODEForecaster(BaseForecaster):
         """Write the fitted or pretrained forecaster to a file without executable parts.
 
         Its parameters, its weights and the series that it forecasts from; no callbacks.
-        The layout is that of safetensors.
+        The layout is that of safetensors, which is needed: the extra ``save``.
 
         Parameters
         ----------
@@ -816,10 +827,12 @@ class _LatentODEForecaster(BaseForecaster):
             If a key, a column's name or a parameter is of a kind that is not stored.
         FileNotFoundError
             If the folder of the file is not there.
+        ImportError
+            If safetensors is not installed.
         """
         if self.state == "new":
             self.check_is_fitted("save_weights")
-        storage.save(path, self)
+        saving.save(path, self)
 
     @classmethod
     def load_weights(cls, path: str | os.PathLike[str]) -> Any:
@@ -835,13 +848,23 @@ class _LatentODEForecaster(BaseForecaster):
         Raises
         ------
         sklode.WeightsFileError
-            If the file is no such file, is damaged, or of another class or a later
-            version of the format.
+            If the file is no such file, is damaged, or of another class or version of
+            the format, or holds what no forecaster could have stored.
         OSError
             If it cannot be read; FileNotFoundError if there is none.
+        ImportError
+            If safetensors is not installed.
         """
-        forecaster = storage.load(path, cls)
+        forecaster = saving.load(path, cls)
         forecaster._warn_without_device()
+        return forecaster
+
+    @classmethod
+    def _of_settings(cls, settings: dict[str, Any]) -> Any:
+        """Return a forecaster of checked parameters; its device may be elsewhere."""
+        check_parameters(cls(**{**settings, "device": "cpu"}))
+        forecaster = cls(**settings)
+        torch.device("cpu" if forecaster.device == "auto" else forecaster.device)
         return forecaster
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from scipy.stats import norm
 from sklode import LatentODELSTMForecaster
 from sklode.data.errors import HistoryWarning
 from sklode.nn import Batch
-from sklode.prediction import interval_scales
+from sklode.prediction import calibration as interval_scales
 from sklode.prediction.calibration import (
     Calibration,
     Residuals,

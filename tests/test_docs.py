@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from sklode import calendar_features
-from tests.pages import PAGES, parts, python_of
+from tests.pages import PAGES, ROOT, parts, python_of
 
 Names = dict[str, Any]
 CHECKS: dict[str, list[Callable[[Names], None]]] = {}
@@ -40,6 +40,7 @@ WARNS = {
 # What a page shows that not every installation has.
 NEEDS = {
     "progress.md": ("optuna", "sklearn.callback"),
+    "saving.md": ("safetensors",),
     "scaling.md": ("distributed",),
 }
 
@@ -78,6 +79,7 @@ def names(
     module = ModuleType("page_" + page.removesuffix(".md"))
     # what a block defines can be pickled, as from a program or a notebook
     monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.syspath_prepend(ROOT / "examples" / "paper")
     monkeypatch.setenv("MPLBACKEND", "Agg")
     plt.switch_backend("Agg")
     monkeypatch.chdir(tmp_path)

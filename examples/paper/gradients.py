@@ -25,6 +25,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
+from jacobians import EncoderInputs, gradient_flow, step_norms
 
 from sklode import (
     LatentODEForecaster,
@@ -32,12 +33,7 @@ from sklode import (
     LatentODERNNForecaster,
     nn,
 )
-from sklode.diagnostics import (
-    EncoderInputs,
-    clipping_report,
-    gradient_flow,
-    step_norms,
-)
+from sklode.training import clipping_report
 
 HIDDEN = 32
 WINDOW, HORIZON = 100, 20

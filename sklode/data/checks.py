@@ -26,7 +26,6 @@ __all__ = [
     "check_columns",
     "check_controls",
     "check_dtypes",
-    "check_increasing",
     "check_index",
     "check_probabilities",
     "check_rows",
@@ -253,7 +252,23 @@ def check_index(index: pd.Index, name: str = "y") -> None:
                 f"integers of the time index of {name} must lie below 2**63; got "
                 f"{times.max()}. Subtract the first one from all."
             )
-    check_increasing(index, name)
+    ticks = ticks_of(times)
+    series, _ = series_of(index)
+    order = np.argsort(series, kind="stable")
+    same = series[order][1:] == series[order][:-1]
+    ordered = ticks[order]
+    offenders = np.flatnonzero(same & (ordered[1:] <= ordered[:-1]))
+    if not len(offenders):
+        return
+    before, row = order[offenders[0]], order[offenders[0] + 1]
+    if ticks[row] == ticks[before]:
+        remedy = f"Keep one row per stamp: {name}[~{name}.index.duplicated()]."
+    else:
+        remedy = f"Sort {name} by its index first: {name}.sort_index()."
+    raise ValueError(
+        f"times of {name} must be strictly increasing; got {times[row]} after "
+        f"{times[before]} at row {row}. {remedy}"
+    )
 
 
 def check_times(index: pd.Index, name: str) -> None:
@@ -275,29 +290,6 @@ def check_times(index: pd.Index, name: str) -> None:
             f"the time index of {name} must hold finite times; got {times[row]} at row "
             f"{row}. Drop that row or give it a time."
         )
-
-
-def check_increasing(index: pd.Index, name: str) -> None:
-    """Check that stamps, or numbers with a fraction, increase within each series."""
-    times = index.get_level_values(-1)
-    is_fraction = pd.api.types.is_float_dtype(times.dtype)
-    ticks = times.to_numpy(dtype=float) if is_fraction else ticks_of(times)
-    series, _ = series_of(index)
-    order = np.argsort(series, kind="stable")
-    same = series[order][1:] == series[order][:-1]
-    ordered = ticks[order]
-    offenders = np.flatnonzero(same & (ordered[1:] <= ordered[:-1]))
-    if not len(offenders):
-        return
-    before, row = order[offenders[0]], order[offenders[0] + 1]
-    if ticks[row] == ticks[before]:
-        remedy = f"Keep one row per stamp: {name}[~{name}.index.duplicated()]."
-    else:
-        remedy = f"Sort {name} by its index first: {name}.sort_index()."
-    raise ValueError(
-        f"times of {name} must be strictly increasing; got {times[row]} after "
-        f"{times[before]} at row {row}. {remedy}"
-    )
 
 
 def _refuse_kind(index: pd.Index, name: str) -> None:

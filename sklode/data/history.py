@@ -22,6 +22,7 @@ from sklode.data.checks import (
     controls_at,
 )
 from sklode.data.observations import Observations
+from sklode.data.outliers import without_outliers
 from sklode.data.ticks import (
     default_step,
     future_stamps,
@@ -104,12 +105,13 @@ class History:
             Names of y's columns where they are others.
         of_array : bool, default=False
         """
-        rows = Observations.from_frame(y, X)
+        channels = list(y.columns) if channels is None else channels
+        rows = without_outliers(Observations.from_frame(y, X), channels)
         return cls(
             rows,
             _steps_of(rows, y.index, freq),
             list(y.index.names),
-            list(y.columns) if channels is None else channels,
+            channels,
             [] if X is None else list(X.columns),
             of_array,
         )
@@ -135,7 +137,8 @@ class History:
         if X is not None:
             X = _with_columns(X, self.controls, "X")
         self._check_levels(y.index, "the rows of an update")
-        rows = self.rows.merged(Observations.from_frame(y, X, self.rows))
+        new = Observations.from_frame(y, X)
+        rows = self.rows.merged(without_outliers(new, self.channels, self.rows))
         n_known = len(self.steps)
         spelt = {tuple(map(str, key)): key for key in rows.keys[:n_known]}
         for key in rows.keys[n_known:]:
@@ -171,11 +174,10 @@ class History:
         each = stamps if n_series == 1 else stamps.append([stamps] * (n_series - 1))
         return self._keyed(each, len(stamps))
 
-    def index(self) -> pd.Index:
-        """Return the rows that have an observed value, by series and time."""
-        observations = self.observations
-        stamps = stamps_of(observations.ticks, observations.like)
-        return self._keyed(stamps, observations.lengths)
+    def index(self, rows: Observations | None = None) -> pd.Index:
+        """Return the index of rows of all series: of those with an observed value."""
+        rows = self.observations if rows is None else rows
+        return self._keyed(stamps_of(rows.ticks, rows.like), rows.lengths)
 
     def frame(self) -> pd.DataFrame:
         """Return the observed rows as they are remembered."""

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from sklode.data.checks import check_values, controls_at
 from sklode.data.errors import HistoryWarning
-from sklode.data.outliers import FACTOR, outliers_of
 from sklode.data.ticks import (
     clock_of,
     rows_before,
@@ -61,12 +60,7 @@ class Observations:
     like: pd.Index
 
     @classmethod
-    def from_frame(
-        cls,
-        y: pd.DataFrame,
-        X: pd.DataFrame | None = None,
-        seen: Observations | None = None,
-    ) -> Observations:
+    def from_frame(cls, y: pd.DataFrame, X: pd.DataFrame | None = None) -> Observations:
         """Read all rows of ``y``, whose last index level is time.
 
         Parameters
@@ -75,18 +69,11 @@ class Observations:
             One series, or more under a MultiIndex (instance levels..., time).
         X : DataFrame, optional
             Controls, with a row at every row of ``y``.
-        seen : Observations, optional
-            Earlier rows of some of these series, which show what values are usual.
 
         Raises
         ------
         ValueError
             If a value is infinite, or a control is missing.
-
-        Warns
-        -----
-        UserWarning
-            If a value is an outlier in its own series, which is taken for missing.
         """
         check_values(y)
         controls = None if X is None else controls_at(X, y.index)
@@ -96,20 +83,6 @@ class Observations:
         order = np.lexsort((ticks, series))
         bounds = np.searchsorted(series[order], np.arange(len(keys) + 1))
         values = y.to_numpy(dtype=np.float64, na_value=np.nan)[order]
-        is_outlier = _outliers(values, bounds, keys, seen)
-        if is_outlier.any():
-            row, column = np.argwhere(is_outlier)[0]
-            warnings.warn(
-                f"y has {int(is_outlier.sum())} value(s) more than {FACTOR:g} times "
-                "farther from the median than all others of their series, next to "
-                "which these could not be told apart; the first is "
-                f"{values[row, column]:g} in column {y.columns[column]!r} at row "
-                f"{order[row]} ({y.index[order[row]]}). Taken for missing. If such "
-                "values are true, transform y first, for example by a logarithm.",
-                UserWarning,
-                stacklevel=2,
-            )
-            values[is_outlier] = np.nan
         if controls is not None:
             controls = controls[order]
         return cls(ticks[order], values, controls, bounds, keys, times[:1])
@@ -246,7 +219,7 @@ class Observations:
             _warn(
                 f"an update replaces values of {names} that were seen before: "
                 f"{int(revised.sum())} of them, the first at "
-                f"{self._named(ticks[row], keys[series[row]])}. Where that is no "
+                f"{self.named(ticks[row], keys[series[row]])}. Where that is no "
                 "revision, look for wrong time stamps."
             )
         self._warn_of_the_past(new)
@@ -269,12 +242,12 @@ class Observations:
             key = early[0]
             _warn(
                 "an update comes before the first stamp that was seen, "
-                f"{self._named(firsts[key], key)}; its last is "
-                f"{self._named(lasts[key], key)}. The cutoff stays, and forecasts "
+                f"{self.named(firsts[key], key)}; its last is "
+                f"{self.named(lasts[key], key)}. The cutoff stays, and forecasts "
                 "begin after it. Where that is not meant, look for wrong time stamps."
             )
 
-    def _named(self, tick: np.int64, key: Key) -> str:
+    def named(self, tick: np.int64, key: Key) -> str:
         """Return a row as the user's index names it."""
         stamp = stamps_of(np.array([tick]), self.like)[0]
         return f"{stamp} of series {key}" if key else f"{stamp}"
@@ -282,24 +255,3 @@ class Observations:
 
 def _warn(text: str) -> None:
     warnings.warn(text, HistoryWarning, stacklevel=4)
-
-
-def _outliers(
-    values: Array,
-    bounds: NDArray[np.int64],
-    keys: Sequence[Key],
-    seen: Observations | None,
-) -> NDArray[np.bool_]:
-    """Return which values are outliers among those of their series, seen or new."""
-    found = np.zeros(values.shape, dtype=bool)
-    earlier = {}
-    if seen is not None:
-        parts = np.split(seen.values, seen.bounds[1:-1])
-        earlier = dict(zip(seen.keys, parts, strict=True))
-    for k, key in enumerate(keys):
-        part = slice(bounds[k], bounds[k + 1])
-        before = earlier.get(key, values[:0])
-        whole = np.concatenate([before, values[part]])
-        for channel in range(values.shape[1]):
-            found[part, channel] = outliers_of(whole[:, channel])[len(before) :]
-    return found

@@ -7,12 +7,18 @@ taken for missing, with a warning.
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Hashable
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FACTOR", "outliers_of"]
+from sklode.data.observations import Observations
 
-FACTOR = 1e4
+__all__ = ["without_outliers"]
+
+_FACTOR = 1e4
 """How many times farther from the median than any other value an outlier is."""
 
 _SHARE = 0.01
@@ -25,7 +31,53 @@ _ROUNDING = 1e-9
 """Deviations from the median of less than this part of it are no spread."""
 
 
-def outliers_of(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+def without_outliers(
+    rows: Observations, channels: list[Hashable], seen: Observations | None = None
+) -> Observations:
+    """Return rows with NaN where a value is an outlier in its own series.
+
+    Parameters
+    ----------
+    rows : Observations
+    channels : list
+        The names of y's columns.
+    seen : Observations, optional
+        Earlier rows of some of these series, which show what is usual.
+
+    Warns
+    -----
+    UserWarning
+        Naming the first outlier.
+    """
+    is_outlier = np.zeros(rows.values.shape, dtype=bool)
+    earlier = {}
+    if seen is not None:
+        parts = np.split(seen.values, seen.bounds[1:-1])
+        earlier = dict(zip(seen.keys, parts, strict=True))
+    for k, key in enumerate(rows.keys):
+        part = slice(rows.bounds[k], rows.bounds[k + 1])
+        before = earlier.get(key, rows.values[:0])
+        whole = np.concatenate([before, rows.values[part]])
+        for channel in range(len(channels)):
+            is_outlier[part, channel] = _outliers(whole[:, channel])[len(before) :]
+    if not is_outlier.any():
+        return rows
+    row, channel = np.argwhere(is_outlier)[0]
+    warnings.warn(
+        f"y has {int(is_outlier.sum())} value(s) more than {_FACTOR:g} times farther "
+        "from the median than all others of their series, next to which these could "
+        f"not be told apart; the first is {rows.values[row, channel]:g} in column "
+        f"{channels[channel]!r} at "
+        f"{rows.named(rows.ticks[row], rows.keys[rows.series[row]])}. Taken for "
+        "missing. If such values are true, transform y first, for example by a "
+        "logarithm.",
+        UserWarning,
+        stacklevel=2,
+    )
+    return replace(rows, values=np.where(is_outlier, np.nan, rows.values))
+
+
+def _outliers(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return which values of one channel of one series are outliers, (row,)."""
     result = np.zeros(len(values), dtype=bool)
     known = np.flatnonzero(~np.isnan(values))
@@ -38,7 +90,7 @@ def outliers_of(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     n_most = max(int(_SHARE * n), 1)
     farthest = np.sort(distance)[n - 1 - n_most :]
     usual, beyond = farthest[:-1], farthest[1:]
-    is_gap = (beyond / FACTOR > usual) & (usual > _ROUNDING * np.abs(median))
+    is_gap = (beyond / _FACTOR > usual) & (usual > _ROUNDING * np.abs(median))
     if is_gap.any():  # all that is farther than the first gap
         result[known] = distance >= beyond[np.argmax(is_gap)]
     return result

@@ -13,7 +13,7 @@ from sklode.data.errors import SolverError
 from sklode.data.history import History
 from sklode.nn.solvers import AdaptiveSolver
 from sklode.prediction.model import FittedModel
-from sklode.prediction.predictor import KnownControls, Queries
+from sklode.prediction.predictor import KnownControls, LatentPaths, Queries
 from sklode.prediction.prior import new_series
 
 __all__ = ["Answers"]
@@ -91,6 +91,15 @@ class Answers:
         for rows, drawn in self._draws(index, X, n, noise):
             paths[:, rows] = drawn
         return paths
+
+    def latent_paths(
+        self, index: pd.Index, X: pd.DataFrame | None, series: int, n: int
+    ) -> LatentPaths:
+        """Return z(t) from a series' last window on to its last row of an index."""
+        rows = index[self._history.located(index)[0] == series]
+        queries = self._queries(rows, X)
+        end = queries.times.max(initial=-np.inf)
+        return self._predictor.latent_paths(series, end, queries.known, n, self._seed)
 
     def new_series(
         self,

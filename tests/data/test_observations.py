@@ -65,11 +65,9 @@ def test_missing_values_of_a_nullable_type_are_missing() -> None:
 
 def test_y_and_x_are_left_as_they_are() -> None:
     y = panel((20, 13)).astype("float64")
-    y.iloc[3] = 1e9
     X = pd.DataFrame({"u": np.arange(33.0)}, y.index)
     before = y.copy(), X.copy()
-    with pytest.warns(UserWarning, match="Taken for missing"):
-        read(y, X).values[:] = 0
+    read(y, X).values[:] = 0
     pd.testing.assert_frame_equal(y, before[0])
     pd.testing.assert_frame_equal(X, before[1])
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode.data.observations import Observations
+from sklode.data.history import History
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 
 MESSAGE = r"1 value\(s\) more than 10000 times .*first is {}.*Taken for missing"
@@ -17,7 +17,7 @@ WAVE = np.sin(np.arange(50.0))
 
 def missing_in(y: Any) -> list[int]:
     """Return the rows that are read as missing."""
-    values = Observations.from_frame(pd.DataFrame({"y": y}), None).values
+    values = History.of(pd.DataFrame({"y": y}), None).rows.values
     return np.flatnonzero(np.isnan(values)).tolist()
 
 
@@ -43,14 +43,16 @@ def test_an_outlier_changes_no_forecast_more_than_a_missing_value(
 def test_the_warning_names_the_first_outlier() -> None:
     y = channels(uneven_stamps())
     y.iloc[7, 1] = -2e9
-    match = rf"-2e\+09 in column 'b' at row 7 \({y.index[7]}\)"
+    match = rf"first is -2e\+09 in column 'b' at {y.index[7]}\. Taken"
     with pytest.warns(UserWarning, match=match):
-        found = Observations.from_frame(y).values
+        found = History.of(y, None).rows.values
     np.testing.assert_array_equal(found, y.mask(y < -1e9))
     family = panel((20, 20, 20)) * np.repeat([1.0, 1e8, 1e-8], 20)[:, None]
     assert missing_in(family["y"]) == []  # each series has a scale of its own
     family.iloc[45] = 1.0
-    with pytest.warns(UserWarning, match=r"1 value.* at row 45 .*'s2'"):
+    with pytest.warns(
+        UserWarning, match=r"1 value.* at 2021-03-01 .* of series .'s2',"
+    ):
         assert missing_in(family["y"]) == [45]
 
 
@@ -74,7 +76,7 @@ def test_what_a_scale_can_hold_is_no_outlier(name: str) -> None:
 def test_two_of_two_hundred_are_outliers_three_are_not() -> None:
     values = np.sin(np.arange(200.0))
     values[[20, 130]] = 1e7, 3e11
-    with pytest.warns(UserWarning, match=r"2 value\(s\).*1e\+07 .* row 20 "):
+    with pytest.warns(UserWarning, match=r"2 value\(s\).*1e\+07 .* at 20\."):
         assert missing_in(values) == [20, 130]
     values[7] = 1e9
     assert missing_in(values) == []
