@@ -19,14 +19,18 @@ from sktime.datatypes import convert_to, mtype
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
-from sklode.data.choices import check_choice
+from sklode.data.checks import (
+    check_choice,
+    check_controls,
+    check_index,
+    check_probabilities,
+    check_rows,
+    check_table,
+    check_values,
+    warn_of_times_in_values,
+)
 from sklode.data.history import History, as_channels, in_order
 from sklode.data.horizons import as_horizon, steps_ahead
-from sklode.data.index_checks import check_index
-from sklode.data.observations import Observations, check_controls, check_values
-from sklode.data.outliers import without_outliers
-from sklode.data.remedies import warn_of_times_in_values
-from sklode.data.tables import check_probabilities, check_rows, check_table
 from sklode.data.ticks import TIMELIKE
 from sklode.prediction import saving
 from sklode.prediction.answers import Answers
@@ -230,7 +234,7 @@ class _LatentODEForecaster(BaseForecaster):
                 "X must have the time stamps of y; got an array. Use "
                 "pd.DataFrame(X, index=y.index), or pass arrays for both."
             )
-        if isinstance(X, pd.Series | pd.DataFrame):
+        if isinstance(X, pd.Series | pd.DataFrame) and index is not None:
             check_controls(X, index)
         X_inner, y_inner = super()._check_X_y(X=X, y=y, **kwargs)
         if isinstance(X_inner, pd.DataFrame) and not X_inner.shape[1]:
@@ -323,13 +327,12 @@ class _LatentODEForecaster(BaseForecaster):
         rng = in_common(check_random_state(self.random_state))
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
-        check_values(y)
-        observations = Observations.from_frame(without_outliers(y), X)
-        observations.check_channels(list(y.columns))
+        history = History.of(y, X, self.freq)
+        history.observations.check_channels(history.channels)
         if start is not None:
-            start.check_accepts(observations, self)
-        run = plan(observations, settings, rng, steps_ahead(fh), start)
-        run.model.columns = list(y.columns), [] if X is None else list(X.columns)
+            start.check_accepts(history.observations, self)
+        run = plan(history.observations, settings, rng, steps_ahead(fh), start)
+        run.model.columns = history.channels, history.controls
         self.pretrained_ = run.train(self._reporter())
         self._broken_off = None  # of a fit before
         return self
@@ -351,7 +354,7 @@ class _LatentODEForecaster(BaseForecaster):
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
         of_array = self._y_metadata["mtype"] == "np.ndarray"
-        history = History.of(y, X, channels, self.freq, of_array)
+        history = History.of(y, X, self.freq, channels, of_array)
         if start is None:
             history.observations.check_channels(list(y.columns))
         else:
@@ -759,9 +762,9 @@ class _LatentODEForecaster(BaseForecaster):
         Parameters
         ----------
         y : Series, DataFrame or array
-            Truth; asked at its own stamps. An array is asked at the steps after the
-            last one seen, or, where it is the array given to fit, at its own. Missing
-            values do not count.
+            Truth; asked at its own stamps. An array has none: it is asked at the steps
+            after the last one seen, and refused where it holds the very values that
+            were seen. Missing values do not count.
         X : DataFrame, optional
             Controls at ``y``'s stamps, where the model has any.
         fh : optional
@@ -801,7 +804,7 @@ class _LatentODEForecaster(BaseForecaster):
         rows = history.rows_ahead(asked) if fh.is_relative else history.rows_at(asked)
         if fh.is_relative or X is None or len(history.levels) == 1:
             return rows, np.full(len(rows), True)
-        known = rows.isin(X.index) | history.is_known(rows)
+        known = rows.isin(X.index) | history.rows.holds(rows)
         stamps = rows.get_level_values(-1)
         return rows, known | ~stamps.isin(stamps[known])
 
@@ -820,7 +823,7 @@ class _LatentODEForecaster(BaseForecaster):
         ------
         sktime.exceptions.NotFittedError
             If it is neither fitted nor pretrained.
-        sklode.data.errors.WeightsFileError
+        sklode.WeightsFileError
             If a key, a column's name or a parameter is of a kind that is not stored.
         FileNotFoundError
             If the folder of the file is not there.
@@ -844,7 +847,7 @@ class _LatentODEForecaster(BaseForecaster):
 
         Raises
         ------
-        sklode.data.errors.WeightsFileError
+        sklode.WeightsFileError
             If the file is no such file, is damaged, or of another class or version of
             the format, or holds what no forecaster could have stored.
         OSError

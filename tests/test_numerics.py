@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from sklode.data.observations import Observations
-from sklode.data.windows import Normalisation, constants_of
+from sklode.data.scaling import Normalisation, constants_of
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 LEVELS = ["auto", "series", "window", "last", "blend", "linear"]

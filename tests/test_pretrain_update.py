@@ -310,7 +310,9 @@ def test_an_update_may_bring_a_new_series() -> None:
         forecast.loc[expected.predict([1, 3]).index], expected.predict([1, 3]), 1e-5
     )
     empty = y.loc[["s1"]].rename({"s1": "s7"}) * np.nan
-    with pytest.raises(ValueError, match=r"a new series .* got none for \('s7',\)"):
+    with pytest.raises(
+        ValueError, match=r"got 13 rows of series \('s7',\) that are all"
+    ):
         updated.update(empty, update_params=False)
 
 

@@ -94,8 +94,8 @@ def test_the_safetensors_package_reads_the_file(path: Path) -> None:
         for name, weights in forecaster.network_.state_dict().items():
             stored = file.get_tensor(f"model.network.weights.{name}")
             np.testing.assert_array_equal(stored, weights.numpy(), strict=True)
-        values = file.get_tensor("history.observations.values")
-    np.testing.assert_array_equal(values, forecaster._history.observations.values)
+        values = file.get_tensor("history.rows.values")
+    np.testing.assert_array_equal(values, forecaster._history.rows.values)
     assert (found["format_version"], found["sklode_version"]) == (2, __version__)
     assert found["state"]["parameters"]["hidden_size"] == 3
 
@@ -204,10 +204,10 @@ def test_other_versions_and_classes_are_told(path: Path, written: bytes) -> None
 # Files that were made up, with a right checksum
 
 MODEL, PARTS = "/model/@FittedModel/", "/model/@FittedModel/network/"
-SERIES = "/history/@History/"
-KEYS = SERIES + "observations/@Observations/keys/@tuple"
+SERIES = "/history/"
+KEYS = SERIES + "rows/@Observations/keys/@tuple"
 WEIGHT = "model.network.weights.translator.network.0.weight"
-SEEN, SCALES = "history.observations.", "model.normalisation."
+SEEN, SCALES = "history.rows.", "model.normalisation."
 
 
 def times(**changes: Any) -> Any:
@@ -222,7 +222,6 @@ MADE_UP: list[tuple[str, Any, str]] = [
     ("/class", "os.system", r"a os\.system, not a LatentODELSTMForecaster\. Use os"),
     ("/encoder", "rnn", "not a LatentODELSTMForecaster"),
     ("/model", None, "neither a fitted nor a pretrained one"),
-    ("/unobserved", None, "arrays of unknown names, such as .'unobserved"),
     ("/cutoff", {"@eval": "1"}, "KeyError: 'eval'"),
     ("/cutoff", OF_A_FILE, "the index datetime64"),
     ("/cutoff", times(items=[0, 1]), "no cutoff"),
@@ -254,10 +253,10 @@ MADE_UP: list[tuple[str, Any, str]] = [
     (SERIES + "steps", [1], "other series"),
     (SERIES + "steps", ["1", "1"], "steps of no length"),
     (SERIES + "channels", ["a", "b"], "ValueError"),
-    (SERIES + "controls", [], "ValueError"),
+    (SERIES + "controls", [], "columns for a model of"),
     (KEYS, [{"@tuple": ["s0"]}] * 2, "out of order|twice"),
     (KEYS, [{"@tuple": ["s0"]}], "other series"),
-    (KEYS, [{"@tuple": []}] * 2, "IndexError"),
+    (KEYS, [{"@tuple": []}] * 2, "ValueError"),
     (WEIGHT, (0, 1.0), "weights of types"),
     (WEIGHT, (0, np.float32(np.nan)), "translator.* that is not finite"),
     (SCALES + "scale", (0, 0.0), "a scale of zero or less"),
@@ -265,9 +264,7 @@ MADE_UP: list[tuple[str, Any, str]] = [
     ("model.calibration.lags", (0, 9e9), "a calibration"),
     ("model.calibration.scales", (0, np.nan), "a calibration"),
     (SEEN + "ticks", (5, 0), "out of order"),
-    (SEEN + "ticks", (-1, 2**62), "rows after the end of a series"),
     (SEEN + "values", (0, np.inf), "must be finite"),
-    (SEEN + "values", (0, np.nan), "out of order"),
     (SEEN + "controls", (0, np.nan), "missing values"),
     (SEEN + "bounds", (1, 2**60), "rows of no series"),
     (SEEN + "bounds", (1, np.uint32(2**32 - 1)), "no bounds"),

@@ -16,7 +16,7 @@ import torch
 import torchdiffeq
 from torch import Tensor, nn
 
-from sklode.data.choices import check_choice
+from sklode.data.checks import check_choice
 from sklode.data.errors import SolverError
 from sklode.nn.shapes import State, States, Steps
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sklode.data.choices import check_choice
+from sklode.data.checks import check_choice
 from sklode.nn.shapes import State
 
 __all__ = ["ACTIVATIONS", "VectorField"]

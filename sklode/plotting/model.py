@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.choices import check_choice
+from sklode.data.checks import check_choice
 from sklode.plotting import canvas
 from sklode.plotting.canvas import Canvas
 from sklode.training.clipping import check_fitted, check_trained

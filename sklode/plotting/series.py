@@ -16,8 +16,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.index_checks import check_index, check_same_kind, check_times
-from sklode.data.tables import check_columns, check_dtypes, check_rows
+from sklode.data.checks import (
+    check_columns,
+    check_dtypes,
+    check_index,
+    check_rows,
+    check_same_kind,
+    check_times,
+)
 from sklode.data.ticks import series_of
 from sklode.plotting import canvas
 

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from sklode.data.errors import SolverError
 from sklode.data.history import History
-from sklode.data.ticks import ticks_between, ticks_of
 from sklode.prediction.model import FittedModel
 from sklode.prediction.predictor import KnownControls, LatentPaths, Queries
 from sklode.prediction.prior import new_series
@@ -122,18 +121,23 @@ class Answers:
             None: that of all draws.
         """
         model, history = self._model, self._history
-        elapsed = history.elapsed(index) / model.time_unit
-        given = history.controls_of_new(index, X)
-        controls = None
-        if given is not None:
-            since = ticks_between(ticks_of(index)[:1], given.ticks)
-            values = model.normalisation.controls(given.values)
+        elapsed, controls = history.new_series(index, X)
+        if controls is not None:
+            since, values = controls
+            values = model.normalisation.controls(values)
             controls = since / model.time_unit, values
         seed = self._seed if seed is None else seed
         windows = model.windows(history.observations)
         with _named(index):
             paths = new_series(
-                model.network, windows, elapsed, controls, n, seed, start, noise
+                model.network,
+                windows,
+                elapsed / model.time_unit,
+                controls,
+                n,
+                seed,
+                start,
+                noise,
             )
         self._check_finite(paths, index)
         return model.normalisation.original(paths)

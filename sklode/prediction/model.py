@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from sklode import nn
 from sklode.data.observations import Observations
-from sklode.data.timelines import Timeline
-from sklode.data.windows import Normalisation, WindowSet
+from sklode.data.scaling import Normalisation, Timeline
+from sklode.data.windows import WindowSet
 from sklode.engine.threads import n_threads
 from sklode.levels import Anchor, LinearAnchor
 from sklode.prediction.calibration import Calibration
@@ -55,7 +55,7 @@ class FittedModel:
     time_unit : float
         Ticks of one time unit: the training stamps' median positive gap.
     longest_gap : float
-        In time units: as much a longer gap counts, see `sklode.data.timelines`.
+        In time units: as much a longer gap counts, see `sklode.data.scaling`.
     clock : str
         Kind of the index, see `sklode.data.ticks.clock_of`.
     window_length, horizon : int

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sklode.data.places import rows_before
+from sklode.data.ticks import rows_before
 from sklode.nn import ControlPath, LatentODE, Posterior
 from sklode.nn.modes import own_modes
 from sklode.prediction.calibration import Calibration

@@ -18,7 +18,7 @@ import os
 import uuid
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -33,8 +33,8 @@ from sktime.forecasting.base import ForecastingHorizon
 from sklode.data.errors import WeightsFileError
 from sklode.data.history import History
 from sklode.data.observations import Observations
+from sklode.data.scaling import Normalisation
 from sklode.data.ticks import stamps_of, ticks_of
-from sklode.data.windows import Normalisation
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel, build_network
 
@@ -160,15 +160,13 @@ def _state_of(forecaster: Any) -> dict[str, Any]:
     names = list(y["feature_names"])
     if y["mtype"] == "pd.Series":  # which may have no name
         names = [found["_converter_store_y"]["name"]]
-    late = history.unobserved
     return {
         **state,
         "y": [y["mtype"], names],
         "cutoff": forecaster.cutoff,
         "fh": None if fh is None else [fh.to_pandas(), fh.is_relative],
         "predict_seed": found["_predict_seed"],
-        "history": replace(history, unobserved=None),
-        "unobserved": Observations.from_frame(late, None) if len(late) else None,
+        "history": {part.name: getattr(history, part.name) for part in fields(history)},
         "model": _apart(found["_model"]),
     }
 
@@ -181,7 +179,7 @@ def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
         forecaster._pretrained_attrs = ["pretrained_"]
         forecaster._state = "pretrained"
     if state.get("model") is not None:
-        history = _history(state["history"], state["unobserved"])
+        history = _history(state["history"])
         model = _together(kind, state["model"])
         (container, names), cutoff = state["y"], state["cutoff"]
         seed, fh = state["predict_seed"], state["fh"]
@@ -207,34 +205,24 @@ def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
     return forecaster.set_config(**state["config"])
 
 
-def _history(history: Any, late: Any) -> History:
-    """Return a history, checked, with its rows of X at which nothing was observed."""
-    seen, names = history.observations, history.controls
-    _require(len(seen.keys) == len(history.last) == len(history.steps), "other series")
-    rows = _index_of(history, seen)
-    X = pd.DataFrame(seen.controls, rows, names) if names else None
-    read = Observations.from_frame(pd.DataFrame(seen.values, rows, history.channels), X)
-    same = read.keys == seen.keys and np.array_equal(read.ticks, seen.ticks)
-    _require(same and read.clock == seen.clock, "rows of series that are out of order")
-    ends = read.ticks[read.bounds[1:] - 1]
-    _require((ticks_of(history.last) >= ends).all(), "rows after the end of a series")
-    lengths = (int, pd.Timedelta, pd.offsets.BaseOffset)
-    _require(all(isinstance(s, lengths) for s in history.steps), "steps of no length")
-    unobserved = pd.DataFrame(index=rows[:0], columns=names, dtype=float)
-    if late is not None:
-        unobserved = pd.DataFrame(late.values, _index_of(history, late), names)
-    return replace(history, observations=read, unobserved=unobserved)
-
-
-def _index_of(history: Any, rows: Observations) -> pd.Index:
-    """Return the index of rows of series, by series and time."""
-    ends = rows.bounds
+def _history(parts: dict[str, Any]) -> History:
+    """Return the history that is made of these parts, checked."""
+    rows, ends = parts["rows"], parts["rows"].bounds
+    _require(len(rows.keys) == len(parts["steps"]), "other series")
     _require(ends.dtype == np.int64 and len(ends) == len(rows.keys) + 1, "no bounds")
     whole = ends[0] == 0 and ends[-1] == len(rows.ticks) and (np.diff(ends) > 0).all()
     _require(whole, "rows of no series")  # nor more than there are
-    index = replace(history, observations=rows).index()
+    history = History(**parts)
+    index, names = history.index(rows), history.controls
     _require(index.is_unique, "stamps twice")
-    return index
+    X = pd.DataFrame(rows.controls, index, names) if names else None
+    y = pd.DataFrame(rows.values, index, history.channels)
+    read = Observations.from_frame(y, X)
+    same = read.keys == rows.keys and np.array_equal(read.ticks, rows.ticks)
+    _require(same, "rows of series that are out of order")
+    lengths = (int, pd.Timedelta, pd.offsets.BaseOffset)
+    _require(all(isinstance(s, lengths) for s in history.steps), "steps of no length")
+    return replace(history, rows=read)
 
 
 def _apart(model: FittedModel) -> FittedModel:
@@ -381,7 +369,7 @@ def _generator(**state: Any) -> np.random.RandomState:
 
 
 _STAMP = pd.Timestamp, pd.Timedelta, pd.Period
-_OWN = FittedModel, Normalisation, Calibration, History, Observations
+_OWN = FittedModel, Normalisation, Calibration, Observations
 _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
     "tuple": (tuple, list, tuple),
     "index": (pd.Index, _parts_of_index, _index),

@@ -10,17 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sklode.data.observations import Observations, median_gap
-from sklode.data.timelines import Timeline
-from sklode.data.windows import (
-    SCORED_WINDOWS,
-    Normalisation,
-    WindowSet,
-    choose_anchor,
-    deviation_scale,
-    spread,
-)
+from sklode.data.observations import Observations
+from sklode.data.scaling import Normalisation, Timeline
+from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.levels import LinearAnchor
+from sklode.levels.choice import choose_anchor, deviation_scale
 from sklode.levels.fitting import fit_linear
 from sklode.nn.modes import default_float32
 from sklode.prediction.model import (
@@ -109,7 +103,7 @@ def fresh_model(
     window_length, horizon = default_lengths(
         observations.lengths, settings.window_length, settings.horizon, n_ahead
     )
-    timeline = Timeline.of(observations, median_gap(observations))
+    timeline = Timeline.of(observations)
     unscaled = Normalisation.of(observations, rescale=False)
     layout = WindowSet(
         *arrays_of(observations, unscaled, timeline), window_length, horizon

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import (
     validate_parameter_constraints,
 )
 
-from sklode.data.choices import did_you_mean
+from sklode.data.checks import did_you_mean
 from sklode.levels import ANCHORS
 from sklode.nn.solvers import METHODS
 from sklode.nn.vector_fields import ACTIVATIONS

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from sklode import engine, nn
 from sklode.data.observations import Observations
-from sklode.data.windows import WindowSet, constants_of
+from sklode.data.scaling import constants_of
+from sklode.data.windows import WindowSet
 from sklode.engine.threads import n_threads, one_torch_thread
 from sklode.nn.modes import own_modes
 from sklode.prediction.calibration import Calibration, measured_calibration

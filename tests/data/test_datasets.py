@@ -1,17 +1,12 @@
-from __future__ import annotations
+"""The spirals are the paper's, and the record is the one of Mauna Loa."""
 
-from pathlib import Path
+from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sklode.data.datasets import load_climate, load_co2, load_stock, make_spirals
-
-SHARED = Path(__file__).parents[2] / "shared" / "data"
-needs_data = pytest.mark.skipif(
-    not SHARED.is_dir(), reason="the paper's data sets are not beside the checkout"
-)
+from sklode.data import load_co2, make_spirals
 
 
 def test_spirals_lie_on_the_curves_of_the_paper() -> None:
@@ -67,29 +62,3 @@ def test_the_co2_record_has_lost_its_missing_weeks() -> None:
     assert y.index.freq is None
     assert (gaps.min(), gaps.max()) == (7, 133)
     assert y.between(310, 375).all()
-
-
-@needs_data
-def test_the_climate_is_split_at_the_new_year_and_loses_sensor_errors() -> None:
-    train, test = load_climate(SHARED / "delhi")
-    assert (len(train), len(test)) == (1461, 114)
-    assert train.index[-1] == pd.Timestamp("2016-12-31")
-    for part in (train, test):
-        pressure = part["meanpressure"]
-        assert pressure.isna().any()
-        assert pressure.dropna().between(900, 1100).all()
-
-
-@needs_data
-def test_a_stock_has_four_prices_at_trading_days() -> None:
-    ibm = load_stock(SHARED / "djia" / "IBM.csv")
-    assert ibm.columns.tolist() == ["Open", "High", "Low", "Close"]
-    assert len(ibm) == 3020
-    assert (ibm["High"] >= ibm["Low"])[ibm.notna().all(axis=1)].all()
-
-
-def test_a_missing_file_is_named_with_its_source(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"Train\.csv does not exist.*Kaggle"):
-        load_climate(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"IBM\.csv does not exist.*Kaggle"):
-        load_stock(tmp_path / "IBM.csv")

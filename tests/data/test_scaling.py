@@ -1,39 +1,33 @@
-"""The model's time: what long gaps count, and that nothing else is changed."""
+"""The model's units: time units, what long gaps count, locations and scales."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sklode.data.observations import Observations
-from sklode.data.ticks import ticks_between
-from sklode.data.timelines import Timeline
-from tests.series import panel, tiny, waves
+from sklode.data.scaling import Normalisation, Timeline
+from tests.series import channels, panel, tiny, uneven_stamps, waves
 
-INT64 = st.integers(-(2**63), 2**63 - 1)
+NAN = float("nan")
+
+
+def read(y: pd.Series | pd.DataFrame, X: pd.DataFrame | None = None) -> Observations:
+    return Observations.from_frame(pd.DataFrame(y), X)
 
 
 def at_stamps(*series: list[int]) -> Observations:
     """Return observations at these ticks, of one series or more."""
     parts = {k: pd.DataFrame({"y": 1.0}, index=ticks) for k, ticks in enumerate(series)}
-    y = parts[0] if len(series) == 1 else pd.concat(parts)
-    return Observations.from_frame(y, None)
+    return read(parts[0] if len(series) == 1 else pd.concat(parts))
 
 
 def times_at(timeline: Timeline, seen: Observations, *ticks: int) -> list[float]:
     asked = np.array(ticks)
     return timeline.at(seen, np.zeros(len(asked), np.int64), asked).tolist()
-
-
-@given(start=INT64, stop=INT64)
-@example(start=-(2**63), stop=2**63 - 1)
-@example(start=3 * 2**61, stop=-(2**62))
-def test_any_two_ticks_are_as_far_apart_as_they_are(start: int, stop: int) -> None:
-    found = ticks_between(np.array([start]), np.array([stop]))
-    assert found.tolist() == [float(stop - start)]
 
 
 def test_a_long_gap_counts_as_the_longest_one() -> None:
@@ -81,33 +75,20 @@ def test_time_increases_with_the_stamps_and_agrees_at_rows(
 
 def test_gaps_up_to_a_thousand_units_are_left_alone() -> None:
     seen = at_stamps([*range(20), 1019])
-    timeline = Timeline.of(seen, 1.0)
-    assert timeline.of_rows(seen).tolist() == [*range(20), 1019]
+    assert Timeline.of(seen).of_rows(seen).tolist() == [*range(20), 1019]
 
 
 def test_one_long_gap_of_many_counts_a_thousand_units() -> None:
-    assert Timeline.of(at_stamps([*range(200), 10**6]), 1.0).longest_gap == 1000
+    assert Timeline.of(at_stamps([*range(200), 10**6])).longest_gap == 1000
 
 
 def test_the_mean_gap_stays_below_ten_units_where_long_gaps_are_many() -> None:
     ticks = np.cumsum(np.tile([1, 1, 1, 10**6], 25))
-    timeline = Timeline.of(at_stamps(ticks.tolist()), 1.0)
+    timeline = Timeline.of(at_stamps(ticks.tolist()))
     gaps = np.diff(timeline.of_rows(at_stamps(ticks.tolist())))
     assert gaps.mean() == pytest.approx(10)
     assert gaps.max() == pytest.approx(timeline.longest_gap)
     assert sorted(set(gaps.round(6))) == [1, gaps.max().round(6)]
-
-
-def test_ten_years_between_hours_cost_no_more_than_a_thousand_steps() -> None:
-    hours = pd.date_range("2010-01-01", periods=40, freq="h")
-    stamps = hours[:30].append(hours[30:] + pd.Timedelta(days=3652))
-    forecaster = tiny().fit(waves(stamps))
-    assert forecaster.longest_gap_ == pytest.approx(10 * 39 - 38)
-    after = forecaster.predict(range(1, 4))
-    assert after.index[0] == stamps[-1] + pd.Timedelta("1h")
-    assert np.isfinite(after).all()
-    within = forecaster.predict_at(pd.DatetimeIndex(["2015-06-01", "2018-06-01"]))
-    assert np.isfinite(within.to_numpy()).all()
 
 
 def test_what_follows_a_long_gap_does_not_depend_on_how_long_it_is() -> None:
@@ -135,3 +116,69 @@ def test_a_longest_gap_learned_before_is_kept() -> None:
     stamps = hours[:8].append(hours[8:] + pd.Timedelta(days=3652))
     forecaster = pretrained.fit(waves(stamps, name="y"))
     assert forecaster.longest_gap_ == 1000
+
+
+def test_the_time_unit_is_the_median_gap_pooled_over_series() -> None:
+    # gaps of 1, 3 and of 9: the gap between the series is none
+    assert Timeline.of(at_stamps([0, 1, 4], [100, 109])).unit == 3
+    assert Timeline.of(at_stamps([7])).unit == 1
+    day = waves(pd.date_range("2021", periods=1, freq="D"))
+    assert Timeline.of(read(day)).unit == 86_400 * 10**9
+
+
+def test_the_time_unit_counts_only_stamps_with_an_observation() -> None:
+    y = pd.Series(np.arange(8.0))
+    y[y.index % 2 == 1] = NAN
+    assert tiny().fit(y).time_unit_ == 2
+    y.index = pd.date_range("2021", periods=8, freq="90s")
+    assert tiny().fit(y).time_unit_ == pd.Timedelta("180s")
+
+
+def test_location_and_scale_are_the_mean_and_deviation_of_what_was_observed() -> None:
+    y = pd.DataFrame({"a": [1.0, 3.0, NAN, 0.0], "b": [NAN, 7.0, 7.0, 7.0]})
+    measured = Normalisation.of(read(y))
+    np.testing.assert_allclose(measured.location, [4 / 3, 7])
+    np.testing.assert_allclose(measured.scale, [np.sqrt(14) / 3, 7])
+    normalised = measured.values(read(y).values)
+    np.testing.assert_allclose(np.nanmean(normalised, axis=0), 0, atol=1e-15)
+    np.testing.assert_allclose(measured.original(normalised), read(y).values)
+
+
+def test_location_and_scale_are_pooled_over_the_series_of_a_panel() -> None:
+    y = panel()
+    forecaster = tiny(normalize="series").fit(y)
+    np.testing.assert_allclose(forecaster.location_, y.mean())
+    np.testing.assert_allclose(forecaster.scale_, y.std(ddof=0))
+
+
+def test_without_normalisation_y_is_left_as_it_is() -> None:
+    forecaster = tiny(normalize=None).fit(channels())
+    assert forecaster.location_.tolist() == [0, 0]
+    assert forecaster.scale_.tolist() == [1, 1]
+
+
+@given(exponent=st.integers(-290, 300), seed=st.integers(0, 99))
+def test_values_of_any_size_are_normalised_alike(exponent: int, seed: int) -> None:
+    y = waves(seed=seed)
+    scaled = y * 10.0**exponent
+    expected = Normalisation.of(read(y)).values(read(y).values)
+    measured = Normalisation.of(read(scaled))
+    np.testing.assert_allclose(measured.values(read(scaled).values), expected, 1e-9)
+
+
+@pytest.mark.parametrize("level", [0.1, -1e30, 1e-30, 123456.789])
+def test_the_scale_of_a_constant_channel_is_its_size(level: float) -> None:
+    y = pd.Series(np.full(1000, level))
+    measured = Normalisation.of(read(y))
+    assert measured.location == pytest.approx(level, rel=1e-12)
+    assert measured.scale == pytest.approx(abs(level), rel=1e-12)
+    assert Normalisation.of(read(0 * y)).scale.tolist() == [1]
+
+
+def test_controls_are_normalised_on_their_own() -> None:
+    y = waves(uneven_stamps())
+    X = pd.DataFrame({"u": np.arange(24.0), "v": 5.0}, y.index)
+    measured = Normalisation.of(read(y, X))
+    np.testing.assert_allclose(measured.control_location, [11.5, 5])
+    np.testing.assert_allclose(measured.control_scale, [np.sqrt(575 / 12), 5])
+    assert measured.controls(X.to_numpy())[:, 1].tolist() == [0] * 24
