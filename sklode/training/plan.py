@@ -525,7 +525,7 @@ def _signature(
     """Return what is the same only for a fit that may go on from a stopped one."""
     found = observations
     data = found.ticks, found.values, found.controls, found.bounds
-    return digest(*data, replace(settings, random_state=None), extent)
+    return digest(*data, settings, extent)
 
 
 def _in_common(

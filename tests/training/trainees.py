@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
@@ -44,10 +46,29 @@ class Trainee(nn.Module):
         log_likelihood = self.log_likelihood(self.w, number).reshape(1)
         return Bound(log_likelihood, self.kl(self.w, number).reshape(1), count)
 
+    @property
+    def weight(self) -> float:
+        return float(self.w.detach())
+
+    def throw(self, weight: float) -> None:
+        """Overwrite the weight."""
+        with torch.no_grad():
+            self.w.fill_(weight)
+
 
 def linear(w: Tensor, number: Tensor) -> Tensor:
     """A log-likelihood whose gradient has the batch's number as its norm."""
     return -number * w
+
+
+def bowl(w: Tensor, number: Tensor) -> Tensor:
+    """A log-likelihood whose best weight is the batch's number."""
+    return -0.5 * (w - number) ** 2
+
+
+def root(w: Tensor, number: Tensor) -> Tensor:
+    """A log-likelihood that falls ever faster to w = 0, beyond which it is none."""
+    return -torch.sqrt(w)
 
 
 def batch(number: float = 1.0, n_observed: int = 1) -> Batch:
@@ -58,18 +79,16 @@ def batch(number: float = 1.0, n_observed: int = 1) -> Batch:
 
 
 class Recording(torch.optim.SGD):
-    """An optimiser that keeps what it was given."""
+    """An optimiser that keeps what it was given; its steps are the gradient's."""
 
     lr: ClassVar[list[float]] = []
     gradients: ClassVar[list[float]] = []
-    parameters: ClassVar[list[Any]] = []
-    settings: ClassVar[dict[str, Any]] = {}
+    groups: ClassVar[list[Any]] = []
 
-    def __init__(self, parameters: Iterable[Any], **settings: Any) -> None:
-        listed = list(parameters)
+    def __init__(self, groups: Iterable[Any], **settings: Any) -> None:
+        listed = list(groups)
         super().__init__(listed, **settings)
-        type(self).lr, type(self).gradients = [], []
-        type(self).parameters, type(self).settings = listed, settings
+        type(self).lr, type(self).gradients, type(self).groups = [], [], listed
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         self.lr.append(float(self.param_groups[0]["lr"]))
@@ -82,21 +101,30 @@ class Recording(torch.optim.SGD):
 class Telling(Reporter):
     """Tell a function of each epoch; its answer stops the training."""
 
-    def __init__(self, told: Callable[[dict[str, float]], bool]) -> None:
+    def __init__(self, told: Callable[[dict[str, float]], Any]) -> None:
         super().__init__()
         self.told = told
 
     def epoch_end(self, row: dict[str, float]) -> bool:
-        return self.told(row)
+        return bool(self.told(row))
+
+
+def trainer_of(network: Any, n_epochs: int, n_batches: int, **given: Any) -> Trainer:
+    """Return a trainer; what is no setting of the forecasters goes to itself."""
+    settings = {"lr": 0.01, "weight_decay": 0.0, "clip_norm": 1.0, "kl_weight": 1.0}
+    settings |= {"n_iter_no_change": math.inf}
+    settings |= {name: given.pop(name) for name in settings if name in given}
+    return Trainer(network, SimpleNamespace(**settings), n_epochs, n_batches, **given)
 
 
 def train(
     network: nn.Module,
     batches: Iterable[Batch],
     validation: Iterable[Batch] = (),
-    on_epoch_end: Callable[[dict[str, float]], bool] | None = None,
+    told: Callable[[dict[str, float]], Any] | None = None,
+    n_epochs: int = 1,
     seed: int = 0,
-    **settings: Any,
+    **given: Any,
 ) -> Trainer:
     """Train on the same batches in every epoch."""
     batches = list(batches)
@@ -104,12 +132,13 @@ def train(
     def draw(*_: object, **__: object) -> list[Batch]:
         return batches
 
-    trainer = Trainer(network, **({"max_epochs": 1, "lr": 0.01} | settings))
+    trainer = trainer_of(network, n_epochs, len(batches), **given)
     generator = torch.Generator().manual_seed(seed)
-    reporter = None if on_epoch_end is None else Telling(on_epoch_end)
-    return trainer.fit(draw, len(batches), generator, list(validation), reporter)
+    reporter = None if told is None else Telling(told)
+    trainer.fit(draw, generator, list(validation), reporter)
+    return trainer
 
 
 def column(trainer: Trainer, name: str) -> list[float]:
     """Return a column of the history."""
-    return [row[name] for row in trainer.history]
+    return [row[name] for row in trainer.state.rows]
