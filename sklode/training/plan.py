@@ -439,8 +439,6 @@ class Run:
         state = self.generator.get_state()
         before = first_held_out_row(windows, guard.TRIAL_FRACTION, self.rng)
         before = np.minimum(before, cut)
-        if not len(training_windows(windows, before)):
-            before = cut
         trial = copy.deepcopy(model)
         self._trained(trial, before, self.reporter.of_trial(), False, is_trial=True)
         self.generator.set_state(state)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from sklode.nn import Batch
 from sklode.nn.latent_ode import Bound
 from sklode.training.loop import Trainer
+from sklode.training.plan import Run
 from sklode.training.report import Reporter
 
 Part = Callable[[Tensor, Tensor], Tensor]
@@ -32,9 +34,7 @@ class Trainee(nn.Module):
     ) -> None:
         super().__init__()
         self.w = nn.Parameter(torch.tensor(weight))
-        self.log_likelihood = log_likelihood
-        self.kl = kl
-        self.held_out = iter(held_out)
+        self.log_likelihood, self.kl, self.held_out = log_likelihood, kl, iter(held_out)
 
     def forward(self, batch: Batch, noise: Tensor | None = None) -> Bound:
         number = batch.values[0, 0, 0]
@@ -67,7 +67,7 @@ def bowl(w: Tensor, number: Tensor) -> Tensor:
 
 
 def root(w: Tensor, number: Tensor) -> Tensor:
-    """A log-likelihood that falls ever faster to w = 0, beyond which it is none."""
+    """A log-likelihood that is best at the edge of where there is one."""
     return -torch.sqrt(w)
 
 
@@ -98,17 +98,6 @@ class Recording(torch.optim.SGD):
         super().step(closure)
 
 
-class Telling(Reporter):
-    """Tell a function of each epoch; its answer stops the training."""
-
-    def __init__(self, told: Callable[[dict[str, float]], Any]) -> None:
-        super().__init__()
-        self.told = told
-
-    def epoch_end(self, row: dict[str, float]) -> bool:
-        return bool(self.told(row))
-
-
 def trainer_of(network: Any, n_epochs: int, n_batches: int, **given: Any) -> Trainer:
     """Return a trainer; what is no setting of the forecasters goes to itself."""
     settings = {"lr": 0.01, "weight_decay": 0.0, "clip_norm": 1.0, "kl_weight": 1.0}
@@ -119,26 +108,41 @@ def trainer_of(network: Any, n_epochs: int, n_batches: int, **given: Any) -> Tra
 
 def train(
     network: nn.Module,
-    batches: Iterable[Batch],
-    validation: Iterable[Batch] = (),
-    told: Callable[[dict[str, float]], Any] | None = None,
+    batches: Sequence[Batch],
+    validation: Sequence[Batch] = (),
+    told: Callable[[dict[str, float]], Any] = lambda row: None,
     n_epochs: int = 1,
     seed: int = 0,
+    start: Any = None,
     **given: Any,
 ) -> Trainer:
-    """Train on the same batches in every epoch."""
-    batches = list(batches)
-
-    def draw(*_: object, **__: object) -> list[Batch]:
-        return batches
-
+    """Train on the same batches in every epoch; ``told`` may stop it."""
     trainer = trainer_of(network, n_epochs, len(batches), **given)
     generator = torch.Generator().manual_seed(seed)
-    reporter = None if told is None else Telling(told)
-    trainer.fit(draw, generator, list(validation), reporter)
+    callback = SimpleNamespace(on_epoch_end=lambda _, row: told(row))
+    reporter = Reporter(callbacks=[callback])
+    trainer.fit(lambda *_: batches, generator, validation, reporter, start)
     return trainer
 
 
 def column(trainer: Trainer, name: str) -> list[float]:
     """Return a column of the history."""
     return [row[name] for row in trainer.state.rows]
+
+
+class SeenError(Exception):
+    """Enough was seen: nothing need be trained."""
+
+
+def planned(forecaster: Any, y: Any, **given: Any) -> Run:
+    """Return what a fit has planned, just before its training."""
+    runs: list[Run] = []
+
+    def look(forecaster: Any) -> None:
+        runs.append(forecaster._run)
+        raise SeenError
+
+    forecaster.callbacks = [SimpleNamespace(on_fit_begin=look)]
+    with contextlib.suppress(SeenError):
+        forecaster.fit(y, **given)
+    return runs[0]
