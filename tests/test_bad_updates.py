@@ -284,7 +284,7 @@ def test_whatever_stops_a_first_epoch_leaves_the_model_before(
 
     forecaster = copy.deepcopy(fitted["series"])
     before = state(forecaster)
-    monkeypatch.setattr(Trainer, "train_step", stop)
+    monkeypatch.setattr(Trainer, "_step", stop)
     with pytest.raises(error):
         forecaster.fit(new())
     assert_unchanged(forecaster, before, fitted["series"])

@@ -23,7 +23,6 @@ from tests.series import tiny, waves
         ("method", "mid point", "midpoint"),
         ("normalize", "Last", "last"),
         ("normalize", "windows", "window"),
-        ("optimizer", "AdamW", "adamw"),
         ("clip_norm", "automatic", "auto"),
         ("engine", "unroled", "unrolled"),
     ],

@@ -150,7 +150,6 @@ def parameters(draw: st.DrawFn) -> dict[str, Any]:
         "activation": st.sampled_from(["tanh", "elu", "softplus"]),
         "window_length": st.one_of(st.none(), st.integers(1, 30)),
         "horizon": st.one_of(st.none(), st.integers(0, 15)),
-        "backcast_fraction": st.sampled_from([0.0, 0.5, 1.0]),
         "thinning": share,
         "normalize": st.sampled_from(
             ["auto", "series", "window", "last", "blend", "linear"]
@@ -162,9 +161,7 @@ def parameters(draw: st.DrawFn) -> dict[str, Any]:
         "observation_noise": st.sampled_from([None, 0.1]),
         "batch_size": st.sampled_from([1, 7, 64]),
         "lr": st.sampled_from([0.005, 0.5]),
-        "optimizer": st.sampled_from(["adam", "adamw", "sgd"]),
         "weight_decay": st.sampled_from([0.0, 0.1]),
-        "averaging": share,
         "guard": st.sampled_from([False, False, True]),
         "early_stopping": st.booleans(),
     }

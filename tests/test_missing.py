@@ -162,7 +162,7 @@ def test_an_update_may_observe_each_channel_at_its_own_stamps(
 def test_a_channel_that_is_missing_where_it_is_held_out_is_not_scored() -> None:
     y = channels(pd.RangeIndex(60))
     y.iloc[-12:, 1] = np.nan
-    settings = {"early_stopping": True, "validation_fraction": 0.1, "max_epochs": 3}
+    settings = {"early_stopping": True, "max_epochs": 3}
     losses = tiny(**settings).fit(y).history_["validation_loss"]
     assert np.isfinite(losses).all()
 

@@ -26,7 +26,7 @@ def labels(axes: Any) -> list[str]:
 
 
 def test_each_epoch_is_drawn_as_it_was_recorded() -> None:
-    forecaster = fitted(early_stopping=True, validation_fraction=0.3)
+    forecaster = fitted(early_stopping=True)
     axes = plot_history(forecaster)
     assert axes.shape == (3,)
     shown = {
@@ -47,7 +47,7 @@ def test_each_epoch_is_drawn_as_it_was_recorded() -> None:
 
 
 def test_curves_that_share_an_axes_differ_without_colour() -> None:
-    axes = plot_history(fitted(early_stopping=True, validation_fraction=0.3))
+    axes = plot_history(fitted(early_stopping=True))
     for pair in (axes[0].lines[:2], axes[1].lines[:2]):
         assert pair[0].get_linestyle() != pair[1].get_linestyle()
         assert pair[0].get_marker() != pair[1].get_marker()
