@@ -130,7 +130,7 @@ def test_a_held_channel_is_held_while_others_are_trained() -> None:
 
     class Look:
         def on_epoch_end(self, forecaster: Any, row: Any) -> None:
-            seen.append(copy.deepcopy(forecaster._underway.model.network.emission))
+            seen.append(copy.deepcopy(forecaster._run.model.network.emission))
 
     y = channels().assign(b=0.3)
     tiny(normalize="series", max_epochs=2, callbacks=[Look()]).fit(y)
@@ -152,7 +152,7 @@ def test_a_constant_channel_is_held_and_leaves_the_others_to_be_learned(
     np.testing.assert_array_equal(forecast["b"], 0.3)
     assert forecast["a"].nunique() == 3 or guard
     # the likelihood is that of the other channel, not the mean of both
-    history = tiny(normalize="series", max_epochs=30).fit(both[["a"]]).history_
+    history = tiny(normalize="series", **settings).fit(both[["a"]]).history_
     last = forecaster.history_["log_likelihood"].iloc[-1]
     assert last == pytest.approx(history["log_likelihood"].iloc[-1], rel=0.3)
     sampled = forecaster.sample([1, 10])
