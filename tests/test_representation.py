@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import textwrap
-from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ import torch
 
 import sklode
 from sklode.prediction.calibration import Calibration
-from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
+from tests.series import FORECASTERS, panel, tiny
 
 ROOT = Path(sklode.__file__).parents[1]
 
@@ -29,12 +28,6 @@ class Tagged:
 
     def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> None:
         pass
-
-
-def text_of(html: str) -> str:
-    """Return the text that a page shows, without its markup."""
-    shown = re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL)
-    return unescape(re.sub(r"<[^>]+>", " ", shown))
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
@@ -54,64 +47,11 @@ def test_objects_as_parameters_are_shown_too() -> None:
         "random_state": np.random.RandomState(0),
     }
     forecaster = sklode.LatentODEForecaster(**settings)
-    for shown in (repr(forecaster), text_of(forecaster._repr_html_())):
-        assert "device(type=" in shown
-        assert "Timedelta('0 days 01:30:00')" in shown
-        assert "Tagged object at" in shown
-        assert "RandomState(MT19937)" in shown
-    html = forecaster._repr_html_()
-    assert "<tests." not in html
-    assert "&lt;tests." in html
-
-
-def test_html_says_whether_it_is_fitted_and_on_what() -> None:
-    forecaster = tiny(max_epochs=2)
-    assert "not fitted" in text_of(forecaster._repr_html_())
-    forecaster.fit(channels(uneven_stamps()))
-    shown = text_of(forecaster._repr_html_())
-    assert "not fitted" not in shown
-    assert "fitted" in shown
-    assert "24 rows, 2 channels; best epoch 2 of 2; time unit 0 days" in shown
-    X = pd.DataFrame({"u": np.arange(24.0)}, waves().index)
-    shown = text_of(tiny().fit(waves(), X)._repr_html_())
-    assert "24 rows, 1 channel, 1 control; best epoch 1 of 1; time unit 50.0" in shown
-
-
-def test_html_of_a_pretrained_one_and_of_a_panel() -> None:
-    forecaster = tiny().pretrain(panel())
-    shown = text_of(forecaster._repr_html_())
-    assert "pretrained" in shown
-    assert "rows" not in shown
-    assert "49 rows, 3 series, 1 channel" in text_of(tiny().fit(panel())._repr_html_())
-
-
-def test_html_separates_changed_parameters_from_the_others() -> None:
-    html = sklode.LatentODEForecaster(hidden_size=8, lr=0.01)._repr_html_()
-    changed = re.findall(r"<tr class='changed'><td>(\w+)</td><td>(.*?)</td>", html)
-    assert changed == [("hidden_size", "8"), ("lr", "0.01")]
-    others = re.findall(r"<tr class='default'><td>(\w+)</td>", html)
-    names = sklode.LatentODEForecaster.get_param_names()
-    assert sorted([*others, "hidden_size", "lr"]) == sorted(names)
-    assert f"{len(others)} parameters at their defaults" in html
-
-
-def test_long_values_are_cut() -> None:
-    html = sklode.LatentODEForecaster(callbacks=[Tagged()] * 50)._repr_html_()
-    assert max(map(len, text_of(html).split("  "))) < 200
-
-
-def test_notebooks_get_text_and_html_unless_configured_otherwise() -> None:
-    forecaster = tiny()
-    bundle = forecaster._repr_mimebundle_()
-    assert bundle["text/plain"] == repr(forecaster)
-    assert bundle["text/html"] == forecaster._repr_html_()
-    forecaster.set_config(display="text")
-    assert set(forecaster._repr_mimebundle_()) == {"text/plain"}
-    assert not hasattr(forecaster, "_repr_html_")
-
-
-def test_html_refers_to_no_other_site() -> None:
-    assert "http" not in tiny().fit(waves())._repr_html_()
+    shown = repr(forecaster)
+    assert "device(type=" in shown
+    assert "Timedelta('0 days 01:30:00')" in shown
+    assert "Tagged object at" in shown
+    assert "RandomState(MT19937)" in shown
 
 
 def test_models_do_not_write_out_their_numbers() -> None:
