@@ -13,8 +13,6 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -24,8 +22,7 @@ import torch
 
 from sklode import LatentODERNNForecaster, nn
 from sklode.data.errors import SolverError
-from sklode.training import loop, plan
-from sklode.training.loop import Trainer
+from sklode.training import loop
 from sklode.training.parallel import Processes, current, data_parallel
 from tests.pages import python_of
 from tests.series import panel, tiny, uneven_stamps, waves
@@ -118,38 +115,16 @@ def unseeded(processes: Processes) -> Left:
 
 
 def rounded(processes: Processes) -> Left:
-    """The last process' machine begins and ends with other weights and scales."""
-    fresh, best = plan.fresh_model, Trainer.load_best
-    measured = plan.measured_calibration
+    """The last process' machine begins and ends with other weights."""
+    share = Processes.share_weights
 
-    @torch.no_grad()
-    def moved(network: Any) -> None:
-        for parameter in network.parameters():
-            parameter.add_(0.01)
-
-    def other_model(*args: Any) -> Any:
-        found = fresh(*args)
-        moved(found[0].network)
-        return found
-
-    def other_best(self: Any, network: Any, *args: Any) -> int:
-        epoch = best(self, network, *args)
-        moved(network)
-        return epoch
-
-    def other_scales(*args: Any) -> Any:
-        found = measured(*args)
-        assert found is not None
-        return replace(found, scales=2 * found.scales)
-
-    with ExitStack() as stack:
+    def moved(self: Processes, network: Any) -> None:
         if processes.rank == processes.size - 1 > 0:
-            for owner, name, other in (
-                (plan, "fresh_model", other_model),
-                (Trainer, "load_best", other_best),
-                (plan, "measured_calibration", other_scales),
-            ):
-                stack.enter_context(mock.patch.object(owner, name, other))
+            with torch.no_grad():
+                next(network.parameters()).add_(0.01)
+        share(self, network)
+
+    with mock.patch.object(Processes, "share_weights", moved):
         return left_by(tiny(**CALM).fit(panel((40, 31))))
 
 
@@ -186,24 +161,20 @@ def refused(processes: Processes) -> Left:
     }
 
 
-def nth_forward(processes: Processes, n: int, act: Callable[[], object]) -> Any:
-    """Let something happen at the n-th bound of the last process' network."""
+def nth_forward(processes: Processes, n: int, error: Any) -> Any:
+    """Raise an error, or press Ctrl-C, at the n-th bound of the last process."""
     forward, calls = nn.LatentODE.forward, []
 
     def acting(self: Any, *args: Any) -> Any:
         calls.append(1)
         if processes.rank == processes.size - 1 and len(calls) == n:
-            act()
+            if error is KeyboardInterrupt:
+                signal.raise_signal(signal.SIGINT)
+            else:
+                raise error
         return forward(self, *args)
 
     return mock.patch.object(nn.LatentODE, "forward", acting)
-
-
-def raising(error: BaseException) -> Callable[[], object]:
-    def act() -> None:
-        raise error
-
-    return act
 
 
 def failed(processes: Processes) -> Left:
@@ -212,7 +183,7 @@ def failed(processes: Processes) -> Left:
     def fit(*callbacks: Any) -> Any:
         return tiny(**CALM, callbacks=callbacks).fit(panel())
 
-    with nth_forward(processes, 4, raising(MemoryError("no room"))):
+    with nth_forward(processes, 4, MemoryError("no room")):
         step = error_of(fit)
     at_end, at_epoch = (error_of(lambda at=at: fit(Act(at, True))) for at in (0, 2))
     return {"step": step, "end": at_end, "callback": at_epoch}
@@ -220,13 +191,13 @@ def failed(processes: Processes) -> Left:
 
 def unsolved(processes: Processes) -> Left:
     """The last process cannot solve its windows of one step."""
-    with nth_forward(processes, 4, raising(SolverError("overflow"))):
+    with nth_forward(processes, 4, SolverError("overflow")):
         return left_by(tiny(**CALM).fit(panel()))
 
 
 def interrupted(processes: Processes) -> Left:
     """Ctrl-C in the last process, in the third epoch of two steps."""
-    press = nth_forward(processes, 5, lambda: signal.raise_signal(signal.SIGINT))
+    press = nth_forward(processes, 5, KeyboardInterrupt)
     with press, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         forecaster = tiny(**{**CALM, "batch_size": 16}).fit(panel())
