@@ -86,15 +86,15 @@ def _on_a_copy(method: _Method, writes: tuple[str, ...] | None = None) -> _Metho
         try:
             result = method(twin, *args, **kwargs)
         except BaseException:
-            if twin._broken_off is not None:
-                self._broken_off = twin._broken_off
+            trained = twin._broken_off
+            if trained is not None and trained is not vars(self).get("_model"):
+                self._broken_off = trained
             raise
         changed = vars(twin)
         if writes is None:
-            vars(self).clear()
+            self.__dict__ = changed.copy()  # at once: nothing can come between
         else:
-            changed = {name: changed[name] for name in writes if name in changed}
-        vars(self).update(changed)
+            vars(self).update({n: changed[n] for n in writes if n in changed})
         return self if result is twin else result
 
     return cast(_Method, whole)
@@ -276,7 +276,7 @@ class _LatentODEForecaster(BaseForecaster):
         return self._set_params_at("pretrained", params)
 
     def checkpoint(self) -> Any:
-        """Return a fitted copy: in a callback, of the training that is underway.
+        """Return a fitted copy: in a callback, of the `fit` that is underway.
 
         It has the best weights so far and calibrated spreads, and under ``warm_start``
         its `fit` goes on from there. Elsewhere it is a plain copy.
@@ -345,7 +345,7 @@ class _LatentODEForecaster(BaseForecaster):
             return self
         settings = Settings.of(self)
         rng = in_common(check_random_state(self.random_state))
-        start, extent = self._broken_off, None
+        start, extent = self._broken_off if self.warm_start else None, None
         pretrained = getattr(self, "pretrained_", None)
         if pretrained is not None and (start is None or start.fine_tunes):
             extent = Extent.of_fine_tuning(settings, pretrained)
@@ -420,7 +420,8 @@ class _LatentODEForecaster(BaseForecaster):
         self._set_cutoff(self._history.cutoff(self.cutoff))
         observations, model = self._history.observations, self._model
         # a guard that kept the level is not undone by a training without one
-        if update_params and not (self.guard and model.best_epoch == 0):
+        is_kept = self.guard and model.network.emission.is_silent
+        if update_params and not is_kept:
             settings = Settings.of(self)
             rng = in_common(check_random_state(self.random_state))
             extent = Extent.of_update(settings, model)

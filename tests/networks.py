@@ -39,7 +39,7 @@ def latent_ode(
     kind: str = "ode-lstm",
     *,
     method: str = "rk4",
-    solver: nn.Solver | nn.AdaptiveSolver | None = None,
+    solver: nn.Solver | None = None,
     depth: int = 1,
     activation: str = "tanh",
     n_channels: int = 2,

@@ -287,7 +287,8 @@ def test_score_with_a_horizon_is_sktimes_percentage_error() -> None:
     forecast = forecaster.predict([1, 2, 3])
     truth = y[18:21]
     expected = float((np.abs(truth - forecast) / np.abs(truth)).mean())
-    assert forecaster.score(truth, fh=[1, 2, 3]) == pytest.approx(expected)
+    with pytest.warns(UserWarning, match=r"smaller is better\. Without fh greater is"):
+        assert forecaster.score(truth, fh=[1, 2, 3]) == pytest.approx(expected)
 
 
 def test_score_changes_no_later_prediction() -> None:

@@ -346,7 +346,7 @@ def test_a_deep_copy_stays_on_its_device(elsewhere: Any) -> None:
 
 def test_beside_its_network_a_model_holds_no_tensor() -> None:
     # the network alone brings its tensors to the CPU for a pickle
-    forecaster = tiny(early_stopping=True, averaging=0.9).fit(waves(uneven_stamps()))
+    forecaster = tiny(early_stopping=True).fit(waves(uneven_stamps()))
     forecaster.network_.__class__ = Nothing
     recorder = Recorder()
     recorder.dump(forecaster)

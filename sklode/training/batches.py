@@ -46,7 +46,10 @@ def training_windows(windows: WindowSet, cut: NDArray[np.int64]) -> NDArray[np.i
 def validation_batches(
     windows: WindowSet, cut: NDArray[np.int64], device: torch.device
 ) -> list[nn.Batch]:
-    """Return held-out windows, scored at held-out rows after the seen part."""
+    """Return held-out windows, scored at held-out rows after the seen part.
+
+    None where nothing in them is scored, as of channels that never vary.
+    """
     after_seen = windows.start + windows.window_length
     held_out = windows.end > cut[windows.series]
     reaching = np.flatnonzero(held_out & (windows.end > after_seen))
@@ -56,7 +59,8 @@ def validation_batches(
     if not len(which):
         return []
     scored_from = cut[windows.series[which]] if len(reaching) else None
-    return [nn.make_batch(windows, which, device, scored_from)]
+    batch = nn.make_batch(windows, which, device, scored_from)
+    return [batch] if batch.n_scored else []
 
 
 def hidden_rows(

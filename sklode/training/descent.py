@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -142,18 +141,14 @@ def flat_parameters(
     Yields
     ------
     list of Parameter
-        The vectors, one for each data type and device, with their gradients, which are
-        to be set to zero in place.
+        The vectors, with their gradients, which are to be set to zero in place.
     """
     trained = [p for p in network.parameters() if p.requires_grad]
-
-    def kind(parameter: nn.Parameter) -> str:
-        apart = matrices_apart and parameter.ndim > 1
-        return f"{parameter.dtype} {parameter.device} {apart}"
-
+    groups = [trained]
+    if matrices_apart:
+        groups = [[p for p in trained if (p.ndim > 1) is m] for m in (False, True)]
     vectors = []
-    for _, group in itertools.groupby(sorted(trained, key=kind), kind):
-        parts = list(group)
+    for parts in filter(None, groups):
         flat = torch.cat([p.detach().flatten() for p in parts])
         if matrices_apart and parts[0].ndim > 1:
             flat = flat.unsqueeze(0)

@@ -251,7 +251,10 @@ class Trainer:
     ) -> bool:
         """Take the epochs ahead; return whether they ended the training early."""
         state = self.state
+        patience = self.settings.n_iter_no_change if validation else math.inf
         for epoch in range(len(state.rows) + 1, self.n_epochs + 1):
+            if state.recovery.given_up or state.waited >= patience:
+                break  # before an epoch: so it also ends one that goes on
             state.recovery.epoch_begins(epoch, self._descent)
             row = self.run_epoch(epoch, draw(epoch, generator), generator)
             row["restored_epoch"] = self._recover(row)
@@ -264,13 +267,9 @@ class Trainer:
             stop = False
             with self.processes.together():
                 stop = reporter.epoch_end(row)
-            stop = self.processes.any(stop)
-            patience = self.settings.n_iter_no_change if validation else math.inf
-            if state.recovery.given_up or state.waited >= patience:
-                return True
-            if stop:
-                return False
-        return False
+            if self.processes.any(stop):
+                break
+        return state.recovery.given_up or state.waited >= patience
 
     def run_epoch(
         self, epoch: int, batches: Iterable[Batch], generator: torch.Generator

@@ -167,7 +167,8 @@ def resolve_device(name: str | torch.device) -> torch.device:
     try:
         device = torch.device("cpu" if name == "auto" else name)
         if device.type == "cuda" and device.index is None and processes.size > 1:
-            device = torch.device(processes.gpu())
+            n_gpus = max(torch.cuda.device_count(), 1)
+            device = torch.device("cuda", processes.local_rank % n_gpus)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(

@@ -440,8 +440,6 @@ class Run:
         state = self.generator.get_state()
         before = first_held_out_row(windows, guard.TRIAL_FRACTION, self.rng)
         before = np.minimum(before, cut)
-        if not len(training_windows(windows, before)):
-            before = cut
         trial = copy.deepcopy(model)
         self._trained(trial, before, self.reporter.of_trial(), False, is_trial=True)
         self.generator.set_state(state)
@@ -526,7 +524,7 @@ def _signature(
     """Return what is the same only for a fit that may go on from a stopped one."""
     found = observations
     data = found.ticks, found.values, found.controls, found.bounds
-    return digest(*data, replace(settings, random_state=None), extent)
+    return digest(*data, settings, extent)
 
 
 def _in_common(
