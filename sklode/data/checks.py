@@ -11,7 +11,7 @@ import difflib
 import warnings
 from collections.abc import Iterable
 from datetime import datetime
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ __all__ = [
     "check_choice",
     "check_columns",
     "check_controls",
+    "check_count",
     "check_dtypes",
     "check_index",
     "check_probabilities",
@@ -387,6 +388,14 @@ def check_probabilities(name: str, given: Any) -> None:
                 f"{name} must not hold a number twice; got {value!r} "
                 f"{values.count(value)} times. Leave the others out."
             )
+
+
+def check_count(name: str, value: object, least: int) -> None:
+    """Check that an argument is a whole number, and not too small."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(
+            f"{name} must be a whole number of at least {least}; got {value!r}."
+        )
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:

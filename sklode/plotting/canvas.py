@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -50,15 +49,6 @@ def styles_of(several: Collection[Any]) -> tuple[dict[str, Any], ...]:
             f"got {len(several)}. Draw several pictures."
         )
     return _STYLES[: len(several)]
-
-
-def check_count(name: str, value: Any, least: int) -> None:
-    """Check that an argument is a whole number, and not too small."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or int(value) < least:
-        raise ValueError(
-            f"{name} must be a whole number of at least {least}; got {value!r}."
-        )
 
 
 def check_held(known: Collection[Any], names: Iterable[Any], owner: str) -> None:
@@ -109,8 +99,8 @@ class Canvas(NamedTuple):
             made[k].xaxis.set_tick_params(labelbottom=is_last or not share_x)
         return cls(list(made), made.reshape(shape) if shape else made[0], is_ours=True)
 
-    def explain(self, title: str | None) -> None:
-        """Write the title, and a legend: below the axes where the figure is ours."""
+    def explained(self, title: str | None) -> Any:
+        """Write the title and, of two things or more, the legend; return the axes."""
         first, figure = self.axes[0], self.axes[0].figure
         if title is not None:
             (figure.suptitle if len(self.axes) > 1 else first.set_title)(title)
@@ -119,7 +109,7 @@ class Canvas(NamedTuple):
             for drawn, label in zip(*one.get_legend_handles_labels(), strict=True):
                 named.setdefault(label, drawn)
         if len(named) < 2:
-            return
+            return self.returned
         entries = list(named.values()), list(named)
         width = 45 + 6 * max(map(len, named))  # points that an entry takes
         n_rows = math.ceil(len(named) * width / (72 * figure.get_figwidth()))
@@ -131,6 +121,7 @@ class Canvas(NamedTuple):
         else:  # of the axes: who adds to them may replace it
             below |= {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
             first.legend(*entries, borderaxespad=3.5, **below)
+        return self.returned
 
 
 def _given(ax: Any, n: int) -> list[Any]:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.checks import check_choice
+from sklode.data.checks import check_choice, check_count
 from sklode.plotting import canvas
 from sklode.plotting.canvas import Canvas
 from sklode.training.clipping import check_fitted, check_trained
@@ -97,8 +97,7 @@ def plot_history(forecaster: Any, *, title: str | None = None, ax: Any = None) -
     if isinstance(threshold, Real):  # those of numpy too
         dashes = {"color": canvas.INK, "linewidth": 1.0, "linestyle": "--"}
         norms.axhline(float(threshold), label=f"clip_norm = {threshold:g}", **dashes)
-    sheet.explain(title)
-    return sheet.returned
+    return sheet.explained(title)
 
 
 def plot_gradient_flow(
@@ -165,8 +164,7 @@ def plot_gradient_flow(
             canvas.line(axes, places, norms, style, str(name))
     what = {"visits": "visits between", "time": "time between, in time units"}
     axes.set(xlabel=what[x], ylabel=r"$\log_{10}$ of the norm")
-    sheet.explain(title)
-    return sheet.returned
+    return sheet.explained(title)
 
 
 def plot_latent(
@@ -221,7 +219,7 @@ def plot_latent(
         plane, or ``X`` is missing.
     """
     check_fitted(forecaster, "plot_latent")
-    canvas.check_count("n_samples", n_samples, 0)
+    check_count("n_samples", n_samples, 0)
     _check_plane(coordinates, forecaster.network_.latent_size)
     history = forecaster._history
     keys = list(history.observations.keys)
@@ -257,8 +255,7 @@ def plot_latent(
     last = {"marker": "D", "color": canvas.GREY, "label": "last observation"}
     axes.plot(*ahead[:1].T, **last, **dot)
     axes.set(xlabel=names[0], ylabel=names[1])
-    sheet.explain(title)
-    return sheet.returned
+    return sheet.explained(title)
 
 
 def _plane(
