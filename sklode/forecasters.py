@@ -19,17 +19,7 @@ from sktime.datatypes import convert_to
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
-from sklode.data.checks import (
-    check_choice,
-    check_controls,
-    check_count,
-    check_index,
-    check_probabilities,
-    check_rows,
-    check_table,
-    check_values,
-    warn_of_times_in_values,
-)
+from sklode.data import checks
 from sklode.data.history import History, as_channels, in_order
 from sklode.data.horizons import as_horizon, steps_ahead
 from sklode.data.ticks import TIMELIKE
@@ -180,17 +170,17 @@ class _LatentODEForecaster(BaseForecaster):
         """Check input before sktime does, whose messages name no row and no remedy."""
         for data, name in ((y, "y"), (X, "X")):
             if data is not None:
-                check_table(data, name)
+                checks.check_table(data, name)
             if isinstance(data, pd.Series | pd.DataFrame):
-                check_index(data.index, name)
-        check_rows(y)
+                checks.check_index(data.index, name)
+        checks.check_rows(y)
         if self._state != "fitted":
-            warn_of_times_in_values(y)
-        index = pd.RangeIndex(len(y)) if isinstance(y, np.ndarray) else None
-        if isinstance(y, pd.Series | pd.DataFrame):
-            index = y.index
+            checks.warn_of_times_in_values(y)
+        index = y.index if isinstance(y, pd.Series | pd.DataFrame) else None
+        if isinstance(y, np.ndarray) and y.ndim < 3:
+            index = pd.RangeIndex(len(y))
         if index is not None and isinstance(X, pd.Series | pd.DataFrame):
-            check_controls(X, index)
+            checks.check_controls(X, index)
         elif index is not None and isinstance(X, np.ndarray):
             if not index.isin(pd.RangeIndex(len(X))).all():
                 raise TypeError(
@@ -441,7 +431,7 @@ class _LatentODEForecaster(BaseForecaster):
             if isinstance(X, np.ndarray):
                 X_inner = self._at_rows(X_inner.to_numpy(), frame.index)
         truth = as_channels(frame, self._history.channels)
-        check_values(truth)
+        checks.check_values(truth)
         residuals = truth - self._answers.means(truth.index, X_inner)
         is_lone = truth.shape[1] == 1  # which may have another name than in fit
         return residuals.set_axis(frame.columns, axis=1) if is_lone else residuals
@@ -503,10 +493,9 @@ class _LatentODEForecaster(BaseForecaster):
                 f"index must be a pandas Index of time stamps; got {index!r}. Use for "
                 "example pd.DatetimeIndex([...])."
             )
-        if isinstance(X, pd.Series):
-            X = X.to_frame()
-        elif X is not None and not isinstance(X, pd.DataFrame):
-            X = self._check_X(X=X)  # for a frame it would walk through every series
+        # sktime's check of a table would walk through every series
+        is_table = isinstance(X, pd.Series | pd.DataFrame)
+        X = pd.DataFrame(X) if is_table else self._check_X(X=X)
         return self._answers.means(index, X)
 
     @_keeping_horizon
@@ -515,7 +504,7 @@ class _LatentODEForecaster(BaseForecaster):
     ) -> pd.DataFrame:
         """Forecast quantiles, see `sktime.forecasting.base.BaseForecaster`."""
         if alpha is not None:
-            check_probabilities("alpha", alpha)
+            checks.check_probabilities("alpha", alpha)
         return super().predict_quantiles(fh, X, alpha)
 
     @_keeping_horizon
@@ -523,7 +512,7 @@ class _LatentODEForecaster(BaseForecaster):
         self, fh: Any = None, X: Any = None, coverage: Any = 0.90
     ) -> pd.DataFrame:
         """Forecast intervals, see `sktime.forecasting.base.BaseForecaster`."""
-        check_probabilities("coverage", coverage)
+        checks.check_probabilities("coverage", coverage)
         return super().predict_interval(fh, X, coverage)
 
     @_keeping_horizon
@@ -562,7 +551,7 @@ class _LatentODEForecaster(BaseForecaster):
         X_inner = self._check_X(X=X)
         rows, known = self._asked(self._check_fh(fh), X_inner)
         n = self.n_samples if n_samples is None else n_samples
-        check_count("n_samples", n, 1)
+        checks.check_count("n_samples", n, 1)
         columns = self._history.channels
         paths = np.full((n, len(rows), len(columns)), np.nan)
         paths[:, known] = self._answers.paths(rows[known], X_inner, n, noise)
@@ -587,13 +576,11 @@ class _LatentODEForecaster(BaseForecaster):
         index : Index
             Increasing time stamps of the kind of y's, without series' keys. Only the
             time since the first one counts.
-        n_samples : int, optional
-            Number of series; None: the parameter ``n_samples``.
+        n_samples, noise
+            As in `sample`.
         X : DataFrame, optional
             Controls of the new series, with a row at every stamp of ``index``, where
             the model has any.
-        noise : bool, default=True
-            Whether the observation noise is added to the smooth trajectories.
         start : {"windows", "normal"}, default="windows"
             Where z0 is drawn from. "windows": the chosen window's q(z0), so that all
             draws together are from the aggregate posterior, what the decoder was
@@ -608,9 +595,9 @@ class _LatentODEForecaster(BaseForecaster):
             With index (sample, time) and y's columns, in y's units.
         """
         self.check_is_fitted()
-        check_choice("start", start, STARTS)
+        checks.check_choice("start", start, STARTS)
         n = self.n_samples if n_samples is None else n_samples
-        check_count("n_samples", n, 1)
+        checks.check_count("n_samples", n, 1)
         seed = None
         if random_state is not None:
             seed = int(check_random_state(random_state).randint(2**31 - 1))

@@ -25,9 +25,6 @@ _STYLES: tuple[dict[str, Any], ...] = (
 
 _MOST_AXES = 12
 
-_FEW = 30
-"""A line through so many points at most shows each of them."""
-
 
 def pyplot() -> Any:
     """Return ``matplotlib.pyplot``, which `import sklode` leaves alone."""
@@ -159,7 +156,7 @@ def points(axes: Any, x: Any, values: Any, label: str, filled: bool) -> None:
 def line(axes: Any, x: Any, values: Any, style: dict[str, Any], label: str) -> None:
     """Draw a line; single points have markers, and all where they are few."""
     known = np.isfinite(values).ravel()
-    shown = np.flatnonzero(known if known.sum() <= _FEW else _alone(known)).tolist()
+    shown = np.flatnonzero(known if known.sum() <= 30 else _alone(known)).tolist()
     (drawn,) = axes.plot(x, values, linewidth=1.6, markersize=4, label=label, **style)
     drawn.set(markevery=shown, marker=style["marker"] if shown else "")
 

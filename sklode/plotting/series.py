@@ -38,12 +38,6 @@ increasing, and values there, (time, column); NaN where a line ends."""
 _UNITS = {"d": 864e11, "h": 36e11, "min": 6e10, "s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1}
 """Nanoseconds of what durations are counted in, the longest first."""
 
-_LONG_GAP = 3.0
-"""A line ends where a gap is this many times what nine in ten gaps are at most."""
-
-_NARROW = 4.0
-"""Inches of axes below which eight dates would touch."""
-
 
 def plot_forecast(
     y: Any,
@@ -313,8 +307,9 @@ class _Panels:
             # a date without a zone is shown as it is, whatever matplotlib's own zone
             zone = getattr(self.times, "tz", None) or "UTC"
             axis.axis_date(zone)
-            is_narrow = axes.bbox.width < _NARROW * axes.figure.dpi
-            # below 2 n + 1 for at least n, some spans would have no fitting interval
+            # eight dates touch below four inches; and less than 2 n + 1 of at least n
+            # would leave some spans without a fitting interval
+            is_narrow = axes.bbox.width < 4 * axes.figure.dpi
             fewest, most = (2, 5) if is_narrow else (3, 8)
             locator = AutoDateLocator(tz=zone, minticks=fewest, maxticks=most)
             axis.set_major_locator(locator)
@@ -399,8 +394,8 @@ def _names(labels: Any, preds: dict[Any, Any], y_test: Any) -> list[str]:
 
 
 def _broken(x: Array, values: Array) -> tuple[Array, Array]:
-    """Return places and values with NaN in long gaps."""
+    """Return places and values with NaN in long gaps, where a line ends."""
     gaps = np.diff(x)
     usual = np.quantile(gaps, 0.9, method="lower") if len(gaps) else 0.0
-    ends = np.flatnonzero(gaps > _LONG_GAP * usual) + 1
+    ends = np.flatnonzero(gaps > 3.0 * usual) + 1
     return np.insert(x, ends, np.nan), np.insert(values, ends, np.nan, axis=0)
