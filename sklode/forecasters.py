@@ -160,7 +160,7 @@ class _LatentODEForecaster(BaseForecaster):
         callbacks: list[Any] | tuple[Any, ...] | None = None,
     ) -> None:
         given = locals()
-        for name in self.get_param_names():
+        for name in _LatentODEForecaster.get_param_names():
             setattr(self, name, given[name])
         super().__init__()
 

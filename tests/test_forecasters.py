@@ -225,6 +225,18 @@ def test_parameters_round_trip_through_clone_and_set_params() -> None:
     assert LatentODELSTMForecaster().set_params(**parameters).get_params() == parameters
 
 
+class WithAParameter(LatentODELSTMForecaster):
+    def __init__(self, damping: float = 0.5, hidden_size: int = 4) -> None:
+        self.damping = damping
+        super().__init__(hidden_size=hidden_size)
+
+
+def test_a_subclass_may_have_parameters_of_its_own() -> None:
+    forecaster = WithAParameter(0.25).set_params(hidden_size=5).clone()
+    assert forecaster.get_params() == {"damping": 0.25, "hidden_size": 5}
+    assert forecaster.latent_size == LatentODELSTMForecaster().latent_size
+
+
 @pytest.mark.parametrize("kind", FORECASTERS)
 def test_predict_repeats_itself_without_a_random_state(kind: type) -> None:
     forecaster = tiny(kind, random_state=None).fit(waves())
