@@ -206,7 +206,6 @@ class _LatentODEForecaster(BaseForecaster):
     pretrain = _on_a_copy(BaseForecaster.pretrain)
     update = _on_a_copy(BaseForecaster.update)
     update_predict = _on_a_copy(BaseForecaster.update_predict)
-    update_predict_single = _on_a_copy(BaseForecaster.update_predict_single)
     predict = _keeping_horizon(BaseForecaster.predict)
     predict_var = _keeping_horizon(BaseForecaster.predict_var)
     predict_proba = _keeping_horizon(BaseForecaster.predict_proba)
@@ -357,16 +356,14 @@ class _LatentODEForecaster(BaseForecaster):
         rows, known = self._asked(fh, X)
         return self._answers.means(rows[known], X).reindex(rows)
 
-    def _update_predict_single(
-        self,
-        y: pd.DataFrame,
-        fh: ForecastingHorizon,
-        X: pd.DataFrame | None = None,
-        update_params: bool = True,
-    ) -> pd.DataFrame:
-        """Update and forecast; the public methods would forget the caller's type."""
-        self._update(y, X, update_params)
-        return self._predict(fh, X)
+    @_on_a_copy
+    def update_predict_single(
+        self, y: Any = None, fh: Any = None, X: Any = None, update_params: bool = True
+    ) -> Any:
+        """Update and forecast; sktime's own would forget the type of ``y``."""
+        self.check_is_fitted()
+        self._check_fh(fh)  # before a training
+        return self.update(y, X, update_params).predict(X=X)
 
     def _predict_moving_cutoff(
         self,

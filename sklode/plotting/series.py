@@ -239,9 +239,8 @@ class _Panels:
             )
         lower_first = table.sort_index(axis=1, level=-1, sort_remaining=False)
         coverages = sorted(columns.unique(level=-2), reverse=True)
-        for share, coverage in zip(
-            np.linspace(0.18, 0.48, len(coverages)), coverages, strict=True
-        ):
+        shares = np.linspace(0.18, 0.48, len(coverages))
+        for share, coverage in zip(shares, coverages, strict=True):
             label = f"{100 * coverage:g} % interval"
             look = {"fill": canvas.tint(style["color"], share)}
             if owner:  # they may overlap
@@ -255,28 +254,26 @@ class _Panels:
     def draw(self, title: str | None, x_label: str | None, y_label: str | None) -> Any:
         """Draw the layers, the first one that of observations; return the axes."""
         sheet = self._canvas()
-        for pair, axes in zip(
-            product(self.keys, self.channels), sheet.axes, strict=True
-        ):
+        x_label = str(self.levels[-1] or "") if x_label is None else x_label
+        pairs = product(self.keys, self.channels)
+        for pair, axes in zip(pairs, sheet.axes, strict=True):
             self._dress(axes)
-            drawn = [
+            layers = [
                 (*parts[pair], draw) for parts, draw in self.layers if pair in parts
             ]
-            for x, values, draw in drawn:
+            for x, values, draw in layers:
                 draw(axes, x, values)
-            ends = [x[-1] for x, *_ in drawn]
+            ends = [x[-1] for x, *_ in layers]
             if pair in self.layers[0][0] and max(ends) > ends[0]:
                 guide = axes.axvline(ends[0], color=canvas.GUIDE, linewidth=0.8)
                 guide.set(linestyle=(0, (1, 2)), zorder=0)
             key, channel = pair
             if key:
                 axes.set_title(", ".join(map(str, key)), fontsize="medium")
-            is_nameless = self.channels in ([0], [None])  # those of a Series
-            name = "" if is_nameless else str(channel)
+            name = "" if self.channels in ([0], [None]) else str(channel)  # of a Series
             axes.set_ylabel(name if y_label is None else y_label)
             if axes.xaxis.get_tick_params()["labelbottom"]:
-                name = str(self.levels[-1] or "")
-                axes.set_xlabel(name if x_label is None else x_label)
+                axes.set_xlabel(x_label)
         return sheet.explained(title)
 
     def _canvas(self) -> canvas.Canvas:
