@@ -287,6 +287,15 @@ def test_score_leaves_out_missing_values() -> None:
     assert forecaster.score(with_gap) == pytest.approx(forecaster.score(kept))
 
 
+@pytest.mark.parametrize("question", ["score", "predict_residuals"])
+def test_an_infinite_truth_is_refused(question: str) -> None:
+    y = waves()
+    forecaster = tiny().fit(y[:18])
+    y.iloc[20] = np.inf
+    with pytest.raises(ValueError, match="must be finite or NaN .*; got inf"):
+        getattr(forecaster, question)(y[18:])
+
+
 def test_score_of_an_array_asks_at_the_next_steps() -> None:
     y = waves(pd.RangeIndex(24))
     forecaster = tiny().fit(y[:18])
