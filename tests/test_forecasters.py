@@ -292,7 +292,7 @@ def test_an_infinite_truth_is_refused(question: str) -> None:
     y = waves()
     forecaster = tiny().fit(y[:18])
     y.iloc[20] = np.inf
-    with pytest.raises(ValueError, match="must be finite or NaN .*; got inf"):
+    with pytest.raises(ValueError, match=r"must be finite or NaN .*; got inf"):
         getattr(forecaster, question)(y[18:])
 
 
