@@ -11,10 +11,10 @@ import math
 import statistics
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import torch
 from sklearn.exceptions import ConvergenceWarning
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from sklode.data.errors import SolverError
 from sklode.nn import Batch, elbo
-from sklode.training.descent import Descent, flat_parameters
+from sklode.training.descent import Descent
 from sklode.training.parallel import ALONE, Processes
 from sklode.training.recovery import Recovery
 from sklode.training.report import Reporter
@@ -66,98 +66,55 @@ z0 says too little, and what it leaves out is taken for noise.
 """
 
 
-class Draw(Protocol):
-    """A source of batches."""
-
-    def __call__(self, epoch: int, generator: torch.Generator) -> Iterable[Batch]:
-        """Return the batches of an epoch, which counts from 1."""
+Draw: TypeAlias = Callable[[int, torch.Generator], Iterable[Batch]]
+"""Gives the batches of an epoch, which counts from 1."""
 
 
 @dataclass
 class TrainState:
-    """What a training is between two epochs: plain numbers and tensors.
-
-    Attributes
-    ----------
-    recovery : Recovery
-        What the training may go back to.
-    rows : list of dict
-        The history, a row per epoch.
-    best_epoch : int
-        The epoch, from 1, whose weights are the best; 0: those before training.
-    best : dict of str to Tensor
-        These weights.
-    candidate : tuple of int and dict, or None
-        An epoch and weights that are better still, if the loss under them is finite.
-    best_score : float
-        The least validation loss.
-    waited : int
-        Epochs since it last improved.
-    norms : list of float
-        Of the first epochs' gradients, for ``clip_norm="auto"``.
-    skipped : int
-        Steps in a row that were not finite.
-    last_batch : Batch or None
-        That of the last step.
-    descent, generator : dict, Tensor
-        States of the `Descent` and of the random numbers; set in checkpoints.
-    """
+    """What a training is between two epochs: plain numbers and tensors."""
 
     recovery: Recovery
     rows: list[dict[str, float]] = field(default_factory=list)
-    best_epoch: int = 0
+    best_epoch: int = 0  # 0: before training
     best: dict[str, Tensor] = field(default_factory=dict)
+    # an epoch and weights that are better still, if the loss under them is finite
     candidate: tuple[int, dict[str, Tensor]] | None = None
-    best_score: float = math.inf
-    waited: int = 0
-    norms: list[float] = field(default_factory=list)
-    skipped: int = 0
+    best_score: float = math.inf  # the least validation loss
+    waited: int = 0  # epochs since it last improved
+    norms: list[float] = field(default_factory=list)  # for clip_norm="auto"
+    skipped: int = 0  # steps in a row that were not finite
     last_batch: Batch | None = None
+    # of the `Descent` and of the random numbers; set in checkpoints
     descent: dict[str, Any] = field(default_factory=dict)
     generator: Any = None
 
 
 class Trainer:
-    """Fit a `LatentODE` by stochastic gradient ascent on the ELBO.
+    """Fit a `LatentODE` in place by stochastic gradient ascent on the ELBO.
 
     The loss is the negative ELBO per observed value,
     ``-(log_likelihood - kl_weight * kl)``, all three divided by the number of observed
-    entries: the paper's eq. loss, and of the same size for any window. AdamW takes the
-    steps, at a rate that makes one cycle (Smith and Topin 2019) over all of them.
+    entries: the paper's eq. loss, and of the same size for any window.
 
-    A step whose loss or gradient is not finite is skipped. An epoch that describes the
-    values worse than a constant would, after one that did not, or that ends in ten
-    skipped steps, has diverged: weights and moments are taken back to before, and the
-    rate is halved for all steps ahead, see `Recovery`.
+    A step whose loss or gradient is not finite is skipped. An epoch that diverges, or
+    that ends in ten skipped steps, is undone, see `Recovery`.
 
     Parameters
     ----------
-    network : LatentODE
-        Trained in place.
-    settings : Settings
-        Of which ``lr``, ``weight_decay`` (on matrices only), ``clip_norm``,
-        ``kl_weight`` and ``n_iter_no_change`` are read.
-    n_epochs, n_batches : int
-        Passes, and steps in each.
     warm_up_epochs : int, default=0
         Epochs of a smaller KL weight, which early stopping does not count; the best
         weights are from later ones.
     rate : float, default=1.0
         The share of ``lr`` that is taken.
     is_resumable : bool, default=False
-        Whether ``stopped_at`` is kept.
+        Whether ``stopped_at`` is kept: the state at the end of the last whole epoch,
+        from which a training goes on; None where it is at its end.
     is_interruptible : bool, default=True
         Whether Ctrl-C after the first epoch ends the training with the best weights
         and a warning; else it is passed on.
     processes : Processes, default=ALONE
         Those that share the training: a step is that of the whole batch.
-
-    Attributes
-    ----------
-    state : TrainState
-    stopped_at : TrainState or None
-        The state at the end of the last whole epoch, for a training that goes on; None
-        where it is at its end.
     """
 
     def __init__(
@@ -194,26 +151,17 @@ class Trainer:
     ) -> None:
         """Train, and leave the best weights in the network.
 
-        Parameters
-        ----------
-        draw : callable
-            Gives each epoch's batches, see `Draw`.
-        generator : torch.Generator
-            Of every random number drawn.
-        validation : sequence of Batch, optional
-            Held-out windows; without any the last finite weights are the best.
-        reporter : Reporter, optional
-            Told of each epoch; may stop the training.
-        start : TrainState, optional
-            Go on from there, as another trainer with the same settings would have.
+        Without validation the last finite weights are the best. With a start, go on
+        from there, as another trainer with the same settings would have.
         """
         decay, lr = self.settings.weight_decay, self.settings.lr * self.rate
-        with flat_parameters(self.network, bool(decay)) as vectors:
-            n_steps = self.n_epochs * self.n_batches
-            self._descent = Descent(vectors, lr, decay, n_steps)
+        descent = Descent(self.network, lr, decay, self.n_epochs * self.n_batches)
+        with closing(descent) as self._descent:
             self.state.best = self._weights()
             if start is not None:
-                self._go_on(start, generator)
+                self.state, self.stopped_at = copy.deepcopy(start), start
+                descent.load(start.descent)
+                generator.set_state(start.generator)
             is_over = False
             try:
                 with closing(reporter or Reporter()) as told:  # its bar, before words
@@ -227,20 +175,6 @@ class Trainer:
             self.state.best_epoch = self.load_best(self.network, self.processes)
             if self.state.rows:
                 self._judge_the_end(bool(validation))
-
-    def checkpoint(self, generator: torch.Generator) -> TrainState:
-        """Return a copy of the state from which another trainer can go on."""
-        state = copy.deepcopy(self.state)
-        state.descent = self._descent.state()
-        state.generator = generator.get_state()
-        return state
-
-    def _go_on(self, start: TrainState, generator: torch.Generator) -> None:
-        """Become what another trainer was when it made a checkpoint."""
-        self.stopped_at = start
-        self.state = copy.deepcopy(start)
-        self._descent.load(start.descent)
-        generator.set_state(start.generator)
 
     def _take_epochs(
         self,
@@ -263,7 +197,11 @@ class Trainer:
             state.rows.append(row)
             self._judge(row, bool(validation))
             if self.is_resumable:
-                self.stopped_at = self.checkpoint(generator)
+                self.stopped_at = replace(
+                    copy.deepcopy(state),
+                    descent=self._descent.state(),
+                    generator=generator.get_state(),
+                )
             stop = False
             with self.processes.together():
                 stop = reporter.epoch_end(row)
@@ -321,7 +259,9 @@ class Trainer:
             parts = self._differentiate(batch, kl_weight, generator)
         except BaseException as error:  # every process has to know of it
             failure = error
-        loss, likelihood, kl = self.processes.add(self._descent.grads, parts, failure)
+        loss, likelihood, kl = self.processes.add(
+            parts, self._descent.gradient, failure
+        )
         if not math.isfinite(loss):
             return None
         threshold = self._threshold()
@@ -345,12 +285,12 @@ class Trainer:
     ) -> list[float]:
         """Take this process' part of the gradient.
 
-        Returns
-        -------
-        list of float
-            Its parts of loss, log-likelihood and KL per observed value of the whole
-            batch; NaN where an equation cannot be solved.
+        Return its parts of loss, log-likelihood and KL per observed value of the whole
+        batch; NaN where an equation cannot be solved.
         """
+        unsolved: tuple[type[Exception], ...] = (SolverError,)
+        if self.settings.adjoint:  # torchdiffeq solves backward, out of our sight
+            unsolved = SolverError, AssertionError
         mine = self.processes.share(len(batch.times))
         shape = len(batch.times), self.network.latent_size
         # the process' default dtype may be another than the network's
@@ -367,7 +307,7 @@ class Trainer:
             loss = -elbo(likelihood, kl, kl_weight)
             if bool(torch.isfinite(loss)):
                 loss.backward()
-        except SolverError:
+        except unsolved:
             return [math.nan, math.nan, math.nan]
         return [loss.item(), likelihood.item(), kl.item()]
 
@@ -376,8 +316,6 @@ class Trainer:
         if threshold == "auto":
             return statistics.median(norms) if norms else None
         return None if threshold is None else float(threshold)
-
-    # What becomes of an epoch ---------------------------------------------------------
 
     def _recover(self, row: dict[str, float]) -> int:
         """Go back if the epoch has diverged; return to which one's beginning, or 0."""
@@ -450,8 +388,6 @@ class Trainer:
             return math.nan
         self.network.eval()
         return _loss_on(batches, self.network, self.processes)
-
-    # What is said ---------------------------------------------------------------------
 
     def _warn_of_interruption(self) -> None:
         remedy = "Fit again with warm_start=True to go on."
@@ -540,5 +476,5 @@ def _loss_on(batches: Sequence[Batch], network: Any, processes: Processes) -> fl
                 loss = math.inf
                 break
             loss -= float(bound.log_likelihood.sum())
-    (total,) = processes.add(numbers=[loss])
+    (total,) = processes.add([loss])
     return total / max(sum(batch.n_scored for batch in batches), 1)

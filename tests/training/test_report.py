@@ -117,12 +117,12 @@ def test_a_log_file_gets_a_line_now_and_then_and_at_the_end(
     for epoch in range(1, 101):  # a second each
         now += 1.0
         row = {"loss": 0.5, "grad_norm": 0.25, "validation_loss": np.nan}
-        reporter.epoch_end({"epoch": epoch, **row})
+        reporter.epoch_end({"epoch": epoch, **row, "seconds": 1.0})
         counts.append(log_file.text.count("\n"))
     reporter.end()
     assert [counts.index(n) + 1 for n in (1, 2, 3)] == [30, 60, 90]
     last = log_file.text.splitlines()[-1]
-    assert last == "NoneType epoch 100/100: loss=0.5, grad=0.25"
+    assert last == "epoch 100/100, loss=0.5, grad=0.25, 1 s"
 
 
 @pytest.mark.parametrize("place", ["a thread", "a process"])
@@ -137,7 +137,7 @@ def test_fits_beside_others_write_lines_although_there_is_a_terminal(
             pool.submit(tiny(max_epochs=3, verbose=1).fit, waves()).result()
     (line,) = terminal.text.splitlines()
     assert "\r" not in terminal.text
-    assert line.startswith("LatentODELSTMForecaster epoch 3/3: loss=")
+    assert line.startswith("epoch 3/3, loss=")
 
 
 def test_the_trial_of_a_guard_is_seen_and_its_verdict_told(
