@@ -80,19 +80,11 @@ _FINETUNE_RATE = 0.3
 
 
 class Extent(NamedTuple):
-    """How long, and at which rate, a model trains that was trained before.
+    """How long, and at which rate, a model trains that was trained before."""
 
-    Attributes
-    ----------
-    epochs, updates : int
-        At least so many of both, in whole epochs.
-    rate : float
-        As a share of ``lr``.
-    """
-
-    epochs: int
-    updates: int = 0
-    rate: float = 1.0
+    epochs: int  # at least so many, and
+    updates: int = 0  # at least so many of these, in whole epochs
+    rate: float = 1.0  # as a share of ``lr``
 
     @classmethod
     def of_update(cls, settings: Settings, model: FittedModel) -> Extent:
@@ -113,48 +105,23 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A training that was stopped, for one that goes on as if it had not been.
+    """A training that was stopped, for one that goes on as if it had not been."""
 
-    Attributes
-    ----------
-    state : TrainState
-        Of the training, after its last whole epoch.
-    terms : _Terms
-        What was settled before it.
-    """
-
-    state: TrainState
+    state: TrainState  # after its last whole epoch
     terms: _Terms
 
 
 @dataclass(frozen=True)
 class _Terms:
-    """What a plan has settled beside the model.
+    """What a plan has settled beside the model."""
 
-    Attributes
-    ----------
-    signature : str
-        Of data and settings; a training goes on only under the same.
-    cut : ndarray of shape (series,)
-        The first held-out row of each series.
-    n_epochs : int
-    rate : float
-        Share of ``lr``.
-    from_scratch, fine_tunes : bool
-        Whether the weights are new, so that windows grow; whether they were pretrained.
-    calibration : Calibration or None
-        What spreads are scaled by where they cannot be measured.
-    predict_seed : int
-        Of the forecasts' random numbers.
-    """
-
-    signature: str
-    cut: NDArray[np.int64]
+    signature: str  # of data and settings; "": of a training that cannot go on later
+    cut: NDArray[np.int64]  # the first held-out row of each series
     n_epochs: int
-    rate: float
-    from_scratch: bool
-    fine_tunes: bool
-    calibration: Calibration | None
+    rate: float  # share of ``lr``
+    from_scratch: bool  # then windows grow
+    fine_tunes: bool  # weights that were trained before
+    calibration: Calibration | None  # where spreads cannot be measured
     predict_seed: int
 
 
@@ -189,128 +156,80 @@ def plan(
     n_threads()  # a thread's first; it could else take another fit's limit for its own
     processes = current()
     if processes.size > 1:
-        processes.check_same(*_in_common(observations, settings, rng, start))
+        processes.check_same(_in_common(observations, settings, rng, start))
+    signature = ""
+    if goes_on and settings.warm_start:
+        signature = digest(*_arrays(observations), settings, extent)
     with own_modes(gradients=True), processes.together():
-        is_resumable = goes_on and settings.warm_start
-        signature = _signature(observations, settings, extent) if is_resumable else ""
         stopped = None if start is None else start.stopped
         if start is not None and stopped is not None:
             start = replace(start, stopped=None)
-            if goes_on and stopped.terms.signature == signature:
-                model = copy.deepcopy(start)
-                model.calibration = stopped.terms.calibration
+            if stopped.terms.signature == signature:
+                model, terms = copy.deepcopy(start), stopped.terms
+                model.calibration = terms.calibration
                 windows = model.windows(observations)
-                return Run(
-                    model,
-                    windows,
-                    settings,
-                    stopped.terms,
-                    torch.Generator(),
-                    rng,
-                    is_resumable,
-                    stopped.state,
-                )
-        return _new_run(
-            observations, settings, rng, n_ahead, start, extent, signature, is_resumable
+                return Run(model, windows, settings, terms, rng, stopped.state)
+        generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
+        fraction = _HELD_OUT if settings.early_stopping else 0.0
+        if start is None:
+            model, cut = fresh_model(observations, settings, rng, n_ahead, fraction)
+        else:
+            model = copy.deepcopy(start)
+            cut = first_held_out_row(model.windows(observations), fraction, rng)
+        model.network.to(resolve_device(settings.device))
+        model.held = _held(model, observations, start is None)
+        model.hold()
+        windows = model.windows(observations)
+        n_drawn, n_batches = _epoch_size(windows, cut, settings)
+        _choose_engine(model, settings, 10**6, n_drawn)
+        n_epochs = settings.max_epochs or max(_UPDATES // n_batches, 1)
+        rate = 1.0
+        if extent is not None:
+            n_epochs = max(extent.epochs, math.ceil(extent.updates / n_batches))
+            rate = extent.rate
+        trial_rng = copy.deepcopy(rng)
+        terms = _Terms(
+            signature,
+            cut,
+            n_epochs,
+            rate,
+            start is None,
+            start is not None,
+            model.calibration,
+            int(rng.randint(2**31 - 1)),
         )
-
-
-def _new_run(
-    observations: Observations,
-    settings: Settings,
-    rng: np.random.RandomState,
-    n_ahead: int | None,
-    start: FittedModel | None,
-    extent: Extent | None,
-    signature: str,
-    is_resumable: bool,
-) -> Run:
-    """Plan a training that does not go on where another one stopped."""
-    generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
-    fraction = _HELD_OUT if settings.early_stopping else 0.0
-    if start is None:
-        model, cut = fresh_model(observations, settings, rng, n_ahead, fraction)
-    else:
-        model = copy.deepcopy(start)
-        cut = first_held_out_row(model.windows(observations), fraction, rng)
-    model.network.to(resolve_device(settings.device))
-    model.held = _held(model, observations, start is None)
-    model.hold()
-    windows = model.windows(observations)
-    _choose_engine(model, settings, 10**6, _epoch_size(windows, cut, settings)[0])
-    _, n_batches = _epoch_size(windows, cut, settings)
-    n_epochs = settings.max_epochs or max(_UPDATES // n_batches, 1)
-    if extent is not None:
-        n_epochs = max(extent.epochs, math.ceil(extent.updates / n_batches))
-    trial_rng = copy.deepcopy(rng)
-    terms = _Terms(
-        signature,
-        cut,
-        n_epochs,
-        1.0 if extent is None else extent.rate,
-        start is None,
-        start is not None,
-        model.calibration,
-        int(rng.randint(2**31 - 1)),
-    )
-    return Run(model, windows, settings, terms, generator, trial_rng, is_resumable)
+        return Run(model, windows, settings, terms, trial_rng, None, generator)
 
 
 @dataclass
 class Run:
-    """A training that is planned, underway or done.
-
-    Attributes
-    ----------
-    model : FittedModel
-        In training; a copy of the one that it starts from.
-    windows : WindowSet
-        What it is trained on.
-    settings : Settings
-    terms : _Terms
-    generator : torch.Generator
-        Of the training's random numbers.
-    rng : RandomState
-        Of those of a guarded trial.
-    is_resumable : bool
-        Whether the training may go on later.
-    start : TrainState or None
-        From where it goes on; None: it begins.
-    reporter : Reporter
-        Told of each epoch; may stop the training.
-    trainer : Trainer or None
-        None before training.
-    """
+    """A training that is planned, underway or done, of its own copy of a model."""
 
     model: FittedModel
     windows: WindowSet
     settings: Settings
     terms: _Terms
-    generator: torch.Generator
-    rng: np.random.RandomState
-    is_resumable: bool = False
-    start: TrainState | None = None
+    rng: np.random.RandomState  # of a guarded trial
+    start: TrainState | None = None  # from where it goes on
+    generator: torch.Generator = field(default_factory=torch.Generator)
     reporter: Reporter = field(default_factory=Reporter)
     processes: Processes = field(default_factory=current)
-    trainer: Trainer | None = None
+    trainer: Trainer | None = None  # None before training
 
-    def train(self, reporter: Reporter | None = None) -> FittedModel:
+    def train(self, reporter: Reporter) -> FittedModel:
         """Train, calibrate, and return the model.
 
-        Parameters
-        ----------
-        reporter : Reporter, optional
-            Of processes that share the training, that of the first is told.
+        Of processes that share the training, the reporter of the first is told.
         """
         model, processes = self.model, self.processes
-        if reporter is not None and processes.is_first:
+        if processes.is_first:
             self.reporter = reporter
         with own_modes(gradients=True), processes.deferring_interrupts():
             processes.share_weights(model.network)
             if self.settings.guard and self.terms.from_scratch and self.start is None:
                 self._train_if_proved()
             else:
-                self._train()
+                self._trained(model, self.terms.cut, self.reporter)
             processes.share_weights(model.network)
             with processes.together():
                 self.calibrate(model)
@@ -350,30 +269,16 @@ class Run:
         if trainer.stopped_at is not None:
             model.stopped = Checkpoint(trainer.stopped_at, self.terms)
 
-    def _train(self) -> None:
-        self.trainer = self._trained(
-            self.model, self.terms.cut, self.reporter, self.is_resumable
-        )
-
     def _trained(
         self,
         model: FittedModel,
         cut: NDArray[np.int64],
         reporter: Reporter,
-        is_resumable: bool,
         is_trial: bool = False,
-    ) -> Trainer:
+    ) -> None:
         """Train a model's network on the windows before the first held-out rows.
 
-        Parameters
-        ----------
-        model : FittedModel
-            Gets the trained weights, the history and the best epoch.
-        cut : ndarray of shape (series,)
-            See `first_held_out_row`.
-        reporter : Reporter
-        is_resumable, is_trial : bool
-            Whether it may go on later; whether nothing is kept where it is broken off.
+        A trial that is broken off leaves nothing.
         """
         settings, terms, processes = self.settings, self.terms, self.processes
         n_drawn, n_batches = _epoch_size(self.windows, cut, settings)
@@ -397,16 +302,15 @@ class Run:
             n_batches,
             stages.warm_up,
             terms.rate,
-            is_resumable,
-            not is_trial,
-            processes,
+            is_resumable=bool(terms.signature) and not is_trial,
+            is_interruptible=not is_trial,
+            processes=processes,
         )
         if not is_trial:
             self.trainer = trainer  # callbacks look at it
         validation = []
-        with processes.together():
-            if settings.early_stopping:
-                validation = validation_batches(self.windows, cut, device)
+        if settings.early_stopping:
+            validation = validation_batches(self.windows, cut, device)
         n_before = 0 if self.start is None else len(self.start.rows)
         try:
             with processes.together():
@@ -422,7 +326,6 @@ class Run:
             reporter.end()
         model.best_epoch = trainer.state.best_epoch
         self._describe(model, trainer)
-        return trainer
 
     def _train_if_proved(self) -> None:
         """Train, if training on the first rows forecasts the following ones better.
@@ -441,12 +344,12 @@ class Run:
         before = first_held_out_row(windows, guard.TRIAL_FRACTION, self.rng)
         before = np.minimum(before, cut)
         trial = copy.deepcopy(model)
-        self._trained(trial, before, self.reporter.of_trial(), False, is_trial=True)
+        self._trained(trial, before, self.reporter.of_trial(), is_trial=True)
         self.generator.set_state(state)
-        with self.processes.together(), self._torch_threads():
+        with self._torch_threads():
             gain = guard.gains(model.network, trial.network, windows, before)
         if self.processes.from_first(guard.is_proved(gain)):
-            self._train()
+            self._trained(model, cut, self.reporter)
             return
         self.reporter.say(
             "The trial has not proved itself: the level alone is the forecast."
@@ -518,13 +421,10 @@ def _held(
     return held if from_scratch else np.where(np.abs(held) < 1e-9, held, np.nan)
 
 
-def _signature(
-    observations: Observations, settings: Settings, extent: Extent | None
-) -> str:
-    """Return what is the same only for a fit that may go on from a stopped one."""
+def _arrays(observations: Observations) -> tuple[Any, ...]:
+    """Return all that a training is told of its series."""
     found = observations
-    data = found.ticks, found.values, found.controls, found.bounds
-    return digest(*data, settings, extent)
+    return found.ticks, found.bounds, found.values, found.controls
 
 
 def _in_common(
@@ -532,20 +432,18 @@ def _in_common(
     settings: Settings,
     rng: np.random.RandomState,
     start: FittedModel | None,
-) -> tuple[dict[str, str], dict[str, str]]:
+) -> dict[str, str]:
     """Return parameters and digests that processes which share a training have."""
-    found = observations
     _, keys, position, *_ = rng.get_state()
-    hidden = {
-        "stamps": digest(found.ticks, found.bounds),
-        "y": digest(found.values),
-        "X": digest(found.controls),
-        "random_state": digest(np.asarray(keys), position),
-    }
+    named = {name: str(value) for name, value in vars(settings).items()}
+    names = ("stamps", "series", "y", "X")
+    for name, array in zip(names, _arrays(observations), strict=True):
+        named[f"digest of {name}"] = digest(array)
+    named["digest of random_state"] = digest(np.asarray(keys), position)
     if start is not None:
         weights = start.network.state_dict().values()
-        hidden["earlier weights"] = digest(*(w.cpu().numpy() for w in weights))
-    return {name: str(value) for name, value in vars(settings).items()}, hidden
+        named["digest of earlier weights"] = digest(*(w.cpu().numpy() for w in weights))
+    return named
 
 
 # TO BE REPLACED by the engine's own

@@ -168,7 +168,7 @@ def test_all_stop_where_one_does(left: list[dict[str, Any]]) -> None:
 @pytest.mark.slow
 def test_an_error_in_one_process_is_one_in_all(left: list[dict[str, Any]]) -> None:
     told = {
-        "y": r"ValueError: .*got digest of y=\w+ in process 0 and digest of y=\w+ in 1. R",
+        "y": r"ValueError: .*got digest of y=\w+ in process 0 and .*=\w+ in 1. Read",
         "lr": "ValueError: .*got lr=0.02 in process 0 and lr=1.02 in 1. Read and set",
         "seed": "ValueError: .*got digest of random_state=",
     }
