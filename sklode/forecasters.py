@@ -348,7 +348,7 @@ class _LatentODEForecaster(BaseForecaster):
         start, extent = self._broken_off if self.warm_start else None, None
         pretrained = getattr(self, "pretrained_", None)
         if pretrained is not None and (start is None or start.fine_tunes):
-            extent = Extent.of_fine_tuning(settings, pretrained)
+            extent = Extent.of(settings, pretrained, pretrained=True)
             start = start or pretrained
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
@@ -424,7 +424,7 @@ class _LatentODEForecaster(BaseForecaster):
         if update_params and not is_kept:
             settings = Settings.of(self)
             rng = in_common(check_random_state(self.random_state))
-            extent = Extent.of_update(settings, model)
+            extent = Extent.of(settings, model, pretrained=False)
             run = plan(observations, settings, rng, None, model, extent)
             model = run.train(self._reporter())
         self._set_model(model)

@@ -135,7 +135,7 @@ class FittedModel:
     @property
     def fine_tunes(self) -> bool:
         """Whether it was stopped while it trained on from a pretrained model."""
-        return self.stopped is not None and self.stopped.terms.fine_tunes
+        return self.stopped is not None and not self.stopped.terms.from_scratch
 
     @property
     def timeline(self) -> Timeline:

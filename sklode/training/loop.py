@@ -16,6 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
@@ -48,6 +49,9 @@ HISTORY_COLUMNS = (
 ``restored_epoch`` is 0, but after an epoch that diverged: training then goes on from
 where that earlier epoch began, at half the rate, see `Recovery`.
 """
+
+_MEANS = ("loss", "log_likelihood", "kl", "grad_norm", "clipped_fraction")
+"""Of them those that are means over an epoch's steps."""
 
 _PATIENCE_WITH_NON_FINITE = 10
 """Consecutive skipped steps after which training stops."""
@@ -169,7 +173,14 @@ class Trainer:
             except KeyboardInterrupt:
                 if not (self.is_interruptible and self.state.rows):  # nothing to keep
                     raise
-                self._warn_of_interruption()
+                remedy = "Fit again with warm_start=True to go on."
+                if self.is_resumable:
+                    remedy = "Fit again on the same data to go on from there."
+                epoch = min(len(self.state.rows) + 1, self.n_epochs)
+                _warn(
+                    f"training was interrupted in epoch {epoch} of {self.n_epochs}; "
+                    f"the best weights of the epochs before are kept. {remedy}"
+                )
             if is_over or len(self.state.rows) >= self.n_epochs:
                 self.stopped_at = None
             self.state.best_epoch = self.load_best(self.network, self.processes)
@@ -191,7 +202,12 @@ class Trainer:
                 break  # before an epoch: so it also ends one that goes on
             state.recovery.epoch_begins(epoch, self._descent)
             row = self.run_epoch(epoch, draw(epoch, generator), generator)
-            row["restored_epoch"] = self._recover(row)
+            finite = state.skipped < _PATIENCE_WITH_NON_FINITE
+            row["restored_epoch"] = state.recovery.epoch_ends(
+                -row["log_likelihood"], finite, self._descent, self._last_loss
+            )
+            if row["restored_epoch"]:
+                state.candidate, state.skipped = None, 0
             row["validation_loss"] = self._validation_loss(validation)
             row = {name: row[name] for name in HISTORY_COLUMNS}
             state.rows.append(row)
@@ -205,7 +221,7 @@ class Trainer:
             stop = False
             with self.processes.together():
                 stop = reporter.epoch_end(row)
-            if self.processes.any(stop):
+            if any(self.processes.everyones(stop)):
                 break
         return state.recovery.given_up or state.waited >= patience
 
@@ -218,29 +234,22 @@ class Trainer:
         kl_weight = self.settings.kl_weight
         if epoch <= self.warm_up_epochs:
             kl_weight *= _WARM_UP_KL
-        sums = dict.fromkeys(
-            ("loss", "log_likelihood", "kl", "grad_norm", "clipped_fraction"), 0.0
-        )
-        taken = skipped = 0
+        taken, skipped = [], 0
         self.network.train()
         lr = self._descent.rate
         for batch in batches:
             step = self._step(batch, kl_weight, generator, epoch)
-            if step is None:
-                skipped += 1
-                state.skipped += 1
-                if state.skipped >= _PATIENCE_WITH_NON_FINITE:
-                    break
+            if step is not None:
+                taken.append(step)
+                state.skipped = 0
                 continue
-            state.skipped = 0
-            taken += 1
-            for name, value in step.items():
-                sums[name] += value
-        means = {
-            name: total / taken if taken else math.nan for name, total in sums.items()
-        }
+            skipped += 1
+            state.skipped += 1
+            if state.skipped >= _PATIENCE_WITH_NON_FINITE:
+                break
+        means = np.mean(taken or [[math.nan] * len(_MEANS)], axis=0).tolist()
         return {
-            **means,
+            **dict(zip(_MEANS, means, strict=True)),
             "epoch": epoch,
             "kl_weight": kl_weight,
             "skipped_steps": skipped,
@@ -250,8 +259,11 @@ class Trainer:
 
     def _step(
         self, batch: Batch, kl_weight: float, generator: torch.Generator, epoch: int
-    ) -> dict[str, float] | None:
-        """Take one step; None where the loss or its gradient is not finite."""
+    ) -> list[float] | None:
+        """Take one step; return what is told of it, see `_MEANS`.
+
+        None where the loss or its gradient is not finite.
+        """
         self.state.last_batch = batch
         self._descent.zero()
         parts, failure = [0.0, 0.0, 0.0], None
@@ -259,12 +271,13 @@ class Trainer:
             parts = self._differentiate(batch, kl_weight, generator)
         except BaseException as error:  # every process has to know of it
             failure = error
-        loss, likelihood, kl = self.processes.add(
-            parts, self._descent.gradient, failure
-        )
-        if not math.isfinite(loss):
+        parts = self.processes.add(parts, self._descent.gradient, failure)
+        if not math.isfinite(parts[0]):
             return None
-        threshold = self._threshold()
+        threshold = self.settings.clip_norm
+        if threshold == "auto":
+            norms = self.state.norms
+            threshold = statistics.median(norms) if norms else None
         norm = self._descent.clip(threshold)
         if not math.isfinite(norm):
             return None
@@ -272,13 +285,7 @@ class Trainer:
         if epoch <= _AUTO_CLIP_EPOCHS:
             self.state.norms.append(norm)
         self._descent.step()
-        return {
-            "loss": loss,
-            "log_likelihood": likelihood,
-            "kl": kl,
-            "grad_norm": norm,
-            "clipped_fraction": float(threshold is not None and norm >= threshold),
-        }
+        return [*parts, norm, float(threshold is not None and norm >= threshold)]
 
     def _differentiate(
         self, batch: Batch, kl_weight: float, generator: torch.Generator
@@ -310,23 +317,6 @@ class Trainer:
         except unsolved:
             return [math.nan, math.nan, math.nan]
         return [loss.item(), likelihood.item(), kl.item()]
-
-    def _threshold(self) -> float | None:
-        threshold, norms = self.settings.clip_norm, self.state.norms
-        if threshold == "auto":
-            return statistics.median(norms) if norms else None
-        return None if threshold is None else float(threshold)
-
-    def _recover(self, row: dict[str, float]) -> int:
-        """Go back if the epoch has diverged; return to which one's beginning, or 0."""
-        state = self.state
-        finite = state.skipped < _PATIENCE_WITH_NON_FINITE
-        restored = state.recovery.epoch_ends(
-            -row["log_likelihood"], finite, self._descent, self._last_loss
-        )
-        if restored:
-            state.candidate, state.skipped = None, 0
-        return restored
 
     def _judge(self, row: dict[str, float], is_validated: bool) -> None:
         """Propose the weights if they may be the best; count epochs without better.
@@ -368,19 +358,20 @@ class Trainer:
         if state.candidate is not None:
             epoch, weights = state.candidate
             network.load_state_dict(weights)
-            if math.isfinite(self._loss_of(network, processes)):
+            if math.isfinite(self._last_loss(network, processes)):
                 return epoch
         network.load_state_dict(state.best)
         return state.best_epoch
 
-    def _last_loss(self) -> float:
-        """Return the negative log-likelihood per value of the last batch, as of now."""
-        return self._loss_of(self.network, self.processes)
-
-    def _loss_of(self, network: Any, processes: Processes) -> float:
+    def _last_loss(
+        self, network: Any = None, processes: Processes | None = None
+    ) -> float:
+        """Return the loss per value of the last batch, of this or another network."""
+        network = self.network if network is None else network
         network.train()
         last = self.state.last_batch
-        return _loss_on([] if last is None else [last], network, processes)
+        batches = [] if last is None else [last]
+        return _loss_on(batches, network, processes or self.processes)
 
     def _validation_loss(self, batches: Sequence[Batch]) -> float:
         """Return the negative log-likelihood per scored value; NaN without batches."""
@@ -389,69 +380,55 @@ class Trainer:
         self.network.eval()
         return _loss_on(batches, self.network, self.processes)
 
-    def _warn_of_interruption(self) -> None:
-        remedy = "Fit again with warm_start=True to go on."
-        if self.is_resumable:
-            remedy = "Fit again on the same data to go on from there."
-        epoch = min(len(self.state.rows) + 1, self.n_epochs)
-        warnings.warn(
-            f"training was interrupted in epoch {epoch} of {self.n_epochs}; the best "
-            f"weights of the epochs before are kept. {remedy}",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
-
     def _judge_the_end(self, validated: bool) -> None:
         """Say that a training has ended in a bad place, and leave no useless weights.
 
         Weights that were good for the short windows of the first epochs, or for other
         batches, need not be so for the last one.
         """
-        state = self.state
+        state, settings, row = self.state, self.settings, self.state.rows[-1]
         gone_back = state.recovery.end(self._descent, self._last_loss, validated)
         if gone_back is not None:
             state.best_epoch = gone_back[0] - 1
-        kept = f"the last good weights, of epoch {state.best_epoch}, are kept"
-        if not state.best_epoch:
-            kept = "no epoch left good weights; those before training are kept"
-        row = state.rows[-1]
-        if state.recovery.given_up:
-            self._warn(f"training stopped after {self._why_given_up()}; {kept}.")
+        if state.recovery.given_up and state.skipped >= _PATIENCE_WITH_NON_FINITE:
+            what = (
+                f"training stopped after {state.skipped} steps in a row whose loss or "
+                "gradient was not finite"
+            )
+        elif state.recovery.given_up:
+            what = (
+                "training stopped after it had diverged again and again, down to a "
+                f"rate of {self._descent.rate:.3g}"
+            )
         elif math.isnan(row["loss"]):
-            self._warn(
+            what = (
                 "training ended without a finite loss and gradient in any of the "
-                f"{row['skipped_steps']:g} steps of its last epoch; {kept}."
+                f"{row['skipped_steps']:g} steps of its last epoch"
             )
         elif gone_back is not None:
             number, loss, before = gone_back
-            self._warn(
+            what = (
                 "training has made the model worse: on its last batch the loss per "
-                f"value is {loss:.3g}, and was {before:.3g} when epoch {number} began; "
-                f"{kept}."
+                f"value is {loss:.3g}, and was {before:.3g} when epoch {number} began"
             )
-
-    def _why_given_up(self) -> str:
-        if self.state.skipped < _PATIENCE_WITH_NON_FINITE:
-            rate = self._descent.rate
-            return f"it had diverged again and again, down to a rate of {rate:.3g}"
-        return (
-            f"{_PATIENCE_WITH_NON_FINITE} steps in a row whose loss or gradient was "
-            "not finite"
-        )
-
-    def _warn(self, what: str) -> None:
-        settings = self.settings
+        else:
+            return
+        kept = f"the last good weights, of epoch {state.best_epoch}, are kept"
+        if not state.best_epoch:
+            kept = "no epoch left good weights; those before training are kept"
         clipping = "lower clip_norm"
         if settings.clip_norm is None:
             clipping = "set clip_norm (for example 1.0)"
-        warnings.warn(
-            f"{what} Lower lr (lr={settings.lr:g}), or {clipping} "
+        _warn(
+            f"{what}; {kept}. Lower lr (lr={settings.lr:g}), or {clipping} "
             f'(clip_norm={settings.clip_norm}), or use activation="tanh", a smaller '
             'step_size or, for method="dopri5", larger rtol and atol. guard=True '
-            "forecasts the level alone where training does not prove itself.",
-            ConvergenceWarning,
-            stacklevel=2,
+            "forecasts the level alone where training does not prove itself."
         )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, ConvergenceWarning, stacklevel=3)
 
 
 @torch.no_grad()
@@ -463,18 +440,15 @@ def _loss_on(batches: Sequence[Batch], network: Any, processes: Processes) -> fl
     """
     loss = 0.0
     with processes.together():
-        for batch in batches:
-            part = batch.part(processes.share(len(batch.times)))
-            if not len(part.times):
-                continue
-            try:
-                bound = network(part)
-            except SolverError:
-                loss = math.inf
-                break
-            if not bool(torch.isfinite(bound.log_likelihood + bound.kl).all()):
-                loss = math.inf
-                break
-            loss -= float(bound.log_likelihood.sum())
+        try:
+            for batch in batches:
+                part = batch.part(processes.share(len(batch.times)))
+                if len(part.times):
+                    bound = network(part)
+                    is_finite = bool(torch.isfinite(bound.kl).all())
+                    loss -= float(bound.log_likelihood.sum()) if is_finite else math.inf
+        except SolverError:
+            loss = math.inf
     (total,) = processes.add([loss])
-    return total / max(sum(batch.n_scored for batch in batches), 1)
+    total /= max(sum(batch.n_scored for batch in batches), 1)
+    return total if math.isfinite(total) else math.inf

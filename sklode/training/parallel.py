@@ -127,19 +127,17 @@ class Processes:
             failure = error
         self.add(failure=failure)
 
-    def any(self, answer: bool) -> bool:
-        """Return whether the answer is yes in any process."""
-        return self.add([float(answer)])[0] > 0
+    def everyones(self, value: Any) -> list[Any]:
+        """Return the values of all processes, in all of them."""
+        values = [value] * self.size
+        if self.size > 1:
+            with self._answered():
+                torch.distributed.all_gather_object(values, value, self._group)
+        return values
 
     def from_first(self, value: Any) -> Any:
         """Return the first process' value in all of them."""
-        if self.size == 1:
-            return value
-        box = [value]
-        with self._answered():
-            source = torch.distributed.get_global_rank(self._group, 0)
-            torch.distributed.broadcast_object_list(box, source, self._group)
-        return box[0]
+        return self.everyones(value if self.is_first else None)[0]
 
     def share_weights(self, network: nn.Module) -> None:
         """Give the first process' weights to all: machines may round differently."""
@@ -152,14 +150,10 @@ class Processes:
 
         The ValueError names, in all processes, the first that differs, and where.
         """
-        if self.size == 1:
-            return
-        everyones: list[Any] = [None] * self.size
-        with self._answered():
-            torch.distributed.all_gather_object(everyones, named, self._group)
-        for rank, others in enumerate(everyones):
-            for name in everyones[0] | others:
-                here, there = everyones[0].get(name), others.get(name)
+        first, *others = self.everyones(named)
+        for rank, other in enumerate(others, start=1):
+            for name, here in first.items():
+                there = other[name]
                 if here != there:
                     raise ValueError(
                         "processes that share a training must call the same method on "
@@ -258,17 +252,14 @@ def data_parallel(timeout: float = 1800.0) -> Iterator[Processes]:
     >>> size
     1
     """
-    processes = current()
-    if processes.size == 1 and _has_others():
-        processes = Processes(_new_group(timeout))
-    if processes is current():
-        yield processes
+    if current().size > 1 or not _has_others():
+        yield current()
         return
-    before, _SHARED.processes = current(), processes
+    processes = _SHARED.processes = Processes(_new_group(timeout))
     try:
         yield processes
     finally:
-        _SHARED.processes = before
+        _SHARED.processes = ALONE
         processes.leave()
 
 

@@ -61,9 +61,6 @@ _WARM_UP_UPDATES = 1250
 _WARM_UP_SHARE = 0.84
 """The warm-up takes that many updates, but no more than this share of all."""
 
-_COST_OF_NO_STAMPS = 0.1
-"""What an epoch takes beside its solves, as a share of these for whole windows."""
-
 _FINETUNE_SHARE = 0.2
 """Share of the epochs that finetune_epochs=None takes."""
 
@@ -87,20 +84,15 @@ class Extent(NamedTuple):
     rate: float = 1.0  # as a share of ``lr``
 
     @classmethod
-    def of_update(cls, settings: Settings, model: FittedModel) -> Extent:
-        """Return how an ``update`` trains."""
+    def of(cls, settings: Settings, model: FittedModel, pretrained: bool) -> Extent:
+        """Return how an ``update`` trains, or a ``fit`` that follows ``pretrain``."""
         if settings.finetune_epochs is not None:
             return cls(settings.finetune_epochs)
         whole = settings.max_epochs or model.whole_epochs
-        return cls(max(round(_FINETUNE_SHARE * whole), 1))
-
-    @classmethod
-    def of_fine_tuning(cls, settings: Settings, model: FittedModel) -> Extent:
-        """Return how a ``fit`` that follows ``pretrain`` trains."""
-        extent = cls.of_update(settings, model)
-        if settings.finetune_epochs is not None:
-            return extent
-        return extent._replace(updates=_FINETUNE_UPDATES, rate=_FINETUNE_RATE)
+        epochs = max(round(_FINETUNE_SHARE * whole), 1)
+        if pretrained:
+            return cls(epochs, _FINETUNE_UPDATES, _FINETUNE_RATE)
+        return cls(epochs)
 
 
 @dataclass(frozen=True)
@@ -119,8 +111,7 @@ class _Terms:
     cut: NDArray[np.int64]  # the first held-out row of each series
     n_epochs: int
     rate: float  # share of ``lr``
-    from_scratch: bool  # then windows grow
-    fine_tunes: bool  # weights that were trained before
+    from_scratch: bool  # not from weights that were trained before
     calibration: Calibration | None  # where spreads cannot be measured
     predict_seed: int
 
@@ -136,30 +127,23 @@ def plan(
 ) -> Run:
     """Settle all that comes before a training on all series together.
 
-    Parameters
-    ----------
-    observations : Observations
-        The series.
-    settings : Settings
-    rng : RandomState
-        Of every random number.
-    n_ahead : int, optional
-        The farthest step of the horizon that will be asked for.
-    start : FittedModel, optional
-        Continue from a copy of this one, with its units and lengths.
-    extent : Extent, optional
-        How long; None: ``settings.max_epochs``.
-    goes_on : bool, default=False
-        Whether the training goes on where that of ``start`` was stopped, if data and
-        settings are the same, and may, under ``settings.warm_start``, itself go on.
+    ``n_ahead`` is the farthest step of the horizon that will be asked for. The training
+    begins from new weights, or from a copy of ``start``, with its units and lengths. It
+    takes ``max_epochs``, or an extent.
+
+    One that ``goes_on`` does so where that of ``start`` was stopped, if data and
+    settings are the same; and may, under ``warm_start``, itself go on later.
     """
     n_threads()  # a thread's first; it could else take another fit's limit for its own
     processes = current()
-    if processes.size > 1:
-        processes.check_same(_in_common(observations, settings, rng, start))
+    given = _given(observations, settings)
     signature = ""
     if goes_on and settings.warm_start:
-        signature = digest(*_arrays(observations), settings, extent)
+        signature = digest(given, extent)
+    weights = () if start is None else start.network.state_dict().values()
+    given["digest of random_state"] = digest(*rng.get_state())
+    given["digest of earlier weights"] = digest(*(w.cpu().numpy() for w in weights))
+    processes.check_same(given)
     with own_modes(gradients=True), processes.together():
         stopped = None if start is None else start.stopped
         if start is not None and stopped is not None:
@@ -194,7 +178,6 @@ def plan(
             n_epochs,
             rate,
             start is None,
-            start is not None,
             model.calibration,
             int(rng.randint(2**31 - 1)),
         )
@@ -314,7 +297,7 @@ class Run:
         n_before = 0 if self.start is None else len(self.start.rows)
         try:
             with processes.together():
-                reporter.begin(stages.costs(terms.n_epochs), n_before)
+                reporter.begin(terms.n_epochs, n_before)
             if terms.n_epochs:
                 _make_ready(model.network, processes, reporter)
             with self._torch_threads():
@@ -344,7 +327,8 @@ class Run:
         before = first_held_out_row(windows, guard.TRIAL_FRACTION, self.rng)
         before = np.minimum(before, cut)
         trial = copy.deepcopy(model)
-        self._trained(trial, before, self.reporter.of_trial(), is_trial=True)
+        silent = Reporter(self.reporter.verbose, prefix="trial ")  # to callbacks
+        self._trained(trial, before, silent, is_trial=True)
         self.generator.set_state(state)
         with self._torch_threads():
             gain = guard.gains(model.network, trial.network, windows, before)
@@ -377,12 +361,6 @@ class _Stages(NamedTuple):
     def at(self, epoch: int) -> WindowSet:
         """Return the windows that an epoch draws from: the latest that have begun."""
         return [windows for begin, windows in self.parts if epoch > begin][-1]
-
-    def costs(self, n_epochs: int) -> list[float]:
-        """Return about what each epoch takes, beside others."""
-        span = self.parts[-1][1].span
-        spans = (self.at(n).span for n in range(1, n_epochs + 1))
-        return [_COST_OF_NO_STAMPS + part / span for part in spans]
 
 
 def _stages(windows: WindowSet, terms: _Terms, n_batches: int) -> _Stages:
@@ -421,28 +399,13 @@ def _held(
     return held if from_scratch else np.where(np.abs(held) < 1e-9, held, np.nan)
 
 
-def _arrays(observations: Observations) -> tuple[Any, ...]:
-    """Return all that a training is told of its series."""
+def _given(observations: Observations, settings: Settings) -> dict[str, str]:
+    """Return parameters, and digests of data, by their names."""
     found = observations
-    return found.ticks, found.bounds, found.values, found.controls
-
-
-def _in_common(
-    observations: Observations,
-    settings: Settings,
-    rng: np.random.RandomState,
-    start: FittedModel | None,
-) -> dict[str, str]:
-    """Return parameters and digests that processes which share a training have."""
-    _, keys, position, *_ = rng.get_state()
     named = {name: str(value) for name, value in vars(settings).items()}
-    names = ("stamps", "series", "y", "X")
-    for name, array in zip(names, _arrays(observations), strict=True):
-        named[f"digest of {name}"] = digest(array)
-    named["digest of random_state"] = digest(np.asarray(keys), position)
-    if start is not None:
-        weights = start.network.state_dict().values()
-        named["digest of earlier weights"] = digest(*(w.cpu().numpy() for w in weights))
+    named["digest of stamps"] = digest(found.ticks, found.bounds)
+    named["digest of y"] = digest(found.values)
+    named["digest of X"] = digest(found.controls)
     return named
 
 

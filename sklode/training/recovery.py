@@ -49,12 +49,7 @@ class Recovery:
     done. The loss of an epoch of fewer than 20 steps is the mean with the epochs before
     it that make them 20. Too many steps in a row that are not finite are a divergence
     in any case. Weights and the optimiser's moments then become what they were when
-    that epoch began.
-
-    Attributes
-    ----------
-    given_up : bool
-        Whether training has diverged once too often, or from its first epoch on.
+    that epoch began; after six recoveries, or without such an epoch, it is given up.
     """
 
     def __init__(self, n_batches: int) -> None:

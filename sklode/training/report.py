@@ -41,27 +41,19 @@ class Reporter:
         self.prefix = prefix
         self._tqdm = _import_tqdm() if verbose == 1 else None
         self._bar: Any = None
-        self._costs: Sequence[float] = ()
+        self._n_epochs = 0
         self._unwritten = ""
         self._due = 0.0
 
-    def of_trial(self) -> Reporter:
-        """Return one for a training that is thrown away: callbacks hear nothing."""
-        return Reporter(self.verbose, (), self.owner, "trial ")
-
-    def begin(self, costs: Sequence[float], n_before: int = 0) -> None:
-        """Training begins after so many epochs before.
-
-        The time left is reckoned in what each epoch costs, in any unit.
-        """
-        self._costs = costs
+    def begin(self, n_epochs: int, n_before: int = 0) -> None:
+        """Training begins, or goes on after so many of its epochs."""
+        self._n_epochs = n_epochs
         self._due = time.monotonic() + _SECONDS_BETWEEN_LINES
-        if self._tqdm is not None and costs and _draws_bars():
+        if self._tqdm is not None and n_epochs and _draws_bars():
             self._bar = self._tqdm(
-                total=sum(costs),
-                initial=sum(costs[:n_before]),
-                smoothing=0,
-                desc=f"{self.prefix}epoch {n_before}/{len(costs)}",
+                total=n_epochs,
+                initial=n_before,
+                desc=f"{self.prefix}epoch {n_before}/{n_epochs}",
                 bar_format="{desc} |{bar}| {elapsed}<{remaining}{postfix}",
                 dynamic_ncols=True,
                 leave=False if self.prefix else None,  # None: unless inside another bar
@@ -85,7 +77,7 @@ class Reporter:
 
     def _show(self, row: dict[str, float]) -> None:
         epoch = int(row["epoch"])
-        place = f"{self.prefix}epoch {epoch}/{len(self._costs)}"
+        place = f"{self.prefix}epoch {epoch}/{self._n_epochs}"
         shown = ", ".join(
             f"{short}={row[name]:.4g}"
             for name, short in _SHOWN.items()
@@ -94,7 +86,7 @@ class Reporter:
         if self._bar is not None:
             self._bar.set_description_str(place, refresh=False)
             self._bar.set_postfix_str(shown, refresh=False)
-            self._bar.update(self._costs[epoch - 1])
+            self._bar.update()
             return
         self._unwritten = f"{place}, {shown}, {row['seconds']:.3g} s"
         if self.verbose == 2 or time.monotonic() >= self._due:
