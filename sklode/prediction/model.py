@@ -72,7 +72,7 @@ class FittedModel:
         The names of y's columns and of X's that it was trained on.
     calibration : Calibration or None
         Of the spread of its forecasts; None: the model's own.
-    stopped : sklode.training.plan.Checkpoint or None
+    stopped : sklode.training.loop.TrainState or None
         From where its training may go on; None where it is over, or is not to.
     held : ndarray of shape (channel,) or None
         What channels that never varied in training are forecast by, in normalised

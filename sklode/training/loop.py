@@ -89,9 +89,11 @@ class TrainState:
     norms: list[float] = field(default_factory=list)  # for clip_norm="auto"
     skipped: int = 0  # steps in a row that were not finite
     last_batch: Batch | None = None
-    # of the `Descent` and of the random numbers; set in checkpoints
+    # set in what another training goes on from: states of the `Descent` and of the
+    # random numbers, and what its plan had settled
     descent: dict[str, Any] = field(default_factory=dict)
     generator: Any = None
+    terms: Any = None
 
 
 class Trainer:

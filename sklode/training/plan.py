@@ -39,7 +39,7 @@ from sklode.training.parallel import Processes, current, digest
 from sklode.training.parameters import Settings, resolve_device
 from sklode.training.report import Reporter
 
-__all__ = ["Checkpoint", "Extent", "Run", "plan"]
+__all__ = ["Extent", "Run", "plan"]
 
 _BATCHES_PER_EPOCH = 32
 """An epoch draws every window once, but no more than this many batches of them."""
@@ -96,14 +96,6 @@ class Extent(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """A training that was stopped, for one that goes on as if it had not been."""
-
-    state: TrainState  # after its last whole epoch
-    terms: _Terms
-
-
-@dataclass(frozen=True)
 class _Terms:
     """What a plan has settled beside the model."""
 
@@ -152,7 +144,7 @@ def plan(
                 model, terms = copy.deepcopy(start), stopped.terms
                 model.calibration = terms.calibration
                 windows = model.windows(observations)
-                return Run(model, windows, settings, terms, rng, stopped.state)
+                return Run(model, windows, settings, terms, rng, stopped)
         generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
         fraction = _HELD_OUT if settings.early_stopping else 0.0
         if start is None:
@@ -250,7 +242,7 @@ class Run:
         if self.terms.from_scratch:
             model.whole_epochs = len(model.rows)
         if trainer.stopped_at is not None:
-            model.stopped = Checkpoint(trainer.stopped_at, self.terms)
+            model.stopped = replace(trainer.stopped_at, terms=self.terms)
 
     def _trained(
         self,
@@ -265,11 +257,14 @@ class Run:
         """
         settings, terms, processes = self.settings, self.terms, self.processes
         n_drawn, n_batches = _epoch_size(self.windows, cut, settings)
-        stages = _stages(self.windows, terms, n_batches)
+        warm_up = _warm_up(terms, n_batches)
+        stages = [
+            (begin * warm_up, self.windows.shortened(share)) for share, begin in _STAGES
+        ]
         device = next(model.network.parameters()).device
 
         def draw(epoch: int, generator: torch.Generator) -> Iterator[nn.Batch]:
-            part = stages.at(epoch)
+            part = [windows for begin, windows in stages if epoch > begin][-1]
             usable = training_windows(part, cut)
             order = torch.randperm(len(usable), generator=generator).numpy()
             shuffled = usable[order[:n_drawn]]
@@ -283,7 +278,7 @@ class Run:
             settings,
             terms.n_epochs,
             n_batches,
-            stages.warm_up,
+            warm_up,
             terms.rate,
             is_resumable=bool(terms.signature) and not is_trial,
             is_interruptible=not is_trial,
@@ -352,29 +347,12 @@ class Run:
         return one_torch_thread() if is_fused else contextlib.nullcontext()
 
 
-class _Stages(NamedTuple):
-    """Windows that grow with the epochs."""
-
-    parts: list[tuple[float, WindowSet]]  # the epochs before, and what then is drawn
-    warm_up: int  # epochs
-
-    def at(self, epoch: int) -> WindowSet:
-        """Return the windows that an epoch draws from: the latest that have begun."""
-        return [windows for begin, windows in self.parts if epoch > begin][-1]
-
-
-def _stages(windows: WindowSet, terms: _Terms, n_batches: int) -> _Stages:
-    """Return the windows of every epoch; weights trained before see whole ones."""
-    warm_up = 0
-    if terms.from_scratch:
-        warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
-        warm_up = min(warm_up, int(_WARM_UP_SHARE * terms.n_epochs))
-    parts = [
-        (begin * warm_up, windows.shortened(share))
-        for share, begin in _STAGES[:-1]
-        if warm_up
-    ]
-    return _Stages([*parts, (warm_up, windows)], warm_up)
+def _warm_up(terms: _Terms, n_batches: int) -> int:
+    """Return for how many epochs windows grow: none, with weights trained before."""
+    if not terms.from_scratch:
+        return 0
+    n_epochs = math.ceil(_WARM_UP_UPDATES / n_batches)
+    return min(n_epochs, int(_WARM_UP_SHARE * terms.n_epochs))
 
 
 def _epoch_size(

@@ -59,7 +59,6 @@ class Recovery:
         self._recent: deque[_Epoch] = deque(maxlen=_REMEMBERED + self._n_judged - 1)
         self._first: _Epoch | None = None
         self._best: _Epoch | None = None
-        self._n_ended = 0
         self._taken = 0
         self.given_up = False
 
@@ -77,7 +76,6 @@ class Recovery:
         a row that were not. Returns the epoch to whose beginning the training has gone
         back; 0 for none.
         """
-        self._n_ended += 1
         known = [min(self._recent, key=lambda e: e.loss)] if self._recent else []
         known += [self._best] if self._best is not None else []
         if not math.isnan(loss):
@@ -88,26 +86,18 @@ class Recovery:
             return 0
         if not math.isnan(loss):
             loss = sum(self._losses) / self._n_judged
-        target = next(
-            (
-                epoch
-                for epoch in known
-                if not finite or self._was_better(epoch, loss, descent, last_loss)
-            ),
-            None,
-        )
-        if finite and target is None:
-            if not math.isnan(loss):
-                self._recent.append(self._now._replace(loss=loss))
-            return 0
-        self._taken += 1
-        self.given_up = target is None or self._taken > _MOST
-        if target is None:
-            return 0
-        self._losses.clear()
-        descent.restore(target.begun)
-        descent.slow_down()
-        return target.number
+        for epoch in known:
+            if not finite or self._was_better(epoch, loss, descent, last_loss):
+                self._losses.clear()
+                descent.restore(epoch.begun)
+                descent.slow_down()
+                self._taken += 1
+                self.given_up = self._taken > _MOST
+                return epoch.number
+        self.given_up = not finite
+        if finite and not math.isnan(loss):
+            self._recent.append(self._now._replace(loss=loss))
+        return 0
 
     def end(
         self, descent: Descent, last_loss: _Loss, trust: bool = False
@@ -123,7 +113,7 @@ class Recovery:
         end and that of then; None where they have stayed.
         """
         present, loss = descent.snapshot(), last_loss()
-        if math.isfinite(loss) and self._n_ended < self._n_judged:
+        if math.isfinite(loss) and self._now.number < self._n_judged:
             return None
         earlier = [self._first] if trust else [self._first, self._best]
         found = []

@@ -126,12 +126,11 @@ class Reporter:
 
 def _draws_bars() -> bool:
     """Return whether a bar can be drawn here, on a line that nobody else draws on."""
-    if multiprocessing.parent_process() is not None:
-        return False
-    if threading.current_thread() is not threading.main_thread():
-        return False
+    is_main = threading.current_thread() is threading.main_thread()
+    is_alone = is_main and multiprocessing.parent_process() is None
     is_notebook = type(sys.stdout).__module__.partition(".")[0] == "ipykernel"
-    return is_notebook or (sys.stderr is not None and sys.stderr.isatty())
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    return is_alone and (is_notebook or is_terminal)
 
 
 def _import_tqdm() -> Any:

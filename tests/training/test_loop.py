@@ -33,7 +33,7 @@ def test_loss_is_the_negative_elbo_per_observed_value() -> None:
     # log-likelihoods -6 and -12, a KL of 5, over 2 and 4 values
     batches = [batch(1.0, n_observed=2), batch(2.0, n_observed=4)]
     started = time.perf_counter()
-    settings = {"kl_weight": 0.5, "lr": 1e-9, "warm_up_epochs": 2}
+    settings: dict[str, Any] = {"kl_weight": 0.5, "lr": 1e-9, "warm_up_epochs": 2}
     trainer = train(network, batches, n_epochs=3, **settings)
     assert all(tuple(row) == HISTORY_COLUMNS for row in trainer.state.rows)
     assert column(trainer, "epoch") == [1, 2, 3]
@@ -271,7 +271,7 @@ def test_an_interruption_keeps_the_best_weights_of_the_epochs_before(
 
 @pytest.mark.parametrize(("step", "given"), [(2, {}), (5, {"is_interruptible": False})])
 def test_an_interruption_of_the_first_epoch_or_of_a_trial_is_passed_on(
-    step: int, given: dict[str, bool]
+    step: int, given: dict[str, Any]
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(interrupted_at(step), [batch()] * 2, n_epochs=9, **given)

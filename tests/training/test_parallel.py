@@ -125,10 +125,10 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 def assert_alike(one: dict[str, Any], other: dict[str, Any], tolerance: float) -> None:
+    tolerances: Any = {"rtol": tolerance, "atol": tolerance}
     for name in {"weights", "interval", "best"} & one.keys():
-        np.testing.assert_allclose(one[name], other[name], tolerance, tolerance, name)
+        np.testing.assert_allclose(one[name], other[name], **tolerances, err_msg=name)
     if "history" in one:
-        tolerances = {"rtol": tolerance, "atol": tolerance}
         pd.testing.assert_frame_equal(one["history"], other["history"], **tolerances)
 
 

@@ -247,7 +247,8 @@ def test_a_training_that_goes_wrong_late_goes_back_to_its_best_epoch() -> None:
         if row["epoch"] == 4:
             network.throw(50.0)
 
-    batches, settings = [batch(0.0)] * 4, {"lr": 0.1, "clip_norm": None}
+    batches = [batch(0.0)] * 4
+    settings: dict[str, Any] = {"lr": 0.1, "clip_norm": None}
     with pytest.warns(ConvergenceWarning, match=r"when epoch 4 began; .* of epoch 3"):
         trainer = train(network, batches, (), told, n_epochs=5, **settings)
     assert (trainer.state.best_epoch, network.weight) == (3, seen[3])

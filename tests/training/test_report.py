@@ -146,7 +146,8 @@ def test_the_trial_of_a_guard_is_seen_and_its_verdict_told(
 def test_update_and_pretrain_tell_of_their_epochs_and_no_others(
     terminal: Screen,
 ) -> None:
-    y, log = waves(uneven_stamps()), []
+    y = waves(uneven_stamps())
+    log: list[str] = []
     settings = {"max_epochs": 2, "finetune_epochs": 1, "callbacks": [Heard(log)]}
     forecaster = tiny(verbose=1, **settings).pretrain(panel())
     assert "epoch 2/2" in terminal.frames()[-1]
