@@ -29,10 +29,6 @@ class Descent:
     Until `close` all trainable weights of the network, and their gradients, are views
     of one vector: optimisers and clipping take some operations for each tensor, and a
     network has dozens of small ones. Of them matrices decay, biases and scales do not.
-
-    Attributes
-    ----------
-    gradient : Tensor of shape (weights,)
     """
 
     def __init__(
@@ -40,15 +36,14 @@ class Descent:
     ) -> None:
         self._trained = [p for p in network.parameters() if p.requires_grad]
         sizes = [p.numel() for p in self._trained]
-        self._vector = nn.Parameter(
-            torch.cat([p.detach().flatten() for p in self._trained])
-        )
-        self._vector.grad = self.gradient = torch.zeros_like(self._vector)
-        values = self._vector.detach().split(sizes)
-        for p, value, grad in zip(
-            self._trained, values, self.gradient.split(sizes), strict=True
-        ):
-            p.data, p.grad = value.view_as(p), grad.view_as(p)
+        values = torch.cat([p.detach().flatten() for p in self._trained])
+        self.gradient = torch.zeros_like(values)
+        parts = zip(values.split(sizes), self.gradient.split(sizes), strict=True)
+        for parameter, (value, grad) in zip(self._trained, parts, strict=True):
+            parameter.data = value.view_as(parameter)
+            parameter.grad = grad.view_as(parameter)
+        self._vector = nn.Parameter(values)
+        self._vector.grad = self.gradient
         self._decay = None  # that of each weight
         if weight_decay:
             of_parts = [

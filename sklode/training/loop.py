@@ -106,21 +106,12 @@ class Trainer:
     A step whose loss or gradient is not finite is skipped. An epoch that diverges, or
     that ends in ten skipped steps, is undone, see `Recovery`.
 
-    Parameters
-    ----------
-    warm_up_epochs : int, default=0
-        Epochs of a smaller KL weight, which early stopping does not count; the best
-        weights are from later ones.
-    rate : float, default=1.0
-        The share of ``lr`` that is taken.
-    is_resumable : bool, default=False
-        Whether ``stopped_at`` is kept: the state at the end of the last whole epoch,
-        from which a training goes on; None where it is at its end.
-    is_interruptible : bool, default=True
-        Whether Ctrl-C after the first epoch ends the training with the best weights
-        and a warning; else it is passed on.
-    processes : Processes, default=ALONE
-        Those that share the training: a step is that of the whole batch.
+    In the warm-up the KL weight is smaller, and early stopping does not look at it. The
+    peak rate is a share (``rate``) of ``lr``. Ctrl-C after the first epoch ends the
+    training with the best weights and a warning, if it ``is_interruptible``. If it
+    ``is_resumable``, ``stopped_at`` is the state at the end of the last whole epoch,
+    from which a training goes on; None where it is at its end. A step is that of the
+    whole batch, however many processes share it.
     """
 
     def __init__(

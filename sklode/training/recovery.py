@@ -58,7 +58,8 @@ class Recovery:
         # so that some are of before those that are judged
         self._recent: deque[_Epoch] = deque(maxlen=_REMEMBERED + self._n_judged - 1)
         self._first: _Epoch | None = None
-        self._best: _Epoch | None = None
+        self._best: _Epoch | None = None  # by the mean with those before it
+        self._lowest: _Epoch | None = None  # by its own loss
         self._taken = 0
         self.given_up = False
 
@@ -80,8 +81,8 @@ class Recovery:
         known += [self._best] if self._best is not None else []
         if not math.isnan(loss):
             self._losses.append(loss)
-            if self._best is None or loss < self._best.loss:
-                self._best = self._now._replace(loss=loss)
+            if self._lowest is None or loss < self._lowest.loss:
+                self._lowest = self._now._replace(loss=loss)
         if finite and len(self._losses) < self._n_judged:
             return 0
         if not math.isnan(loss):
@@ -96,7 +97,9 @@ class Recovery:
                 return epoch.number
         self.given_up = not finite
         if finite and not math.isnan(loss):
-            self._recent.append(self._now._replace(loss=loss))
+            judged = self._now._replace(loss=loss)
+            self._recent.append(judged)
+            self._best = min(self._best or judged, judged, key=lambda e: e.loss)
         return 0
 
     def end(
@@ -104,10 +107,10 @@ class Recovery:
     ) -> tuple[int, float, float] | None:
         """Go back where the last batch was described far better before.
 
-        Before training, or when the best epoch began; before training only, where
-        validation has chosen the weights at the end (``trust``). They are worse if a
-        divergence lies between the two losses of that batch; in fewer than 20 steps one
-        loss above another is chance, unless it is not finite.
+        Before training, or when the epoch of the lowest loss began; the latter not
+        where validation has chosen the weights at the end (``trust``). They are worse
+        if a divergence lies between the two losses of that batch; in fewer than 20
+        steps one loss above another is chance, unless it is not finite.
 
         Returns the epoch to whose beginning the weights have gone back, the loss at the
         end and that of then; None where they have stayed.
@@ -115,7 +118,7 @@ class Recovery:
         present, loss = descent.snapshot(), last_loss()
         if math.isfinite(loss) and self._now.number < self._n_judged:
             return None
-        earlier = [self._first] if trust else [self._first, self._best]
+        earlier = [self._first] if trust else [self._first, self._lowest]
         found = []
         for epoch in filter(None, earlier):
             descent.restore(epoch.begun)
