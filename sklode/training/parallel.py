@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 __all__ = ["ALONE", "Processes", "current", "data_parallel", "digest", "in_common"]
 
-_RENDEZVOUS = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torchrun tells each process, and torch.distributed reads."""
 
 _GO_ON = "the processes that share a training must all go on; "
@@ -252,10 +252,11 @@ def data_parallel(timeout: float = 1800.0) -> Iterator[Processes]:
     >>> size
     1
     """
-    if current().size > 1 or not _has_others():
+    group = None if current().size > 1 else _group_of_all(timeout)
+    if group is None:
         yield current()
         return
-    processes = _SHARED.processes = Processes(_new_group(timeout))
+    processes = _SHARED.processes = Processes(group)
     try:
         yield processes
     finally:
@@ -263,31 +264,29 @@ def data_parallel(timeout: float = 1800.0) -> Iterator[Processes]:
         processes.leave()
 
 
-def _has_others() -> bool:
-    """Return whether this is one of several processes, initialised or not."""
+def _group_of_all(timeout: float) -> Any:
+    """Return a group of all processes, or None where this is the only one."""
     is_available = torch.distributed.is_available()
-    if is_available and torch.distributed.is_initialized():
-        return torch.distributed.get_world_size() > 1
-    told = all(os.environ.get(name) for name in _RENDEZVOUS)
-    several = told and int(os.environ["WORLD_SIZE"]) > 1
-    if several and not is_available:
+    is_initialised = is_available and torch.distributed.is_initialized()
+    size = int(os.environ["WORLD_SIZE"]) if all(map(os.environ.get, _TOLD)) else 1
+    if is_initialised:
+        size = torch.distributed.get_world_size()
+    if size == 1:
+        return None
+    if not is_available:
         raise RuntimeError(
             "data_parallel() needs torch.distributed; got a torch that was built "
             "without it. Install another build of torch, or start one process only."
         )
-    return several
-
-
-def _new_group(timeout: float) -> Any:
-    """Return a group of all processes, whose end is no other group's end."""
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     limit = timedelta(seconds=timeout)
     try:
-        if not torch.distributed.is_initialized():
+        if not is_initialised:
             torch.distributed.init_process_group(backend, timeout=limit)
             # kept until then: the next block cannot initialise another one at the same
             # address, where that of this one is still written
             atexit.register(_end)
+        # one of our own, whose end is not that of the program's
         return torch.distributed.new_group(backend=backend, timeout=limit)
     except RuntimeError as error:
         raise RuntimeError(

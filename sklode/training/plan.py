@@ -128,14 +128,15 @@ def plan(
     """
     n_threads()  # a thread's first; it could else take another fit's limit for its own
     processes = current()
-    given = _given(observations, settings)
+    if processes.size > 1:
+        given = _given(observations, settings)
+        weights = () if start is None else start.network.state_dict().values()
+        given["digest of random_state"] = digest(*rng.get_state())
+        given["digest of earlier weights"] = digest(*(w.cpu().numpy() for w in weights))
+        processes.check_same(given)
     signature = ""
     if goes_on and settings.warm_start:
-        signature = digest(given, extent)
-    weights = () if start is None else start.network.state_dict().values()
-    given["digest of random_state"] = digest(*rng.get_state())
-    given["digest of earlier weights"] = digest(*(w.cpu().numpy() for w in weights))
-    processes.check_same(given)
+        signature = digest(_given(observations, settings), extent)
     with own_modes(gradients=True), processes.together():
         stopped = None if start is None else start.stopped
         if start is not None and stopped is not None:
