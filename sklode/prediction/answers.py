@@ -166,8 +166,9 @@ class Answers:
             raise SolverError(f"{error} {asked}") from error
 
     def _check_finite(self, values: Array, index: pd.Index) -> None:
-        shape = -1, len(index), values.shape[-1]
-        good = np.all(np.isfinite(values).reshape(shape), axis=(0, 2))
+        good = np.all(np.isfinite(values), axis=-1)
+        if good.ndim == 2:  # of draws
+            good = np.all(good, axis=0)
         if good.all():
             return
         first, n_bad = index[np.argmin(good)], int((~good).sum())

@@ -249,7 +249,7 @@ class Predictor:
             posterior = self.network.posterior(
                 tensor(seen.times),
                 tensor(seen.values),
-                torch.from_numpy(seen.mask).to(self._device),
+                tensor(seen.mask).bool(),
                 None if seen.controls is None else tensor(seen.controls),
             )
         return _Task(windows, posterior, tensor(asked), path, query, window, slot)
@@ -282,7 +282,8 @@ class Predictor:
             own = slice(self.windows.start[number], self.windows.end[number])
             origin, series = row_times[own.start], self.windows.series[number]
             begin, end = np.searchsorted(known.series, [series, series + 1])
-            reach = origin + np.array([since.min() - spacing, since.max() + spacing])
+            read = origin + np.append(since, 0.0)  # from t0 on
+            reach = read.min() - spacing, read.max() + spacing
             low, high = begin + np.searchsorted(known.times[begin:end], reach)
             given = slice(max(low - 1, begin), min(high + 1, end))
             both = np.concatenate([known.times[given], row_times[own]])
@@ -291,13 +292,9 @@ class Predictor:
             values.append(np.concatenate([known.values[given], controls[own]])[row])
         return ControlPath(self._tensor(_padded(times)), self._tensor(_padded(values)))
 
-    @property
-    def _device(self) -> torch.device:
-        return next(self.network.parameters()).device
-
-    def _tensor(self, array: Array) -> Tensor:
-        dtype = next(self.network.parameters()).dtype
-        return torch.as_tensor(array, dtype=dtype, device=self._device)
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        like = next(self.network.parameters())
+        return torch.as_tensor(array, dtype=like.dtype, device=like.device)
 
 
 def _padded(parts: list[Array]) -> Array:
