@@ -218,19 +218,33 @@ class Predictor:
         return paths
 
     def _tasks(self, queries: Queries, n_draws: int) -> Iterator[_Task]:
-        """Yield windows with what is asked of them, as many as a pass may have."""
+        """Yield windows with what is asked of them, as many as a pass may have.
+
+        Those that take most come first: all windows of a pass take as much as its
+        largest.
+        """
         windows, place = np.unique(self._windows_of(queries), return_inverse=True)
-        order = np.argsort(place, kind="stable")
         counts = np.bincount(place)
-        first = np.append(0, np.cumsum(counts))
         origin = self.windows.times[self.windows.start[windows]]
         spacing = self.network.decoder.solver.grid_spacing
         steps = np.abs(queries.times - origin[place]) / spacing
-        states = counts.astype(np.int64)
-        np.maximum.at(states, place, np.ceil(steps).astype(np.int64))
-        for chunk in _chunks(counts * n_draws, states):
-            query = order[first[chunk.start] : first[chunk.stop]]
-            yield self._task(queries, windows[chunk], query, place[query] - chunk.start)
+        states = counts.astype(float)
+        np.maximum.at(states, place, np.ceil(steps))
+        answers = counts * n_draws / _ANSWERS_AT_ONCE
+        share = np.maximum(answers, states / _STATES_AT_ONCE)  # of a pass
+        by_share = np.argsort(-share, kind="stable")
+        place = np.argsort(by_share)[place]
+        order = np.argsort(place, kind="stable")
+        place_in_order = place[order]
+        low = 0
+        while low < len(windows):
+            largest = share[by_share[low]]
+            high = low + int(np.clip(1 / largest, 1, _WINDOWS_AT_ONCE))
+            begin, end = np.searchsorted(place_in_order, [low, high])
+            query = order[begin:end]
+            chunk = windows[by_share[low:high]]
+            yield self._task(queries, chunk, query, place[query] - low)
+            low = high
 
     def _task(
         self, queries: Queries, windows: Numbers, query: Numbers, window: Numbers
@@ -301,22 +315,3 @@ def _padded(parts: list[Array]) -> Array:
     """Return arrays side by side, of which shorter ones repeat their last row."""
     rows = np.arange(max(map(len, parts)))
     return np.stack([part[np.minimum(rows, len(part) - 1)] for part in parts])
-
-
-def _chunks(answers: Numbers, states: Numbers) -> Iterator[slice]:
-    """Yield consecutive windows for a pass each, within the bounds where they can be.
-
-    Of each window: what is asked of all draws, and what a solve of one holds. All
-    windows of a pass take as much as the largest.
-    """
-    low = 0
-    while low < len(answers):
-        part = slice(low, low + _WINDOWS_AT_ONCE)
-        most_answers = np.maximum.accumulate(answers[part])
-        most_states = np.maximum.accumulate(states[part])
-        number = np.arange(1, len(most_answers) + 1)
-        fits = number * most_answers <= _ANSWERS_AT_ONCE
-        fits &= number * most_states <= _STATES_AT_ONCE
-        high = low + max(int(fits.sum()), 1)
-        yield slice(low, high)
-        low = high

@@ -184,14 +184,14 @@ def field_at(forecaster: Any, z: np.ndarray, u: Any = None) -> np.ndarray:
 
 def test_latent_paths_decode_to_the_forecast_and_to_the_sample_paths() -> None:
     forecaster = tiny(normalize="series", latent_size=3).fit(waves(uneven_stamps(30)))
-    predictor = forecaster._model.predictor(forecaster._history.observations)
+    predictor = forecaster._answers._predictor
     predictor.calibration = Calibration.none(1)
     asked = forecaster._answers._queries(
         forecaster._history.rows_ahead(pd.Index(FH)), None
     )
     seed, end = forecaster._predict_seed, asked.times.max()
     paths = predictor.latent_paths(0, end, None, 5, seed)
-    first, last = predictor.times[[-6, -1]]
+    first, last = predictor.windows.times[[-6, -1]]
     ahead = len(paths.mean) - paths.n_seen
     times = [np.linspace(first, last, paths.n_seen), np.linspace(last, end, ahead + 1)]
     here = asked._replace(
