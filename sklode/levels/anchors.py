@@ -96,9 +96,9 @@ class Anchor(nn.Module):
         mean = values.sum(1) / count.clamp(min=1)
         last, latest = last_values(values, mask)
         t_last = torch.gather(times, 1, latest.squeeze(1))
-        if self.kind == "window":
-            return Level(mean, last, t_last, None)
+        damping = None
         if self.kind == "blend":
             mean = self.weights[0] * last + self.weights[1] * mean
-            return Level(mean, last, t_last, None)
-        return Level(mean, last, t_last, functional.softplus(self.raw_damping))
+        elif self.kind == "last":
+            damping = functional.softplus(self.raw_damping)
+        return Level(mean, last, t_last, damping)

@@ -104,14 +104,12 @@ def _steps(span: float, n: int) -> Tensor:
 def _overlaps(
     windows: WindowSet, which: NDArray[np.int64]
 ) -> list[tuple[Tensor, Tensor]]:
-    """Return for each block its windows, and those that share no row with any."""
+    """Return for each block its windows, and which ones share no row with any."""
     blocks = []
-    for part in np.array_split(np.arange(len(which)), _N_BLOCKS):
-        low = windows.start[which[part]].min()
-        high = windows.end[which[part]].max()
+    for inside in np.array_split(np.arange(len(which)), _N_BLOCKS):
+        low = windows.start[which[inside]].min()
+        high = windows.end[which[inside]].max()
         apart = (windows.end[which] <= low) | (windows.start[which] >= high)
-        inside = np.zeros(len(which), dtype=bool)
-        inside[part] = True
         blocks.append((torch.from_numpy(inside), torch.from_numpy(apart)))
     return blocks
 

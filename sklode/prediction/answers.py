@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -58,10 +59,10 @@ class Answers:
         """Return variances over ``n`` draws and of the noise, (row, channel)."""
         squared = np.empty((len(index), len(self._history.channels)))
         scale = self._model.normalisation.scale
-        parts = self._predictor.variances(self._queries(index, X), n, self._seed)
-        for rows, variances in self._finite(parts, index):
+        parts = self._predictor.draws(self._queries(index, X), n, self._seed, False)
+        for rows, paths, deviation in self._finite(parts, index):
             with np.errstate(over="ignore"):
-                squared[rows] = variances * scale * scale
+                squared[rows] = (paths.var(axis=0) + deviation**2) * scale * scale
         if np.isinf(squared).any():
             raise ValueError(
                 "a variance must be a finite number; got squares of values of up to "
@@ -136,7 +137,7 @@ class Answers:
         """Yield numbers of rows and their draws (sample, row, channel)."""
         queries = self._queries(index, X)
         parts = self._predictor.draws(queries, n, self._seed, noise)
-        for rows, drawn in self._finite(parts, index):
+        for rows, drawn, _ in self._finite(parts, index):
             yield rows, self._model.normalisation.original(drawn)
 
     def _queries(self, index: pd.Index, X: pd.DataFrame | None) -> Queries:
@@ -153,13 +154,13 @@ class Answers:
         return Queries(series, timeline.at(history.observations, series, ticks), known)
 
     def _finite(
-        self, parts: Iterator[tuple[NDArray[np.int64], Array]], index: pd.Index
-    ) -> Iterator[tuple[NDArray[np.int64], Array]]:
+        self, parts: Iterator[tuple[Any, ...]], index: pd.Index
+    ) -> Iterator[tuple[Any, ...]]:
         """Yield numbers of rows with values that are finite, (..., row, channel)."""
         try:
-            for rows, values in parts:
+            for rows, values, *others in parts:
                 self._check_finite(values, index[rows])
-                yield rows, values
+                yield rows, values, *others
         except SolverError as error:
             stamps = index.get_level_values(-1)
             asked = f"Asked were stamps from {stamps.min()} to {stamps.max()}."

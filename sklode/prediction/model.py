@@ -114,15 +114,14 @@ class FittedModel:
 
 def arrays_of(
     observations: Observations, normalisation: Normalisation, timeline: Timeline
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None, NDArray[np.int64]]:
+) -> tuple[Any, Any, Any, Any]:
     """Return times, values and controls in the model's units, and the bounds."""
     controls = observations.controls
-    return (
-        timeline.of_rows(observations),
-        normalisation.values(observations.values),
-        None if controls is None else normalisation.controls(controls),
-        observations.bounds,
-    )
+    if controls is not None:
+        controls = normalisation.controls(controls)
+    times = timeline.of_rows(observations)
+    values = normalisation.values(observations.values)
+    return times, values, controls, observations.bounds
 
 
 def build_network(

@@ -110,27 +110,33 @@ class Predictor:
 
     def draws(
         self, queries: Queries, n_draws: int, seed: int, noise: bool
-    ) -> Iterator[tuple[Numbers, Array]]:
-        """Yield numbers of queries and their sample paths, (sample, query, channel).
+    ) -> Iterator[tuple[Numbers, Array, Array]]:
+        """Yield numbers of queries, sample paths, and the noise's standard deviation.
 
-        All queries of a window share a draw's z0: each path is one trajectory. What is
-        drawn for a window or a stamp does not depend on what else is asked. Deviations
-        of the trajectories from their mean, and the noise, are multiplied by the
-        calibration's scale.
+        Paths are (sample, query, channel), the deviation (query, channel). All queries
+        of a window share a draw's z0: each path is one trajectory. What is drawn for a
+        window or a stamp does not depend on what else is asked. Deviations of the
+        trajectories from their mean, and the noise, are multiplied by the calibration's
+        scale.
         """
-        for query, paths, deviation in self._trajectories(queries, n_draws, seed):
-            if noise:
-                stamps = queries.series[query], queries.times[query]
-                white = normals(seed, 1, *stamps, n_draws, paths.shape[-1])
-                paths += deviation * white
-            yield query, paths
-
-    def variances(
-        self, queries: Queries, n_draws: int, seed: int
-    ) -> Iterator[tuple[Numbers, Array]]:
-        """Yield numbers of queries and the draws' variance plus that of the noise."""
-        for query, paths, deviation in self._trajectories(queries, n_draws, seed):
-            yield query, paths.var(axis=0) + deviation**2
+        noise_scale = self.network.emission.noise_scale.detach().cpu().numpy()
+        for task in self._tasks(queries, n_draws):
+            decoded = self._decode(task, self._drawn(task, n_draws, seed))
+            first = self.windows.times[self.windows.start[task.windows]]
+            last = self.windows.times[self.windows.end[task.windows] - 1]
+            n_parts = -(-n_draws * len(task.query) // _ANSWERS_AT_ONCE)
+            for part in np.array_split(np.arange(len(task.query)), n_parts):
+                query, window = task.query[part], task.window[part]
+                paths = decoded[:, window, task.slot[part]].astype(np.float64)
+                series, times = queries.series[query], queries.times[query]
+                outside = np.maximum(times - last[window], first[window] - times)
+                scale = self.calibration.at(outside)
+                mean = paths.mean(axis=0)
+                paths = mean + scale * (paths - mean)
+                if noise:
+                    white = normals(seed, 1, series, times, n_draws, paths.shape[-1])
+                    paths += scale * noise_scale * white
+                yield query, paths, scale * noise_scale
 
     def latent_paths(
         self,
@@ -174,25 +180,6 @@ class Predictor:
             return result
 
         return LatentPaths(paths[0], paths[1:], n_seen, velocities)
-
-    def _trajectories(
-        self, queries: Queries, n_draws: int, seed: int
-    ) -> Iterator[tuple[Numbers, Array, Array]]:
-        """Yield numbers of queries, calibrated paths and the noise's deviation."""
-        noise_scale = self.network.emission.noise_scale.detach().cpu().numpy()
-        for task in self._tasks(queries, n_draws):
-            decoded = self._decode(task, self._drawn(task, n_draws, seed))
-            first = self.windows.times[self.windows.start[task.windows]]
-            last = self.windows.times[self.windows.end[task.windows] - 1]
-            n_parts = -(-n_draws * len(task.query) // _ANSWERS_AT_ONCE)
-            for part in np.array_split(np.arange(len(task.query)), n_parts):
-                query, window = task.query[part], task.window[part]
-                paths = decoded[:, window, task.slot[part]].astype(np.float64)
-                times = queries.times[query]
-                outside = np.maximum(times - last[window], first[window] - times)
-                scale = self.calibration.at(outside)
-                mean = paths.mean(axis=0)
-                yield query, mean + scale * (paths - mean), scale * noise_scale
 
     def _drawn(self, task: _Task, n_draws: int, seed: int) -> Tensor:
         """Return draws from q(z0), (sample, window, latent)."""
