@@ -63,7 +63,7 @@ class WindowSet:
         window_length: int,
         horizon: int,
     ) -> None:
-        self._times = times
+        self.times = times
         self._mask = ~np.isnan(values)
         self._values = np.where(self._mask, values, 0.0).astype(np.float32)
         self._controls = None if controls is None else controls.astype(np.float32)
@@ -137,7 +137,7 @@ class WindowSet:
         span = np.arange(self.span)
         inside = start + span < end
         rows = np.minimum(start + span, end - 1)
-        times = self._times[rows]
+        times = self.times[rows]
         mask = self._mask[rows] & inside[..., None]
         scored = None
         if not self._counts.all():
