@@ -57,7 +57,7 @@ class FittedModel:
     best_epoch: int = 0  # whose weights the network has; 0: those it started from
     columns: tuple[Sequence[Any], Sequence[Any]] = ((), ())  # of y, and of X
     calibration: Calibration | None = None  # of spreads; None: the model's own
-    stopped: Any = None  # the Checkpoint from where its training may go on
+    stopped: Any = None  # the TrainState from where its training may go on
     # (channel,): what channels that never varied in training are forecast by, in
     # normalised units; NaN for the others
     held: NDArray[np.floating] | None = None
