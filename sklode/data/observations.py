@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -61,20 +61,7 @@ class Observations:
 
     @classmethod
     def from_frame(cls, y: pd.DataFrame, X: pd.DataFrame | None = None) -> Observations:
-        """Read all rows of ``y``, whose last index level is time.
-
-        Parameters
-        ----------
-        y : DataFrame
-            One series, or more under a MultiIndex (instance levels..., time).
-        X : DataFrame, optional
-            Controls, with a row at every row of ``y``.
-
-        Raises
-        ------
-        ValueError
-            If a value is infinite, or a control is missing.
-        """
+        """Read all rows of ``y``, whose last index level is time, with those of X."""
         check_values(y)
         controls = None if X is None else controls_at(X, y.index)
         series, keys = series_of(y.index)
@@ -105,8 +92,7 @@ class Observations:
     @property
     def is_observed(self) -> NDArray[np.bool_]:
         """Whether a row has an observed value."""
-        observed: NDArray[np.bool_] = np.any(~np.isnan(self.values), axis=1)
-        return observed
+        return ~np.isnan(self.values).all(axis=1)
 
     @property
     def gaps(self) -> NDArray[np.float64]:
@@ -120,13 +106,13 @@ class Observations:
         if kept.all():
             return self
         counts = np.bincount(self.series[kept], minlength=len(self.keys))
-        return replace(
-            self,
-            ticks=self.ticks[kept],
-            values=self.values[kept],
-            controls=None if self.controls is None else self.controls[kept],
-            bounds=np.append(0, np.cumsum(counts[counts > 0])),
-            keys=tuple(k for k, n in zip(self.keys, counts, strict=True) if n),
+        return Observations(
+            self.ticks[kept],
+            self.values[kept],
+            None if self.controls is None else self.controls[kept],
+            np.append(0, np.cumsum(counts[counts > 0])),
+            tuple(k for k, n in zip(self.keys, counts, strict=True) if n),
+            self.like,
         )
 
     def until(self, cut: NDArray[np.int64]) -> Observations:
@@ -134,13 +120,7 @@ class Observations:
         return self.where(np.arange(len(self.ticks)) < np.repeat(cut, self.lengths))
 
     def observed(self) -> Observations:
-        """Return the rows that have an observed value.
-
-        Raises
-        ------
-        ValueError
-            If a series has none.
-        """
+        """Return the rows that have an observed value; no series may have none."""
         found = self.where(self.is_observed)
         if len(found.keys) < len(self.keys):
             key = next(key for key in self.keys if key not in found.keys)
@@ -153,13 +133,7 @@ class Observations:
         return found
 
     def check_channels(self, names: Sequence[Hashable]) -> None:
-        """Check that every channel was observed at all.
-
-        Raises
-        ------
-        ValueError
-            Naming the first column without an observed value.
-        """
+        """Check that every channel was observed at all."""
         empty = np.isnan(self.values).all(axis=0)
         if empty.any():
             raise ValueError(
@@ -189,13 +163,8 @@ class Observations:
 
         Late rows take their place in time, and what ``new`` has at a stamp that was
         there before replaces it, unless it is NaN. Series that are only in ``new`` come
-        last.
-
-        Warns
-        -----
-        HistoryWarning
-            If a value is replaced by another one, or a series of ``new`` ends before
-            its first row here.
+        last. A HistoryWarning says where a value is replaced by another one, or a
+        series of ``new`` ends before its first row here.
         """
         keys = tuple(dict.fromkeys([*self.keys, *new.keys]))
         number = {key: k for k, key in enumerate(keys)}

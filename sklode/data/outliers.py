@@ -36,18 +36,7 @@ def without_outliers(
 ) -> Observations:
     """Return rows with NaN where a value is an outlier in its own series.
 
-    Parameters
-    ----------
-    rows : Observations
-    channels : list
-        The names of y's columns.
-    seen : Observations, optional
-        Earlier rows of some of these series, which show what is usual.
-
-    Warns
-    -----
-    UserWarning
-        Naming the first outlier.
+    Rows ``seen`` before, of some of these series, show what is usual.
     """
     is_outlier = np.zeros(rows.values.shape, dtype=bool)
     earlier = {}

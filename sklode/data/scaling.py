@@ -36,18 +36,10 @@ _ROUNDING = 4 * np.finfo(np.float64).eps
 
 @dataclass(frozen=True)
 class Timeline:
-    """From ticks to time units.
+    """From ticks to time units."""
 
-    Attributes
-    ----------
-    unit : float
-        Ticks of one time unit.
-    longest_gap : float
-        In time units: as much a longer gap between two observations counts.
-    """
-
-    unit: float
-    longest_gap: float
+    unit: float  # ticks of one time unit
+    longest_gap: float  # in time units: as much a longer one counts
 
     @classmethod
     def of(cls, observations: Observations) -> Timeline:
@@ -94,21 +86,10 @@ class Timeline:
         series: NDArray[np.int64],
         ticks: NDArray[np.int64],
     ) -> NDArray[np.float64]:
-        """Return the times of any stamps since their series' first one.
+        """Return the times of any stamps since their series' first one, (stamp,).
 
-        Parameters
-        ----------
-        observations : Observations
-            The series.
-        series : ndarray of shape (stamp,)
-            Numbers of the stamps' series.
-        ticks : ndarray of shape (stamp,)
-            The stamps.
-
-        Returns
-        -------
-        ndarray of shape (stamp,)
-            Increasing with the stamps; negative before the series' first one.
+        They increase with the stamps, and are negative before the series' first one.
+        ``series`` are the numbers of the stamps' series.
         """
         known, bounds = observations.ticks, observations.bounds
         first = bounds[:-1][series]
@@ -132,18 +113,13 @@ class Timeline:
 class Normalisation:
     """Location and scale of channels and controls, from the training rows.
 
-    Attributes
-    ----------
-    location, scale : ndarray of shape (channel,)
-        Training mean and standard deviation over observed values; for a constant
-        channel its size, 1 where it is zero. Not for ``normalize=None``.
-    control_location, control_scale : ndarray of shape (control,)
-        The same for the controls.
+    Mean and standard deviation over observed values; the scale of a constant is its
+    size, 1 where it is zero.
     """
 
-    location: Array
+    location: Array  # (channel,)
     scale: Array
-    control_location: Array
+    control_location: Array  # (control,)
     control_scale: Array
 
     @classmethod

@@ -40,18 +40,9 @@ class WindowSet:
     reaches beyond it nothing to score there, however much of any one channel is
     missing.
 
-    Parameters
-    ----------
-    times : ndarray of shape (row,)
-        In time units, since each series' start.
-    values : ndarray of shape (row, channel)
-        Normalised; NaN where missing.
-    controls : ndarray of shape (row, control) or None
-        Normalised.
-    bounds : ndarray of shape (series + 1,)
-        Rows of each series, see `Observations`.
-    window_length, horizon : int
-        Numbers of rows.
+    All rows come normalised: times (row,) in time units since each series' start,
+    values (row, channel) with NaN where missing, controls (row, control) or None.
+    ``bounds``, (series + 1,), are those of `Observations`.
     """
 
     def __init__(
@@ -123,15 +114,9 @@ class WindowSet:
     ) -> WindowArrays:
         """Return windows as arrays of shape (batch, time, ...).
 
-        Padded stamps repeat the window's last row with a mask of False.
-
-        Parameters
-        ----------
-        which : ndarray of shape (batch,)
-            Numbers of windows.
-        scored_from : ndarray of shape (batch,), optional
-            ``scored`` marks the observed entries after the seen part from this row on;
-            without it, and where every channel counts, it is None.
+        Padded stamps repeat the window's last row with a mask of False. ``scored``
+        marks the observed entries after the seen part, from the row ``scored_from`` of
+        each window on; without that, and where every channel counts, it is None.
         """
         start, end = self.start[which, None], self.end[which, None]
         span = np.arange(self.span)
