@@ -115,7 +115,7 @@ def _check_columns(data: pd.DataFrame, name: str) -> None:
         raise TypeError(
             f"{name} must be numeric, not categorical; got column {column.name!r} of "
             f"dtype {dtype}{such}. Convert it, for example by {name}.astype(float), "
-            f"categories by pd.get_dummies({name}, dtype=float), complex numbers to two "
+            f"categories by pd.get_dummies({name}, dtype=float), complex to two "
             f"columns; times are an index: {name}.set_index({column.name!r})."
         )
 

@@ -47,12 +47,7 @@ class Batch(NamedTuple):
         return self._of_each(lambda tensor: tensor.to(device))
 
     def _of_each(self, change: Any) -> Batch:
-        changed: dict[str, Any] = {
-            name: change(x)
-            for name, x in self._asdict().items()
-            if isinstance(x, Tensor)
-        }
-        return self._replace(**changed)
+        return Batch(*(change(x) if isinstance(x, Tensor) else x for x in self))
 
 
 def make_batch(

@@ -30,10 +30,8 @@ def log_likelihood(mean: Values, scale: Tensor, values: Values, mask: Mask) -> T
         :math:`\hat x`, given the latent trajectory.
     scale : Tensor of shape (channel,)
         s.
-    values : Tensor of shape (batch, time, channel)
-        Observations; anything, NaN included, where ``mask`` is False.
-    mask : Tensor of shape (batch, time, channel), bool
-        True where observed.
+    values, mask : Tensor of shape (batch, time, channel)
+        x; anything, NaN included, where the mask is False.
 
     Returns
     -------
@@ -45,7 +43,7 @@ def log_likelihood(mean: Values, scale: Tensor, values: Values, mask: Mask) -> T
 
 
 def kl_to_standard_normal(q_z0: Normal) -> Tensor:
-    r"""KL(q(z0) || N(0, I)), summed over latent dimensions; shape (batch,)."""
+    """KL(q(z0) || N(0, I)), summed over latent dimensions; shape (batch,)."""
     mean, scale = q_z0.mean, q_z0.stddev
     return (0.5 * (mean.square() + scale.square() - 1) - scale.log()).sum(-1)
 

@@ -125,19 +125,9 @@ class VectorField(nn.Module):
         self.output.bias.copy_(-weight @ neurons(origin))
 
     def forward(self, state: State, control: Tensor | None = None) -> State:
-        """Return the time derivative of ``state``.
+        """Return the derivative per ``time_unit_`` at a state, (..., state).
 
-        Parameters
-        ----------
-        state : Tensor of shape (..., state)
-            Where the field is evaluated.
-        control : Tensor of shape (..., control), optional
-            Controls that act at that moment.
-
-        Returns
-        -------
-        Tensor of shape (..., state)
-            The derivative per ``time_unit_``.
+        ``control``, (..., control), acts at that moment.
         """
         neurons = self._neurons(state, control)
         return functional.linear(neurons, self.output.weight, self.output.bias)
