@@ -35,29 +35,16 @@ Key = tuple[Hashable, ...]
 class Observations:
     """One or more series, end to end, each with rows of its own.
 
-    Attributes
-    ----------
-    ticks : ndarray of shape (row,), int64
-        Time stamps as whole ticks of the index: ns of datetimes and timedeltas,
-        ordinals of periods, the integers themselves.
-    values : ndarray of shape (row, channel), float64
-        NaN where missing.
-    controls : ndarray of shape (row, control), float64, or None
-        Exogenous values at the same stamps.
-    bounds : ndarray of shape (series + 1,), int64
-        Series k holds the rows ``bounds[k]`` to ``bounds[k + 1]``.
-    keys : tuple of tuple
-        The instance levels of each series' index; ``((),)`` for a single series.
-    like : Index
-        Of the stamps' kind, time zone and unit; what it holds does not count.
+    Ticks are whole: nanoseconds of datetimes and timedeltas, ordinals of periods, the
+    integers themselves. Series k holds the rows ``bounds[k]`` to ``bounds[k + 1]``.
     """
 
-    ticks: NDArray[np.int64]
-    values: Array
-    controls: Array | None
-    bounds: NDArray[np.int64]
-    keys: tuple[Key, ...]
-    like: pd.Index
+    ticks: NDArray[np.int64]  # (row,): time stamps
+    values: Array  # (row, channel), float64; NaN where missing
+    controls: Array | None  # (row, control), float64: X at the same stamps
+    bounds: NDArray[np.int64]  # (series + 1,)
+    keys: tuple[Key, ...]  # index levels of each series; ((),) for a single one
+    like: pd.Index  # of the stamps' kind, zone and unit; what it holds does not count
 
     @classmethod
     def from_frame(cls, y: pd.DataFrame, X: pd.DataFrame | None = None) -> Observations:

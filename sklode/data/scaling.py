@@ -152,10 +152,7 @@ class Normalisation:
 
 
 def constants_of(values: Array) -> Array:
-    """Return the constants of the channels of (row, channel); NaN where one varies.
-
-    Or where it was never observed. Rounding is no variation.
-    """
+    """Return the constants of (row, channel); NaN where one varies or has no value."""
     missing = np.isnan(values)
     low = np.where(missing, np.inf, values).min(0, initial=np.inf)
     high = np.where(missing, -np.inf, values).max(0, initial=-np.inf)

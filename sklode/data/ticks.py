@@ -64,11 +64,9 @@ def ticks_of(index: pd.Index) -> Ticks:
 
 
 def ticks_between(start: Ticks, stop: Ticks) -> NDArray[np.float64]:
-    """Return how many ticks there are from ``start`` to ``stop``, negative backward.
-
-    Three centuries of nanoseconds are more than a signed integer holds.
-    """
-    distance = stop.view(np.uint64) - start.view(np.uint64)  # modulo 2**64
+    """Return how many ticks there are from ``start`` to ``stop``, negative backward."""
+    # modulo 2**64: three centuries of nanoseconds are more than a signed integer holds
+    distance = stop.view(np.uint64) - start.view(np.uint64)
     forward = stop >= start
     size = np.where(forward, distance, -distance).astype(np.float64)
     return np.where(forward, size, -size)

@@ -60,7 +60,7 @@ class WindowSet:
         self._controls = None if controls is None else controls.astype(np.float32)
         self._counts = np.full(values.shape[1], True)
         self.bounds = bounds
-        self._lay_out(window_length, horizon)
+        self._lay_out(window_length, horizon, horizon)
 
     def without(self, channels: NDArray[np.bool_]) -> WindowSet:
         """Return the same windows, in which some channels are never scored."""
@@ -71,8 +71,9 @@ class WindowSet:
     def shortened(self, share: float) -> WindowSet:
         """Return windows of a share of these lengths over the same rows."""
         windows = copy.copy(self)
+        horizon = math.ceil(share * self.horizon)
         seen = max(math.ceil(share * self.window_length), 1)
-        windows._lay_out(seen, math.ceil(share * self.horizon))
+        windows._lay_out(seen, horizon, horizon)
         return windows
 
     def reaching(self, horizon: int) -> WindowSet:
@@ -81,19 +82,16 @@ class WindowSet:
         They end after ``horizon`` more rows, or where their series does.
         """
         windows = copy.copy(self)
-        windows._lay_out(self.window_length, min(horizon, 1))
-        end = windows.start + self.window_length + horizon
-        windows.horizon = horizon
-        windows.end = np.minimum(end, self.bounds[1:][windows.series])
-        windows.span = int((windows.end - windows.start).max())
+        windows._lay_out(self.window_length, horizon, min(horizon, 1))
         return windows
 
-    def _lay_out(self, window_length: int, horizon: int) -> None:
+    def _lay_out(self, window_length: int, horizon: int, least: int) -> None:
+        """Start a window at each row that ``least`` rows follow after what is seen."""
         self.window_length = window_length
         self.horizon = horizon
         bounds = self.bounds
         lengths = np.diff(bounds)
-        counts = np.maximum(lengths - window_length - horizon + 1, 1)
+        counts = np.maximum(lengths - window_length - least + 1, 1)
         series = np.repeat(np.arange(len(lengths)), counts)
         within = np.arange(len(series)) - np.repeat(np.cumsum(counts) - counts, counts)
         self.series = series

@@ -212,8 +212,8 @@ def test_window_without_any_observation_counts_nothing(kind: str) -> None:
     "solver",
     [
         Solver("rk4", 0.05, adjoint=True),
-        Solver("dopri5", rtol=1e-7, atol=1e-7),
-        Solver("dopri5", rtol=1e-7, atol=1e-7, adjoint=True),
+        Solver("dopri5", rtol=1e-6, atol=1e-6),
+        Solver("dopri5", rtol=1e-6, atol=1e-6, adjoint=True),
     ],
     ids=["rk4-adjoint", "dopri5", "dopri5-adjoint"],
 )
