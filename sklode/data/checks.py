@@ -36,11 +36,6 @@ __all__ = [
     "warn_of_times_in_values",
 ]
 
-_TIMES = (pd.DatetimeIndex, pd.TimedeltaIndex, pd.PeriodIndex)
-
-_FEWEST_ROWS = 8
-"""Fewer values may well increase by chance, each with a probability of one half."""
-
 
 # --- tables of numbers ----------------------------------------------------------------
 
@@ -144,7 +139,8 @@ def warn_of_times_in_values(y: Any) -> None:
     frame = pd.DataFrame(y)
     n_rows, n_columns = frame.shape
     is_bare = frame.index.equals(pd.RangeIndex(n_rows))
-    if not is_bare or n_columns < 2 or n_rows < _FEWEST_ROWS:
+    # fewer than eight values may well increase by chance
+    if not is_bare or n_columns < 2 or n_rows < 8:
         return
     first = frame.iloc[:, 0]
     if not pd.api.types.is_numeric_dtype(first.dtype):
@@ -189,7 +185,7 @@ def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
 def controls_at(X: pd.DataFrame, index: pd.Index) -> NDArray[np.float64]:
     """Return the rows of X at ``index``, of which none may be missing or infinite."""
     check_controls(X, index)
-    values: NDArray[np.float64] = X.loc[index].to_numpy(np.float64, na_value=np.nan)
+    values = X.loc[index].to_numpy(dtype=np.float64, na_value=np.nan)
     unusable = ~np.isfinite(values)
     if unusable.any():
         row, column = np.argwhere(unusable)[0]
@@ -207,7 +203,8 @@ def check_index(index: pd.Index, name: str = "y") -> None:
     """Check that stamps are times, finite and increasing within each series."""
     check_times(index, name)
     times = index.get_level_values(-1)
-    if len(times) and not isinstance(times, _TIMES):
+    is_time = isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex)
+    if len(times) and not is_time:
         if not pd.api.types.is_integer_dtype(times.dtype):
             _refuse_kind(index, name)
         if times.max() > np.iinfo(np.int64).max:

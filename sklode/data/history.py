@@ -36,9 +36,6 @@ __all__ = ["GivenControls", "History", "as_channels", "in_order"]
 Array = NDArray[np.floating]
 Freq: TypeAlias = str | pd.DateOffset | pd.Timedelta | None
 
-_SHORT = 3
-"""A series of fewer stamps has no step of its own."""
-
 
 class GivenControls(NamedTuple):
     """Rows of X that belong to series of the history, in original units."""
@@ -318,20 +315,14 @@ def _with_columns(
 def _steps_of(
     rows: Observations, index: pd.Index, freq: Freq, first: int = 0
 ) -> list[Any]:
-    """Return the steps of series from ``first`` on, read off the rows of ``index``.
-
-    One of a few stamps takes the longest one's.
-    """
+    """Return the steps of series from ``first`` on, read off the rows of ``index``."""
     if index.nlevels == 1:  # it may know its frequency
         return [default_step(index, freq)] if first == 0 else []
     parts = np.split(rows.ticks, rows.bounds[1:-1])[first:]
     longest = max(parts, key=len, default=rows.ticks)
-    known: dict[bytes, Any] = {}  # series often share their stamps
-    steps = []
-    for ticks in parts:
-        ticks = longest if len(ticks) < _SHORT else ticks
-        if ticks.tobytes() not in known:
-            stamps = stamps_of(ticks, rows.like)
-            known[ticks.tobytes()] = default_step(stamps, freq)
-        steps.append(known[ticks.tobytes()])
-    return steps
+    # one of fewer than three stamps has no step of its own
+    parts = [longest if len(ticks) < 3 else ticks for ticks in parts]
+    # series often share their stamps
+    distinct = {ticks.tobytes(): stamps_of(ticks, rows.like) for ticks in parts}
+    known = {key: default_step(stamps, freq) for key, stamps in distinct.items()}
+    return [known[ticks.tobytes()] for ticks in parts]

@@ -79,7 +79,7 @@ class Observations:
     @property
     def is_observed(self) -> NDArray[np.bool_]:
         """Whether a row has an observed value."""
-        return ~np.isnan(self.values).all(axis=1)
+        return np.any(~np.isnan(self.values), axis=1)
 
     @property
     def gaps(self) -> NDArray[np.float64]:
@@ -142,8 +142,8 @@ class Observations:
         """Return which rows of an index are among these."""
         series, ticks = self.locate(index)
         row = rows_before(self.bounds, self.ticks, series, ticks)
-        found: NDArray[np.bool_] = self.ticks[row] == ticks
-        return found & (series >= 0) & (row >= self.bounds[series])
+        found = (self.ticks[row] == ticks) & (row >= self.bounds[series])
+        return found & (series >= 0)
 
     def merged(self, new: Observations) -> Observations:
         """Return these series with the rows of ``new``, matched by key and stamp.
@@ -185,9 +185,8 @@ class Observations:
 
     def _table(self) -> Array:
         """Return y and X side by side, (row, channel and control)."""
-        both = self.values, self.controls
-        table: Array = np.hstack([part for part in both if part is not None])
-        return table
+        parts = [self.values] if self.controls is None else [self.values, self.controls]
+        return np.hstack(parts)
 
     def _warn_of_the_past(self, new: Observations) -> None:
         """Warn if a series of ``new`` ends before its first row here."""

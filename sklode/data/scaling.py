@@ -30,9 +30,6 @@ _LONGEST_MEAN_GAP = 10.0
 _END = 0.4
 """Share of a shortened gap that passes at the usual pace, at each of its ends."""
 
-_ROUNDING = 4 * np.finfo(np.float64).eps
-"""Relative differences of this size are what is left of equal numbers."""
-
 
 @dataclass(frozen=True)
 class Timeline:
@@ -77,8 +74,7 @@ class Timeline:
         within = ticks_between(ticks[start], ticks) / self.unit
         jumps = np.where(after_long, np.append(0.0, within[:-1]) + self.longest_gap, 0)
         total = np.cumsum(jumps)
-        times: NDArray[np.float64] = total - total[first] + within
-        return times
+        return total - total[first] + within
 
     def at(
         self,
@@ -105,8 +101,7 @@ class Timeline:
         passed += np.clip(since - end, 0, slow) * (self.longest_gap - 2 * end) / slow
         passed += np.maximum(since - end - slow, 0)
         passed = np.where(gap > self.longest_gap, passed, since)
-        times: NDArray[np.float64] = self.of_rows(observations)[row] + passed
-        return times
+        return self.of_rows(observations)[row] + passed
 
 
 @dataclass(frozen=True)
@@ -157,8 +152,9 @@ def constants_of(values: Array) -> Array:
     low = np.where(missing, np.inf, values).min(0, initial=np.inf)
     high = np.where(missing, -np.inf, values).max(0, initial=-np.inf)
     size = np.maximum(np.abs(low), np.abs(high))
-    # halved, so that the distance of two large numbers is one
-    constant = ~missing.all(0) & (high / 2 - low / 2 <= _ROUNDING * size)
+    # what rounding leaves of equal numbers; halved, the distance of large ones is one
+    rounding = 4 * np.finfo(np.float64).eps * size
+    constant = ~missing.all(0) & (high / 2 - low / 2 <= rounding)
     return np.where(constant, high, np.nan)
 
 

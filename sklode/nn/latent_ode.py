@@ -27,9 +27,6 @@ __all__ = ["Bound", "Emission", "LatentODE", "Posterior", "Translator"]
 _LEAST_NOISE = 1e-3
 """Least standard deviation of the learned emission, in normalised units."""
 
-_INITIAL_RAW_NOISE = -1.5
-"""softplus(-1.5) = 0.2: a large initial noise would excuse what z has not learned."""
-
 
 class Posterior(NamedTuple):
     """q(z0), with the time t0, (batch,), that z0 belongs to and the window's level."""
@@ -103,8 +100,8 @@ class Emission(nn.Module):
         )
         self.noise = noise
         if noise is None:
-            initial = torch.full((n_channels,), _INITIAL_RAW_NOISE)
-            self.raw_noise = nn.Parameter(initial)
+            # softplus(-1.5) = 0.2: a large one would excuse what z has not learned
+            self.raw_noise = nn.Parameter(torch.full((n_channels,), -1.5))
 
     @property
     def noise_scale(self) -> Tensor:

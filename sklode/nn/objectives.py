@@ -18,8 +18,6 @@ __all__ = [
     "log_likelihood",
 ]
 
-_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-
 
 def log_likelihood(mean: Values, scale: Tensor, values: Values, mask: Mask) -> Tensor:
     r"""Sum of :math:`\log N(x \mid \hat x, s)` over observed entries, (batch,).
@@ -34,7 +32,7 @@ def log_likelihood(mean: Values, scale: Tensor, values: Values, mask: Mask) -> T
         x; anything, NaN included, where the mask is False.
     """
     squares = torch.where(mask, values - mean, 0.0).square().sum(1)
-    constants = mask.sum(1) * (scale.log() + _HALF_LOG_TWO_PI)
+    constants = mask.sum(1) * (scale.log() + 0.5 * math.log(2 * math.pi))
     return -(squares / (2 * scale.square()) + constants).sum(-1)
 
 
