@@ -30,8 +30,8 @@ class _Schedule(NamedTuple):
     A series' surplus steps at the end have ``dt`` 0 and visit nothing.
     """
 
+    inputs: Tensor  # (batch, step, channel): what is read at the end of each step
     dt: Tensor  # (batch, step): signed length of the flow of each step
-    stamp: Tensor  # (batch, step): which stamp it leads to
     visits: Tensor  # (batch, step), bool: the step ends at an observed stamp
     last_step: Tensor  # (batch, time): the step that ends at each stamp
 
@@ -95,12 +95,11 @@ class _RecurrentEncoder(nn.Module):
             h_1, after the visit of the earliest observed stamp; zeros for a series
             without any.
         """
-        times, inputs, observed = times.flip(1), inputs.flip(1), observed.flip(1)
-        schedule = self._schedule(times, observed, to_last_visit=True)
+        backward = times.flip(1), inputs.flip(1), observed.flip(1)
+        schedule = self._schedule(*backward, to_last_visit=True)
         if run is not None:
-            step_inputs = self._step_inputs(schedule, inputs)
-            return run(step_inputs, schedule.dt, schedule.visits)
-        (state,) = deque(self._states(schedule, inputs), maxlen=1)
+            return run(schedule.inputs, schedule.dt, schedule.visits)
+        (state,) = deque(self._states(schedule), maxlen=1)
         return state
 
     def states(
@@ -125,13 +124,17 @@ class _RecurrentEncoder(nn.Module):
         if direction == "backward":
             flipped = self.states(times.flip(1), inputs.flip(1), observed.flip(1))
             return flipped.flip(1)
-        schedule = self._schedule(times, observed, to_last_visit=False)
-        states = torch.stack(list(self._states(schedule, inputs)), dim=1)
+        schedule = self._schedule(times, inputs, observed)
+        states = torch.stack(list(self._states(schedule)), dim=1)
         index = schedule.last_step.unsqueeze(-1).expand(-1, -1, self.hidden_size)
         return torch.gather(states, 1, index)
 
     def _schedule(
-        self, times: Times, observed: Tensor, to_last_visit: bool
+        self,
+        times: Times,
+        inputs: Tensor,
+        observed: Tensor,
+        to_last_visit: bool = False,
     ) -> _Schedule:
         """Split each series' gaps, given in processing order, into solver steps.
 
@@ -151,32 +154,28 @@ class _RecurrentEncoder(nn.Module):
         dt = torch.gather(gaps / parts, 1, stamp) * (step < ends[:, -1:])
         arrives = step == torch.gather(ends, 1, stamp) - 1
         visits = arrives & torch.gather(observed, 1, stamp)
-        return _Schedule(dt, stamp, visits, ends - 1)
+        stamp = stamp.unsqueeze(-1).expand(-1, -1, inputs.shape[-1])
+        return _Schedule(torch.gather(inputs, 1, stamp), dt, visits, ends - 1)
 
-    def _states(self, schedule: _Schedule, inputs: Tensor) -> Iterator[State]:
+    def _states(self, schedule: _Schedule) -> Iterator[State]:
         """Yield h after each step of the schedule."""
-        step_inputs = self._step_inputs(schedule, inputs)
-        visited = schedule.visits.unsqueeze(-1).unbind(1)
-        visits = schedule.visits.any(0).tolist()
-        flows = (schedule.dt != 0).any(0).tolist()
+        inputs, dt, visits, _ = schedule
+        flows = (dt != 0).any(0).tolist()
+        visited = visits.any(0).tolist()
         memory = self._initial(inputs)
-        for k, (dt, x) in enumerate(
-            zip(schedule.dt.unsqueeze(-1).unbind(1), step_inputs.unbind(1), strict=True)
-        ):
+        # unbound at once: the backward pass of each single column fills a whole table
+        columns = inputs, dt.unsqueeze(-1), visits.unsqueeze(-1)
+        steps = zip(*(column.unbind(1) for column in columns), strict=True)
+        for k, (x, length, visit) in enumerate(steps):
             if self.solver is not None and flows[k]:
-                h = self.solver.step(self.vector_field, memory[0], dt)
+                h = self.solver.step(self.vector_field, memory[0], length)
                 memory = (h, *memory[1:])
-            if visits[k]:
+            if visited[k]:
                 memory = tuple(
-                    torch.where(visited[k], new, old)
+                    torch.where(visit, new, old)
                     for new, old in zip(self._visit(x, memory), memory, strict=True)
                 )
             yield memory[0]
-
-    def _step_inputs(self, schedule: _Schedule, inputs: Tensor) -> Tensor:
-        """Return what the cell reads at the end of each step."""
-        index = schedule.stamp.unsqueeze(-1).expand(-1, -1, inputs.shape[-1])
-        return torch.gather(inputs, 1, index)
 
     def _initial(self, inputs: Tensor) -> tuple[State, ...]:
         return (inputs.new_zeros(len(inputs), self.hidden_size),)
@@ -204,16 +203,17 @@ class RNN(_RecurrentEncoder):
         super().__init__(input_size + int(gap_input), hidden_size)
         self.gap_input = gap_input
 
-    def _step_inputs(self, schedule: _Schedule, inputs: Tensor) -> Tensor:
-        inputs = super()._step_inputs(schedule, inputs)
+    def _schedule(self, *given: Any, **how: Any) -> _Schedule:
+        schedule = super()._schedule(*given, **how)
         if not self.gap_input:
-            return inputs
+            return schedule
         # time since the last visit: the gaps of skipped stamps add up
         elapsed = schedule.dt.abs().cumsum(1)
         at_visit = torch.where(schedule.visits, elapsed, torch.zeros_like(elapsed))
         before = torch.cat([torch.zeros_like(elapsed[:, :1]), at_visit[:, :-1]], dim=1)
         gap = elapsed - before.cummax(1).values
-        return torch.cat([inputs, gap.unsqueeze(-1)], dim=-1)
+        inputs = torch.cat([schedule.inputs, gap.unsqueeze(-1)], dim=-1)
+        return schedule._replace(inputs=inputs)
 
 
 class ODERNN(_RecurrentEncoder):
