@@ -34,7 +34,7 @@ class ControlPath(NamedTuple):
     def at(self, times: Times) -> Controls:
         """Return u at ``times``, (batch, query); shape (batch, query, control)."""
         right = torch.searchsorted(self.times.contiguous(), times.contiguous())
-        right = right.clamp(1, self.times.shape[1] - 1)
+        right = right.clamp(max=self.times.shape[1] - 1)
         left = (right - 1).clamp(min=0)
         start, end = self.times.gather(1, left), self.times.gather(1, right)
         width = torch.where(end > start, end - start, torch.ones_like(start))

@@ -96,15 +96,9 @@ class Solver:
         finest = (384 * self.rtol) ** 0.25 if self.is_adaptive else math.inf
         return min(self.step_size, finest)
 
-    def step(
-        self, field: nn.Module, state: State, dt: Tensor, control: Tensor | None = None
-    ) -> State:
-        """Return where one step of `trajectory` ends, (batch, state).
-
-        ``dt`` has the shape (batch, 1) and ``control`` (batch, control).
-        """
-        held = None if control is None else control.unsqueeze(1)
-        return self.trajectory(field, state, dt, held)[:, -1]
+    def step(self, field: nn.Module, state: State, dt: Tensor) -> State:
+        """Return where one step of `trajectory` ends; ``dt`` is (batch, 1)."""
+        return self.trajectory(field, state, dt)[:, -1]
 
     def trajectory(
         self, field: nn.Module, state: State, dt: Steps, control: Tensor | None = None

@@ -97,15 +97,9 @@ def test_adaptive_solver_takes_a_gap_whole() -> None:
     class Counting(Solver):
         lengths: list[float]
 
-        def step(
-            self,
-            field: torch.nn.Module,
-            state: Tensor,
-            dt: Tensor,
-            control: Tensor | None = None,
-        ) -> Tensor:
+        def step(self, field: torch.nn.Module, state: Tensor, dt: Tensor) -> Tensor:
             self.lengths.append(float(dt))
-            return super().step(field, state, dt, control)
+            return super().step(field, state, dt)
 
     solver = Counting("dopri5", rtol=1e-8, atol=1e-8)
     solver.lengths = []
