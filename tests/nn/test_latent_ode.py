@@ -319,6 +319,18 @@ def test_learned_emission_noise_is_positive_and_rises_to_the_residuals() -> None
         torch.testing.assert_close(network.emission.noise_scale, rms, atol=1e-4, rtol=0)
 
 
+@EVERY_ANCHOR
+def test_draws_are_decoded_as_each_on_its_own(anchor: str) -> None:
+    network, batch = latent_ode(n_controls=1, anchor=anchor), windows(n_controls=1)
+    assert batch.controls is not None
+    p, path = network.encode(batch), ControlPath(batch.times, batch.controls)
+    draws = torch.randn(5, 4, 3)
+    together = network.decode_draws(draws, p, batch.times, path)
+    for z0, found in zip(draws, together, strict=True):
+        expected = network.decode(z0, p, batch.times, path).mean
+        torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
+
+
 def test_controls_reach_the_encoder_the_flow_and_the_emission() -> None:
     network, batch = latent_ode(n_controls=1), windows(n_controls=1)
     controls = batch.controls
