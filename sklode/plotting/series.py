@@ -17,11 +17,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sklode.data.checks import (
-    check_columns,
-    check_dtypes,
     check_index,
     check_rows,
     check_same_kind,
+    check_table,
     check_times,
 )
 from sklode.data.ticks import series_of
@@ -359,8 +358,7 @@ def _as_frame(data: Any, name: str) -> pd.DataFrame:
             f"{name} must be a Series or DataFrame over its time stamps; got "
             f"{type(data).__name__}. Use pd.Series(values, index)."
         )
-    check_columns(frame, name)
-    check_dtypes(frame, name)
+    check_table(frame, name)
     return frame
 
 
