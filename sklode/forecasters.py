@@ -279,7 +279,7 @@ class _LatentODEForecaster(BaseForecaster):
         start, extent = self._broken_off if self.warm_start else None, None
         pretrained = getattr(self, "pretrained_", None)
         if pretrained is not None and (start is None or start.fine_tunes):
-            extent = Extent.of_fine_tuning(settings, pretrained)
+            extent = Extent.of(settings, pretrained, pretrained=True)
             start = start or pretrained
         self._history = self._read(y, X, start)
         observations = self._history.observations
@@ -343,7 +343,7 @@ class _LatentODEForecaster(BaseForecaster):
         if update_params and not is_kept:
             settings = Settings.of(self)
             rng = in_common(check_random_state(self.random_state))
-            extent = Extent.of_update(settings, model)
+            extent = Extent.of(settings, model, pretrained=False)
             run = plan(observations, settings, rng, None, model, extent)
             model = run.train(self._reporter())
         self._set_model(model)
