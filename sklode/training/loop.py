@@ -88,7 +88,7 @@ class TrainState:
     waited: int = 0  # epochs since it last improved
     norms: list[float] = field(default_factory=list)  # for clip_norm="auto"
     skipped: int = 0  # steps in a row that were not finite
-    last_batch: Batch | None = None
+    last: list[Batch] = field(default_factory=list)  # the last batch
     # set in what another training goes on from: states of the `Descent` and of the
     # random numbers, and what its plan had settled
     descent: dict[str, Any] = field(default_factory=dict)
@@ -96,6 +96,7 @@ class TrainState:
     terms: Any = None
 
 
+@dataclass(eq=False)
 class Trainer:
     """Fit a `LatentODE` in place by stochastic gradient ascent on the ELBO.
 
@@ -114,29 +115,19 @@ class Trainer:
     whole batch, however many processes share it.
     """
 
-    def __init__(
-        self,
-        network: Any,
-        settings: Any,
-        n_epochs: int,
-        n_batches: int,
-        warm_up_epochs: int = 0,
-        rate: float = 1.0,
-        is_resumable: bool = False,
-        is_interruptible: bool = True,
-        processes: Processes = ALONE,
-    ) -> None:
-        self.network: Any = network
-        self.settings = settings
-        self.n_epochs = n_epochs
-        self.n_batches = n_batches
-        self.warm_up_epochs = warm_up_epochs
-        self.rate = rate
-        self.is_resumable = is_resumable
-        self.is_interruptible = is_interruptible
-        self.processes = processes
-        self.state = TrainState(Recovery(n_batches))
-        self.stopped_at: TrainState | None = None
+    network: Any
+    settings: Any
+    n_epochs: int
+    n_batches: int
+    warm_up_epochs: int = 0
+    rate: float = 1.0
+    is_resumable: bool = False
+    is_interruptible: bool = True
+    processes: Processes = ALONE
+    stopped_at: TrainState | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.state = TrainState(Recovery(self.n_batches))
 
     def fit(
         self,
@@ -159,10 +150,9 @@ class Trainer:
                 self.state, self.stopped_at = copy.deepcopy(start), start
                 descent.load(start.descent)
                 generator.set_state(start.generator)
-            is_over = False
             try:
                 with closing(reporter or Reporter()) as told:  # its bar, before words
-                    is_over = self._take_epochs(draw, generator, validation, told)
+                    self._take_epochs(draw, generator, validation, told)
             except KeyboardInterrupt:
                 if not (self.is_interruptible and self.state.rows):  # nothing to keep
                     raise
@@ -174,11 +164,18 @@ class Trainer:
                     f"training was interrupted in epoch {epoch} of {self.n_epochs}; "
                     f"the best weights of the epochs before are kept. {remedy}"
                 )
-            if is_over or len(self.state.rows) >= self.n_epochs:
+            if self._is_over():
                 self.stopped_at = None
             self.state.best_epoch = self.load_best(self.network, self.processes)
             if self.state.rows:
-                self._judge_the_end(bool(validation))
+                self._judge_the_end()
+
+    def _is_over(self) -> bool:
+        state = self.state
+        no_better = state.waited >= self.settings.n_iter_no_change
+        return (
+            state.recovery.given_up or no_better or len(state.rows) >= self.n_epochs
+        )
 
     def _take_epochs(
         self,
@@ -186,13 +183,10 @@ class Trainer:
         generator: torch.Generator,
         validation: Sequence[Batch],
         reporter: Reporter,
-    ) -> bool:
-        """Take the epochs ahead; return whether they ended the training early."""
+    ) -> None:
         state = self.state
-        patience = self.settings.n_iter_no_change if validation else math.inf
-        for epoch in range(len(state.rows) + 1, self.n_epochs + 1):
-            if state.recovery.given_up or state.waited >= patience:
-                break  # before an epoch: so it also ends one that goes on
+        while not self._is_over():
+            epoch = len(state.rows) + 1
             state.recovery.epoch_begins(epoch, self._descent)
             row = self.run_epoch(epoch, draw(epoch, generator), generator)
             finite = state.skipped < _PATIENCE_WITH_NON_FINITE
@@ -204,7 +198,7 @@ class Trainer:
             row["validation_loss"] = self._validation_loss(validation)
             row = {name: row[name] for name in HISTORY_COLUMNS}
             state.rows.append(row)
-            self._judge(row, bool(validation))
+            self._judge(row)
             if self.is_resumable:
                 self.stopped_at = replace(
                     copy.deepcopy(state),
@@ -216,7 +210,6 @@ class Trainer:
                 stop = reporter.epoch_end(row)
             if any(self.processes.everyones(stop)):
                 break
-        return state.recovery.given_up or state.waited >= patience
 
     def run_epoch(
         self, epoch: int, batches: Iterable[Batch], generator: torch.Generator
@@ -227,25 +220,21 @@ class Trainer:
         kl_weight = self.settings.kl_weight
         if epoch <= self.warm_up_epochs:
             kl_weight *= _WARM_UP_KL
-        taken, skipped = [], 0
         self.network.train()
         lr = self._descent.rate
+        steps = []
         for batch in batches:
-            step = self._step(batch, kl_weight, generator, epoch)
-            if step is not None:
-                taken.append(step)
-                state.skipped = 0
-                continue
-            skipped += 1
-            state.skipped += 1
+            steps.append(self._step(batch, kl_weight, generator, epoch))
+            state.skipped = state.skipped + 1 if steps[-1] is None else 0
             if state.skipped >= _PATIENCE_WITH_NON_FINITE:
                 break
+        taken = [step for step in steps if step is not None]
         means = np.mean(taken or [[math.nan] * len(_MEANS)], axis=0).tolist()
         return {
             **dict(zip(_MEANS, means, strict=True)),
             "epoch": epoch,
             "kl_weight": kl_weight,
-            "skipped_steps": skipped,
+            "skipped_steps": len(steps) - len(taken),
             "lr": lr,
             "seconds": time.perf_counter() - started,
         }
@@ -257,7 +246,7 @@ class Trainer:
 
         None where the loss or its gradient is not finite.
         """
-        self.state.last_batch = batch
+        self.state.last = [batch]
         self._descent.zero()
         parts, failure = [0.0, 0.0, 0.0], None
         try:
@@ -288,9 +277,8 @@ class Trainer:
         Return its parts of loss, log-likelihood and KL per observed value of the whole
         batch; NaN where an equation cannot be solved.
         """
-        unsolved: tuple[type[Exception], ...] = (SolverError,)
-        if self.settings.adjoint:  # torchdiffeq solves backward, out of our sight
-            unsolved = SolverError, AssertionError
+        # torchdiffeq solves the adjoint backward, out of our sight
+        of_adjoint = AssertionError if self.settings.adjoint else SolverError
         mine = self.processes.share(len(batch.times))
         shape = len(batch.times), self.network.latent_size
         # the process' default dtype may be another than the network's
@@ -307,20 +295,22 @@ class Trainer:
             loss = -elbo(likelihood, kl, kl_weight)
             if bool(torch.isfinite(loss)):
                 loss.backward()
-        except unsolved:
+        except (SolverError, of_adjoint):
             return [math.nan, math.nan, math.nan]
         return [loss.item(), likelihood.item(), kl.item()]
 
-    def _judge(self, row: dict[str, float], is_validated: bool) -> None:
+    def _judge(self, row: dict[str, float]) -> None:
         """Propose the weights if they may be the best; count epochs without better.
 
-        The warm-up's validation losses are of another objective.
+        The warm-up's validation losses are of another objective. Without validation
+        the last weights are the best.
         """
         state, score = self.state, row["validation_loss"]
         if row["epoch"] <= self.warm_up_epochs + 1:
             state.best_score, state.waited = math.inf, -1
+        is_validated = not math.isnan(score)
         improved = score < state.best_score - _IMPROVEMENT
-        state.waited = 0 if improved else state.waited + 1
+        state.waited = state.waited + 1 if is_validated and not improved else 0
         weights_of = int(row["restored_epoch"] or row["epoch"] + 1) - 1
         # steps that were all skipped say that these are no good weights
         if score < state.best_score and not math.isnan(row["loss"]):
@@ -351,36 +341,31 @@ class Trainer:
         if state.candidate is not None:
             epoch, weights = state.candidate
             network.load_state_dict(weights)
-            if math.isfinite(self._last_loss(network, processes)):
+            network.train()
+            if math.isfinite(_loss_on(state.last, network, processes)):
                 return epoch
         network.load_state_dict(state.best)
         return state.best_epoch
 
-    def _last_loss(
-        self, network: Any = None, processes: Processes | None = None
-    ) -> float:
-        """Return the loss per value of the last batch, of this or another network."""
-        network = self.network if network is None else network
-        network.train()
-        last = self.state.last_batch
-        batches = [] if last is None else [last]
-        return _loss_on(batches, network, processes or self.processes)
+    def _last_loss(self) -> float:
+        self.network.train()
+        return _loss_on(self.state.last, self.network, self.processes)
 
     def _validation_loss(self, batches: Sequence[Batch]) -> float:
-        """Return the negative log-likelihood per scored value; NaN without batches."""
         if not batches:
             return math.nan
         self.network.eval()
         return _loss_on(batches, self.network, self.processes)
 
-    def _judge_the_end(self, validated: bool) -> None:
+    def _judge_the_end(self) -> None:
         """Say that a training has ended in a bad place, and leave no useless weights.
 
         Weights that were good for the short windows of the first epochs, or for other
         batches, need not be so for the last one.
         """
         state, settings, row = self.state, self.settings, self.state.rows[-1]
-        gone_back = state.recovery.end(self._descent, self._last_loss, validated)
+        is_validated = not math.isnan(row["validation_loss"])
+        gone_back = state.recovery.end(self._descent, self._last_loss, is_validated)
         if gone_back is not None:
             state.best_epoch = gone_back[0] - 1
         if state.recovery.given_up and state.skipped >= _PATIENCE_WITH_NON_FINITE:
