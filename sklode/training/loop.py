@@ -173,9 +173,7 @@ class Trainer:
     def _is_over(self) -> bool:
         state = self.state
         no_better = state.waited >= self.settings.n_iter_no_change
-        return (
-            state.recovery.given_up or no_better or len(state.rows) >= self.n_epochs
-        )
+        return state.recovery.given_up or no_better or len(state.rows) >= self.n_epochs
 
     def _take_epochs(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Any
+from typing import Annotated, Any, TypeAlias, get_type_hints
 
 import pandas as pd
 import torch
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-def _real(low: float, closed: str) -> Interval:
+def _real(low: float, closed: str = "neither") -> Interval:
     return Interval(Real, low, None, closed=closed)
 
 
@@ -39,84 +39,69 @@ def _integer(low: int) -> Interval:
     return Interval(Integral, low, None, closed="left")
 
 
-_CONSTRAINTS: dict[str, list[Any]] = {
-    "hidden_size": [_integer(1)],
-    "latent_size": [_integer(1)],
-    "field_width": [_integer(1)],
-    "field_depth": [_integer(1)],
-    "emission_width": [_integer(1)],
-    "activation": [StrOptions(set(ACTIVATIONS))],
-    "window_length": [_integer(1), None],
-    "horizon": [_integer(0), None],
-    "thinning": [Interval(Real, 0, 1, closed="left")],
-    "normalize": [StrOptions({*ANCHORS, "linear", "auto"}), None],
-    "method": [StrOptions(set(METHODS))],
-    "step_size": [_real(0, "neither")],
-    "rtol": [_real(0, "neither")],
-    "atol": [_real(0, "neither")],
-    "adjoint": ["boolean"],
-    "clip_norm": [_real(0, "neither"), StrOptions({"auto"}), None],
-    "kl_weight": [_real(0, "left")],
-    "observation_noise": [_real(0, "neither"), None],
-    "max_epochs": [_integer(1), None],
-    "batch_size": [_integer(1)],
-    "lr": [_real(0, "neither")],
-    "weight_decay": [_real(0, "left")],
-    "guard": ["boolean"],
-    "early_stopping": ["boolean"],
-    "n_iter_no_change": [_integer(1)],
-    "finetune_epochs": [_integer(0), None],
-    "n_samples": [_integer(1)],
-    "freq": [str, pd.DateOffset, pd.Timedelta, None],
-    "engine": [StrOptions({"auto", "eager", "fused"})],
-    "device": [str, torch.device],
-    "random_state": ["random_state"],
-    "warm_start": ["boolean"],
-    "verbose": [Interval(Integral, 0, 2, closed="both")],
-    "callbacks": [list, tuple, None],
-}
+_Size: TypeAlias = Annotated[int, _integer(1)]
+_Positive: TypeAlias = Annotated[float, _real(0)]
+_NotNegative: TypeAlias = Annotated[float, _real(0, "left")]
+_Flag: TypeAlias = Annotated[bool, "boolean"]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The parameters that decide what is trained and how; see `PARAMETERS`."""
+    """The parameters that decide what is trained and how; see `PARAMETERS`.
+
+    Each type is annotated with what scikit-learn checks the parameter by.
+    """
 
     encoder: str
-    hidden_size: int
-    latent_size: int
-    field_width: int
-    field_depth: int
-    emission_width: int
-    activation: str
-    window_length: int | None
-    horizon: int | None
-    thinning: float
-    normalize: str | None
-    method: str
-    step_size: float
-    rtol: float
-    atol: float
-    adjoint: bool
-    clip_norm: float | str | None
-    kl_weight: float
-    observation_noise: float | None
-    max_epochs: int | None
-    batch_size: int
-    lr: float
-    weight_decay: float
-    guard: bool
-    early_stopping: bool
-    n_iter_no_change: int
-    finetune_epochs: int | None
-    engine: str
-    device: str | torch.device
-    warm_start: bool
+    hidden_size: _Size
+    latent_size: _Size
+    field_width: _Size
+    field_depth: _Size
+    emission_width: _Size
+    activation: Annotated[str, StrOptions(set(ACTIVATIONS))]
+    window_length: Annotated[int | None, _integer(1), None]
+    horizon: Annotated[int | None, _integer(0), None]
+    thinning: Annotated[float, Interval(Real, 0, 1, closed="left")]
+    normalize: Annotated[str | None, StrOptions({*ANCHORS, "linear", "auto"}), None]
+    method: Annotated[str, StrOptions(set(METHODS))]
+    step_size: _Positive
+    rtol: _Positive
+    atol: _Positive
+    adjoint: _Flag
+    clip_norm: Annotated[float | str | None, _real(0), StrOptions({"auto"}), None]
+    kl_weight: _NotNegative
+    observation_noise: Annotated[float | None, _real(0), None]
+    max_epochs: Annotated[int | None, _integer(1), None]
+    batch_size: _Size
+    lr: _Positive
+    weight_decay: _NotNegative
+    guard: _Flag
+    early_stopping: _Flag
+    n_iter_no_change: _Size
+    finetune_epochs: Annotated[int | None, _integer(0), None]
+    engine: Annotated[str, StrOptions({"auto", "eager", "fused"})]
+    device: Annotated[str | torch.device, str, torch.device]
+    warm_start: _Flag
 
     @classmethod
     def of(cls, forecaster: Any) -> Settings:
         """Take them, as they are now, from a forecaster; check them all."""
         check_parameters(forecaster)
         return cls(**{f.name: getattr(forecaster, f.name) for f in fields(cls)})
+
+
+_CONSTRAINTS: dict[str, list[Any]] = {
+    **{
+        name: list(hint.__metadata__)
+        for name, hint in get_type_hints(Settings, include_extras=True).items()
+        if name != "encoder"  # which is no parameter
+    },
+    "n_samples": [_integer(1)],
+    "freq": [str, pd.DateOffset, pd.Timedelta, None],
+    "random_state": ["random_state"],
+    "verbose": [Interval(Integral, 0, 2, closed="both")],
+    "callbacks": [list, tuple, None],
+}
 
 
 def check_parameters(forecaster: Any) -> None:
@@ -129,9 +114,8 @@ def check_parameters(forecaster: Any) -> None:
         except InvalidParameterError as error:
             choices = [c for c in _CONSTRAINTS[name] if isinstance(c, StrOptions)]
             options = {option for choice in choices for option in choice.options}
-            raise InvalidParameterError(f"{error}{did_you_mean(value, options)}") from (
-                None
-            )
+            told = f"{error}{did_you_mean(value, options)}"
+            raise InvalidParameterError(told) from None
     resolve_device(forecaster.device)
     for callback in forecaster.callbacks or ():
         if not any(hasattr(callback, name) for name in CALLBACK_METHODS):
