@@ -37,7 +37,7 @@ from sklode.training.parameters import (
     check_parameters,
     resolve_device,
 )
-from sklode.training.plan import Extent, Run, plan
+from sklode.training.plan import Purpose, Run, plan
 from sklode.training.report import Reporter
 
 __all__ = [
@@ -260,7 +260,8 @@ class _LatentODEForecaster(BaseForecaster):
         start = getattr(self, "pretrained_", None)
         history = self._read(y, X, start)
         history.observations.check_channels(history.channels)
-        run = plan(history.observations, settings, rng, steps_ahead(fh), start)
+        ahead = steps_ahead(fh)
+        run = plan(history.observations, settings, rng, ahead, start, "pretrain")
         run.model.columns = history.channels, history.controls
         self.pretrained_ = run.train(self._reporter())
         self._broken_off = None  # of a fit before
@@ -276,17 +277,16 @@ class _LatentODEForecaster(BaseForecaster):
             return self
         settings = Settings.of(self)
         rng = in_common(check_random_state(self.random_state))
-        start, extent = self._broken_off if self.warm_start else None, None
+        start = self._broken_off if self.warm_start else None
+        purpose: Purpose = "fit"
         pretrained = getattr(self, "pretrained_", None)
         if pretrained is not None and (start is None or start.fine_tunes):
-            extent = Extent.of(settings, pretrained, pretrained=True)
-            start = start or pretrained
+            start, purpose = start or pretrained, "fine-tune"
         self._history = self._read(y, X, start)
         observations = self._history.observations
         if start is None:
             observations.check_channels(self._history.channels)
-        ahead = steps_ahead(fh)
-        run = plan(observations, settings, rng, ahead, start, extent, goes_on=True)
+        run = plan(observations, settings, rng, steps_ahead(fh), start, purpose)
         run.model.columns = self._history.channels, self._history.controls
         self._run, self._predict_seed = run, run.terms.predict_seed
         self._set_model(run.train(self._reporter()))
@@ -343,8 +343,7 @@ class _LatentODEForecaster(BaseForecaster):
         if update_params and not is_kept:
             settings = Settings.of(self)
             rng = in_common(check_random_state(self.random_state))
-            extent = Extent.of(settings, model, pretrained=False)
-            run = plan(observations, settings, rng, None, model, extent)
+            run = plan(observations, settings, rng, None, model, "update")
             model = run.train(self._reporter())
         self._set_model(model)
         return self

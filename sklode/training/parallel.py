@@ -24,28 +24,16 @@ from torch import Tensor, nn
 
 __all__ = ["ALONE", "Processes", "current", "data_parallel", "digest", "in_common"]
 
-_TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""What torchrun tells each process, and torch.distributed reads."""
-
 _GO_ON = "the processes that share a training must all go on; "
 
 _INTERRUPTED, _FAILED = 1.0, 2.0
 
 
 class Processes:
-    """The processes that share a training, as one of them sees them.
+    """The processes that share a training, as one of them, number ``rank``, sees them.
 
     All must call the same methods in the same order. Alone (without a group of
     torch.distributed), nothing is sent.
-
-    Attributes
-    ----------
-    rank, size : int
-        Number of this process, from 0, and how many there are.
-    is_first : bool
-        Whether this process reports and saves for all.
-    local_rank : int
-        Number of this process among those on its machine.
     """
 
     def __init__(self, group: Any = None) -> None:
@@ -68,11 +56,10 @@ class Processes:
         gradient: Tensor | None = None,
         failure: BaseException | None = None,
     ) -> list[float]:
-        """Return numbers' sums over all processes; replace a vector by its sum.
+        """Return numbers' sums over all processes; replace the gradient by its sum.
 
-        One message for all of them, and for what has gone wrong, so that none waits for
-        another in vain: the failure of one process is raised there, and an error in all
-        others; KeyboardInterrupt in all, if any was interrupted.
+        One message tells also what has gone wrong, so that none waits for another in
+        vain: the failure of one is an error in all, and KeyboardInterrupt one in all.
         """
         if self.size == 1:
             if failure is not None:
@@ -122,8 +109,6 @@ class Processes:
         try:
             yield
         except BaseException as error:
-            if self.size == 1:
-                raise
             failure = error
         self.add(failure=failure)
 
@@ -135,21 +120,14 @@ class Processes:
                 torch.distributed.all_gather_object(values, value, self._group)
         return values
 
-    def from_first(self, value: Any) -> Any:
-        """Return the first process' value in all of them."""
-        return self.everyones(value if self.is_first else None)[0]
-
     def share_weights(self, network: nn.Module) -> None:
         """Give the first process' weights to all: machines may round differently."""
         if self.size > 1:
             weights = {k: v.cpu() for k, v in network.state_dict().items()}
-            network.load_state_dict(self.from_first(weights))
+            network.load_state_dict(self.everyones(weights)[0])
 
     def check_same(self, named: Mapping[str, str]) -> None:
-        """Check that all processes have the same parameters, and digests of data.
-
-        The ValueError names, in all processes, the first that differs, and where.
-        """
+        """Check that all processes have the same parameters, and digests of data."""
         first, *others = self.everyones(named)
         for rank, other in enumerate(others, start=1):
             for name, here in first.items():
@@ -200,12 +178,10 @@ _SHARED = threading.local()
 
 
 def current() -> Processes:
-    """Return the processes that share a training that begins now.
-
-    Threads and processes that were started in a `data_parallel` block, as parallel
-    searches do, are alone: they cannot keep the order of messages.
-    """
+    """Return the processes that share a training that begins now."""
     processes: Processes = getattr(_SHARED, "processes", ALONE)
+    # threads and processes that were started in a block, as parallel searches do, are
+    # alone: they cannot keep the order of messages
     return processes if processes._process == os.getpid() else ALONE
 
 
@@ -268,9 +244,11 @@ def _group_of_all(timeout: float) -> Any:
     """Return a group of all processes, or None where this is the only one."""
     is_available = torch.distributed.is_available()
     is_initialised = is_available and torch.distributed.is_initialized()
-    size = int(os.environ["WORLD_SIZE"]) if all(map(os.environ.get, _TOLD)) else 1
     if is_initialised:
         size = torch.distributed.get_world_size()
+    else:  # what torchrun tells, and torch.distributed reads
+        told = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+        size = int(os.environ["WORLD_SIZE"]) if all(map(os.environ.get, told)) else 1
     if size == 1:
         return None
     if not is_available:
@@ -303,14 +281,12 @@ def _end() -> None:
 def in_common(rng: np.random.RandomState) -> np.random.RandomState:
     """Return a generator that is the same in all processes.
 
-    Only numpy's own, of ``random_state=None``, is another in each: its first draw in
-    the first process seeds the one returned.
+    Only numpy's own, of ``random_state=None``, is another in each.
     """
     processes = current()
     if processes.size == 1 or rng is not np.random.mtrand._rand:
         return rng
-    seed = processes.from_first(int(rng.randint(2**31 - 1)))
-    return np.random.RandomState(seed)
+    return np.random.RandomState(processes.everyones(rng.randint(2**31 - 1))[0])
 
 
 def digest(*parts: Any) -> str:

@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ from sklode.training.parallel import Processes, current, digest
 from sklode.training.parameters import Settings, resolve_device
 from sklode.training.report import Reporter
 
-__all__ = ["Extent", "Run", "plan"]
+__all__ = ["Purpose", "Run", "plan"]
 
 _BATCHES_PER_EPOCH = 32
 """An epoch draws every window once, but no more than this many batches of them."""
@@ -76,23 +76,8 @@ _FINETUNE_RATE = 0.3
 """The share of lr at which it then trains, to keep what the family has taught."""
 
 
-class Extent(NamedTuple):
-    """How long, and at which rate, a model trains that was trained before."""
-
-    epochs: int  # at least so many, and
-    updates: int = 0  # at least so many of these, in whole epochs
-    rate: float = 1.0  # as a share of ``lr``
-
-    @classmethod
-    def of(cls, settings: Settings, model: FittedModel, pretrained: bool) -> Extent:
-        """Return how an ``update`` trains, or a ``fit`` that follows ``pretrain``."""
-        if settings.finetune_epochs is not None:
-            return cls(settings.finetune_epochs)
-        whole = settings.max_epochs or model.whole_epochs
-        epochs = max(round(_FINETUNE_SHARE * whole), 1)
-        if pretrained:
-            return cls(epochs, _FINETUNE_UPDATES, _FINETUNE_RATE)
-        return cls(epochs)
+Purpose: TypeAlias = Literal["pretrain", "fit", "fine-tune", "update"]
+"""What a training is for; to fine-tune is to `fit` what was pretrained."""
 
 
 @dataclass(frozen=True)
@@ -114,17 +99,15 @@ def plan(
     rng: np.random.RandomState,
     n_ahead: int | None = None,
     start: FittedModel | None = None,
-    extent: Extent | None = None,
-    goes_on: bool = False,
+    purpose: Purpose = "fit",
 ) -> Run:
     """Settle all that comes before a training on all series together.
 
     ``n_ahead`` is the farthest step of the horizon that will be asked for. The training
-    begins from new weights, or from a copy of ``start``, with its units and lengths. It
-    takes ``max_epochs``, or an extent.
+    begins from new weights, or from a copy of ``start``, with its units and lengths.
 
-    One that ``goes_on`` does so where that of ``start`` was stopped, if data and
-    settings are the same; and may, under ``warm_start``, itself go on later.
+    A ``fit`` goes on where that of ``start`` was stopped, if data and settings are the
+    same; and may, under ``warm_start``, itself go on later.
     """
     n_threads()  # a thread's first; it could else take another fit's limit for its own
     processes = current()
@@ -135,8 +118,8 @@ def plan(
         given["digest of earlier weights"] = digest(*(w.cpu().numpy() for w in weights))
         processes.check_same(given)
     signature = ""
-    if goes_on and settings.warm_start:
-        signature = digest(_given(observations, settings), extent)
+    if purpose in ("fit", "fine-tune") and settings.warm_start:
+        signature = digest(_given(observations, settings), purpose)
     with own_modes(gradients=True), processes.together():
         stopped = None if start is None else start.stopped
         if start is not None and stopped is not None:
@@ -159,22 +142,31 @@ def plan(
         windows = model.windows(observations)
         n_drawn, n_batches = _epoch_size(windows, cut, settings)
         _choose_engine(model, settings, 10**6, n_drawn)
-        n_epochs = settings.max_epochs or max(_UPDATES // n_batches, 1)
-        rate = 1.0
-        if extent is not None:
-            n_epochs = max(extent.epochs, math.ceil(extent.updates / n_batches))
-            rate = extent.rate
         trial_rng = copy.deepcopy(rng)
         terms = _Terms(
             signature,
             cut,
-            n_epochs,
-            rate,
+            *_length(settings, model.whole_epochs, n_batches, purpose),
             start is None,
             model.calibration,
             int(rng.randint(2**31 - 1)),
         )
         return Run(model, windows, settings, terms, trial_rng, None, generator)
+
+
+def _length(
+    settings: Settings, whole_epochs: int, n_batches: int, purpose: Purpose
+) -> tuple[int, float]:
+    """Return how many epochs a training takes, and which share of ``lr``."""
+    if purpose in ("pretrain", "fit"):
+        return settings.max_epochs or max(_UPDATES // n_batches, 1), 1.0
+    if settings.finetune_epochs is not None:
+        return settings.finetune_epochs, 1.0
+    share = _FINETUNE_SHARE * (settings.max_epochs or whole_epochs)
+    n_epochs = max(round(share), 1)
+    if purpose == "update":
+        return n_epochs, 1.0
+    return max(n_epochs, math.ceil(_FINETUNE_UPDATES / n_batches)), _FINETUNE_RATE
 
 
 @dataclass
@@ -209,7 +201,7 @@ class Run:
             processes.share_weights(model.network)
             with processes.together():
                 self.calibrate(model)
-            model.calibration = processes.from_first(model.calibration)
+            model.calibration = processes.everyones(model.calibration)[0]
         return model
 
     def so_far(self) -> FittedModel | None:
@@ -258,7 +250,10 @@ class Run:
         """
         settings, terms, processes = self.settings, self.terms, self.processes
         n_drawn, n_batches = _epoch_size(self.windows, cut, settings)
-        warm_up = _warm_up(terms, n_batches)
+        warm_up = 0  # none, with weights that were trained before
+        if terms.from_scratch:
+            warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
+            warm_up = min(warm_up, int(_WARM_UP_SHARE * terms.n_epochs))
         stages = [
             (begin * warm_up, self.windows.shortened(share)) for share, begin in _STAGES
         ]
@@ -328,7 +323,7 @@ class Run:
         self.generator.set_state(state)
         with self._torch_threads():
             gain = guard.gains(model.network, trial.network, windows, before)
-        if self.processes.from_first(guard.is_proved(gain)):
+        if self.processes.everyones(guard.is_proved(gain))[0]:
             self._trained(model, cut, self.reporter)
             return
         self.reporter.say(
@@ -346,14 +341,6 @@ class Run:
         """
         is_fused = self.model.network.engines() == ("fused", "fused")
         return one_torch_thread() if is_fused else contextlib.nullcontext()
-
-
-def _warm_up(terms: _Terms, n_batches: int) -> int:
-    """Return for how many epochs windows grow: none, with weights trained before."""
-    if not terms.from_scratch:
-        return 0
-    n_epochs = math.ceil(_WARM_UP_UPDATES / n_batches)
-    return min(n_epochs, int(_WARM_UP_SHARE * terms.n_epochs))
 
 
 def _epoch_size(

@@ -104,7 +104,7 @@ def resumed(processes: Processes) -> Left:
     act = Act(2)
     forecaster = tiny(**CALM, warm_start=True, callbacks=[act]).fit(panel())
     stopped = forecaster.n_epochs_
-    saved = processes.from_first(act.saved)
+    saved = processes.everyones(act.saved)[0]
     return {**left_by(saved.fit(panel())), "stopped": stopped, "asked": act.asked}
 
 
