@@ -46,11 +46,9 @@ class Descent:
         self._vector.grad = self.gradient
         self._decay = None  # that of each weight
         if weight_decay:
-            of_parts = [
-                torch.full_like(p.detach(), weight_decay * (p.ndim > 1)).flatten()
-                for p in self._trained
-            ]
-            self._decay = torch.cat(of_parts)
+            of_each = [weight_decay * (p.ndim > 1) for p in self._trained]
+            n_each = torch.tensor(sizes, device=values.device)
+            self._decay = values.new_tensor(of_each).repeat_interleave(n_each)
         self._optimizer = torch.optim.AdamW(
             [self._vector], lr=lr, weight_decay=0.0, fused=True
         )
@@ -60,7 +58,7 @@ class Descent:
         )
 
     def close(self) -> None:
-        """Let the weights be tensors of their own again."""
+        """Make the weights tensors of their own again."""
         for parameter in self._trained:
             parameter.data = parameter.data.clone()
             parameter.grad = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from sklode.training.descent import Descent, Snapshot
@@ -31,25 +32,22 @@ _Loss: TypeAlias = Callable[[], float]
 
 
 class _Epoch(NamedTuple):
-    """What a training was when an epoch began, and the loss of that epoch."""
-
     number: int
     loss: float
-    begun: Snapshot
+    begun: Snapshot  # what was trained when it began
+
+
+_loss_of = attrgetter("loss")
 
 
 class Recovery:
     """Return a diverged training to an epoch before, at half the rate.
 
-    An epoch may have diverged if its negative log-likelihood per value is above that of
-    a constant, and more than 0.5 above that of an earlier epoch, which was below the
-    constant's: the best of the last eight or else the best of all. Windows that grow,
-    or chance, may do that too: so the last batch is looked at again, and unless it,
-    too, is as much better under the weights with which that epoch began, nothing is
-    done. The loss of an epoch of fewer than 20 steps is the mean with the epochs before
-    it that make them 20. Too many steps in a row that are not finite are a divergence
-    in any case. Weights and the optimiser's moments then become what they were when
-    that epoch began; after six recoveries, or without such an epoch, it is given up.
+    It has diverged where the loss per value is above that of a constant, and far above
+    that of an earlier epoch, the best of the last eight or else of all. Windows that
+    grow, or chance, may do that too: so the last batch, too, has to be as much better
+    under the weights with which that epoch began. Too many steps in a row that are not
+    finite are a divergence in any case.
     """
 
     def __init__(self, n_batches: int) -> None:
@@ -71,23 +69,21 @@ class Recovery:
     def epoch_ends(
         self, loss: float, finite: bool, descent: Descent, last_loss: _Loss
     ) -> int:
-        """Go back if the epoch has diverged.
+        """Return the epoch to whose beginning training goes back, 0 for none.
 
-        Its loss is NaN if it took no step; ``finite`` is False after too many steps in
-        a row that were not. Returns the epoch to whose beginning the training has gone
-        back; 0 for none.
+        The loss is NaN if no step was taken; ``finite`` is False after too many steps
+        in a row that were not.
         """
-        known = [min(self._recent, key=lambda e: e.loss)] if self._recent else []
-        known += [self._best] if self._best is not None else []
-        if not math.isnan(loss):
+        known = min(self._recent, key=_loss_of, default=None), self._best
+        stepped = not math.isnan(loss)
+        if stepped:
+            now = self._now._replace(loss=loss)
+            self._lowest = min(self._lowest or now, now, key=_loss_of)
             self._losses.append(loss)
-            if self._lowest is None or loss < self._lowest.loss:
-                self._lowest = self._now._replace(loss=loss)
+            loss = sum(self._losses) / self._n_judged
         if finite and len(self._losses) < self._n_judged:
             return 0
-        if not math.isnan(loss):
-            loss = sum(self._losses) / self._n_judged
-        for epoch in known:
+        for epoch in filter(None, known):
             if not finite or self._was_better(epoch, loss, descent, last_loss):
                 self._losses.clear()
                 descent.restore(epoch.begun)
@@ -96,28 +92,24 @@ class Recovery:
                 self.given_up = self._taken > _MOST
                 return epoch.number
         self.given_up = not finite
-        if finite and not math.isnan(loss):
+        if stepped:
             judged = self._now._replace(loss=loss)
             self._recent.append(judged)
-            self._best = min(self._best or judged, judged, key=lambda e: e.loss)
+            self._best = min(self._best or judged, judged, key=_loss_of)
         return 0
 
     def end(
         self, descent: Descent, last_loss: _Loss, trust: bool = False
     ) -> tuple[int, float, float] | None:
-        """Go back where the last batch was described far better before.
+        """Go back where the last batch was far better described before.
 
-        Before training, or when the epoch of the lowest loss began; the latter not
-        where validation has chosen the weights at the end (``trust``). They are worse
-        if a divergence lies between the two losses of that batch; in fewer than 20
-        steps one loss above another is chance, unless it is not finite.
-
-        Returns the epoch to whose beginning the weights have gone back, the loss at the
-        end and that of then; None where they have stayed.
+        When the first epoch began, or that of the lowest loss; the latter not where
+        validation has chosen the weights (``trust``). Returns its number, the loss at
+        the end and that of then; None where the weights have stayed.
         """
         present, loss = descent.snapshot(), last_loss()
         if math.isfinite(loss) and self._now.number < self._n_judged:
-            return None
+            return None  # after few steps one loss above another is chance
         earlier = [self._first] if trust else [self._first, self._lowest]
         found = []
         for epoch in filter(None, earlier):
@@ -133,7 +125,7 @@ class Recovery:
     def _was_better(
         self, epoch: _Epoch, loss: float, descent: Descent, last_loss: _Loss
     ) -> bool:
-        """Return whether the training was better then, in sum and on the last batch."""
+        """Return whether it was better then, in sum and on the last batch."""
         if epoch.loss >= _KNOWS_NOTHING or not _is_worse(loss, epoch.loss):
             return False
         present, loss = descent.snapshot(), last_loss()
