@@ -44,11 +44,7 @@ HISTORY_COLUMNS = (
     "lr",
     "seconds",
 )
-"""Of the history, a row per epoch; the losses are per observed value.
-
-``restored_epoch`` is 0, but after an epoch that diverged: training then goes on from
-where that earlier epoch began, at half the rate, see `Recovery`.
-"""
+"""Of the history, a row per epoch; the forecasters' ``history_`` documents them."""
 
 _MEANS = ("loss", "log_likelihood", "kl", "grad_norm", "clipped_fraction")
 """Of them those that are means over an epoch's steps."""
@@ -100,30 +96,23 @@ class TrainState:
 class Trainer:
     """Fit a `LatentODE` in place by stochastic gradient ascent on the ELBO.
 
-    The loss is the negative ELBO per observed value,
-    ``-(log_likelihood - kl_weight * kl)``, all three divided by the number of observed
-    entries: the paper's eq. loss, and of the same size for any window.
-
-    A step whose loss or gradient is not finite is skipped. An epoch that diverges, or
-    that ends in ten skipped steps, is undone, see `Recovery`.
-
-    In the warm-up the KL weight is smaller, and early stopping does not look at it. The
-    peak rate is a share (``rate``) of ``lr``. Ctrl-C after the first epoch ends the
-    training with the best weights and a warning, if it ``is_interruptible``. If it
-    ``is_resumable``, ``stopped_at`` is the state at the end of the last whole epoch,
-    from which a training goes on; None where it is at its end. A step is that of the
-    whole batch, however many processes share it.
+    The loss is the negative ELBO per observed value: the paper's eq. loss, and of the
+    same size for any window. A step whose loss or gradient is not finite is skipped. An
+    epoch that diverges, or that ends in ten skipped steps, is undone, see `Recovery`.
+    A step is that of the whole batch, however many processes share it.
     """
 
     network: Any
     settings: Any
+    generator: torch.Generator
     n_epochs: int
     n_batches: int
     warm_up_epochs: int = 0
-    rate: float = 1.0
+    rate: float = 1.0  # the peak, as a share of ``lr``
     is_resumable: bool = False
-    is_interruptible: bool = True
+    is_interruptible: bool = True  # Ctrl-C keeps the best weights, with a warning
     processes: Processes = ALONE
+    # at the end of the last whole epoch, if resumable; None at the training's end
     stopped_at: TrainState | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -132,15 +121,14 @@ class Trainer:
     def fit(
         self,
         draw: Draw,
-        generator: torch.Generator,
         validation: Sequence[Batch] = (),
         reporter: Reporter | None = None,
         start: TrainState | None = None,
     ) -> None:
         """Train, and leave the best weights in the network.
 
-        Without validation the last finite weights are the best. With a start, go on
-        from there, as another trainer with the same settings would have.
+        With a start, go on from there, as another trainer with the same settings would
+        have.
         """
         decay, lr = self.settings.weight_decay, self.settings.lr * self.rate
         descent = Descent(self.network, lr, decay, self.n_epochs * self.n_batches)
@@ -149,10 +137,10 @@ class Trainer:
             if start is not None:
                 self.state, self.stopped_at = copy.deepcopy(start), start
                 descent.load(start.descent)
-                generator.set_state(start.generator)
+                self.generator.set_state(start.generator)
             try:
                 with closing(reporter or Reporter()) as told:  # its bar, before words
-                    self._take_epochs(draw, generator, validation, told)
+                    self._take_epochs(draw, validation, told)
             except KeyboardInterrupt:
                 if not (self.is_interruptible and self.state.rows):  # nothing to keep
                     raise
@@ -176,17 +164,13 @@ class Trainer:
         return state.recovery.given_up or no_better or len(state.rows) >= self.n_epochs
 
     def _take_epochs(
-        self,
-        draw: Draw,
-        generator: torch.Generator,
-        validation: Sequence[Batch],
-        reporter: Reporter,
+        self, draw: Draw, validation: Sequence[Batch], reporter: Reporter
     ) -> None:
         state = self.state
         while not self._is_over():
             epoch = len(state.rows) + 1
             state.recovery.epoch_begins(epoch, self._descent)
-            row = self.run_epoch(epoch, draw(epoch, generator), generator)
+            row = self.run_epoch(epoch, draw(epoch, self.generator))
             finite = state.skipped < _PATIENCE_WITH_NON_FINITE
             row["restored_epoch"] = state.recovery.epoch_ends(
                 -row["log_likelihood"], finite, self._descent, self._last_loss
@@ -201,7 +185,7 @@ class Trainer:
                 self.stopped_at = replace(
                     copy.deepcopy(state),
                     descent=self._descent.state(),
-                    generator=generator.get_state(),
+                    generator=self.generator.get_state(),
                 )
             stop = False
             with self.processes.together():
@@ -209,9 +193,7 @@ class Trainer:
             if any(self.processes.everyones(stop)):
                 break
 
-    def run_epoch(
-        self, epoch: int, batches: Iterable[Batch], generator: torch.Generator
-    ) -> dict[str, float]:
+    def run_epoch(self, epoch: int, batches: Iterable[Batch]) -> dict[str, float]:
         """Take a step on every batch and return the history's row."""
         started = time.perf_counter()
         state = self.state
@@ -222,7 +204,7 @@ class Trainer:
         lr = self._descent.rate
         steps = []
         for batch in batches:
-            steps.append(self._step(batch, kl_weight, generator, epoch))
+            steps.append(self._step(batch, kl_weight, epoch))
             state.skipped = state.skipped + 1 if steps[-1] is None else 0
             if state.skipped >= _PATIENCE_WITH_NON_FINITE:
                 break
@@ -237,18 +219,13 @@ class Trainer:
             "seconds": time.perf_counter() - started,
         }
 
-    def _step(
-        self, batch: Batch, kl_weight: float, generator: torch.Generator, epoch: int
-    ) -> list[float] | None:
-        """Take one step; return what is told of it, see `_MEANS`.
-
-        None where the loss or its gradient is not finite.
-        """
+    def _step(self, batch: Batch, kl_weight: float, epoch: int) -> list[float] | None:
+        """Take a step; return its `_MEANS`, None if loss or gradient is not finite."""
         self.state.last = [batch]
         self._descent.zero()
         parts, failure = [0.0, 0.0, 0.0], None
         try:
-            parts = self._differentiate(batch, kl_weight, generator)
+            parts = self._differentiate(batch, kl_weight)
         except BaseException as error:  # every process has to know of it
             failure = error
         parts = self.processes.add(parts, self._descent.gradient, failure)
@@ -267,13 +244,10 @@ class Trainer:
         self._descent.step()
         return [*parts, norm, float(threshold is not None and norm >= threshold)]
 
-    def _differentiate(
-        self, batch: Batch, kl_weight: float, generator: torch.Generator
-    ) -> list[float]:
-        """Take this process' part of the gradient.
+    def _differentiate(self, batch: Batch, kl_weight: float) -> list[float]:
+        """Take this process' part of the gradient; return that of loss, likelihood, KL.
 
-        Return its parts of loss, log-likelihood and KL per observed value of the whole
-        batch; NaN where an equation cannot be solved.
+        They are per observed value of the whole batch; NaN where nothing can be solved.
         """
         # torchdiffeq solves the adjoint backward, out of our sight
         of_adjoint = AssertionError if self.settings.adjoint else SolverError
@@ -281,7 +255,7 @@ class Trainer:
         shape = len(batch.times), self.network.latent_size
         # the process' default dtype may be another than the network's
         dtype = batch.values.dtype
-        noise = torch.randn(shape, generator=generator, dtype=dtype)
+        noise = torch.randn(shape, generator=self.generator, dtype=dtype)
         n_observed = max(batch.n_scored, 1)
         batch = batch.part(mine)
         if not len(batch.times):
@@ -332,8 +306,7 @@ class Trainer:
     def load_best(self, network: Any, processes: Processes = ALONE) -> int:
         """Load the best weights so far into a network, and return their epoch.
 
-        The last ones proposed count if the loss is finite under them: on the last batch
-        of the processes that do this together.
+        The last ones proposed count if the last batch's loss is finite under them.
         """
         state = self.state
         if state.candidate is not None:
@@ -356,30 +329,22 @@ class Trainer:
         return _loss_on(batches, self.network, self.processes)
 
     def _judge_the_end(self) -> None:
-        """Say that a training has ended in a bad place, and leave no useless weights.
-
-        Weights that were good for the short windows of the first epochs, or for other
-        batches, need not be so for the last one.
-        """
+        """Say that a training has ended in a bad place; leave no useless weights."""
         state, settings, row = self.state, self.settings, self.state.rows[-1]
         is_validated = not math.isnan(row["validation_loss"])
         gone_back = state.recovery.end(self._descent, self._last_loss, is_validated)
         if gone_back is not None:
             state.best_epoch = gone_back[0] - 1
-        if state.recovery.given_up and state.skipped >= _PATIENCE_WITH_NON_FINITE:
-            what = (
-                f"training stopped after {state.skipped} steps in a row whose loss or "
-                "gradient was not finite"
-            )
-        elif state.recovery.given_up:
+        not_finite = max(state.skipped, row["skipped_steps"])
+        if state.recovery.given_up and state.skipped < _PATIENCE_WITH_NON_FINITE:
             what = (
                 "training stopped after it had diverged again and again, down to a "
                 f"rate of {self._descent.rate:.3g}"
             )
-        elif math.isnan(row["loss"]):
+        elif state.recovery.given_up or math.isnan(row["loss"]):
             what = (
-                "training ended without a finite loss and gradient in any of the "
-                f"{row['skipped_steps']:g} steps of its last epoch"
+                f"training ended in {not_finite:g} steps in a row whose loss or "
+                "gradient was not finite"
             )
         elif gone_back is not None:
             number, loss, before = gone_back
@@ -411,8 +376,7 @@ def _warn(text: str) -> None:
 def _loss_on(batches: Sequence[Batch], network: Any, processes: Processes) -> float:
     """Return the negative log-likelihood per scored value, at the mean z0.
 
-    Infinite where it is not finite; 0 without values. Of several processes each has its
-    share of every batch.
+    Infinite where it is not finite; 0 without values.
     """
     loss = 0.0
     with processes.together():

@@ -272,6 +272,7 @@ class Run:
         trainer = Trainer(
             model.network,
             settings,
+            self.generator,
             terms.n_epochs,
             n_batches,
             warm_up,
@@ -292,7 +293,7 @@ class Run:
             if terms.n_epochs:
                 _make_ready(model.network, processes, reporter)
             with self._torch_threads():
-                trainer.fit(draw, self.generator, validation, reporter, self.start)
+                trainer.fit(draw, validation, reporter, self.start)
         except BaseException:
             reporter.end()
             raise

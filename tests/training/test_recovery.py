@@ -55,7 +55,7 @@ def thrown(
         return [batch(2.0)] * 3
 
     trainer = trainer_of(network, 9, 3, lr=0.05, clip_norm=None)
-    trainer.fit(draw, torch.Generator(), [batch()] if held_out else [])
+    trainer.fit(draw, [batch()] if held_out else [])
     return trainer, [*seen, network.weight]
 
 
@@ -104,7 +104,7 @@ def test_data_that_were_hard_are_no_divergence(
     log_likelihood: Any, numbers: list[float]
 ) -> None:
     trainer = trainer_of(Trainee(log_likelihood, weight=2.5), 4, 1)
-    trainer.fit(lambda epoch, _: [batch(numbers[epoch - 1])], torch.Generator())
+    trainer.fit(lambda epoch, _: [batch(numbers[epoch - 1])])
     assert column(trainer, "restored_epoch") == [0] * 4
 
 

@@ -97,12 +97,16 @@ class Recording(torch.optim.SGD):
         super().step(closure)
 
 
-def trainer_of(network: Any, n_epochs: int, n_batches: int, **given: Any) -> Trainer:
+def trainer_of(
+    network: Any, n_epochs: int, n_batches: int, seed: int = 0, **given: Any
+) -> Trainer:
     """Return a trainer; what is no setting of the forecasters goes to itself."""
     settings = {"lr": 0.01, "weight_decay": 0.0, "clip_norm": 1.0, "kl_weight": 1.0}
     settings |= {"n_iter_no_change": math.inf, "adjoint": False}
     settings |= {name: given.pop(name) for name in settings if name in given}
-    return Trainer(network, SimpleNamespace(**settings), n_epochs, n_batches, **given)
+    generator = torch.Generator().manual_seed(seed)
+    told = SimpleNamespace(**settings)
+    return Trainer(network, told, generator, n_epochs, n_batches, **given)
 
 
 def train(
@@ -111,16 +115,14 @@ def train(
     validation: Sequence[Batch] = (),
     told: Callable[[dict[str, float]], Any] = lambda row: None,
     n_epochs: int = 1,
-    seed: int = 0,
     start: Any = None,
     **given: Any,
 ) -> Trainer:
     """Train on the same batches in every epoch; ``told`` may stop it."""
     trainer = trainer_of(network, n_epochs, len(batches), **given)
-    generator = torch.Generator().manual_seed(seed)
     callback = SimpleNamespace(on_epoch_end=lambda _, row: told(row))
     reporter = Reporter(callbacks=[callback])
-    trainer.fit(lambda *_: batches, generator, validation, reporter, start)
+    trainer.fit(lambda *_: batches, validation, reporter, start)
     return trainer
 
 
