@@ -53,11 +53,10 @@ def validation_batches(
     after_seen = windows.start + windows.window_length
     held_out = windows.end > cut[windows.series]
     reaching = np.flatnonzero(held_out & (windows.end > after_seen))
-    which = spread(
-        reaching if len(reaching) else np.flatnonzero(held_out), SCORED_WINDOWS
-    )
-    if not len(which):
+    found = reaching if len(reaching) else np.flatnonzero(held_out)
+    if not len(found):
         return []
+    which = spread(found, SCORED_WINDOWS)
     scored_from = cut[windows.series[which]] if len(reaching) else None
     batch = nn.make_batch(windows, which, device, scored_from)
     return [batch] if batch.n_scored else []
@@ -72,9 +71,7 @@ def hidden_rows(
     """Return which rows of each window the encoder does not see, (batch, seen).
 
     Each with a probability of up to ``thinning``, drawn for the window; and of that
-    share of the windows the first ones, as many as the horizon at most, so that the
-    decoder learns to run backward. One row at least remains. None where ``thinning`` is
-    zero.
+    share of the windows the first ones, as many as the horizon at most. One remains.
     """
     if not thinning:
         return None

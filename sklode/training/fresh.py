@@ -34,14 +34,8 @@ Fits in several threads would draw from each other's seeds. They are drawn in fl
 which is then the default dtype.
 """
 
-_SHORTEST_PERIOD = 4.0
-"""In time units: faster oscillations are hardly seen at stamps one unit apart."""
-
 _FOLLOWED = {"rk4": math.pi / 2, "midpoint": 0.5, "euler": 0.1, "dopri5": math.pi / 2}
 """Radians per step that a method follows without changing the amplitude much."""
-
-_MANY_SERIES = 8
-"""From this many series on, a window need not leave room for others beside it."""
 
 
 def default_lengths(
@@ -50,16 +44,13 @@ def default_lengths(
     horizon: int | None,
     n_ahead: int | None,
 ) -> tuple[int, int]:
-    """Choose ``window_length`` and ``horizon`` where they are None.
+    """Choose ``window_length`` and ``horizon`` where they are None, see `PARAMETERS`.
 
-    The horizon is the farthest step that will be asked for, where known, else as long
-    as a window that is given, else 20 rows. The window is twice the horizon, between 24
-    and 60 rows. Both leave room for other windows: a horizon of at most a third of the
-    longest series, a window of at most half of what then remains (all of it, where
-    there are many series).
+    ``n_ahead`` is the farthest step of the horizon that will be asked for, if known.
     """
     longest = int(lengths.max())
-    room = 1 if len(lengths) >= _MANY_SERIES else 2
+    # of many series a window need not leave room for others beside it
+    room = 1 if len(lengths) >= 8 else 2
     if horizon is None and n_ahead is not None:
         horizon = min(n_ahead, longest // 3) if window_length is None else n_ahead
     if window_length is not None:
@@ -77,10 +68,9 @@ def fresh_model(
     n_ahead: int | None,
     held_out: float = 0.0,
 ) -> tuple[FittedModel, NDArray[np.int64]]:
-    """Return an untrained model of the sizes that data and settings call for.
+    """Return an untrained model, and the first held-out row of each series.
 
-    And the first held-out row of each series: units and level are those of the rows
-    before. ``n_ahead`` is the farthest step of the horizon that will be asked for.
+    Units and level are those of the rows before.
     """
     window_length, horizon = default_lengths(
         observations.lengths, settings.window_length, settings.horizon, n_ahead
@@ -113,7 +103,6 @@ def fresh_model(
         network.decoder.vector_field.start_rotating(_periods(settings, span))
         if anchor in ("last", "linear"):  # what is added to it has to be learned
             network.emission.start_silent()
-    architecture = {name: getattr(settings, name) for name in ARCHITECTURE}
     model = FittedModel(
         network,
         normalisation,
@@ -122,7 +111,7 @@ def fresh_model(
         observations.clock,
         window_length,
         horizon,
-        architecture,
+        {name: getattr(settings, name) for name in ARCHITECTURE},
     )
     if isinstance(network.anchor, LinearAnchor):
         fit_linear(network.anchor, model.windows(learned))
@@ -130,13 +119,13 @@ def fresh_model(
 
 
 def _periods(settings: Any, span: float) -> list[float]:
-    """Draw periods that the decoder starts with, in time units.
+    """Draw periods that the decoder starts with, evenly spread on a logarithmic scale.
 
-    Evenly spread on a logarithmic scale, from what observations can show, and the
-    solver follow, to the span of a window.
+    In time units: from what the solver follows to the span of a window.
     """
     followed = 2 * math.pi * settings.step_size / _FOLLOWED[settings.method]
-    shortest = max(_SHORTEST_PERIOD, followed)
+    # faster oscillations are hardly seen at stamps one unit apart
+    shortest = max(4.0, followed)
     longest = max(span, 2 * shortest)
     n = settings.latent_size // 2
     places = (torch.arange(n) + torch.rand(n)) / max(n, 1)

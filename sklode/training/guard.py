@@ -15,19 +15,13 @@ from sklode.data.errors import SolverError
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.training.batches import training_windows
 
-__all__ = ["TRIAL_FRACTION", "gains", "is_proved", "silence"]
-
-TRIAL_FRACTION = 0.2
-"""Share of each series, at its end, that a guarded training is tried on."""
-
-_FEWEST_BLOCKS = 4
-"""Fewer blocks of a horizon's length say nothing about the next one."""
+__all__ = ["gains", "is_proved", "silence"]
 
 
 def is_proved(gain: NDArray[np.floating]) -> bool:
     """Return whether gains over blocks are above zero at the level of 2.5 %."""
     n = len(gain)
-    if n < _FEWEST_BLOCKS:
+    if n < 4:  # they say nothing about the next one
         return False
     needed = stdtrit(n - 1, 0.975) * gain.std(ddof=1) / math.sqrt(n)
     return bool(gain.mean() > needed)
@@ -39,10 +33,9 @@ def gains(
     windows: WindowSet,
     cut: NDArray[np.int64],
 ) -> NDArray[np.floating]:
-    """Return by how much less a trial's squared errors are than those of the level.
+    """Return by how much less a trial's squared errors are than the network's level's.
 
-    Of each window whose horizon is one of the blocks after the first held-out row. The
-    level is that of the untrained network.
+    Of each window whose horizon is one of the blocks after the first held-out row.
     """
     begin = np.maximum(cut, windows.bounds[:-1] + windows.window_length)
     after_seen = windows.start + windows.window_length
@@ -68,8 +61,7 @@ def gains(
 def silence(network: nn.LatentODE, windows: WindowSet, cut: NDArray[np.int64]) -> None:
     """Let a network forecast its level alone, with the noise of the level's errors.
 
-    Their root mean square in each channel; one, the spread of normalised values, where
-    a channel has none.
+    One, the spread of normalised values, where a channel has none.
     """
     network.emission.start_silent()
     noise = torch.ones(network.emission.n_channels)
@@ -87,10 +79,7 @@ def silence(network: nn.LatentODE, windows: WindowSet, cut: NDArray[np.int64]) -
 def _squared_errors(
     network: nn.LatentODE, windows: WindowSet, which: NDArray[np.int64]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return errors after the seen part, (window, stamp, channel), and which count.
-
-    Of so many of the windows.
-    """
+    """Return errors after the seen part, (window, stamp, channel), and which count."""
     which = spread(which, 4 * SCORED_WINDOWS)
     batch = nn.make_batch(windows, which, next(network.parameters()).device)
     later = slice(batch.n_seen, None)

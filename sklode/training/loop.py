@@ -49,14 +49,9 @@ HISTORY_COLUMNS = (
 _MEANS = ("loss", "log_likelihood", "kl", "grad_norm", "clipped_fraction")
 """Of them those that are means over an epoch's steps."""
 
-_PATIENCE_WITH_NON_FINITE = 10
-"""Consecutive skipped steps after which training stops."""
-
-_AUTO_CLIP_EPOCHS = 3
-"""Epochs whose gradient norms set the threshold of clip_norm="auto"."""
-
-_IMPROVEMENT = 1e-4
-"""By so much a validation loss has to fall for early stopping to go on."""
+_PATIENCE_WITH_NON_FINITE = 10  # skipped steps in a row, after which training stops
+_AUTO_CLIP_EPOCHS = 3  # those whose norms set the threshold of clip_norm="auto"
+_IMPROVEMENT = 1e-4  # of the validation loss, for which early stopping waits
 
 _WARM_UP_KL = 0.02
 """Share of kl_weight while windows grow, in the warm-up epochs.

@@ -47,8 +47,8 @@ _BATCHES_PER_EPOCH = 32
 _UPDATES = 1500
 """Optimiser steps that max_epochs=None aims at."""
 
-_HELD_OUT = 0.1
-"""Share of the rows that early stopping holds out."""
+_HELD_OUT, _TRIED_ON = 0.1, 0.2
+"""Shares of the rows that early stopping holds out, and a guard's trial."""
 
 _STAGES = ((0.125, 0.0), (0.25, 0.47), (0.5, 0.82), (1.0, 1.0))
 """Windows grow during the warm-up: (share of their length, share of the warm-up).
@@ -64,16 +64,13 @@ _WARM_UP_SHARE = 0.84
 _FINETUNE_SHARE = 0.2
 """Share of the epochs that finetune_epochs=None takes."""
 
-_FINETUNE_UPDATES = 100
-"""What it takes at least, after pretraining.
+_FINETUNE_UPDATES, _FINETUNE_RATE = 100, 0.3
+"""What it takes at least after pretraining, and the share of lr at which.
 
 A few new series make one batch an epoch where the family made many. Adam's first steps
 have the size of the rate, whatever the gradient: after only a handful of them the model
-is worse than without.
+is worse than without. The lower rate keeps what the family has taught.
 """
-
-_FINETUNE_RATE = 0.3
-"""The share of lr at which it then trains, to keep what the family has taught."""
 
 
 Purpose: TypeAlias = Literal["pretrain", "fit", "fine-tune", "update"]
@@ -121,9 +118,8 @@ def plan(
     if purpose in ("fit", "fine-tune") and settings.warm_start:
         signature = digest(_given(observations, settings), purpose)
     with own_modes(gradients=True), processes.together():
-        stopped = None if start is None else start.stopped
-        if start is not None and stopped is not None:
-            start = replace(start, stopped=None)
+        if start is not None and start.stopped is not None:
+            stopped, start = start.stopped, replace(start, stopped=None)
             if stopped.terms.signature == signature:
                 model, terms = copy.deepcopy(start), stopped.terms
                 model.calibration = terms.calibration
@@ -185,10 +181,7 @@ class Run:
     trainer: Trainer | None = None  # None before training
 
     def train(self, reporter: Reporter) -> FittedModel:
-        """Train, calibrate, and return the model.
-
-        Of processes that share the training, the reporter of the first is told.
-        """
+        """Train, calibrate, and return the model."""
         model, processes = self.model, self.processes
         if processes.is_first:
             self.reporter = reporter
@@ -197,7 +190,7 @@ class Run:
             if self.settings.guard and self.terms.from_scratch and self.start is None:
                 self._train_if_proved()
             else:
-                self._trained(model, self.terms.cut, self.reporter)
+                self._trained(model, self.terms.cut)
             processes.share_weights(model.network)
             with processes.together():
                 self.calibrate(model)
@@ -205,9 +198,9 @@ class Run:
         return model
 
     def so_far(self) -> FittedModel | None:
-        """Return a copy of the model with the best weights so far.
+        """Return a copy with the best weights so far, not calibrated.
 
-        None before the first epoch has ended. Its spreads are not calibrated.
+        None before the first epoch has ended.
         """
         if self.trainer is None or not self.trainer.state.rows:
             return None
@@ -221,12 +214,9 @@ class Run:
         model.hold()  # a guard may have let it go
         model.network.eval()
         with self._torch_threads():
+            terms, thinning = self.terms, self.settings.thinning
             model.calibration = measured_calibration(
-                model,
-                self.windows,
-                self.terms.cut,
-                self.terms.n_epochs,
-                self.settings.thinning,
+                model, self.windows, terms.cut, terms.n_epochs, thinning
             )
 
     def _describe(self, model: FittedModel, trainer: Trainer) -> None:
@@ -237,18 +227,13 @@ class Run:
         if trainer.stopped_at is not None:
             model.stopped = replace(trainer.stopped_at, terms=self.terms)
 
-    def _trained(
-        self,
-        model: FittedModel,
-        cut: NDArray[np.int64],
-        reporter: Reporter,
-        is_trial: bool = False,
-    ) -> None:
-        """Train a model's network on the windows before the first held-out rows.
-
-        A trial that is broken off leaves nothing.
-        """
+    def _trained(self, model: FittedModel, cut: NDArray[np.int64]) -> None:
+        """Train a model's network on the windows before the first held-out rows."""
         settings, terms, processes = self.settings, self.terms, self.processes
+        is_trial = model is not self.model  # of which callbacks hear nothing
+        reporter = self.reporter
+        if is_trial:
+            reporter = Reporter(reporter.verbose, prefix="trial ")
         n_drawn, n_batches = _epoch_size(self.windows, cut, settings)
         warm_up = 0  # none, with weights that were trained before
         if terms.from_scratch:
@@ -303,10 +288,9 @@ class Run:
         self._describe(model, trainer)
 
     def _train_if_proved(self) -> None:
-        """Train, if training on the first rows forecasts the following ones better.
+        """Train if a trial, on the first rows, forecasts better than the level alone.
 
-        Better than the level alone does, see `guard`. Else the network stays silent:
-        its forecast is the level.
+        Else the network stays silent: its forecast is the level.
         """
         model, windows, cut = self.model, self.windows, self.terms.cut
         if not windows.horizon:
@@ -316,16 +300,15 @@ class Run:
             )
         # what the trial draws is drawn again: then the fit is that without a guard
         state = self.generator.get_state()
-        before = first_held_out_row(windows, guard.TRIAL_FRACTION, self.rng)
+        before = first_held_out_row(windows, _TRIED_ON, self.rng)
         before = np.minimum(before, cut)
         trial = copy.deepcopy(model)
-        silent = Reporter(self.reporter.verbose, prefix="trial ")  # to callbacks
-        self._trained(trial, before, silent, is_trial=True)
+        self._trained(trial, before)
         self.generator.set_state(state)
         with self._torch_threads():
             gain = guard.gains(model.network, trial.network, windows, before)
         if self.processes.everyones(guard.is_proved(gain))[0]:
-            self._trained(model, cut, self.reporter)
+            self._trained(model, cut)
             return
         self.reporter.say(
             "The trial has not proved itself: the level alone is the forecast."
@@ -335,11 +318,7 @@ class Run:
         model.whole_epochs = len(trial.rows)
 
     def _torch_threads(self) -> contextlib.AbstractContextManager[None]:
-        """Return the context in which the network runs: on one torch thread, or as is.
-
-        Torch's threads wait for more work by spinning, on the cores that the fused
-        engine's own threads need.
-        """
+        # torch's threads wait for work by spinning, on the cores that the engine needs
         is_fused = self.model.network.engines() == ("fused", "fused")
         return one_torch_thread() if is_fused else contextlib.nullcontext()
 
@@ -359,8 +338,8 @@ def _held(
     """Return what channels that never varied are forecast by; NaN for all others.
 
     Nothing is to be learned of them, and the ever smaller noise that their likelihood
-    asks for would leave no other gradient. A model that was trained on others before,
-    of which its location tells, knows more than such a channel does.
+    asks for would leave no other gradient. A model that was trained on others before
+    knows more than such a channel does, unless its location is that constant.
     """
     held = model.normalisation.values(constants_of(observations.values))
     return held if from_scratch else np.where(np.abs(held) < 1e-9, held, np.nan)
@@ -368,12 +347,12 @@ def _held(
 
 def _given(observations: Observations, settings: Settings) -> dict[str, str]:
     """Return parameters, and digests of data, by their names."""
-    found = observations
-    named = {name: str(value) for name, value in vars(settings).items()}
-    named["digest of stamps"] = digest(found.ticks, found.bounds)
-    named["digest of y"] = digest(found.values)
-    named["digest of X"] = digest(found.controls)
-    return named
+    return {
+        **{name: str(value) for name, value in vars(settings).items()},
+        "digest of stamps": digest(observations.ticks, observations.bounds),
+        "digest of y": digest(observations.values),
+        "digest of X": digest(observations.controls),
+    }
 
 
 # TO BE REPLACED by the engine's own

@@ -15,17 +15,11 @@ __all__ = ["Recovery"]
 _KNOWS_NOTHING = 0.5 * (1 + math.log(2 * math.pi))
 """Loss per value of a constant, for values of a spread of 1: normalised ones."""
 
-_RISE = 0.5
-"""A divergence raises the loss per value by more than this."""
-
+_RISE = 0.5  # a divergence raises the loss per value by more than this
+_REMEMBERED = 8  # epochs that can be gone back to, beside the best of all
+_MOST = 6  # recoveries, after which training is given up
 _JUDGED_STEPS = 20
 """Epochs of fewer steps are judged together: the loss of a few batches is chance."""
-
-_REMEMBERED = 8
-"""Epochs that can be gone back to, beside the best of all."""
-
-_MOST = 6
-"""Recoveries after which there is no other."""
 
 _Loss: TypeAlias = Callable[[], float]
 """Gives the loss per value of the last batch, under the present weights."""

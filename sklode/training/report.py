@@ -16,9 +16,6 @@ __all__ = ["CALLBACK_METHODS", "Reporter"]
 CALLBACK_METHODS = ("on_fit_begin", "on_epoch_end", "on_fit_end")
 """What a callback may have, see the parameter ``callbacks`` of the forecasters."""
 
-_SHOWN = {"loss": "loss", "validation_loss": "val", "grad_norm": "grad"}
-"""Columns of the history that are shown, and their short names."""
-
 _SECONDS_BETWEEN_LINES = 30.0
 
 
@@ -39,11 +36,21 @@ class Reporter:
         self.callbacks = list(callbacks)
         self.owner = owner
         self.prefix = prefix
-        self._tqdm = _import_tqdm() if verbose == 1 else None
+        self._tqdm: Any = None
         self._bar: Any = None
         self._n_epochs = 0
         self._unwritten = ""
         self._due = 0.0
+        if verbose == 1:
+            try:
+                from tqdm.auto import tqdm
+            except ImportError as error:
+                raise ImportError(
+                    "verbose=1 shows a progress bar and needs tqdm, which is not "
+                    "installed. Run pip install 'sklode[progress]', or use verbose=2 "
+                    "for a line per epoch."
+                ) from error
+            self._tqdm = tqdm
 
     def begin(self, n_epochs: int, n_before: int = 0) -> None:
         """Training begins, or goes on after so many of its epochs."""
@@ -70,19 +77,16 @@ class Reporter:
     def epoch_end(self, row: dict[str, float]) -> bool:
         """Take the history's new row; return whether to stop."""
         self._show(row)
-        stops = False
-        for callback in self._having("on_epoch_end"):  # all of them, also if one stops
-            stops |= bool(callback.on_epoch_end(self.owner, dict(row)))
-        return stops
+        heard = self._having("on_epoch_end")  # all of them, also if one stops
+        return any([c.on_epoch_end(self.owner, dict(row)) for c in heard])
 
     def _show(self, row: dict[str, float]) -> None:
         epoch = int(row["epoch"])
         place = f"{self.prefix}epoch {epoch}/{self._n_epochs}"
-        shown = ", ".join(
-            f"{short}={row[name]:.4g}"
-            for name, short in _SHOWN.items()
-            if not (name == "validation_loss" and math.isnan(row[name]))
-        )
+        names = {"loss": "loss", "validation_loss": "val", "grad_norm": "grad"}
+        if math.isnan(row["validation_loss"]):
+            del names["validation_loss"]
+        shown = ", ".join(f"{names[name]}={row[name]:.4g}" for name in names)
         if self._bar is not None:
             self._bar.set_description_str(place, refresh=False)
             self._bar.set_postfix_str(shown, refresh=False)
@@ -131,14 +135,3 @@ def _draws_bars() -> bool:
     is_notebook = type(sys.stdout).__module__.partition(".")[0] == "ipykernel"
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     return is_alone and (is_notebook or is_terminal)
-
-
-def _import_tqdm() -> Any:
-    try:
-        from tqdm.auto import tqdm
-    except ImportError as error:
-        raise ImportError(
-            "verbose=1 shows a progress bar and needs tqdm, which is not installed. "
-            "Run pip install 'sklode[progress]', or use verbose=2 for a line per epoch."
-        ) from error
-    return tqdm
