@@ -216,7 +216,8 @@ class Trainer:
 
     def _step(self, batch: Batch, kl_weight: float, epoch: int) -> list[float] | None:
         """Take a step; return its `_MEANS`, None if loss or gradient is not finite."""
-        self.state.last = [batch]
+        state = self.state
+        state.last = [batch]
         self._descent.zero()
         parts, failure = [0.0, 0.0, 0.0], None
         try:
@@ -228,14 +229,15 @@ class Trainer:
             return None
         threshold = self.settings.clip_norm
         if threshold == "auto":
-            norms = self.state.norms
-            threshold = statistics.median(norms) if norms else None
+            threshold = statistics.median(state.norms) if state.norms else None
         norm = self._descent.clip(threshold)
         if not math.isfinite(norm):
             return None
-        self._confirm()
+        if state.candidate is not None:  # a finite loss was seen under it
+            state.best_epoch, state.best = state.candidate
+            state.candidate = None
         if epoch <= _AUTO_CLIP_EPOCHS:
-            self.state.norms.append(norm)
+            state.norms.append(norm)
         self._descent.step()
         return [*parts, norm, float(threshold is not None and norm >= threshold)]
 
@@ -267,10 +269,10 @@ class Trainer:
         return [loss.item(), likelihood.item(), kl.item()]
 
     def _judge(self, row: dict[str, float]) -> None:
-        """Propose the weights if they may be the best; count epochs without better.
+        """Keep the weights if they are the best; count epochs without better.
 
         The warm-up's validation losses are of another objective. Without validation
-        the last weights are the best.
+        the last weights are the best, if their loss will be finite.
         """
         state, score = self.state, row["validation_loss"]
         if row["epoch"] <= self.warm_up_epochs + 1:
@@ -282,17 +284,9 @@ class Trainer:
         # steps that were all skipped say that these are no good weights
         if score < state.best_score and not math.isnan(row["loss"]):
             state.best_score = score
-            state.candidate = weights_of, self._weights()
-            self._confirm()
+            state.best_epoch, state.best = weights_of, self._weights()
         elif not is_validated and not state.skipped:
             state.candidate = weights_of, self._weights()
-
-    def _confirm(self) -> None:
-        """Keep the weights last proposed: a finite loss was seen under them."""
-        state = self.state
-        if state.candidate is not None:
-            state.best_epoch, state.best = state.candidate
-            state.candidate = None
 
     def _weights(self) -> dict[str, Tensor]:
         weights = self.network.state_dict()
@@ -352,11 +346,8 @@ class Trainer:
         kept = f"the last good weights, of epoch {state.best_epoch}, are kept"
         if not state.best_epoch:
             kept = "no epoch left good weights; those before training are kept"
-        clipping = "lower clip_norm"
-        if settings.clip_norm is None:
-            clipping = "set clip_norm (for example 1.0)"
         _warn(
-            f"{what}; {kept}. Lower lr (lr={settings.lr:g}), or {clipping} "
+            f"{what}; {kept}. Lower lr (lr={settings.lr:g}), or set clip_norm lower "
             f'(clip_norm={settings.clip_norm}), or use activation="tanh", a smaller '
             'step_size or, for method="dopri5", larger rtol and atol. guard=True '
             "forecasts the level alone where training does not prove itself."

@@ -22,13 +22,7 @@ from sklode.nn.vector_fields import ACTIVATIONS
 from sklode.training.parallel import current
 from sklode.training.report import CALLBACK_METHODS
 
-__all__ = [
-    "ATTRIBUTES",
-    "PARAMETERS",
-    "Settings",
-    "check_parameters",
-    "resolve_device",
-]
+__all__ = ["ATTRIBUTES", "PARAMETERS", "Settings", "check_parameters", "resolve_device"]
 
 
 def _real(low: float, closed: str = "neither") -> Interval:

@@ -41,14 +41,9 @@ from sklode.training.report import Reporter
 
 __all__ = ["Purpose", "Run", "plan"]
 
-_BATCHES_PER_EPOCH = 32
-"""An epoch draws every window once, but no more than this many batches of them."""
-
-_UPDATES = 1500
-"""Optimiser steps that max_epochs=None aims at."""
-
-_HELD_OUT, _TRIED_ON = 0.1, 0.2
-"""Shares of the rows that early stopping holds out, and a guard's trial."""
+_BATCHES_PER_EPOCH = 32  # at most; else an epoch draws every window once
+_UPDATES = 1500  # optimiser steps that max_epochs=None aims at
+_HELD_OUT, _TRIED_ON = 0.1, 0.2  # shares of rows, by early stopping and a guard's trial
 
 _STAGES = ((0.125, 0.0), (0.25, 0.47), (0.5, 0.82), (1.0, 1.0))
 """Windows grow during the warm-up: (share of their length, share of the warm-up).
@@ -57,12 +52,8 @@ Short windows show the local dynamics, which a long solve hides from the gradien
 behind many periods; and they are cheap.
 """
 
-_WARM_UP_UPDATES = 1250
-_WARM_UP_SHARE = 0.84
-"""The warm-up takes that many updates, but no more than this share of all."""
-
-_FINETUNE_SHARE = 0.2
-"""Share of the epochs that finetune_epochs=None takes."""
+_WARM_UP_UPDATES, _WARM_UP_SHARE = 1250, 0.84  # no more than that share of all
+_FINETUNE_SHARE = 0.2  # of the epochs, which finetune_epochs=None takes
 
 _FINETUNE_UPDATES, _FINETUNE_RATE = 100, 0.3
 """What it takes at least after pretraining, and the share of lr at which.
