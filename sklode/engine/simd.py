@@ -1,16 +1,11 @@
-"""A SIMD vector for numba, raw memory, and the two layouts of a batch.
+"""A SIMD vector for numba, and sums of products that stay in registers.
 
-Plain numba loops keep intermediate results in memory; with a vector type they stay in
-registers. A vector holds 64 bytes: 16 numbers of float32 or 8 of float64, which LLVM
-splits on machines with shorter registers.
+A vector is as wide as a register of the machine: 4, 8 or 16 numbers of float32. Plain
+loops of numba keep intermediate results in memory, with a vector they stay in
+registers (docs/engine.md has the figures).
 
-A kernel is written once and compiled in two layouts, chosen by the type of the argument
-``layout``:
-
-- ``None``: lanes. Row i of a block holds element i of 16 (or 8) series, side by side;
-  its unit is a vector.
-- an int: a single series. Row i is element i; its unit is a number, and products run
-  over neighbouring neurons instead.
+Memory is a one-dimensional array of floats, read from and written to at a number's
+index. With ``NUMBA_BOUNDSCHECK=1`` every index is checked.
 """
 
 from __future__ import annotations
@@ -21,9 +16,9 @@ from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import (
     intrinsic,
@@ -36,38 +31,54 @@ from numba.extending import (
 from sklode.engine.cache import Cache
 
 __all__ = [
+    "HIGHEST",
+    "TALLEST",
+    "WIDEST",
+    "add_outer_products",
+    "add_products",
     "at_least",
     "at_most",
     "compiled",
     "constant",
     "decay",
+    "inlined",
     "lanes_of",
     "load",
-    "load_number",
-    "load_vector",
     "log_one_plus",
-    "pointer",
-    "shifted",
+    "n_lanes",
+    "number_at",
+    "operands",
+    "set_number_at",
     "splat",
     "store",
-    "store_number",
-    "store_vector",
     "tanh",
-    "tile_of_outer",
-    "tile_of_product",
+    "within",
 ]
 
-VECTOR_BYTES = 64
+
+def _register_bytes() -> int:
+    """Return the size of this machine's vector registers."""
+    try:
+        features = binding.get_host_cpu_features()
+    except RuntimeError:  # a system that LLVM cannot ask
+        features = {}
+    if features.get("avx512f"):
+        return 64
+    return 32 if features.get("avx") else 16
+
+
+_BYTES = _register_bytes()
+
+
+def n_lanes(itemsize: int) -> int:
+    """Return how many numbers of so many bytes a vector holds."""
+    return _BYTES // itemsize
+
 
 # Sums may be reordered and fused; infinities and what is no number stay what they are.
 _FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
 
-_COMPILE = {
-    "fastmath": set(_FAST),
-    "nogil": True,
-    "boundscheck": False,
-    "error_model": "numpy",
-}
+_COMPILE = {"fastmath": set(_FAST), "nogil": True, "error_model": "numpy"}
 
 
 def compiled(function: Any) -> Any:
@@ -75,19 +86,16 @@ def compiled(function: Any) -> Any:
     dispatcher = numba.njit(**_COMPILE)(function)
     with contextlib.suppress(RuntimeError):  # no folder to write to
         dispatcher._cache = Cache(function)
-    return _for_any_number(dispatcher)
-
-
-def _for_any_number(dispatcher: Any) -> Any:
-    """Keep numba from compiling a function anew for each constant argument."""
-    template = dispatcher.get_call_template
-
-    def without_constants(args: Any, kws: Any) -> Any:
-        plain = {name: types.unliteral(kind) for name, kind in kws.items()}
-        return template(tuple(types.unliteral(kind) for kind in args), plain)
-
-    dispatcher.get_call_template = without_constants
     return dispatcher
+
+
+def inlined(function: Any) -> Any:
+    """Compile a function into those that call it.
+
+    A call that is left could run another copy than the caller's own, which rounds
+    otherwise: that of the process that compiled it.
+    """
+    return numba.njit(inline="always", **_COMPILE)(function)
 
 
 class Vector(types.Type):
@@ -95,40 +103,37 @@ class Vector(types.Type):
 
     def __init__(self, dtype: types.Float) -> None:
         self.dtype = dtype
-        self.count = VECTOR_BYTES * 8 // dtype.bitwidth
+        self.count = _BYTES * 8 // dtype.bitwidth
+        self.number = ir.FloatType() if dtype == types.float32 else ir.DoubleType()
+        self.llvm = ir.VectorType(self.number, self.count)
         super().__init__(name=f"Vector({dtype}, {self.count})")
 
 
 _VECTORS = {dtype: Vector(dtype) for dtype in (types.float32, types.float64)}
 
 
-def _llvm(vector: Vector) -> ir.VectorType:
-    number = ir.FloatType() if vector.dtype == types.float32 else ir.DoubleType()
-    return ir.VectorType(number, vector.count)
-
-
 @register_model(Vector)
 class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, vector: Vector) -> None:
-        super().__init__(manager, vector, _llvm(vector))
+        super().__init__(manager, vector, vector.llvm)
 
 
 # Arithmetic -------------------------------------------------------------------------
 
 
-def _broadcast(builder: Any, number: Any, kind: ir.VectorType) -> Any:
-    zero = ir.Constant(ir.IntType(32), 0)
-    undefined = ir.Constant(kind, ir.Undefined)
-    one = builder.insert_element(undefined, number, zero)
-    places = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
-    return builder.shuffle_vector(one, undefined, places)
+def _broadcast(builder: Any, number: Any, vector: Vector) -> Any:
+    undefined = ir.Constant(vector.llvm, ir.Undefined)
+    one = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
+    places = ir.VectorType(ir.IntType(32), vector.count)
+    zeros = ir.Constant(places, [0] * vector.count)
+    return builder.shuffle_vector(one, undefined, zeros)
 
 
 def _as_vector(context: Any, builder: Any, value: Any, kind: Any, like: Vector) -> Any:
     if isinstance(kind, Vector):
         return value
     number = context.cast(builder, value, kind, like.dtype)
-    return _broadcast(builder, number, _llvm(like))
+    return _broadcast(builder, number, like)
 
 
 def _teach(operation: Any, instruction: str) -> None:
@@ -144,11 +149,11 @@ def _teach(operation: Any, instruction: str) -> None:
             return None
 
     def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        operands = [
+        both = [
             _as_vector(context, builder, value, kind, sig.return_type)
             for value, kind in zip(args, sig.args, strict=True)
         ]
-        return getattr(builder, instruction)(*operands, flags=_FAST)
+        return getattr(builder, instruction)(*both, flags=_FAST)
 
     for kinds in ((Vector, Vector), (Vector, types.Number), (types.Number, Vector)):
         lower_builtin(operation, *kinds)(lower)
@@ -167,7 +172,7 @@ def _limit(beyond: str) -> Any:
     @intrinsic
     def limited(typing: Any, vector: Any, bound: Any) -> Any:
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            other = _as_vector(context, builder, args[1], sig.args[1], sig.args[0])
+            other = _as_vector(context, builder, args[1], sig.args[1], vector)
             # what is not a number lies beyond no bound, and stays
             outside = builder.fcmp_ordered(beyond, args[0], other)
             return builder.select(outside, other, args[0])
@@ -177,19 +182,17 @@ def _limit(beyond: str) -> Any:
     return limited
 
 
-_at_most, _at_least = _limit(">"), _limit("<")
+at_most, at_least = _limit(">"), _limit("<")
+"""The smaller, and the larger one of each number of a vector and a bound."""
 
 
 def _llvm_function(name: str) -> Any:
     @intrinsic
     def function(typing: Any, vector: Any) -> Any:
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            kind = _llvm(sig.args[0])
-            suffix = "f32" if kind.element == ir.FloatType() else "f64"
-            full = f"llvm.{name}.v{kind.count}{suffix}"
-            declared = cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(kind, [kind]), full
-            )
+            kind = ir.FunctionType(vector.llvm, [vector.llvm])
+            full = f"llvm.{name}.v{vector.count}f{vector.dtype.bitwidth}"
+            declared = cgutils.get_or_insert_function(builder.module, kind, full)
             return builder.call(declared, args)
 
         return vector(vector), codegen
@@ -197,192 +200,26 @@ def _llvm_function(name: str) -> Any:
     return function
 
 
-_vector_exp, _vector_log = _llvm_function("exp"), _llvm_function("log")
-
-
-# Memory -----------------------------------------------------------------------------
-
-
-def _place(builder: Any, base: Any, index: Any, width: int) -> Any:
-    offset = builder.mul(index, ir.Constant(ir.IntType(64), width))
-    return builder.gep(base, [offset])
-
-
-def _load(builder: Any, place: Any, vector: Vector, align: int) -> Any:
-    value = builder.load(builder.bitcast(place, _llvm(vector).as_pointer()))
-    value.align = align
-    return value
-
-
-def _store(builder: Any, value: Any, place: Any, vector: Vector, align: int) -> None:
-    stored = builder.store(value, builder.bitcast(place, _llvm(vector).as_pointer()))
-    stored.align = align
-
-
-@intrinsic
-def pointer(typing: Any, array: Any) -> Any:
-    """Return the address of an array's data; the array must be kept alive."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return context.make_array(sig.args[0])(context, builder, args[0]).data
-
-    return types.CPointer(array.dtype)(array), codegen
-
-
-@intrinsic
-def shifted(typing: Any, base: Any, n_numbers: Any) -> Any:
-    """Return the address so many numbers further on."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.gep(args[0], [args[1]])
-
-    return base(base, types.int64), codegen
-
-
-@intrinsic
-def load_number(typing: Any, base: Any, index: Any) -> Any:
-    """Return number ``index``."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.load(builder.gep(args[0], [args[1]]))
-
-    return base.dtype(base, types.int64), codegen
-
-
-@intrinsic
-def store_number(typing: Any, base: Any, index: Any, value: Any) -> Any:
-    """Set number ``index``."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store(args[2], builder.gep(args[0], [args[1]]))
-        return context.get_dummy_value()
-
-    return types.void(base, types.int64, base.dtype), codegen
-
-
-def _loader(aligned: bool) -> Any:
-    @intrinsic
-    def read(typing: Any, base: Any, index: Any) -> Any:
-        vector = _VECTORS[base.dtype]
-
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            width = vector.count if aligned else 1
-            place = _place(builder, args[0], args[1], width)
-            return _load(builder, place, vector, VECTOR_BYTES if aligned else 4)
-
-        return vector(base, types.int64), codegen
-
-    return read
-
-
-def _storer(aligned: bool) -> Any:
-    @intrinsic
-    def write(typing: Any, base: Any, index: Any, value: Any) -> Any:
-        vector = _VECTORS[base.dtype]
-
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            width = vector.count if aligned else 1
-            place = _place(builder, args[0], args[1], width)
-            _store(builder, args[2], place, vector, VECTOR_BYTES if aligned else 4)
-            return context.get_dummy_value()
-
-        return types.void(base, types.int64, vector), codegen
-
-    return write
-
-
-_load_row, _store_row = _loader(True), _storer(True)
-load_vector, store_vector = _loader(False), _storer(False)
-"""From number ``index`` on, at any address."""
-
-
-@intrinsic
-def _splat_row(typing: Any, base: Any, number: Any) -> Any:
-    vector = _VECTORS[base.dtype]
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _as_vector(context, builder, args[1], sig.args[1], vector)
-
-    return vector(base, number), codegen
-
-
-# Layouts ----------------------------------------------------------------------------
-#
-# A function without a body is a name for kernels to call; what it does in each layout
-# and precision stands in the overload of it.
-
-
-def lanes_of(layout: Any, base: Any) -> int:
-    """Return how many series a row holds."""
-
-
-def load(layout: Any, base: Any, row: int) -> Any:
-    """Return a row's unit."""
-
-
-def store(layout: Any, base: Any, row: int, unit: Any) -> None:
-    """Set a row's unit."""
-
-
-def splat(layout: Any, base: Any, number: float) -> Any:
-    """Return a unit that holds one number for every series."""
-
-
-def constant(base: Any, number: float) -> Any:
-    """Return a number in the precision of an array."""
-
-
-def _in_lanes(layout: Any) -> bool:
-    return isinstance(layout, types.NoneType)
-
-
-@overload(lanes_of, strict=False)
-def _lanes_of(layout: Any, base: Any) -> Any:
-    n_lanes = _VECTORS[base.dtype].count if _in_lanes(layout) else 1
-    return lambda layout, base: n_lanes
-
-
-@overload(load, strict=False)
-def _load_unit(layout: Any, base: Any, row: Any) -> Any:
-    if _in_lanes(layout):
-        return lambda layout, base, row: _load_row(base, row)
-    return lambda layout, base, row: load_number(base, row)
-
-
-@overload(store, strict=False)
-def _store_unit(layout: Any, base: Any, row: Any, unit: Any) -> Any:
-    if _in_lanes(layout):
-        return lambda layout, base, row, unit: _store_row(base, row, unit)
-    return lambda layout, base, row, unit: store_number(base, row, unit)
-
-
-@overload(splat, strict=False)
-def _splat_unit(layout: Any, base: Any, number: Any) -> Any:
-    if _in_lanes(layout):
-        return lambda layout, base, number: _splat_row(base, number)
-    return lambda layout, base, number: number
-
-
-@overload(constant, strict=False)
-def _constant(base: Any, number: Any) -> Any:
-    if base.dtype == types.float32:
-        return lambda base, number: np.float32(number)
-    return lambda base, number: np.float64(number)
+_exp, _log = _llvm_function("exp"), _llvm_function("log")
 
 
 # Functions --------------------------------------------------------------------------
 
 
 def tanh(x: Any) -> Any:
-    """Return tanh of a unit; of float32 to 4 units in the last place."""
+    """Return tanh of a vector; of float32 to 4 units in the last place."""
 
 
 def decay(x: Any) -> Any:
-    """Return exp(x) of a unit that is not positive; of float32 to 1e-7 absolute."""
+    """Return exp(x) of a vector without positives; of float32 to 1e-7 absolute."""
 
 
 def log_one_plus(x: Any) -> Any:
-    """Return log(1 + x) of a unit in [0, 1]; of float32 to 1e-7 absolute."""
+    """Return log(1 + x) of a vector in [0, 1]; of float32 to 1e-7 absolute."""
+
+
+def _constants(*numbers: float) -> tuple[np.float32, ...]:
+    return tuple(np.float32(number) for number in numbers)
 
 
 _SATURATED = np.float32(7.90531110763549805)
@@ -390,253 +227,417 @@ _SATURATED = np.float32(7.90531110763549805)
 
 # The numerator's and the denominator's coefficients in x^2, highest first: the rational
 # minimax approximation that Eigen and XLA use.
-_P = tuple(
-    np.float32(p)
-    for p in (
-        -2.76076847742355e-16,
-        2.00018790482477e-13,
-        -8.60467152213735e-11,
-        5.12229709037114e-08,
-        1.48572235717979e-05,
-        6.37261928875436e-04,
-        4.89352455891786e-03,
-    )
+_P = _constants(
+    -2.76076847742355e-16,
+    2.00018790482477e-13,
+    -8.60467152213735e-11,
+    5.12229709037114e-08,
+    1.48572235717979e-05,
+    6.37261928875436e-04,
+    4.89352455891786e-03,
 )
-_Q = tuple(
-    np.float32(q)
-    for q in (
-        1.19825839466702e-06,
-        1.18534705686654e-04,
-        2.26843463243900e-03,
-        4.89352518554385e-03,
-    )
+_Q = _constants(
+    1.19825839466702e-06,
+    1.18534705686654e-04,
+    2.26843463243900e-03,
+    4.89352518554385e-03,
 )
+_ARTANH = _constants(1 / 13, 1 / 11, 1 / 9, 1 / 7, 1 / 5, 1 / 3, 1.0)
+
+_OPTIONS = {"strict": False, "jit_options": {"forceinline": True, **_COMPILE}}
 
 
-@compiled
-def _rational_tanh(x: Any) -> Any:
-    s = x * x
-    p = s * _P[0] + _P[1]
-    p = p * s + _P[2]
-    p = p * s + _P[3]
-    p = p * s + _P[4]
-    p = p * s + _P[5]
-    p = p * s + _P[6]
-    q = s * _Q[0] + _Q[1]
-    q = q * s + _Q[2]
-    q = q * s + _Q[3]
-    return x * p / q
-
-
-@overload(tanh, strict=False, jit_options={"fastmath": set(_FAST)})
+@overload(tanh, **_OPTIONS)
 def _tanh(x: Any) -> Any:
-    if isinstance(x, Vector) and x.dtype == types.float32:
-        return lambda x: _rational_tanh(_at_least(_at_most(x, _SATURATED), -_SATURATED))
-    if isinstance(x, Vector):
+    def rational(x: Any) -> Any:
+        x = at_least(at_most(x, _SATURATED), -_SATURATED)
+        s = x * x
+        p = s * _P[0] + _P[1]
+        p = p * s + _P[2]
+        p = p * s + _P[3]
+        p = p * s + _P[4]
+        p = p * s + _P[5]
+        p = p * s + _P[6]
+        q = s * _Q[0] + _Q[1]
+        q = q * s + _Q[2]
+        q = q * s + _Q[3]
+        return x * p / q
 
-        def through_exp(x: Any) -> Any:
-            e = _vector_exp(_at_least(_at_most(x, 20.0), -20.0) * 2.0)
-            return (e - 1.0) / (e + 1.0)
+    def through_exp(x: Any) -> Any:
+        e = _exp(at_least(at_most(x, 20.0), -20.0) * 2.0)
+        return (e - 1.0) / (e + 1.0)
 
-        return through_exp
-    if x == types.float32:
-        return lambda x: _rational_tanh(at_least(at_most(x, _SATURATED), -_SATURATED))
-    return lambda x: np.tanh(x)
+    return rational if x.dtype == types.float32 else through_exp
 
 
-@overload(decay, strict=False, jit_options={"fastmath": set(_FAST)})
+@overload(decay, **_OPTIONS)
 def _decay(x: Any) -> Any:
-    if x.dtype == types.float32 if isinstance(x, Vector) else x == types.float32:
+    def through_tanh(x: Any) -> Any:
+        t = tanh(x * np.float32(0.5))
+        return (t + np.float32(1)) / (np.float32(1) - t)
 
-        def through_tanh(x: Any) -> Any:
-            t = tanh(x * np.float32(0.5))
-            return (t + np.float32(1)) / (np.float32(1) - t)
-
-        return through_tanh
-    if isinstance(x, Vector):
-        return lambda x: _vector_exp(x)
-    return lambda x: np.exp(x)
+    return through_tanh if x.dtype == types.float32 else lambda x: _exp(x)
 
 
-@overload(log_one_plus, strict=False, jit_options={"fastmath": set(_FAST)})
+@overload(log_one_plus, **_OPTIONS)
 def _log_one_plus(x: Any) -> Any:
-    if x.dtype == types.float32 if isinstance(x, Vector) else x == types.float32:
+    def series(x: Any) -> Any:  # 2 artanh(x / (2 + x))
+        z = x / (x + np.float32(2))
+        s = z * z
+        total = s * _ARTANH[0] + _ARTANH[1]
+        total = total * s + _ARTANH[2]
+        total = total * s + _ARTANH[3]
+        total = total * s + _ARTANH[4]
+        total = total * s + _ARTANH[5]
+        total = total * s + _ARTANH[6]
+        return z * total * np.float32(2)
 
-        def series(x: Any) -> Any:  # 2 artanh(x / (2 + x))
-            z = x / (x + np.float32(2))
-            s = z * z
-            total = s * np.float32(1 / 13) + np.float32(1 / 11)
-            total = total * s + np.float32(1 / 9)
-            total = total * s + np.float32(1 / 7)
-            total = total * s + np.float32(1 / 5)
-            total = total * s + np.float32(1 / 3)
-            total = total * s + np.float32(1)
-            return z * total * np.float32(2)
-
-        return series
-    if isinstance(x, Vector):
-        return lambda x: _vector_log(x + 1.0)
-    return lambda x: np.log1p(x)
+    return series if x.dtype == types.float32 else lambda x: _log(x + 1.0)
 
 
-def at_least(x: Any, bound: float) -> Any:
-    """Return the larger one, for each series."""
+# Memory -----------------------------------------------------------------------------
 
 
-def at_most(x: Any, bound: float) -> Any:
-    """Return the smaller one, for each series."""
+class _Memory:
+    """An array in generated code: the address of a number, checked where asked for."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
+        self.context, self.builder = context, builder
+        self.array = context.make_array(kind)(context, builder, value)
+
+    def check(self, index: Any, n_numbers: Any) -> None:
+        """Have code raise IndexError where numbers lie outside."""
+        if not config.BOUNDSCHECK:
+            return
+        last = self.builder.sub(self.builder.add(index, n_numbers), _int(1))
+        for place in (index, last):
+            cgutils.do_boundscheck(
+                self.context, self.builder, place, self.array.nitems
+            )
+
+    def at(self, index: Any, n_numbers: int) -> Any:
+        self.check(index, _int(n_numbers))
+        return self.builder.gep(self.array.data, [index])
 
 
-@overload(at_least, strict=False)
-def _unit_at_least(x: Any, bound: Any) -> Any:
-    if isinstance(x, Vector):
-        return lambda x, bound: _at_least(x, bound)
-    return lambda x, bound: bound if x < bound else x
+def _int(value: int) -> ir.Constant:
+    return ir.Constant(ir.IntType(64), value)
 
 
-@overload(at_most, strict=False)
-def _unit_at_most(x: Any, bound: Any) -> Any:
-    if isinstance(x, Vector):
-        return lambda x, bound: _at_most(x, bound)
-    return lambda x, bound: bound if x > bound else x
+def _load(builder: Any, place: Any, vector: Vector) -> Any:
+    value = builder.load(builder.bitcast(place, vector.llvm.as_pointer()))
+    value.align = _BYTES
+    return value
 
 
-# Register tiles of the products in lanes ----------------------------------------------
+def _store(builder: Any, value: Any, place: Any, vector: Vector) -> None:
+    stored = builder.store(value, builder.bitcast(place, vector.llvm.as_pointer()))
+    stored.align = _BYTES
 
 
-@intrinsic(prefer_literal=True)
-def tile_of_product(
-    typing: Any,
-    weights: Any,
-    w0: Any,
-    x: Any,
-    x0: Any,
-    n_in: Any,
-    out: Any,
-    out0: Any,
-    n_out: Any,
-    anew: Any,
-    bias: Any,
-) -> Any:
-    """Add W x to ``n_out`` rows, which stay in registers.
-
-    ``weights`` holds for each input its ``n_out`` weights; ``n_out`` is a literal.
-    Where ``anew`` the rows are set to W x + b; ``bias`` is the address of b's numbers.
-    """
-    vector, n_rows = _VECTORS[x.dtype], n_out.literal_value
+@intrinsic
+def load(typing: Any, memory: Any, index: Any) -> Any:
+    """Return the vector that begins at a number."""
+    vector = _VECTORS[memory.dtype]
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        w, w_from, xs, x_from, count, outs, out_from, _, start_anew, b = args
-        integer = ir.IntType(64)
-        width = vector.count
-        sums = []
-        for r in range(n_rows):
-            row = builder.add(out_from, ir.Constant(integer, r))
-            place = _place(builder, outs, row, width)
-            sums.append((place, cgutils.alloca_once(builder, _llvm(vector))))
-        with builder.if_else(start_anew) as (anew_block, added_block):
-            with anew_block:
-                for r, (_, total) in enumerate(sums):
-                    number = builder.load(builder.gep(b, [ir.Constant(integer, r)]))
-                    start = _broadcast(builder, number, _llvm(vector))
-                    builder.store(start, total)
-            with added_block:
-                for place, total in sums:
-                    kept = _load(builder, place, vector, VECTOR_BYTES)
-                    builder.store(kept, total)
-        with cgutils.for_range(builder, count) as loop:
-            place = _place(builder, xs, builder.add(x_from, loop.index), width)
-            value = _load(builder, place, vector, VECTOR_BYTES)
-            first = builder.add(
-                w_from, builder.mul(loop.index, ir.Constant(integer, n_rows))
-            )
-            for r, (_, total) in enumerate(sums):
-                index = builder.add(first, ir.Constant(integer, r))
-                weight = builder.load(builder.gep(w, [index]))
-                product = builder.fmul(
-                    _broadcast(builder, weight, _llvm(vector)), value, flags=_FAST
-                )
-                builder.store(
-                    builder.fadd(builder.load(total), product, flags=_FAST), total
-                )
-        for place, total in sums:
-            _store(builder, builder.load(total), place, vector, VECTOR_BYTES)
+        place = _Memory(context, builder, memory, args[0]).at(args[1], vector.count)
+        return _load(builder, place, vector)
+
+    return vector(memory, types.int64), codegen
+
+
+@intrinsic
+def store(typing: Any, memory: Any, index: Any, value: Any) -> Any:
+    """Set the vector that begins at a number."""
+    vector = _VECTORS[memory.dtype]
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = _Memory(context, builder, memory, args[0]).at(args[1], vector.count)
+        _store(builder, args[2], place, vector)
         return context.get_dummy_value()
 
-    long = types.int64
-    sig = types.void(
-        weights, long, x, long, long, out, long, n_out, types.boolean, bias
-    )
-    return sig, codegen
+    return types.void(memory, types.int64, vector), codegen
+
+
+@intrinsic
+def splat(typing: Any, memory: Any, number: Any) -> Any:
+    """Return a vector of one number, in the precision of an array."""
+    vector = _VECTORS[memory.dtype]
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return _as_vector(context, builder, args[1], sig.args[1], vector)
+
+    return vector(memory, number), codegen
+
+
+@intrinsic
+def within(typing: Any, memory: Any, index: Any, n_numbers: Any) -> Any:
+    """Check that numbers lie in memory, under ``NUMBA_BOUNDSCHECK`` only."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _Memory(context, builder, memory, args[0]).check(args[1], args[2])
+        return context.get_dummy_value()
+
+    return types.void(memory, types.int64, types.int64), codegen
+
+
+def _number(builder: Any, address: Any, index: Any, dtype: Any) -> Any:
+    kind = _VECTORS[dtype].number.as_pointer()
+    return builder.gep(builder.inttoptr(address, kind), [index])
+
+
+@intrinsic
+def number_at(typing: Any, like: Any, address: Any, index: Any) -> Any:
+    """Return a number of the array whose data begin at an address."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.load(_number(builder, args[1], args[2], like.dtype))
+
+    return like.dtype(like, types.int64, types.int64), codegen
+
+
+@intrinsic
+def set_number_at(typing: Any, like: Any, address: Any, index: Any, value: Any) -> Any:
+    """Set a number of the array whose data begin at an address."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.store(args[3], _number(builder, args[1], args[2], like.dtype))
+        return context.get_dummy_value()
+
+    return types.void(like, types.int64, types.int64, like.dtype), codegen
 
 
 @intrinsic(prefer_literal=True)
-def tile_of_outer(
-    typing: Any,
+def operands(typing: Any, code: Any, pc: Any, registers: Any, n: Any) -> Any:
+    """Return the n operands of the instruction at ``pc``, see `sklode.engine.kernel`.
+
+    Each is a register's content plus a number.
+    """
+    n_operands = n.literal_value
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        words = _Memory(context, builder, code, args[0])
+        kept = _Memory(context, builder, registers, args[2])
+        values = []
+        for i in range(n_operands):
+            word = builder.load(words.at(builder.add(args[1], _int(1 + i)), 1))
+            register = builder.and_(word, _int(15))
+            content = builder.load(kept.at(register, 1))
+            values.append(builder.add(content, builder.ashr(word, _int(4))))
+        return context.make_tuple(builder, sig.return_type, values)
+
+    several = types.UniTuple(types.int64, n_operands)
+    return several(code, types.int64, registers, n), codegen
+
+
+def lanes_of(memory: Any) -> int:
+    """Return how many numbers of an array's precision a vector holds."""
+
+
+def constant(memory: Any, number: float) -> Any:
+    """Return a number in the precision of an array."""
+
+
+@overload(lanes_of, strict=False)
+def _lanes_of(memory: Any) -> Any:
+    n_lanes = _VECTORS[memory.dtype].count
+    return lambda memory: n_lanes
+
+
+@overload(constant, strict=False)
+def _constant(memory: Any, number: Any) -> Any:
+    if memory.dtype == types.float32:
+        return lambda memory, number: np.float32(number)
+    return lambda memory, number: np.float64(number)
+
+
+# Sums of products -------------------------------------------------------------------
+#
+# Each variant is a function of its own within the kernel: there it has all registers.
+
+TALLEST = 12
+"""Vectors of a product's result: with a weight and an input 14 of 16 registers."""
+
+HIGHEST, WIDEST = 4, 3
+"""Of a tile of outer products; with its factors at most 16 registers."""
+
+
+def _variants(name: str, n_integers: int, build: Any, *choices: int) -> Any:
+    """Return a function for kernels, which runs one of many variants.
+
+    Called with memory, a tuple of integers, and the number of the variant. ``build``
+    writes a variant's code; it is called with the vector type and a number from 1 to
+    each of ``choices``, the last of which counts fastest.
+    """
+
+    @intrinsic
+    def function(typing: Any, memory: Any, integers: Any, which: Any) -> Any:
+        vector = _VECTORS[memory.dtype]
+        long = ir.IntType(64)
+        parameters = [vector.number.as_pointer(), *[long] * n_integers]
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            data = _Memory(context, builder, memory, args[0]).array.data
+            numbers = cgutils.unpack_tuple(builder, args[1])
+            done = builder.append_basic_block()
+            switch = builder.switch(args[2], done)
+            for n, sizes in enumerate(np.ndindex(*choices)):
+                kind = ir.FunctionType(ir.VoidType(), parameters)
+                made = ir.Function(builder.module, kind, f"{name}_{n}_{vector.dtype}")
+                made.linkage = "internal"
+                made.attributes.add("noinline")
+                inside = ir.IRBuilder(made.append_basic_block())
+                build(inside, vector, *(size + 1 for size in sizes), *made.args)
+                inside.ret_void()
+                switch.add_case(n, builder.append_basic_block())
+                with builder.goto_block(switch.cases[-1][1]):
+                    builder.call(made, [data, *numbers])
+                    builder.branch(done)
+            builder.position_at_end(done)
+            return context.get_dummy_value()
+
+        return types.void(memory, integers, types.int64), codegen
+
+    return function
+
+
+class _Sums:
+    """Vectors that stay in registers while products are added to them."""
+
+    def __init__(self, builder: Any, vector: Vector, n: int) -> None:
+        self.builder, self.vector = builder, vector
+        self.totals = [cgutils.alloca_once(builder, vector.llvm) for _ in range(n)]
+
+    def set(self, k: int, value: Any) -> None:
+        self.builder.store(value, self.totals[k])
+
+    def get(self, k: int) -> Any:
+        return self.builder.load(self.totals[k])
+
+    def add(self, k: int, left: Any, right: Any) -> None:
+        product = self.builder.fmul(left, right, flags=_FAST)
+        self.set(k, self.builder.fadd(self.get(k), product, flags=_FAST))
+
+
+def _product(
+    builder: Any,
+    vector: Vector,
+    height: int,
+    layout: int,
+    data: Any,
+    w: Any,
+    x: Any,
+    n_in: Any,
+    start: Any,
+    is_rows: Any,
+    out: Any,
+) -> None:
+    """Set ``height`` vectors of ``out`` to W x + start.
+
+    ``w`` holds for each input its weights. In lanes (layout 1) a vector of inputs is
+    multiplied by a weight each, and where not ``is_rows`` the start is a number each;
+    of a single series (2) vectors of weights are multiplied by an input.
+    """
+    count, lanes = vector.count, layout == 1
+
+    def at(index: Any, offset: int = 0) -> Any:
+        return builder.gep(data, [builder.add(index, _int(offset))])
+
+    def number(place: Any) -> Any:
+        return _broadcast(builder, builder.load(place), vector)
+
+    sums = _Sums(builder, vector, height)
+    with builder.if_else(builder.trunc(is_rows, ir.IntType(1))) as (rows, numbers):
+        with rows:
+            for r in range(height):
+                sums.set(r, _load(builder, at(start, r * count), vector))
+        with numbers:
+            for r in range(height):
+                sums.set(r, number(at(start, r)))
+    with cgutils.for_range(builder, n_in) as loop:
+        moved = builder.mul(loop.index, _int(count if lanes else 1))
+        place = at(builder.add(x, moved))
+        read = _load(builder, place, vector) if lanes else number(place)
+        width = height if lanes else height * count
+        first = builder.add(w, builder.mul(loop.index, _int(width)))
+        for r in range(height):
+            if lanes:
+                weight = number(at(first, r))
+            else:
+                weight = _load(builder, at(first, r * count), vector)
+            sums.add(r, weight, read)
+    for r in range(height):
+        _store(builder, sums.get(r), at(out, r * count), vector)
+
+
+add_products = _variants("product", 6, _product, TALLEST, 2)
+"""Variants by height and layout."""
+
+
+def _outer(
+    builder: Any,
+    vector: Vector,
+    height: int,
+    width: int,
+    layout: int,
+    data: Any,
     left: Any,
-    left0: Any,
     right: Any,
-    right0: Any,
     total: Any,
-    total0: Any,
-    n_terms: Any,
     n_left: Any,
     n_right: Any,
-    tile_left: Any,
-    tile_right: Any,
-) -> Any:
-    """Add outer products to a tile of a matrix, lane by lane.
+    n_terms: Any,
+    n_places: Any,
+    place: Any,
+) -> None:
+    """Add outer products to a tile of a matrix of vectors.
 
-    Term t adds left[t, j] right[t, k] to total[j, k] for ``tile_left`` rows j from
-    ``left0`` and ``tile_right`` columns k from ``right0``, both literals; ``n_left``
-    and ``n_right`` are the lengths of a term.
+    ``left`` and ``right`` are where the tile's factors begin, ``n_left`` and
+    ``n_right`` the vectors of a term, ``place`` the numbers from one place to the next.
+    In lanes (layout 1) both factors are vectors; of a single series (2) the left ones
+    are numbers, one behind the other.
     """
-    vector = _VECTORS[left.dtype]
-    n_j, n_k = tile_left.literal_value, tile_right.literal_value
+    count, lanes = vector.count, layout == 1
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lefts, j0, rights, k0, totals, first, terms, long_j, long_k = args[:9]
-        integer, width = ir.IntType(64), vector.count
+    def times_count(value: Any) -> Any:
+        return builder.mul(value, _int(count))
 
-        def number(value: int) -> Any:
-            return ir.Constant(integer, value)
+    def at(index: Any, offset: Any = 0) -> Any:
+        if isinstance(offset, int):
+            offset = _int(offset)
+        return builder.gep(data, [builder.add(index, offset)])
 
-        sums = {}
-        for j in range(n_j):
-            start = builder.add(first, builder.mul(number(j), long_k))
-            for k in range(n_k):
-                place = _place(builder, totals, builder.add(start, number(k)), width)
-                kept = cgutils.alloca_once(builder, _llvm(vector))
-                builder.store(_load(builder, place, vector, VECTOR_BYTES), kept)
-                sums[j, k] = place, kept
-        with cgutils.for_range(builder, terms) as loop:
-            j_from = builder.add(j0, builder.mul(loop.index, long_j))
-            k_from = builder.add(k0, builder.mul(loop.index, long_k))
-            inputs = [
-                _load(
-                    builder,
-                    _place(builder, rights, builder.add(k_from, number(k)), width),
-                    vector,
-                    VECTOR_BYTES,
-                )
-                for k in range(n_k)
+    sums = _Sums(builder, vector, height * width)
+    places = [
+        at(total, builder.add(builder.mul(times_count(n_right), _int(j)), _int(k)))
+        for j in range(height)
+        for k in range(0, width * count, count)
+    ]
+    for t, kept in enumerate(places):
+        sums.set(t, _load(builder, kept, vector))
+    with cgutils.for_range(builder, n_places) as outer:
+        moved = builder.mul(outer.index, place)
+        lefts, rights = builder.add(left, moved), builder.add(right, moved)
+        with cgutils.for_range(builder, n_terms) as loop:
+            from_left = builder.add(lefts, builder.mul(loop.index, times_count(n_left)))
+            from_right = builder.add(
+                rights, builder.mul(loop.index, times_count(n_right))
+            )
+            factors = [
+                _load(builder, at(from_right, k * count), vector) for k in range(width)
             ]
-            for j in range(n_j):
-                place = _place(builder, lefts, builder.add(j_from, number(j)), width)
-                gradient = _load(builder, place, vector, VECTOR_BYTES)
-                for k in range(n_k):
-                    kept = sums[j, k][1]
-                    product = builder.fmul(gradient, inputs[k], flags=_FAST)
-                    builder.store(
-                        builder.fadd(builder.load(kept), product, flags=_FAST), kept
-                    )
-        for place, kept in sums.values():
-            _store(builder, builder.load(kept), place, vector, VECTOR_BYTES)
-        return context.get_dummy_value()
+            for j in range(height):
+                if lanes:
+                    factor = _load(builder, at(from_left, j * count), vector)
+                else:
+                    number = builder.load(at(from_left, j))
+                    factor = _broadcast(builder, number, vector)
+                for k in range(width):
+                    sums.add(j * width + k, factor, factors[k])
+    for t, kept in enumerate(places):
+        _store(builder, sums.get(t), kept, vector)
 
-    long = types.int64
-    sig = types.void(
-        *(left, long, right, long, total, long, long, long, long),
-        *(tile_left, tile_right),
-    )
-    return sig, codegen
+
+add_outer_products = _variants("outer", 8, _outer, HIGHEST, WIDEST, 2)
+"""Variants by height, width and layout."""
