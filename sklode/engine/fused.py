@@ -16,9 +16,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 
 from sklode.engine import decoding, encoding, kernel
+from sklode.engine.cache import Cache
 from sklode.engine.emission import EmissionSizes, emission, emission_backward
 from sklode.engine.program import Array, Index, Layout, Program
 from sklode.engine.simd import n_lanes
@@ -27,12 +29,14 @@ from sklode.engine.threads import n_threads
 
 __all__ = [
     "Field",
+    "compile_kernel",
     "decode",
     "decode_backward",
     "emit",
     "emit_backward",
     "encode",
     "encode_backward",
+    "is_compiled",
 ]
 
 _WORTH_A_THREAD = 30_000_000
@@ -42,6 +46,27 @@ _FEW = 3
 """Up to so many series vectors are better filled with the numbers of one."""
 
 _NOTHING = np.zeros((0, 0), np.int64)
+
+
+def is_compiled(dtype: str = "float32") -> bool:
+    """Return whether the kernel need not be compiled any more, as of now."""
+    signature = tuple(map(numba.typeof, _nothing_to_do(dtype)))
+    if signature in kernel.run.overloads:
+        return True
+    cache = kernel.run._cache  # numba's own where nothing can be kept
+    return isinstance(cache, Cache) and cache.holds(signature, kernel.run.targetctx)
+
+
+def compile_kernel(dtype: str = "float32") -> None:
+    """Have the kernel ready for a precision: from disk, or compile it."""
+    kernel.run(*_nothing_to_do(dtype))
+
+
+def _nothing_to_do(dtype: str) -> tuple[Any, ...]:
+    program = Program((), Layout(n_lanes(np.dtype(dtype).itemsize), False)).finish()
+    memory = np.zeros(0, dtype)
+    arrays = program.code, _NOTHING, _NOTHING, _NOTHING, memory, memory
+    return *arrays, program.registers, *[0] * 5
 
 
 class Field:

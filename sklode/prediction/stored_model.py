@@ -21,8 +21,7 @@ from sklode.training.parameters import check_parameters
 
 __all__ = ["model_from", "parts_of"]
 
-_ENGINES = ("fused", "unrolled", "eager")
-_LAYOUTS = ("lanes", "single")
+_ENGINES = ("fused", "eager")
 _REAL = np.dtype(np.float64)
 _NORMALISATION = ("location", "scale", "control_location", "control_scale")
 
@@ -58,7 +57,7 @@ def parts_of(model: FittedModel, prefix: str, arrays: Arrays) -> dict[str, Any]:
     return {
         "anchor": kind,
         "sizes": [n_channels, n_controls],
-        "engine": [network.engine, network.layout],
+        "engine": network.engine,
         "device": str(next(network.parameters()).device),
         "time_unit": plain(model.time_unit, "the time unit"),
         "longest_gap": float(model.longest_gap),
@@ -193,9 +192,8 @@ def _network_from(
         )
     weights = {name: torch.from_numpy(array) for name, array in found.items()}
     network.load_state_dict(weights, assign=True)
-    network.engine, network.layout = data["engine"]
+    network.engine = data["engine"]
     require(network.engine in _ENGINES, "an unknown engine")
-    require(network.layout in _LAYOUTS, "an unknown layout")
     network.settle(data["device"])
     return network.eval()
 

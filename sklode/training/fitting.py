@@ -34,7 +34,6 @@ from sklode.training.batches import (
     training_windows,
     validation_batches,
 )
-from sklode.training.compiling import compile_apart
 from sklode.training.further import Further
 from sklode.training.loop import Trainer
 from sklode.training.parallel import ALONE, Processes, current
@@ -240,7 +239,7 @@ class Underway:
         model.hold()  # a guard may have let it go
         model.network.eval()
         settings, epochs = self.course.settings, self.course.epochs
-        with _torch_threads(model, self.windows, settings):
+        with _torch_threads(model):
             model.calibration = measured_calibration(
                 model, self.windows, self.terms.cut, epochs, settings.thinning
             )
@@ -282,10 +281,9 @@ def _planned(
     windows = model.windows(observations)
     fraction = settings.validation_fraction if settings.early_stopping else 0.0
     cut = first_held_out_row(windows, fraction, rng)
-    n_drawn, n_batches = _epoch_size(windows, cut, settings)
+    _, n_batches = _epoch_size(windows, cut, settings)
     epochs = _n_epochs(settings, n_batches, further)
-    ahead = epochs * n_batches if settings.lr_schedule == "one-cycle" else _UPDATES
-    _choose_engine(model, settings, ahead, n_drawn)
+    _choose_engine(model, settings)
     course = _Course(settings, generator, epochs, start is None, _rate(further))
     terms = FitTerms(
         signed, cut, start is None, start is not None, model.calibration, last=epochs
@@ -473,7 +471,7 @@ def _train(
             reporter.begin(costs, n_before)
         if epochs:
             _make_ready(model.network, processes, reporter)
-        with _torch_threads(model, windows, settings):
+        with _torch_threads(model):
             trainer.fit(
                 draw, n_batches, course.generator, validation, reporter, course.state
             )
@@ -505,16 +503,16 @@ def _make_ready(
             is_mine = processes.is_first_here == is_first_turn
             if is_mine and not _is_ready(network):
                 with reporter.compiling():
-                    compile_apart(network.layout)
+                    engine.compile_kernel()
 
 
-def _torch_threads(
-    model: FittedModel, windows: WindowSet, settings: Any
-) -> contextlib.AbstractContextManager[None]:
-    """Return the context in which the network runs: on one torch thread, or as is."""
-    n_windows = min(len(windows), settings.batch_size)
-    n_stamps = current().largest_share(n_windows) * windows.span
-    alone = _wants_one_torch_thread(model.network.engines(), n_stamps)
+def _torch_threads(model: FittedModel) -> contextlib.AbstractContextManager[None]:
+    """Return the context in which the network runs: on one torch thread, or as is.
+
+    Torch's threads wait for more work by spinning, on the cores that the fused engine's
+    own threads need.
+    """
+    alone = model.network.engines() == ("fused", "fused")
     return one_torch_thread() if alone else contextlib.nullcontext()
 
 
@@ -549,7 +547,7 @@ def _guarded(
     _train(trial, windows, before, apart)
     course.generator.set_state(state)
     processes = course.processes
-    with processes.together(), _torch_threads(model, windows, course.settings):
+    with processes.together(), _torch_threads(model):
         gain = guard.gains(model.network, trial.network, windows, before)
     if processes.from_first(guard.is_proved(gain)):
         _train(model, windows, cut, course)
@@ -559,31 +557,7 @@ def _guarded(
     model.rows, model.best_epoch = trial.rows, 0
 
 
-_MANY_STAMPS = 30_000
-"""From this many stamps a batch, what the unrolled engine leaves to torch is not small.
-
-Below, threads that wait for each other make it several times slower on a busy machine.
-"""
-
-
-def _wants_one_torch_thread(engines: tuple[str, str], n_stamps: int) -> bool:
-    """Return whether torch should not share out what is left to it.
-
-    Its threads wait for more work by spinning, on the cores that the fused engine's own
-    threads need.
-    """
-    if engines == ("fused", "fused"):
-        return True
-    return engines != ("eager", "eager") and n_stamps < _MANY_STAMPS
-
-
-_FEW = 3
-"""Up to this many windows a batch, the fused engine's products run over neurons."""
-
-
-def _choose_engine(
-    model: FittedModel, settings: Any, n_iterations: int, n_drawn: int
-) -> None:
+def _choose_engine(model: FittedModel, settings: Any) -> None:
     """Set which engine trains the network, and forecasts with it afterwards.
 
     Raises
@@ -592,13 +566,7 @@ def _choose_engine(
         If the fused engine is asked for, and does not serve encoder or decoder.
     """
     network = model.network
-    n_windows = min(n_drawn, settings.batch_size)
-    few = current().largest_share(n_windows) <= _FEW
-    network.layout = "single" if few else "lanes"
-    n_stamps = model.window_length + model.horizon
-    network.engine = engine.choose(
-        settings.engine, n_iterations, n_stamps, network.layout
-    )
+    network.engine = engine.choose(settings.engine)
     if settings.engine == "fused" and network.engines() != ("fused", "fused"):
         raise ValueError(
             "engine='fused' serves fixed-step methods without adjoint, one or two "
@@ -624,6 +592,4 @@ def _beyond_fused(network: nn.LatentODE, settings: Any) -> str:
 
 def _is_ready(network: nn.LatentODE) -> bool:
     """Return whether no engine has to be compiled first."""
-    if "fused" not in network.engines():
-        return True
-    return engine.is_compiled(np.dtype("float32"), network.layout)
+    return "fused" not in network.engines() or engine.is_compiled()

@@ -69,7 +69,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "finetune_epochs": [_integer(0), None],
     "n_samples": [_integer(1)],
     "freq": [str, pd.DateOffset, pd.Timedelta, None],
-    "engine": [StrOptions({"auto", "eager", "fused", "unrolled"})],
+    "engine": [StrOptions({"auto", "eager", "fused"})],
     "device": [str, torch.device],
     "random_state": ["random_state"],
     "warm_start": ["boolean"],
@@ -257,13 +257,12 @@ PARAMETERS = """    Parameters
         Length of one step of a relative horizon on a DatetimeIndex. None: the index's
         own or inferred frequency; else a calendar frequency that all stamps lie on;
         else the median gap.
-    engine : {"auto", "fused", "unrolled", "eager"}, default="auto"
-        What runs encoder and decoder; all give the same numbers up to rounding.
-        "fused": compiled by numba (the extra ``fast``), once a machine, in half a
-        minute; fixed-step methods on a CPU, up to two hidden layers. "unrolled": numpy.
-        "eager": plain torch, which serves whatever these two do not cover. "auto":
-        fused if it is compiled already, or the training is long enough to repay it;
-        else unrolled.
+    engine : {"auto", "fused", "eager"}, default="auto"
+        What runs encoder and decoder; both give the same numbers up to rounding.
+        "fused": compiled by numba (the extra ``fast``), once a machine, in some
+        seconds; fixed-step methods on a CPU, up to two hidden layers. "eager": plain
+        torch, which serves everything. "auto": fused where numba is and for what it
+        serves, else eager.
     device : str or torch.device, default="auto"
         "auto": the CPU. "cuda" trains in plain torch.
     random_state : int, RandomState or None, default=None

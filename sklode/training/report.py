@@ -268,7 +268,7 @@ class _Log:
     def compiling(self) -> None:
         _write(
             sys.stdout,
-            "Compiling the fused engine: once a machine, for about half a minute.",
+            "Compiling the fused engine: once a machine, for some seconds.",
         )
 
     def compiled(self) -> None:
