@@ -81,7 +81,7 @@ class _Decoder:
         return contextlib.nullcontext() if self.controlled else self.p.where(ENDING)
 
     def answer(self, backward: bool) -> None:
-        self.p.answer((DT, THETA, Z), self.n, self.at_end, backward)
+        self.p.answer(DT, THETA, Z, self.at_end, backward)
 
 
 @functools.cache
@@ -136,7 +136,7 @@ def decoder_backward(sizes: DecoderSizes) -> Program:
             with p.where(FLOWS):
                 d.read_step()
                 with d.where_end_is_asked():
-                    p.recall(d.end, NEXT, g.n_rows)
+                    p.recall(d.end, NEXT)
                     d.evaluate_end()
                     p.gather(GRID, by_end, NEXT, d.at_end)
                     p.product(output, by_end, d.end_point.grads[-1])
@@ -145,7 +145,7 @@ def decoder_backward(sizes: DecoderSizes) -> Program:
                     p.copy(d.end_point.grads[0], by_bias)
                     with p.when_full(ENDS):
                         sum_ends()
-                p.recall(flow.start, THIS, g.n_rows)
+                p.recall(flow.start, THIS)
                 flow.step(flow.start, d.dt, after, d.bias)
                 p.gather(GRID, by_rate, THIS, n)
                 flow.backward(g, d.dt, by_rate)

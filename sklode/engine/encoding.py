@@ -77,7 +77,11 @@ def encoder(sizes: EncoderSizes) -> Program:
     """
     p = Program(sizes.shapes, sizes.layout)
     cell = _Cell(p, sizes)
-    state, x, dt = p.rows(sizes.n_state, sizes.n_kept), p.rows(sizes.n_inputs), p.rows(1)
+    state, x, dt = (
+        p.rows(sizes.n_state, sizes.n_kept),
+        p.rows(sizes.n_inputs),
+        p.rows(1),
+    )
     h = state.block(0)
     flow = None
     if sizes.field:
@@ -126,7 +130,7 @@ def encoder_backward(sizes: EncoderSizes, wants_x: bool) -> Program:
         p.zero(g)
         p.gather(H, g_h, FIRST)
         with p.each_step():
-            p.recall(state, THIS, state.n_rows)
+            p.recall(state, THIS)
             p.copy(state.block(0), h)
             if flow:
                 p.copy(state.block(0), flow.start)

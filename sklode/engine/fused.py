@@ -65,8 +65,9 @@ def compile_kernel(dtype: str = "float32") -> None:
 def _nothing_to_do(dtype: str) -> tuple[Any, ...]:
     program = Program((), Layout(n_lanes(np.dtype(dtype).itemsize), False)).finish()
     memory = np.zeros(0, dtype)
-    arrays = program.code, _NOTHING, _NOTHING, _NOTHING, memory, memory
-    return *arrays, program.registers, *[0] * 5
+    arrays = (np.zeros((0, 0, 0), dtype),) * kernel.N_ARRAYS
+    given = program.code, arrays, _NOTHING, _NOTHING, memory, memory
+    return *given, program.registers, *[0] * 5
 
 
 class Field:
@@ -163,12 +164,9 @@ def _run(
         memory = _memory(program.n_numbers, dtype)
         memory[program.first_number :] = numbers
         grid = np.empty((program.n_lanes, batch.n_steps + 1, batch.n_grid), dtype)
-        table = [
-            (array.ctypes.data, math.prod(array.shape[1:]), array.shape[2])
-            for array in (grid, *arrays)
-        ]
+        spare = [np.zeros((0, 0, 0), dtype)] * (kernel.N_ARRAYS - 1 - len(arrays))
         kernel.run(
-            *(program.code, np.array(table, np.int64), batch.flags, batch.left),
+            *(program.code, (grid, *arrays, *spare), batch.flags, batch.left),
             *(memory, kept, program.registers, low, high, batch.n_steps),
             *(int(batch.backward), int(program.layout.single)),
         )

@@ -15,39 +15,47 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklode.engine import kernel
 
-__all__ = ["Array", "Layout", "Program", "Rows", "Weight"]
+__all__ = ["Array", "Index", "Layout", "Program", "Rows", "Vector", "Weight"]
 
-Array = NDArray[np.floating]
-Index = NDArray[np.int64]
+Array: TypeAlias = NDArray[np.floating]
+Index: TypeAlias = NDArray[np.int64]
 
 REST, STEPS, ENDS = kernel.ROWS, kernel.CHUNK_1, kernel.CHUNK_2
 """Regions of memory: of the whole run, and of a place of each of the two chunks."""
 
 
 class Layout(NamedTuple):
-    """What a vector holds.
-
-    Parameters
-    ----------
-    n_lanes : int
-        Numbers of a vector.
-    single : bool
-        Whether they are of one series.
-    """
+    """What a vector holds: numbers of several series, or of a single one."""
 
     n_lanes: int
     single: bool
 
     @property
     def series_per_block(self) -> int:
+        """How many series are computed side by side."""
         return 1 if self.single else self.n_lanes
+
+
+class Operand(NamedTuple):
+    """What the kernel reads as a number plus the content of a register."""
+
+    number: int
+    register: int = kernel.NOTHING
+
+
+FIRST, LAST = Operand(0), Operand(0, kernel.N_STEPS)
+THIS, NEXT = Operand(0, kernel.STEP), Operand(1, kernel.STEP)
+"""Steps of arrays, and of what is kept."""
+
+GRID = kernel.GRID
+"""The array of the block that is being worked on; the others follow."""
 
 
 class Rows(NamedTuple):
@@ -61,13 +69,21 @@ class Rows(NamedTuple):
 
     @property
     def n_rows(self) -> int:
+        """Rows of all blocks."""
         return self.n_blocks * self.per_block
 
     def block(self, k: int) -> Rows:
+        """Return one block's rows."""
         if not 0 <= k < self.n_blocks:
             raise ValueError(f"there are {self.n_blocks} blocks; got block {k}.")
-        first = self.first + k * self.per_block
-        return self._replace(first=first, n_blocks=1)
+        return self._replace(first=self.first + k * self.per_block, n_blocks=1)
+
+
+class Vector(NamedTuple):
+    """Numbers of a weight of one axis, or a constant's."""
+
+    start: int
+    n: int  # as many rows
 
 
 class Weight(NamedTuple):
@@ -79,7 +95,7 @@ class Weight(NamedTuple):
 
 
 class _Gradient(NamedTuple):
-    """Where a weight's gradient is summed, and its bias's, as blocks of features."""
+    """Where a weight's gradient is summed, and its bias's; factors of one term."""
 
     total: Rows
     total_bias: Rows | None
@@ -109,7 +125,7 @@ class Program:
         ]
         self._n_weights = int(ends[-1])
         self.constants: list[float] = [0.0]
-        self._filled: dict[tuple[float, int], int] = {}
+        self._filled: dict[tuple[float, int], Vector] = {}
         self._code: list[int] = []
         self._taken = [0, 0, 0]
         self._numbers: list[Index] = []
@@ -132,18 +148,20 @@ class Program:
         self._numbers.append(np.concatenate([index.ravel(), padding]))
         return start
 
-    def filled(self, value: float, n: int = 1) -> int:
-        """Take ``n`` vectors of a constant."""
+    def filled(self, value: float, n: int = 1) -> Vector:
+        """Take rows of a constant."""
         if (value, n) not in self._filled:
             if value not in self.constants:
                 self.constants.append(value)
             constant = self._n_weights + self.constants.index(value)
-            self._filled[value, n] = self._placed(np.full(n * self.n_lanes, constant))
+            start = self._placed(np.full(n * self.n_lanes, constant))
+            self._filled[value, n] = Vector(start, n)
         return self._filled[value, n]
 
-    def vector(self, k: int, n_blocks: int = 1) -> int:
+    def vector(self, k: int, n_blocks: int = 1) -> Vector:
         """Take a weight of one axis, from which products start."""
-        return self._placed(self._padded(self._weights[k], n_blocks))
+        index = self._padded(self._weights[k], n_blocks)
+        return Vector(self._placed(index), len(index) // self._padding)
 
     def weight(self, k: int, n_blocks: int = 1, transpose: bool = False) -> Weight:
         """Take a matrix, whose rows are those of blocks, or its transpose."""
@@ -167,12 +185,13 @@ class Program:
 
         ``left`` and ``right`` are rows like those of a factor's term.
         """
-        total = self.rows(left.n_rows * self._padding * right.n_rows * self._padding)
+        n_left, n_right = (rows.n_rows * self._padding for rows in (left, right))
+        total = self.rows(n_left * n_right)
         total_bias = self.rows(left.n_features, left.n_blocks) if bias else None
         self._gradients[k] = _Gradient(total, total_bias, left, right)
-        for rows in (total, total_bias):
-            if rows is not None:
-                self.zero(rows)
+        self.zero(total)
+        if total_bias is not None:
+            self.zero(total_bias)
 
     def read_gradients(self, memory: Array) -> dict[int, Array]:
         """Return the gradients that a run has left in its memory."""
@@ -180,11 +199,11 @@ class Program:
         for k, (total, total_bias, left, right) in self._gradients.items():
             n_blocks, n_left, n_right = left.n_blocks, left.n_features, right.n_features
             sums = self._sums(total, memory)
-            blocks = sums.reshape(n_blocks, left.per_block * self._padding, -1)
-            found[k] = blocks[:, :n_left, :n_right].reshape(-1, n_right)
+            matrix = sums.reshape(n_blocks, left.per_block * self._padding, -1)
+            found[k] = matrix[:, :n_left, :n_right].reshape(-1, n_right)
             if total_bias is not None:
-                blocks = self._sums(total_bias, memory).reshape(n_blocks, -1)
-                found[k + 1] = blocks[:, :n_left].ravel()
+                bias = self._sums(total_bias, memory).reshape(n_blocks, -1)
+                found[k + 1] = bias[:, :n_left].ravel()
         return found
 
     def _sums(self, rows: Rows, memory: Array) -> Array:
@@ -195,43 +214,41 @@ class Program:
 
     # Instructions ---------------------------------------------------------------------
 
-    def _at(self, rows: Rows) -> int:
-        return _operand(rows.first * self.n_lanes, rows.region)
+    def _emit(self, instruction: int, *operands: Rows | Vector | Operand | int) -> None:
+        words = [self._word(operand) for operand in operands]
+        self._code += [instruction << 8 | 1 + len(words), *words]
 
-    def _emit(self, instruction: int, *operands: int) -> None:
-        self._code += [instruction << 8 | 1 + len(operands), *operands]
+    def _word(self, operand: Rows | Vector | Operand | int) -> int:
+        if isinstance(operand, Rows):
+            operand = Operand(operand.first * self.n_lanes, operand.region)
+        elif isinstance(operand, Vector):
+            operand = Operand(operand.start, kernel.NUMBERS)
+        elif not isinstance(operand, Operand):
+            operand = Operand(int(operand))
+        return operand.number << 4 | operand.register
 
     def product(
-        self, w: Weight, x: Rows, out: Rows, start: Rows | int | None = None
+        self, w: Weight, x: Rows, out: Rows, start: Rows | Vector | None = None
     ) -> None:
-        """Set rows to W x + start: rows, a vector, or zero."""
+        """Set rows to W x + start: other rows, a vector, or zero."""
+        start = self.filled(0.0, out.n_rows) if start is None else start
+        is_rows = isinstance(start, Rows)
+        n_start = start.n_rows if isinstance(start, Rows) else start.n
         _same(w.n_in, x.n_rows * self._padding)
-        _same(w.n_out, out.n_rows)
-        if start is None:
-            start = self.filled(0.0, out.n_rows)
-        if isinstance(start, Rows):
-            _same(start.n_rows, out.n_rows)
-            begin, is_rows = self._at(start), True
-        else:
-            begin, is_rows = _operand(start, kernel.NUMBERS), self.layout.single
-        weights = _operand(w.start, kernel.NUMBERS)
-        sizes = (_operand(n) for n in (w.n_out, w.n_in))
-        where = (weights, self._at(x), begin, _operand(is_rows), self._at(out))
-        self._emit(kernel.PRODUCT, *where, *sizes)
+        _same(w.n_out, out.n_rows, n_start)
+        weights = Operand(w.start, kernel.NUMBERS)
+        is_rows = is_rows or self.layout.single
+        self._emit(kernel.PRODUCT, weights, x, start, is_rows, out, w.n_out, w.n_in)
 
     def activate(self, activation: int, source: Rows, out: Rows) -> None:
         """Set rows to an activation of others."""
         _same(source.n_rows, out.n_rows)
-        where = self._at(source), self._at(out)
-        n = _operand(out.n_rows)
-        self._emit(kernel.ACTIVATE, _operand(activation), *where, n)
+        self._emit(kernel.ACTIVATE, activation, source, out, out.n_rows)
 
     def times_slope(self, activation: int, grads: Rows, values: Rows) -> None:
         """Multiply gradients by the slopes where an activation took its values."""
         _same(grads.n_rows, values.n_rows)
-        where = self._at(grads), self._at(values)
-        n = _operand(grads.n_rows)
-        self._emit(kernel.SLOPE, _operand(activation), *where, n)
+        self._emit(kernel.SLOPE, activation, grads, values, grads.n_rows)
 
     def combine(
         self,
@@ -245,25 +262,19 @@ class Program:
         ``base`` is zero by default, ``scale``, a row, one.
         """
         terms = [(weight, rows) for weight, rows in terms if weight]
+        _same(out.n_rows, *(rows.n_rows for _, rows in terms))
+        if base is not None:
+            _same(out.n_rows, base.n_rows)
         if not 0 < len(terms) <= 4:
             raise ValueError(f"one to four terms can be combined; got {len(terms)}.")
-        for _, rows in terms:
-            _same(rows.n_rows, out.n_rows)
-        nothing = _operand(self.filled(0.0), kernel.NUMBERS)
-        one = _operand(self.filled(1.0), kernel.NUMBERS)
-        numbers = [_operand(self.filled(w), kernel.NUMBERS) for w, _ in terms]
+        nothing = self.filled(0.0)
         spare = [nothing] * (4 - len(terms))
         self._emit(
-            kernel.COMBINE,
-            *(self._at(out), _operand(out.n_rows)),
-            nothing if base is None else self._at(base),
-            _operand(0 if base is None else self.n_lanes),
-            one if scale is None else self._at(scale),
-            _operand(len(terms)),
-            *[self._at(rows) for _, rows in terms],
-            *spare,
-            *numbers,
-            *spare,
+            *(kernel.COMBINE, out, out.n_rows),
+            *((nothing, 0) if base is None else (base, self.n_lanes)),
+            *(self.filled(1.0) if scale is None else scale, len(terms)),
+            *(*(rows for _, rows in terms), *spare),
+            *(*(self.filled(weight) for weight, _ in terms), *spare),
         )
 
     def outer(self, k: int, left: Rows, right: Rows, n_terms: int = 1) -> None:
@@ -272,68 +283,59 @@ class Program:
         Rows hold so many terms.
         """
         total, total_bias, *factors = self._gradients[k]
+        _same(left.region, right.region)
         for rows, factor in zip((left, right), factors, strict=True):
             _same(rows.n_rows, n_terms * factor.n_rows)
-        region = left.region
-        _same(region, right.region)
-        begin = kernel.BEGIN + region
         self._emit(
             kernel.OUTER,
-            *(_operand(rows.first * self.n_lanes, begin) for rows in (left, right)),
-            self._at(total),
-            _operand(-1) if total_bias is None else self._at(total_bias),
-            *(_operand(factor.n_rows) for factor in factors),
-            _operand(n_terms),
-            _operand(0, kernel.USED + region),
-            _operand(0, kernel.SIZE + region),
+            *(
+                rows._replace(region=kernel.BEGIN + rows.region)
+                for rows in (left, right)
+            ),
+            *(total, -1 if total_bias is None else total_bias),
+            *(*(factor.n_rows for factor in factors), n_terms),
+            Operand(0, kernel.USED + left.region),
+            Operand(0, kernel.SIZE + left.region),
         )
 
     def copy(self, source: Rows, out: Rows) -> None:
         """Copy rows."""
         _same(source.n_rows, out.n_rows)
-        where = self._at(source), self._at(out)
-        self._emit(kernel.COPY, *where, _operand(out.n_rows))
+        self._emit(kernel.COPY, source, out, out.n_rows)
 
     def zero(self, out: Rows) -> None:
         """Set rows to zero."""
-        self._emit(kernel.ZERO, self._at(out), _operand(out.n_rows))
+        self._emit(kernel.ZERO, out, out.n_rows)
 
-    def keep(self, rows: Rows, step: int) -> None:
-        """Keep a step's rows for the backward pass; all of what is kept of a step."""
+    def keep(self, rows: Rows, step: Operand) -> None:
+        """Keep a step's rows for the backward pass."""
         self.n_kept = rows.n_rows
-        self._emit(kernel.KEEP, self._at(rows), _operand(rows.n_rows), step)
+        self._emit(kernel.KEEP, rows, rows.n_rows, step)
 
-    def recall(self, rows: Rows, step: int, n_kept: int, first: int = 0) -> None:
-        """Read rows of those that were kept of a step."""
-        _same(True, first + rows.n_rows <= n_kept)
-        sizes = _operand(n_kept), _operand(first)
-        self._emit(
-            kernel.RECALL, self._at(rows), _operand(rows.n_rows), step, *sizes
-        )
+    def recall(self, rows: Rows, step: Operand) -> None:
+        """Read all rows that were kept of a step."""
+        self._emit(kernel.RECALL, rows, rows.n_rows, step)
 
-    def gather(self, array: int, rows: Rows, step: int, feature: int = 0) -> None:
+    def gather(self, array: int, rows: Rows, step: Operand, feature: int = 0) -> None:
         """Read features of an array's step."""
-        where = _operand(array), step, _operand(feature), _operand(rows.n_features)
-        self._emit(kernel.GATHER, *where, self._at(rows), _operand(rows.n_rows))
+        n = rows.n_features, rows.n_rows
+        self._emit(kernel.GATHER, array, rows, step, feature, *n)
 
-    def spread(self, array: int, row: Rows, step: int) -> None:
+    def spread(self, array: int, row: Rows, step: Operand) -> None:
         """Read the only feature of an array's step, for all numbers of its series."""
-        self._emit(kernel.SPREAD, _operand(array), step, self._at(row))
+        self._emit(kernel.SPREAD, array, row, step, 0, 1, 1)
 
-    def scatter(self, rows: Rows, array: int, step: int, feature: int = 0) -> None:
+    def scatter(self, rows: Rows, array: int, step: Operand, feature: int = 0) -> None:
         """Write features of an array's step."""
-        where = _operand(array), step, _operand(feature), _operand(rows.n_features)
-        self._emit(kernel.SCATTER, *where, self._at(rows))
+        self._emit(kernel.SCATTER, array, rows, step, feature, rows.n_features)
 
     def lstm(self, gates: Rows, h: Rows, c: Rows, seen: Rows) -> None:
         """Update h and C of an LSTM cell, whose gates are open, where a stamp is seen.
 
         ``gates`` are the blocks i, f, g and o.
         """
-        _same(gates.n_rows, 4 * h.n_rows)
-        _same(c.n_rows, h.n_rows)
-        where = (self._at(rows) for rows in (gates, h, c, seen))
-        self._emit(kernel.LSTM, *where, _operand(h.n_rows))
+        _same(gates.n_rows, 4 * h.n_rows, 4 * c.n_rows)
+        self._emit(kernel.LSTM, gates, h, c, seen, h.n_rows)
 
     def lstm_backward(
         self, gates: Rows, c: Rows, by_h: Rows, by_c: Rows, grads: Rows, seen: Rows
@@ -342,20 +344,18 @@ class Program:
 
         ``c`` is C before the update.
         """
-        for rows in (c, by_h, by_c):
-            _same(gates.n_rows, 4 * rows.n_rows)
-        _same(gates.n_rows, grads.n_rows)
-        where = (self._at(rows) for rows in (gates, c, by_h, by_c, grads, seen))
-        self._emit(kernel.LSTM_BACKWARD, *where, _operand(c.n_rows))
+        n = c.n_rows
+        _same(n, by_h.n_rows, by_c.n_rows)
+        _same(4 * n, gates.n_rows, grads.n_rows)
+        self._emit(kernel.LSTM_BACKWARD, gates, c, by_h, by_c, grads, seen, n)
 
-    def answer(self, arrays: Sequence[int], n: int, at_end: int, backward: bool) -> None:
+    def answer(self, dt: int, theta: int, z: int, at_end: int, backward: bool) -> None:
         """Answer queries from the grid, or set the gradients by it.
 
-        ``arrays`` are dt, theta and z. The grid holds z, then dz/dt of the
-        step that starts there, and from feature ``at_end`` on of that which ends there.
+        The grid holds z, then dz/dt of the step that starts there, and from feature
+        ``at_end`` on of that which ends there.
         """
-        code = kernel.ANSWER_BACKWARD if backward else kernel.ANSWER
-        self._emit(code, *map(_operand, (GRID, *arrays, n, at_end)))
+        self._emit(kernel.ANSWER, dt, theta, z, at_end, backward)
 
     # Order ----------------------------------------------------------------------------
 
@@ -365,14 +365,14 @@ class Program:
         self._emit(instruction, *operands, 0)
         begin = len(self._code)
         yield
-        self._code[begin - 1] = _operand(len(self._code) - begin)
+        self._code[begin - 1] = self._word(len(self._code) - begin)
 
     @contextlib.contextmanager
     def _loop(self, instruction: int, again: int) -> Iterator[None]:
         begin = len(self._code)
         with self._skipping(instruction):
             yield
-            self._emit(again, _operand(len(self._code) + 2 - begin))
+            self._emit(again, len(self._code) + 2 - begin)
 
     def each_block(self) -> contextlib.AbstractContextManager[None]:
         """Do what follows for each block of series."""
@@ -384,14 +384,14 @@ class Program:
 
     def where(self, flag: int) -> contextlib.AbstractContextManager[None]:
         """Do what follows where a block's step has a flag."""
-        return self._skipping(kernel.WHERE, _operand(flag))
+        return self._skipping(kernel.WHERE, flag)
 
     @contextlib.contextmanager
-    def when_full(self, region: int) -> Iterator[None]:
+    def when_full(self, chunk: int) -> Iterator[None]:
         """Go to the next place of a chunk; after the last, do what follows first."""
-        with self._skipping(kernel.FULL, _operand(region)):
+        with self._skipping(kernel.FULL, chunk):
             yield
-            self._emit(kernel.EMPTY, _operand(region))
+            self._emit(kernel.EMPTY, chunk)
 
     def finish(self) -> Program:
         """End the program, and lay its memory out."""
@@ -407,21 +407,6 @@ class Program:
         return self
 
 
-def _operand(number: int, register: int = kernel.NOTHING) -> int:
-    """Return what the kernel reads as a number plus a register."""
-    return int(number) << 4 | register
-
-
-THIS = _operand(0, kernel.STEP)
-NEXT = _operand(1, kernel.STEP)
-FIRST = _operand(0)
-LAST = _operand(0, kernel.N_STEPS)
-"""Steps of an array."""
-
-GRID = kernel.GRID
-"""An array of the block that is being worked on; the others follow."""
-
-
-def _same(n: int, m: int) -> None:
-    if n != m:
-        raise ValueError(f"rows must have equal sizes; got {n} and {m}.")
+def _same(*sizes: int) -> None:
+    if len(set(sizes)) > 1:
+        raise ValueError(f"rows must have equal sizes; got {sizes}.")

@@ -4,15 +4,14 @@ A vector is as wide as a register of the machine: 4, 8 or 16 numbers of float32.
 loops of numba keep intermediate results in memory, with a vector they stay in
 registers (docs/engine.md has the figures).
 
-Memory is a one-dimensional array of floats, read from and written to at a number's
-index. With ``NUMBA_BOUNDSCHECK=1`` every index is checked.
+Vectors are read from and written to a one-dimensional array, at the index of their
+first number. With ``NUMBA_BOUNDSCHECK=1`` every index is checked.
 """
 
 from __future__ import annotations
 
 import contextlib
 import operator
-from typing import Any
 
 import numba
 import numpy as np
@@ -35,20 +34,17 @@ __all__ = [
     "TALLEST",
     "WIDEST",
     "add_outer_products",
-    "add_products",
     "at_least",
     "at_most",
     "compiled",
-    "constant",
     "decay",
     "inlined",
     "lanes_of",
     "load",
     "log_one_plus",
     "n_lanes",
-    "number_at",
     "operands",
-    "set_number_at",
+    "set_products",
     "splat",
     "store",
     "tanh",
@@ -56,7 +52,7 @@ __all__ = [
 ]
 
 
-def _register_bytes() -> int:
+def _register_bytes():
     """Return the size of this machine's vector registers."""
     try:
         features = binding.get_host_cpu_features()
@@ -70,7 +66,7 @@ def _register_bytes() -> int:
 _BYTES = _register_bytes()
 
 
-def n_lanes(itemsize: int) -> int:
+def n_lanes(itemsize):
     """Return how many numbers of so many bytes a vector holds."""
     return _BYTES // itemsize
 
@@ -78,32 +74,32 @@ def n_lanes(itemsize: int) -> int:
 # Sums may be reordered and fused; infinities and what is no number stay what they are.
 _FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
 
-_COMPILE = {"fastmath": set(_FAST), "nogil": True, "error_model": "numpy"}
+_OPTIONS = {"fastmath": set(_FAST), "nogil": True, "error_model": "numpy"}
 
 
-def compiled(function: Any) -> Any:
+def compiled(function):
     """Compile a function, once a machine; once a process where nothing can be kept."""
-    dispatcher = numba.njit(**_COMPILE)(function)
+    dispatcher = numba.njit(**_OPTIONS)(function)
     with contextlib.suppress(RuntimeError):  # no folder to write to
         dispatcher._cache = Cache(function)
     return dispatcher
 
 
-def inlined(function: Any) -> Any:
+def inlined(function):
     """Compile a function into those that call it.
 
-    A call that is left could run another copy than the caller's own, which rounds
-    otherwise: that of the process that compiled it.
+    A call could run the copy of another function that was compiled in this process,
+    which rounds otherwise.
     """
-    return numba.njit(inline="always", **_COMPILE)(function)
+    return numba.njit(inline="always", **_OPTIONS)(function)
 
 
 class Vector(types.Type):
     """Type of a vector of floats."""
 
-    def __init__(self, dtype: types.Float) -> None:
+    def __init__(self, dtype):
         self.dtype = dtype
-        self.count = _BYTES * 8 // dtype.bitwidth
+        self.count = n_lanes(dtype.bitwidth // 8)
         self.number = ir.FloatType() if dtype == types.float32 else ir.DoubleType()
         self.llvm = ir.VectorType(self.number, self.count)
         super().__init__(name=f"Vector({dtype}, {self.count})")
@@ -114,14 +110,14 @@ _VECTORS = {dtype: Vector(dtype) for dtype in (types.float32, types.float64)}
 
 @register_model(Vector)
 class _VectorModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, vector: Vector) -> None:
+    def __init__(self, manager, vector):
         super().__init__(manager, vector, vector.llvm)
 
 
 # Arithmetic -------------------------------------------------------------------------
 
 
-def _broadcast(builder: Any, number: Any, vector: Vector) -> Any:
+def _broadcast(builder, number, vector):
     undefined = ir.Constant(vector.llvm, ir.Undefined)
     one = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
     places = ir.VectorType(ir.IntType(32), vector.count)
@@ -129,26 +125,26 @@ def _broadcast(builder: Any, number: Any, vector: Vector) -> Any:
     return builder.shuffle_vector(one, undefined, zeros)
 
 
-def _as_vector(context: Any, builder: Any, value: Any, kind: Any, like: Vector) -> Any:
+def _as_vector(context, builder, value, kind, vector):
     if isinstance(kind, Vector):
         return value
-    number = context.cast(builder, value, kind, like.dtype)
-    return _broadcast(builder, number, like)
+    number = context.cast(builder, value, kind, vector.dtype)
+    return _broadcast(builder, number, vector)
 
 
-def _teach(operation: Any, instruction: str) -> None:
+def _teach(operation, instruction):
     """Make an operator work on vectors, and on a vector and a number."""
 
     @infer_global(operation)
     class _Typing(AbstractTemplate):
-        def generic(self, args: Any, kws: Any) -> Any:
+        def generic(self, args, kws):
             vectors = [a for a in args if isinstance(a, Vector)]
             known = all(isinstance(a, Vector | types.Number) for a in args)
             if len(args) == 2 and vectors and known:
                 return signature(vectors[0], *args)
             return None
 
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def lower(context, builder, sig, args):
         both = [
             _as_vector(context, builder, value, kind, sig.return_type)
             for value, kind in zip(args, sig.args, strict=True)
@@ -159,19 +155,16 @@ def _teach(operation: Any, instruction: str) -> None:
         lower_builtin(operation, *kinds)(lower)
 
 
-for _operation, _instruction in (
-    (operator.add, "fadd"),
-    (operator.sub, "fsub"),
-    (operator.mul, "fmul"),
-    (operator.truediv, "fdiv"),
-):
-    _teach(_operation, _instruction)
+_teach(operator.add, "fadd")
+_teach(operator.sub, "fsub")
+_teach(operator.mul, "fmul")
+_teach(operator.truediv, "fdiv")
 
 
-def _limit(beyond: str) -> Any:
+def _limit(beyond):
     @intrinsic
-    def limited(typing: Any, vector: Any, bound: Any) -> Any:
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def limited(typing, vector, bound):
+        def codegen(context, builder, sig, args):
             other = _as_vector(context, builder, args[1], sig.args[1], vector)
             # what is not a number lies beyond no bound, and stays
             outside = builder.fcmp_ordered(beyond, args[0], other)
@@ -186,10 +179,10 @@ at_most, at_least = _limit(">"), _limit("<")
 """The smaller, and the larger one of each number of a vector and a bound."""
 
 
-def _llvm_function(name: str) -> Any:
+def _llvm_function(name):
     @intrinsic
-    def function(typing: Any, vector: Any) -> Any:
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    def function(typing, vector):
+        def codegen(context, builder, sig, args):
             kind = ir.FunctionType(vector.llvm, [vector.llvm])
             full = f"llvm.{name}.v{vector.count}f{vector.dtype.bitwidth}"
             declared = cgutils.get_or_insert_function(builder.module, kind, full)
@@ -206,250 +199,205 @@ _exp, _log = _llvm_function("exp"), _llvm_function("log")
 # Functions --------------------------------------------------------------------------
 
 
-def tanh(x: Any) -> Any:
-    """Return tanh of a vector; of float32 to 4 units in the last place."""
+def _by_precision(name, of_float32, of_float64):
+    """Return a function of vectors that has a body for each precision."""
+
+    def function(x):
+        raise NotImplementedError(name)
+
+    @overload(function, strict=False, inline="always", jit_options=_OPTIONS)
+    def body(x):
+        return of_float32 if x.dtype == types.float32 else of_float64
+
+    return function
 
 
-def decay(x: Any) -> Any:
-    """Return exp(x) of a vector without positives; of float32 to 1e-7 absolute."""
-
-
-def log_one_plus(x: Any) -> Any:
-    """Return log(1 + x) of a vector in [0, 1]; of float32 to 1e-7 absolute."""
-
-
-def _constants(*numbers: float) -> tuple[np.float32, ...]:
-    return tuple(np.float32(number) for number in numbers)
-
-
-_SATURATED = np.float32(7.90531110763549805)
+_SATURATED = 7.90531110763549805
 """From here on tanh is 1 in float32."""
 
-# The numerator's and the denominator's coefficients in x^2, highest first: the rational
-# minimax approximation that Eigen and XLA use.
-_P = _constants(
-    -2.76076847742355e-16,
-    2.00018790482477e-13,
-    -8.60467152213735e-11,
-    5.12229709037114e-08,
-    1.48572235717979e-05,
-    6.37261928875436e-04,
-    4.89352455891786e-03,
-)
-_Q = _constants(
-    1.19825839466702e-06,
-    1.18534705686654e-04,
-    2.26843463243900e-03,
-    4.89352518554385e-03,
-)
-_ARTANH = _constants(1 / 13, 1 / 11, 1 / 9, 1 / 7, 1 / 5, 1 / 3, 1.0)
 
-_OPTIONS = {"strict": False, "jit_options": {"forceinline": True, **_COMPILE}}
+def _rational_tanh(x):
+    # the minimax approximation that Eigen and XLA use
+    x = at_least(at_most(x, _SATURATED), -_SATURATED)
+    s = x * x
+    p = s * -2.76076847742355e-16 + 2.00018790482477e-13
+    p = p * s + -8.60467152213735e-11
+    p = p * s + 5.12229709037114e-08
+    p = p * s + 1.48572235717979e-05
+    p = p * s + 6.37261928875436e-04
+    p = p * s + 4.89352455891786e-03
+    q = s * 1.19825839466702e-06 + 1.18534705686654e-04
+    q = q * s + 2.26843463243900e-03
+    q = q * s + 4.89352518554385e-03
+    return x * p / q
 
 
-@overload(tanh, **_OPTIONS)
-def _tanh(x: Any) -> Any:
-    def rational(x: Any) -> Any:
-        x = at_least(at_most(x, _SATURATED), -_SATURATED)
-        s = x * x
-        p = s * _P[0] + _P[1]
-        p = p * s + _P[2]
-        p = p * s + _P[3]
-        p = p * s + _P[4]
-        p = p * s + _P[5]
-        p = p * s + _P[6]
-        q = s * _Q[0] + _Q[1]
-        q = q * s + _Q[2]
-        q = q * s + _Q[3]
-        return x * p / q
-
-    def through_exp(x: Any) -> Any:
-        e = _exp(at_least(at_most(x, 20.0), -20.0) * 2.0)
-        return (e - 1.0) / (e + 1.0)
-
-    return rational if x.dtype == types.float32 else through_exp
+def _tanh_through_exp(x):
+    e = _exp(at_least(at_most(x, 20.0), -20.0) * 2.0)
+    return (e - 1.0) / (e + 1.0)
 
 
-@overload(decay, **_OPTIONS)
-def _decay(x: Any) -> Any:
-    def through_tanh(x: Any) -> Any:
-        t = tanh(x * np.float32(0.5))
-        return (t + np.float32(1)) / (np.float32(1) - t)
-
-    return through_tanh if x.dtype == types.float32 else lambda x: _exp(x)
+tanh = _by_precision("tanh", _rational_tanh, _tanh_through_exp)
+"""tanh of a vector; of float32 to 4 units in the last place."""
 
 
-@overload(log_one_plus, **_OPTIONS)
-def _log_one_plus(x: Any) -> Any:
-    def series(x: Any) -> Any:  # 2 artanh(x / (2 + x))
-        z = x / (x + np.float32(2))
-        s = z * z
-        total = s * _ARTANH[0] + _ARTANH[1]
-        total = total * s + _ARTANH[2]
-        total = total * s + _ARTANH[3]
-        total = total * s + _ARTANH[4]
-        total = total * s + _ARTANH[5]
-        total = total * s + _ARTANH[6]
-        return z * total * np.float32(2)
+def _exp_through_tanh(x):
+    t = tanh(x * 0.5)
+    return (t + 1.0) / (1.0 - t)
 
-    return series if x.dtype == types.float32 else lambda x: _log(x + 1.0)
+
+decay = _by_precision("decay", _exp_through_tanh, lambda x: _exp(x))
+"""exp(x) of a vector without positives; of float32 to 1e-7 absolute."""
+
+
+def _log_series(x):
+    z = x / (x + 2.0)  # 2 artanh(x / (2 + x))
+    s = z * z
+    total = s * (1 / 13) + 1 / 11
+    total = total * s + 1 / 9
+    total = total * s + 1 / 7
+    total = total * s + 1 / 5
+    total = total * s + 1 / 3
+    total = total * s + 1.0
+    return z * total * 2.0
+
+
+log_one_plus = _by_precision("log_one_plus", _log_series, lambda x: _log(x + 1.0))
+"""log(1 + x) of a vector in [0, 1]; of float32 to 1e-7 absolute."""
 
 
 # Memory -----------------------------------------------------------------------------
 
 
-class _Memory:
-    """An array in generated code: the address of a number, checked where asked for."""
-
-    def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
-        self.context, self.builder = context, builder
-        self.array = context.make_array(kind)(context, builder, value)
-
-    def check(self, index: Any, n_numbers: Any) -> None:
-        """Have code raise IndexError where numbers lie outside."""
-        if not config.BOUNDSCHECK:
-            return
-        last = self.builder.sub(self.builder.add(index, n_numbers), _int(1))
-        for place in (index, last):
-            cgutils.do_boundscheck(
-                self.context, self.builder, place, self.array.nitems
-            )
-
-    def at(self, index: Any, n_numbers: int) -> Any:
-        self.check(index, _int(n_numbers))
-        return self.builder.gep(self.array.data, [index])
-
-
-def _int(value: int) -> ir.Constant:
+def _int(value):
     return ir.Constant(ir.IntType(64), value)
 
 
-def _load(builder: Any, place: Any, vector: Vector) -> Any:
-    value = builder.load(builder.bitcast(place, vector.llvm.as_pointer()))
-    value.align = _BYTES
-    return value
+class _Data:
+    """The numbers of an array, in generated code.
+
+    Parameters
+    ----------
+    builder : IRBuilder
+        What the code is written with.
+    vector : Vector
+        The type of its vectors.
+    pointer : pointer to a number
+        Where its data begin.
+    """
+
+    def __init__(self, builder, vector, pointer):
+        self.builder, self.vector, self.pointer = builder, vector, pointer
+
+    def _at(self, index, offset, kind):
+        place = self.builder.add(index, _int(offset)) if offset else index
+        place = self.builder.gep(self.pointer, [place])
+        return self.builder.bitcast(place, kind.as_pointer())
+
+    def load(self, index, offset=0):
+        """Return the vector that begins at a number."""
+        place = self._at(index, offset, self.vector.llvm)
+        value = self.builder.load(place)
+        value.align = _BYTES
+        return value
+
+    def store(self, value, index, offset=0):
+        """Set the vector that begins at a number."""
+        place = self._at(index, offset, self.vector.llvm)
+        self.builder.store(value, place).align = _BYTES
+
+    def spread(self, index, offset=0):
+        """Return a vector of one number."""
+        number = self.builder.load(self._at(index, offset, self.vector.number))
+        return _broadcast(self.builder, number, self.vector)
 
 
-def _store(builder: Any, value: Any, place: Any, vector: Vector) -> None:
-    stored = builder.store(value, builder.bitcast(place, vector.llvm.as_pointer()))
-    stored.align = _BYTES
+def _checked(context, builder, kind, value, index, n):
+    """Return an array; where it is asked for, have numbers outside raise IndexError."""
+    array = context.make_array(kind)(context, builder, value)
+    if config.BOUNDSCHECK:
+        last = builder.sub(builder.add(index, n), _int(1))
+        for place in (index, last):
+            cgutils.do_boundscheck(context, builder, place, array.nitems)
+    return array
 
 
 @intrinsic
-def load(typing: Any, memory: Any, index: Any) -> Any:
+def within(typing, memory, index, n_numbers):
+    """Check that numbers lie in memory, under ``NUMBA_BOUNDSCHECK`` only."""
+
+    def codegen(context, builder, sig, args):
+        _checked(context, builder, memory, *args)
+        return context.get_dummy_value()
+
+    return types.void(memory, types.int64, types.int64), codegen
+
+
+@intrinsic
+def load(typing, memory, index):
     """Return the vector that begins at a number."""
     vector = _VECTORS[memory.dtype]
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        place = _Memory(context, builder, memory, args[0]).at(args[1], vector.count)
-        return _load(builder, place, vector)
+    def codegen(context, builder, sig, args):
+        array = _checked(context, builder, memory, *args, _int(vector.count))
+        return _Data(builder, vector, array.data).load(args[1])
 
     return vector(memory, types.int64), codegen
 
 
 @intrinsic
-def store(typing: Any, memory: Any, index: Any, value: Any) -> Any:
+def store(typing, memory, index, value):
     """Set the vector that begins at a number."""
     vector = _VECTORS[memory.dtype]
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        place = _Memory(context, builder, memory, args[0]).at(args[1], vector.count)
-        _store(builder, args[2], place, vector)
+    def codegen(context, builder, sig, args):
+        array = _checked(context, builder, memory, *args[:2], _int(vector.count))
+        _Data(builder, vector, array.data).store(args[2], args[1])
         return context.get_dummy_value()
 
     return types.void(memory, types.int64, vector), codegen
 
 
 @intrinsic
-def splat(typing: Any, memory: Any, number: Any) -> Any:
+def splat(typing, memory, number):
     """Return a vector of one number, in the precision of an array."""
     vector = _VECTORS[memory.dtype]
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _as_vector(context, builder, args[1], sig.args[1], vector)
+    def codegen(context, builder, sig, args):
+        return _as_vector(context, builder, args[1], number, vector)
 
     return vector(memory, number), codegen
 
 
 @intrinsic
-def within(typing: Any, memory: Any, index: Any, n_numbers: Any) -> Any:
-    """Check that numbers lie in memory, under ``NUMBA_BOUNDSCHECK`` only."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        _Memory(context, builder, memory, args[0]).check(args[1], args[2])
-        return context.get_dummy_value()
-
-    return types.void(memory, types.int64, types.int64), codegen
-
-
-def _number(builder: Any, address: Any, index: Any, dtype: Any) -> Any:
-    kind = _VECTORS[dtype].number.as_pointer()
-    return builder.gep(builder.inttoptr(address, kind), [index])
-
-
-@intrinsic
-def number_at(typing: Any, like: Any, address: Any, index: Any) -> Any:
-    """Return a number of the array whose data begin at an address."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.load(_number(builder, args[1], args[2], like.dtype))
-
-    return like.dtype(like, types.int64, types.int64), codegen
-
-
-@intrinsic
-def set_number_at(typing: Any, like: Any, address: Any, index: Any, value: Any) -> Any:
-    """Set a number of the array whose data begin at an address."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store(args[3], _number(builder, args[1], args[2], like.dtype))
-        return context.get_dummy_value()
-
-    return types.void(like, types.int64, types.int64, like.dtype), codegen
+def lanes_of(typing, memory):
+    """Return how many numbers of an array's precision a vector holds."""
+    count = _VECTORS[memory.dtype].count
+    return types.int64(memory), lambda *_: _int(count)
 
 
 @intrinsic(prefer_literal=True)
-def operands(typing: Any, code: Any, pc: Any, registers: Any, n: Any) -> Any:
+def operands(typing, code, pc, registers, n):
     """Return the n operands of the instruction at ``pc``, see `sklode.engine.kernel`.
 
-    Each is a register's content plus a number.
+    Each is a number plus the content of a register.
     """
-    n_operands = n.literal_value
+    several = types.UniTuple(types.int64, n.literal_value)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        words = _Memory(context, builder, code, args[0])
-        kept = _Memory(context, builder, registers, args[2])
+    def codegen(context, builder, sig, args):
+        first = builder.add(args[1], _int(1))
+        words = _checked(context, builder, code, args[0], first, _int(several.count))
+        kept = context.make_array(registers)(context, builder, args[2])
         values = []
-        for i in range(n_operands):
-            word = builder.load(words.at(builder.add(args[1], _int(1 + i)), 1))
-            register = builder.and_(word, _int(15))
-            content = builder.load(kept.at(register, 1))
-            values.append(builder.add(content, builder.ashr(word, _int(4))))
-        return context.make_tuple(builder, sig.return_type, values)
+        for i in range(several.count):
+            place = builder.add(first, _int(i))
+            word = builder.load(builder.gep(words.data, [place]))
+            register = builder.gep(kept.data, [builder.and_(word, _int(15))])
+            number = builder.ashr(word, _int(4))
+            values.append(builder.add(builder.load(register), number))
+        return context.make_tuple(builder, several, values)
 
-    several = types.UniTuple(types.int64, n_operands)
     return several(code, types.int64, registers, n), codegen
-
-
-def lanes_of(memory: Any) -> int:
-    """Return how many numbers of an array's precision a vector holds."""
-
-
-def constant(memory: Any, number: float) -> Any:
-    """Return a number in the precision of an array."""
-
-
-@overload(lanes_of, strict=False)
-def _lanes_of(memory: Any) -> Any:
-    n_lanes = _VECTORS[memory.dtype].count
-    return lambda memory: n_lanes
-
-
-@overload(constant, strict=False)
-def _constant(memory: Any, number: Any) -> Any:
-    if memory.dtype == types.float32:
-        return lambda memory, number: np.float32(number)
-    return lambda memory, number: np.float64(number)
 
 
 # Sums of products -------------------------------------------------------------------
@@ -463,22 +411,21 @@ HIGHEST, WIDEST = 4, 3
 """Of a tile of outer products; with its factors at most 16 registers."""
 
 
-def _variants(name: str, n_integers: int, build: Any, *choices: int) -> Any:
+def _variants(name, n_integers, write, *choices):
     """Return a function for kernels, which runs one of many variants.
 
-    Called with memory, a tuple of integers, and the number of the variant. ``build``
-    writes a variant's code; it is called with the vector type and a number from 1 to
-    each of ``choices``, the last of which counts fastest.
+    Called with memory, a tuple of integers, and the number of the variant. ``write``
+    writes a variant's code; it is called with the data, a number below each of
+    ``choices``, the last of which counts fastest, and the integers.
     """
 
     @intrinsic
-    def function(typing: Any, memory: Any, integers: Any, which: Any) -> Any:
+    def function(typing, memory, integers, which):
         vector = _VECTORS[memory.dtype]
-        long = ir.IntType(64)
-        parameters = [vector.number.as_pointer(), *[long] * n_integers]
+        parameters = [vector.number.as_pointer(), *[ir.IntType(64)] * n_integers]
 
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            data = _Memory(context, builder, memory, args[0]).array.data
+        def codegen(context, builder, sig, args):
+            pointer = context.make_array(memory)(context, builder, args[0]).data
             numbers = cgutils.unpack_tuple(builder, args[1])
             done = builder.append_basic_block()
             switch = builder.switch(args[2], done)
@@ -488,11 +435,11 @@ def _variants(name: str, n_integers: int, build: Any, *choices: int) -> Any:
                 made.linkage = "internal"
                 made.attributes.add("noinline")
                 inside = ir.IRBuilder(made.append_basic_block())
-                build(inside, vector, *(size + 1 for size in sizes), *made.args)
+                write(_Data(inside, vector, made.args[0]), *sizes, *made.args[1:])
                 inside.ret_void()
                 switch.add_case(n, builder.append_basic_block())
                 with builder.goto_block(switch.cases[-1][1]):
-                    builder.call(made, [data, *numbers])
+                    builder.call(made, [pointer, *numbers])
                     builder.branch(done)
             builder.position_at_end(done)
             return context.get_dummy_value()
@@ -505,139 +452,88 @@ def _variants(name: str, n_integers: int, build: Any, *choices: int) -> Any:
 class _Sums:
     """Vectors that stay in registers while products are added to them."""
 
-    def __init__(self, builder: Any, vector: Vector, n: int) -> None:
-        self.builder, self.vector = builder, vector
-        self.totals = [cgutils.alloca_once(builder, vector.llvm) for _ in range(n)]
+    def __init__(self, data, starts):
+        self.data, self.builder = data, data.builder
+        self.totals = [cgutils.alloca_once_value(data.builder, v) for v in starts]
 
-    def set(self, k: int, value: Any) -> None:
-        self.builder.store(value, self.totals[k])
-
-    def get(self, k: int) -> Any:
-        return self.builder.load(self.totals[k])
-
-    def add(self, k: int, left: Any, right: Any) -> None:
+    def add(self, k, left, right):
         product = self.builder.fmul(left, right, flags=_FAST)
-        self.set(k, self.builder.fadd(self.get(k), product, flags=_FAST))
+        total = self.builder.load(self.totals[k])
+        total = self.builder.fadd(total, product, flags=_FAST)
+        self.builder.store(total, self.totals[k])
+
+    def store(self, index, offsets):
+        for total, offset in zip(self.totals, offsets, strict=True):
+            self.data.store(self.builder.load(total), index, offset)
 
 
-def _product(
-    builder: Any,
-    vector: Vector,
-    height: int,
-    layout: int,
-    data: Any,
-    w: Any,
-    x: Any,
-    n_in: Any,
-    start: Any,
-    is_rows: Any,
-    out: Any,
-) -> None:
-    """Set ``height`` vectors of ``out`` to W x + start.
+def _moved(builder, index, n, step):
+    """Return an index moved by n steps."""
+    return builder.add(index, builder.mul(n, step))
 
-    ``w`` holds for each input its weights. In lanes (layout 1) a vector of inputs is
-    multiplied by a weight each, and where not ``is_rows`` the start is a number each;
-    of a single series (2) vectors of weights are multiplied by an input.
+
+def _write_products(data, height, start_kind, w, x, n_in, start, out):
+    """Set ``height + 1`` vectors from ``out`` on to W x + start.
+
+    ``w`` holds for each input its weights. In lanes a vector of inputs is multiplied by
+    a weight each, and the start is a number each (start 0) or a vector (1). Of a single
+    series vectors of weights are multiplied by an input, and the start is a vector (2).
     """
-    count, lanes = vector.count, layout == 1
-
-    def at(index: Any, offset: int = 0) -> Any:
-        return builder.gep(data, [builder.add(index, _int(offset))])
-
-    def number(place: Any) -> Any:
-        return _broadcast(builder, builder.load(place), vector)
-
-    sums = _Sums(builder, vector, height)
-    with builder.if_else(builder.trunc(is_rows, ir.IntType(1))) as (rows, numbers):
-        with rows:
-            for r in range(height):
-                sums.set(r, _load(builder, at(start, r * count), vector))
-        with numbers:
-            for r in range(height):
-                sums.set(r, number(at(start, r)))
+    builder, count = data.builder, data.vector.count
+    rows, lanes = range(height + 1), start_kind < 2
+    if start_kind == 0:
+        sums = _Sums(data, [data.spread(start, r) for r in rows])
+    else:
+        sums = _Sums(data, [data.load(start, r * count) for r in rows])
     with cgutils.for_range(builder, n_in) as loop:
-        moved = builder.mul(loop.index, _int(count if lanes else 1))
-        place = at(builder.add(x, moved))
-        read = _load(builder, place, vector) if lanes else number(place)
-        width = height if lanes else height * count
-        first = builder.add(w, builder.mul(loop.index, _int(width)))
-        for r in range(height):
-            if lanes:
-                weight = number(at(first, r))
-            else:
-                weight = _load(builder, at(first, r * count), vector)
-            sums.add(r, weight, read)
-    for r in range(height):
-        _store(builder, sums.get(r), at(out, r * count), vector)
+        if lanes:
+            value = data.load(_moved(builder, x, loop.index, _int(count)))
+            first = _moved(builder, w, loop.index, _int(len(rows)))
+        else:
+            value = data.spread(builder.add(x, loop.index))
+            first = _moved(builder, w, loop.index, _int(len(rows) * count))
+        for r in rows:
+            weight = data.spread(first, r) if lanes else data.load(first, r * count)
+            sums.add(r, weight, value)
+    sums.store(out, [r * count for r in rows])
 
 
-add_products = _variants("product", 6, _product, TALLEST, 2)
-"""Variants by height and layout."""
+set_products = _variants("products", 5, _write_products, TALLEST, 3)
+"""Variants by height less one and kind of start."""
 
 
-def _outer(
-    builder: Any,
-    vector: Vector,
-    height: int,
-    width: int,
-    layout: int,
-    data: Any,
-    left: Any,
-    right: Any,
-    total: Any,
-    n_left: Any,
-    n_right: Any,
-    n_terms: Any,
-    n_places: Any,
-    place: Any,
-) -> None:
-    """Add outer products to a tile of a matrix of vectors.
+def _write_outer(
+    data, height, width, single, left, right, total, n_left, n_right, terms, places, far
+):
+    """Add outer products to a tile of (height + 1, width + 1) vectors of a matrix.
 
     ``left`` and ``right`` are where the tile's factors begin, ``n_left`` and
-    ``n_right`` the vectors of a term, ``place`` the numbers from one place to the next.
-    In lanes (layout 1) both factors are vectors; of a single series (2) the left ones
-    are numbers, one behind the other.
+    ``n_right`` the vectors of a term, ``far`` the numbers from one place to the next.
+    In lanes both factors are vectors; of a single series the left ones are numbers, one
+    behind the other.
     """
-    count, lanes = vector.count, layout == 1
-
-    def times_count(value: Any) -> Any:
-        return builder.mul(value, _int(count))
-
-    def at(index: Any, offset: Any = 0) -> Any:
-        if isinstance(offset, int):
-            offset = _int(offset)
-        return builder.gep(data, [builder.add(index, offset)])
-
-    sums = _Sums(builder, vector, height * width)
-    places = [
-        at(total, builder.add(builder.mul(times_count(n_right), _int(j)), _int(k)))
-        for j in range(height)
-        for k in range(0, width * count, count)
-    ]
-    for t, kept in enumerate(places):
-        sums.set(t, _load(builder, kept, vector))
-    with cgutils.for_range(builder, n_places) as outer:
-        moved = builder.mul(outer.index, place)
-        lefts, rights = builder.add(left, moved), builder.add(right, moved)
-        with cgutils.for_range(builder, n_terms) as loop:
-            from_left = builder.add(lefts, builder.mul(loop.index, times_count(n_left)))
-            from_right = builder.add(
-                rights, builder.mul(loop.index, times_count(n_right))
-            )
-            factors = [
-                _load(builder, at(from_right, k * count), vector) for k in range(width)
-            ]
-            for j in range(height):
-                if lanes:
-                    factor = _load(builder, at(from_left, j * count), vector)
+    builder, count = data.builder, _int(data.vector.count)
+    to_left, to_right = builder.mul(n_left, count), builder.mul(n_right, count)
+    rows = [_moved(builder, total, _int(j), to_right) for j in range(height + 1)]
+    columns = [k * data.vector.count for k in range(width + 1)]
+    sums = [_Sums(data, [data.load(row, k) for k in columns]) for row in rows]
+    with cgutils.for_range(builder, places) as place:
+        lefts = _moved(builder, left, place.index, far)
+        rights = _moved(builder, right, place.index, far)
+        with cgutils.for_range(builder, terms) as term:
+            left_at = _moved(builder, lefts, term.index, to_left)
+            right_at = _moved(builder, rights, term.index, to_right)
+            values = [data.load(right_at, k) for k in columns]
+            for j, row in enumerate(sums):
+                if single:
+                    factor = data.spread(left_at, j)
                 else:
-                    number = builder.load(at(from_left, j))
-                    factor = _broadcast(builder, number, vector)
-                for k in range(width):
-                    sums.add(j * width + k, factor, factors[k])
-    for t, kept in enumerate(places):
-        _store(builder, sums.get(t), kept, vector)
+                    factor = data.load(left_at, j * data.vector.count)
+                for k, value in enumerate(values):
+                    row.add(k, factor, value)
+    for row, row_sums in zip(rows, sums, strict=True):
+        row_sums.store(row, columns)
 
 
-add_outer_products = _variants("outer", 8, _outer, HIGHEST, WIDEST, 2)
-"""Variants by height, width and layout."""
+add_outer_products = _variants("outer", 8, _write_outer, HIGHEST, WIDEST, 2)
+"""Variants by height and width less one, and whether of a single series."""

@@ -132,10 +132,10 @@ class Field:
         )
         return Points(values, grads)
 
-    def enter(self, state: Rows, out: Rows, bias: Rows | int | None) -> None:
+    def enter(self, state: Rows, out: Rows, bias: Rows | None) -> None:
         """Set rows to what enters the first activation; None: its own bias."""
-        bias = self.biases[self.first] if bias is None else bias
-        self.program.product(self.weights[self.first], state, out, bias)
+        start = self.biases[self.first] if bias is None else bias
+        self.program.product(self.weights[self.first], state, out, start)
 
     def evaluate(self, entered: Rows, point: Points) -> None:
         """Set the activations of all hidden layers from what enters the first."""
@@ -155,7 +155,9 @@ class Field:
         """Turn the gradient by the last activations into those by all that enters."""
         program, (values, grads) = self.program, point
         program.times_slope(self.activation, grads[-1], values[-1])
-        for k, layer in zip(self.inner[::-1], range(len(values) - 1, 0, -1), strict=True):
+        for k, layer in zip(
+            self.inner[::-1], range(len(values) - 1, 0, -1), strict=True
+        ):
             program.product(self.transposed[k], grads[layer], grads[layer - 1])
             program.times_slope(self.activation, grads[layer - 1], values[layer - 1])
 
@@ -197,7 +199,9 @@ class Flow:
         self.points = field.points(n, STEPS)
         self.slopes = take(solved, n)
         self.mean, self.rise = take(width, 1, STEPS), take(n_state)
-        self.start = take(n_state, 1, STEPS) if self.in_hidden_space else self.y.block(0)
+        self.start = (
+            take(n_state, 1, STEPS) if self.in_hidden_space else self.y.block(0)
+        )
         self.last = self.points.values[-1].block(0)
         if not backward:
             return
