@@ -2,8 +2,8 @@
 
 Backpropagation through a neural ODE spends most of its time on the bookkeeping of tens
 of thousands of tiny operations. In the fused engine the encoder's run over a window,
-the decoder's trajectory and the emission are one node each, with a hand-derived
-backward pass, carried out by a kernel that numba compiles once a machine and precision.
+and the decoder's trajectory are one node each, with a hand-derived backward pass,
+carried out by a kernel that numba compiles once a machine and precision.
 
 This package knows nothing of `sklode.nn`; it takes weights and steps. Plain torch is
 the reference that it is tested against, and serves what it does not cover: GPUs,
@@ -16,7 +16,6 @@ from sklode.engine.functions import (
     FieldWeights,
     compile_kernel,
     decode_at,
-    emit,
     encode,
     is_compiled,
     supports,
@@ -28,7 +27,6 @@ __all__ = [
     "choose",
     "compile_kernel",
     "decode_at",
-    "emit",
     "encode",
     "is_compiled",
     "supports",

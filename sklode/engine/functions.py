@@ -16,7 +16,6 @@ __all__ = [
     "FieldWeights",
     "compile_kernel",
     "decode_at",
-    "emit",
     "encode",
     "is_compiled",
     "supports",
@@ -68,6 +67,41 @@ def supports(method: str, activation: str, example: Tensor) -> bool:
     )
 
 
+def encode(
+    x: Tensor,
+    dt: Tensor,
+    visits: Tensor,
+    cell: CellWeights,
+    field: FieldWeights | None,
+    method: str,
+) -> Tensor:
+    """Return the last h of a sequence of flows and cell updates.
+
+    Parameters
+    ----------
+    x : Tensor of shape (batch, step, input)
+        What the cell reads at the end of each step.
+    dt : Tensor of shape (batch, step)
+        Signed lengths of the flow of each step; 0: no flow.
+    visits : Tensor of shape (batch, step), bool
+        Whether the cell is updated at the end of the step.
+    cell : CellWeights
+        The cell.
+    field : FieldWeights or None
+        The vector field of the flow; None: nothing flows.
+    method : {"rk4", "midpoint", "euler"}
+        The Runge-Kutta method.
+
+    Returns
+    -------
+    Tensor of shape (batch, state)
+    """
+    how = (method, field.activation) if field else None
+    weights = [cell.w_hh, cell.bias, cell.w_ih, *(field.layers if field else [])]
+    run = functools.partial(_fused().Encoding, how)
+    return _run(run, dt, visits.to(x.dtype), x, *weights)
+
+
 def decode_at(
     z0: Tensor,
     dt: Tensor,
@@ -103,58 +137,18 @@ def decode_at(
     -------
     Tensor of shape (batch, query, state)
     """
-    how = method, field.activation
-    states: Tensor = _Decode.apply(
-        how, dt, left, theta, z0, control_bias, *field.layers
-    )
-    return states
+    run = functools.partial(_fused().Decoding, (method, field.activation))
+    return _run(run, dt, left, theta, z0, control_bias, *field.layers)
 
 
-def emit(z: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Tensor:
-    """Return W_2 tanh(W_1 z + b_1) + b_2 of states z (..., feature).
-
-    Returns
-    -------
-    Tensor of shape (..., channel)
-    """
-    x: Tensor = _Emission.apply(z.reshape(-1, z.shape[-1]), w1, b1, w2, b2)
-    return x.view(*z.shape[:-1], len(w2))
+def is_compiled() -> bool:
+    """Return whether the engine need not be compiled any more, as of now."""
+    return bool(_fused().is_compiled())
 
 
-def encode(
-    x: Tensor,
-    dt: Tensor,
-    visits: Tensor,
-    cell: CellWeights,
-    field: FieldWeights | None,
-    method: str,
-) -> Tensor:
-    """Return the last h of a sequence of flows and cell updates.
-
-    Parameters
-    ----------
-    x : Tensor of shape (batch, step, input)
-        What the cell reads at the end of each step.
-    dt : Tensor of shape (batch, step)
-        Signed lengths of the flow of each step; 0: no flow.
-    visits : Tensor of shape (batch, step), bool
-        Whether the cell is updated at the end of the step.
-    cell : CellWeights
-        The cell.
-    field : FieldWeights or None
-        The vector field of the flow; None: nothing flows.
-    method : {"rk4", "midpoint", "euler"}
-        The Runge-Kutta method.
-
-    Returns
-    -------
-    Tensor of shape (batch, state)
-    """
-    how = (method, field.activation) if field else None
-    layers = field.layers if field else []
-    weights = cell.w_hh, cell.bias, cell.w_ih
-    last: Tensor = _Encode.apply(how, dt, visits, x, *weights, *layers)
-    return last
+def compile_kernel() -> None:
+    """Have the engine ready for float32: from disk, or compile it."""
+    _fused().compile_kernel()
 
 
 @functools.cache
@@ -163,92 +157,25 @@ def _fused() -> Any:
     return importlib.import_module("sklode.engine.fused")
 
 
-def is_compiled() -> bool:
-    """Return whether the fused engine need not be compiled any more, as of now."""
-    return bool(_fused().is_compiled())
+def _run(*arguments: Any) -> Tensor:
+    result: Tensor = _Run.apply(*arguments)
+    return result
 
 
-def compile_kernel() -> None:
-    """Have the fused engine ready for float32: from disk, or compile it."""
-    _fused().compile_kernel()
-
-
-def _array(tensor: Tensor) -> np.ndarray:
-    return np.ascontiguousarray(tensor.detach().numpy())
-
-
-def _field(how: tuple[str, str], layers: tuple[Tensor, ...]) -> Any:
-    w1, b1, wo, bo, *inner = map(_array, layers)
-    return _fused().Field(w1, b1, tuple(inner), wo, bo, *how)
-
-
-class _Decode(torch.autograd.Function):
-    """Bridge to `fused.decode`."""
+class _Run(torch.autograd.Function):
+    """One run of the engine: called with what makes it from arrays, and tensors."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        how: tuple[str, str],
-        dt: Tensor,
-        left: Tensor,
-        theta: Tensor,
-        z0: Tensor,
-        bias: Tensor | None,
-        *layers: Tensor,
-    ) -> Tensor:
-        steps = _array(dt), None if bias is None else _array(bias)
-        queries = _array(left), _array(theta)
-        z, ctx.saved = _fused().decode(
-            _field(how, layers), _array(z0), *steps, *queries
-        )
-        return torch.from_numpy(z)
+    def forward(ctx: Any, make: Any, *tensors: Tensor | None) -> Tensor:
+        ctx.run = make(*map(_array, tensors))
+        return torch.from_numpy(ctx.run.result)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad_z: Tensor) -> tuple[Tensor | None, ...]:
-        by_z0, by_bias, layers = _fused().decode_backward(ctx.saved, _array(grad_z))
-        bias = None if by_bias is None else torch.from_numpy(by_bias)
-        z0, *rest = map(torch.from_numpy, (by_z0, *layers))
-        return (None, None, None, None, z0, bias, *rest)
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        found = ctx.run.backward(_array(grad), ctx.needs_input_grad[1:])
+        return None, *(None if g is None else torch.from_numpy(g) for g in found)
 
 
-class _Encode(torch.autograd.Function):
-    """Bridge to `fused.encode`."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        how: tuple[str, str] | None,
-        dt: Tensor,
-        visits: Tensor,
-        x: Tensor,
-        *weights: Tensor,
-    ) -> Tensor:
-        cell = tuple(map(_array, weights[:3]))
-        field = None if how is None else _field(how, weights[3:])
-        walk = map(_array, (x, dt, visits.to(x.dtype)))
-        h, ctx.saved = _fused().encode(cell, field, *walk)
-        return torch.from_numpy(h)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_h: Tensor) -> tuple[Tensor | None, ...]:
-        wants_x = ctx.needs_input_grad[3]
-        by_x, grads = _fused().encode_backward(ctx.saved, _array(grad_h), wants_x)
-        x = None if by_x is None else torch.from_numpy(by_x)
-        return (None, None, None, x, *map(torch.from_numpy, grads))
-
-
-class _Emission(torch.autograd.Function):
-    """Bridge to `fused.emit`."""
-
-    @staticmethod
-    def forward(ctx: Any, z: Tensor, *layers: Tensor) -> Tensor:
-        ctx.saved = tuple(map(_array, layers)), _array(z)
-        return torch.from_numpy(_fused().emit(*ctx.saved))
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_x: Tensor) -> tuple[Tensor, ...]:
-        by_z, grads = _fused().emit_backward(*ctx.saved, _array(grad_x))
-        return tuple(map(torch.from_numpy, (by_z, *grads)))
+def _array(tensor: Tensor | None) -> np.ndarray | None:
+    return None if tensor is None else np.ascontiguousarray(tensor.detach().numpy())

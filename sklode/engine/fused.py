@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -21,23 +20,12 @@ import numpy as np
 
 from sklode.engine import decoding, encoding, kernel
 from sklode.engine.cache import Cache
-from sklode.engine.emission import EmissionSizes, emission, emission_backward
 from sklode.engine.program import Array, Index, Layout, Program
 from sklode.engine.simd import n_lanes
 from sklode.engine.steps import FieldSizes
 from sklode.engine.threads import n_threads
 
-__all__ = [
-    "Field",
-    "compile_kernel",
-    "decode",
-    "decode_backward",
-    "emit",
-    "emit_backward",
-    "encode",
-    "encode_backward",
-    "is_compiled",
-]
+__all__ = ["Decoding", "Encoding", "compile_kernel", "is_compiled"]
 
 _WORTH_A_THREAD = 30_000_000
 """Multiplications of a stage, over all steps, from which threads are worth waking."""
@@ -75,26 +63,25 @@ class Field:
 
     Parameters
     ----------
-    w1, b1, inner, wo, bo : ndarray
+    how : (str, str)
+        Method and activation: keys of `TABLEAUS` and `ACTIVATIONS` of
+        `sklode.engine.steps`.
+    w1, b1, wo, bo, *inner : ndarray
         As in `sklode.engine.FieldWeights`; ``inner`` weights and biases in turn.
-    method, activation : str
-        Keys of `TABLEAUS` and `ACTIVATIONS` of `sklode.engine.steps`.
     """
 
     @np.errstate(over="ignore", invalid="ignore")  # as in torch: who calls looks
     def __init__(
         self,
+        how: tuple[str, str],
         w1: Array,
         b1: Array,
-        inner: tuple[Array, ...],
         wo: Array,
         bo: Array,
-        method: str,
-        activation: str,
+        *inner: Array,
     ) -> None:
         width, n_state = w1.shape
-        depth = 1 + len(inner) // 2
-        self.sizes = FieldSizes(n_state, width, depth, method, activation)
+        self.sizes = FieldSizes(n_state, width, 1 + len(inner) // 2, *how)
         hidden = (w1 @ wo, w1 @ bo) if self.sizes.in_hidden_space else ()
         self.weights = [w1, b1, wo, bo, *inner, *hidden]
         self.cost = width * (width + n_state)  # multiplications of a stage
@@ -113,12 +100,11 @@ class Field:
         return [w1, b1, wo + own_w1.T @ m, bo + own_w1.T @ c, *inner]
 
 
-def aligned(shape: tuple[int, ...], dtype: np.dtype) -> Array:
-    """Return an array whose data begin at a multiple of 64 bytes."""
-    n = math.prod(shape)
+def aligned(n: int, dtype: np.dtype) -> Array:
+    """Return n numbers that begin at a multiple of 64 bytes."""
     room = np.empty(n + 32, dtype)
     start = (-room.ctypes.data % 64) // room.itemsize
-    return room[start : start + n].reshape(shape)
+    return room[start : start + n]
 
 
 _WORKSPACE = threading.local()
@@ -128,7 +114,7 @@ def _memory(n: int, dtype: np.dtype) -> Array:
     """Return working memory of the calling thread, for one call at a time."""
     kept: Array | None = getattr(_WORKSPACE, dtype.char, None)
     if kept is None or len(kept) < n:
-        kept = aligned((n,), dtype)
+        kept = aligned(n, dtype)
         setattr(_WORKSPACE, dtype.char, kept)
     return kept[:n]
 
@@ -143,6 +129,12 @@ class _Batch(NamedTuple):
     left: Index = _NOTHING
     n_grid: int = 0
     backward: bool = False
+
+    def room(self, program: Program, dtype: np.dtype) -> Array:
+        """Return room for what a program keeps of each step."""
+        n_blocks = -(-self.n_series // program.layout.series_per_block)
+        n = n_blocks * (self.n_steps + 1) * program.n_kept * program.n_lanes
+        return aligned(n, dtype)
 
 
 def _run(
@@ -193,171 +185,154 @@ def _in_parts(
     return [work(*first), *(other.result() for other in running)]
 
 
+def _layout(n_series: int, dtype: np.dtype) -> Layout:
+    return Layout(n_lanes(dtype.itemsize), n_series <= _FEW)
+
+
 @functools.cache
 def _threads_of(process: int) -> ThreadPoolExecutor:
     """Return threads that wait for parts; a forked process has its own."""
     return ThreadPoolExecutor(os.cpu_count())
 
 
-def _layout(n_series: int, dtype: np.dtype) -> Layout:
-    return Layout(n_lanes(dtype.itemsize), n_series <= _FEW)
-
-
-def _kept(program: Program, n_series: int, n_steps: int, dtype: np.dtype) -> Array:
-    """Return room for what a program keeps of each step."""
-    n_blocks = -(-n_series // program.layout.series_per_block)
-    n = n_blocks * (n_steps + 1) * program.n_kept * program.n_lanes
-    return aligned((n,), dtype)
-
-
-def _anywhere(condition: Array, layout: Layout) -> Array:
+def _any_of_block(condition: Array, layout: Layout) -> Index:
     """Return what is so for any series of a block, from (series, step)."""
     if layout.single or not len(condition):
-        return condition
+        return condition.astype(np.int64)
     firsts = np.arange(0, len(condition), layout.n_lanes)
-    return np.logical_or.reduceat(condition, firsts)
+    return np.logical_or.reduceat(condition, firsts).astype(np.int64)
 
 
-class Encoding(NamedTuple):
-    """What the encoder's backward pass needs of the forward one."""
+class Encoding:
+    """One run of the encoder: flows and cell updates along all steps.
 
-    sizes: encoding.EncoderSizes
-    batch: _Batch
-    weights: list[Array]
-    walk: tuple[Array, Array, Array]
-    field: Field | None
-    kept: Array
+    Parameters
+    ----------
+    how : (str, str) or None
+        The flow's method and activation; None: nothing flows.
+    dt, seen : ndarray of shape (series, step)
+        The steps' lengths, and 1 where the cell is updated at a step's end, else 0.
+    x : ndarray of shape (series, step, input)
+        What the cell reads there.
+    w_hh, bias, w_ih : ndarray
+        The cell's.
+    *layers : ndarray
+        The field's, see `Field`.
 
-
-def encode(
-    cell: tuple[Array, Array, Array],
-    field: Field | None,
-    x: Array,
-    dt: Array,
-    seen: Array,
-) -> tuple[Array, Encoding]:
-    """Return the last h (series, state), and what the backward pass needs.
-
-    ``cell`` is W_hh, its bias and W_ih; ``x`` (series, step, input); ``dt`` and
-    ``seen`` (series, step). Without a field nothing flows.
+    Attributes
+    ----------
+    result : ndarray of shape (series, state)
+        The last h.
     """
-    (n_series, n_steps), dtype = dt.shape, x.dtype
-    n_out, n_state = cell[0].shape
-    layout = _layout(n_series, dtype)
-    sizes = encoding.EncoderSizes(
-        *(n_state, x.shape[2], n_out // n_state, field and field.sizes, layout)
-    )
-    flags = encoding.VISITS * _anywhere(seen != 0, layout).astype(np.int64)
-    flags += encoding.FLOWS * _anywhere(dt != 0, layout)
-    cost = n_steps * (field.cost if field else cell[0].size)
-    batch = _Batch(n_series, n_steps, cost, flags)
-    weights = [*cell, *(field.weights if field else ())]
-    walk = x, dt[..., None], seen[..., None]
-    h = np.empty((n_series, 1, n_state), dtype)
-    program = encoding.encoder(sizes)
-    kept = _kept(program, n_series, n_steps, dtype)
-    _run(program, batch, weights, [*walk, h], kept)
-    return h[:, 0], Encoding(sizes, batch, weights, walk, field, kept)
+
+    def __init__(
+        self,
+        how: tuple[str, str] | None,
+        dt: Array,
+        seen: Array,
+        x: Array,
+        w_hh: Array,
+        bias: Array,
+        w_ih: Array,
+        *layers: Array,
+    ) -> None:
+        (n_series, n_steps), (n_out, n_state) = dt.shape, w_hh.shape
+        self.field = None if how is None else Field(how, *layers)
+        flowing = self.field.sizes if self.field else None
+        self.weights = [w_hh, bias, w_ih, *(self.field.weights if self.field else [])]
+        layout = _layout(n_series, x.dtype)
+        n_gates = n_out // n_state
+        sizes = encoding.EncoderSizes(n_state, x.shape[2], n_gates, flowing, layout)
+        flags = encoding.VISITS * _any_of_block(seen != 0, layout)
+        flags += encoding.FLOWS * _any_of_block(dt != 0, layout)
+        cost = n_steps * (self.field.cost if self.field else w_hh.size)
+        self.sizes, self.batch = sizes, _Batch(n_series, n_steps, cost, flags)
+        self.walk = x, dt[..., None], seen[..., None]
+        h = np.empty((n_series, 1, n_state), x.dtype)
+        program = encoding.encoder(sizes)
+        self.kept = self.batch.room(program, x.dtype)
+        _run(program, self.batch, self.weights, [*self.walk, h], self.kept)
+        self.result = h[:, 0]
+
+    def backward(self, grad: Array, wanted: Sequence[bool]) -> list[Array | None]:
+        """Return the gradients by all that the run was made of, but for ``how``."""
+        wants_x = wanted[2]
+        by_x = np.zeros(self.walk[0].shape if wants_x else (0, 0, 0), grad.dtype)
+        found = _run(
+            encoding.encoder_backward(self.sizes, wants_x),
+            self.batch._replace(backward=True),
+            self.weights,
+            [*self.walk, grad[:, None], by_x],
+            self.kept,
+        )
+        grads = [found[k] for k in range(len(self.weights))]
+        layers = self.field.by_layers(grads[3:]) if self.field else []
+        return [None, None, by_x if wants_x else None, *grads[:3], *layers]
 
 
-def encode_backward(
-    saved: Encoding, grad_h: Array, wants_x: bool
-) -> tuple[Array | None, list[Array]]:
-    """Return the gradients by x, if wanted, and by W_hh, its bias, W_ih, the layers."""
-    sizes, batch, weights, walk, field, kept = saved
-    batch = batch._replace(backward=True)
-    grad_x = np.zeros(walk[0].shape if wants_x else (0, 0, 0), grad_h.dtype)
-    program = encoding.encoder_backward(sizes, wants_x)
-    arrays = [*walk, grad_h[:, None], grad_x]
-    found = _run(program, batch, weights, arrays, kept)
-    grads = [found[k] for k in range(len(weights))]
-    by_layers = field.by_layers(grads[3:]) if field else []
-    return grad_x if wants_x else None, [*grads[:3], *by_layers]
+class Decoding:
+    """One run of the decoder: all steps, and answers between them.
 
+    Parameters
+    ----------
+    how : (str, str)
+        The flow's method and activation.
+    dt : ndarray of shape (series, step)
+        The steps' lengths.
+    left, theta : ndarray of shape (series, query)
+        The step of each query, and its place there, from 0 to 1.
+    z0 : ndarray of shape (series, state)
+        Where the first step starts.
+    added : ndarray of shape (series, step, width) or None
+        What is added to the first layer's bias.
+    *layers : ndarray
+        The field's, see `Field`.
 
-class Decoding(NamedTuple):
-    """What the decoder's backward pass needs of the forward one."""
-
-    sizes: decoding.DecoderSizes
-    batch: _Batch
-    field: Field
-    steps: tuple[Array, Array, Array]
-    kept: Array
-
-
-def decode(
-    field: Field,
-    z0: Array,
-    dt: Array,
-    added: Array | None,
-    left: Index,
-    theta: Array,
-) -> tuple[Array, Decoding]:
-    """Return the states (series, query, state), and what the backward pass needs.
-
-    ``dt`` is (series, step), ``added``, to the first layer's bias, (series, step,
-    width). ``left`` is the step in which each query lies, ``theta`` its place there,
-    from 0 to 1.
+    Attributes
+    ----------
+    result : ndarray of shape (series, query, state)
+        The states.
     """
-    (n_series, n_steps), dtype = dt.shape, dt.dtype
-    layout = _layout(n_series, dtype)
-    sizes = decoding.DecoderSizes(field.sizes, added is not None, layout)
-    flows = _anywhere(dt != 0, layout)
-    ending = np.ones_like(flows)
-    ending[:, :-1] = ~flows[:, 1:]
-    flags = decoding.FLOWS * flows.astype(np.int64) + decoding.ENDING * ending
-    cost = n_steps * field.cost
-    batch = _Batch(n_series, n_steps, cost, flags, left, sizes.n_grid)
-    none = np.zeros((0, 0, 0), dtype)
-    bias = none if added is None else added + field.weights[1]
-    steps = dt[..., None], bias, theta[..., None]
-    z = np.empty((*left.shape, field.sizes.n_state), dtype)
-    program = decoding.decoder(sizes)
-    kept = _kept(program, n_series, n_steps, dtype)
-    _run(program, batch, field.weights, [z0[:, None], *steps, z], kept)
-    return z, Decoding(sizes, batch, field, steps, kept)
 
+    def __init__(
+        self,
+        how: tuple[str, str],
+        dt: Array,
+        left: Index,
+        theta: Array,
+        z0: Array,
+        added: Array | None,
+        *layers: Array,
+    ) -> None:
+        (n_series, n_steps), dtype = dt.shape, dt.dtype
+        self.field = Field(how, *layers)
+        layout = _layout(n_series, dtype)
+        sizes = decoding.DecoderSizes(self.field.sizes, added is not None, layout)
+        flows = _any_of_block(dt != 0, layout)
+        followed = np.pad(flows[:, 1:], [(0, 0), (0, min(n_steps, 1))])
+        flags = decoding.FLOWS * flows + decoding.ENDING * (1 - followed)
+        self.sizes, cost = sizes, n_steps * self.field.cost
+        self.batch = _Batch(n_series, n_steps, cost, flags, left, sizes.n_grid)
+        none = np.zeros((0, 0, 0), dtype)
+        bias = none if added is None else added + self.field.weights[1]
+        self.steps = dt[..., None], bias, theta[..., None]
+        self.result = np.empty((*left.shape, z0.shape[1]), dtype)
+        program = decoding.decoder(sizes)
+        self.kept = self.batch.room(program, dtype)
+        arrays = [z0[:, None], *self.steps, self.result]
+        _run(program, self.batch, self.field.weights, arrays, self.kept)
 
-def decode_backward(
-    saved: Decoding, grad_z: Array
-) -> tuple[Array, Array | None, list[Array]]:
-    """Return the gradients by z0, by ``added`` and by the layers."""
-    sizes, batch, field, steps, kept = saved
-    grad_z0 = np.empty((batch.n_series, 1, field.sizes.n_state), grad_z.dtype)
-    grad_added = np.zeros_like(steps[1])
-    batch = batch._replace(backward=True)
-    program = decoding.decoder_backward(sizes)
-    arrays = [grad_z0, *steps, grad_z, grad_added]
-    found = _run(program, batch, field.weights, arrays, kept)
-    by_layers = field.by_layers([found[k] for k in range(len(field.weights))])
-    return grad_z0[:, 0], grad_added if sizes.controlled else None, by_layers
-
-
-def _emission(weights: Sequence[Array], z: Array) -> tuple[EmissionSizes, _Batch]:
-    width, n_inputs = weights[0].shape
-    layout = Layout(n_lanes(z.itemsize), False)
-    sizes = EmissionSizes(n_inputs, width, len(weights[2]), layout)
-    return sizes, _Batch(len(z), 0, width * (n_inputs + sizes.n_channels))
-
-
-def emit(weights: Sequence[Array], z: Array) -> Array:
-    """Return x (state, channel) of the states z (state, feature).
-
-    ``weights`` are W_1, b_1, W_2 and b_2, see `sklode.engine.emission`.
-    """
-    sizes, batch = _emission(weights, z)
-    x = np.empty((len(z), 1, sizes.n_channels), z.dtype)
-    _run(emission(sizes), batch, weights, [z[:, None], x], np.zeros(0, z.dtype))
-    return x[:, 0]
-
-
-def emit_backward(
-    weights: Sequence[Array], z: Array, grad_x: Array
-) -> tuple[Array, list[Array]]:
-    """Return the gradients by z and by the weights."""
-    sizes, batch = _emission(weights, z)
-    grad_z = np.empty((len(z), 1, sizes.n_inputs), z.dtype)
-    arrays = [z[:, None], grad_x[:, None], grad_z]
-    kept = np.zeros(0, z.dtype)
-    found = _run(emission_backward(sizes), batch, weights, arrays, kept)
-    return grad_z[:, 0], [found[k] for k in range(len(weights))]
+    def backward(self, grad: Array, wanted: Sequence[bool]) -> list[Array | None]:
+        """Return the gradients by all that the run was made of, but for ``how``."""
+        by_z0 = np.empty((self.batch.n_series, 1, grad.shape[2]), grad.dtype)
+        by_added = np.zeros_like(self.steps[1])
+        found = _run(
+            decoding.decoder_backward(self.sizes),
+            self.batch._replace(backward=True),
+            self.field.weights,
+            [by_z0, *self.steps, grad, by_added],
+            self.kept,
+        )
+        layers = self.field.by_layers([found[k] for k in range(len(found))])
+        added = by_added if self.sizes.controlled else None
+        return [None, None, None, by_z0[:, 0], added, *layers]

@@ -153,12 +153,9 @@ class Emission(nn.Module):
 
     def forward(self, z: Tensor, controls: Controls | None = None) -> Tensor:
         """Return x^ of shape (..., channel) for z of shape (..., latent)."""
-        x: Tensor = self.network(_with_controls(z, controls))
+        read = z if controls is None else torch.cat([z, controls], dim=-1)
+        x: Tensor = self.network(read)
         return x
-
-
-def _with_controls(z: Tensor, controls: Controls | None) -> Tensor:
-    return z if controls is None else torch.cat([z, controls], dim=-1)
 
 
 class LatentODE(nn.Module):
@@ -186,8 +183,8 @@ class LatentODE(nn.Module):
         Of `sklode.levels`: the level of a window, taken off before the encoder and
         added to x^.
     engine : {"eager", "fused"}, default="eager"
-        "fused": `sklode.engine` runs encoder, decoder and emission where it covers
-        them, with the same numbers faster; "eager": plain torch always.
+        "fused": `sklode.engine` runs encoder and decoder where it covers them, with
+        the same numbers faster; "eager": plain torch always.
     """
 
     def __init__(
@@ -402,9 +399,7 @@ class LatentODE(nn.Module):
         dense = self._dense if fused else None
         z = self.decoder(z0, posterior.t0, times, controls, dense)
         u = None if controls is None else controls.at(times)
-        ours = fused and type(self.emission) is Emission
-        x = self._emit(z, u) if ours else self.emission(z, u)
-        return x + posterior.level.at(times, u)
+        return self.emission(z, u) + posterior.level.at(times, u)
 
     def engines(self) -> tuple[str, str]:
         """Return which engine runs the encoder and the decoder."""
@@ -455,15 +450,6 @@ class LatentODE(nn.Module):
         field, bias = self._decoder_weights(z0, held)
         method = self.decoder.solver.method
         return engine.decode_at(z0, dt, bias, left, theta, field, method)
-
-    def _emit(self, z: Tensor, controls: Controls | None) -> Tensor:
-        """Return x^ through the fused engine."""
-        layers: Any = self.emission.network
-        first, output = layers[0], layers[2]
-        return engine.emit(
-            _with_controls(z, controls),
-            *(first.weight, first.bias, output.weight, output.bias),
-        )
 
     def _decoder_weights(
         self, z0: State, held: Controls | None
