@@ -15,11 +15,12 @@ import warnings
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from paper.jacobians import gradient_flow
 from sklearn.exceptions import ConvergenceWarning
 
 from sklode import LatentODEForecaster, LatentODELSTMForecaster
-from sklode.diagnostics import clipping_report, gradient_flow
 from sklode.plotting import plot_gradient_flow
+from sklode.training import clipping_report
 
 parser = argparse.ArgumentParser(description="Train with clipping and without.")
 parser.add_argument("--output", default="clip_gradients.png", help="picture's path")
@@ -80,8 +81,9 @@ print(table.to_string(float_format="{:.2f}".format))
 # What clipping cannot mend
 # -------------------------
 # Clipping shortens gradients that explode. Those that vanish on their way through the
-# encoder stay as they are: ``gradient_flow`` measures how much of the error an
-# observation still feels, against the visits between. See :doc:`/gradients`.
+# encoder stay as they are. ``gradient_flow`` of the paper's experiments, in
+# ``examples/paper/jacobians.py``, measures how much of the error an observation still
+# feels, against the visits between. See :doc:`/gradients`.
 
 rnn = LatentODEForecaster(**SETTINGS).fit(y)
 flows = {

@@ -76,6 +76,5 @@ axes = plot_forecast(
     x_label="",
     y_label="signal",
 )
-axes.legend(loc="upper center", ncols=5, frameon=False, bbox_to_anchor=(0.5, -0.1))
 axes.figure.savefig(output, dpi=120)
 print(f"The picture is in {output}")

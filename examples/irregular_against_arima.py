@@ -169,12 +169,10 @@ figure, rows_of_axes = plt.subplots(2, 1, figsize=(10, 7), layout="constrained")
 for ax, (task, y) in zip(rows_of_axes, tasks.items(), strict=True):
     train, test = y[:N_SEEN], y[N_SEEN:]
     shown = {m: f for m, f in forecasts[task].items() if m != "ARMA(6, 4), filled"}
-    labels = ["observed", *shown, "held out"]
     plot_forecast(
         train[-40:],
         {m: f.rename("y") for m, f in shown.items()},
         y_test=test,
-        labels=labels,
         title=f"Observed {task}",
         x_label="",
         y_label="signal",

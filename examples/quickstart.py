@@ -114,7 +114,5 @@ axes = plot_forecast(
     x_label="",
     y_label="CO$_2$ at Mauna Loa (ppm)",
 )
-axes.collections[0].set_label(f"90 % interval of {best}")
-axes.legend(loc="upper left", frameon=False)
 axes.figure.savefig(output, dpi=120)
 print(f"\nThe picture is in {output}")

@@ -3,6 +3,12 @@
 from importlib.metadata import version
 
 from sklode.data.calendar import calendar_features
+from sklode.data.errors import (
+    HistoryWarning,
+    SolverError,
+    TimesInValuesWarning,
+    WeightsFileError,
+)
 from sklode.forecasters import (
     LatentODEForecaster,
     LatentODELSTMForecaster,
@@ -15,9 +21,13 @@ __version__ = version("sklode")
 __all__ = [
     "AbsoluteHorizon",
     "AlignedMetric",
+    "HistoryWarning",
     "LatentODEForecaster",
     "LatentODELSTMForecaster",
     "LatentODERNNForecaster",
+    "SolverError",
+    "TimesInValuesWarning",
+    "WeightsFileError",
     "__version__",
     "calendar_features",
 ]

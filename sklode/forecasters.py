@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import warnings
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from inspect import cleandoc
 from numbers import Integral
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -19,40 +19,35 @@ from sktime.datatypes import convert_to, mtype
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
-from sklode.data.choices import check_choice
+from sklode.data.checks import (
+    check_choice,
+    check_controls,
+    check_index,
+    check_probabilities,
+    check_rows,
+    check_table,
+    check_values,
+    warn_of_times_in_values,
+)
 from sklode.data.history import History, as_channels, in_order
 from sklode.data.horizons import as_horizon, steps_ahead
-from sklode.data.index_checks import check_index
-from sklode.data.observations import Observations, check_controls, check_values
-from sklode.data.outliers import without_outliers
-from sklode.data.remedies import warn_of_times_in_values
-from sklode.data.tables import check_probabilities, check_rows, check_table
-from sklode.data.ticks import TIMELIKE, ticks_between, ticks_of
-from sklode.prediction import storage
-from sklode.prediction.answers import answering, check_finite
+from sklode.data.ticks import TIMELIKE
+from sklode.prediction import saving
+from sklode.prediction.answers import Answers
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel
-from sklode.prediction.predictor import KnownControls, Queries
-from sklode.prediction.prior import STARTS, Prior
-from sklode.representation import as_html
-from sklode.training.fit_callbacks import (
-    FitTask,
-    SupportsFitCallbacks,
-    with_callbacks,
-    without_context,
-)
-from sklode.training.fitting import Underway, fit_model
-from sklode.training.further import Further
+from sklode.prediction.prior import STARTS
 from sklode.training.loop import HISTORY_COLUMNS
-from sklode.training.parallel import current, in_common
+from sklode.training.parallel import in_common
 from sklode.training.parameters import (
     ATTRIBUTES,
     PARAMETERS,
+    Settings,
     check_parameters,
     resolve_device,
 )
+from sklode.training.plan import Extent, Run, plan
 from sklode.training.report import Reporter
-from sklode.training.rollback import all_or_nothing
 
 __all__ = [
     "LatentODEForecaster",
@@ -60,13 +55,59 @@ __all__ = [
     "LatentODERNNForecaster",
 ]
 
-_keeping_horizon = partial(all_or_nothing, names=("_fh",))
-"""Of methods that only ask: a refused horizon is not that of the next call."""
-
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 
 
-class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+def _on_a_copy(method: _Method, writes: tuple[str, ...] | None = None) -> _Method:
+    """Return a method that changes its object only where it ends well.
+
+    sktime's own methods write what they read of the input, such as the cutoff, before
+    the forecaster has seen whether it can be used. So they work on a copy, which then
+    takes the object's place; a model is never changed in place.
+
+    Parameters
+    ----------
+    method : callable
+        Takes the object first.
+    writes : tuple of str, optional
+        The attributes that it may change; None: all. A method that several threads may
+        call at once names them.
+    """
+
+    @functools.wraps(method)
+    def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        for name in _CHANGED_IN_PLACE & vars(self).keys():
+            vars(twin)[name] = copy.copy(vars(self)[name])
+        try:
+            result = method(twin, *args, **kwargs)
+        except BaseException:
+            trained = twin._broken_off
+            if trained is not None and trained is not vars(self).get("_model"):
+                self._broken_off = trained
+            raise
+        changed = vars(twin)
+        if writes is None:
+            self.__dict__ = changed.copy()  # at once: nothing can come between
+        else:
+            vars(self).update({n: changed[n] for n in writes if n in changed})
+        return self if result is twin else result
+
+    return cast(_Method, whole)
+
+
+_keeping_horizon = functools.partial(_on_a_copy, writes=("_fh",))
+"""Of methods that only ask: a refused horizon is not that of the next call."""
+
+_CHANGED_IN_PLACE = {"_converter_store_y", "_pretrained_attrs"}
+"""What sktime changes so: how to give answers in y's type, what was pretrained."""
+
+
+class _LatentODEForecaster(BaseForecaster):
     """What the three forecasters share: all but the encoder.
 
     Attributes of every subclass: ``encoder`` names the module of `sklode.nn`.
@@ -97,8 +138,10 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
     _config: ClassVar[dict[str, Any]] = {"remember_data": False}
     _y = None
     _X = None
-    _underway: Underway | None = None  # while `fit` trains
-    _warm_model: FittedModel | None = None
+    _parent_callback_ctx = None  # scikit-learn's searches look for it
+    _run: Run | None = None  # while `fit` trains
+    _broken_off: FittedModel | None = None  # what a fit that raised was at
+    _is_trained = False  # while `load_weights` lets sktime fit it
 
     def __init__(
         self,
@@ -110,7 +153,6 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         activation: str = "tanh",
         window_length: int | None = None,
         horizon: int | None = None,
-        backcast_fraction: float = 0.5,
         thinning: float = 0.5,
         normalize: str | None = "auto",
         method: str = "rk4",
@@ -120,20 +162,14 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         adjoint: bool = False,
         clip_norm: float | str | None = 1.0,
         kl_weight: float = 1.0,
-        kl_annealing_epochs: int | None = None,
         observation_noise: float | None = None,
         max_epochs: int | None = None,
         batch_size: int = 64,
         lr: float = 0.005,
-        lr_schedule: str = "one-cycle",
-        optimizer: str = "adam",
         weight_decay: float = 0.0,
-        averaging: float = 0.0,
         guard: bool = False,
         early_stopping: bool = False,
-        validation_fraction: float = 0.1,
         n_iter_no_change: int = 50,
-        tol: float = 1e-4,
         finetune_epochs: int | None = None,
         n_samples: int = 100,
         freq: str | pd.DateOffset | pd.Timedelta | None = None,
@@ -152,7 +188,6 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         self.activation = activation
         self.window_length = window_length
         self.horizon = horizon
-        self.backcast_fraction = backcast_fraction
         self.thinning = thinning
         self.normalize = normalize
         self.method = method
@@ -162,20 +197,14 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         self.adjoint = adjoint
         self.clip_norm = clip_norm
         self.kl_weight = kl_weight
-        self.kl_annealing_epochs = kl_annealing_epochs
         self.observation_noise = observation_noise
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.lr = lr
-        self.lr_schedule = lr_schedule
-        self.optimizer = optimizer
         self.weight_decay = weight_decay
-        self.averaging = averaging
         self.guard = guard
         self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
         self.finetune_epochs = finetune_epochs
         self.n_samples = n_samples
         self.freq = freq
@@ -205,7 +234,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
                 "X must have the time stamps of y; got an array. Use "
                 "pd.DataFrame(X, index=y.index), or pass arrays for both."
             )
-        if isinstance(X, pd.Series | pd.DataFrame):
+        if isinstance(X, pd.Series | pd.DataFrame) and index is not None:
             check_controls(X, index)
         X_inner, y_inner = super()._check_X_y(X=X, y=y, **kwargs)
         if isinstance(X_inner, pd.DataFrame) and not X_inner.shape[1]:
@@ -222,12 +251,11 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
             )
         return super()._check_fh(as_horizon(fh, self._cutoff), pred_int)
 
-    # What a refused call has changed is undone: data, cutoff, model and horizon.
-    fit = all_or_nothing(BaseForecaster.fit, lasting=("_warm_model",))
-    pretrain = all_or_nothing(BaseForecaster.pretrain)
-    update = all_or_nothing(BaseForecaster.update)
-    update_predict = all_or_nothing(BaseForecaster.update_predict)
-    update_predict_single = all_or_nothing(BaseForecaster.update_predict_single)
+    fit = _on_a_copy(BaseForecaster.fit)
+    pretrain = _on_a_copy(BaseForecaster.pretrain)
+    update = _on_a_copy(BaseForecaster.update)
+    update_predict = _on_a_copy(BaseForecaster.update_predict)
+    update_predict_single = _on_a_copy(BaseForecaster.update_predict_single)
     predict = _keeping_horizon(BaseForecaster.predict)
     predict_var = _keeping_horizon(BaseForecaster.predict_var)
     predict_proba = _keeping_horizon(BaseForecaster.predict_proba)
@@ -237,52 +265,42 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         kept = None
         if self.warm_start:
             # what a fit was broken off at is later than the model that it began from
-            kept = self._warm_model or getattr(self, "_model", None)
-        callbacks = self._kept_callbacks()
+            kept = self._broken_off or getattr(self, "_model", None)
         result = super().reset()
-        self.__dict__.update(callbacks)
         if kept is not None:
-            self._warm_model = kept
-        return result
-
-    def clone(self) -> Any:
-        """Return an unfitted copy; scikit-learn's callbacks are shared, not copied."""
-        result = super().clone()
-        self._share_callbacks(result)
+            self._broken_off = kept
         return result
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
         return self._set_params_at("pretrained", params)
 
-    def _repr_html_inner(self) -> str:
-        return as_html(self)
+    def checkpoint(self) -> Any:
+        """Return a fitted copy: in a callback, of the `fit` that is underway.
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """Return what notebooks show; sktime's own says not whether it is fitted."""
-        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
-        if "text/html" in bundle:
-            bundle["text/html"] = as_html(self)
-        return bundle
+        It has the best weights so far and calibrated spreads, and under ``warm_start``
+        its `fit` goes on from there. Elsewhere it is a plain copy.
+
+        Raises
+        ------
+        sktime.exceptions.NotFittedError
+            Before the first epoch of a first fit has ended, or without any.
+        """
+        model = None if self._run is None else self._run.so_far()
+        if model is None:
+            self.check_is_fitted("checkpoint")
+            return copy.deepcopy(self)
+        fitted = object.__new__(type(self))
+        fitted.__dict__.update(self.__getstate__())
+        self._run.calibrate(model)
+        fitted._broken_off = None
+        fitted._set_model(model)
+        fitted._state = "fitted"
+        return fitted
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled and copied: during a training the best so far, fitted.
-
-        So a callback may save what the training would leave if it ended now, and, with
-        ``warm_start``, could go on from.
-        """
-        state = self.__dict__.copy()
-        without_context(state)
-        underway = state.pop("_underway", None)
-        model = None if underway is None else underway.so_far()
-        if model is None:
-            return state
-        fitted = object.__new__(type(self))
-        fitted.__dict__.update(state)
-        fitted._set_model(underway.calibrated(model))
-        fitted._warm_model = None
-        fitted._state = "fitted"
-        return fitted.__dict__
+        """Return what is pickled and copied: not a training that is underway."""
+        return {name: value for name, value in vars(self).items() if name != "_run"}
 
     def _pretrain(
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
@@ -303,94 +321,67 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         X: pd.DataFrame | None,
         fh: Any,
     ) -> _LatentODEForecaster:
-        check_parameters(self)
+        settings = Settings.of(self)
         if y is None:
             raise TypeError("pretrain needs a panel y; got None. Pass a DataFrame.")
         rng = in_common(check_random_state(self.random_state))
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
-        check_values(y)
-        observations = Observations.from_frame(without_outliers(y), X)
-        observations.check_channels(list(y.columns))
+        history = History.of(y, X, self.freq)
+        history.observations.check_channels(history.channels)
         if start is not None:
-            start.check_accepts(observations, self)
-        self.pretrained_ = fit_model(
-            observations, self, rng, steps_ahead(fh), start, None, self._reporter()
-        )
-        self.pretrained_.columns = list(y.columns), [] if X is None else list(X.columns)
-        self._warm_model = None  # of a fit that failed, before
+            start.check_accepts(history.observations, self)
+        run = plan(history.observations, settings, rng, steps_ahead(fh), start)
+        run.model.columns = history.channels, history.controls
+        self.pretrained_ = run.train(self._reporter())
+        self._broken_off = None  # of a fit before
         return self
 
-    @with_callbacks
     def _fit(
         self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
     ) -> _LatentODEForecaster:
         """Train on y, or fine-tune a copy of the pretrained model on it."""
-        check_parameters(self)
+        if self._is_trained:
+            return self
+        settings = Settings.of(self)
         rng = in_common(check_random_state(self.random_state))
-        start, further = self._warm_model, None
+        start, extent = self._broken_off if self.warm_start else None, None
         pretrained = getattr(self, "pretrained_", None)
-        if pretrained is not None and (start is None or _fine_tunes(start)):
-            further = Further.fine_tuning(self, pretrained)
+        if pretrained is not None and (start is None or start.fine_tunes):
+            extent = Extent.of_fine_tuning(settings, pretrained)
             start = start or pretrained
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
         of_array = self._y_metadata["mtype"] == "np.ndarray"
-        history = History.of(y, X, channels, self.freq, of_array)
+        history = History.of(y, X, self.freq, channels, of_array)
         if start is None:
             history.observations.check_channels(list(y.columns))
         else:
             start.check_accepts(history.observations, self)
         self._history = history
-        task: FitTask | None = None
-
-        def begin(underway: Underway) -> None:
-            nonlocal task
-            underway.model.columns = list(y.columns), history.controls
-            if underway.course.state is None:
-                underway.terms.predict_seed = int(rng.randint(2**31 - 1))
-            self._predict_seed = underway.terms.predict_seed
-            self._underway = underway
-            if underway.course.processes.is_first:
-                task = FitTask(self, y, X, underway.n_epochs)
-                underway.course.reporter.callbacks.append(task)
-
+        self._run = plan(
+            history.observations,
+            settings,
+            rng,
+            steps_ahead(fh),
+            start,
+            extent,
+            goes_on=True,
+        )
+        self._run.model.columns = list(y.columns), history.controls
+        self._predict_seed = self._run.terms.predict_seed
         try:
-            self._train(rng, steps_ahead(fh), start, further, begin)
+            model = self._run.train(self._reporter())
         except BaseException:
-            underway = self._underway
-            if self.warm_start and underway is not None:
-                self._warm_model = underway.so_far() or self._warm_model
+            if self.warm_start:
+                self._broken_off = self._run.so_far() or self._broken_off
             raise
         finally:
-            self.__dict__.pop("_underway", None)
-        self._warm_model = None  # a further fit begins from this one
-        with current().together():
-            if task is not None:
-                task.end()
-        return self
-
-    def _train(
-        self,
-        rng: np.random.RandomState,
-        n_ahead: int | None,
-        start: FittedModel | None,
-        further: Further | None,
-        begin: Callable[[Underway], None] | None = None,
-    ) -> None:
-        """Train on the history and take over the model."""
-        model = fit_model(
-            self._history.observations,
-            self,
-            rng,
-            n_ahead,
-            start,
-            further,
-            self._reporter(),
-            begin,
-        )
+            self._run = None
+        self._broken_off = None
         self._set_model(model)
+        return self
 
     def _set_model(self, model: FittedModel) -> None:
         self._model = model
@@ -409,6 +400,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
         self.longest_gap_ = model.longest_gap
         self.engine_ = model.network.engines()
+        self._answers = Answers(model, self._history, self._predict_seed)
 
     def _interval_scale(self, model: FittedModel) -> pd.DataFrame:
         """Return the scale of spreads as a frame."""
@@ -426,16 +418,25 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
             X = self._at_rows(X.to_numpy(), rows.index)
         self._history = self._history.extended(rows, X, self.freq)
         self._set_cutoff(self._history.cutoff(self.cutoff))
-        if update_params:
+        observations, model = self._history.observations, self._model
+        # a guard that kept the level is not undone by a training without one
+        is_kept = self.guard and model.network.emission.is_silent
+        if update_params and not is_kept:
+            settings = Settings.of(self)
             rng = in_common(check_random_state(self.random_state))
-            self._train(rng, None, self._model, Further.update(self, self._model))
+            extent = Extent.of_update(settings, model)
+            run = plan(observations, settings, rng, None, model, extent)
+            model = run.train(self._reporter())
+        self._set_model(model)
         return self
 
     def _predict(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None
     ) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""
-        return self._at_horizon(fh, X, self._means)
+        rows, known = self._asked(fh, X)
+        means = self._answers.means(rows[known], X)
+        return means if known.all() else means.reindex(rows)
 
     def _update_predict_single(
         self,
@@ -546,7 +547,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         if y is None:
             y = self._like_y(history.frame())
         truth, X_inner = self._truth(y, X)
-        residuals = truth - self._means(truth.index, X_inner)
+        residuals = truth - self._answers.means(truth.index, X_inner)
         if isinstance(y, pd.Series):
             return residuals.iloc[:, 0].rename(y.name)
         if _is_other_panel(y, len(history.levels)):
@@ -585,7 +586,7 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
             X = X.to_frame()
         elif X is not None and not isinstance(X, pd.DataFrame):
             X = self._check_X(X=X)  # for a frame it would walk through every series
-        return self._means(index, X)
+        return self._answers.means(index, X)
 
     @_keeping_horizon
     def predict_quantiles(
@@ -638,14 +639,12 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         """
         self.check_is_fitted()
         X_inner = self._check_X(X=X)
-        index = self._horizon_index(self._check_fh(fh))
+        rows, known = self._asked(self._check_fh(fh), X_inner)
         n = self._number_of_samples(n_samples)
         columns = self._history.channels
-        paths = np.full((n, len(index), len(columns)), np.nan)
-        known = np.flatnonzero(self._answerable(index, self.fh, X_inner))
-        for asked, drawn in self._draws(index[known], X_inner, n, noise):
-            paths[:, known[asked]] = drawn
-        return _as_paths(paths, index, columns)
+        paths = np.full((n, len(rows), len(columns)), np.nan)
+        paths[:, known] = self._answers.paths(rows[known], X_inner, n, noise)
+        return _as_paths(paths, rows, columns)
 
     def sample_prior(
         self,
@@ -687,26 +686,20 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
             With index (sample, time) and y's columns, in y's units.
         """
         self.check_is_fitted()
-        history, model = self._history, self._model
         check_choice("start", start, STARTS)
-        elapsed = history.elapsed(index) / model.time_unit
         n = self._number_of_samples(n_samples)
-        given = history.controls_of_new(index, X)
-        controls = None
-        if given is not None:
-            values = model.normalisation.controls(given.values)
-            since = ticks_between(ticks_of(index)[:1], given.ticks)
-            times = since / model.time_unit
-            controls = times, values
-        seed = self._predict_seed
+        seed = None
         if random_state is not None:
             seed = int(check_random_state(random_state).randint(2**31 - 1))
-        prior = Prior(model.network, model.windows(history.observations))
-        with answering(index):
-            paths = prior.draw(elapsed, controls, n, seed, start, noise)
-        self._check_finite(paths, index)
-        original = model.normalisation.original(paths)
-        return _as_paths(original, index, history.channels)
+        paths = self._answers.new_series(index, X, n, noise, start, seed)
+        return _as_paths(paths, index, self._history.channels)
+
+    @functools.partial(_on_a_copy, writes=())
+    def _latent_paths(self, fh: Any, X: Any, series: int, n: int) -> Any:
+        """Return what `sklode.plotting.plot_latent` draws."""
+        X_inner = self._check_X(X=X)
+        rows, _ = self._asked(self._check_fh(fh), X_inner)
+        return self._answers.latent_paths(rows, X_inner, series, n)
 
     def _number_of_samples(self, n: int | None) -> int:
         n = self.n_samples if n is None else n
@@ -720,16 +713,12 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]
     ) -> pd.DataFrame:
         """Quantiles over draws of z0 and the observation noise."""
-        channels = self._history.channels
-
-        def quantiles(index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
-            table = np.empty((len(index), len(channels), len(alpha)))
-            for asked, drawn in self._draws(index, X, self.n_samples, noise=True):
-                table[asked] = np.moveaxis(np.quantile(drawn, alpha, axis=0), 0, -1)
-            columns = pd.MultiIndex.from_product([channels, alpha])
-            return pd.DataFrame(table.reshape(len(index), -1), index, columns)
-
-        return self._at_horizon(fh, X, quantiles)
+        rows, known = self._asked(fh, X)
+        columns = pd.MultiIndex.from_product([self._history.channels, alpha])
+        table = np.full((len(rows), len(columns)), np.nan)
+        found = self._answers.quantiles(rows[known], X, self.n_samples, alpha)
+        table[known] = found.reshape(len(found), -1)
+        return pd.DataFrame(table, rows, columns)
 
     def _predict_var(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None, cov: bool = False
@@ -740,29 +729,10 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
                 "predict_var gives variances only; got cov=True. For covariances, take "
                 "those of draws: sample(fh)."
             )
-        channels = self._history.channels
-
-        def variances(index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
-            predictor = self._model.predictor(self._history.observations)
-            queries = self._queries(index, X)
-            with answering(index):
-                table = predictor.variances(queries, self.n_samples, self._predict_seed)
-            self._check_finite(table, index)
-            return pd.DataFrame(self._squared_units(table), index, channels)
-
-        return self._at_horizon(fh, X, variances)
-
-    def _squared_units(self, variances: np.ndarray) -> np.ndarray:
-        """Return normalised variances (row, channel) in y's units squared."""
-        with np.errstate(over="ignore"):
-            table: np.ndarray = variances * self.scale_ * self.scale_
-        if np.isinf(table).any():
-            raise ValueError(
-                "a variance must be a finite number; got squares of values of up to "
-                f"{self.scale_.max():.2g}, which no float holds. Fit on y in larger "
-                "units, or ask for predict_interval."
-            )
-        return table
+        rows, known = self._asked(fh, X)
+        table = np.full((len(rows), len(self._history.channels)), np.nan)
+        table[known] = self._answers.variances(rows[known], X, self.n_samples)
+        return pd.DataFrame(table, rows, self._history.channels)
 
     def _predict_proba(
         self,
@@ -788,21 +758,27 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
     def score(self, y: Any, X: Any = None, fh: Any = None) -> float:
         """Return minus the root mean squared error of the forecasts of ``y``.
 
-        Greater is better, as scikit-learn's searches ask. With ``fh``, sktime's score:
-        the mean absolute percentage error, of which smaller is better.
+        Greater is better, as scikit-learn's searches ask.
 
         Parameters
         ----------
         y : Series, DataFrame or array
-            Truth; asked at its own stamps. An array is asked at the steps after the
-            last one seen, or, where it is the array given to fit, at its own. Missing
-            values do not count.
+            Truth; asked at its own stamps. An array has none: it is asked at the steps
+            after the last one seen, and refused where it holds the very values that
+            were seen. Missing values do not count.
         X : DataFrame, optional
             Controls at ``y``'s stamps, where the model has any.
         fh : optional
-            Given, sktime's own score is returned.
+            Given, sktime's own score is returned, with a warning: the mean absolute
+            percentage error, of which smaller is better.
         """
         if fh is not None:
+            warnings.warn(
+                "score with fh is sktime's: the mean absolute percentage error, of "
+                "which smaller is better. Without fh greater is better, as "
+                "scikit-learn's searches ask.",
+                stacklevel=2,
+            )
             return float(super().score(y, X=X, fh=fh))
         self.check_is_fitted()
         frame, X_inner = self._truth(y, X)
@@ -812,89 +788,32 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
                 "score needs at least one observed value in y; got none in "
                 f"{len(truth)} rows. Pass the truth of the forecasts."
             )
-        error = self._means(frame.index, X_inner).to_numpy() - truth
+        error = self._answers.means(frame.index, X_inner).to_numpy() - truth
         unit = 2.0 ** (np.frexp(np.nanmax(np.abs(error)))[1] - 1)  # no square overflows
         return -float(unit * np.sqrt(np.nanmean((error / unit) ** 2)))
 
-    def _horizon_index(self, fh: ForecastingHorizon) -> pd.Index:
-        """Return the rows that a horizon asks for."""
-        asked = fh.to_pandas()
-        history = self._history
-        return history.rows_ahead(asked) if fh.is_relative else history.rows_at(asked)
-
-    def _at_horizon(
-        self,
-        fh: ForecastingHorizon,
-        X: pd.DataFrame | None,
-        answer: Callable[[pd.Index, pd.DataFrame | None], pd.DataFrame],
-    ) -> pd.DataFrame:
-        """Answer a horizon; NaN where an absolute one meets a series without X.
+    def _asked(
+        self, fh: ForecastingHorizon, X: pd.DataFrame | None
+    ) -> tuple[pd.Index, np.ndarray]:
+        """Return the rows that a horizon asks for, and which are answered.
 
         An absolute horizon asks every series of a panel at every stamp, but X need not
-        know them all: sktime's evaluation asks at the union of the series' stamps.
+        know them all: sktime's evaluation asks at the union of the series' stamps. The
+        forecast is NaN where a series has no X.
         """
-        rows = self._horizon_index(fh)
-        known = self._answerable(rows, fh, X)
-        answered = answer(rows[known], X)
-        return answered if known.all() else answered.reindex(rows)
-
-    def _answerable(
-        self, rows: pd.Index, fh: ForecastingHorizon, X: pd.DataFrame | None
-    ) -> np.ndarray:
-        """Return which rows of a horizon are answered, or are an error."""
-        if fh.is_relative or X is None or len(self._history.levels) == 1:
-            return np.full(len(rows), True)
-        known = rows.isin(X.index) | self._history.is_known(rows)
+        asked, history = fh.to_pandas(), self._history
+        rows = history.rows_ahead(asked) if fh.is_relative else history.rows_at(asked)
+        if fh.is_relative or X is None or len(history.levels) == 1:
+            return rows, np.full(len(rows), True)
+        known = rows.isin(X.index) | history.rows.holds(rows)
         stamps = rows.get_level_values(-1)
-        return known | ~stamps.isin(stamps[known])
-
-    def _queries(self, index: pd.Index, X: pd.DataFrame | None) -> Queries:
-        """Translate rows of an index for the predictor."""
-        timeline = self._model.timeline
-        observations = self._history.observations
-        series, ticks = self._history.located(index)
-        given = self._history.controls_for(index, X)
-        known = None
-        if given is not None:
-            values = self._model.normalisation.controls(given.values)
-            times = timeline.at(observations, given.series, given.ticks)
-            known = KnownControls(given.series, times, values)
-        return Queries(series, timeline.at(observations, series, ticks), known)
-
-    def _means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
-        channels = self._history.channels
-        if not len(index):
-            return pd.DataFrame(np.zeros((0, len(channels))), index, channels)
-        predictor = self._model.predictor(self._history.observations)
-        queries = self._queries(index, X)
-        with answering(index):
-            means = predictor.means(queries)
-        self._check_finite(means, index)
-        original = self._model.normalisation.original(means)
-        return pd.DataFrame(original, index, channels)
-
-    def _draws(
-        self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield numbers of rows and their draws (sample, row, channel)."""
-        predictor = self._model.predictor(self._history.observations)
-        queries = self._queries(index, X)
-        original = self._model.normalisation.original
-        draws = predictor.draws(queries, n, self._predict_seed, noise)
-        while True:
-            with answering(index):
-                part = next(draws, None)
-            if part is None:
-                return
-            asked, drawn = part
-            self._check_finite(drawn, index[asked])
-            yield asked, original(drawn)
+        return rows, known | ~stamps.isin(stamps[known])
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted or pretrained forecaster to a file without executable parts.
 
         Its parameters, its weights and the series that it forecasts from; no callbacks.
-        The layout is that of safetensors.
+        The layout is that of safetensors, which is needed: the extra ``save``.
 
         Parameters
         ----------
@@ -905,14 +824,16 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
         ------
         sktime.exceptions.NotFittedError
             If it is neither fitted nor pretrained.
-        sklode.data.errors.WeightsFileError
+        sklode.WeightsFileError
             If a key, a column's name or a parameter is of a kind that is not stored.
         FileNotFoundError
             If the folder of the file is not there.
+        ImportError
+            If safetensors is not installed.
         """
         if self.state == "new":
             self.check_is_fitted("save_weights")
-        storage.save(path, self)
+        saving.save(path, self)
 
     @classmethod
     def load_weights(cls, path: str | os.PathLike[str]) -> Any:
@@ -927,14 +848,24 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
 
         Raises
         ------
-        sklode.data.errors.WeightsFileError
-            If the file is no such file, is damaged, or of another class or a later
-            version of the format.
+        sklode.WeightsFileError
+            If the file is no such file, is damaged, or of another class or version of
+            the format, or holds what no forecaster could have stored.
         OSError
             If it cannot be read; FileNotFoundError if there is none.
+        ImportError
+            If safetensors is not installed.
         """
-        forecaster = storage.load(path, cls)
+        forecaster = saving.load(path, cls)
         forecaster._warn_without_device()
+        return forecaster
+
+    @classmethod
+    def _of_settings(cls, settings: dict[str, Any]) -> Any:
+        """Return a forecaster of checked parameters; its device may be elsewhere."""
+        check_parameters(cls(**{**settings, "device": "cpu"}))
+        forecaster = cls(**settings)
+        torch.device("cpu" if forecaster.device == "auto" else forecaster.device)
         return forecaster
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -956,10 +887,6 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
                 "'auto'; set_params would forget the fit.",
                 stacklevel=3,
             )
-
-    def _check_finite(self, values: np.ndarray, index: pd.Index) -> None:
-        decoder = self.network_.decoder
-        check_finite(values, index, decoder.solver, decoder.vector_field.activation)
 
     def _reporter(self) -> Reporter:
         return Reporter(self.verbose, self.callbacks or (), self)
@@ -992,11 +919,6 @@ class _LatentODEForecaster(SupportsFitCallbacks, BaseForecaster):
             {**small, "window_length": 4, "horizon": 2, "method": "euler"},
             {**small, "normalize": "last", "early_stopping": True, "clip_norm": None},
         ]
-
-
-def _fine_tunes(model: FittedModel) -> bool:
-    """Return whether a model may go on with what began from a pretrained one."""
-    return model.stopped is not None and model.stopped.terms.fine_tunes
 
 
 def _as_paths(paths: np.ndarray, index: pd.Index, columns: list[Any]) -> pd.DataFrame:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -120,10 +119,10 @@ def hierarchy_with_keys_of_many_kinds() -> Fitted:
 
 def objects_as_keys() -> Fitted:
     dates = [datetime.date(2020, 1, day) for day in (1, 2, 3)]
-    places = [uuid.UUID(int=k) for k in (1, 2, 3)]
-    keys = list(zip(dates, places, strict=True))
+    months = pd.period_range("2020-01", periods=3, freq="M")
+    keys = list(zip(dates, months, strict=True))
     parts = [part.droplevel(0) for _, part in panel().groupby(level=0)]
-    y = pd.concat(parts, keys=keys, names=["date", "place", "when"])
+    y = pd.concat(parts, keys=keys, names=["date", "month", "when"])
     return _split(y)
 
 
@@ -185,10 +184,20 @@ def settings_that_are_objects() -> Fitted:
 
 
 def updated() -> Fitted:
-    y = waves(uneven_stamps(30))
-    forecaster = tiny().fit(y[:20])
-    forecaster.update(y[20:27])
-    return Fitted(forecaster, [1, 2], y[27:])
+    """Rows in another container, of another frequency than the horizon's."""
+    y = waves(days())
+    forecaster = tiny().fit(y[:20], fh=y.index[20:24])
+    forecaster.update(y[20:27:2].to_frame("later"))
+    return Fitted(forecaster, None, y[27:])
+
+
+def constant_channel() -> Fitted:
+    return _split(channels(uneven_stamps()).assign(b=5.0))
+
+
+def list_of_frames() -> Fitted:
+    parts = [waves(pd.RangeIndex(20), seed).to_frame() for seed in (0, 1)]
+    return Fitted(tiny().fit(parts), [1, 2], None)
 
 
 def pretrained_and_fitted() -> Fitted:
@@ -242,6 +251,8 @@ KINDS: dict[str, Callable[[], Fitted]] = {
         panel_with_controls,
         settings_that_are_objects,
         updated,
+        constant_channel,
+        list_of_frames,
         pretrained_and_fitted,
         level_kept_by_the_guard,
         adaptive_solver,
@@ -288,6 +299,11 @@ def assert_same(one: Any, other: Any, name: str = "") -> None:
     elif isinstance(one, np.random.RandomState):
         for a, b in zip(one.get_state(), other.get_state(), strict=True):
             np.testing.assert_array_equal(a, b)
+    elif isinstance(one, list | tuple):
+        for a, b in zip(one, other, strict=True):
+            assert_same(a, b, name)
+    elif is_dataclass(one):
+        assert_same(vars(one), vars(other), name)
     elif isinstance(one, dict):
         assert one.keys() == other.keys(), name
         for key in one:
@@ -309,7 +325,8 @@ def assert_same_forecaster(one: Any, other: Any, asked: Fitted) -> None:
     assert one.network_.training is other.network_.training is False
     assert type(one._fh) is type(other._fh)
     if one._fh is not None:
-        assert_same(vars(one._fh), vars(other._fh))
+        assert one.fh.is_relative == other.fh.is_relative
+        assert_same(one.fh.to_pandas(), other.fh.to_pandas())
     assert one.engine_ == other.engine_
     assert one.time_unit_ == other.time_unit_
     assert one.longest_gap_ == other.longest_gap_

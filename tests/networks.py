@@ -39,7 +39,7 @@ def latent_ode(
     kind: str = "ode-lstm",
     *,
     method: str = "rk4",
-    solver: nn.FixedStepSolver | nn.AdaptiveSolver | None = None,
+    solver: nn.Solver | None = None,
     depth: int = 1,
     activation: str = "tanh",
     n_channels: int = 2,
@@ -51,7 +51,7 @@ def latent_ode(
     """Return a random network with 5 hidden and 3 latent states."""
     hidden, latent = 5, 3
     if solver is None:
-        solver = nn.FixedStepSolver(method)
+        solver = nn.Solver(method)
     shape: dict[str, Any] = {"depth": depth, "activation": activation}
     n_inputs = 2 * n_channels + n_controls
     encoder: Any

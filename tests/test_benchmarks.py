@@ -79,7 +79,7 @@ def test_straightforward_loop_is_encoder_and_decoder_of_sklode(load: Load) -> No
     sizes = workloads.Workload(*SIZES)
     weights, windows = plain.draw_weights(sizes), workloads.draw(sizes)
     windows.observed[:, -1] = True  # sklode's h rests until something is observed
-    solver = nn.FixedStepSolver("rk4", 1.0)
+    solver = nn.Solver("rk4", 1.0)
     flow, dynamics = (
         nn.VectorField(size, sizes.field_width, sizes.field_depth)
         for size in (sizes.hidden_size, sizes.latent_size)

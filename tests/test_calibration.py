@@ -16,7 +16,7 @@ from scipy.stats import norm
 from sklode import LatentODELSTMForecaster
 from sklode.data.errors import HistoryWarning
 from sklode.nn import Batch
-from sklode.prediction import interval_scales
+from sklode.prediction import calibration
 from sklode.prediction.calibration import (
     Calibration,
     Residuals,
@@ -317,7 +317,7 @@ def test_rows_trained_on_are_doubted_unless_windows_were_thinned(
     monkeypatch: pytest.MonkeyPatch, thinning: float, factor: float
 ) -> None:
     factors = []
-    measured = interval_scales._measured
+    measured = calibration._measured
 
     def recorded(
         model: Any, reaching: Any, rows: Any, optimism: float, *rest: Any
@@ -325,7 +325,7 @@ def test_rows_trained_on_are_doubted_unless_windows_were_thinned(
         factors.append(optimism)
         return measured(model, reaching, rows, optimism, *rest)
 
-    monkeypatch.setattr(interval_scales, "_measured", recorded)
+    monkeypatch.setattr(calibration, "_measured", recorded)
     tiny(thinning=thinning).fit(waves())
     assert factors == pytest.approx([1.25, factor])
 

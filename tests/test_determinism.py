@@ -329,8 +329,8 @@ def test_nothing_of_the_process_is_changed_by_a_training_that_breaks_off(
 
 
 PLACES = {
-    "a step of the training": (Trainer, "train_step"),
-    "an epoch": (Trainer, "train_epoch"),
+    "a step of the training": (Trainer, "_step"),
+    "an epoch": (Trainer, "run_epoch"),
     "the loss": (torch.Tensor, "backward"),
 }
 

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from sklode import calendar_features
-from tests.pages import PAGES, parts, python_of
+from tests.pages import PAGES, ROOT, parts, python_of
 
 Names = dict[str, Any]
 CHECKS: dict[str, list[Callable[[Names], None]]] = {}
@@ -39,7 +39,8 @@ WARNS = {
 
 # What a page shows that not every installation has.
 NEEDS = {
-    "progress.md": ("optuna", "sklearn.callback"),
+    "progress.md": ("optuna",),
+    "saving.md": ("safetensors",),
     "scaling.md": ("distributed",),
 }
 
@@ -78,6 +79,7 @@ def names(
     module = ModuleType("page_" + page.removesuffix(".md"))
     # what a block defines can be pickled, as from a program or a notebook
     monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.syspath_prepend(ROOT / "examples" / "paper")
     monkeypatch.setenv("MPLBACKEND", "Agg")
     plt.switch_backend("Agg")
     monkeypatch.chdir(tmp_path)
@@ -227,8 +229,6 @@ def reach_and_steps_of_a_model_are_measured(shown: Names) -> None:
 def a_training_that_was_stopped_goes_on(shown: Names) -> None:
     assert shown["stopped"] == 6  # the seventh was interrupted, and is not counted
     assert len(shown["forecaster"].history_) == 20
-    twice, once = (shown[name].predict(fh=range(1, 9)) for name in ("twice", "once"))
-    pd.testing.assert_series_equal(twice, once, check_exact=True)
     saved = pickle.loads(shown["path"].read_bytes())
     assert len(saved.history_) == 30
     expected = shown["long"].predict(fh=[1, 2])
@@ -370,9 +370,7 @@ def the_example_sees_the_season(names: Names) -> None:
 
 
 @says("progress.md")
-def a_bad_trial_is_pruned_and_every_fit_of_a_search_is_scored(shown: Names) -> None:
+def a_bad_trial_is_pruned(shown: Names) -> None:
     assert shown["states"] == ["COMPLETE", "COMPLETE", "PRUNED"]
     pruned = shown["study"].trials[2]
     assert max(pruned.intermediate_values) < 12
-    assert shown["log"]["task_name"].value_counts().to_dict() == {"epoch": 15, "fit": 5}
-    assert shown["log"]["score"].lt(0).all()

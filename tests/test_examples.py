@@ -27,6 +27,7 @@ class Run:
     def __init__(self, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.chdir(folder)
         monkeypatch.setattr(sys, "argv", [f"{name}.py", "--output", "picture.png"])
+        monkeypatch.syspath_prepend(EXAMPLES)  # as where it is run
         plt.switch_backend("agg")
         self.names = runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
         self.figures = plt.get_fignums()
@@ -93,6 +94,7 @@ def test_script_explains_itself_before_it_trains(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", [f"{name}.py", "--help"])
+    monkeypatch.syspath_prepend(EXAMPLES)
     with pytest.raises(SystemExit) as stopped:
         runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     assert stopped.value.code == 0

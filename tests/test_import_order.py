@@ -27,12 +27,13 @@ ORDER = [
 
 # The entries, or files of them, that alone may import a package.
 ONLY_IMPORTERS = {
+    "safetensors": {"prediction.saving"},
     "torchdiffeq": {"nn.solvers"},
     "sktime": {
         "data.horizons",
         "forecasters",
         "model_selection",
-        "prediction.storage",
+        "prediction.saving",
     },
     "torch": {"forecasters", "training", "prediction", "levels", "nn", "engine"},
     "pandas": {
@@ -40,11 +41,10 @@ ONLY_IMPORTERS = {
         "forecasters",
         "model_selection",
         "plotting",
-        "prediction.plain_data",
-        "prediction.storage",
-        "prediction.stored_history",
+        "prediction.answers",
+        "prediction.saving",
+        "training.clipping",
         "training.parameters",
-        "training.fit_callbacks",
     },
 }
 

@@ -14,7 +14,11 @@ import pandas as pd
 import pytest
 
 from sklode import LatentODELSTMForecaster
-from tests.test_datasets import SHARED, needs_data
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+needs_data = pytest.mark.skipif(
+    not SHARED.is_dir(), reason="the paper's data sets are not beside the checkout"
+)
 
 FOLDER = Path(__file__).parents[1] / "examples" / "paper"
 
@@ -331,6 +335,21 @@ def test_the_grid_is_scored_on_the_rows_that_follow(load: Load) -> None:
     (of_last,) = [v for k, v in scores.items() if "'last'" in k]
     assert of_last == pytest.approx(held, rel=0.02)
     assert of_last < scores.max()
+
+
+@needs_data
+def test_the_data_lose_their_sensor_errors_and_keep_their_gaps(load: Load) -> None:
+    protocol = load("protocol")
+    train, test = protocol.load_climate(SHARED / "delhi")
+    assert (len(train), len(test)) == (1461, 114)
+    assert train.index[-1] == pd.Timestamp("2016-12-31")
+    for part in (train, test):
+        pressure = part["meanpressure"]
+        assert pressure.isna().any()
+        assert pressure.dropna().between(900, 1100).all()
+    ibm = protocol.load_stock(SHARED / "djia" / "IBM.csv")
+    assert ibm.columns.tolist() == ["Open", "High", "Low", "Close"]
+    assert len(ibm) == 3020
 
 
 def test_missing_data_are_named_with_their_source(

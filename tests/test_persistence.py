@@ -7,6 +7,8 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +74,16 @@ WAYS: list[Callable[[Any, Path], Any]] = [
 
 SOME = ("series", "panel_with_controls", "pretrained_and_fitted", "without_flow")
 
+OTHERS = [kind for kind in KINDS if kind not in SOME]
+
 every_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 
 
-@every_way
-@pytest.mark.parametrize("kind", SOME)
+@pytest.mark.parametrize(
+    ("way", "kind"),
+    [*product(WAYS, SOME), *product([by_pickle, by_weights], OTHERS)],
+    ids=lambda case: getattr(case, "__name__", case),
+)
 def test_a_forecaster_comes_back_the_same(
     way: Callable[[Any, Path], Any], kind: str, tmp_path: Path
 ) -> None:
@@ -86,11 +93,20 @@ def test_a_forecaster_comes_back_the_same(
     assert_same_forecaster(fitted.forecaster, found, fitted)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in SOME])
-def test_a_forecaster_of_any_kind_comes_back_the_same_by_pickle(kind: str) -> None:
-    fitted = KINDS[kind]()
-    found = pickle.loads(pickle.dumps(fitted.forecaster))
-    assert_same_forecaster(fitted.forecaster, found, fitted)
+@pytest.mark.parametrize("kind", ["panel_with_controls", "constant_channel"])
+def test_a_file_holds_all_of_model_and_history(kind: str, tmp_path: Path) -> None:
+    saved = KINDS[kind]().forecaster
+    found = by_weights(saved, tmp_path)
+    assert vars(found).keys() == vars(saved).keys() - {"_warm_model"}
+    assert found._predict_seed == saved._predict_seed
+    for forecaster in (saved, found):
+        forecaster._model.network = forecaster._model.stopped = None
+    assert_same(found._model, saved._model)
+    saved, found = saved._history, found._history
+    rows = [history.unobserved.sort_index() for history in (found, saved)]
+    if saved.controls:
+        assert_same(*rows)
+    assert_same(replace(found, unobserved=None), replace(saved, unobserved=None))
 
 
 @every_way
@@ -101,7 +117,6 @@ def test_the_engine_comes_back(
     forecaster = tiny(engine=which).fit(waves(uneven_stamps()))
     found = way(forecaster, tmp_path)
     assert found.engine_ == found.network_.engines() == (which, which)
-    assert found.network_.layout == forecaster.network_.layout
     assert_same(found.sample(fh=[1, 2]), forecaster.sample(fh=[1, 2]))
 
 
@@ -116,6 +131,65 @@ def test_a_pretrained_forecaster_comes_back_pretrained(
     y = waves(uneven_stamps())
     predictions = [one.fit(y).predict(fh=[1, 2]) for one in (forecaster, found)]
     assert_same(*predictions)
+
+
+def test_saving_twice_gives_the_same_bytes_but_loading_gives_a_copy(
+    tmp_path: Path,
+) -> None:
+    forecaster = KINDS["panel_with_controls"]().forecaster
+    paths = tmp_path / "one", tmp_path / "other"
+    forecaster.save_weights(paths[0])
+    loaded = [type(forecaster).load_weights(paths[0]) for _ in paths]
+    with torch.no_grad():
+        next(loaded[0].network_.parameters()).zero_()
+    loaded[1].save_weights(paths[1])
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+def test_a_loaded_forecaster_trains_on_from_its_weights(tmp_path: Path) -> None:
+    y = waves(uneven_stamps())
+    loaded = by_weights(tiny(warm_start=True, lr=1e-12).fit(y), tmp_path)
+    before = copy.deepcopy(loaded.network_.state_dict())
+    for name, weights in loaded.fit(y).network_.state_dict().items():
+        torch.testing.assert_close(weights, before[name], rtol=0, atol=1e-6)
+
+
+def test_precision_of_the_weights_is_kept(tmp_path: Path) -> None:
+    saved = tiny(normalize="last", engine="eager").fit(waves(uneven_stamps()))
+    saved.network_.double()
+    loaded = by_weights(saved, tmp_path)
+    assert next(loaded.network_.parameters()).dtype == torch.float64
+    assert_same(saved.predict(fh=[1, 2]), loaded.predict(fh=[1, 2]))
+
+
+def test_loading_draws_no_random_number(tmp_path: Path) -> None:
+    forecaster = KINDS["series"]().forecaster
+    before = torch.get_rng_state(), np.random.get_state(legacy=False)  # noqa: NPY002
+    by_weights(forecaster, tmp_path)
+    torch.testing.assert_close(torch.get_rng_state(), before[0])
+    assert_same(np.random.get_state(legacy=False), before[1])  # noqa: NPY002
+
+
+def test_files_leave_out_callbacks_and_remembered_data_with_a_warning(
+    tmp_path: Path,
+) -> None:
+    class Silent:
+        def on_fit_begin(self, forecaster: Any) -> None:
+            pass
+
+    y = waves(uneven_stamps())
+    saved = tiny(callbacks=[Silent()]).set_config(remember_data=True).fit(y)
+    with pytest.warns(UserWarning, match="has no") as record:
+        loaded = by_weights(saved, tmp_path)
+    assert [str(w.message).split()[5] for w in record] == ["callbacks;", "data"]
+    assert {w.filename for w in record} == {__file__}
+    assert loaded.callbacks is None
+    assert loaded.get_config()["remember_data"]
+    late = waves(uneven_stamps(start="2021-03-02"))
+    saved.callbacks = None
+    found = [one.update(late).predict(fh=[1]) for one in (saved, loaded)]
+    assert_same(*found)
+    assert loaded._y.index.equals(late.index)
 
 
 def test_a_shallow_copy_answers_alike_and_an_update_leaves_the_original() -> None:
@@ -249,6 +323,17 @@ def test_a_pickle_stays_on_the_cpu_where_its_device_is_not(
     assert found.predict(fh=[1]).shape == (1,)
 
 
+def test_a_file_of_a_gpu_is_loaded_on_the_cpu_where_there_is_none(
+    tmp_path: Path,
+) -> None:
+    forecaster = tiny().fit(waves(uneven_stamps()))
+    expected = forecaster.predict(fh=[1])
+    forecaster.device = "cuda:7"
+    with pytest.warns(UserWarning, match="'cuda:7' is not on this machine: forecasts "):
+        found = by_weights(forecaster, tmp_path)
+    assert_same(found.predict(fh=[1]), expected)
+
+
 def test_a_deep_copy_stays_on_its_device(elsewhere: Any) -> None:
     found = copy.deepcopy(elsewhere)
     assert devices_of(found.network_) == {"meta"}
@@ -260,7 +345,7 @@ def test_a_deep_copy_stays_on_its_device(elsewhere: Any) -> None:
 
 def test_beside_its_network_a_model_holds_no_tensor() -> None:
     # the network alone brings its tensors to the CPU for a pickle
-    forecaster = tiny(early_stopping=True, averaging=0.9).fit(waves(uneven_stamps()))
+    forecaster = tiny(early_stopping=True).fit(waves(uneven_stamps()))
     forecaster.network_.__class__ = Nothing
     recorder = Recorder()
     recorder.dump(forecaster)

@@ -1,21 +1,15 @@
-"""What is kept of an earlier fit: pretraining, updates, warm starts."""
+"""What an update does to the history, and so to the forecasts."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
-from sktime.forecasting.model_selection import ForecastingGridSearchCV
-from sktime.split import ExpandingWindowSplitter
 
 from sklode.data.errors import HistoryWarning
-from sklode.model_selection import AbsoluteHorizon
-from sklode.training.loop import Trainer
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 STEPS = [-3, 1, 4]
@@ -46,191 +40,6 @@ def test_a_series_is_forecast_alike_alone_and_in_a_panel(kind: type) -> None:
     rows = pd.MultiIndex.from_tuples([("own", t) for t in asked])
     expected = alone.predict_at(pd.DatetimeIndex(asked))
     np.testing.assert_allclose(in_panel.predict_at(rows), expected, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", FORECASTERS)
-def test_fit_fine_tunes_a_copy_of_the_pretrained_model(kind: type) -> None:
-    forecaster = tiny(kind, finetune_epochs=2, lr=0.05).pretrain(panel())
-    before = weights(forecaster.pretrained_.network)
-    first = forecaster.fit(long_series()).predict(STEPS)
-    assert np.array_equal(weights(forecaster.pretrained_.network), before)
-    assert not np.array_equal(weights(forecaster.network_), before)
-    assert forecaster.n_epochs_ == 2
-    again = forecaster.fit(long_series()).predict(STEPS)
-    pd.testing.assert_series_equal(again, first, check_exact=True)
-
-
-@pytest.mark.parametrize(
-    ("given", "fh", "expected"),
-    [
-        ({}, None, (13, 13)),
-        ({}, [1, 4], (18, 4)),
-        ({"window_length": 5}, None, (5, 5)),
-        ({"window_length": 5, "horizon": 3}, [1, 9], (5, 3)),
-    ],
-)
-def test_a_fit_tells_the_lengths_it_took(
-    given: dict[str, int], fh: list[int] | None, expected: tuple[int, int]
-) -> None:
-    settings = {"window_length": None, "horizon": None, "max_epochs": 1, **given}
-    forecaster = tiny(**settings).fit(waves(uneven_stamps(40)), fh=fh)
-    assert (forecaster.window_length_, forecaster.horizon_) == expected
-
-
-def test_lengths_are_kept_from_pretraining() -> None:
-    forecaster = tiny(window_length=None, horizon=None, finetune_epochs=0)
-    forecaster.pretrain(panel((40, 31, 28)))
-    first = forecaster.clone().fit(waves(uneven_stamps(12)))
-    assert (first.window_length_, first.horizon_) == (
-        forecaster.pretrained_.window_length,
-        forecaster.pretrained_.horizon,
-    )
-
-
-def test_fine_tuning_starts_from_the_pretrained_weights() -> None:
-    settings = {"finetune_epochs": 1, "max_epochs": 10, "lr": 0.05}
-    forecaster = tiny(**settings).pretrain(panel())
-    before = weights(forecaster.pretrained_.network)
-    forecaster.lr = 1e-9
-    tuned = weights(forecaster.fit(long_series()).network_)
-    np.testing.assert_allclose(tuned, before, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("max_epochs", [2, 300])
-def test_fine_tuning_takes_a_fifth_but_a_hundred_steps_at_less_than_lr(
-    max_epochs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    n_batches = 0
-    fit = Trainer.fit
-
-    def spy(trainer: Trainer, draw: Any, n: int, *others: Any) -> Trainer:
-        nonlocal n_batches
-        n_batches = n
-        return fit(trainer, draw, n, *others)
-
-    monkeypatch.setattr(Trainer, "fit", spy)
-    forecaster = tiny(max_epochs=2, lr=0.01, batch_size=2).pretrain(panel())
-    y = long_series()
-    forecaster.set_params(max_epochs=max_epochs).fit(y)
-    assert n_batches > 1
-    expected = max(np.ceil(100 / n_batches), 0.2 * max_epochs)
-    assert forecaster.n_epochs_ == expected
-    assert forecaster.history_["lr"].max() == pytest.approx(0.003, rel=0.1)
-    asked = forecaster.clone().set_params(finetune_epochs=int(expected)).fit(y)
-    assert asked.n_epochs_ == expected
-    assert asked.history_["lr"].max() == pytest.approx(0.01, rel=0.1)
-
-
-def test_an_update_after_fine_tuning_takes_a_fifth_at_lr_itself() -> None:
-    forecaster = tiny(max_epochs=10, lr=0.01).pretrain(panel())
-    y = long_series()
-    forecaster.fit(y[:-2]).update(y[-2:])
-    assert forecaster.n_epochs_ == 2
-    assert forecaster.history_["lr"].max() == pytest.approx(0.01, rel=0.3)
-
-
-class Stop:
-    """Stop the training after three epochs."""
-
-    def on_epoch_end(self, owner: Any, row: dict[str, float]) -> bool:
-        return row["epoch"] == 3
-
-
-def test_a_fine_tuning_that_stopped_does_not_go_on_at_another_rate() -> None:
-    settings = {"max_epochs": 2, "lr": 0.01, "lr_schedule": "constant"}
-    forecaster = tiny(**settings, warm_start=True).pretrain(panel())
-    y = long_series()
-    forecaster.set_params(callbacks=[Stop()]).fit(y)
-    assert forecaster.history_["lr"].tolist() == pytest.approx(3 * [0.003])
-    forecaster.callbacks, forecaster.finetune_epochs = None, 5
-    forecaster.fit(y)
-    assert forecaster.history_["lr"].tolist() == pytest.approx(5 * [0.01])
-
-
-@pytest.mark.parametrize("schedule", ["one-cycle", "constant"])
-def test_a_stopped_fine_tuning_goes_on_as_if_it_had_not_been(schedule: str) -> None:
-    y = long_series()
-    common = {"max_epochs": 2, "lr": 0.01, "lr_schedule": schedule}
-    family = tiny(**common, warm_start=True).pretrain(panel())
-    whole = family.clone().fit(y)
-    stopped = family.clone().set_params(callbacks=[Stop()]).fit(y)
-    assert stopped.n_epochs_ == 3
-    stopped.callbacks = None
-    stopped.fit(y)
-    pd.testing.assert_frame_equal(
-        stopped.history_.drop(columns="seconds"),
-        whole.history_.drop(columns="seconds"),
-        check_exact=True,
-    )
-
-
-def test_a_second_pretrain_continues_from_the_first() -> None:
-    forecaster = tiny(max_epochs=10, lr=0.05).pretrain(panel())
-    first = forecaster.pretrained_
-    before = weights(first.network)
-    forecaster.lr = 1e-9
-    again = weights(forecaster.pretrain(panel((12, 14))).pretrained_.network)
-    np.testing.assert_allclose(again, before, rtol=0, atol=1e-6)
-    assert not np.array_equal(again, before)
-    assert np.array_equal(weights(first.network), before)
-    assert forecaster.pretrained_.time_unit == first.time_unit
-
-
-def test_set_params_keeps_what_was_pretrained() -> None:
-    forecaster = tiny(max_epochs=10, lr=0.05).pretrain(panel())
-    before = weights(forecaster.pretrained_.network)
-    forecaster.set_params(lr=1e-9, finetune_epochs=1)
-    assert forecaster.state == "pretrained"
-    tuned = weights(forecaster.fit(long_series()).network_)
-    np.testing.assert_allclose(tuned, before, rtol=0, atol=1e-6)
-    assert not forecaster.set_params(lr=1e-8).is_fitted
-    assert np.array_equal(weights(forecaster.pretrained_.network), before)
-    assert not hasattr(forecaster.reset(), "pretrained_")
-
-
-@pytest.mark.filterwarnings(
-    "ignore:The default of config ``remember_data``:FutureWarning"
-)
-@pytest.mark.parametrize("kind", ["scikit-learn", "sktime"])
-def test_a_search_fine_tunes_what_was_pretrained(kind: str) -> None:
-    pretrained = tiny(max_epochs=10, lr=0.05).pretrain(panel())
-    before = weights(pretrained.pretrained_.network)
-    grid, y = {"lr": [1e-9, 1e-8]}, long_series()
-    search: Any
-    if kind == "sktime":
-        cv = AbsoluteHorizon(ExpandingWindowSplitter(initial_window=16, step_length=4))
-        search = ForecastingGridSearchCV(
-            pretrained, cv, grid, backend="None", error_score="raise"
-        )
-    else:
-        cv = TimeSeriesSplit(2)
-        search = GridSearchCV(pretrained, grid, cv=cv, error_score="raise")
-    search.fit(y)
-    best = search.best_forecaster_ if kind == "sktime" else search.best_estimator_
-    np.testing.assert_allclose(weights(best.network_), before, rtol=0, atol=1e-6)
-
-
-def test_another_architecture_than_the_pretrained_is_refused() -> None:
-    forecaster = tiny(hidden_size=3).pretrain(panel()).set_params(hidden_size=5)
-    told = r"same hidden_size, 3; got 5.*fresh clone instead, after reset\(\)"
-    with pytest.raises(ValueError, match=told):
-        forecaster.fit(long_series())
-    assert forecaster.reset().fit(long_series()).network_.encoder.cell.hidden_size == 5
-
-
-def test_a_fit_may_be_followed_by_pretrain() -> None:
-    expected = tiny().pretrain(panel()).fit(long_series()).predict(STEPS)
-    forecaster = tiny().fit(waves()).pretrain(panel()).fit(long_series())
-    pd.testing.assert_series_equal(forecaster.predict(STEPS), expected)
-
-
-def test_a_pretrained_model_refuses_an_index_of_another_kind() -> None:
-    forecaster = tiny().pretrain(panel())
-    with pytest.raises(ValueError, match=r"an index of datetimes.*got one of integers"):
-        forecaster.fit(waves())
-    months = waves(pd.period_range("2020-01", periods=20, freq="M"))
-    with pytest.raises(ValueError, match="got one of periods of frequency M"):
-        forecaster.fit(months)
 
 
 def test_late_rows_of_an_update_take_their_place_in_time() -> None:
@@ -310,39 +119,10 @@ def test_an_update_may_bring_a_new_series() -> None:
         forecast.loc[expected.predict([1, 3]).index], expected.predict([1, 3]), 1e-5
     )
     empty = y.loc[["s1"]].rename({"s1": "s7"}) * np.nan
-    with pytest.raises(ValueError, match=r"a new series .* got none for \('s7',\)"):
+    with pytest.raises(
+        ValueError, match=r"got 13 rows of series \('s7',\) that are all"
+    ):
         updated.update(empty, update_params=False)
-
-
-def test_without_fine_tuning_only_the_history_is_new() -> None:
-    forecaster = tiny(finetune_epochs=0, max_epochs=3).pretrain(panel())
-    before = weights(forecaster.pretrained_.network)
-    y = long_series()
-    forecast = forecaster.fit(y).predict(STEPS)
-    assert np.array_equal(weights(forecaster.network_), before)
-    assert forecaster.n_epochs_ == 0
-    assert len(forecaster.history_) == 0
-    assert "loss" in forecaster.history_.columns
-    changed = y.copy()
-    changed.iloc[-1] += 1
-    assert (forecaster.fit(changed).predict(STEPS) != forecast).all()
-
-
-def test_the_pretrained_units_are_kept() -> None:
-    y = panel()
-    forecaster = tiny(normalize="series", finetune_epochs=1).pretrain(y)
-    slow = waves(pd.date_range("2021", periods=20, freq="D")) + 100
-    forecaster.fit(slow)
-    unit = tiny(normalize="series").fit(y)
-    assert forecaster.time_unit_ == unit.time_unit_
-    np.testing.assert_array_equal(forecaster.location_, unit.location_)
-    np.testing.assert_array_equal(forecaster.scale_, unit.scale_)
-
-
-def test_other_columns_than_in_pretrain_are_refused() -> None:
-    forecaster = tiny().pretrain(panel())
-    with pytest.raises(ValueError, match="as many columns as before, 1 and 0; got 2"):
-        forecaster.fit(channels(uneven_stamps()))
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
@@ -368,31 +148,6 @@ def test_update_moves_the_relative_horizon() -> None:
     assert forecaster.predict([1]).index[0] == y.index[18]
     forecaster.update(y[18:19], update_params=True)
     assert forecaster.predict([1]).index[0] == y.index[19]
-
-
-def test_update_with_training_continues_from_the_current_weights() -> None:
-    y = long_series()
-    forecaster = tiny(max_epochs=20, lr=0.05).fit(y[:18])
-    before, unit = weights(forecaster.network_), forecaster.time_unit_
-    slow = copy.deepcopy(forecaster)
-    slow.lr = 1e-9
-    slow.update(y[18:])
-    np.testing.assert_allclose(weights(slow.network_), before, rtol=0, atol=1e-6)
-    forecaster.update(y[18:])
-    assert np.abs(weights(forecaster.network_) - before).max() > 1e-3
-    assert forecaster.time_unit_ == unit
-
-
-def test_update_trains_on_the_new_rows_too() -> None:
-    y = long_series()
-    other = y.copy()
-    other.iloc[18:] += 2
-    settings = {"normalize": "series", "lr": 0.05, "finetune_epochs": 2}
-    networks = [
-        weights(tiny(**settings).fit(y[:18]).update(data[18:]).network_)
-        for data in (y, other)
-    ]
-    assert np.abs(networks[0] - networks[1]).max() > 1e-4
 
 
 def test_an_update_of_missing_values_moves_only_the_cutoff() -> None:
@@ -453,31 +208,6 @@ def test_an_update_without_the_controls_that_fit_had_is_refused() -> None:
         forecaster.update(y[18:], update_params=False)
 
 
-@pytest.mark.parametrize("by", ["attribute", "set_params"])
-def test_a_warm_start_continues_from_the_current_weights(by: str) -> None:
-    y = long_series()
-
-    def slowed(forecaster: Any) -> Any:
-        if by == "attribute":
-            forecaster.lr = 1e-9
-            return forecaster
-        return forecaster.set_params(lr=1e-9)
-
-    forecaster = tiny(warm_start=True, max_epochs=20, lr=0.05).fit(y)
-    before = weights(forecaster.network_)
-    slowed(forecaster).fit(y)
-    np.testing.assert_allclose(weights(forecaster.network_), before, rtol=0, atol=1e-6)
-    cold = tiny(max_epochs=20, lr=0.05).fit(y)
-    slowed(cold).fit(y)
-    assert np.abs(weights(cold.network_) - before).max() > 1e-2
-
-
-def test_a_warm_start_before_any_fit_is_a_fit() -> None:
-    y = long_series()
-    warm = tiny(warm_start=True).fit(y).predict(STEPS)
-    pd.testing.assert_series_equal(warm, tiny().fit(y).predict(STEPS))
-
-
 def test_columns_of_an_update_are_read_by_name_or_refused() -> None:
     y = channels()
     expected = tiny().fit(y[:18]).update(y[18:], update_params=False).predict(STEPS)
@@ -519,9 +249,3 @@ def test_a_column_without_any_value_is_refused_by_name() -> None:
     y[name] = np.nan
     with pytest.raises(ValueError, match=rf"every column; got none in column '{name}'"):
         tiny().fit(y)
-
-
-def test_a_warm_start_with_another_architecture_is_refused() -> None:
-    forecaster = tiny(warm_start=True, hidden_size=3).fit(long_series())
-    with pytest.raises(ValueError, match=r"same hidden_size, 3; got 5.*fresh clone"):
-        forecaster.set_params(hidden_size=5).fit(long_series())

@@ -17,17 +17,17 @@ import sklode
 from tests.pages import DOCS, PAGES, ROOT, anchors, links, parts, toctree
 
 PUBLIC = (
-    "datasets",
-    "diagnostics",
-    "distributed",
-    "exceptions",
+    "data.datasets",
+    "data.errors",
     "model_selection",
     "nn",
     "plotting",
+    "training",
+    "training.parallel",
 )
 # what modules share, of no use to users
 INTERNAL = {
-    "sklode.diagnostics.check_forecaster",
+    "sklode.training.data_parallel",  # listed where it is defined
     "sklode.training.parallel.ALONE",
     "sklode.training.parallel.current",
     "sklode.training.parallel.in_common",

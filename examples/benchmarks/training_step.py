@@ -50,7 +50,7 @@ REFERENCE = "straightforward"
 def network(load: Workload, engine: str) -> nn.LatentODE:
     """Return sklode's network, with the same weights for every engine."""
     torch.manual_seed(0)
-    solver = nn.FixedStepSolver("rk4", 1.0)
+    solver = nn.Solver("rk4", 1.0)
     shape = (load.field_width, load.field_depth, "tanh")
     flow = nn.VectorField(load.hidden_size, *shape)
     made = nn.LatentODE(

@@ -16,10 +16,8 @@ from pathlib import Path
 
 import pandas as pd
 from forecasting import add_options, draw_origins, print_table, run
-from protocol import Experiment
+from protocol import Experiment, load_climate
 from settings import CLIMATE, PAPER_CLIMATE, features
-
-from sklode.data.datasets import load_climate
 
 # Table "climate" of the paper.
 PUBLISHED = {

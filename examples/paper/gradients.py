@@ -25,6 +25,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
+from jacobians import EncoderInputs, gradient_flow, step_norms
 
 from sklode import (
     LatentODEForecaster,
@@ -32,12 +33,7 @@ from sklode import (
     LatentODERNNForecaster,
     nn,
 )
-from sklode.diagnostics import (
-    EncoderInputs,
-    clipping_report,
-    gradient_flow,
-    step_norms,
-)
+from sklode.training import clipping_report
 
 HIDDEN = 32
 WINDOW, HORIZON = 100, 20
@@ -93,7 +89,7 @@ def fresh(kind: str, seed: int, gain: float = 1.0) -> Any:
             encoder: Any = nn.RNN(2, HIDDEN)
         else:
             make = {"ODE-RNN": nn.ODERNN, "ODE-LSTM": nn.ODELSTM}[kind]
-            solver = nn.FixedStepSolver()
+            solver = nn.Solver()
             encoder = make(2, HIDDEN, nn.VectorField(HIDDEN), solver)
     with torch.no_grad():
         encoder.cell.weight_hh.mul_(gain)
@@ -110,7 +106,7 @@ def trained(kind: str, seed: int, epochs: int, clip_norm: float | None = 1.0) ->
         batch_size=16,
         max_epochs=epochs,
         clip_norm=clip_norm,
-        engine="unrolled",
+        engine="eager",
         random_state=seed,
     )
     return forecaster.fit(series(seed, 600))

@@ -1,4 +1,4 @@
-"""The experiments' protocol: windows, origins, scaling, scores, baselines.
+"""The experiments' protocol: data, windows, origins, scaling, scores, baselines.
 
 Not a script: `climate.py`, `stocks.py` and `tune.py` import it. A model is fitted once
 on the training part; from origin to origin only the history advances. Errors are mean
@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ __all__ = [
     "baselines",
     "forecast_origins",
     "last_value",
+    "load_climate",
+    "load_stock",
     "panel_of_windows",
 ]
 
@@ -100,6 +103,43 @@ class Experiment:
     def mse(self, forecasts: Array) -> float:
         """Return the mean of `errors` over observed entries."""
         return float(np.nanmean(self.errors(forecasts)))
+
+
+# --- the data -------------------------------------------------------------------------
+
+
+def load_climate(folder: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Load the paper's daily climate of Delhi: the days before 2017, and from then on.
+
+    A pressure outside 900 to 1100 hPa is a sensor error and becomes missing. The folder
+    holds the two files of Kaggle's "Daily Climate time series data".
+    """
+    names = ("DailyDelhiClimateTrain.csv", "DailyDelhiClimateTest.csv")
+    train, test = (
+        _read(Path(folder) / name, "date", "Daily Climate time series data")
+        for name in names
+    )
+    for part in (train, test):
+        wrong = ~part["meanpressure"].between(900, 1100)
+        part.loc[wrong, "meanpressure"] = np.nan
+    return train[train.index < "2017-01-01"], test
+
+
+def load_stock(path: str | Path) -> pd.DataFrame:
+    """Load Open, High, Low and Close of a stock at trading days; an empty cell is NaN.
+
+    The path is that of a file of Kaggle's "DJIA 30 Stock Time Series".
+    """
+    data = _read(Path(path), "Date", "DJIA 30 Stock Time Series")
+    return data[["Open", "High", "Low", "Close"]]
+
+
+def _read(path: Path, date: str, name: str) -> pd.DataFrame:
+    if not path.is_file():
+        raise FileNotFoundError(
+            f'{path} does not exist. Download "{name}" from Kaggle and pass its path.'
+        )
+    return pd.read_csv(path, parse_dates=[date], index_col=date)
 
 
 # --- our models -----------------------------------------------------------------------

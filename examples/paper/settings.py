@@ -58,35 +58,24 @@ SPIRALS: Settings = {
     "field_width": 64,
     "field_depth": 2,
     "normalize": "series",
-    "backcast_fraction": 0.5,
-    "thinning": 0.0,
     "batch_size": 50,
     "max_epochs": 200,
-    "optimizer": "adamw",
     "weight_decay": 0.05,
-    "kl_annealing_epochs": 60,
     "lr": 0.006,
     "step_size": 8.0,
 }
-"""Window and horizon are the set's: all N stamps, and a quarter of them, so that those
-are hidden in turn from the encoder and the decoder learns to run backward. The solver's
-step is that of N = 100, and a multiple of N in the others. The KL term's weight rises
-while the windows grow: at its full weight only thereafter, as by default, some fits
-diverge or lose z0, and so do some without the decay of the weights. Chosen on the seeds
-100 to 106, the rise of the KL term's weight on the first epochs of seed 1 as well.
+"""Window and horizon are the set's: all N stamps, and a quarter of them. The solver's
+step is that of N = 100, and a multiple of N in the others. Chosen on the seeds 100 to
+106.
 """
 
 _FORECASTS: Settings = {
     "normalize": "linear",
     "guard": True,
     "emission_width": 32,
-    "backcast_fraction": 0.0,
     "thinning": 0.0,
-    "kl_annealing_epochs": 0,
     "max_epochs": 7,
-    "optimizer": "adamw",
     "weight_decay": 0.3,
-    "averaging": 0.99,
     "step_size": 2.0,
 }
 """One rule for climate and stocks, and for every task. Chosen by `tune.py`."""
@@ -99,10 +88,7 @@ STOCKS: dict[str, Settings] = dict.fromkeys(TASKS, _FORECASTS)
 _PAPER: Settings = {
     "field_depth": 1,
     "normalize": "series",
-    "backcast_fraction": 0.0,
     "thinning": 0.0,
-    "kl_annealing_epochs": 0,
-    "optimizer": "adam",
 }
 
 PAPER_SPIRALS: Settings = {

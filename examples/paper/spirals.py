@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from settings import MODELS, PAPER_SPIRALS, SPIRALS
 
 from sklode.data import make_spirals
-from sklode.diagnostics import clipping_report
+from sklode.training import clipping_report
 
 STAMPS = (30, 50, 100, 250)
 PARTS = (

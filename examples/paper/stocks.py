@@ -16,10 +16,8 @@ from pathlib import Path
 
 import pandas as pd
 from forecasting import add_options, draw_origins, print_table, run
-from protocol import Experiment
+from protocol import Experiment, load_stock
 from settings import PAPER_STOCKS, STOCKS
-
-from sklode.data.datasets import load_stock
 
 # Table "DJIA" of the paper: one stock that it does not name.
 PUBLISHED = {

@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from collections.abc import Sequence
 from numbers import Integral
-from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.choices import did_you_mean
-from sklode.data.index_checks import check_times
+from sklode.data.checks import check_choice, check_times
+from sklode.data.ticks import DAY
 
 __all__ = ["calendar_features"]
 
-_DAY = 86_400 * 10**9
-"""Nanoseconds of a day."""
-
-_NAMED = {"year": "Y", "month": "M", "week": "W", "day": "D"}
-"""The seasons of the calendar, and numpy's units that begin with them."""
+_UNITS = {"year": "Y", "month": "M", "week": "W", "day": "D"}
+"""The periods of the calendar, and numpy's units that begin with them."""
 
 _FROM_THURSDAY = {"week": 3}
 """Days to add, for numpy's weeks begin on Thursdays, as 1970 did, and ours on Mondays.
 """
 
-_UNITS = {
-    "D": _DAY,
-    "h": 3600 * 10**9,
-    "min": 60 * 10**9,
-    "s": 10**9,
-    "ms": 10**6,
-    "us": 10**3,
-    "ns": 1,
-}
-"""Units of a fixed length, and their nanoseconds: the largest that fits names it."""
-
-Period: TypeAlias = str | timedelta | np.timedelta64 | pd.offsets.BaseOffset
-
 
 def calendar_features(
     index: pd.Index,
-    periods: Period | Iterable[Period] = ("year", "week", "day"),
-    harmonics: int | Mapping[Any, int] = 2,
+    periods: str | Sequence[str] = ("year", "week", "day"),
+    harmonics: int = 2,
 ) -> pd.DataFrame:
     r"""Return sines and cosines of the calendar at any stamps, as exogenous X.
 
@@ -58,25 +40,23 @@ def calendar_features(
     ----------
     index : DatetimeIndex, PeriodIndex, or MultiIndex whose last level is one
         Stamps, regular or not, in any order. A period counts from its start.
-    periods : {"year", "month", "week", "day"}, Timedelta, or several of them
-        A named period follows the clock on the wall, also where that is put forward or
-        back: a day is from midnight to midnight, a week from Monday, a month and a year
-        as long as that one is. A period of fixed length, such as
-        ``pd.Timedelta("12h25min")``, is counted in time that has truly passed, from
-        1970-01-01 (UTC where the stamps have a time zone).
-    harmonics : int or mapping from each period to an int, default=2
-        K, the number of sine and cosine pairs: one is a pure wave.
+    periods : {"year", "month", "week", "day"} or several of them
+        They follow the clock on the wall, also where that is put forward or back: a day
+        is from midnight to midnight, a week from Monday, a month and a year as long as
+        that one is.
+    harmonics : int, default=2
+        K, the number of sine and cosine pairs of each period: one is a pure wave.
 
     Returns
     -------
     DataFrame
         float64, over ``index``, with the columns "year sin 1", "year cos 1", "year sin
-        2"...; those of a fixed length are named like "12h sin 1".
+        2"...
 
     Raises
     ------
     TypeError
-        If the index holds no dates, or a period or number of harmonics is none.
+        If the index holds no dates, or ``harmonics`` is no whole number.
     ValueError
         If a stamp is missing, or periods or harmonics are not as above.
 
@@ -91,15 +71,27 @@ def calendar_features(
     """
     times = _times_of(index)
     check_times(index, "X")
-    lengths = _lengths_of(periods)
-    counts = _counts_of(harmonics, lengths)
+    names = list(periods) if isinstance(periods, list | tuple) else [periods]
+    if not names or len(set(map(str, names))) < len(names):
+        raise ValueError(
+            f"periods must name at least one, and none twice; got {periods!r}. Use for "
+            "example periods=('year', 'week')."
+        )
+    if not isinstance(harmonics, Integral) or isinstance(harmonics, bool):
+        raise TypeError(
+            f"harmonics must be a whole number; got {harmonics!r}. Use for example "
+            "harmonics=2."
+        )
+    if harmonics < 1:
+        raise ValueError(
+            f"harmonics must be at least 1; got {harmonics}. Without waves, leave X "
+            "out."
+        )
     waves = {}
-    for name, length in lengths.items():
-        if length is None:
-            share = _share_of_named(times, name)
-        else:
-            share = _share_of_length(times, length)
-        for k in range(1, counts[name] + 1):
+    for name in names:
+        check_choice("a period", name, _UNITS)
+        share = _share_of(times, name)
+        for k in range(1, int(harmonics) + 1):
             # the whole turns are dropped, which would cost digits
             angle = 2 * np.pi * np.mod(k * share, 1.0)
             waves[f"{name} sin {k}"] = np.sin(angle)
@@ -109,132 +101,28 @@ def calendar_features(
 
 def _times_of(index: pd.Index) -> pd.DatetimeIndex:
     """Return the time of each row; of a period its start."""
-    remedy = "Pass the dates, for example pd.to_datetime(index)."
-    if isinstance(index, pd.Series | pd.DataFrame):
-        remedy = "Pass its index, data.index."
-    elif isinstance(index, pd.Index):
-        times = index.get_level_values(-1)
-        if isinstance(times, pd.PeriodIndex):
-            return times.to_timestamp(how="start")
-        if isinstance(times, pd.DatetimeIndex):
-            return times
-        if isinstance(times, pd.TimedeltaIndex):
-            remedy = "Add the date it counts from: pd.Timestamp('2026-01-01') + index."
-        elif pd.api.types.is_integer_dtype(times.dtype):
-            remedy = (
-                "Numbers have no calendar: say what they count, for example "
-                "pd.Timestamp('2026-01-01') + pd.to_timedelta(index, unit='D')."
-            )
-        raise TypeError(
-            "index must hold datetimes or periods in its last level; got "
-            f"{type(times).__name__} of {times.dtype}. {remedy}"
-        )
+    times = index.get_level_values(-1) if isinstance(index, pd.Index) else index
+    if isinstance(times, pd.PeriodIndex):
+        return times.to_timestamp(how="start")
+    if isinstance(times, pd.DatetimeIndex):
+        return times
+    dtype = f" of {times.dtype}" if isinstance(times, pd.Index) else ""
     raise TypeError(
-        "index must be a DatetimeIndex, a PeriodIndex, or a MultiIndex whose last "
-        f"level is one; got {type(index).__name__}. {remedy}"
+        "index must hold datetimes or periods, in its last level; got "
+        f"{type(times).__name__}{dtype}. Pass data.index of a table, "
+        "pd.to_datetime(dates), or the date that numbers count from: "
+        "pd.Timestamp('2026-01-01') + pd.to_timedelta(index, unit='D')."
     )
 
 
-def _lengths_of(periods: Period | Iterable[Period]) -> dict[str, int | None]:
-    """Return the nanoseconds of each period under its name; None where it is named."""
-    if isinstance(periods, str) or not isinstance(periods, Iterable):
-        periods = [periods]
-    lengths: dict[str, int | None] = {}
-    for period in periods:
-        name, length = _named(period)
-        if name in lengths:
-            raise ValueError(
-                f"periods must differ; got {name!r} twice. Name it once, and ask for "
-                "more waves of it by harmonics."
-            )
-        lengths[name] = length
-    if not lengths:
-        raise ValueError(
-            "periods must name at least one; got none. Use for example "
-            "periods=('year', 'week')."
-        )
-    return lengths
-
-
-def _named(period: Any) -> tuple[str, int | None]:
-    """Return the name of a period, and its nanoseconds where it has a fixed number."""
-    names = ", ".join(repr(name) for name in _NAMED)
-    if isinstance(period, str):
-        if period in _NAMED:
-            return period, None
-        raise ValueError(
-            f"a period must be one of {names}, or a length of time; got {period!r}. "
-            "Write a length as pd.Timedelta('12h')." + did_you_mean(period, _NAMED)
-        )
-    try:
-        if not isinstance(period, Period):
-            raise TypeError
-        length = pd.Timedelta(period).as_unit("ns").value
-    except (TypeError, ValueError) as error:
-        raise TypeError(
-            f"a period must be one of {names}, or a fixed length of time; got "
-            f"{period!r}. Write a length as pd.Timedelta('12h')."
-        ) from error
-    if length <= 0:
-        raise ValueError(
-            f"a period must be longer than no time; got {period!r}. Use for example "
-            "pd.Timedelta('12h')."
-        )
-    unit = next(unit for unit, ticks in _UNITS.items() if length % ticks == 0)
-    return f"{length // _UNITS[unit]}{unit}", length
-
-
-def _counts_of(
-    harmonics: int | Mapping[Any, int], lengths: dict[str, int | None]
-) -> dict[str, int]:
-    """Return the number of harmonics under each period's name."""
-    if isinstance(harmonics, Mapping):
-        counts = {_named(period)[0]: count for period, count in harmonics.items()}
-        other = set(counts) ^ set(lengths)
-        if other:
-            raise ValueError(
-                "a mapping of harmonics must have a number for every period and for no "
-                f"other; got {list(counts)} for {list(lengths)}. Make them agree."
-            )
-    else:
-        counts = dict.fromkeys(lengths, harmonics)
-    for name, count in counts.items():
-        if not isinstance(count, Integral) or isinstance(count, bool):
-            raise TypeError(
-                f"harmonics must be a whole number; got {count!r} for {name!r}. Use "
-                "for example harmonics=2."
-            )
-        if count < 1:
-            raise ValueError(
-                f"harmonics must be at least 1; got {count} for {name!r}. Leave the "
-                "period out of periods instead."
-            )
-    return {name: int(count) for name, count in counts.items()}
-
-
-def _days_and_rest(
-    times: pd.DatetimeIndex,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the days since 1970 began, and the nanoseconds since each day did."""
-    tick = pd.Timedelta(1, unit=times.unit).as_unit("ns").value
-    days, ticks = np.divmod(times.asi8, _DAY // tick)
-    return days, ticks * tick
-
-
-def _share_of_named(times: pd.DatetimeIndex, name: str) -> NDArray[np.float64]:
+def _share_of(times: pd.DatetimeIndex, name: str) -> NDArray[np.float64]:
     """Return the share of a named period that the clock on the wall says is over."""
-    days, rest = _days_and_rest(times.tz_localize(None))
+    local = times.tz_localize(None)
+    tick = pd.Timedelta(1, unit=local.unit).as_unit("ns").value
+    days, ticks = np.divmod(local.asi8, DAY // tick)  # since 1970 and midnight began
     shift = _FROM_THURSDAY.get(name, 0)
-    begun = (days + shift).astype("M8[D]").astype(f"M8[{_NAMED[name]}]")
+    begun = (days + shift).astype("M8[D]").astype(f"M8[{_UNITS[name]}]")
     first, last = (
         unit.astype("M8[D]").astype(np.int64) - shift for unit in (begun, begun + 1)
     )
-    return (days - first + rest / _DAY) / (last - first)
-
-
-def _share_of_length(times: pd.DatetimeIndex, length: int) -> NDArray[np.float64]:
-    """Return the share of a period of fixed length that is over."""
-    days, rest = _days_and_rest(times)
-    # Python's integers: far from 1970, and for odd lengths, 64 bits are too few
-    since = days.astype(object) * _DAY + rest
-    return (since % length / length).astype(np.float64)
+    return (days - first + ticks * tick / DAY) / (last - first)

@@ -1,13 +1,11 @@
-"""Data to try sklode on: spirals, a real irregular record, the paper's two sets."""
+"""Data to try sklode on: the paper's spirals and a real irregular record."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-__all__ = ["load_climate", "load_co2", "load_stock", "make_spirals"]
+__all__ = ["load_co2", "make_spirals"]
 
 _N_POINTS, _N_WINDOW = 500, 250
 _FIRST_STARTS, _LAST_START = 62, 188
@@ -97,67 +95,3 @@ def load_co2() -> pd.Series:
     series = co2.load_pandas().data["co2"].dropna()
     index = pd.DatetimeIndex(series.index, freq=None, name="date")
     return pd.Series(series.to_numpy(), index, name="co2")
-
-
-def load_climate(folder: str | Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Load the paper's daily climate of Delhi from its two Kaggle files.
-
-    A pressure outside 900 to 1100 hPa is a sensor error and becomes missing.
-
-    Parameters
-    ----------
-    folder : path
-        Holds ``DailyDelhiClimateTrain.csv`` and ``DailyDelhiClimateTest.csv``, from
-        Kaggle's "Daily Climate time series data".
-
-    Returns
-    -------
-    train : DataFrame
-        The days before 2017-01-01.
-    test : DataFrame
-        The 114 days from then on.
-
-    Raises
-    ------
-    FileNotFoundError
-        If a file is missing; the message says where to get it.
-    """
-    names = ("DailyDelhiClimateTrain.csv", "DailyDelhiClimateTest.csv")
-    train, test = (
-        _read(Path(folder) / name, "date", "Daily Climate time series data")
-        for name in names
-    )
-    for part in (train, test):
-        wrong = ~part["meanpressure"].between(900, 1100)
-        part.loc[wrong, "meanpressure"] = np.nan
-    return train[train.index < "2017-01-01"], test
-
-
-def load_stock(path: str | Path) -> pd.DataFrame:
-    """Load one of the paper's stocks, at trading days.
-
-    Parameters
-    ----------
-    path : path
-        A file of Kaggle's "DJIA 30 Stock Time Series", for example ``IBM.csv``.
-
-    Returns
-    -------
-    DataFrame
-        Columns Open, High, Low and Close; an empty cell is NaN.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the file is missing; the message says where to get it.
-    """
-    data = _read(Path(path), "Date", "DJIA 30 Stock Time Series")
-    return data[["Open", "High", "Low", "Close"]]
-
-
-def _read(path: Path, date: str, name: str) -> pd.DataFrame:
-    if not path.is_file():
-        raise FileNotFoundError(
-            f'{path} does not exist. Download "{name}" from Kaggle and pass its path.'
-        )
-    return pd.read_csv(path, parse_dates=[date], index_col=date)

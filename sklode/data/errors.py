@@ -1,4 +1,4 @@
-"""Errors and warnings of sklode beside those of Python."""
+"""Errors and warnings of sklode beside those of Python; `sklode` exports them."""
 
 from __future__ import annotations
 

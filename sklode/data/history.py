@@ -1,32 +1,31 @@
 """What a fitted forecaster remembers of its series, and how it reads an index.
 
-The history holds the observations themselves, where each series ends, how long a
-relative step is there, and the names of levels and columns.
+The history holds all rows of y, with X, how long a relative step of each series is,
+and the names of levels and columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.index_checks import (
+from sklode.data.checks import (
+    check_controls,
     check_index,
-    check_keys,
     check_same_kind,
     check_times,
+    controls_at,
 )
-from sklode.data.observations import Observations, check_values, controls_at
+from sklode.data.observations import Observations
 from sklode.data.outliers import without_outliers
-from sklode.data.revisions import warn_of_revisions
 from sklode.data.ticks import (
     default_step,
     future_stamps,
-    series_of,
     stamps_of,
     ticks_between,
     ticks_of,
@@ -35,110 +34,98 @@ from sklode.data.ticks import (
 __all__ = ["GivenControls", "History", "as_channels", "in_order"]
 
 Array = NDArray[np.floating]
+Freq: TypeAlias = str | pd.DateOffset | pd.Timedelta | None
 
 _SHORT = 3
 """A series of fewer stamps has no step of its own."""
 
 
-@dataclass(frozen=True)
-class GivenControls:
-    """Rows of X that belong to series of the history, in original units.
+class GivenControls(NamedTuple):
+    """Rows of X that belong to series of the history, in original units."""
 
-    Attributes
-    ----------
-    series : ndarray of shape (row,)
-        Numbers of the series.
-    ticks : ndarray of shape (row,)
-        Their stamps.
-    values : ndarray of shape (row, control)
-        NaN-free.
-    """
-
-    series: NDArray[np.int64]
-    ticks: NDArray[np.int64]
-    values: Array
+    series: NDArray[np.int64]  # (row,): numbers of the series
+    ticks: NDArray[np.int64]  # (row,)
+    values: Array  # (row, control), finite
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class History:
     """Series as a forecaster remembers them.
 
-    Attributes
+    Its methods raise TypeError for stamps or tables of another kind than those of fit,
+    ValueError for other series, levels, columns and rows than they may have.
+
+    Parameters
     ----------
-    observations : Observations
-        The series.
-    last : Index
-        Last stamp of each series, observed or not.
+    rows : Observations
+        All rows of y and X, also those where nothing was observed.
     steps : list of {int, offset, Timedelta}
         Length of one relative step of each series.
     levels : list
         Names of the index' levels; the last one is time.
     channels, controls : list
         Names of the columns of y, and of X (empty without X).
-    unobserved : DataFrame
-        Rows of X at rows of y where nothing was observed.
     of_array : bool
         Whether y was an array, whose rows are its stamps.
+
+    Attributes
+    ----------
+    observations : Observations
+        The rows with an observed value: what a model is trained on and forecasts from.
     """
 
-    observations: Observations
-    last: pd.Index
+    rows: Observations
     steps: list[Any]
     levels: list[Hashable]
     channels: list[Hashable]
     controls: list[Hashable]
-    unobserved: pd.DataFrame
-    of_array: bool
+    of_array: bool = False
+
+    def __post_init__(self) -> None:
+        self.observations = self.rows.observed()
 
     @classmethod
     def of(
         cls,
         y: pd.DataFrame,
         X: pd.DataFrame | None,
-        channels: list[Hashable],
-        freq: str | pd.DateOffset | pd.Timedelta | None,
+        freq: Freq = None,
+        channels: list[Hashable] | None = None,
         of_array: bool = False,
     ) -> History:
-        """Read series, see `Observations.from_frame`; outliers are missing."""
-        check_values(y)
-        y = without_outliers(y)
-        observations = Observations.from_frame(y, X)
-        parts = _parts(y.index)
+        """Read series, for `fit` and `pretrain` alike.
+
+        Parameters
+        ----------
+        y, X
+            See `Observations.from_frame`.
+        freq : optional
+            Of a relative step, see `default_step`.
+        channels : list, optional
+            Names of y's columns where they are others.
+        of_array : bool, default=False
+        """
+        channels = list(y.columns) if channels is None else channels
+        rows = without_outliers(Observations.from_frame(y, X), channels)
         return cls(
-            observations,
-            _last_of(parts),
-            _steps_of(parts, freq),
+            rows,
+            _steps_of(rows, y.index, freq),
             list(y.index.names),
             channels,
             [] if X is None else list(X.columns),
-            pd.DataFrame() if X is None else X.loc[y.index[y.isna().all(axis=1)]],
             of_array,
         )
 
-    def extended(
-        self,
-        y: pd.DataFrame,
-        X: pd.DataFrame | None,
-        freq: str | pd.DateOffset | pd.Timedelta | None,
-    ) -> History:
+    def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Freq) -> History:
         """Return the history with more rows of its series, or with more series.
 
         Parameters
         ----------
-        y : DataFrame
-            Rows after the last one or in the past; what they observed at a stamp seen
-            before replaces what was observed there.
-        X : DataFrame, optional
-            Controls at ``y``'s rows; needed where the history has any.
+        y, X
+            Rows after the last one or in the past, see `Observations.merged`; with X
+            where the history has any.
         freq : optional
             Of the steps of new series; others keep theirs.
-
-        Raises
-        ------
-        ValueError
-            If columns or levels are not those of the history.
-        TypeError
-            If the stamps are of another kind.
         """
         if (X is None) != (not self.controls):
             had, got = ("no X", "X") if X is not None else ("X", "no X")
@@ -148,52 +135,27 @@ class History:
             )
         y = as_channels(y, self.channels)
         if X is not None:
-            X = with_columns(X, self.controls, "X")
+            X = _with_columns(X, self.controls, "X")
         self._check_levels(y.index, "the rows of an update")
-        check_values(y)
-        y = without_outliers(y, self.observations)
-        is_observed = y.notna().any(axis=1)
-        observed = y[is_observed]
-        observations, unobserved = self.observations, self.unobserved
-        if X is not None:
-            controls_at(X, y.index)
-            unobserved = _newest(X.loc[y.index[~is_observed]], unobserved)
-        update = None
-        if len(observed):
-            update = Observations.from_frame(observed, X)
-            observations = observations.merged(update)
-        parts = _parts(y.index)
-        numbers = {key: k for k, key in enumerate(observations.keys)}
-        empty = [key for key in parts if key not in numbers]
-        if empty:
-            raise ValueError(
-                "a new series of an update must have an observed value; got none for "
-                f"{empty[0]}. Leave it out until it has one."
-            )
-        new = observations.keys[len(self.observations.keys) :]
-        _check_spelling(new, self.observations.keys)
-        last = ticks_of(self.last).copy()
-        seen = [key for key in parts if numbers[key] < len(last)]
-        if seen:
-            places = [numbers[key] for key in seen]
-            ends = ticks_of(_last_of({key: parts[key] for key in seen}))
-            last[places] = np.maximum(last[places], ends)
-        ends = stamps_of(last, self.last)
-        steps = self.steps
-        if new:
-            added = {key: parts[key] for key in new}
-            theirs = stamps_of(ticks_of(_last_of(added)), self.last)  # in our zone
-            ends = ends.append(theirs)
-            steps = steps + _steps_of(added, freq)
-        if update is not None:
-            warn_of_revisions(self.observations, update, self.last)
-        return replace(
-            self,
-            observations=observations,
-            last=ends,
-            steps=steps,
-            unobserved=unobserved,
-        )
+        new = Observations.from_frame(y, X)
+        rows = self.rows.merged(without_outliers(new, self.channels, self.rows))
+        n_known = len(self.steps)
+        spelt = {tuple(map(str, key)): key for key in rows.keys[:n_known]}
+        for key in rows.keys[n_known:]:
+            alike = spelt.get(tuple(map(str, key)))
+            if alike is not None:
+                raise ValueError(
+                    "a new series must not have the key of a known one in another "
+                    f"type; got {key}, known is {alike}. Convert the keys, or choose "
+                    "others."
+                )
+        steps = self.steps + _steps_of(rows, y.index, freq, n_known)
+        return replace(self, rows=rows, steps=steps)
+
+    @property
+    def last(self) -> pd.Index:
+        """Last stamp of each series, observed or not."""
+        return stamps_of(self.rows.ticks[self.rows.bounds[1:] - 1], self.rows.like)
 
     def cutoff(self, block_end: pd.Index) -> pd.Index:
         """Return the latest last stamp, given the one of the block read just now."""
@@ -204,97 +166,70 @@ class History:
 
     def rows_ahead(self, steps: pd.Index) -> pd.Index:
         """Return the rows that relative steps ask for, from each series' own end."""
-        return self._rows(future_stamps(steps, self.last, self.steps), len(steps))
+        return self._keyed(future_stamps(steps, self.last, self.steps), len(steps))
 
     def rows_at(self, stamps: pd.Index) -> pd.Index:
         """Return the rows of every series at the same stamps."""
-        n_series = len(self.last)
+        n_series = len(self.steps)
         each = stamps if n_series == 1 else stamps.append([stamps] * (n_series - 1))
-        return self._rows(each, len(stamps))
+        return self._keyed(each, len(stamps))
 
-    def _rows(self, stamps: pd.Index, n_each: Any) -> pd.Index:
-        """Return stamps under the keys of their series, ``n_each`` of each."""
-        if len(self.levels) == 1:
-            return stamps.rename(self.levels[0])
-        keys = self.observations.keys
-        levels = [
-            pd.Index([key[k] for key in keys], tupleize_cols=False).repeat(n_each)
-            for k in range(len(self.levels) - 1)
-        ]
-        return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
-
-    def index(self) -> pd.Index:
-        """Return the rows that have an observed value, by series and time."""
-        observations = self.observations
-        stamps = stamps_of(observations.ticks, self.last)
-        return self._rows(stamps, observations.lengths)
+    def index(self, rows: Observations | None = None) -> pd.Index:
+        """Return the index of rows of all series: of those with an observed value."""
+        rows = self.observations if rows is None else rows
+        return self._keyed(stamps_of(rows.ticks, rows.like), rows.lengths)
 
     def frame(self) -> pd.DataFrame:
         """Return the observed rows as they are remembered."""
         return pd.DataFrame(self.observations.values, self.index(), self.channels)
 
+    def _keyed(self, stamps: pd.Index, n_each: Any) -> pd.Index:
+        """Return stamps under the keys of their series, ``n_each`` of each."""
+        if len(self.levels) == 1:
+            return stamps.rename(self.levels[0])
+        levels = [
+            pd.Index(labels, tupleize_cols=False).repeat(n_each)
+            for labels in zip(*self.rows.keys, strict=True)
+        ]
+        return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
+
     def rows_of(self, values: Array) -> pd.Index:
-        """Return the rows that an array without stamps speaks of.
+        """Return the rows that an array without stamps speaks of: the next steps.
 
         Parameters
         ----------
         values : ndarray of shape (row,) or (row, channel)
-            The history's own values speak of the history's rows; any others of the
-            steps after the last stamp.
-
-        Raises
-        ------
-        ValueError
-            If the shape is not that of a series with these channels, or rows of the
-            history's own array cannot be told apart.
+            Of one series. Not those of the history, whose own rows may be meant.
         """
-        n_channels = len(self.channels)
-        fits = values.ndim == 1 and n_channels == 1
-        fits = fits or (values.ndim == 2 and values.shape[1] == n_channels)
+        shape, n_channels = values.shape, len(self.channels)
+        fits = shape[1:] == (n_channels,) or (len(shape) == n_channels == 1)
         if len(self.levels) > 1 or not fits:
             raise ValueError(
                 "an array must be one series with the channels that fit had, "
-                f"{list(self.channels)}; got the shape {values.shape}. Pass a Series "
-                "or DataFrame with its stamps."
+                f"{list(self.channels)}; got the shape {shape}. Pass a Series or "
+                "DataFrame with its stamps."
             )
-        n_rows, observations = len(values), self.observations
-        table = values.reshape(n_rows, -1)
-        observed = np.flatnonzero(~np.isnan(table).all(axis=1))
-        if not np.array_equal(table[observed], observations.values, equal_nan=True):
-            return self.rows_ahead(pd.RangeIndex(1, n_rows + 1))
-        ticks = observations.ticks[0] - observed[0] + np.arange(n_rows)
-        if np.array_equal(ticks[observed], observations.ticks):
-            return stamps_of(ticks, self.last)  # each row is one tick
-        if len(observed) == n_rows:
-            return self.index()
-        raise ValueError(
-            "an array with missing rows does not tell their stamps; got "
-            f"{n_rows - len(observed)} of {n_rows} rows missing. Pass the Series or "
-            "DataFrame that fit was given."
-        )
-
-    def is_known(self, index: pd.Index) -> NDArray[np.bool_]:
-        """Return at which rows X was given to fit or an update."""
-        return index.isin(self.index()) | index.isin(self.unobserved.index)
+        table = values.reshape(len(values), -1)
+        observed = table[~np.isnan(table).all(axis=1)]
+        if np.array_equal(observed, self.observations.values, equal_nan=True):
+            raise ValueError(
+                "an array stands for the steps after the last stamp; got the very "
+                f"values that were seen, {len(values)} rows. If their own stamps are "
+                "meant, pass a Series or DataFrame with them, or call "
+                "predict_residuals() without y."
+            )
+        return self.rows_ahead(pd.RangeIndex(1, len(values) + 1))
 
     def located(self, index: pd.Index) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the series of each row of an index, and its ticks.
-
-        Raises
-        ------
-        TypeError
-            If the stamps are of another kind than those of the history.
-        ValueError
-            If a row belongs to no series of the history.
-        """
+        """Return the series of each row of an index, and its ticks."""
         self._check_levels(index, "the horizon")
-        series, ticks = self.observations.locate(index)
+        series, ticks = self.rows.locate(index)
         if (series < 0).any():
             row = index[int(np.argmax(series < 0))]
             raise ValueError(
                 "forecasts are for the series that fit has seen; got "
-                f"{row[:-1]}, seen were {list(self.observations.keys)[:3]}... Fit on a "
-                "panel that holds it, or update with its observations."
+                f"{row[:-1]}, seen were {list(self.rows.keys)[:3]}... Fit on a panel "
+                "that holds it, or update with its observations."
             )
         return series, ticks
 
@@ -303,134 +238,127 @@ class History:
     ) -> GivenControls | None:
         """Return all rows of X for a forecast at ``index``.
 
-        At stamps of the history itself X need not be given once more.
-
-        Raises
-        ------
-        ValueError
-            If X lacks a row, a value or a column that is needed, or is not expected.
+        At stamps of the history itself X need not be given once more. Those of its
+        stamps where nothing was observed come last: what is given replaces them.
         """
-        if not self.controls:
-            if X is not None:
-                raise ValueError(
-                    f"X was not given to fit; got X with the columns {list(X.columns)}."
-                    " Fit with X, or forecast without."
-                )
+        rows, kept = self.rows, ~self.rows.is_observed
+        known = rows.holds(index) if self.controls else np.full(len(index), True)
+        X = self._checked_controls(index, X, known)
+        if rows.controls is None:
             return None
-        known = self.is_known(index)
+        empty = GivenControls(rows.series[kept], rows.ticks[kept], rows.controls[kept])
         if X is None:
-            if not known.all():
-                raise ValueError(
-                    "X was given to fit, so the forecast needs X at every stamp of the "
-                    "horizon that is not one of y's; got None. Pass X with a row at "
-                    f"{index[int(np.argmin(known))]}."
-                )
-            X = self.unobserved
-        else:
-            X = with_columns(X, self.controls, "X").sort_index()
-            check_index(X.index, "X")
-            self._check_levels(X.index, "X")
-            controls_at(X, index[~known | index.isin(X.index)])
-            X = _newest(X, self.unobserved)
-        series, ticks = self.observations.locate(X.index)
-        values = X.to_numpy(dtype=np.float64, na_value=np.nan)
-        rows = (series >= 0) & np.isfinite(values).all(axis=1)
-        return GivenControls(series[rows], ticks[rows], values[rows])
+            return empty
+        given = X.to_numpy(dtype=np.float64, na_value=np.nan)
+        series, ticks = rows.locate(X.index)
+        usable = (series >= 0) & np.isfinite(given).all(axis=1)
+        return GivenControls(
+            np.concatenate([series[usable], empty.series]),
+            np.concatenate([ticks[usable], empty.ticks]),
+            np.concatenate([given[usable], empty.values]),
+        )
 
-    def elapsed(self, index: pd.Index) -> Array:
-        """Return the ticks of a new series' stamps since its first one.
+    def new_series(
+        self, index: pd.Index, X: pd.DataFrame | pd.Series | None
+    ) -> tuple[Array, tuple[Array, Array] | None]:
+        """Return what is asked of a series that continues none of these.
 
-        Raises
-        ------
-        TypeError
-            If the stamps are no index, or of another kind than those of the history.
-        ValueError
-            If they are none, or not increasing, or of more than one series.
+        Parameters
+        ----------
+        index : Index
+            Its stamps, without keys, increasing.
+        X : DataFrame, Series or None
+            Its controls, with a row at every stamp and perhaps at others.
+
+        Returns
+        -------
+        elapsed : ndarray of shape (stamp,)
+            Ticks since the first stamp.
+        controls : tuple of ndarrays of shape (row,) and (row, control), or None
+            The same of X's rows, and their values.
         """
-        remedy = "Pass the stamps of one series, for example y.index[:100]."
         if not isinstance(index, pd.Index):
             raise TypeError(
-                f"index must be a pandas Index of time stamps; got {index!r}. {remedy}"
+                f"index must be a pandas Index of time stamps; got {index!r}. Pass for "
+                "example y.index[:100]."
             )
         if not len(index) or index.nlevels > 1:
             raise ValueError(
                 "index must hold the stamps of a new series, without keys; got "
-                f"{len(index)} rows of {index.nlevels} levels. {remedy}"
+                f"{len(index)} rows of {index.nlevels} levels. Pass for example "
+                "y.index[:100]."
             )
         check_index(index, "index")
-        check_same_kind(index, self.last, "index")
+        check_same_kind(index, self.rows.like, "index")
         ticks = ticks_of(index)
-        return ticks_between(ticks[:1], ticks)
-
-    def controls_of_new(
-        self, index: pd.Index, X: pd.DataFrame | None
-    ) -> GivenControls | None:
-        """Return all rows of X for a new series.
-
-        Raises
-        ------
-        ValueError
-            If X lacks a row, a value or a column that is needed, or is not expected.
-        """
-        if isinstance(X, pd.Series):
-            X = X.to_frame()
-        if X is not None and not isinstance(X, pd.DataFrame):
+        if X is not None and not isinstance(X, pd.Series | pd.DataFrame):
             raise TypeError(
                 f"X must be a DataFrame over index; got {type(X).__name__}. Use "
                 "pd.DataFrame(X, index)."
             )
-        if X is None and self.controls:
+        given = None if X is None else pd.DataFrame(X)
+        given = self._checked_controls(index, given, np.full(len(index), False))
+        controls = None
+        if given is not None:
+            since = ticks_between(ticks[:1], ticks_of(given.index))
+            controls = since, controls_at(given, given.index)
+        return ticks_between(ticks[:1], ticks), controls
+
+    def _checked_controls(
+        self, index: pd.Index, X: pd.DataFrame | None, known: NDArray[np.bool_]
+    ) -> pd.DataFrame | None:
+        """Return X with fit's columns and its rows in order, checked at ``index``."""
+        if X is None and self.controls and not known.all():
             raise ValueError(
-                "X was given to fit, so a new series needs X as well; got None. Pass X "
-                f"with the columns {self.controls} and a row at every stamp."
+                "X was given to fit, so the forecast needs X at every stamp of the "
+                "horizon that is not one of y's; got None. Pass X with a row at "
+                f"{index[int(np.argmin(known))]}."
             )
         if X is None:
             return None
         if not self.controls:
             raise ValueError(
                 f"X was not given to fit; got X with the columns {list(X.columns)}. "
-                "Leave X out."
+                "Fit with X, or leave X out."
             )
-        X = with_columns(X, self.controls, "X").sort_index()
+        X = _with_columns(X, self.controls, "X").sort_index()
         check_index(X.index, "X")
-        controls_at(X, index)
-        values = controls_at(X, X.index)
-        return GivenControls(np.zeros(len(X), np.int64), ticks_of(X.index), values)
+        check_controls(X, index[:0])
+        controls_at(X, index[~known | index.isin(X.index)])
+        return X
 
     def _check_levels(self, index: pd.Index, name: str) -> None:
         check_times(index, name)
-        check_same_kind(index.get_level_values(-1), self.last, name)
+        check_same_kind(index.get_level_values(-1), self.rows.like, name)
         if index.nlevels != len(self.levels):
             raise ValueError(
                 f"{name} must have the index levels of y in fit, "
                 f"{len(self.levels)}; got {index.nlevels}. A row of a panel names its "
                 "series, then its time."
             )
-        check_keys(index, name)
 
 
 def as_channels(y: pd.Series | pd.DataFrame, names: list[Hashable]) -> pd.DataFrame:
-    """Return the channels that fit had, in that order; a lone one by any name.
-
-    Raises
-    ------
-    ValueError
-        If y has others.
-    """
+    """Return the channels that fit had, in that order; a lone one by any name."""
     frame = pd.DataFrame(y)
     if len(names) == frame.shape[1] == 1:
         return frame.set_axis(names, axis=1)
-    return with_columns(frame, names, "y")
+    return _with_columns(frame, names, "y")
 
 
-def with_columns(data: pd.DataFrame, names: list[Hashable], name: str) -> pd.DataFrame:
-    """Return the columns that fit had, in that order.
+def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:
+    """Return columns in an earlier order; columns with other names stand for those."""
+    if data is None or len(names) != data.shape[1]:
+        return data
+    if set(names).isdisjoint(data.columns):
+        return data
+    return _with_columns(data, names, "data for further training")
 
-    Raises
-    ------
-    ValueError
-        If they are others.
-    """
+
+def _with_columns(
+    data: pd.DataFrame, names: Sequence[Hashable], name: str
+) -> pd.DataFrame:
+    """Return the columns that fit had, in that order; refuse others."""
     if len(data.columns) != len(names) or set(data.columns) != set(names):
         raise ValueError(
             f"{name} must have the columns that fit had, {list(names)}; got "
@@ -439,70 +367,23 @@ def with_columns(data: pd.DataFrame, names: list[Hashable], name: str) -> pd.Dat
     return data[list(names)]
 
 
-def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:
-    """Return columns in an earlier order; columns with other names stand for those.
-
-    Raises
-    ------
-    ValueError
-        If only some of the names are the same.
-    """
-    if data is None or len(names) != data.shape[1]:
-        return data
-    if set(names).isdisjoint(data.columns):
-        return data
-    return with_columns(data, list(names), "data for further training")
-
-
-def _check_spelling(
-    new: Sequence[tuple[Hashable, ...]], known: Sequence[tuple[Hashable, ...]]
-) -> None:
-    """Check that no new series has a known one's key but for its type, as 1 and "1"."""
-    spelt = {tuple(str(part) for part in key): key for key in known}
-    for key in new:
-        alike = spelt.get(tuple(str(part) for part in key))
-        if alike is not None:
-            raise ValueError(
-                "a new series must not have the key of a known one in another type; "
-                f"got {key}, known is {alike}. Convert the keys, or choose others."
-            )
-
-
-def _newest(new: pd.DataFrame, old: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of both; at a stamp of both, the new one."""
-    others = old[~old.index.isin(new.index)]
-    return pd.concat([new, others]) if len(others) else new
-
-
-def _parts(index: pd.Index) -> dict[tuple[Hashable, ...], pd.Index]:
-    """Return the stamps of each series, in the order of their first rows."""
-    if index.nlevels == 1:
-        return {(): index}
-    series, keys = series_of(index)
-    times = index.get_level_values(-1)
-    order = np.argsort(series, kind="stable")
-    bounds = np.searchsorted(series[order], np.arange(len(keys) + 1))
-    times = times[order]
-    return {key: times[bounds[k] : bounds[k + 1]] for k, key in enumerate(keys)}
-
-
-def _last_of(parts: dict[tuple[Hashable, ...], pd.Index]) -> pd.Index:
-    first, *others = (times[-1:] for times in parts.values())
-    return first.append(others) if others else first
-
-
 def _steps_of(
-    parts: dict[tuple[Hashable, ...], pd.Index],
-    freq: str | pd.DateOffset | pd.Timedelta | None,
+    rows: Observations, index: pd.Index, freq: Freq, first: int = 0
 ) -> list[Any]:
-    """Return the step of each series; one of a few stamps takes the longest one's."""
-    longest = max(parts.values(), key=len)
+    """Return the steps of series from ``first`` on, read off the rows of ``index``.
+
+    One of a few stamps takes the longest one's.
+    """
+    if index.nlevels == 1:  # it may know its frequency
+        return [default_step(index, freq)] if first == 0 else []
+    parts = np.split(rows.ticks, rows.bounds[1:-1])[first:]
+    longest = max(parts, key=len, default=rows.ticks)
     known: dict[bytes, Any] = {}  # series often share their stamps
     steps = []
-    for times in parts.values():
-        times = longest if len(times) < _SHORT else times
-        stamps = ticks_of(times).tobytes()
-        if stamps not in known:
-            known[stamps] = default_step(times, freq)
-        steps.append(known[stamps])
+    for ticks in parts:
+        ticks = longest if len(ticks) < _SHORT else ticks
+        if ticks.tobytes() not in known:
+            stamps = stamps_of(ticks, rows.like)
+            known[ticks.tobytes()] = default_step(stamps, freq)
+        steps.append(known[ticks.tobytes()])
     return steps

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable
-from datetime import date, timedelta
-from numbers import Integral, Real
+from datetime import timedelta
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sktime.forecasting.base import ForecastingHorizon
 
-from sklode.data.index_checks import check_same_kind, check_times
+from sklode.data.checks import check_same_kind, check_times
 
 __all__ = ["OffsetHorizon", "as_horizon", "steps_ahead"]
 
@@ -54,45 +54,38 @@ def as_horizon(fh: Any, cutoff: pd.Index | None) -> Any:
         If it is empty, or asks for a step or stamp twice or for one that is missing.
     """
     if isinstance(fh, ForecastingHorizon):
-        if cutoff is not None and not fh.is_relative:
-            check_same_kind(fh.to_pandas(), cutoff)
         steps = fh.to_pandas()
+        if cutoff is not None and not fh.is_relative:
+            check_same_kind(steps, cutoff)
         without_freq = isinstance(cutoff, pd.TimedeltaIndex) or (
             isinstance(cutoff, pd.DatetimeIndex) and cutoff.freq is None
         )
         countable = fh.is_relative and pd.api.types.is_integer_dtype(steps.dtype)
-        if without_freq and countable and fh.freq is not None:
-            step = pd.tseries.frequencies.to_offset(fh.freq)
-            return OffsetHorizon(
-                [int(k) * step if k else pd.Timedelta(0) for k in steps]
-            )
-        return copy.copy(fh)
-    fh = list(fh) if isinstance(fh, tuple) else fh
-    if fh is not None:
-        _check_items(fh)
-    if cutoff is not None and isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex):
+        if not (without_freq and countable and fh.freq is not None):
+            return copy.copy(fh)
+        step = pd.tseries.frequencies.to_offset(fh.freq)
+        return OffsetHorizon([int(k) * step if k else pd.Timedelta(0) for k in steps])
+    if fh is None:
+        return None
+    is_stamps = isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex)
+    several = isinstance(fh, list | tuple | range | np.ndarray | pd.Index)
+    given = np.atleast_1d(fh) if isinstance(fh, np.ndarray) else fh
+    items = list(given) if several else [fh]
+    _check_items(fh, items)
+    if cutoff is not None and is_stamps:
         check_same_kind(fh, cutoff)
-    items = [fh] if isinstance(fh, pd.DateOffset) else fh
-    if isinstance(items, list | tuple | np.ndarray | pd.Index) and len(items):
-        timelike = all(isinstance(item, pd.DateOffset | pd.Timedelta) for item in items)
-        if timelike and any(isinstance(item, pd.DateOffset) for item in items):
-            return OffsetHorizon(items)
-    return fh
+    if any(isinstance(item, pd.DateOffset) for item in items):
+        return OffsetHorizon(items)
+    return items if isinstance(fh, tuple) else fh
 
 
-def _check_items(fh: Any) -> None:
+def _check_items(fh: Any, items: list[Any]) -> None:
     """Check what is to become a horizon, for sktime's messages name no offender."""
     if isinstance(fh, pd.MultiIndex):
         raise TypeError(
             "fh must hold steps or time stamps, the same for all series; got a "
             "MultiIndex. Ask each series at its own stamps by predict_at(index)."
         )
-    several = isinstance(fh, list | range | np.ndarray | pd.Index)
-    items = (
-        list(np.atleast_1d(fh) if isinstance(fh, np.ndarray) else fh)
-        if several
-        else [fh]
-    )
     if not items:
         raise ValueError(
             "fh must hold at least one step or time stamp; got none. Use for example "
@@ -100,27 +93,24 @@ def _check_items(fh: Any) -> None:
         )
     if isinstance(fh, pd.Index):
         check_times(fh, "fh")
-    if not isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex):
-        _check_steps(items)
-    if any(isinstance(item, pd.DateOffset) for item in items):
-        return  # the last stamp decides which of them lead to one stamp
-    twice = pd.Index(items, dtype=None if isinstance(fh, pd.Index) else object)
-    if twice.has_duplicates:
-        item = twice[int(np.argmax(twice.duplicated()))]
-        raise ValueError(
-            f"fh must not ask for anything twice; got {item!r} more than once. Leave "
-            "the others out."
-        )
-
-
-def _check_steps(items: Iterable[Any]) -> None:
-    """Check that all are steps, or lengths of time."""
     for item in items:
-        if not _is_step(item):
+        if not isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex) and not _is_step(item):
+            is_table = isinstance(item, pd.Series | pd.DataFrame)
+            shown = f"a {type(item).__name__}" if is_table else repr(item)
             raise TypeError(
                 "fh must hold whole numbers of steps, lengths of time, or be an index "
-                f"of time stamps; got {_shown(item)}. {_as_step(item)}"
+                f"of time stamps; got {shown}. Use for example fh=[1, 2, 3], "
+                "pd.Timedelta('90min') or pd.DatetimeIndex([...]); to forecast at the "
+                "stamps of a y, predict_at(y.index)."
             )
+    if any(isinstance(item, pd.DateOffset) for item in items):
+        return  # the last stamp decides which of them lead to one stamp
+    twice = pd.Index(items, dtype=object).duplicated()
+    if twice.any():
+        raise ValueError(
+            f"fh must not ask for anything twice; got {items[int(np.argmax(twice))]!r} "
+            "more than once. Leave the others out."
+        )
 
 
 def _is_step(item: Any) -> bool:
@@ -129,25 +119,6 @@ def _is_step(item: Any) -> bool:
     if isinstance(item, Integral):
         return not isinstance(item, bool) and abs(int(item)) < 2**63
     return False
-
-
-def _shown(item: Any) -> str:
-    is_table = isinstance(item, pd.Series | pd.DataFrame)
-    return f"a {type(item).__name__}" if is_table else repr(item)
-
-
-def _as_step(item: Any) -> str:
-    """Return how to ask for what was meant."""
-    if isinstance(item, pd.Series | pd.DataFrame):
-        return "To forecast at the stamps of a y, use predict_at(y.index)."
-    if isinstance(item, date | np.datetime64 | str):
-        return "Pass stamps as an index: pd.DatetimeIndex([...])."
-    if isinstance(item, Real) and not isinstance(item, bool):
-        return (
-            "Part of a step is a length of time, for example pd.Timedelta('90min'), "
-            "or a stamp."
-        )
-    return "Use for example fh=[1, 2, 3]."
 
 
 def steps_ahead(fh: ForecastingHorizon | None) -> int | None:

@@ -1,4 +1,4 @@
-"""From pandas to observations: times, values and masks.
+"""From pandas to arrays: times, values and controls of one or more series.
 
 A missing value is NaN at this border and False in the mask behind it; zero is an
 observation.
@@ -6,6 +6,7 @@ observation.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,25 +14,26 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.index_checks import check_same_kind
-from sklode.data.tables import check_dtypes
-from sklode.data.ticks import clock_of, lone_gap, series_of, ticks_between, ticks_of
+from sklode.data.checks import check_values, controls_at
+from sklode.data.errors import HistoryWarning
+from sklode.data.ticks import (
+    clock_of,
+    rows_before,
+    series_of,
+    stamps_of,
+    ticks_between,
+    ticks_of,
+)
 
-__all__ = [
-    "Observations",
-    "check_controls",
-    "check_values",
-    "controls_at",
-    "gaps_of",
-    "median_gap",
-]
+__all__ = ["Observations"]
 
 Array = NDArray[np.floating]
+Key = tuple[Hashable, ...]
 
 
 @dataclass(frozen=True)
 class Observations:
-    """One or more series, end to end; every row has at least one observed value.
+    """One or more series, end to end, each with rows of its own.
 
     Attributes
     ----------
@@ -46,22 +48,20 @@ class Observations:
         Series k holds the rows ``bounds[k]`` to ``bounds[k + 1]``.
     keys : tuple of tuple
         The instance levels of each series' index; ``((),)`` for a single series.
-    clock : str
-        Kind of the index, see `sklode.data.ticks.clock_of`.
+    like : Index
+        Of the stamps' kind, time zone and unit; what it holds does not count.
     """
 
     ticks: NDArray[np.int64]
     values: Array
     controls: Array | None
     bounds: NDArray[np.int64]
-    keys: tuple[tuple[Hashable, ...], ...]
-    clock: str
+    keys: tuple[Key, ...]
+    like: pd.Index
 
     @classmethod
-    def from_frame(cls, y: pd.DataFrame, X: pd.DataFrame | None) -> Observations:
-        """Read series from ``y``, whose last index level is time.
-
-        Rows without any observed value are dropped.
+    def from_frame(cls, y: pd.DataFrame, X: pd.DataFrame | None = None) -> Observations:
+        """Read all rows of ``y``, whose last index level is time.
 
         Parameters
         ----------
@@ -73,36 +73,84 @@ class Observations:
         Raises
         ------
         ValueError
-            If a value is infinite, a control is missing, or a series has no observed
-            value at all.
+            If a value is infinite, or a control is missing.
         """
-        if not len(y):
-            raise ValueError("y must hold at least one row; got none. Pass a series.")
         check_values(y)
-        series, keys = series_of(y.index)
-        values = y.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
         controls = None if X is None else controls_at(X, y.index)
-        ticks = ticks_of(y.index.get_level_values(-1))
-        kept = np.flatnonzero(~np.isnan(values).all(axis=1))
-        order = kept[np.lexsort((ticks[kept], series[kept]))]
-        counts = np.bincount(series[order], minlength=len(keys))
-        if not counts.all():
-            which = keys[int(np.argmin(counts))]
-            name = f" of series {which}" if which else ""
+        series, keys = series_of(y.index)
+        times = y.index.get_level_values(-1)
+        ticks = ticks_of(times)
+        order = np.lexsort((ticks, series))
+        bounds = np.searchsorted(series[order], np.arange(len(keys) + 1))
+        values = y.to_numpy(dtype=np.float64, na_value=np.nan)[order]
+        if controls is not None:
+            controls = controls[order]
+        return cls(ticks[order], values, controls, bounds, keys, times[:1])
+
+    @property
+    def clock(self) -> str:
+        """Kind of the index, see `sklode.data.ticks.clock_of`."""
+        return clock_of(self.like)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Number of rows of each series."""
+        return np.diff(self.bounds)
+
+    @property
+    def series(self) -> NDArray[np.int64]:
+        """Number of the series of each row."""
+        return np.repeat(np.arange(len(self.keys)), self.lengths)
+
+    @property
+    def is_observed(self) -> NDArray[np.bool_]:
+        """Whether a row has an observed value."""
+        observed: NDArray[np.bool_] = np.any(~np.isnan(self.values), axis=1)
+        return observed
+
+    @property
+    def gaps(self) -> NDArray[np.float64]:
+        """Ticks from each row to the next one; 0 from one series to another."""
+        gaps = ticks_between(self.ticks[:-1], self.ticks[1:])
+        gaps[self.bounds[1:-1] - 1] = 0.0
+        return gaps
+
+    def where(self, kept: NDArray[np.bool_]) -> Observations:
+        """Return some rows, (row,); series of which nothing is left are left out."""
+        if kept.all():
+            return self
+        counts = np.bincount(self.series[kept], minlength=len(self.keys))
+        return replace(
+            self,
+            ticks=self.ticks[kept],
+            values=self.values[kept],
+            controls=None if self.controls is None else self.controls[kept],
+            bounds=np.append(0, np.cumsum(counts[counts > 0])),
+            keys=tuple(k for k, n in zip(self.keys, counts, strict=True) if n),
+        )
+
+    def until(self, cut: NDArray[np.int64]) -> Observations:
+        """Return the rows of each series before the row ``cut`` says, (series,)."""
+        return self.where(np.arange(len(self.ticks)) < np.repeat(cut, self.lengths))
+
+    def observed(self) -> Observations:
+        """Return the rows that have an observed value.
+
+        Raises
+        ------
+        ValueError
+            If a series has none.
+        """
+        found = self.where(self.is_observed)
+        if len(found.keys) < len(self.keys):
+            key = next(key for key in self.keys if key not in found.keys)
+            n_rows = self.lengths[self.keys.index(key)]
             raise ValueError(
                 "y must hold at least one observed value in every series; got "
-                f"{int((series == np.argmin(counts)).sum())} rows{name} that are all "
+                f"{n_rows} rows{f' of series {key}' if key else ''} that are all "
                 "missing. Drop that series or give it a value."
             )
-        bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        return cls(
-            ticks[order],
-            values[order],
-            None if controls is None else controls[order],
-            bounds,
-            keys,
-            clock_of(y.index.get_level_values(-1)),
-        )
+        return found
 
     def check_channels(self, names: Sequence[Hashable]) -> None:
         """Check that every channel was observed at all.
@@ -129,138 +177,81 @@ class Observations:
         number = np.array([numbers.get(key, -1) for key in keys], dtype=np.int64)
         return number[series], ticks_of(index.get_level_values(-1))
 
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Number of rows of each series."""
-        return np.diff(self.bounds)
+    def holds(self, index: pd.Index) -> NDArray[np.bool_]:
+        """Return which rows of an index are among these."""
+        series, ticks = self.locate(index)
+        row = rows_before(self.bounds, self.ticks, series, ticks)
+        found: NDArray[np.bool_] = self.ticks[row] == ticks
+        return found & (series >= 0) & (row >= self.bounds[series])
 
     def merged(self, new: Observations) -> Observations:
         """Return these series with the rows of ``new``, matched by key and stamp.
 
-        Late rows take their place in time, and what ``new`` observed at a stamp that
-        was there before replaces it. Series that are only in ``new`` come last.
+        Late rows take their place in time, and what ``new`` has at a stamp that was
+        there before replaces it, unless it is NaN. Series that are only in ``new`` come
+        last.
+
+        Warns
+        -----
+        HistoryWarning
+            If a value is replaced by another one, or a series of ``new`` ends before
+            its first row here.
         """
         keys = tuple(dict.fromkeys([*self.keys, *new.keys]))
-        numbers = {key: k for k, key in enumerate(keys)}
-        series = np.concatenate(
-            [
-                np.repeat([numbers[key] for key in source.keys], source.lengths)
-                for source in (self, new)
-            ]
-        )
+        number = {key: k for k, key in enumerate(keys)}
+        of_new = np.array([number[key] for key in new.keys])
+        series = np.concatenate([self.series, of_new[new.series]])
         ticks = np.concatenate([self.ticks, new.ticks])
-        values = np.concatenate([self.values, new.values])
-        controls = None
-        if self.controls is not None and new.controls is not None:
-            controls = np.concatenate([self.controls, new.controls])
-        is_new = np.arange(len(ticks)) >= len(self.ticks)
-        order = np.lexsort((is_new, ticks, series))
+        order = np.lexsort((ticks, series))  # stable: the new row of two comes second
         again = (np.diff(series[order]) == 0) & (np.diff(ticks[order]) == 0)
         before, after = order[:-1][again], order[1:][again]
-        values[after] = np.where(np.isnan(values[after]), values[before], values[after])
         kept = order[np.append(~again, True)]
-        counts = np.bincount(series[kept], minlength=len(keys))
-        return replace(
-            self,
-            ticks=ticks[kept],
-            values=values[kept],
-            controls=None if controls is None else controls[kept],
-            bounds=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            keys=keys,
-        )
-
-
-def check_values(y: pd.DataFrame, name: str = "y") -> None:
-    """Check that no value is infinite.
-
-    Raises
-    ------
-    ValueError
-        Naming the first offending row and column.
-    """
-    infinite = np.isinf(y.to_numpy(dtype=np.float64, na_value=np.nan))
-    if infinite.any():
-        row, column = np.argwhere(infinite)[0]
-        rule, remedy = "must be finite", "Replace it by a number."
-        if name == "y":
-            rule += " or NaN (missing)"
-            remedy = "Replace it by NaN to treat it as missing."
-        raise ValueError(
-            f"values of {name} {rule}; got {y.iloc[row, column]} in column "
-            f"{y.columns[column]!r} at row {row} ({y.index[row]}). {remedy}"
-        )
-
-
-def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index | None = None) -> None:
-    """Check that X is numeric and, where ``index`` is given, has its rows.
-
-    Raises
-    ------
-    TypeError
-        If a column is not numeric.
-    ValueError
-        If a stamp is missing, or the levels of the two indexes differ.
-    """
-    for name, dtype in X.to_frame().dtypes.items() if X.ndim == 1 else X.dtypes.items():
-        if not pd.api.types.is_numeric_dtype(dtype):
-            raise TypeError(
-                f"X must be numeric, not categorical; got column {name!r} of dtype "
-                f"{dtype}. Encode it first: a category one-hot, a column for each of "
-                "its values, by pd.get_dummies(X, dtype=float) or scikit-learn's "
-                "OneHotEncoder; numbers by X.astype(float)."
+        bounds = np.searchsorted(series[kept], np.arange(len(keys) + 1))
+        n_channels = self.values.shape[1]
+        table = np.concatenate([self._table(), new._table()])
+        old, now = table[before], table[after]
+        table[after] = np.where(np.isnan(now), old, now)
+        revised = (old != table[after]) & ~np.isnan(old)
+        parts = {"y": revised[:, :n_channels], "X": revised[:, n_channels:]}
+        if revised.any():
+            names = " and ".join(name for name, part in parts.items() if part.any())
+            row = after[np.argmax(revised.any(axis=1))]
+            _warn(
+                f"an update replaces values of {names} that were seen before: "
+                f"{int(revised.sum())} of them, the first at "
+                f"{self.named(ticks[row], keys[series[row]])}. Where that is no "
+                "revision, look for wrong time stamps."
             )
-    check_dtypes(pd.DataFrame(X), "X")
-    if index is None:
-        return
-    if X.index.nlevels != index.nlevels:
-        raise ValueError(
-            f"X must have the index levels of y, {list(index.names)}; got "
-            f"{list(X.index.names)}. Give every series its own rows, for example "
-            "pd.concat({key: X for key in keys})."
-        )
-    check_same_kind(X.index.get_level_values(-1), index.get_level_values(-1), "X")
-    absent = ~index.isin(X.index)
-    if absent.any():
-        raise ValueError(
-            "X must have a row at every stamp of y and of the horizon; got none at "
-            f"{index[int(np.argmax(absent))]}. Extend X to cover it, or ask for the "
-            "stamps that X has."
-        )
+        self._warn_of_the_past(new)
+        values, controls = table[kept, :n_channels], table[kept, n_channels:]
+        given = None if self.controls is None else controls
+        return Observations(ticks[kept], values, given, bounds, keys, self.like)
+
+    def _table(self) -> Array:
+        """Return y and X side by side, (row, channel and control)."""
+        both = self.values, self.controls
+        table: Array = np.hstack([part for part in both if part is not None])
+        return table
+
+    def _warn_of_the_past(self, new: Observations) -> None:
+        """Warn if a series of ``new`` ends before its first row here."""
+        firsts = dict(zip(self.keys, self.ticks[self.bounds[:-1]], strict=True))
+        lasts = dict(zip(new.keys, new.ticks[new.bounds[1:] - 1], strict=True))
+        early = [key for key in lasts if key in firsts and lasts[key] < firsts[key]]
+        if early:
+            key = early[0]
+            _warn(
+                "an update comes before the first stamp that was seen, "
+                f"{self.named(firsts[key], key)}; its last is "
+                f"{self.named(lasts[key], key)}. The cutoff stays, and forecasts "
+                "begin after it. Where that is not meant, look for wrong time stamps."
+            )
+
+    def named(self, tick: np.int64, key: Key) -> str:
+        """Return a row as the user's index names it."""
+        stamp = stamps_of(np.array([tick]), self.like)[0]
+        return f"{stamp} of series {key}" if key else f"{stamp}"
 
 
-def controls_at(X: pd.DataFrame, index: pd.Index) -> Array:
-    """Return the rows of X at ``index``.
-
-    Raises
-    ------
-    ValueError
-        If a stamp or a value is missing.
-    """
-    check_controls(X, index)
-    rows = X.loc[index]
-    check_values(rows, "X")
-    values = rows.to_numpy(dtype=np.float64, na_value=np.nan)
-    if np.isnan(values).any():
-        row, column = np.argwhere(np.isnan(values))[0]
-        raise ValueError(
-            "X must not have missing values; got NaN in column "
-            f"{X.columns[column]!r} at {index[row]}. Fill it first."
-        )
-    return values
-
-
-def gaps_of(observations: Observations) -> NDArray[np.float64]:
-    """Return the ticks from each row to the next one; 0 from one series to another."""
-    gaps = ticks_between(observations.ticks[:-1], observations.ticks[1:])
-    gaps[observations.bounds[1:-1] - 1] = 0.0
-    return gaps
-
-
-def median_gap(observations: Observations) -> float:
-    """Return the median positive gap in ticks, pooled over series.
-
-    Without any gap it is one day, or one tick where ticks are not time.
-    """
-    gaps = gaps_of(observations)
-    gaps = gaps[gaps > 0]
-    return float(np.median(gaps)) if len(gaps) else float(lone_gap(observations.clock))
+def _warn(text: str) -> None:
+    warnings.warn(text, HistoryWarning, stacklevel=4)

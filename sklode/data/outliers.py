@@ -8,13 +8,13 @@ taken for missing, with a warning.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Hashable
+from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from sklode.data.observations import Observations
-from sklode.data.ticks import series_of
 
 __all__ = ["without_outliers"]
 
@@ -31,13 +31,16 @@ _ROUNDING = 1e-9
 """Deviations from the median of less than this part of it are no spread."""
 
 
-def without_outliers(y: pd.DataFrame, seen: Observations | None = None) -> pd.DataFrame:
-    """Return y with NaN where a value is an outlier in its own series.
+def without_outliers(
+    rows: Observations, channels: list[Hashable], seen: Observations | None = None
+) -> Observations:
+    """Return rows with NaN where a value is an outlier in its own series.
 
     Parameters
     ----------
-    y : DataFrame
-        One series, or more under a MultiIndex (instance levels..., time).
+    rows : Observations
+    channels : list
+        The names of y's columns.
     seen : Observations, optional
         Earlier rows of some of these series, which show what is usual.
 
@@ -46,34 +49,32 @@ def without_outliers(y: pd.DataFrame, seen: Observations | None = None) -> pd.Da
     UserWarning
         Naming the first outlier.
     """
-    if not len(y):
-        return y
-    series, keys = series_of(y.index)
-    values = y.to_numpy(dtype=np.float64, na_value=np.nan)
-    is_outlier = np.zeros(values.shape, dtype=bool)
-    before = {} if seen is None else {key: k for k, key in enumerate(seen.keys)}
-    order = np.argsort(series, kind="stable")
-    parts = np.split(order, np.cumsum(np.bincount(series))[:-1])
-    for key, rows in zip(keys, parts, strict=True):
-        part = values[rows]
-        if seen is not None and key in before:
-            k = before[key]
-            part = np.concatenate([seen.values[slice(*seen.bounds[k : k + 2])], part])
-        for channel in range(values.shape[1]):
-            is_outlier[rows, channel] = _outliers(part[:, channel])[-len(rows) :]
+    is_outlier = np.zeros(rows.values.shape, dtype=bool)
+    earlier = {}
+    if seen is not None:
+        parts = np.split(seen.values, seen.bounds[1:-1])
+        earlier = dict(zip(seen.keys, parts, strict=True))
+    for k, key in enumerate(rows.keys):
+        part = slice(rows.bounds[k], rows.bounds[k + 1])
+        before = earlier.get(key, rows.values[:0])
+        whole = np.concatenate([before, rows.values[part]])
+        for channel in range(len(channels)):
+            is_outlier[part, channel] = _outliers(whole[:, channel])[len(before) :]
     if not is_outlier.any():
-        return y
-    row, column = np.argwhere(is_outlier)[0]
+        return rows
+    row, channel = np.argwhere(is_outlier)[0]
     warnings.warn(
         f"y has {int(is_outlier.sum())} value(s) more than {_FACTOR:g} times farther "
         "from the median than all others of their series, next to which these could "
-        f"not be told apart; the first is {y.iloc[row, column]:g} in column "
-        f"{y.columns[column]!r} at row {row} ({y.index[row]}). Taken for missing. If "
-        "such values are true, transform y first, for example by a logarithm.",
+        f"not be told apart; the first is {rows.values[row, channel]:g} in column "
+        f"{channels[channel]!r} at "
+        f"{rows.named(rows.ticks[row], rows.keys[rows.series[row]])}. Taken for "
+        "missing. If such values are true, transform y first, for example by a "
+        "logarithm.",
         UserWarning,
         stacklevel=2,
     )
-    return y.mask(is_outlier)
+    return replace(rows, values=np.where(is_outlier, np.nan, rows.values))
 
 
 def _outliers(values: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -84,11 +85,10 @@ def _outliers(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     if n < _FEWEST:
         return result
     half = values[known] / 2  # the distance of two large numbers is then one
-    median = np.partition(half, n // 2)[n // 2]
+    median = np.sort(half)[n // 2]
     distance = np.abs(half - median)
     n_most = max(int(_SHARE * n), 1)
-    last = n - 1 - n_most
-    farthest = np.sort(np.partition(distance, last)[last:])
+    farthest = np.sort(distance)[n - 1 - n_most :]
     usual, beyond = farthest[:-1], farthest[1:]
     is_gap = (beyond / _FACTOR > usual) & (usual > _ROUNDING * np.abs(median))
     if is_gap.any():  # all that is farther than the first gap

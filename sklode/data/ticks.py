@@ -18,11 +18,12 @@ except ImportError:  # before pandas 3
     from pandas._libs.tslibs.period import IncompatibleFrequency
 
 __all__ = [
+    "DAY",
     "TIMELIKE",
     "clock_of",
     "default_step",
     "future_stamps",
-    "lone_gap",
+    "rows_before",
     "series_of",
     "stamps_of",
     "ticks_between",
@@ -34,13 +35,11 @@ Ticks = NDArray[np.int64]
 TIMELIKE = "datetimes or timedeltas"
 """The clock that ticks in nanoseconds."""
 
-_BUSINESS_MONTHS = ("BMS", "BME")
-"""Frequencies of months that start or end on a working day."""
+DAY = 86_400 * 10**9
+"""Nanoseconds of a day."""
 
 
-def series_of(
-    index: pd.Index,
-) -> tuple[NDArray[np.int64], tuple[tuple[Hashable, ...], ...]]:
+def series_of(index: pd.Index) -> tuple[Ticks, tuple[tuple[Hashable, ...], ...]]:
     """Return the series' number of each row, and the key of each series."""
     if index.nlevels == 1:
         return np.zeros(len(index), np.int64), ((),)
@@ -49,7 +48,7 @@ def series_of(
     return codes.astype(np.int64), keys
 
 
-def ticks_of(index: pd.Index) -> NDArray[np.int64]:
+def ticks_of(index: pd.Index) -> Ticks:
     """Return the stamps of ``index`` as whole ticks, see `Observations`."""
     if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):
         try:
@@ -103,9 +102,35 @@ def clock_of(times: pd.Index) -> str:
     return "integers"
 
 
-def lone_gap(clock: str) -> int:
-    """Return the ticks of what counts as one gap where there is none: a day, or 1."""
-    return 86_400 * 10**9 if clock == TIMELIKE else 1
+def rows_before(
+    bounds: Ticks, known: NDArray[Any], series: Ticks, asked: NDArray[Any]
+) -> Ticks:
+    """Return the row of the last stamp at or before each one that is asked.
+
+    Parameters
+    ----------
+    bounds : ndarray of shape (series + 1,)
+        Series k has the rows ``bounds[k]`` to ``bounds[k + 1]``.
+    known : ndarray of shape (row,)
+        The stamps of the rows, increasing within each series.
+    series : ndarray of shape (stamp,)
+        Numbers of the series of those that are asked.
+    asked : ndarray of shape (stamp,)
+        Stamps of the same kind.
+
+    Returns
+    -------
+    ndarray of shape (stamp,)
+        A row of the series before where a stamp comes before all of its own, and -1
+        where there is none.
+    """
+    n_rows = len(known)
+    of_row = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    owner = np.concatenate([of_row, series])
+    order = np.lexsort((np.concatenate([known, asked]), owner))  # stable: rows first
+    row = np.empty(len(order), dtype=np.int64)
+    row[order] = np.cumsum(order < n_rows) - 1
+    return row[n_rows:]
 
 
 def default_step(
@@ -136,7 +161,7 @@ def default_step(
         gap = int(np.median(np.diff(ticks_of(times))))
         return pd.Timedelta(gap, unit="ns").as_unit(times.unit)
     step = pd.tseries.frequencies.to_offset("D" if step is None else step)
-    if isinstance(times, pd.TimedeltaIndex) and _fixed_ticks(step) is None:
+    if isinstance(times, pd.TimedeltaIndex) and _fixed_ticks(step, times) is None:
         raise ValueError(
             "freq must have a fixed length where y's index holds timedeltas; got "
             f"{freq!r}. Use for example freq='7D' or freq='12h'."
@@ -153,8 +178,7 @@ def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
     step is as many months or days as the median gap has.
     """
     local = times.tz_localize(None)
-    time_of_day = ticks_of(local) % lone_gap(TIMELIKE)
-    if (time_of_day != time_of_day[0]).any():
+    if len(np.unique(ticks_of(local) % DAY)) > 1:
         return None
     months = np.median(np.diff(12 * local.year + local.month))
     if months >= 1 and months == int(months):
@@ -162,8 +186,7 @@ def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
             return int(months) * pd.offsets.MonthEnd()
         if len(local.day.unique()) == 1:
             return pd.DateOffset(months=int(months))
-        for name in _BUSINESS_MONTHS:
-            offset = pd.tseries.frequencies.to_offset(name)
+        for offset in (pd.offsets.BMonthBegin(), pd.offsets.BMonthEnd()):
             if all(offset.is_on_offset(stamp) for stamp in local):
                 return int(months) * offset
     dates = local.to_numpy().astype("M8[D]")
@@ -174,12 +197,12 @@ def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
     return pd.offsets.Day(int(days)) if days >= 1 and days == int(days) else None
 
 
-def _fixed_ticks(step: Any) -> int | None:
+def _fixed_ticks(step: Any, times: pd.Index) -> int | None:
     """Return the ticks of a step; None where only the calendar knows its length."""
     if isinstance(step, int):
         return step
-    if isinstance(step, pd.offsets.Day):
-        return step.n * lone_gap(TIMELIKE)
+    if isinstance(step, pd.offsets.Day):  # a local day may have 23 hours
+        return None if getattr(times, "tz", None) is not None else step.n * DAY
     try:
         return pd.Timedelta(step).as_unit("ns").value
     except (TypeError, ValueError):
@@ -208,55 +231,47 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Ind
     TypeError
         If steps of that kind cannot be added to the stamps.
     ValueError
-        If two steps lead to one stamp.
+        If two steps lead to one stamp, or one beyond what stamps reach.
     """
-    n_series, n_steps = len(last), len(steps)
     try:
-        if isinstance(steps, pd.TimedeltaIndex) or steps.dtype == object:
-            ticks = ticks_of(_added(list(steps), last))
-            if (np.diff(ticks.reshape(n_series, n_steps)) == 0).any():
-                raise ValueError(
-                    "steps of a horizon must lead to different stamps; got "
-                    f"{list(steps)}. Leave out those that are equal."
-                )
-            return stamps_of(ticks, last)
-        counts = steps.to_numpy().astype(np.int64)
-        fixed = [_fixed_in(length, last) for length in lengths]
-        if None not in fixed:
-            _check_reach(fixed, counts, last)
-            ahead = np.multiply.outer(np.array(fixed, dtype=np.int64), counts)
-            return stamps_of((ticks_of(last)[:, None] + ahead).ravel(), last)
-        # k steps of a calendar are k times one offset: each month has its own length
-        stamps = np.empty((n_series, n_steps), dtype=object)
-        for length in set(lengths):
-            mine = [k for k, other in enumerate(lengths) if other == length]
-            ahead = [int(k) * length if k else pd.Timedelta(0) for k in counts]
-            parts = _added(ahead, last[mine])
-            stamps[mine] = parts.astype(object).to_numpy().reshape(len(mine), n_steps)
-        return type(last)(stamps.ravel(), dtype=last.dtype)
+        if pd.api.types.is_integer_dtype(steps.dtype):
+            return _counted(steps.to_numpy().astype(np.int64), last, lengths)
+        ticks = ticks_of(_added(list(steps), last))
     except (TypeError, IncompatibleFrequency) as error:
         raise TypeError(
             f"steps of a horizon must be whole numbers or fit the index of y; got "
             f"{list(steps)[:3]} on {clock_of(last)} such as {last[0]}. Use whole "
             "numbers of steps, or the stamps themselves."
         ) from error
-
-
-def _check_reach(fixed: list[Any], counts: NDArray[np.int64], last: pd.Index) -> None:
-    farthest = np.multiply.outer(np.array(fixed, float), counts.astype(float))
-    if np.abs(farthest + ticks_of(last)[:, None]).max(initial=0) >= 2.0**63:
+    if (np.diff(ticks.reshape(len(last), len(steps))) == 0).any():
         raise ValueError(
-            "a horizon must end where stamps reach, which is 1677 to 2262 for "
-            f"datetimes; got step {counts[np.argmax(np.abs(counts))]} after {last[0]}. "
-            "Ask for fewer steps."
+            f"steps of a horizon must lead to different stamps; got {list(steps)}. "
+            "Leave out those that are equal."
         )
+    return stamps_of(ticks, last)
 
 
-def _fixed_in(length: Any, times: pd.Index) -> int | None:
-    """Return the ticks of a step on these stamps; a local day may have 23 hours."""
-    if isinstance(length, pd.offsets.Day) and getattr(times, "tz", None) is not None:
-        return None
-    return _fixed_ticks(length)
+def _counted(counts: Ticks, last: pd.Index, lengths: list[Any]) -> pd.Index:
+    """Return the stamps that whole numbers of steps lead to."""
+    fixed: list[Any] = [_fixed_ticks(length, last) for length in lengths]
+    if None not in fixed:
+        farthest = np.multiply.outer(np.array(fixed, float), counts.astype(float))
+        if np.abs(farthest + ticks_of(last)[:, None]).max(initial=0) >= 2.0**63:
+            raise ValueError(
+                "a horizon must end where stamps reach, which is 1677 to 2262 for "
+                f"datetimes; got step {counts[np.argmax(np.abs(counts))]} after "
+                f"{last[0]}. Ask for fewer steps."
+            )
+        distance = np.multiply.outer(np.array(fixed, dtype=np.int64), counts)
+        return stamps_of((ticks_of(last)[:, None] + distance).ravel(), last)
+    # k steps of a calendar are k times one offset: each month has its own length
+    stamps = np.empty((len(last), len(counts)), dtype=object)
+    for length in set(lengths):
+        mine = [k for k, other in enumerate(lengths) if other == length]
+        ahead = [int(k) * length if k else pd.Timedelta(0) for k in counts]
+        part = _added(ahead, last[mine]).astype(object).to_numpy()
+        stamps[mine] = part.reshape(len(mine), len(counts))
+    return type(last)(stamps.ravel(), dtype=last.dtype)
 
 
 def _added(ahead: list[Any], last: pd.Index) -> pd.Index:

@@ -8,110 +8,17 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklode.data.observations import Observations
-
-__all__ = [
-    "SCORED_WINDOWS",
-    "Normalisation",
-    "WindowArrays",
-    "WindowSet",
-    "choose_anchor",
-    "constants_of",
-    "deviation_scale",
-    "spread",
-]
+__all__ = ["SCORED_WINDOWS", "WindowArrays", "WindowSet", "spread"]
 
 Array = NDArray[np.floating]
 
 SCORED_WINDOWS = 64
 """Held-out windows that are scored after each epoch, and that choose the anchor."""
-
-
-@dataclass(frozen=True)
-class Normalisation:
-    """Location and scale of channels and controls, from the training rows.
-
-    Attributes
-    ----------
-    location, scale : ndarray of shape (channel,)
-        Training mean and standard deviation over observed values; for a constant
-        channel its size, 1 where it is zero. Not for ``normalize=None``.
-    control_location, control_scale : ndarray of shape (control,)
-        The same for the controls.
-    """
-
-    location: Array
-    scale: Array
-    control_location: Array
-    control_scale: Array
-
-    @classmethod
-    def of(cls, observations: Observations, rescale: bool = True) -> Normalisation:
-        """Measure ``observations``; without ``rescale`` y is left as it is."""
-        n_channels = observations.values.shape[1]
-        location: Array = np.zeros(n_channels)
-        scale: Array = np.ones(n_channels)
-        if rescale:
-            location, scale = _location_and_scale(observations.values)
-        if observations.controls is None:
-            return cls(location, scale, np.zeros(0), np.ones(0))
-        return cls(location, scale, *_location_and_scale(observations.controls))
-
-    def rescaled(self, factor: Array) -> Normalisation:
-        """Return the same with y's scale multiplied by ``factor``, (channel,)."""
-        return replace(self, scale=self.scale * factor)
-
-    def values(self, values: Array) -> Array:
-        """Return y's values in normalised units."""
-        return (values - self.location) / self.scale
-
-    def controls(self, controls: Array) -> Array:
-        """Return X's values in normalised units."""
-        return (controls - self.control_location) / self.control_scale
-
-    def original(self, values: Array) -> Array:
-        """Return normalised values of y in original units."""
-        return values * self.scale + self.location
-
-
-def constants_of(values: Array) -> Array:
-    """Return the constants of the channels of (row, channel); NaN where one varies.
-
-    Or where it was never observed. Rounding is no variation.
-    """
-    missing = np.isnan(values)
-    low = np.where(missing, np.inf, values).min(0, initial=np.inf)
-    high = np.where(missing, -np.inf, values).max(0, initial=-np.inf)
-    size = np.maximum(np.abs(low), np.abs(high))
-    # halved, so that the distance of two large numbers is one
-    constant = ~missing.all(0) & (high / 2 - low / 2 <= _ROUNDING * size)
-    return np.where(constant, high, np.nan)
-
-
-_ROUNDING = 4 * np.finfo(np.float64).eps
-"""Relative differences of this size are what is left of equal numbers."""
-
-
-def _location_and_scale(values: Array) -> tuple[Array, Array]:
-    observed = ~np.isnan(values)
-    count = np.maximum(observed.sum(0), 1)
-    # divided first: the sum of values near the largest float must not overflow
-    location = np.where(observed, values / count, 0.0).sum(0)
-    constants = constants_of(values)
-    constant = ~np.isnan(constants)
-    location = np.where(constant, constants, location)
-    deviation = np.where(observed, values - location, 0.0)
-    largest = np.abs(deviation).max(0, initial=0.0)
-    unit = np.where(largest > 0, largest, 1.0)
-    scale = unit * np.sqrt(((deviation / unit) ** 2).sum(0) / count)
-    scale = np.where(constant, np.abs(location), scale)
-    return location, np.where(scale == 0, 1.0, scale)
 
 
 class WindowArrays(NamedTuple):
@@ -128,10 +35,10 @@ class WindowSet:
     """Every training window of one or more series, gathered without a loop.
 
     A window is ``window_length`` rows that the encoder sees and ``horizon`` rows after
-    them; a series shorter than that is one window of all its rows. Every row that
-    `Observations` keeps has an observed value, of some channel: so no window has an
-    empty seen part, nor one that reaches beyond it nothing to score there, however
-    much of any one channel is missing.
+    them; a series shorter than that is one window of all its rows. Every row has an
+    observed value, of some channel: so no window has an empty seen part, nor one that
+    reaches beyond it nothing to score there, however much of any one channel is
+    missing.
 
     Parameters
     ----------
@@ -245,87 +152,6 @@ class WindowSet:
             None if self._controls is None else self._controls[rows],
             scored,
         )
-
-
-def deviation_scale(values: Array, mask: NDArray[np.bool_], n_seen: int) -> Array:
-    """Return the root mean square of windows' deviations from their own means.
-
-    Relative to its level a series that drifts moves far less than its overall spread
-    says; 1 where a channel does not move at all. A window that has not seen a channel
-    has no level of it and does not count for it.
-
-    Parameters
-    ----------
-    values, mask, n_seen
-        As in `choose_anchor`.
-
-    Returns
-    -------
-    ndarray of shape (channel,)
-    """
-    seen = mask[:, :n_seen]
-    mean = np.where(seen, values[:, :n_seen], 0).sum(1) / np.maximum(seen.sum(1), 1)
-    mask = mask & np.any(seen, axis=1, keepdims=True)
-    deviation = np.where(mask, values - mean[:, None], 0)
-    scale = np.sqrt((deviation**2).sum((0, 1)) / np.maximum(mask.sum((0, 1)), 1))
-    return np.where(scale > 1e-6, scale, 1.0).astype(np.float64)
-
-
-def choose_anchor(values: Array, mask: NDArray[np.bool_], n_seen: int) -> str:
-    """Choose the level that windows are best described relative to.
-
-    The level alone, without any model, forecasts what follows the seen part: the
-    series' mean, the window's mean, its last value, or the best blend of these two
-    (fitted on every other window). The first in that order whose error over the
-    remaining windows is within one standard error of the least is chosen.
-
-    Parameters
-    ----------
-    values : ndarray of shape (batch, time, channel)
-        Windows in normalised units, the series' mean at zero.
-    mask : ndarray of shape (batch, time, channel), bool
-        True where observed.
-    n_seen : int
-        Stamps of the seen part.
-
-    Returns
-    -------
-    {"series", "window", "last", "blend"}
-    """
-    seen, later = mask[:, :n_seen], mask[:, n_seen:]
-    # of a channel that it has not seen a window has no level
-    later = later & np.any(seen, axis=1, keepdims=True)
-    usable = later.any((1, 2))
-    if usable.sum() < 4:
-        return "series"
-    values, seen, later = values[usable], seen[usable], later[usable]
-    truth = values[:, n_seen:]
-    mean = np.where(seen, values[:, :n_seen], 0).sum(1) / np.maximum(seen.sum(1), 1)
-    latest = np.where(seen, np.arange(n_seen)[:, None], 0).max(1)
-    last = np.take_along_axis(values, latest[:, None], 1)[:, 0]
-    blend = np.zeros_like(mean)
-    for channel in range(values.shape[2]):
-        design = np.stack([last[:, channel], mean[:, channel]], axis=1)
-        count = later[::2, :, channel].sum(1)
-        goal = np.where(later[::2, :, channel], truth[::2, :, channel], 0).sum(1)
-        weight = np.sqrt(count)[:, None]
-        solution, *_ = np.linalg.lstsq(
-            design[::2] * weight, goal / np.maximum(weight[:, 0], 1), rcond=None
-        )
-        blend[:, channel] = design @ solution
-    levels = {
-        "series": np.zeros_like(mean),
-        "window": mean,
-        "last": last,
-        "blend": blend,
-    }
-    errors = {}
-    for name, level in levels.items():
-        squares = np.where(later, (truth - level[:, None]) ** 2, 0)[1::2]
-        errors[name] = squares.sum((1, 2)) / np.maximum(later[1::2].sum((1, 2)), 1)
-    best = min(errors, key=lambda name: errors[name].mean())
-    margin = errors[best].std() / np.sqrt(len(errors[best]))
-    return next(n for n in levels if errors[n].mean() <= errors[best].mean() + margin)
 
 
 def spread(items: NDArray[np.int64], most: int) -> NDArray[np.int64]:

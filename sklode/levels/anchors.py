@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sklode.data.choices import check_choice
+from sklode.data.checks import check_choice
 from sklode.nn.shapes import Controls, Mask, Times, Values
 
 __all__ = ["ANCHORS", "Anchor", "Level", "last_values"]

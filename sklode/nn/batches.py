@@ -20,8 +20,7 @@ class Batch(NamedTuple):
 
     The first ``n_seen`` stamps are what the encoder may see, but for those ``hidden``
     from it. ``scored`` marks the entries that the likelihood counts, by default all
-    that were observed. ``n_elsewhere`` counts windows of the same batch that other
-    processes have, before and after these.
+    that were observed.
     """
 
     times: Times
@@ -31,16 +30,29 @@ class Batch(NamedTuple):
     controls: Controls | None = None
     scored: Mask | None = None
     hidden: Tensor | None = None  # (batch, n_seen), bool
-    n_elsewhere: tuple[int, int] = (0, 0)
+
+    @property
+    def n_scored(self) -> int:
+        """Number of entries that the likelihood counts."""
+        return int((self.mask if self.scored is None else self.scored).sum())
+
+    def part(self, windows: slice) -> Batch:
+        """Return some of the windows."""
+        if windows == slice(0, len(self.times)):
+            return self
+        return self._of_each(lambda tensor: tensor[windows])
 
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on ``device``."""
-        moved: dict[str, Any] = {
-            name: x.to(device)
+        return self._of_each(lambda tensor: tensor.to(device))
+
+    def _of_each(self, change: Any) -> Batch:
+        changed: dict[str, Any] = {
+            name: change(x)
             for name, x in self._asdict().items()
             if isinstance(x, Tensor)
         }
-        return self._replace(**moved)
+        return self._replace(**changed)
 
 
 def make_batch(
@@ -48,7 +60,7 @@ def make_batch(
     which: NDArray[np.int64],
     device: torch.device,
     scored_from: NDArray[np.int64] | None = None,
-    hidden: torch.Tensor | None = None,
+    hidden: Tensor | None = None,
 ) -> Batch:
     """Return windows as a batch on a device, see `WindowSet.gather`."""
     arrays = windows.gather(which, scored_from)

@@ -57,7 +57,7 @@ class Decoder(nn.Module):
     ----------
     vector_field : nn.Module
         f, called as ``f(z, u)``; not the encoder's.
-    solver : FixedStepSolver or AdaptiveSolver
+    solver : Solver
         How the grid points are reached.
     """
 

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from sklode.nn.shapes import State, States, Times
 from sklode.nn.solvers import Solver
-from sklode.nn.vector_fields import Affine
 
 __all__ = ["MAX_SUBSTEPS", "ODELSTM", "ODERNN", "RNN"]
 
 MAX_SUBSTEPS = 32
 """A gap is split into at most this many equal solver steps."""
-
-Visit: TypeAlias = Callable[[Tensor, tuple[State, ...]], tuple[State, ...]]
 
 
 class _Schedule(NamedTuple):
@@ -172,22 +169,19 @@ class _RecurrentEncoder(nn.Module):
         nowhere = (~schedule.visits).all(0).tolist()
         flows = (schedule.dt != 0).any(0).tolist()
         memory = self._initial(inputs)
-        visit, flow = self._visitor(inputs), None
-        if self.vector_field is not None and self.solver is not None:
-            flow = self.solver.stepper(self.vector_field, len(inputs))
         for k, (dt, x) in enumerate(
             zip(schedule.dt.unsqueeze(-1).unbind(1), step_inputs.unbind(1), strict=True)
         ):
             h = memory[0]
-            if flow is not None and flows[k]:
-                h = flow(h, dt, None)
+            if self.solver is not None and flows[k]:
+                h = self.solver.step(self.vector_field, h, dt)
             memory = (h, *memory[1:])
             if everywhere[k]:
-                memory = visit(x, memory)
+                memory = self._visit(x, memory)
             elif not nowhere[k]:
                 memory = tuple(
                     torch.where(visited[k], new, old)
-                    for new, old in zip(visit(x, memory), memory, strict=True)
+                    for new, old in zip(self._visit(x, memory), memory, strict=True)
                 )
             yield memory[0]
 
@@ -201,9 +195,9 @@ class _RecurrentEncoder(nn.Module):
     def _initial(self, inputs: Tensor) -> tuple[State, ...]:
         return (inputs.new_zeros(len(inputs), self.hidden_size),)
 
-    def _visitor(self, inputs: Tensor) -> Visit:
-        """Return what a visit does to the memory: all that is carried, h first."""
-        return lambda x, memory: (self.cell(x, memory[0]),)
+    def _visit(self, x: Tensor, memory: tuple[State, ...]) -> tuple[State, ...]:
+        """Return the memory after a visit: all that is carried, h first."""
+        return (self.cell(x, memory[0]),)
 
 
 class RNN(_RecurrentEncoder):
@@ -254,7 +248,7 @@ class ODERNN(_RecurrentEncoder):
         Size of the state h.
     vector_field : nn.Module, optional
         f, from states to their time derivatives. Without one nothing flows.
-    solver : FixedStepSolver or AdaptiveSolver, optional
+    solver : Solver, optional
         Needed with ``vector_field``.
     """
 
@@ -302,18 +296,6 @@ class ODELSTM(_RecurrentEncoder):
         zeros = inputs.new_zeros(len(inputs), self.hidden_size)
         return (zeros, zeros)
 
-    def _visitor(self, inputs: Tensor) -> Visit:
-        cell = self.cell
-        # CUDA has a kernel for the whole cell
-        if type(cell) is not nn.LSTMCell or not cell.bias or inputs.is_cuda:
-            return cell
-        read = Affine.of(cell.weight_ih, cell.bias_ih + cell.bias_hh, len(inputs))
-        recur = cell.weight_hh.t().contiguous()
-
-        def visit(x: Tensor, memory: tuple[State, ...]) -> tuple[State, ...]:
-            h, c = memory
-            i, f, g, o = torch.addmm(read(x), h, recur).chunk(4, dim=1)
-            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
-            return torch.sigmoid(o) * torch.tanh(c), c
-
-        return visit
+    def _visit(self, x: Tensor, memory: tuple[State, ...]) -> tuple[State, ...]:
+        memory = self.cell(x, memory)
+        return memory

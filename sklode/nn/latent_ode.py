@@ -19,7 +19,7 @@ from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODELSTM, ODERNN, RNN
 from sklode.nn.objectives import kl_to_standard_normal, log_likelihood
 from sklode.nn.shapes import Controls, Mask, State, States, Steps, Times, Values
-from sklode.nn.solvers import FixedStepSolver
+from sklode.nn.solvers import Solver
 from sklode.nn.vector_fields import VectorField
 
 __all__ = ["Bound", "Emission", "LatentODE", "Posterior", "Translator"]
@@ -123,6 +123,12 @@ class Emission(nn.Module):
         """Set the output layer's weights to zero, so that x^ is 0 until it learns."""
         for parameter in self.network[-1].parameters():
             parameter.zero_()
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether x^ depends on nothing, so that a forecast is its level."""
+        last: Any = self.network[-1]
+        return not bool(last.weight.any())
 
     @torch.no_grad()
     def start_with_noise(self, scale: Tensor) -> None:
@@ -420,7 +426,7 @@ class LatentODE(nn.Module):
         covered = (
             type(field) is VectorField
             and len(field.layers) <= 2
-            and type(part.solver) is FixedStepSolver
+            and type(part.solver) is Solver
             and not part.solver.adjoint
             and engine.supports(part.solver.method, field.activation, example)
         )

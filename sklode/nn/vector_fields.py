@@ -6,16 +6,15 @@ import copy
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sklode.data.choices import check_choice
+from sklode.data.checks import check_choice
 from sklode.nn.shapes import State
 
-__all__ = ["ACTIVATIONS", "Affine", "VectorField"]
+__all__ = ["ACTIVATIONS", "VectorField"]
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -32,27 +31,6 @@ _ROTATION_GAIN = 0.5
 
 Small enough that they respond in proportion, large enough that they can learn not to.
 """
-
-
-@dataclass(frozen=True)
-class Affine:
-    """x to W x + b, laid out for many products with as many rows of x.
-
-    Autograd then transposes W, and sums over the rows of b, once and not at every
-    product.
-    """
-
-    bias: Tensor  # (row, output)
-    weight_t: Tensor  # (input, output)
-
-    @classmethod
-    def of(cls, weight: Tensor, bias: Tensor, n_rows: int) -> Affine:
-        """Lay out W, (output, input), and b, (output,)."""
-        return cls(bias.expand(n_rows, -1), weight.t().contiguous())
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Return W x + b, (row, output), for x of shape (row, input)."""
-        return torch.addmm(self.bias, x, self.weight_t)
 
 
 class VectorField(nn.Module):

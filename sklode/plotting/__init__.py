@@ -4,10 +4,8 @@ Every function takes the axes to draw on and returns them; without, it makes a f
 None of them shows it, changes matplotlib's settings or the data that it is given.
 """
 
-from sklode.plotting.forecasts import plot_forecast
-from sklode.plotting.latent import plot_latent
-from sklode.plotting.samples import plot_samples
-from sklode.plotting.training import plot_gradient_flow, plot_history
+from sklode.plotting.model import plot_gradient_flow, plot_history, plot_latent
+from sklode.plotting.series import plot_forecast, plot_samples
 
 __all__ = [
     "plot_forecast",

@@ -1,34 +1,37 @@
-"""Axes to draw on: those that are given, or small multiples of a new figure."""
+"""Axes to draw on, with their legend, and the strokes that all pictures share.
+
+Colours are those of Okabe and Ito; dashes and markers differ as well.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Iterable
+from numbers import Integral
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sklode.plotting.time_axis import Places
+INK, GREY, PALE, GUIDE = "0.15", "0.45", "0.8", "0.65"
+"""Of text and truth, of observations, of the line between them, of marked places."""
 
-__all__ = ["Canvas", "canvas", "given_axes", "overlap", "pyplot"]
+_STYLES: tuple[dict[str, Any], ...] = (
+    {"color": "#0072B2", "linestyle": "-", "marker": "o"},
+    {"color": "#E69F00", "linestyle": "--", "marker": "s"},
+    {"color": "#009E73", "linestyle": ":", "marker": "D"},
+    {"color": "#CC79A7", "linestyle": "-.", "marker": "^"},
+    {"color": "#000000", "linestyle": (0, (6, 1, 1, 1, 1, 1)), "marker": "v"},
+    {"color": "#56B4E9", "linestyle": (0, (8, 3)), "marker": "P"},
+)
 
-_MOST_INSIDE = 6
-"""Entries of a legend that does not hide too much."""
+_MOST_AXES = 12
 
-_MOST_SEARCHED = 5000
-"""Points among which a legend seeks the emptiest place."""
+_FEW = 30
+"""A line through so many points at most shows each of them."""
 
 
 def pyplot() -> Any:
-    """Return ``matplotlib.pyplot``, which `import sklode` leaves alone.
-
-    Raises
-    ------
-    ImportError
-        With the command that installs it.
-    """
+    """Return ``matplotlib.pyplot``, which `import sklode` leaves alone."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
@@ -39,165 +42,102 @@ def pyplot() -> Any:
     return plt
 
 
-@dataclass(frozen=True, eq=False)
-class Canvas:
-    """Axes in a row, and what is returned to the caller for them.
+def styles_of(several: Collection[Any]) -> tuple[dict[str, Any], ...]:
+    """Return how the line of each of several things looks."""
+    if not 0 < len(several) <= len(_STYLES):
+        raise ValueError(
+            f"a picture must have 1 to {len(_STYLES)} lines, which can be told apart; "
+            f"got {len(several)}. Draw several pictures."
+        )
+    return _STYLES[: len(several)]
 
-    Attributes
-    ----------
-    axes : list of Axes
-        One after the other.
-    returned : Axes or ndarray of Axes
-        As they were given; else an Axes, or an array of the shape asked for.
-    is_ours : bool
-        Whether the figure was made here.
-    """
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """Check that an argument is a whole number, and not too small."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or int(value) < least:
+        raise ValueError(
+            f"{name} must be a whole number of at least {least}; got {value!r}."
+        )
+
+
+def check_held(known: Collection[Any], names: Iterable[Any], owner: str) -> None:
+    """Check that ``owner``, which may say for whom, holds all names."""
+    missing = [name for name in names if name not in known]
+    if missing:
+        raise ValueError(
+            f"{owner} must hold {missing[0]!r}; got {list(known)[:9]}. Draw what fits."
+        )
+
+
+class Canvas(NamedTuple):
+    """Axes in a row, and what is returned to the caller for them."""
 
     axes: list[Any]
-    returned: Any
-    is_ours: bool
+    returned: Any  # as given; of a new figure an Axes, or an array of them
+    is_ours: bool  # whether the figure was made here
 
-    def head(self, title: str | None) -> None:
-        """Write the title: above the axes, or of several above them all."""
-        if title is None:
-            return
-        if len(self.axes) == 1:
-            self.axes[0].set_title(title)
-        else:
-            self.axes[0].figure.suptitle(title)
+    @classmethod
+    def of(
+        cls,
+        ax: Any,
+        shape: tuple[int, ...] = (),
+        size: tuple[float, float] = (6.4, 5.0),
+        n_columns: int = 1,
+        share_x: bool = False,
+    ) -> Canvas:
+        """Return the caller's axes, or new ones of a shape, each of some inches."""
+        n = math.prod(shape)
+        if ax is not None:
+            axes = _given(ax, n)
+            return cls(axes, ax if n == 1 else np.asarray(ax), is_ours=False)
+        if n > _MOST_AXES:
+            raise ValueError(
+                f"at most {_MOST_AXES} axes are drawn, one for each series and channel;"
+                f" got {n}. Pass a part of them, or axes of your own as ax."
+            )
+        n_rows = math.ceil(n / n_columns)
+        whole = size[0] * n_columns, size[1] * n_rows
+        figure = pyplot().figure(figsize=whole, layout="constrained")
+        made = np.empty(n, dtype=object)
+        for k in range(n):
+            shared = made[0] if share_x and k else None
+            made[k] = figure.add_subplot(n_rows, n_columns, k + 1, sharex=shared)
+            made[k].spines[["top", "right"]].set_visible(False)
+            made[k].margins(x=0.02)
+            is_last = k + n_columns >= n
+            made[k].xaxis.set_tick_params(labelbottom=is_last or not share_x)
+        return cls(list(made), made.reshape(shape) if shape else made[0], is_ours=True)
 
-    def explain(self, outside: bool = False) -> None:
-        """Add one legend of all that has a label in any axes.
-
-        In a figure that was made here it stands below them where ``outside`` says so,
-        the axes are several or its entries many.
-        """
-        named = self._named(self.axes)
+    def explain(self, title: str | None) -> None:
+        """Write the title, and a legend: below the axes where the figure is ours."""
+        first, figure = self.axes[0], self.axes[0].figure
+        if title is not None:
+            (figure.suptitle if len(self.axes) > 1 else first.set_title)(title)
+        named: dict[str, Any] = {}
+        for one in self.axes:
+            for drawn, label in zip(*one.get_legend_handles_labels(), strict=True):
+                named.setdefault(label, drawn)
         if len(named) < 2:
             return
         entries = list(named.values()), list(named)
-        first = self.axes[0]
-        outside = outside or len(self.axes) > 1 or len(named) > _MOST_INSIDE
-        if self.is_ours and outside:
-            n_columns = max(2, int(first.figure.get_figwidth() // 2))
-            columns = {"ncols": min(len(named), n_columns), "frameon": False}
-            first.figure.legend(*entries, loc="outside lower center", **columns)
-            return
-        _legend(first, entries)
-
-    def explain_each(self) -> None:
-        """Add a legend to every axes."""
-        for axes in self.axes:
-            named = self._named([axes])
-            _legend(axes, (list(named.values()), list(named)))
-
-    def _named(self, several: list[Any]) -> dict[str, Any]:
-        """Return what has a label: lines, in the order drawn, then all else."""
-        from matplotlib.lines import Line2D
-
-        named: dict[str, Any] = {}
-        for axes in several:
-            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-                named.setdefault(label, handle)
-        in_order = sorted(named, key=lambda n: not isinstance(named[n], Line2D))
-        return {name: named[name] for name in in_order}
+        width = 45 + 6 * max(map(len, named))  # points that an entry takes
+        n_rows = math.ceil(len(named) * width / (72 * figure.get_figwidth()))
+        below = {"ncols": math.ceil(len(named) / n_rows), "frameon": False}
+        if not self.is_ours:
+            first.legend(*entries, framealpha=0.7, edgecolor="none")
+        elif len(self.axes) > 1:
+            figure.legend(*entries, loc="outside lower center", **below)
+        else:  # of the axes: who adds to them may replace it
+            below |= {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
+            first.legend(*entries, borderaxespad=3.5, **below)
 
 
-def _legend(axes: Any, entries: tuple[list[Any], list[str]]) -> None:
-    n_points = sum(len(line.get_xdata()) for line in axes.lines)
-    place = "best" if n_points <= _MOST_SEARCHED else "upper left"
-    axes.legend(*entries, loc=place, framealpha=0.7, edgecolor="none")
-
-
-def canvas(
-    ax: Any,
-    shape: tuple[int, ...],
-    what: str,
-    max_panels: int | None = None,
-    size: tuple[float, float] | None = None,
-    share_x: bool = False,
-    n_columns: int | None = None,
-) -> Canvas:
-    """Return axes: the given ones, or new ones.
-
-    Parameters
-    ----------
-    ax : Axes, array of Axes or None
-        Given by the caller.
-    shape : tuple of int
-        Of the axes returned: (), (panel,) or (row, column).
-    what : str
-        What each of them shows, for a message.
-    max_panels : int, optional
-        The most axes that are made.
-    size : tuple of float, optional
-        Of each axes, in inches.
-    share_x : bool, default=False
-        Whether new axes share their horizontal axis.
-    n_columns : int, optional
-        Of new axes in a row; None: about as many as rows, 3 at most.
-
-    Raises
-    ------
-    TypeError
-        If ``ax`` holds something else.
-    ValueError
-        If it holds another number of axes, or more than ``max_panels`` are needed.
-    """
-    plt = pyplot()
-    n = math.prod(shape)
-    if ax is not None:
-        given = given_axes(ax)
-        if len(given) != n:
-            raise ValueError(
-                f"ax must hold {n} Axes, one for each {what}; got {len(given)}. Pass "
-                f"for example plt.subplots({n})[1], or leave ax out."
-            )
-        return Canvas(given, ax if n == 1 else np.asarray(ax), is_ours=False)
-    if max_panels is not None and n > max_panels:
-        raise ValueError(
-            f"at most max_panels={max_panels} axes are drawn, one for each {what}; got "
-            f"{n}. Pass a part of the series or channels, or raise max_panels."
-        )
-    n_rows, n_across = _grid(shape, n_columns)
-    if size is None:
-        size = (9.0, 4.2) if n == 1 else (9.0, 2.2) if n_across == 1 else (3.6, 2.4)
-    _, grid = plt.subplots(
-        n_rows,
-        n_across,
-        figsize=(size[0] * n_across, size[1] * n_rows),
-        sharex=share_x,
-        squeeze=False,
-        layout="constrained",
-    )
-    cells = list(grid.ravel())
-    for axes in cells[n:]:
-        axes.remove()
-    axes_kept: NDArray[Any] = np.empty(n, dtype=object)
-    axes_kept[:] = cells[:n]
-    for k, axes in enumerate(axes_kept):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.margins(x=0.02)
-        axes.xaxis.set_tick_params(labelbottom=not share_x or k + n_across >= n)
-    returned = axes_kept[0] if shape == () else axes_kept.reshape(shape)
-    return Canvas(list(axes_kept), returned, is_ours=True)
-
-
-def given_axes(ax: Any) -> list[Any]:
-    """Return the axes that a caller gave, one after the other.
-
-    Raises
-    ------
-    TypeError
-        If ``ax`` holds something else.
-    ValueError
-        If pandas has drawn periods there.
-    """
-    from matplotlib.axes import Axes
-
-    given = list(np.asarray(ax, dtype=object).ravel())
-    for one in given:
-        if not isinstance(one, Axes):
+def _given(ax: Any, n: int) -> list[Any]:
+    """Return the axes that a caller gave, one after the other."""
+    axes = list(np.asarray(ax, dtype=object).ravel())
+    for one in axes:
+        if not isinstance(one, pyplot().Axes):
             raise TypeError(
                 "ax must be a matplotlib Axes or an array of them; got "
                 f"{type(one).__name__}. Pass the second of what plt.subplots() returns."
@@ -207,22 +147,60 @@ def given_axes(ax: Any) -> list[Any]:
                 "ax must count time as matplotlib does; got one on which pandas has "
                 "drawn periods. Draw there with plot(x_compat=True), or here first."
             )
-    return given
+    if len(axes) != n:
+        raise ValueError(
+            f"ax must hold {n} Axes, one for each part of the picture; got {len(axes)}."
+            f" Pass for example plt.subplots({n})[1], or leave ax out."
+        )
+    return axes
 
 
-def _grid(shape: tuple[int, ...], n_columns: int | None) -> tuple[int, int]:
-    """Return rows and columns of a new figure for axes of a shape."""
-    if len(shape) == 2:
-        return shape
-    n = math.prod(shape)
-    n_columns = n_columns or min(3, math.ceil(math.sqrt(n)))
-    return math.ceil(n / n_columns), n_columns
+def points(axes: Any, x: Any, values: Any, label: str, filled: bool) -> None:
+    """Draw dots, with a thin line between those that are near, or rings."""
+    style = {"color": PALE, "markerfacecolor": GREY, "markeredgecolor": "none"}
+    if not filled:
+        style = {"linestyle": "", "markerfacecolor": "white", "markeredgecolor": INK}
+    size = float(np.clip(40 / math.sqrt(len(x)), 1.5, 4.0))
+    (drawn,) = axes.plot(x, values, marker="o", markersize=size, label=label, **style)
+    drawn.set(linewidth=0.8, markeredgewidth=0.7)
 
 
-def overlap(spans: Sequence[Places]) -> bool:
-    """Return whether one time axis serves all: none would be squeezed into a corner."""
-    spans = [span for span in spans if len(span)]
-    if not spans:
-        return True
-    whole = max(s.max() for s in spans) - min(s.min() for s in spans)
-    return bool(whole <= 2 * max(np.ptp(s) for s in spans))
+def line(axes: Any, x: Any, values: Any, style: dict[str, Any], label: str) -> None:
+    """Draw a line; single points have markers, and all where they are few."""
+    known = np.isfinite(values).ravel()
+    shown = np.flatnonzero(known if known.sum() <= _FEW else _alone(known)).tolist()
+    (drawn,) = axes.plot(x, values, linewidth=1.6, markersize=4, label=label, **style)
+    drawn.set(markevery=shown, marker=style["marker"] if shown else "")
+
+
+def band(axes: Any, x: Any, bounds: Any, fill: Any, label: str, **edge: Any) -> None:
+    """Fill between bounds, (point, 2); at single points draw a bar."""
+    low, high = np.transpose(bounds)
+    edge = {"linewidth": 0.8 if edge else 0.0, **edge}
+    axes.fill_between(x, low, high, facecolor=fill, zorder=1, label=label, **edge)
+    bar = _alone(np.isfinite(low))
+    if bar.any():
+        axes.vlines(x[bar], low[bar], high[bar], [fill], linewidth=5, zorder=1)
+
+
+def tint(color: str, share: float) -> tuple[float, ...]:
+    """Return white with a share of a colour: opaque, so that the legend shows it."""
+    from matplotlib.colors import to_rgb
+
+    return tuple(1 - share * (1 - x) for x in to_rgb(color))
+
+
+def threads(
+    axes: Any, x: Any, paths: Any, color: str, label: str | None = None
+) -> None:
+    """Draw paths, (point, path), as thin lines below all others."""
+    alpha = min(0.35, max(0.15, 8 / max(paths.shape[1], 1)))
+    style = {"color": color, "linewidth": 0.6, "alpha": alpha, "zorder": 1.5}
+    for one, name in zip(axes.plot(x, paths, **style), [label], strict=False):
+        one.set_label(name)
+
+
+def _alone(known: Any) -> Any:
+    """Return which known points have no neighbour."""
+    padded = np.pad(known, 1)
+    return known & ~padded[:-2] & ~padded[2:]

@@ -8,6 +8,7 @@ time since the last observation, estimated from the errors of forecasts of windo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,10 +16,18 @@ from numpy.typing import NDArray
 from sklearn.isotonic import isotonic_regression
 from torch import Tensor
 
-from sklode.nn import Batch, ControlPath, LatentODE
+from sklode.data.errors import SolverError
+from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
+from sklode.nn import Batch, ControlPath, LatentODE, make_batch
 from sklode.prediction.randomness import normals
 
-__all__ = ["Calibration", "Residuals", "calibrate", "residuals_of"]
+__all__ = [
+    "Calibration",
+    "Residuals",
+    "calibrate",
+    "measured_calibration",
+    "residuals_of",
+]
 
 Array = NDArray[np.floating]
 
@@ -28,7 +37,7 @@ _N_DRAWS = 32
 _KNOTS = 4
 """Parts of the time since the last observation, with equally many errors in each."""
 
-FEWEST = 10
+_FEWEST = 10
 """Errors of so many rows are needed to say anything of a channel."""
 
 _ROWS_ALIKE = 5
@@ -38,8 +47,22 @@ _QUANTILES = (0.5, 0.9)
 _NORMAL = (0.6745, 1.6449)
 """Quantiles of absolute errors that are to be met, and a standard normal's."""
 
+_MANY_HELD_OUT = 200
+"""From this many held-out rows on, errors on the others need not be looked at."""
 
-@dataclass(frozen=True)
+_LEAST = 0.5
+"""Scales are no smaller, however good the forecasts of the training rows are."""
+
+_DRIFT, _OPTIMISM = 1.25, 1.3
+"""How much larger errors of forecasts are than those measured: held-out, trained on.
+
+Held-out rows chose the epoch, follow the others at once and are few. Rows trained on
+need no factor where windows are thinned by a half: forecasts of them see more than
+training showed. The factors were set on series of two sines, see docs/uncertainty.md.
+"""
+
+
+@dataclass(frozen=True, repr=False)
 class Calibration:
     """What the spread of forecasts is multiplied by.
 
@@ -54,15 +77,6 @@ class Calibration:
 
     lags: Array
     scales: Array
-
-    def __repr__(self) -> str:
-        """Return what it is, without its numbers."""
-        n_knots, n_channels = self.scales.shape
-        low, high = self.scales.min(), self.scales.max()
-        return (
-            f"Calibration(knots={n_knots}, channels={n_channels}, "
-            f"scales from {low:.3g} to {high:.3g})"
-        )
 
     @classmethod
     def none(cls, n_channels: int) -> Calibration:
@@ -80,20 +94,11 @@ class Calibration:
         return Calibration(lags, np.maximum(self.at(lags), other.at(lags)))
 
 
-@dataclass(frozen=True)
-class Residuals:
-    """Errors of a model's forecasts, in units of its own standard deviation.
+class Residuals(NamedTuple):
+    """Errors of a model's forecasts, in units of its own standard deviation."""
 
-    Attributes
-    ----------
-    values : ndarray of shape (window, time, channel)
-        NaN where nothing was observed, or what was is not to be counted.
-    lags : ndarray of shape (window, time)
-        Times since the last observation that the encoder saw; at most 0 before.
-    """
-
-    values: Array
-    lags: Array
+    values: Array  # (window, time, channel), NaN for what is not to be counted
+    lags: Array  # (window, time): since the last one that was seen; else at most 0
 
 
 def residuals_of(network: LatentODE, batch: Batch) -> Residuals:
@@ -156,7 +161,7 @@ def calibrate(
     ahead = residuals.lags > 0
     factor = optimism * (1 + 1 / max(n_rows / _ROWS_ALIKE, 2))
     counted = residuals.lags[ahead & ~np.isnan(residuals.values).all(-1)]
-    if len(counted) < FEWEST:
+    if len(counted) < _FEWEST:
         knots, edges = np.zeros(0), np.zeros(0)
     else:
         edges = np.quantile(counted, np.linspace(0, 1, _KNOTS + 1)[:-1])
@@ -170,7 +175,7 @@ def calibrate(
     scales = np.ones((len(knots) + 1, residuals.values.shape[-1]))
     for channel in range(scales.shape[1]):
         errors = residuals.values[..., channel]
-        if np.isfinite(errors[ahead]).sum() < FEWEST:
+        if np.isfinite(errors[ahead]).sum() < _FEWEST:
             errors = residuals.values
         found = [_spread_of(errors[part == k]) for k in range(len(scales))]
         scales[:, channel] = found
@@ -187,10 +192,76 @@ def calibrate(
 def _spread_of(errors: Array) -> float:
     """Return the scale of a normal distribution with such quantiles; 1 for few."""
     size = np.abs(errors[np.isfinite(errors)])
-    if len(size) < FEWEST:
+    if len(size) < _FEWEST:
         return 1.0
     return float(np.mean(np.quantile(size, _QUANTILES) / _NORMAL))
 
 
 def _array(x: Tensor) -> Array:
     return x.detach().cpu().numpy().astype(np.float64)
+
+
+def measured_calibration(
+    model: Any,
+    windows: WindowSet,
+    cut: NDArray[np.int64],
+    epochs: int,
+    thinning: float,
+) -> Calibration | None:
+    """Measure how far forecasts are off, on held-out rows and on those trained on.
+
+    The larger of the two scales counts, since held-out rows are few and may happen to
+    be easy ones; where they are many, theirs does. All are held out from a model that
+    was not trained here. Where there are too few to tell, what the model had is kept.
+    """
+    reaching = windows.reaching(max(2 * model.horizon, model.window_length))
+    first = reaching.bounds[:-1]
+    if not epochs:
+        found, _ = _measured(model, reaching, first, 1.0, 1.0)
+        return found or model.calibration
+    # a noise that was given is never doubted to be as large
+    least = _LEAST if model.network.emission.noise is None else 1.0
+    held_out, n_rows = _measured(model, reaching, cut, _DRIFT, least)
+    if held_out is not None and n_rows >= _MANY_HELD_OUT:
+        return held_out
+    trained, _ = _measured(model, reaching, first, _optimism(thinning), least)
+    if held_out is not None and trained is not None:
+        return held_out.or_wider(trained)
+    return held_out or trained or model.calibration
+
+
+def _measured(
+    model: Any,
+    reaching: WindowSet,
+    from_row: NDArray[np.int64],
+    optimism: float,
+    least: float,
+) -> tuple[Calibration | None, int]:
+    """Measure forecasts of the rows of each series from one on; None for too few.
+
+    Returns
+    -------
+    Calibration or None
+    int
+        The number of rows.
+    """
+    first, end = reaching.bounds[:-1], reaching.bounds[1:]
+    start = np.maximum(from_row, first + model.window_length)
+    n_rows = int(np.maximum(end - start, 0).sum())
+    which = np.flatnonzero(reaching.end > start[reaching.series])
+    which = which[reaching.end[which] > reaching.start[which] + model.window_length]
+    if n_rows < _FEWEST or not len(which):
+        return None, n_rows
+    which = spread(which, SCORED_WINDOWS)
+    device = next(model.network.parameters()).device
+    batch = make_batch(reaching, which, device, from_row[reaching.series[which]])
+    try:
+        residuals = residuals_of(model.network, batch)
+    except SolverError:
+        return None, n_rows
+    return calibrate(residuals, n_rows, optimism, least), n_rows
+
+
+def _optimism(thinning: float) -> float:
+    """Return the factor of rows trained on: from a half on, thinning takes it away."""
+    return max(_OPTIMISM + (1 - _OPTIMISM) * thinning / 0.5, 1.0)

@@ -7,7 +7,7 @@ them, are answered by the first window, backward in time, and by the last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sklode.data.places import rows_before
+from sklode.data.ticks import rows_before
 from sklode.nn import ControlPath, LatentODE, Posterior
 from sklode.nn.modes import own_modes
 from sklode.prediction.calibration import Calibration
@@ -34,6 +34,9 @@ _FEWEST_ROWS = 16
 """Bounds on a solve: its windows times draws times steps (or stamps, if more), and the
 windows times draws that it has nevertheless: the fused engine takes so many at a time.
 """
+
+_PATH_POINTS = 400
+"""Times at which a latent path is given."""
 
 _WINDOWS_PER_LENGTH = 4
 """Windows begin at every quarter of a window from the series' first row.
@@ -56,11 +59,13 @@ class KnownControls(NamedTuple):
 
 
 class LatentPaths(NamedTuple):
-    """Paths of z(t) through one window, at the same times."""
+    """Paths of z(t) through the last window of a series and on, at even times."""
 
-    mean: Array  # (query, latent): from the mean of q(z0)
-    draws: Array  # (sample, query, latent)
-    controls: Array | None  # (query, control), normalised: what acts
+    mean: Array  # (time, latent): from the mean of q(z0)
+    draws: Array  # (sample, time, latent)
+    n_seen: int  # times up to the last observation
+    velocities: Callable[[Array], Array]  # dz/dt at states, (row, latent), under the
+    # control that acts at the last observation
 
 
 class Queries(NamedTuple):
@@ -174,30 +179,41 @@ class Predictor:
             result[query] = paths.var(axis=0) + deviation**2
         return result
 
-    def last_window(self, series: int) -> tuple[float, float]:
-        """Return the times of the first and the last row of a series' last window."""
-        end = self.bounds[series + 1]
-        start = max(end - self.window_length, self.bounds[series])
-        return float(self.times[start]), float(self.times[end - 1])
-
-    def latent_paths(self, queries: Queries, n_draws: int, seed: int) -> LatentPaths:
-        """Return z(t) of the last window of one series, with draws as in `draws`.
+    def latent_paths(
+        self,
+        series: int,
+        end: float,
+        known: KnownControls | None,
+        n_draws: int,
+        seed: int,
+    ) -> LatentPaths:
+        """Return z(t) from the start of a series' last window on, with draws.
 
         Parameters
         ----------
-        queries : Queries
-            Times at which the last window of the series answers, whatever window is
-            nearest.
+        series : int
+            Its number.
+        end : float
+            Where the paths end, in time units since the series' first stamp, but not
+            before the last observation.
+        known : KnownControls or None
+            As in `Queries`.
         n_draws, seed
             As in `draws`.
         """
-        if queries.known is not None:
-            queries = queries._replace(known=queries.known.sorted())
-        series = int(queries.series[0])
-        end = int(self.bounds[series + 1])
-        start = max(end - self.window_length, int(self.bounds[series]))
-        query = np.arange(len(queries.times))
+        stop = int(self.bounds[series + 1])
+        start = max(stop - self.window_length, int(self.bounds[series]))
+        first, last = float(self.times[start]), float(self.times[stop - 1])
+        end = max(end, last)
+        n_seen = max(2, round(_PATH_POINTS * (last - first) / max(end - first, 1e-9)))
+        times = np.linspace(first, last, n_seen)
+        if end > last:
+            n_ahead = max(2, _PATH_POINTS - n_seen)
+            times = np.append(times, np.linspace(last, end, n_ahead + 1)[1:])
+        query = np.arange(len(times))
         place = np.zeros_like(query)
+        known = None if known is None else known.sorted()
+        queries = Queries(np.full(len(times), series), times, known)
         windows = np.array([start])
         task = self._task(queries, windows, query, place, query, len(query))
         q_z0 = task.posterior.q_z0
@@ -210,9 +226,17 @@ class Predictor:
             states = [
                 decoder(one, task.posterior.t0, task.times, path).cpu() for one in z0
             ]
-            u = None if path is None else path.at(task.times)[0].cpu().numpy()
+            u = None if path is None else path.at(task.times)[0]
         paths = torch.cat(states).numpy()
-        return LatentPaths(paths[0], paths[1:], u)
+
+        def velocities(states: Array) -> Array:
+            held = None if u is None else u[n_seen - 1].expand(len(states), -1)
+            with own_modes(gradients=False):
+                slopes = decoder.vector_field(self._tensor(states), held)
+            result: Array = slopes.cpu().numpy()
+            return result
+
+        return LatentPaths(paths[0], paths[1:], n_seen, velocities)
 
     def _trajectories(
         self, queries: Queries, n_draws: int, seed: int

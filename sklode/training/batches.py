@@ -1,8 +1,6 @@
-"""Which windows are trained on and held out, and how they become batches."""
+"""Which windows are trained on and held out, and what training hides of them."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +8,6 @@ from numpy.typing import NDArray
 
 from sklode import nn
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
-from sklode.training.parallel import ALONE, Processes
 
 __all__ = [
     "first_held_out_row",
@@ -47,14 +44,11 @@ def training_windows(windows: WindowSet, cut: NDArray[np.int64]) -> NDArray[np.i
 
 
 def validation_batches(
-    windows: WindowSet,
-    cut: NDArray[np.int64],
-    device: torch.device,
-    processes: Processes = ALONE,
+    windows: WindowSet, cut: NDArray[np.int64], device: torch.device
 ) -> list[nn.Batch]:
     """Return held-out windows, scored at held-out rows after the seen part.
 
-    Of several processes each has its share of them, and none has no batch if one has.
+    None where nothing in them is scored, as of channels that never vary.
     """
     after_seen = windows.start + windows.window_length
     held_out = windows.end > cut[windows.series]
@@ -64,26 +58,27 @@ def validation_batches(
     )
     if not len(which):
         return []
-    which = which[processes.rows(len(which))]
     scored_from = cut[windows.series[which]] if len(reaching) else None
-    return [nn.make_batch(windows, which, device, scored_from)]
+    batch = nn.make_batch(windows, which, device, scored_from)
+    return [batch] if batch.n_scored else []
 
 
 def hidden_rows(
     windows: WindowSet,
     which: NDArray[np.int64],
-    settings: Any,
+    thinning: float,
     generator: torch.Generator,
 ) -> torch.Tensor | None:
     """Return which rows of each window the encoder does not see, (batch, seen).
 
-    Each with a probability of up to ``thinning``, drawn for the window, and of
-    ``backcast_fraction`` of the windows the first ones, as many as the horizon at most.
-    One row at least remains. None where there is nothing to hide.
+    Each with a probability of up to ``thinning``, drawn for the window; and of that
+    share of the windows the first ones, as many as the horizon at most, so that the
+    decoder learns to run backward. One row at least remains. None where ``thinning`` is
+    zero.
     """
-    n_seen = min(windows.window_length, windows.span)
-    if not settings.thinning and not settings.backcast_fraction * windows.horizon:
+    if not thinning:
         return None
+    n_seen = min(windows.window_length, windows.span)
     n_rows = torch.from_numpy(windows.end[which] - windows.start[which])
     n_rows = n_rows.clamp(max=n_seen).unsqueeze(-1)
     row = torch.arange(n_seen)
@@ -91,8 +86,8 @@ def hidden_rows(
     shape = (4, len(which), 1)
     chosen, share, rate, left = torch.rand(shape, generator=generator, dtype=single)
     n_first = torch.ceil(share * (n_rows - 1).clamp(max=windows.horizon))
-    n_first = torch.where(chosen < settings.backcast_fraction, n_first, 0)
+    n_first = torch.where(chosen < thinning, n_first, 0)
     thinned = torch.rand(len(which), n_seen, generator=generator, dtype=single)
-    hidden = (row < n_first) | (thinned < settings.thinning * rate)
+    hidden = (row < n_first) | (thinned < thinning * rate)
     remains = n_first + (left * (n_rows - n_first)).floor()
     return hidden & (row != remains)

@@ -9,7 +9,7 @@ so that all processes decide alike.
 from __future__ import annotations
 
 import atexit
-import math
+import hashlib
 import os
 import signal
 import threading
@@ -22,10 +22,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ALONE", "Processes", "current", "data_parallel", "in_common"]
+__all__ = ["ALONE", "Processes", "current", "data_parallel", "digest", "in_common"]
 
 _RENDEZVOUS = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torchrun tells each process, and torch.distributed reads."""
+
+_GO_ON = "the processes that share a training must all go on; "
 
 
 class Processes:
@@ -40,10 +42,8 @@ class Processes:
 
     Attributes
     ----------
-    rank : int
-        Number of this process, from 0.
-    size : int
-        How many there are.
+    rank, size : int
+        Number of this process, from 0, and how many there are.
     """
 
     def __init__(self, group: Any = None) -> None:
@@ -60,26 +60,13 @@ class Processes:
         return self.rank == 0
 
     @property
-    def is_first_here(self) -> bool:
-        """Whether this is the first process on its machine."""
-        return self._local_rank() == 0
-
-    def gpu(self) -> str:
-        """Return the name of this process' own GPU."""
-        if self.size == 1:
-            return "cuda"
-        return f"cuda:{self._local_rank() % torch.cuda.device_count()}"
-
-    def _local_rank(self) -> int:
+    def local_rank(self) -> int:
+        """Number of this process among those on its machine."""
         return int(os.environ.get("LOCAL_RANK", self.rank))
 
-    def rows(self, n: int) -> slice:
-        """Return which of ``n`` windows are this process' share; it may be empty."""
+    def share(self, n: int) -> slice:
+        """Return which of ``n`` windows are this process' own; it may be none."""
         return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
-
-    def largest_share(self, n: int) -> int:
-        """Return how many of ``n`` windows a process has at most."""
-        return math.ceil(n / self.size)
 
     def add(
         self,
@@ -124,7 +111,16 @@ class Processes:
         for tensor, part in zip(tensors, parts, strict=False):
             tensor.copy_(part.view_as(tensor))
         *sums, any_interrupted = parts[-1].tolist()
-        self._raise_together(failure, sums[len(numbers) :], any_interrupted)
+        others = sums[len(numbers) :]
+        if failure is not None:
+            raise failure
+        if any(others):
+            raise RuntimeError(
+                f"{_GO_ON}number {others.index(max(others))} of {self.size}, counted "
+                "from 0, failed. Its own error says why."
+            )
+        if any_interrupted:
+            raise KeyboardInterrupt
         return sums[: len(numbers)]
 
     @contextmanager
@@ -136,24 +132,9 @@ class Processes:
             if failure is not None:
                 raise failure from error
             raise RuntimeError(
-                f"the {self.size} processes that share a training must all go on; one "
-                "of them is gone, or did not answer in time. Its own error says why: "
-                "mend that, and start all of them again."
+                f"{_GO_ON}one of {self.size} is gone, or did not answer in time. Its "
+                "own error says why: mend that, and start all of them again."
             ) from error
-
-    def _raise_together(
-        self, failure: BaseException | None, failed: list[float], interrupted: float
-    ) -> None:
-        if failure is not None:
-            raise failure
-        if any(failed):
-            raise RuntimeError(
-                f"the {self.size} processes that share a training must all go on; "
-                f"number {failed.index(max(failed))} of them, counted from 0, failed. "
-                "Its own error says why."
-            )
-        if interrupted:
-            raise KeyboardInterrupt
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -181,27 +162,19 @@ class Processes:
             torch.distributed.broadcast_object_list(box, source, self._group)
         return box[0]
 
-    @torch.no_grad()
     def share_weights(self, network: nn.Module) -> None:
         """Give the first process' weights to all: machines may round differently."""
-        if self.size == 1:
-            return
-        with self._answered():
-            source = torch.distributed.get_global_rank(self._group, 0)
-            for tensor in network.state_dict().values():
-                torch.distributed.broadcast(tensor, source, self._group)
+        if self.size > 1:
+            weights = {k: v.cpu() for k, v in network.state_dict().items()}
+            network.load_state_dict(self.from_first(weights))
 
-    def check_same(
-        self, parameters: Mapping[str, str], digests: Mapping[str, str]
-    ) -> None:
+    def check_same(self, shown: Mapping[str, str], hidden: Mapping[str, str]) -> None:
         """Check that all processes train the same model on the same data.
 
         Parameters
         ----------
-        parameters : mapping of str to str
-            By their names.
-        digests : mapping of str to str
-            Of what is too long to be shown.
+        shown, hidden : mapping of str to str
+            Parameters by their names; digests of what is too long to be shown.
 
         Raises
         ------
@@ -211,26 +184,24 @@ class Processes:
         if self.size == 1:
             return
         everyones: list[Any] = [None] * self.size
-        mine = {**parameters, **digests}
         with self._answered():
+            mine = {**shown, **hidden}
             torch.distributed.all_gather_object(everyones, mine, self._group)
         first = everyones[0]
-        differing = (
-            (name, rank)
-            for rank, others in enumerate(everyones)
-            for name in first | others
-            if others.get(name) != first.get(name)
-        )
-        for name, rank in differing:
-            found = f"another {name} in process {rank} than in process 0"
-            if name in parameters:
-                here, there = first[name], everyones[rank][name]
-                found = f"{name}={here} in process 0 and {name}={there} in {rank}"
-            raise ValueError(
-                "processes that share a training must call the same method on the same "
-                f"data, with the same parameters; got {found}. Read and set them alike "
-                "in all processes, or train a model in each, without data_parallel()."
-            )
+        for rank, others in enumerate(everyones):
+            for name in first | others:
+                here, there = first.get(name), others.get(name)
+                if here == there:
+                    continue
+                found = f"another {name} in process {rank} than in process 0"
+                if name in shown:
+                    found = f"{name}={here} in process 0 and {name}={there} in {rank}"
+                raise ValueError(
+                    "processes that share a training must call the same method on the "
+                    f"same data, with the same parameters; got {found}. Read and set "
+                    "them alike in all processes, or train a model in each, without "
+                    "data_parallel()."
+                )
 
     @contextmanager
     def deferring_interrupts(self) -> Iterator[None]:
@@ -311,11 +282,11 @@ def data_parallel(timeout: float = 1800.0) -> Iterator[Processes]:
     -----
     A process group that the program has initialised is used as it is. Otherwise one is,
     from what torchrun tells: gloo, and nccl beside it where there are GPUs, of which
-    each process takes the one of its local rank under ``device="auto"``.
+    each process takes the one of its local rank under ``device="cuda"``.
 
     Examples
     --------
-    >>> from sklode.training.parallel import data_parallel
+    >>> from sklode.training import data_parallel
     >>> with data_parallel() as processes:
     ...     size = processes.size  # forecaster.fit(panel) would be shared by so many
     >>> size
@@ -384,3 +355,23 @@ def in_common(rng: np.random.RandomState) -> np.random.RandomState:
         return rng
     seed = processes.from_first(int(rng.randint(2**31 - 1)))
     return np.random.RandomState(seed)
+
+
+def digest(*parts: Any) -> str:
+    """Return a digest that other arrays, or other values of another text, do not share.
+
+    Parameters
+    ----------
+    *parts : ndarray or object
+        What is no array counts by its text.
+    """
+    total = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if not isinstance(part, np.ndarray):
+            total.update(f"{part!s};".encode())
+            continue
+        total.update(f"{part.dtype} {part.shape}".encode())
+        if np.issubdtype(part.dtype, np.floating):  # a NaN has many bit patterns
+            part = np.where(np.isnan(part), np.nan, part)
+        total.update(part.tobytes())
+    return total.hexdigest()

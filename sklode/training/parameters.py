@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any
 
@@ -14,15 +15,20 @@ from sklearn.utils._param_validation import (
     validate_parameter_constraints,
 )
 
-from sklode.data.choices import did_you_mean
-from sklode.levels.anchors import ANCHORS
-from sklode.nn.solvers import FIXED_STEP_METHODS
+from sklode.data.checks import did_you_mean
+from sklode.levels import ANCHORS
+from sklode.nn.solvers import METHODS
 from sklode.nn.vector_fields import ACTIVATIONS
-from sklode.training.loop import LR_SCHEDULES, OPTIMIZERS
 from sklode.training.parallel import current
 from sklode.training.report import CALLBACK_METHODS
 
-__all__ = ["ATTRIBUTES", "PARAMETERS", "check_parameters", "resolve_device"]
+__all__ = [
+    "ATTRIBUTES",
+    "PARAMETERS",
+    "Settings",
+    "check_parameters",
+    "resolve_device",
+]
 
 
 def _real(low: float, closed: str) -> Interval:
@@ -42,30 +48,23 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "activation": [StrOptions(set(ACTIVATIONS))],
     "window_length": [_integer(1), None],
     "horizon": [_integer(0), None],
-    "backcast_fraction": [Interval(Real, 0, 1, closed="both")],
     "thinning": [Interval(Real, 0, 1, closed="left")],
     "normalize": [StrOptions({*ANCHORS, "linear", "auto"}), None],
-    "method": [StrOptions({*FIXED_STEP_METHODS, "dopri5"})],
+    "method": [StrOptions(set(METHODS))],
     "step_size": [_real(0, "neither")],
     "rtol": [_real(0, "neither")],
     "atol": [_real(0, "neither")],
     "adjoint": ["boolean"],
     "clip_norm": [_real(0, "neither"), StrOptions({"auto"}), None],
     "kl_weight": [_real(0, "left")],
-    "kl_annealing_epochs": [_integer(0), None],
     "observation_noise": [_real(0, "neither"), None],
     "max_epochs": [_integer(1), None],
     "batch_size": [_integer(1)],
     "lr": [_real(0, "neither")],
-    "lr_schedule": [StrOptions(set(LR_SCHEDULES))],
-    "optimizer": [StrOptions(set(OPTIMIZERS))],
     "weight_decay": [_real(0, "left")],
-    "averaging": [Interval(Real, 0, 1, closed="left")],
     "guard": ["boolean"],
     "early_stopping": ["boolean"],
-    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
     "n_iter_no_change": [_integer(1)],
-    "tol": [_real(0, "left")],
     "finetune_epochs": [_integer(0), None],
     "n_samples": [_integer(1)],
     "freq": [str, pd.DateOffset, pd.Timedelta, None],
@@ -76,6 +75,48 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "verbose": [Interval(Integral, 0, 2, closed="both")],
     "callbacks": [list, tuple, None],
 }
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parameters that decide what is trained and how; see `PARAMETERS`."""
+
+    encoder: str
+    hidden_size: int
+    latent_size: int
+    field_width: int
+    field_depth: int
+    emission_width: int
+    activation: str
+    window_length: int | None
+    horizon: int | None
+    thinning: float
+    normalize: str | None
+    method: str
+    step_size: float
+    rtol: float
+    atol: float
+    adjoint: bool
+    clip_norm: float | str | None
+    kl_weight: float
+    observation_noise: float | None
+    max_epochs: int | None
+    batch_size: int
+    lr: float
+    weight_decay: float
+    guard: bool
+    early_stopping: bool
+    n_iter_no_change: int
+    finetune_epochs: int | None
+    engine: str
+    device: str | torch.device
+    warm_start: bool
+
+    @classmethod
+    def of(cls, forecaster: Any) -> Settings:
+        """Take them, as they are now, from a forecaster; check them all."""
+        check_parameters(forecaster)
+        return cls(**{f.name: getattr(forecaster, f.name) for f in fields(cls)})
 
 
 def check_parameters(forecaster: Any) -> None:
@@ -126,7 +167,8 @@ def resolve_device(name: str | torch.device) -> torch.device:
     try:
         device = torch.device("cpu" if name == "auto" else name)
         if device.type == "cuda" and device.index is None and processes.size > 1:
-            device = torch.device(processes.gpu())
+            n_gpus = max(torch.cuda.device_count(), 1)
+            device = torch.device("cuda", processes.local_rank % n_gpus)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(
@@ -167,14 +209,12 @@ PARAMETERS = """    Parameters
         farthest step of the ``fh`` given to ``fit``; else as long as the window where
         that is given; else 20, at most a third of the longest series. 0:
         reconstruction only.
-    backcast_fraction : float, default=0.5
-        Share of the training windows whose first observations, at most ``horizon`` of
-        them, are hidden from the encoder and asked of the decoder, which so learns to
-        run backward in time. 0: none, the paper's training.
     thinning : float, default=0.5
-        Largest share of a training window's observations that are hidden from the
-        encoder, at random, and asked of the decoder: it is not to learn windows by
-        heart. Each window draws its share between 0 and this. 0: none, the paper's.
+        What training hides from the encoder, and asks of the decoder. Each window draws
+        a share between 0 and this of its observations, which are hidden at random, so
+        that it is not learned by heart; and of so many windows the first observations
+        are, at most ``horizon`` of them, so that the decoder learns to run backward in
+        time. 0: nothing, the paper's training.
     normalize : {"auto", "series", "window", "last", "blend", "linear"} or None, \
             default="auto"
         The level that the model works relative to. "series": the training mean (the
@@ -201,56 +241,39 @@ PARAMETERS = """    Parameters
         Threshold of norm gradient clipping over all parameters. "auto": the median of
         the norms seen in the first three epochs. None: no clipping.
     kl_weight : float, default=1.0
-        Weight of the KL term after its warm-up.
-    kl_annealing_epochs : int, optional
-        Epochs over which that weight rises from 0. None: it is a fiftieth while the
-        windows grow, and then whole.
+        Weight of the KL term; a fiftieth of it while the windows grow.
     observation_noise : float, optional
         Standard deviation of the Gaussian emission in normalised units. None: learned
         per channel.
     max_epochs : int, optional
         Epochs; each draws every training window once, but no more than 32 batches of
         them. None: as many as make about 1500 optimiser steps. During the first 1250
-        steps, at most 84 % of all (of a one-cycle schedule), windows grow from an
-        eighth of their length: short ones show the local dynamics.
+        steps, at most 84 % of all, windows grow from an eighth of their length: short
+        ones show the local dynamics.
     batch_size : int, default=64
         Windows per optimiser step.
     lr : float, default=0.005
-        Learning rate: the peak of the one-cycle schedule, or the constant one.
-    lr_schedule : {"one-cycle", "constant"}, default="one-cycle"
-        "one-cycle": the rate rises over 30 % of all steps and falls over the rest, so
-        that each depends on ``max_epochs``. "constant": ``lr`` from the first step on;
-        nothing depends on ``max_epochs``, and under ``warm_start`` a further ``fit``
-        adds ``max_epochs`` epochs as if they had been asked for at once.
-    optimizer : {"adam", "adamw", "sgd"}, default="adam"
-        Of torch.
+        Learning rate of AdamW, at the peak of its one cycle: it rises over 30 % of all
+        steps and falls over the rest.
     weight_decay : float, default=0.0
-        Of the optimiser, on weight matrices; biases and scales do not decay.
-    averaging : float, default=0.0
-        Decay per step of an exponential moving average of the weights, which is what
-        is validated and kept. 0: the last weights themselves.
+        Decoupled, of weight matrices; biases and scales do not decay.
     guard : bool, default=False
         Train only what proves itself: a network is first trained without the last fifth
         of every series. Unless it forecasts that better than the level of
         ``normalize`` alone does, significantly (2.5 %) over four blocks of ``horizon``
         or more, the fitted forecast is the level, and ``best_epoch_`` is 0; else
-        training starts again on everything. Takes up to twice as long. Training that
-        goes on from earlier weights (``update``, ``pretrain``, ``warm_start``) is not
-        guarded.
+        training starts again on everything. Takes up to twice as long. A level that was
+        kept stays until the next ``fit``: ``update`` only moves it on.
     early_stopping : bool, default=False
-        Hold out the end of every series (of many short ones: whole series), stop when
-        its loss no longer improves, and keep the best weights.
-    validation_fraction : float, default=0.1
-        Share that is held out.
+        Hold out the last tenth of every series (of many short ones: whole series), stop
+        when its loss no longer improves by 1e-4, and keep the best weights.
     n_iter_no_change : int, default=50
         Epochs without improvement after which early stopping stops; those in which
         windows grow do not count.
-    tol : float, default=1e-4
-        What counts as an improvement.
     finetune_epochs : int, optional
         Epochs of a ``fit`` that follows ``pretrain``, and of an ``update``. None: a
-        fifth of ``max_epochs``, or of the epochs trained before; after ``pretrain`` as
-        many more as make a hundred steps, and at 0.3 times ``lr``. 0: none.
+        fifth of those trained from scratch; after ``pretrain`` as many more as make a
+        hundred steps, and at 0.3 times ``lr``. 0: none.
     n_samples : int, default=100
         Draws of z0 for variance, quantiles, intervals and sample paths.
     freq : str, offset or Timedelta, optional
@@ -258,20 +281,19 @@ PARAMETERS = """    Parameters
         own or inferred frequency; else a calendar frequency that all stamps lie on;
         else the median gap.
     engine : {"auto", "fused", "eager"}, default="auto"
-        What runs encoder and decoder; both give the same numbers up to rounding.
-        "fused": compiled by numba (the extra ``fast``), once a machine, in some
-        seconds; fixed-step methods on a CPU, up to two hidden layers. "eager": plain
-        torch, which serves everything. "auto": fused where numba is and for what it
-        serves, else eager.
+        What runs encoder and decoder. "fused": compiled by numba (the extra ``fast``),
+        once a machine; fixed-step methods on a CPU, up to two hidden layers. "eager":
+        plain torch, which serves everything. "auto": fused where numba is and what it
+        serves, else eager. Both give the same numbers up to rounding.
     device : str or torch.device, default="auto"
         "auto": the CPU. "cuda" trains in plain torch.
     random_state : int, RandomState or None, default=None
         Of every random number; no global generator is touched.
     warm_start : bool, default=False
         A further ``fit`` of the same data with the same settings resumes a training
-        that was stopped (Ctrl-C, a callback, an error), as if it had not been; see also
-        ``lr_schedule``. One that is through, or other data or settings: a new training
-        from the best weights. False: from scratch.
+        that was stopped (Ctrl-C, a callback, an error), as if it had not been. One that
+        is through, or other data or settings: a new training from the best weights.
+        False: from scratch.
     verbose : {0, 1, 2}, default=0
         0: silent; 1: a progress bar (needs tqdm), or a line now and then where none can
         be drawn, as in a log file or beside parallel fits; 2: a line per epoch.
@@ -279,9 +301,8 @@ PARAMETERS = """    Parameters
         Each with any of ``on_fit_begin(forecaster)``, ``on_epoch_end(forecaster,
         row)``, which stops the training by returning True, and
         ``on_fit_end(forecaster)``, also where training was broken off. ``row`` is a
-        copy of the epoch's row in ``history_``, as a dict. A copy of the forecaster
-        that ``on_epoch_end`` makes (pickle, ``save``, deepcopy) is fitted, with the
-        best weights so far, and a checkpoint under ``warm_start``.
+        copy of the epoch's row in ``history_``, as a dict. In ``on_epoch_end``
+        ``forecaster.checkpoint()`` is a fitted copy with the best weights so far.
 
 """
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sklode.levels.anchors import ANCHORS
-from sklode.nn import Batch, ControlPath, FixedStepSolver, LatentODE
+from sklode.nn import Batch, ControlPath, LatentODE, Solver
 from tests.networks import assert_same, gradients, latent_ode, windows
 
 ENGINE = {"name": "unrolled"}
@@ -104,9 +104,7 @@ def test_window_without_any_gap_equals_torch() -> None:
 
 @pytest.mark.usefixtures("float64")
 def test_answers_before_and_after_t0_equal_those_of_torch() -> None:
-    unrolled, eager = both(
-        solver=FixedStepSolver("rk4", 0.6), n_controls=1, anchor="last"
-    )
+    unrolled, eager = both(solver=Solver("rk4", 0.6), n_controls=1, anchor="last")
     batch = windows(n_controls=1)
     asked = 6 * torch.randn(4, 8)
     answers = []

@@ -9,7 +9,7 @@ from torch import nn
 pytest.importorskip("numba", reason="the fused engine needs numba")
 
 from sklode import engine
-from sklode.nn import Decoder, FixedStepSolver
+from sklode.nn import Decoder, Solver
 from tests.engine.test_functions import (
     ACTIVATIONS,
     METHODS,
@@ -47,7 +47,7 @@ def test_decode_between_steps_equals_torch(
         u = torch.randn(4, 5, n_controls, requires_grad=True)
         bias = u @ f.hidden[0].weight[:, 3:].T
         named["u"] = u
-    decoder = Decoder(f, FixedStepSolver(method))
+    decoder = Decoder(f, Solver(method))
     assert_same(
         with_gradients(
             engine.decode_at(z0, dt, bias, left, theta, weights(f, 3), method, layout),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from sklode import engine
-from sklode.nn import FixedStepSolver, VectorField
+from sklode.nn import Solver, VectorField
 from tests.networks import amplified, assert_same, field
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -78,7 +78,7 @@ def grid_points(n_series: int, n_steps: int) -> tuple[Tensor, Tensor]:
 def torch_decode(
     f: VectorField, z0: Tensor, dt: Tensor, u: Tensor | None, method: str
 ) -> Tensor:
-    return FixedStepSolver(method).trajectory(f, z0, dt, u)
+    return Solver(method).trajectory(f, z0, dt, u)
 
 
 def engine_encode(
@@ -93,7 +93,7 @@ def engine_encode(
 def torch_encode(
     f: VectorField, cell: Cell, x: Tensor, dt: Tensor, visits: Tensor, method: str
 ) -> Tensor:
-    solver = FixedStepSolver(method)
+    solver = Solver(method)
     h = c = torch.zeros(len(x), cell.hidden_size, dtype=x.dtype)
     for k in range(x.shape[1]):
         h = solver.step(f, h, dt[:, k : k + 1])

@@ -48,7 +48,7 @@ class Case(NamedTuple):
 
     def network(self) -> nn.LatentODE:
         """Return a random network of weights that float32 holds."""
-        solver = nn.FixedStepSolver(self.method, self.step)
+        solver = nn.Solver(self.method, self.step)
         shape: dict[str, Any] = {
             "width": self.width,
             "depth": self.depth,

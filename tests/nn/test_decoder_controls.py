@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sklode.nn import AdaptiveSolver, ControlPath, Decoder, FixedStepSolver
+from sklode.nn import ControlPath, Decoder, Solver
 from tests.networks import field
 from tests.problems import Driven, Recorder
 
@@ -54,7 +54,7 @@ def test_control_is_read_in_the_middle_of_each_step_on_its_series_own_clock() ->
     f = Recorder(field(2, control_size=1))
     t0 = torch.tensor([0.0, 100.0])
     times = torch.tensor([[2.0], [101.0]])
-    Decoder(f, FixedStepSolver("euler", 0.5))(
+    Decoder(f, Solver("euler", 0.5))(
         torch.randn(2, 2), t0, times, ramp((-50.0, 50.0), (50.0, 150.0))
     )
     held = torch.cat([u for u in f.controls[:4] if u is not None], dim=1)
@@ -64,11 +64,11 @@ def test_control_is_read_in_the_middle_of_each_step_on_its_series_own_clock() ->
 
 @pytest.mark.parametrize(
     "solver",
-    [FixedStepSolver(step_size=0.05), AdaptiveSolver(1e-8, 1e-8)],
+    [Solver(step_size=0.05), Solver("dopri5", rtol=1e-8, atol=1e-8)],
     ids=["rk4", "dopri5"],
 )
 def test_constant_control_gives_the_closed_form(
-    solver: FixedStepSolver | AdaptiveSolver,
+    solver: Solver,
 ) -> None:
     driven = Driven(rate=0.6)
     z0, t0 = torch.tensor([[1.0], [-2.0]]), torch.tensor([0.0, 5.0])
@@ -88,7 +88,7 @@ def test_changing_control_is_followed_to_second_order() -> None:
     exact = driven.under_ramp(z0, t0.unsqueeze(-1), times)
     errors = []
     for spacing in (0.1, 0.05):
-        decoder = Decoder(driven, FixedStepSolver(step_size=spacing))
+        decoder = Decoder(driven, Solver(step_size=spacing))
         z = decoder(z0, t0, times, path)[..., 0]
         errors.append(float((z - exact).abs().max().detach()))
     assert errors[1] < 1e-3
@@ -96,7 +96,7 @@ def test_changing_control_is_followed_to_second_order() -> None:
 
 
 def test_an_extra_query_changes_no_other_answer_under_controls() -> None:
-    decoder = Decoder(field(3, control_size=1), FixedStepSolver())
+    decoder = Decoder(field(3, control_size=1), Solver())
     z0, t0 = torch.randn(1, 3), torch.tensor([0.5])
     path = ControlPath(torch.linspace(-5, 9, 8).unsqueeze(0), torch.randn(1, 8, 1))
     times = torch.tensor([[-1.5, 0.9, 3.5, 4.2]])

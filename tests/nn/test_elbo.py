@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.distributions import MultivariateNormal, Normal
 
 from sklode.levels import Anchor
-from sklode.nn import RNN, Batch, Decoder, Emission, FixedStepSolver, LatentODE
+from sklode.nn import RNN, Batch, Decoder, Emission, LatentODE, Solver
 from sklode.nn.objectives import elbo
 from tests.networks import windows
 from tests.problems import LinearField, Zero
@@ -39,7 +39,7 @@ def linear_gaussian(field: nn.Module, translator: Given, n_channels: int) -> Lat
     return LatentODE(
         RNN(2 * n_channels, 2),
         translator,
-        Decoder(field, FixedStepSolver()),
+        Decoder(field, Solver()),
         emission,
         Anchor("series", n_channels),
     )

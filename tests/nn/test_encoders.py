@@ -5,7 +5,7 @@ import torch
 import torchdiffeq
 from torch import Tensor, nn
 
-from sklode.nn import ODELSTM, ODERNN, RNN, AdaptiveSolver, FixedStepSolver
+from sklode.nn import ODELSTM, ODERNN, RNN, Solver
 from tests.networks import amplified, field
 from tests.problems import (
     AddingCell,
@@ -48,7 +48,7 @@ def algorithm_1(
     return torch.cat(states)
 
 
-def linear_filter(f: nn.Module, solver: FixedStepSolver | AdaptiveSolver) -> ODERNN:
+def linear_filter(f: nn.Module, solver: Solver) -> ODERNN:
     """Return an encoder whose cell adds x to h."""
     encoder = ODERNN(1, 1, f, solver)
     encoder.cell = AddingCell(1, 1)
@@ -57,7 +57,7 @@ def linear_filter(f: nn.Module, solver: FixedStepSolver | AdaptiveSolver) -> ODE
 
 def test_encoder_visits_each_gap_once_and_backward() -> None:
     clock = Recorder(Clock())
-    encoder = ODERNN(1, 1, clock, FixedStepSolver("euler"))
+    encoder = ODERNN(1, 1, clock, Solver("euler"))
     cell = HoldingCell(1, 1)
     encoder.cell = cell
     x = torch.tensor([[10.0, 11, 12, 13, 14], [20.0, 21, 22, 23, 24]]).unsqueeze(-1)
@@ -72,10 +72,10 @@ def test_encoder_visits_each_gap_once_and_backward() -> None:
 
 @pytest.mark.parametrize(
     "solver",
-    [FixedStepSolver("rk4", 0.05), AdaptiveSolver(1e-9, 1e-9)],
+    [Solver("rk4", 0.05), Solver("dopri5", rtol=1e-9, atol=1e-9)],
     ids=["rk4", "dopri5"],
 )
-def test_encoder_reads_real_times(solver: FixedStepSolver | AdaptiveSolver) -> None:
+def test_encoder_reads_real_times(solver: Solver) -> None:
     x = torch.tensor([[1.0, -2.0, 0.5, 3.0, 4.0], [0.0, 0.0, 0.0, 0.0, 1.0]])
     # walking backward, dh/dt = +h makes the state decay by exp(-gap)
     encoder = linear_filter(decay(-1.0), solver)
@@ -92,7 +92,7 @@ def test_encoder_reads_real_times(solver: FixedStepSolver | AdaptiveSolver) -> N
 
 
 def test_backward_state_decays_by_each_gap() -> None:
-    encoder = linear_filter(decay(-1.0), FixedStepSolver("rk4", 0.05))
+    encoder = linear_filter(decay(-1.0), Solver("rk4", 0.05))
     x = torch.zeros(2, 5, 1)
     x[:, -1] = 1.0
     h = encoder.states(TIMES, x, EVERYWHERE, direction="backward")[..., 0]
@@ -101,7 +101,7 @@ def test_backward_state_decays_by_each_gap() -> None:
 
 def test_zero_field_reduces_to_torch_lstm() -> None:
     lstm = nn.LSTM(3, 4, batch_first=True)
-    encoder = ODELSTM(3, 4, Zero(), FixedStepSolver())
+    encoder = ODELSTM(3, 4, Zero(), Solver())
     encoder.cell.load_state_dict(
         {name.removesuffix("_l0"): w for name, w in lstm.state_dict().items()}
     )
@@ -118,7 +118,7 @@ def test_zero_field_reduces_to_torch_rnn() -> None:
     state = {name.removesuffix("_l0"): w for name, w in rnn.state_dict().items()}
     x = torch.randn(2, 5, 3)
     for encoder in (
-        ODERNN(3, 4, Zero(), FixedStepSolver()),
+        ODERNN(3, 4, Zero(), Solver()),
         ODERNN(3, 4),
         RNN(3, 4, gap_input=False),
     ):
@@ -189,7 +189,7 @@ def test_only_h_flows_and_not_the_cell_state() -> None:
     # a field that sends h to 0 over a gap, through a cell that never looks at h
     encoder = gated()
     encoder.vector_field = LinearField([[-1.0]])
-    encoder.solver = AdaptiveSolver(1e-9, 1e-9)
+    encoder.solver = Solver("dopri5", rtol=1e-9, atol=1e-9)
     times = torch.tensor([[0.0, 50.0, 51.0]])
     x = torch.tensor([[[-0.3], [0.8], [0.0]]])
     h = encoder.states(times, x, torch.ones(1, 3, dtype=torch.bool))
@@ -208,7 +208,7 @@ def test_only_h_flows_and_not_the_cell_state() -> None:
 def test_states_are_those_of_algorithm_1(
     cell: type[ODERNN] | type[ODELSTM], direction: str, width: int | None
 ) -> None:
-    flow = () if width is None else (field(4, width=width), FixedStepSolver())
+    flow = () if width is None else (field(4, width=width), Solver())
     encoder = amplified(cell(3, 4, *flow), 2.0)
     times = (2.5 * torch.rand(4, 7)).cumsum(1)
     observed = torch.rand(4, 7) < 0.6
@@ -225,7 +225,7 @@ def test_states_are_those_of_algorithm_1(
 def test_forward_is_the_state_at_the_first_observed_stamp(
     cell: type[ODERNN] | type[ODELSTM],
 ) -> None:
-    encoder = amplified(cell(3, 4, field(4), FixedStepSolver()), 2.0)
+    encoder = amplified(cell(3, 4, field(4), Solver()), 2.0)
     observed = torch.tensor([[True] * 5, [False, False, True, False, True]])
     x = torch.randn(2, 5, 3)
     states = encoder.states(TIMES, x, observed, direction="backward")
@@ -242,7 +242,7 @@ def test_field_without_solver_is_refused() -> None:
     with pytest.raises(ValueError, match="must be given together"):
         ODELSTM(1, 1, decay())
     with pytest.raises(ValueError, match="Pass both"):
-        ODERNN(1, 1, solver=FixedStepSolver())
+        ODERNN(1, 1, solver=Solver())
 
 
 def test_rnn_reads_the_time_since_the_stamp_visited_before() -> None:
@@ -269,7 +269,7 @@ def test_rnn_without_gap_input_is_blind_to_time() -> None:
 
 @pytest.mark.parametrize("cell", [ODERNN, ODELSTM])
 def test_gradcheck_through_encoder(cell: type[ODERNN] | type[ODELSTM]) -> None:
-    encoder = cell(2, 2, field(2, width=4), FixedStepSolver("rk4", 0.6))
+    encoder = cell(2, 2, field(2, width=4), Solver("rk4", 0.6))
     observed = torch.tensor([[True] * 5, [False, True, True, False, True]])
     names = [name for name, _ in encoder.named_parameters()]
 

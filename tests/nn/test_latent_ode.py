@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from sklode.levels.anchors import ANCHORS
-from sklode.nn import AdaptiveSolver, Batch, ControlPath, FixedStepSolver, LatentODE
+from sklode.nn import Batch, ControlPath, LatentODE, Solver
 from sklode.nn.objectives import kl_to_standard_normal
 from tests.networks import assert_same, gradients, latent_ode, one_series, windows
 
@@ -211,16 +211,16 @@ def test_window_without_any_observation_counts_nothing(kind: str) -> None:
 @pytest.mark.parametrize(
     "solver",
     [
-        FixedStepSolver("rk4", 0.05, adjoint=True),
-        AdaptiveSolver(1e-7, 1e-7),
-        AdaptiveSolver(1e-7, 1e-7, adjoint=True),
+        Solver("rk4", 0.05, adjoint=True),
+        Solver("dopri5", rtol=1e-7, atol=1e-7),
+        Solver("dopri5", rtol=1e-7, atol=1e-7, adjoint=True),
     ],
     ids=["rk4-adjoint", "dopri5", "dopri5-adjoint"],
 )
 def test_all_solvers_agree_on_the_bound_and_its_gradients(
-    solver: FixedStepSolver | AdaptiveSolver,
+    solver: Solver,
 ) -> None:
-    reference = latent_ode(solver=FixedStepSolver("rk4", 0.05))
+    reference = latent_ode(solver=Solver("rk4", 0.05))
     network = latent_ode(solver=solver)
     network.load_state_dict(reference.state_dict())
     batch, noise = windows(), torch.randn(4, 3)
@@ -352,8 +352,8 @@ def test_controls_reach_the_encoder_the_flow_and_the_emission() -> None:
         (latent_ode(engine="fused"), ("fused", "fused")),
         (latent_ode(depth=3, engine="fused"), ("unrolled", "unrolled")),
         (latent_ode(engine="eager"), ("eager", "eager")),
-        (latent_ode(solver=AdaptiveSolver()), ("eager", "eager")),
-        (latent_ode(solver=FixedStepSolver(adjoint=True)), ("eager", "eager")),
+        (latent_ode(solver=Solver("dopri5")), ("eager", "eager")),
+        (latent_ode(solver=Solver(adjoint=True)), ("eager", "eager")),
         (latent_ode().half(), ("eager", "eager")),
         (latent_ode().float(), ("unrolled", "unrolled")),
     ],

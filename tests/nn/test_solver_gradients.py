@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sklode.nn import AdaptiveSolver, FixedStepSolver
-from sklode.nn.solvers import Solver
+from sklode.nn import Solver
 from tests.networks import assert_same, field
 from tests.problems import Recorder, decay
 
@@ -38,7 +37,7 @@ def mixed_problem(n_controls: int) -> tuple[nn.Module, Tensor, Tensor, Tensor | 
     return f, torch.randn(3, 3), steps, u
 
 
-class Pieces(FixedStepSolver):
+class Pieces(Solver):
     """A solver that takes every step in ``n`` equal pieces."""
 
     def __init__(self, n: int, method: str = "rk4", adjoint: bool = False) -> None:
@@ -56,10 +55,10 @@ class Pieces(FixedStepSolver):
 @pytest.mark.parametrize(
     ("solver", "tolerance"),
     [
-        (FixedStepSolver("rk4"), 1e-6),
-        (FixedStepSolver("rk4", adjoint=True), 1e-6),
-        (AdaptiveSolver(1e-8, 1e-8), 1e-5),
-        (AdaptiveSolver(1e-8, 1e-8, adjoint=True), 1e-5),
+        (Solver("rk4"), 1e-6),
+        (Solver("rk4", adjoint=True), 1e-6),
+        (Solver("dopri5", rtol=1e-8, atol=1e-8), 1e-5),
+        (Solver("dopri5", rtol=1e-8, atol=1e-8, adjoint=True), 1e-5),
     ],
     ids=["rk4", "rk4-adjoint", "dopri5", "dopri5-adjoint"],
 )
@@ -109,7 +108,9 @@ def test_adaptive_method_agrees_with_fine_fixed_steps(
 ) -> None:
     f, z0, steps, u = mixed_problem(n_controls)
     reference = solved(Pieces(20), f, z0, steps, u)
-    adaptive = solved(AdaptiveSolver(1e-8, 1e-8, adjoint=adjoint), f, z0, steps, u)
+    adaptive = solved(
+        Solver("dopri5", rtol=1e-8, atol=1e-8, adjoint=adjoint), f, z0, steps, u
+    )
     assert_same(adaptive, reference, 1e-5)
 
 
@@ -117,9 +118,9 @@ def test_adaptive_method_agrees_with_fine_fixed_steps(
 @pytest.mark.parametrize("method", ["rk4", "dopri5"])
 def test_backward_can_be_repeated(method: str, adjoint: bool) -> None:
     f, z0, steps, _ = mixed_problem(0)
-    solver: Solver = AdaptiveSolver(adjoint=adjoint)
+    solver: Solver = Solver("dopri5", adjoint=adjoint)
     if method == "rk4":
-        solver = FixedStepSolver(method, adjoint=adjoint)
+        solver = Solver(method, adjoint=adjoint)
     end = solver.trajectory(f, z0.requires_grad_(), steps)[:, -1]
     # as a look at the gradient of one state after another does
     first, again = (
@@ -133,10 +134,10 @@ def test_backward_can_be_repeated(method: str, adjoint: bool) -> None:
 
 def test_adjoint_keeps_no_graph_of_the_forward_solve() -> None:
     for solver, keeps in (
-        (FixedStepSolver("rk4"), True),
-        (FixedStepSolver("rk4", adjoint=True), False),
-        (AdaptiveSolver(), True),
-        (AdaptiveSolver(adjoint=True), False),
+        (Solver("rk4"), True),
+        (Solver("rk4", adjoint=True), False),
+        (Solver("dopri5"), True),
+        (Solver("dopri5", adjoint=True), False),
     ):
         f = Recorder(field(2))
         solver.trajectory(f, torch.randn(1, 2), torch.full((1, 3), 0.2))
@@ -161,7 +162,7 @@ def test_gradcheck_through_fixed_steps(method: str) -> None:
             return slope
 
     def end(z: Tensor, dt: Tensor, control: Tensor, *parameters: Tensor) -> Tensor:
-        solver = FixedStepSolver(method)
+        solver = Solver(method)
         return solver.trajectory(Bound(parameters), z, dt, control)
 
     given = [x.detach().clone().requires_grad_() for x in (z0, steps, u)]

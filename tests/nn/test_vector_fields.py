@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sklode.nn import FixedStepSolver, VectorField
+from sklode.nn import Solver, VectorField
 from tests.networks import field
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -100,7 +100,7 @@ def test_a_small_state_comes_back_after_its_period() -> None:
     f = VectorField(2, 8)
     f.start_rotating([6.0])
     start = torch.tensor([[1e-3, -2e-3]])
-    path = FixedStepSolver("rk4").trajectory(f, start, torch.full((1, 60), 0.1))
+    path = Solver("rk4").trajectory(f, start, torch.full((1, 60), 0.1))
     torch.testing.assert_close(path[:, -1], start, atol=2e-5, rtol=0)
     torch.testing.assert_close(path[:, 30], -start, atol=2e-5, rtol=0)
 

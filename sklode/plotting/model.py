@@ -1,0 +1,295 @@
+"""What a fitted model shows: its training, its gradients and its latent path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from sklode.data.checks import check_choice
+from sklode.plotting import canvas
+from sklode.plotting.canvas import Canvas
+from sklode.training.clipping import check_fitted, check_trained
+
+__all__ = ["plot_gradient_flow", "plot_history", "plot_latent"]
+
+Array = NDArray[np.floating]
+
+_HISTORY = {
+    "loss": (0, "training loss"),
+    "validation_loss": (0, "validation loss"),
+    "log_likelihood": (1, "log-likelihood"),
+    "kl": (1, "KL divergence"),
+    "grad_norm": (2, "gradient norm"),
+}
+"""In which axes a column is drawn, and how it is called there."""
+
+_FLOW = ["series", "visits", "time", "by", "log10_norm"]
+
+_N_ARROWS = 17
+"""Along each side of a vector field."""
+
+
+def plot_history(forecaster: Any, *, title: str | None = None, ax: Any = None) -> Any:
+    """Plot a training epoch by epoch: losses, parts of the bound, gradient norms.
+
+    Parameters
+    ----------
+    forecaster : forecaster of this package, or DataFrame
+        Fitted; or its ``history_``, which knows neither the best epoch nor the
+        threshold of clipping: then they are not marked.
+    title, ax
+        As in `plot_forecast`; three axes.
+
+    Returns
+    -------
+    ndarray of Axes
+        Three: the loss and, where there is one, the validation loss; log-likelihood and
+        KL divergence, per observed value; the mean norm of the gradients before
+        clipping, on a logarithmic axis, with the threshold ``clip_norm`` where that is
+        a number. A vertical line marks the epoch whose weights are kept, crosses those
+        that diverged and were restored.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    TypeError, NotFittedError, ValueError
+        If ``forecaster`` is neither, not fitted, or trained for no epoch.
+    """
+    history, best, threshold = forecaster, None, None
+    if not isinstance(forecaster, pd.DataFrame):
+        check_fitted(forecaster, "plot_history")
+        history, best = forecaster.history_, forecaster.best_epoch_
+        threshold = forecaster.clip_norm
+    needed = [*_HISTORY, "restored_epoch"]
+    canvas.check_held(history.columns, needed, "a history")
+    check_trained(history, "plot_history")
+    sheet = Canvas.of(ax, (3,), (3.8, 3.6), n_columns=3)
+    losses, parts, norms = sheet.axes
+    epochs = history.index.to_numpy()
+    styles = canvas.styles_of(_HISTORY)
+    for (column, (place, label)), style in zip(_HISTORY.items(), styles, strict=True):
+        values = history[column].to_numpy(dtype=float)
+        if np.isfinite(values).any():
+            canvas.line(sheet.axes[place], epochs, values, style, label)
+    restored = epochs[history["restored_epoch"].to_numpy() > 0]
+    for axes in sheet.axes:
+        axes.set_xlabel("epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        if best is not None:
+            guide = {"color": canvas.GUIDE, "linewidth": 1.2, "linestyle": ":"}
+            axes.axvline(best, label=f"best epoch, {best}", **guide)
+        if len(restored):
+            cross = {"marker": "x", "linestyle": "", "color": canvas.INK}
+            low = {"transform": axes.get_xaxis_transform(), **cross}
+            axes.plot(restored, 0 * restored + 0.03, label="diverged, restored", **low)
+    losses.set_ylabel("loss per observed value")
+    parts.set_ylabel("nats per observed value")
+    norms.set_ylabel("gradient norm before clipping")
+    norms.margins(y=0.15)
+    if (history["grad_norm"] > 0).any():
+        norms.set_yscale("log")
+    if isinstance(threshold, Real):  # those of numpy too
+        dashes = {"color": canvas.INK, "linewidth": 1.0, "linestyle": "--"}
+        norms.axhline(float(threshold), label=f"clip_norm = {threshold:g}", **dashes)
+    sheet.explain(title)
+    return sheet.returned
+
+
+def plot_gradient_flow(
+    flow: Any, *, x: str = "visits", title: str | None = None, ax: Any = None
+) -> Any:
+    r"""Plot how much of the error each visit of an encoder feels.
+
+    The norms :math:`\|\partial h_1 / \partial h_k\|` as powers of ten: a straight line
+    is a gradient that vanishes, or explodes, exponentially. The thick line is the
+    geometric mean over series, whose own lines are thin.
+
+    Parameters
+    ----------
+    flow : DataFrame, or dict of them
+        What ``gradient_flow`` of ``examples/paper/jacobians.py`` returns, a row per
+        series, visit and part of the memory, with the columns ``series`` (a number),
+        ``visits`` (between), ``time`` (between, in ``time_unit_``), ``by`` ("h", or "c"
+        for the derivative by an LSTM's C) and ``log10_norm``. Several by name are
+        compared, of each the larger of both parts.
+    x : {"visits", "time"}, default="visits"
+        What lies on the horizontal axis.
+    title, ax
+        As in `plot_forecast`.
+
+    Returns
+    -------
+    Axes
+        Norms of zero, as of h_1 by C_1, are absent.
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    TypeError, ValueError
+        If ``flow`` is no table, lacks a column, or is none or more than six.
+    """
+    check_choice("x", x, ("visits", "time"))
+    tables = flow if isinstance(flow, Mapping) else {"": flow}
+    for table in tables.values():
+        if not isinstance(table, pd.DataFrame):
+            raise TypeError(
+                f"a gradient flow must be a DataFrame; got {type(table).__name__}. "
+                "Measure it as examples/paper/jacobians.py does."
+            )
+        canvas.check_held(table.columns, _FLOW, "a gradient flow")
+    if tables is not flow:
+        tables = {
+            r"$\|\partial h_1 / \partial h_k\|$": flow[flow["by"] == "h"],
+            r"$\|\partial h_1 / \partial C_k\|$": flow[flow["by"] == "c"],
+        }
+    styles = canvas.styles_of(tables)
+    sheet = Canvas.of(ax)
+    (axes,) = sheet.axes
+    axes.axhline(0.0, color=canvas.GUIDE, linewidth=0.8, zorder=0)
+    for (name, table), style in zip(tables.items(), styles, strict=True):
+        known = table[np.isfinite(table["log10_norm"])]
+        known = known.groupby(["series", "visits", "time"])["log10_norm"].max()
+        known = known.reset_index()
+        for _, one in known.groupby("series"):
+            canvas.threads(axes, one[x], one[["log10_norm"]], style["color"])
+        mean = known.groupby("visits", as_index=False)[["time", "log10_norm"]].mean()
+        if len(mean):
+            places, norms = mean[[x, "log10_norm"]].to_numpy().T
+            canvas.line(axes, places, norms, style, str(name))
+    what = {"visits": "visits between", "time": "time between, in time units"}
+    axes.set(xlabel=what[x], ylabel=r"$\log_{10}$ of the norm")
+    sheet.explain(title)
+    return sheet.returned
+
+
+def plot_latent(
+    forecaster: Any,
+    fh: Any = None,
+    *,
+    X: Any = None,
+    series: Any = None,
+    coordinates: Sequence[int] | None = None,
+    n_samples: int = 20,
+    title: str | None = None,
+    ax: Any = None,
+) -> Any:
+    r"""Plot the phase portrait of a forecast: the path of z(t), and its vector field.
+
+    The path starts at z0, where the last window does, passes the last observation and
+    ends with the horizon. The plane goes through its mean :math:`\bar z` and is spanned
+    by :math:`e_1, e_2`. Arrows show the decoder's vector field f at the plane's points
+    :math:`\bar z + a e_1 + b e_2`, as far as it lies in it: :math:`(e_1 \cdot f, e_2
+    \cdot f)`. A path far from the plane need not follow them.
+
+    Parameters
+    ----------
+    forecaster : LatentODEForecaster, LatentODERNNForecaster or LatentODELSTMForecaster
+        Fitted.
+    fh : int, sequence, Index or ForecastingHorizon, optional
+        As in ``predict``; the path goes to its last stamp. None: that of ``fit``.
+    X : DataFrame, optional
+        Controls at the horizon, where the model has any. The arrows are those of the
+        controls at the last observation, held everywhere.
+    series : optional
+        Key of a series of a panel; None: the first one.
+    coordinates : pair of int, optional
+        Latent coordinates, counted from 0, that span the plane; the others are those of
+        :math:`\bar z`. None: the two principal directions of the path.
+    n_samples : int, default=20
+        Thin paths from draws of z0, the first of those that intervals are made of; they
+        are not scaled by ``interval_scale_``.
+    title, ax
+        As in `plot_forecast`.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    TypeError, NotFittedError, ValueError
+        If ``forecaster`` is none of the three or not fitted, there is no such series or
+        plane, or ``X`` is missing.
+    """
+    check_fitted(forecaster, "plot_latent")
+    canvas.check_count("n_samples", n_samples, 0)
+    _check_plane(coordinates, forecaster.network_.latent_size)
+    history = forecaster._history
+    keys = list(history.observations.keys)
+    key = series if isinstance(series, tuple) else (series,)
+    canvas.check_held(keys, [] if series is None else [key], "what fit has seen")
+    number = 0 if series is None else keys.index(key)
+    paths = forecaster._latent_paths(fh, X, number, n_samples)
+
+    origin, directions, names = _plane(paths.mean, coordinates)
+    mean, draws = ((z - origin) @ directions.T for z in (paths.mean, paths.draws))
+    seen, ahead = mean[: paths.n_seen], mean[paths.n_seen - 1 :]
+    everything = np.concatenate([mean, *draws])
+    margin = np.maximum(0.12 * np.ptp(everything, axis=0), 1e-6)
+    sides = everything.min(axis=0) - margin, everything.max(axis=0) + margin
+    grid = np.meshgrid(*np.linspace(*sides, _N_ARROWS).T)
+    places = np.stack(grid, axis=-1).reshape(-1, 2)
+    arrows = paths.velocities(origin + places @ directions)
+
+    sheet = Canvas.of(ax)
+    (axes,) = sheet.axes
+    grey = {"color": "0.72", "zorder": 0.5}
+    speed = arrows @ directions.T
+    axes.quiver(*places.T, *speed.T, angles="xy", width=0.0028, **grey)
+    grey |= {"linestyle": "", "marker": r"$\rightarrow$", "markersize": 12}
+    axes.plot([], [], label="vector field", **grey)  # for the legend
+    canvas.threads(axes, draws[..., 0].T, draws[..., 1].T, canvas.INK)
+    first, second = canvas.styles_of("ab")
+    canvas.line(axes, seen[:, 0], seen[:, 1], first, "window")
+    if len(ahead) > 1:
+        canvas.line(axes, ahead[:, 0], ahead[:, 1], second, "forecast")
+    dot = {"linestyle": "", "markeredgecolor": "white", "markersize": 8, "zorder": 3}
+    axes.plot(*mean[:1].T, marker="o", color=canvas.INK, label="$z_0$", **dot)
+    last = {"marker": "D", "color": canvas.GREY, "label": "last observation"}
+    axes.plot(*ahead[:1].T, **last, **dot)
+    axes.set(xlabel=names[0], ylabel=names[1])
+    sheet.explain(title)
+    return sheet.returned
+
+
+def _plane(
+    path: Array, coordinates: Sequence[int] | None
+) -> tuple[Array, Array, Sequence[str]]:
+    """Return the point at (0, 0) of a plane, its two directions and their names."""
+    origin = path.mean(axis=0)
+    if coordinates is not None:
+        origin[list(coordinates)] = 0.0  # the axes count from zero
+        names = [f"latent coordinate {c}" for c in coordinates]
+        return origin, np.eye(path.shape[1])[list(coordinates)], names
+    _, sizes, directions = np.linalg.svd(path - origin, full_matrices=False)
+    shares = 100 * sizes**2 / max(float((sizes**2).sum()), np.finfo(float).tiny)
+    ordinals = zip(("first", "second"), shares, strict=False)
+    names = [
+        f"{one} principal direction ({x:.0f} % of variance)" for one, x in ordinals
+    ]
+    return origin, directions[:2], names
+
+
+def _check_plane(coordinates: Any, size: int) -> None:
+    """Check that two latent coordinates can be, and are, chosen."""
+    if size < 2:
+        raise ValueError(
+            "a phase portrait needs two latent coordinates; got a forecaster of "
+            f"latent_size={size}. Fit one with latent_size=2 or more."
+        )
+    pair = np.ravel([0, 1] if coordinates is None else coordinates)
+    whole = pair.dtype.kind in "iu" and ((pair >= 0) & (pair < size)).all()
+    if not whole or len(pair) != 2 or pair[0] == pair[1]:
+        raise ValueError(
+            f"coordinates must be two different numbers from 0 to {size - 1}; got "
+            f"{coordinates!r}. Pass for example (0, 1)."
+        )

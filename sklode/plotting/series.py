@@ -1,0 +1,414 @@
+"""Series at their true times, with forecasts, intervals or sample paths.
+
+A picture has an axes for each series and channel of a table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
+from itertools import product
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from sklode.data.checks import (
+    check_columns,
+    check_dtypes,
+    check_index,
+    check_rows,
+    check_same_kind,
+    check_times,
+)
+from sklode.data.ticks import series_of
+from sklode.plotting import canvas
+
+__all__ = ["plot_forecast", "plot_samples"]
+
+Array = NDArray[np.float64]
+
+Parts = dict[tuple[int, int], tuple[Array, Array]]
+"""By the numbers of a series and a channel of which anything is known: places of times,
+increasing, and values there, (time, column); NaN where a line ends."""
+
+Layer = tuple[Parts, Callable[..., None]]
+"""What is drawn, and how: ``draw(axes, places, values)``."""
+
+_UNITS = {"d": 864e11, "h": 36e11, "min": 6e10, "s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1}
+"""Nanoseconds of what durations are counted in, the longest first."""
+
+_LONG_GAP = 3.0
+"""A line ends where a gap is this many times what nine in ten gaps are at most."""
+
+_NARROW = 4.0
+"""Inches of axes below which eight dates would touch."""
+
+
+def plot_forecast(
+    y: Any,
+    y_pred: Any = None,
+    y_interval: Any = None,
+    *,
+    y_test: Any = None,
+    labels: Sequence[str] | None = None,
+    title: str | None = None,
+    x_label: str | None = None,
+    y_label: str | None = None,
+    ax: Any = None,
+) -> Any:
+    """Plot a series with its forecasts and their intervals, at their true times.
+
+    Every observation is a dot where its stamp lies. Lines and bands end at a gap of
+    more than three times what nine in ten gaps are at most: a weekend is bridged, a
+    season without data is not.
+
+    Parameters
+    ----------
+    y : Series or DataFrame
+        Observations; a panel has a MultiIndex (instance levels..., time). Times are
+        datetimes, periods (each at its start), timedeltas or integers.
+    y_pred : Series, DataFrame or dict, optional
+        A forecast with series and channels of ``y``, or several by name.
+    y_interval : DataFrame or dict, optional
+        What ``predict_interval`` returns, of any number of coverages; of several
+        forecasts a dict with their names.
+    y_test : Series or DataFrame, optional
+        Truth at the forecast's times, or at others.
+    labels : sequence of str, optional
+        Names in the legend of ``y``, each forecast and ``y_test``, where given.
+    title, x_label, y_label : str, optional
+        By default none, the name of the index, and the channel.
+    ax : Axes or array of Axes, optional
+        Where to draw: one for each series and channel, channels of a series next to
+        each other. None: a new figure, of twelve at most.
+
+    Returns
+    -------
+    Axes or ndarray of Axes
+        ``ax``; of a new figure one Axes, or an array of shape (channel,), (series,) or,
+        where there are several of both, (series, channel).
+
+    Raises
+    ------
+    ImportError
+        If matplotlib is not installed.
+    TypeError, ValueError
+        If kinds of arguments or times, series, channels, labels or axes do not fit.
+    """
+    panels = _Panels.of(y, "y", ax)
+    preds, intervals = _by_name(y_pred, y_interval)
+    y_name, *names, test_name = _names(labels, preds, y_test)
+    styles = canvas.styles_of(preds)
+    seen = partial(canvas.points, label=y_name, filled=True)
+    held_out = partial(canvas.points, label=test_name, filled=False)
+    layers = [(panels.parts(y, "y"), seen), (panels.parts(y_test, "y_test"), held_out)]
+    for key, style, name in zip(preds, styles, names, strict=True):
+        draw = partial(canvas.line, style=style, label=name)
+        layers.append((panels.parts(preds[key], "y_pred"), draw))
+        bands = panels.bands(intervals.get(key), "y_interval")
+        for k, (coverage, parts) in enumerate(bands.items()):
+            share = 0.18 + 0.3 * k / max(len(bands) - 1, 1)
+            look = {"fill": canvas.tint(style["color"], share)}
+            label = f"{100 * coverage:g} % interval"
+            if len(preds) > 1:  # they may overlap
+                label += f", {name}"
+                look = {"fill": (style["color"], 0.15), "edgecolor": style["color"]}
+                look |= {"linestyle": style["linestyle"]}
+            layers.append((parts, partial(canvas.band, label=label, **look)))
+    return panels.draw(layers, ax, title, x_label, y_label)
+
+
+def plot_samples(
+    samples: Any,
+    y: Any = None,
+    *,
+    coverage: float | None = 0.9,
+    max_paths: int = 50,
+    title: str | None = None,
+    x_label: str | None = None,
+    y_label: str | None = None,
+    ax: Any = None,
+) -> Any:
+    """Plot sample paths as thin lines, with their median and a band around it.
+
+    Parameters
+    ----------
+    samples : DataFrame
+        What ``sample`` or ``sample_prior`` returns, with index ``(sample, *row)``.
+    y : Series or DataFrame, optional
+        Observations of the same series and channels.
+    coverage : float or None, default=0.9
+        Share of the paths between the band's bounds, at each time; None: no band.
+    max_paths : int, default=50
+        Paths drawn, the first ones. Median and band are of all.
+    title, x_label, y_label, ax
+        As in `plot_forecast`.
+
+    Returns
+    -------
+    Axes or ndarray of Axes
+        As in `plot_forecast`, and the same errors.
+    """
+    canvas.check_count("max_paths", max_paths, 1)
+    is_share = isinstance(coverage, Real) and 0 < float(coverage) < 1
+    if coverage is not None and not is_share:
+        raise ValueError(
+            f"coverage must be a share between 0 and 1, or None; got {coverage!r}."
+        )
+    frame = _as_frame(samples, "samples")
+    if frame.index.nlevels < 2 or frame.index.names[0] != "sample" or not len(frame):
+        raise ValueError(
+            "samples must have rows with the index (sample, *row of the forecast); got "
+            f"{len(frame)} with the levels {list(frame.index.names)}. Pass what sample "
+            "or sample_prior returns."
+        )
+    check_index(frame.index, "samples")  # each path has a stamp once
+    first = frame.xs(frame.index[0][0], level=0)
+    panels = _Panels.of(first, "samples", ax) if y is None else _Panels.of(y, "y", ax)
+    (style,) = canvas.styles_of([samples])
+    tail = (1 - float(coverage or 0)) / 2
+
+    def draw(axes: Any, x: Array, paths: Array) -> None:
+        quantiles = pd.DataFrame(paths).quantile([tail, 0.5, 1 - tail], axis=1)
+        low, median, high = quantiles.to_numpy()
+        canvas.line(axes, x, median, style, "median")
+        shown = paths[:, :max_paths]
+        canvas.threads(axes, x, shown, canvas.INK, f"{shown.shape[1]} sample paths")
+        if coverage is not None:
+            label = f"{100 * coverage:g} % of {paths.shape[1]} paths"
+            fill = canvas.tint(style["color"], 0.18)
+            canvas.band(axes, x, np.stack([low, high], axis=1), fill, label)
+
+    seen = partial(canvas.points, label="observed", filled=True)
+    paths = panels.parts(frame.unstack(level=0), "samples", n_last=1)
+    layers: list[Layer] = [(panels.parts(y, "y"), seen), (paths, draw)]
+    return panels.draw(layers, ax, title, x_label, y_label)
+
+
+class _Panels(NamedTuple):
+    """What has an axes of its own, and how time lies on it."""
+
+    keys: Sequence[tuple[Hashable, ...]]  # of series; ((),) of a single one
+    channels: list[Hashable]
+    levels: list[Hashable]  # names; the last one is time
+    times: pd.Index  # of the kind that all must be of
+    unit: str | None  # of durations
+
+    @classmethod
+    def of(cls, data: Any, name: str, ax: Any) -> _Panels:
+        """Read series and channels off a table; axes keep their unit of durations."""
+        canvas.pyplot()  # says how to install matplotlib
+        frame = _as_frame(data, name)
+        check_index(frame.index, name)
+        check_rows(frame)
+        times, unit = frame.index.get_level_values(-1), None
+        if isinstance(times, pd.TimedeltaIndex):
+            largest = np.abs(times.as_unit("ns").asi8).max()
+            unit = [*(u for u, n in _UNITS.items() if largest >= 5 * n), "ns"][0]
+            axes = np.asarray(() if ax is None else ax, dtype=object).ravel()
+            known = {one.xaxis.get_units() for one in axes if hasattr(one, "xaxis")}
+            unit = next(iter(known & _UNITS.keys()), unit)
+        _, keys = series_of(frame.index)
+        return cls(keys, list(frame.columns), list(frame.index.names), times, unit)
+
+    def parts(self, data: Any, name: str, n_last: int = 0) -> Parts:
+        """Return what is known in a table, or in None, by series and channel.
+
+        Columns have ``n_last`` levels below that of the channels.
+        """
+        if data is None:
+            return {}
+        frame = _as_frame(data, name)
+        if frame.index.nlevels != len(self.levels):
+            raise ValueError(
+                f"{name} must have the index levels of y, {self.levels}; got "
+                f"{list(frame.index.names)}. Draw what was made from the same y."
+            )
+        times = frame.index.get_level_values(-1)
+        check_times(frame.index, name)
+        check_same_kind(times, self.times, f"the index of {name}")
+        codes, keys = series_of(frame.index)
+        canvas.check_held(self.keys, keys, f"the series of y, like those of {name},")
+        columns = frame.columns
+        columns = columns.droplevel([*range(-n_last, 0)]) if n_last else columns
+        channels = list(columns.unique())
+        is_only = len(channels) == len(self.channels) == 1  # a Series may have no name
+        if not is_only:
+            canvas.check_held(self.channels, channels, f"the channels of y and {name}")
+            canvas.check_held(channels, self.channels, f"the channels of {name} and y")
+        values = frame.to_numpy(dtype=float, na_value=np.nan)
+        values = np.where(np.isfinite(values), values, np.nan)
+        places, found = self._places(times), {}
+        for c, channel in enumerate(self.channels):
+            own = values[:, [is_only or one == channel for one in columns]]
+            for k, key in enumerate(keys):
+                rows = np.flatnonzero((codes == k) & ~np.isnan(own).all(axis=1))
+                rows = rows[np.argsort(places[rows], kind="stable")]
+                if len(rows):
+                    found[self.keys.index(key), c] = _broken(places[rows], own[rows])
+        return found
+
+    def bands(self, interval: Any, name: str) -> dict[float, Parts]:
+        """Return lower and upper bounds by coverage, the widest first; {} of None."""
+        if interval is None:
+            return {}
+        columns = getattr(interval, "columns", pd.Index([]))
+        if not _are_bounds(columns):
+            raise TypeError(
+                f"{name} must be what predict_interval returns, with the columns "
+                f"(channel, coverage, lower or upper); got a {type(interval).__name__} "
+                f"with {list(columns)[:4]}. Pass forecaster.predict_interval(fh)."
+            )
+        lower_first = interval.sort_index(axis=1, level=-1, sort_remaining=False)
+        found = {}
+        for coverage in sorted(columns.unique(level=-2), reverse=True):
+            table = lower_first.xs(coverage, axis=1, level=-2)
+            found[coverage] = self.parts(table, name, n_last=1)
+        return found
+
+    def draw(
+        self,
+        layers: Sequence[Layer],
+        ax: Any,
+        title: str | None,
+        x_label: str | None,
+        y_label: str | None,
+    ) -> Any:
+        """Draw layers, the first one that of observations, and return the axes."""
+        sheet = self._canvas(layers, ax)
+        pairs = product(range(len(self.keys)), range(len(self.channels)))
+        for pair, axes in zip(pairs, sheet.axes, strict=True):
+            self._dress(axes)
+            drawn = [(*parts[pair], draw) for parts, draw in layers if pair in parts]
+            for x, values, draw in drawn:
+                draw(axes, x, values)
+            ends = [x[-1] for x, *_ in drawn]
+            if pair in layers[0][0] and max(ends) > ends[0]:
+                guide = axes.axvline(ends[0], color=canvas.GUIDE, linewidth=0.8)
+                guide.set(linestyle=(0, (1, 2)), zorder=0)
+            key, channel = self.keys[pair[0]], self.channels[pair[1]]
+            if key and not (title is not None and len(sheet.axes) == 1):
+                axes.set_title(", ".join(map(str, key)), fontsize="medium")
+            is_nameless = self.channels in ([0], [None])  # those of a Series
+            name = "" if is_nameless else str(channel)
+            axes.set_ylabel(name if y_label is None else y_label)
+            if axes.xaxis.get_tick_params()["labelbottom"]:
+                name = str(self.levels[-1] or "")
+                axes.set_xlabel(name if x_label is None else x_label)
+        sheet.explain(title)
+        return sheet.returned
+
+    def _canvas(self, layers: Sequence[Layer], ax: Any) -> canvas.Canvas:
+        """Return an axes for each series and channel."""
+        n_series, n_channels = len(self.keys), len(self.channels)
+        shape = tuple(n for n in (n_series, n_channels) if n > 1)
+        n_columns = n_channels if n_series > 1 else 1 if n_channels <= 6 else 2
+        if n_channels == 1:
+            n_columns = min(3, math.ceil(math.sqrt(n_series)))
+        size = (9.0, 4.2) if not shape else (9.0, 2.2) if n_columns == 1 else (3.6, 2.4)
+        # one time axis serves all where none would be squeezed into a corner
+        spans = [x[[0, -1]] for parts, _ in layers for x, _ in parts.values()]
+        longest = np.ptp(spans, axis=1).max() if spans else 0.0
+        share_x = n_series == 1 or bool(spans and np.ptp(spans) <= 2 * longest)
+        return canvas.Canvas.of(ax, shape, size, n_columns, share_x)
+
+    def _places(self, times: pd.Index) -> Array:
+        """Return where stamps lie; datetimes and periods as matplotlib's dates."""
+        from matplotlib.dates import date2num
+
+        if isinstance(times, pd.TimedeltaIndex):
+            return times.as_unit("ns").asi8 / _UNITS[self.unit or "ns"]
+        if isinstance(times, pd.PeriodIndex):  # they reach farther than datetimes
+            ticks = times.asfreq("us", how="start").asi8
+            return np.asarray(date2num(ticks.view("datetime64[us]")))
+        if isinstance(times, pd.DatetimeIndex):
+            return np.asarray(date2num(times.values))
+        return times.to_numpy(dtype=float)
+
+    def _dress(self, axes: Any) -> None:
+        """Let ticks read as stamps, unless they do already."""
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        axis = axes.xaxis
+        if axis.have_units():
+            return
+        if self.unit is not None:
+            axis.set_units(self.unit)
+            axis.set_major_formatter(f"{{x:g}} {self.unit}")
+        elif isinstance(self.times, pd.DatetimeIndex | pd.PeriodIndex):
+            # a date without a zone is shown as it is, whatever matplotlib's own zone
+            zone = getattr(self.times, "tz", None) or "UTC"
+            axis.axis_date(zone)
+            is_narrow = axes.bbox.width < _NARROW * axes.figure.dpi
+            # below 2 n + 1 for at least n, some spans would have no fitting interval
+            fewest, most = (2, 5) if is_narrow else (3, 8)
+            locator = AutoDateLocator(tz=zone, minticks=fewest, maxticks=most)
+            axis.set_major_locator(locator)
+            axis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))
+
+
+def _as_frame(data: Any, name: str) -> pd.DataFrame:
+    """Return a Series or DataFrame of numbers as a DataFrame."""
+    frame = data.to_frame() if isinstance(data, pd.Series) else data
+    if not isinstance(frame, pd.DataFrame):
+        raise TypeError(
+            f"{name} must be a Series or DataFrame over its time stamps; got "
+            f"{type(data).__name__}. Use pd.Series(values, index)."
+        )
+    check_columns(frame, name)
+    check_dtypes(frame, name)
+    return frame
+
+
+def _are_bounds(columns: pd.Index) -> bool:
+    """Return whether each channel has both bounds of each coverage, a number."""
+    if columns.nlevels < 3:
+        return False
+    ends, bounds = columns.get_level_values(-1), columns.droplevel(-1)
+    lower, upper = (set(bounds[ends == side]) for side in ("lower", "upper"))
+    is_numeric = all(isinstance(c, Real) for c in columns.get_level_values(-2))
+    return is_numeric and lower == upper and len(columns) == 2 * len(lower) > 0
+
+
+def _by_name(y_pred: Any, y_interval: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
+    """Return forecasts, and the intervals of some of them, by the same names."""
+    if y_pred is None and isinstance(y_interval, Mapping):
+        y_pred = dict.fromkeys(y_interval)
+    preds = dict(y_pred) if isinstance(y_pred, Mapping) else {"forecast": y_pred}
+    if not isinstance(y_interval, Mapping):
+        if len(preds) > 1 and y_interval is not None:
+            raise TypeError(
+                "intervals of several forecasts must be a dict with their names, "
+                f"{list(preds)}; got a {type(y_interval).__name__}. Name them."
+            )
+        y_interval = dict.fromkeys(preds, y_interval)
+    canvas.check_held(preds, y_interval, "the forecasts that have intervals")
+    return preds, dict(y_interval)
+
+
+def _names(labels: Any, preds: dict[Any, Any], y_test: Any) -> list[str]:
+    """Return the names of y, of each forecast and of y_test, given or not."""
+    names = ["observed", *map(str, preds), "held out"]
+    is_given = [True, *(one is not None for one in preds.values()), y_test is not None]
+    if labels is None:
+        return names
+    if isinstance(labels, str) or len(labels) != sum(is_given):
+        raise ValueError(
+            f"labels must be {sum(is_given)}, of y, each forecast and y_test; got "
+            f"{labels!r}. Leave out what is not given."
+        )
+    named = map(str, labels)
+    pairs = zip(names, is_given, strict=True)
+    return [next(named) if given else name for name, given in pairs]
+
+
+def _broken(x: Array, values: Array) -> tuple[Array, Array]:
+    """Return places and values with NaN in long gaps."""
+    gaps = np.diff(x)
+    usual = np.quantile(gaps, 0.9, method="lower") if len(gaps) else 0.0
+    ends = np.flatnonzero(gaps > _LONG_GAP * usual) + 1
+    return np.insert(x, ends, np.nan), np.insert(values, ends, np.nan, axis=0)

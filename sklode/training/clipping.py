@@ -1,0 +1,124 @@
+"""What norm gradient clipping did in a fit."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pandas as pd
+from sklearn.exceptions import NotFittedError
+
+__all__ = ["ClippingReport", "check_fitted", "check_trained", "clipping_report"]
+
+
+class ClippingReport(NamedTuple):
+    """What norm gradient clipping did in a fit.
+
+    Attributes
+    ----------
+    clip_norm : float, "auto" or None
+        The forecaster's parameter: the threshold. That of "auto", a median over the
+        first epochs' steps, is not recorded.
+    clipped_fraction : float
+        Share of the steps whose gradient was clipped, the mean over epochs; 0 without
+        clipping.
+    median_norm, max_norm : float
+        Of the epochs' mean gradient norms before clipping.
+    skipped_steps : int
+        Steps that were left out because loss or gradient was not finite.
+    exploded : DataFrame
+        Rows of ``history_`` of the epochs in which gradients exploded.
+    """
+
+    clip_norm: float | str | None
+    clipped_fraction: float
+    median_norm: float
+    max_norm: float
+    skipped_steps: int
+    exploded: pd.DataFrame
+
+
+def clipping_report(forecaster: Any, factor: float = 10.0) -> ClippingReport:
+    """Report on the gradient norms of the last fit or update, and their clipping.
+
+    Paper, section "Norm Gradient Clipping": the threshold "can be tuned by looking at
+    the average norm of the gradients during training".
+
+    Parameters
+    ----------
+    forecaster : LatentODEForecaster, LatentODERNNForecaster or LatentODELSTMForecaster
+        Fitted.
+    factor : float, default=10.0
+        Gradients exploded in an epoch whose mean norm is more than this many times the
+        median epoch's, or that skipped a step.
+
+    Returns
+    -------
+    ClippingReport
+
+    Raises
+    ------
+    TypeError
+        If ``forecaster`` is none of the three.
+    NotFittedError
+        If it is not fitted.
+    ValueError
+        If its last fit trained for no epoch, or ``factor`` is not above 1.
+
+    Notes
+    -----
+    ``history_`` has a row per epoch: a single large step shows by its share in the mean
+    over the epoch's steps.
+    """
+    check_fitted(forecaster, "clipping_report")
+    if not factor > 1:
+        raise ValueError(f"factor must be above 1; got {factor!r}.")
+    history = forecaster.history_
+    check_trained(history, "clipping_report")
+    norms = history["grad_norm"]
+    exploded = (norms > factor * norms.median()) | (history["skipped_steps"] > 0)
+    return ClippingReport(
+        forecaster.clip_norm,
+        float(history["clipped_fraction"].mean()),
+        float(norms.median()),
+        float(norms.max()),
+        int(history["skipped_steps"].sum()),
+        history[exploded],
+    )
+
+
+def check_fitted(forecaster: Any, asked: str) -> None:
+    """Check that something is a fitted forecaster with a network.
+
+    Raises
+    ------
+    TypeError
+        If it is another object.
+    NotFittedError
+        If it is not fitted.
+    """
+    if not (hasattr(forecaster, "clip_norm") and hasattr(forecaster, "is_fitted")):
+        raise TypeError(
+            f"{asked} is of a forecaster of this package; got a "
+            f"{type(forecaster).__name__}. Pass the fitted forecaster of a pipeline or "
+            "search itself."
+        )
+    if not forecaster.is_fitted:
+        raise NotFittedError(
+            f"{asked} needs a fitted forecaster; got a {type(forecaster).__name__} "
+            "that is not. Call fit(y) first."
+        )
+
+
+def check_trained(history: pd.DataFrame, asked: str) -> None:
+    """Check that there is an epoch in a history.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    if not len(history):
+        raise ValueError(
+            f"{asked} needs the history of a training; got one without an epoch "
+            "(finetune_epochs=0 trains for none). Pass a forecaster that was trained."
+        )

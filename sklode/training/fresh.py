@@ -1,0 +1,162 @@
+"""An untrained model: sizes, units, level and initial weights, as the data call for."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sklode.data.observations import Observations
+from sklode.data.scaling import Normalisation, Timeline
+from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
+from sklode.levels import LinearAnchor
+from sklode.levels.choice import choose_anchor, deviation_scale
+from sklode.levels.fitting import fit_linear
+from sklode.nn.modes import default_float32
+from sklode.prediction.model import (
+    ARCHITECTURE,
+    FittedModel,
+    arrays_of,
+    build_network,
+)
+from sklode.training.batches import first_held_out_row
+
+__all__ = ["default_lengths", "fresh_model"]
+
+_GLOBAL_GENERATOR = threading.Lock()
+"""Held while initial weights are drawn, which torch does from its global generator.
+
+Fits in several threads would draw from each other's seeds. They are drawn in float32,
+which is then the default dtype.
+"""
+
+
+_SHORTEST_PERIOD = 4.0
+"""In time units: faster oscillations are hardly seen at stamps one unit apart."""
+
+
+_FOLLOWED = {"rk4": math.pi / 2, "midpoint": 0.5, "euler": 0.1, "dopri5": math.pi / 2}
+"""Radians per step that a method follows without changing the amplitude much."""
+
+
+_MANY_SERIES = 8
+"""From this many series on, a window need not leave room for others beside it."""
+
+
+def default_lengths(
+    lengths: NDArray[np.int64],
+    window_length: int | None,
+    horizon: int | None,
+    n_ahead: int | None,
+) -> tuple[int, int]:
+    """Choose ``window_length`` and ``horizon`` where they are None.
+
+    The horizon is the farthest step that will be asked for, where known, else as long
+    as a window that is given, else 20 rows. The window is twice the horizon, between 24
+    and 60 rows. Both leave room for other windows: a horizon of at most a third of the
+    longest series, a window of at most half of what then remains (all of it, where
+    there are many series).
+    """
+    longest = int(lengths.max())
+    room = 1 if len(lengths) >= _MANY_SERIES else 2
+    if horizon is None and n_ahead is not None:
+        horizon = min(n_ahead, longest // 3) if window_length is None else n_ahead
+    if window_length is not None:
+        return window_length, window_length if horizon is None else horizon
+    if horizon is None:
+        horizon = min(20, longest // 3)
+    wanted = min(60, max(24, 2 * horizon))
+    return max(min(wanted, (longest - horizon) // room), 1), horizon
+
+
+def fresh_model(
+    observations: Observations,
+    settings: Any,
+    rng: np.random.RandomState,
+    n_ahead: int | None,
+    held_out: float = 0.0,
+) -> tuple[FittedModel, NDArray[np.int64]]:
+    """Return an untrained model of the sizes that data and settings call for.
+
+    Parameters
+    ----------
+    observations : Observations
+        The series.
+    settings : Settings
+    rng : RandomState
+        Of what is held out, and of the initial weights.
+    n_ahead : int or None
+        The farthest step of the horizon that will be asked for.
+    held_out : float, default=0.0
+        Share of the rows that is held out: units and level are those of the others.
+
+    Returns
+    -------
+    FittedModel
+    ndarray of shape (series,)
+        The first held-out row of each series.
+    """
+    window_length, horizon = default_lengths(
+        observations.lengths, settings.window_length, settings.horizon, n_ahead
+    )
+    timeline = Timeline.of(observations)
+    nothing = np.zeros((len(observations.ticks), 1))
+    layout = WindowSet(
+        nothing[:, 0], nothing, None, observations.bounds, window_length, horizon
+    )
+    cut = first_held_out_row(layout, held_out, rng)
+    learned = observations.until(cut)
+    normalisation = Normalisation.of(learned, settings.normalize is not None)
+    windows = WindowSet(
+        *arrays_of(learned, normalisation, timeline), window_length, horizon
+    )
+    sample = windows.gather(spread(np.arange(len(windows)), 4 * SCORED_WINDOWS))
+    sampled = sample.values, sample.mask, window_length
+    anchor = settings.normalize or "series"
+    if anchor == "auto":
+        anchor = choose_anchor(*sampled)
+    if anchor != "series":
+        normalisation = normalisation.rescaled(deviation_scale(*sampled))
+    n_controls = 0 if observations.controls is None else observations.controls.shape[1]
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), default_float32():
+        # torch.manual_seed would seed the generators of the GPUs as well
+        torch.default_generator.manual_seed(int(rng.randint(2**31 - 1)))
+        n_channels = observations.values.shape[1]
+        network = build_network(settings, n_channels, n_controls, anchor)
+        span = float(np.median(sample.times[:, -1]))
+        network.decoder.vector_field.start_rotating(_periods(settings, span))
+        if anchor in ("last", "linear"):  # what is added to it has to be learned
+            network.emission.start_silent()
+    architecture = {name: getattr(settings, name) for name in ARCHITECTURE}
+    model = FittedModel(
+        network,
+        normalisation,
+        timeline.unit,
+        timeline.longest_gap,
+        observations.clock,
+        window_length,
+        horizon,
+        architecture,
+    )
+    if isinstance(network.anchor, LinearAnchor):
+        fit_linear(network.anchor, model.windows(learned))
+    return model, cut
+
+
+def _periods(settings: Any, span: float) -> list[float]:
+    """Draw periods that the decoder starts with, in time units.
+
+    Evenly spread on a logarithmic scale, from what observations can show, and the
+    solver follow, to the span of a window.
+    """
+    followed = 2 * math.pi * settings.step_size / _FOLLOWED[settings.method]
+    shortest = max(_SHORTEST_PERIOD, followed)
+    longest = max(span, 2 * shortest)
+    n = settings.latent_size // 2
+    places = (torch.arange(n) + torch.rand(n)) / max(n, 1)
+    periods: list[float] = (shortest * (longest / shortest) ** places).tolist()
+    return periods

@@ -1,0 +1,164 @@
+"""The calendar's waves have known values at known stamps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sklode import LatentODELSTMForecaster, calendar_features
+
+NEW_YORK = "America/New_York"
+
+
+def shares(stamps: Any, period: str) -> list[float]:
+    """Return the share of the period that is over, in [0, 1), of each stamp."""
+    index = stamps if isinstance(stamps, pd.Index) else pd.DatetimeIndex(stamps)
+    waves = calendar_features(index, period, harmonics=1).to_numpy()
+    return (np.arctan2(waves[:, 0], waves[:, 1]) / (2 * np.pi) % 1).tolist()
+
+
+def close(values: Any) -> Any:
+    return pytest.approx(values, abs=1e-12)
+
+
+MONDAYS_ON = pd.date_range("2026-11-16", periods=7)
+BEFORE_1970 = pd.date_range("1969-12-22", periods=7)
+KNOWN: dict[str, tuple[str, Any, Any]] = {
+    # a quarter of 365 days is 91.25 days, of 366 it is 91.5
+    "a year": ("year", ["2026-01-01", "2026-04-02 06:00"], [0, 0.25]),
+    "a leap year": ("year", ["2024-04-01 12:00", "2024-12-31"], [0.25, 365 / 366]),
+    "centuries": ("year", ["1900-07-02 12:00", "2000-07-02"], [0.5, 0.5]),
+    "months": ("month", ["2026-02-15", "2024-02-15 12:00", "1969-11-16"], [0.5] * 3),
+    "a week from Monday": ("week", MONDAYS_ON, np.arange(7) / 7),
+    "a week before 1970": ("week", BEFORE_1970, np.arange(7) / 7),
+    "a day": ("day", ["2026-03-03 06:00", "2026-03-03 21:00"], [0.25, 0.875]),
+    "a day before 1970": ("day", ["1960-03-03 06:00"], [0.25]),
+    "far from 1970": (
+        "year",
+        pd.DatetimeIndex(["0004-07-02", "4000-07-02"]).as_unit("s"),
+        [0.5, 0.5],
+    ),
+    "a period": ("year", pd.PeriodIndex(["4000-07-02"], freq="D"), [0.5]),
+    "weeks as periods": (
+        "week",
+        pd.period_range("2026-11-16", periods=3, freq="W-SUN"),
+        [0, 0, 0],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", KNOWN)
+def test_the_share_of_a_period_that_is_over_is_known(case: str) -> None:
+    period, stamps, expected = KNOWN[case]
+    assert shares(stamps, period) == close(list(expected))
+
+
+def test_sines_and_cosines_stand_under_their_names() -> None:
+    index = pd.DatetimeIndex(["2026-04-02 06:00"])
+    X = calendar_features(index, ["year"], harmonics=3)
+    assert X.iloc[0].to_dict() == close(
+        {
+            "year sin 1": 1.0,
+            "year cos 1": 0.0,
+            "year sin 2": 0.0,
+            "year cos 2": -1.0,
+            "year sin 3": -1.0,
+            "year cos 3": 0.0,
+        }
+    )
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_every_unit_of_an_index_gives_the_same(unit: str) -> None:
+    stamps = pd.DatetimeIndex(["2026-04-02 06:00", "1955-08-03 18:00"])
+    expected = calendar_features(stamps.as_unit("ns"))
+    np.testing.assert_array_equal(calendar_features(stamps.as_unit(unit)), expected)
+
+
+@pytest.mark.parametrize("day", ["2026-03-08", "2026-11-01", "2026-06-01"])
+def test_day_and_week_follow_the_clock_where_it_is_changed(day: str) -> None:
+    # 23 hours, 25 hours and 24 hours long, all three from midnight to midnight
+    hours = ["00:00", "06:00", "12:00", "18:00"]
+    stamps = pd.DatetimeIndex([f"{day} {hour}" for hour in hours])
+    local = stamps.tz_localize(NEW_YORK)
+    assert shares(local, "day") == close([0, 0.25, 0.5, 0.75])
+    assert shares(local, "week") == close(shares(stamps, "week"))
+    assert shares(local, "year") == close(shares(stamps, "year"))
+    assert shares(local.tz_convert("UTC"), "day") != close([0, 0.25, 0.5, 0.75])
+
+
+def test_the_index_is_that_which_was_given_in_its_order() -> None:
+    days = pd.DatetimeIndex(["2026-04-02 06:00", "2026-01-01", "2026-04-02 06:00"])
+    index = pd.MultiIndex.from_product([["a", "b"], days], names=["series", "when"])
+    X = calendar_features(index, "year", harmonics=1)
+    pd.testing.assert_index_equal(X.index, index)
+    np.testing.assert_allclose(X["year sin 1"], [1, 0, 1, 1, 0, 1], atol=1e-12)
+    none = calendar_features(days[:0])
+    assert none.shape == (0, 12)
+    assert (none.dtypes == np.float64).all()
+
+
+@given(
+    st.datetimes(min_value=pd.Timestamp("1700-01-01").to_pydatetime()),
+    st.sampled_from(["year", "month", "week", "day"]),
+    st.integers(1, 50),
+)
+def test_harmonics_are_those_of_one_angle(when: Any, period: Any, k: int) -> None:
+    row = calendar_features(pd.DatetimeIndex([when]), period, k).iloc[0].to_numpy()
+    first = complex(row[1], row[0])
+    assert complex(row[-1], row[-2]) == pytest.approx(first**k, abs=1e-12)
+
+
+DATES = pd.date_range("2026-01-01", periods=4)
+BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "integers": (pd.Index([1, 4]), {}, r"got Index of int64\. .*unit='D'\)"),
+    "timedeltas": (pd.to_timedelta([1, 2], unit="h"), {}, r"got TimedeltaIndex of"),
+    "words": (pd.Index(["2026-01-01"]), {}, r"got Index .*pd\.to_datetime\(dates\)"),
+    "a table": (pd.DataFrame({"y": 1.0}, DATES), {}, r"got DataFrame\. Pass data"),
+    "a list": (list(DATES), {}, r"got list\. Pass "),
+    "a first level": (
+        pd.MultiIndex.from_product([DATES, [0, 1]]),
+        {},
+        r"in its last level; got Index of int64",
+    ),
+    "NaT": (DATES.insert(2, pd.NaT), {}, r"finite times; got NaT at row 2"),
+    "no period": (DATES.to_period("D").insert(2, pd.NaT), {}, r"got NaT at row 2"),
+    "hour": (DATES, {"periods": "hour"}, r'a period.*"day"; got \'hour\'\.'),
+    "a length": (DATES, {"periods": ["year", pd.Timedelta("12h")]}, "got Timedelta"),
+    "a number": (DATES, {"periods": 12}, r'must be one of "year", .*; got 12\.'),
+    "none": (DATES, {"periods": []}, r"at least one, and none twice; got \[\]\. Use"),
+    "twice": (DATES, {"periods": ["day"] * 2}, r"none twice; got \['day', 'day'\]"),
+    "no harmonics": (DATES, {"harmonics": 0}, r"at least 1; got 0\."),
+    "half a wave": (DATES, {"harmonics": 1.5}, r"whole number; got 1\.5\. Use"),
+    "True": (DATES, {"harmonics": True}, r"whole number; got True"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_no_calendar_is_refused(case: str) -> None:
+    index, settings, message = BAD[case]
+    with pytest.raises((TypeError, ValueError), match=message):
+        calendar_features(index, **settings)
+
+
+@pytest.mark.slow
+def test_a_season_longer_than_the_window_is_learned_from_the_calendar() -> None:
+    rng = np.random.default_rng(0)
+    days = pd.date_range("2018-01-01", "2021-12-31")
+    stamps = days[rng.random(len(days)) < 0.5]
+    phase = 2 * np.pi * (stamps.dayofyear.to_numpy() - 1) / 365.25
+    season = pd.Series(np.sin(phase) + 0.4 * np.cos(2 * phase), stamps)
+    y = season + 0.3 * rng.standard_normal(len(stamps))
+    train, test = y[:"2020"], y["2021":]
+    sizes: dict[str, Any] = {"window_length": 30, "horizon": 30, "max_epochs": 10}
+    forecaster = LatentODELSTMForecaster(**sizes, normalize="series", random_state=0)
+    blind = forecaster.fit(train).predict(test.index)
+    forecaster.fit(train, X=calendar_features(train.index, "year"))
+    found = forecaster.predict(test.index, X=calendar_features(test.index, "year"))
+    assert ((found - test) ** 2).mean() < 0.5 * ((blind - test) ** 2).mean()
+    assert ((found - season[test.index]) ** 2).mean() < 0.02

@@ -1,0 +1,557 @@
+"""What cannot be used is refused before training, by name and with a remedy."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import sklode
+from sklode import calendar_features, nn
+from sklode.data.checks import check_choice, did_you_mean
+from tests.controls import controls
+from tests.series import channels, panel, tiny, uneven_stamps, uneven_ticks, waves
+
+NAN = float("nan")
+REFUSAL = (TypeError, ValueError)
+STAMPS = uneven_stamps()
+LATER = STAMPS[-1] + pd.to_timedelta([5, 9], unit="min")
+UTC = STAMPS.tz_localize("UTC")
+BERLIN = UTC.tz_convert("Europe/Berlin")
+Y = waves(STAMPS)
+TWO = channels(STAMPS)
+ONE = pd.Series(1.0, STAMPS, name="y")
+
+
+class Never:
+    """A callback that no training may reach."""
+
+    def on_fit_begin(self, forecaster: Any) -> None:
+        raise AssertionError("training began")
+
+
+def unfit() -> Any:
+    return tiny(callbacks=[Never()])
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Any:
+    """A forecaster that no test may change."""
+    return tiny().fit(Y)
+
+
+# --- tables of numbers ----------------------------------------------------------------
+
+DURATIONS = pd.Series(pd.to_timedelta(np.arange(24), "h"), STAMPS, name="y")
+NO_NUMBERS: dict[str, tuple[Any, str]] = {
+    "words": (ONE.astype(str), r"'y' of dtype .*, such as '1\.0'\. .*y\.astype\(float"),
+    "decimals": (ONE.map(lambda v: Decimal(1)), r"such as Decimal\('1'\)\. Convert it"),
+    "categories": (ONE.astype("category"), r"not categorical; got .*dtype category"),
+    "complex": (ONE * 1j, r"complex128.*real and its imaginary part as two columns"),
+    "dates": (TWO.assign(when=STAMPS), r"an index: y\.set_index\('when'\)\.$"),
+    "durations": (DURATIONS, r"dtype timedelta64.*column\.dt\.total_seconds\(\)"),
+    "an array of words": (np.array(["1"]), r"dtype <U1\. .*array\.astype\(float\)"),
+    "four axes": (np.zeros((2,) * 4), r"must have the shape .*; got \(2, 2, 2, 2\)"),
+    "a dict": ({"y": 1}, r"y must be of type Series, DataFrame or array; got dict"),
+    "a number": (3.0, r"got float\. Pass numbers as pd\.Series\(y, index=stamps\)"),
+    "a tensor": (torch.ones(9), r"got Tensor\. .*y\.numpy\(\)"),
+}
+QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "fit": lambda forecaster, y: unfit().fit(y),
+    "update": lambda forecaster, y: forecaster.update(y, update_params=False),
+    "score": lambda forecaster, y: forecaster.score(y),
+    "predict_residuals": lambda forecaster, y: forecaster.predict_residuals(y),
+}
+
+
+@pytest.mark.parametrize("case", NO_NUMBERS)
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_what_is_no_table_of_numbers_is_refused(
+    fitted: Any, question: str, case: str
+) -> None:
+    y, message = NO_NUMBERS[case]
+    with pytest.raises(TypeError, match=f"(?s){message}"):
+        QUESTIONS[question](fitted, y)
+
+
+@pytest.mark.parametrize("case", ["words", "complex", "dates"])
+def test_pretrain_refuses_it_too(case: str) -> None:
+    y, message = NO_NUMBERS[case]
+    with pytest.raises(TypeError, match=f"(?s){message}"):
+        unfit().pretrain(pd.concat({"a": pd.DataFrame(y), "b": pd.DataFrame(y)}))
+    with pytest.raises(TypeError, match=r"pretrain needs a panel y; got None"):
+        unfit().pretrain(None)
+
+
+def with_value(y: Any, rows: Any, value: float) -> Any:
+    y = y.copy()
+    y.loc[rows] = value
+    return y
+
+
+AT_7 = re.escape(str(STAMPS[7]))
+INFINITE_AT_7 = with_value(TWO, STAMPS[7], np.inf)
+TABLES: dict[str, tuple[Any, str]] = {
+    "no rows": (ONE[:0], r"y must hold at least one row; got none"),
+    "an empty array": (np.array([]), r"y must hold at least one row; got none"),
+    "no columns": (pd.DataFrame(index=STAMPS), r"at least one column; got an index al"),
+    "no axis": (np.array(1.0), r"must have the shape \(time,\), .*; got \(\)\."),
+    "one name": (TWO.set_axis(["a", "a"], axis=1), r"names; got 'a' more than once"),
+    "a panel as a Series": (panel()["y"], r"\['series', 'when'\]\. Pass y\.to_frame"),
+    "a list of numbers": ([1.0, 2.0], r"got float at place 0\. Pass a list .* pd\.Ser"),
+    "a list of two kinds": ([channels(), waves()], r"got Series at place 1"),
+    "an empty list": ([], r"y must be of type Series, DataFrame or array; got list"),
+    "a list of complex": ([TWO, TWO * 1j], r"y\[1\] must be numeric.*'a'.*complex"),
+    "infinity": (INFINITE_AT_7, rf"got inf in column 'a' at row 7 \({AT_7}\)\. .* NaN"),
+    "minus infinity": (with_value(Y, STAMPS[2:], -np.inf), r"got -inf .* at row 2 \("),
+    "all missing": (Y * NAN, r"one observed value.* got 24 rows that are all missing"),
+    "a missing series": (
+        with_value(panel(), "s1", NAN),
+        r"13 rows of series \('s1',\)",
+    ),
+    "a missing column": (TWO.assign(b=NAN), r"in every column; got none in column 'b'"),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_a_table_that_says_nothing_or_too_much_is_refused(case: str) -> None:
+    y, message = TABLES[case]
+    with pytest.raises(REFUSAL, match=f"(?s){message}"):
+        unfit().fit(y)
+
+
+@pytest.mark.parametrize("dtype", ["Float64", "Int64", "Sparse[float]", "boolean"])
+def test_numbers_of_any_dtype_are_fitted_and_updated_alike(dtype: str) -> None:
+    y = (10 * Y).round().clip(0, 1) if dtype == "boolean" else (10 * Y).round()
+    expected = tiny().fit(y[:20]).update(y[20:], update_params=False)
+    found = tiny().fit(y[:20].astype(dtype))
+    found.update(y[20:].astype(dtype), update_params=False)
+    pd.testing.assert_series_equal(found.predict([1, 2]), expected.predict([1, 2]))
+
+
+# --- time stamps ----------------------------------------------------------------------
+
+
+def swapped(index: pd.Index) -> pd.Index:
+    return index[[0, 1, 3, 2, *range(4, len(index))]]
+
+
+def holding(index: pd.Index, item: Any) -> pd.Index:
+    return index.insert(2, item)[:24]
+
+
+DAYS = pd.date_range("2021-03-01", periods=24, freq="D")
+MONTHS = pd.period_range("2020-01", periods=24, freq="M")
+WHOLE = pd.Index(np.arange(24.0))
+MIXED = pd.Index([*UTC[:12], *BERLIN[12:]], dtype=object)
+HALF_LOCAL = pd.Index([*STAMPS[:12], *BERLIN[12:]], dtype=object)
+BAD_STAMPS: dict[str, tuple[pd.Index, str]] = {
+    "unsorted days": (
+        swapped(DAYS),
+        r"times of y must be strictly increasing; got 2021-03-03 00:00:00 after "
+        r"2021-03-04 00:00:00 at row 3\. Sort y by its index first: y\.sort_index\(\)",
+    ),
+    "unsorted in a zone": (swapped(UTC), r"increasing; got .*\+00:00 at row 3\. Sort"),
+    "unsorted integers": (swapped(pd.RangeIndex(24)), r"got 2 after 3 at row 3\. Sort"),
+    "unsorted periods": (swapped(MONTHS), r"got 2020-03 after 2020-04 at row 3"),
+    "twice": (DAYS[[0, 1, 2, 2, *range(4, 24)]], r"at row 3\. Keep .*~y\.index\.dupli"),
+    "no date": (holding(STAMPS, pd.NaT), r"must hold finite times; got NaT at row 2"),
+    "no period": (holding(MONTHS, pd.NaT), r"finite times; got NaT at row 2\. Drop"),
+    "NaN": (holding(WHOLE, NAN), r"finite times; got nan at row 2"),
+    "infinite": (holding(WHOLE, np.inf), r"finite times; got inf at row 2"),
+    "written dates": (
+        STAMPS.astype(str),
+        r"must hold integers, periods, .* got (str|object), such as 2021-03-01.* dates"
+        r": y\.index = pd\.to_datetime\(y\.index\).* y = y\.set_index\(column\)",
+    ),
+    "fractions": (
+        WHOLE / 2,
+        r"got float64, such as 0\.0\. Say their unit: y\.index = pd\.to_timedelta\(y\.i"
+        r"ndex, unit='s'\); whole numbers may stay .*y\.index\.astype\(int\)",
+    ),
+    "categories": (pd.CategoricalIndex(range(24)), r"got category, such as 0"),
+    "two zones": (
+        MIXED,
+        rf"share one time zone, or have none; got {re.escape(str(BERLIN[12]))} \(zone "
+        r"Europe/Berlin\) at row 12 after .* \(zone UTC\)\. .*to_datetime\(index, utc=",
+    ),
+    "zones and none": (HALF_LOCAL, r"row 12 after .* \(zone None\)\. .*by tz_localize"),
+    "huge integers": (
+        pd.Index(np.arange(24, dtype=np.uint64) + 2**63),
+        r"lie below 2\*\*63; got 9223372036854775831\. Subtract the first",
+    ),
+    "beyond nanoseconds": (
+        pd.date_range("0900", periods=24, freq="YS", unit="s"),
+        r"from 1677 to 2262; got 0900-01-01 .* to 0923-01-01 .*Use a PeriodIndex",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_STAMPS)
+@pytest.mark.parametrize("of_panel", [False, True])
+def test_stamps_that_are_none_or_out_of_order_are_refused(
+    case: str, of_panel: bool
+) -> None:
+    index, message = BAD_STAMPS[case]
+    y = waves(pd.RangeIndex(24)).set_axis(index)
+    if of_panel:
+        keyed = pd.MultiIndex.from_arrays([["a"] * 24, index])
+        if keyed.get_level_values(1).dtype != index.dtype:
+            pytest.skip("pandas keeps no such index in a MultiIndex")
+        y = y.to_frame().set_axis(keyed)
+    with pytest.raises(REFUSAL, match=f"(?s){message}"):
+        unfit().fit(y)
+
+
+def keyed(y: pd.DataFrame, keys: Any) -> pd.DataFrame:
+    times = y.index.get_level_values(1)
+    return y.set_axis(pd.MultiIndex.from_arrays([keys, times]))
+
+
+def test_offending_rows_of_a_panel_are_named() -> None:
+    y = panel((6, 5))
+    with pytest.raises(ValueError, match=r"strictly increasing; got .* row 8"):
+        unfit().fit(y.iloc[[0, 1, 2, 3, 4, 5, 6, 8, 7, 9, 10]])
+    with pytest.raises(ValueError, match=r"y must have keys; got none at row 6\. Drop"):
+        unfit().fit(keyed(y, [*"aaaaaa", *[None] * 5]))
+    with pytest.raises(TypeError, match=r"Time comes last: y = y\.reorder_levels"):
+        unfit().fit(y.swaplevel().sort_index())
+    other = waves(BERLIN + pd.Timedelta("30s")).to_frame()
+    parts = {"a": waves(UTC).to_frame(), "b": other}
+    with pytest.raises(TypeError, match=r"share one time zone, .*at row 24 after"):
+        unfit().fit(pd.concat(parts))
+
+
+@pytest.mark.parametrize("case", ["fractions", "written dates"])
+def test_the_line_of_code_that_a_message_shows_makes_times(case: str) -> None:
+    index, _ = BAD_STAMPS[case]
+    y = waves(pd.RangeIndex(24)).set_axis(index)
+    with pytest.raises(TypeError) as caught:
+        unfit().fit(y)
+    line = re.search(r"y\.index = [^;]*?\)(?=[;.] )", str(caught.value))
+    assert line
+    exec(line[0], {"pd": pd, "y": y})  # our own message
+    assert np.isfinite(tiny().fit(y).predict([1])).all()
+
+
+QUARTERS = pd.period_range("2023Q1", periods=2, freq="Q")
+KINDS: dict[str, tuple[pd.Index, pd.Index, str]] = {
+    "a zone too many": (STAMPS, UTC, r"with a time zone\. .*tz_convert\(zone\)\.tz_lo"),
+    "no zone": (UTC, STAMPS, r"without a time zone\. .*index\.tz_localize\('UTC'\)"),
+    "dates for integers": (pd.RangeIndex(24), STAMPS, r"integers; got datetimes"),
+    "integers for dates": (STAMPS, pd.Index([30, 31]), r"got integers\. .*to_datetime"),
+    "periods for dates": (STAMPS, MONTHS, r"periods of frequency M\. .*to_timestamp\("),
+    "dates for periods": (MONTHS, STAMPS, r"got datetimes.*index\.to_period\('M'\)"),
+    "quarters": (MONTHS, QUARTERS, r"frequency M; got .*index\.asfreq\('M'\)"),
+}
+
+
+@pytest.mark.parametrize("case", KINDS)
+def test_stamps_of_another_kind_are_refused_wherever_they_come(case: str) -> None:
+    index, other, message = KINDS[case]
+    y, X = waves(index), controls(index)
+    forecaster = tiny().fit(y, X)
+    message = f"(?s)must be of the kind of y's index, .*{message}"
+    asked = waves(other)
+    for question in (
+        lambda: unfit().fit(y, controls(other).set_axis(other)),
+        lambda: forecaster.update(asked, controls(other), update_params=False),
+        lambda: forecaster.predict_at(other),
+        lambda: forecaster.predict_at(index, X=controls(other)),
+        lambda: forecaster.score(asked, controls(other)),
+        lambda: forecaster.sample_prior(other),
+    ):
+        with pytest.raises(TypeError, match=message):
+            question()
+
+
+# --- exogenous X ----------------------------------------------------------------------
+
+
+def last_u(X: pd.DataFrame, value: float) -> pd.DataFrame:
+    return X.assign(u=X["u"].where(X.index != X.index[-1], value))
+
+
+def doubled(X: pd.DataFrame) -> pd.DataFrame:
+    return pd.concat([X, X[-1:]])
+
+
+AT_LAST = re.escape(str(STAMPS[-1]))
+CATEGORIES = ["a", "b"] * 12
+SPOILT: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
+    "no row": (
+        lambda X: X[:-1],
+        rf"X must have a row at .* got none at {AT_LAST}\. Ex",
+    ),
+    "NaN": (
+        lambda X: last_u(X, NAN),
+        rf"not have missing.*NaN in column 'u' at {AT_LAST}",
+    ),
+    "infinity": (lambda X: last_u(X, np.inf), rf"X must be finite; got inf.*{AT_LAST}"),
+    "words": (
+        lambda X: X.assign(u="a"),
+        r"X must be numeric.*'u' of dtype (str|object)",
+    ),
+    "categories": (
+        lambda X: X.assign(u=pd.Categorical(CATEGORIES[: len(X)])),
+        r"dtype category.* X\.astype.* pd\.get_dummies\(X, dtype=float\)",
+    ),
+    "complex": (lambda X: X * 1j, r"'u' of dtype complex128.* as two columns"),
+    "a row twice": (
+        doubled,
+        r"times of X must be strictly increasing.*X\[~X\.index\.d",
+    ),
+    "one name": (
+        lambda X: X.set_axis(["u", "u"], axis=1),
+        r"(columns of X must have different names; got 'u'|got \['u', 'u'\])",
+    ),
+    "a list": (lambda X: [1.0], r"X of type list must hold a DataFrame"),
+    "a number": (lambda X: 3.0, r"X must be of type Series.*got float\."),
+}
+OTHERS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
+    "one column": (lambda X: X[["u"]], r"had, \['u', 'v'\]; got \['u'\]\. Pass"),
+    "one more": (lambda X: X.assign(w=1.0), r"got \['u', 'v', 'w'\]\. Pass the same"),
+    "numbers": (lambda X: X.set_axis([0, 1], axis=1), r"got \[0, 1\]\. Pass the same"),
+}
+LAST = STAMPS[-2:]
+ANSWERS: dict[str, Callable[[Any, Any], Any]] = {
+    "update": lambda f, X: f.update(waves(STAMPS)[-2:], X),
+    "predict": lambda f, X: f.predict(LAST, X=X),
+    "predict_at": lambda f, X: f.predict_at(LAST, X=X),
+    "predict_interval": lambda f, X: f.predict_interval(LAST, X=X),
+    "sample": lambda f, X: f.sample(LAST, X=X),
+    "score": lambda f, X: f.score(waves(STAMPS)[-2:], X=X),
+    "predict_residuals": lambda f, X: f.predict_residuals(waves(STAMPS)[-2:], X=X),
+}
+
+
+@pytest.fixture(scope="module")
+def early() -> Any:
+    """A forecaster that has seen all rows but the last two."""
+    return tiny().fit(Y[:-2], controls(STAMPS)[:-2])
+
+
+@pytest.mark.parametrize("case", {**SPOILT, **OTHERS})
+@pytest.mark.parametrize("question", ANSWERS)
+def test_x_that_cannot_be_read_is_refused_by_every_question(
+    early: Any, question: str, case: str
+) -> None:
+    spoil, message = {**SPOILT, **OTHERS}[case]
+    with pytest.raises(REFUSAL, match=f"(?s){message}"):
+        ANSWERS[question](early, spoil(controls(STAMPS)[-2:]))
+
+
+@pytest.mark.parametrize("case", SPOILT)
+def test_x_that_cannot_be_read_is_refused_by_fit(case: str) -> None:
+    spoil, message = SPOILT[case]
+    with pytest.raises(REFUSAL, match=f"(?s){message}"):
+        unfit().fit(Y, spoil(controls(STAMPS)))
+
+
+def test_x_belongs_to_fit_and_to_every_question_or_to_none(
+    early: Any, fitted: Any
+) -> None:
+    X = controls(LATER)
+    for question in (
+        lambda f, X: f.predict(LATER, X=X),
+        lambda f, X: f.predict_at(LATER, X=X),
+        lambda f, X: f.predict_quantiles(LATER, X=X),
+        lambda f, X: f.sample(LATER, X=X),
+        lambda f, X: f.score(waves(LATER), X),
+        lambda f, X: f.sample_prior(LATER, X=X),
+    ):
+        with pytest.raises(ValueError, match=r"got None\. Pass X with a row at 2021"):
+            question(early, None)
+        with pytest.raises(ValueError, match=r"not given to fit; got X .*'u', 'v'"):
+            question(fitted, X)
+
+
+@pytest.mark.parametrize("value", [NAN, np.inf])
+def test_a_value_that_is_given_must_be_one_though_fit_had_one(
+    early: Any, value: float
+) -> None:
+    X = controls(STAMPS)
+    early.predict_at(STAMPS[3:6], X=X.drop(STAMPS[4]))  # known from fit
+    X.loc[STAMPS[4], "u"] = value
+    with pytest.raises(ValueError, match=r"^(X must not have|values of X must be)"):
+        early.predict_at(STAMPS[3:6], X=X)
+    early.predict_at(STAMPS[6:9], X=X)  # not asked
+
+
+def test_x_of_a_panel_has_its_levels() -> None:
+    y, alone = panel(), controls(STAMPS)
+    message = r"X must have the index levels of y, \['series', 'when'\]; got \[None\]"
+    with pytest.raises(ValueError, match=message):
+        unfit().fit(y, alone)
+    forecaster = tiny().fit(y, controls(y.index))
+    with pytest.raises(ValueError, match=message):
+        forecaster.predict([1], X=alone)
+    with pytest.raises(
+        ValueError, match=r"X must have the index levels of y, \[None\]"
+    ):
+        forecaster.sample_prior(STAMPS, X=controls(y.index))
+
+
+def test_an_array_of_controls_needs_rows_that_count_from_zero() -> None:
+    X = controls(STAMPS).to_numpy()
+    message = r"the time stamps of y; got an array\. Use pd\.DataFrame\(X, index=y\.in"
+    with pytest.raises(TypeError, match=message):
+        unfit().fit(Y, X)
+    tiny().fit(waves(pd.RangeIndex(24)), X)
+    with pytest.raises(ValueError, match=r"X must have a row .* got none at 20"):
+        unfit().fit(waves().to_numpy(), controls(pd.RangeIndex(20)))
+
+
+def test_x_in_another_zone_is_read_at_the_same_instants() -> None:
+    y, X = waves(UTC), controls(UTC)
+    expected = tiny().fit(y, X).predict_at(UTC[3:6], X=X + 1)
+    forecaster = tiny().fit(y, X.set_axis(BERLIN))
+    forecast = forecaster.predict_at(UTC[3:6], X=X.set_axis(BERLIN) + 1)
+    pd.testing.assert_frame_equal(forecast, expected, check_exact=True)
+
+
+def test_new_series_are_asked_at_stamps_with_x_as_a_table(
+    fitted: Any,
+) -> None:
+    X = controls(STAMPS)[["u"]]
+    forecaster = tiny().fit(Y, X)
+    expected = forecaster.sample_prior(STAMPS, X=X)
+    pd.testing.assert_frame_equal(forecaster.sample_prior(STAMPS, X=X["u"]), expected)
+    with pytest.raises(TypeError, match=r"X must be a DataFrame over index; got ndarr"):
+        forecaster.sample_prior(STAMPS, X=X.to_numpy())
+    for index, message in (
+        (list(STAMPS), r"index must be a pandas Index of time stamps; got \["),
+        (STAMPS[:0], r"stamps of a new series, without keys; got 0 rows of 1 levels"),
+        (panel().index, r"without keys; got 49 rows of 2 levels"),
+        (swapped(STAMPS), r"times of index must be strictly increasing"),
+    ):
+        with pytest.raises(REFUSAL, match=message):
+            fitted.sample_prior(index)
+
+
+# --- arguments ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (0, r"between 0 and 1, both left out, or a list of them; got 0\. Use for exa"),
+        (1.0, r"{} must be a number between 0 and 1, .*; got 1\.0"),
+        ([0.5, 1.5], r"got 1\.5\. Use for example {}=0\.9"),
+        ([0.5, NAN], r"got nan"),
+        ("0.9", r"got '0\.9'"),
+        (True, r"got True"),
+        ([[0.5]], r"got \[0\.5\]"),
+        ([], r"{} must hold at least one number; got none"),
+        ([0.5, 0.9, 0.5], r"{} must not hold a number twice; got 0\.5 2 times"),
+    ],
+)
+def test_probabilities_are_numbers_between_0_and_1(
+    fitted: Any, value: Any, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message.format("coverage")):
+        fitted.predict_interval([1], coverage=value)
+    with pytest.raises(ValueError, match=message.format("alpha")):
+        fitted.predict_quantiles([1], alpha=value)
+
+
+@pytest.mark.parametrize("n", [0, -1, 2.5, "3", NAN])
+def test_a_number_of_samples_below_one_is_refused(fitted: Any, n: Any) -> None:
+    with pytest.raises(ValueError, match=rf"n_samples .*; got {re.escape(repr(n))}"):
+        fitted.sample([1], n_samples=n)
+
+
+def test_covariances_are_not_given_in_silence(fitted: Any) -> None:
+    with pytest.raises(ValueError, match="gives variances only; got cov=True"):
+        fitted.predict_var([1], cov=True)
+
+
+MISSPELT: dict[str, tuple[Callable[[], Any], str]] = {
+    "a parameter": (lambda: unfit().set_params(method="RK4").fit(Y), "rk4"),
+    "a start": (lambda: tiny().fit(Y).sample_prior(STAMPS, start="window"), "windows"),
+    "a season": (lambda: calendar_features(DAYS, "Weak"), "week"),
+    "a solver": (lambda: nn.Solver("midpiont"), "midpoint"),
+    "a field": (lambda: nn.VectorField(3, activation="Soft-Plus"), "softplus"),
+}
+
+
+@pytest.mark.parametrize("case", MISSPELT)
+def test_a_misspelt_choice_is_answered_with_the_nearest(case: str) -> None:
+    misspelt, meant = MISSPELT[case]
+    with pytest.raises(ValueError, match=rf'[Gg]ot .* Did you mean "{meant}"\?$'):
+        misspelt()
+
+
+def test_what_is_near_to_no_choice_is_answered_with_all() -> None:
+    check_choice("start", "normal", ("windows", "normal"))
+    message = r'^start must be one of "a", "b"; got None\.$'
+    with pytest.raises(ValueError, match=message):
+        check_choice("start", None, ("a", "b"))
+    assert did_you_mean("gpu", ["eager", "fused"]) == did_you_mean(4, ["rk4"]) == ""
+
+
+# --- times among the values -----------------------------------------------------------
+
+SECONDS = uneven_ticks() / 4
+VALUES = waves().to_numpy()
+TIMED: dict[str, Any] = {
+    "an array": np.c_[SECONDS, VALUES],
+    "three columns": np.c_[uneven_ticks(), VALUES, VALUES],
+    "a frame": pd.DataFrame({"when": SECONDS, "level": VALUES}),
+    "eight rows": np.c_[SECONDS, VALUES][:8],
+}
+
+
+@pytest.mark.parametrize("case", TIMED)
+def test_times_in_the_first_column_are_warned_of_with_a_line_that_moves_them(
+    case: str,
+) -> None:
+    y = TIMED[case]
+    match = "first column of y increases strictly"
+    with pytest.warns(sklode.TimesInValuesWarning, match=match) as caught:
+        forecaster = tiny().fit(y)
+    assert caught[0].filename == __file__
+    assert forecaster.predict([1]).shape == (1, y.shape[1])  # as it was passed
+    line = re.search(r"y = (pd|y).*unit='s'\)", str(caught[0].message))
+    assert line
+    names = {"pd": pd, "y": y.copy()}
+    exec(line[0], names)  # our own message
+    moved: Any = names["y"]
+    assert moved.shape == (len(y), y.shape[1] - 1)
+    given = np.asarray(y)[:, 0]
+    np.testing.assert_allclose(moved.index.total_seconds(), given)
+    tiny().fit(moved)  # warnings are errors here
+
+
+NOT_TIMED: dict[str, Any] = {
+    "one channel": np.cumsum(VALUES**2),
+    "one channel as a column": np.cumsum(VALUES**2)[:, None],
+    "channels": channels().to_numpy(),
+    "equal steps": np.c_[np.arange(24) * 0.1, VALUES],
+    "a value that repeats": np.c_[np.maximum(SECONDS, SECONDS[2]), VALUES],
+    "few rows": np.c_[SECONDS, VALUES][:7],
+    "missing values": np.c_[np.where(np.arange(24) == 5, NAN, SECONDS), VALUES],
+    "a frame over times": TIMED["a frame"].set_axis(STAMPS),
+    "a frame over whole numbers": TIMED["a frame"].set_axis(range(5, 29)),
+}
+
+
+@pytest.mark.parametrize("case", NOT_TIMED)
+def test_other_columns_are_taken_without_a_warning(case: str) -> None:
+    tiny().fit(NOT_TIMED[case])
+
+
+def test_the_warning_can_be_silenced_and_comes_at_fit_only() -> None:
+    y = TIMED["an array"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", sklode.TimesInValuesWarning)
+        forecaster = tiny().fit(y[:12])
+    forecaster.update(y[12:])
+    forecaster.score(y[12:])

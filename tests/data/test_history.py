@@ -1,0 +1,384 @@
+"""What a forecaster remembers: updates, revisions, arrays, and calls that are refused.
+
+A refused call changes nothing, and an update that contradicts the history warns.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sktime.split import ExpandingWindowSplitter
+
+from sklode import HistoryWarning
+from tests.controls import at, controls, largest, moved
+from tests.series import channels, panel, tiny, uneven_stamps, waves
+
+STAMPS = uneven_stamps(30)
+OLD, NEW = STAMPS[:24], STAMPS[24:]
+AHEAD = STAMPS[-1] + pd.to_timedelta([5, 9], unit="min")
+
+
+@pytest.fixture(scope="module")
+def fitted() -> dict[str, Any]:
+    """Forecasters that no test may change."""
+    y = waves(STAMPS)[:24]
+    return {
+        "series": tiny().fit(y),
+        "channels": tiny().fit(channels(OLD)),
+        "panel": tiny().fit(panel()),
+        "X": tiny().fit(y, controls(STAMPS)[:24]),
+        "zone": tiny().fit(waves(OLD.tz_localize("UTC"))),
+        "array": tiny().fit(y.to_numpy()),
+    }
+
+
+def new() -> pd.Series:
+    return waves(STAMPS)[24:]
+
+
+def keyed(key: Any) -> pd.DataFrame:
+    later = new().to_frame().set_axis(NEW + pd.Timedelta("90D"))
+    return pd.concat({key: later}, names=["series", "when"])
+
+
+# --- refused calls --------------------------------------------------------------------
+
+
+def answers(forecaster: Any) -> Any:
+    """Return forecasts of a copy: what is asked is remembered."""
+    forecaster = copy.deepcopy(forecaster)
+    if not forecaster._history.controls:
+        return forecaster.predict([1])
+    return forecaster.predict(at(AHEAD), X=controls(AHEAD))
+
+
+def assert_unchanged(forecaster: Any, before: dict[str, Any], untouched: Any) -> None:
+    """Compare attributes by identity, but for what sktime changes in place."""
+    after = vars(forecaster)
+    assert after.keys() == before.keys()
+    changed = {name for name in before if after[name] is not before[name]}
+    assert changed <= {"_converter_store_y", "_pretrained_attrs"}
+    found, expected = answers(forecaster), answers(untouched)
+    assert type(found) is type(expected)
+    np.testing.assert_array_equal(found, expected)
+
+
+REFUSED: dict[str, tuple[str, Callable[[], tuple[Any, ...]], str]] = {
+    "infinity": ("series", lambda: (new() * np.inf,), r"must be finite.*got -?inf"),
+    "stamps after an array": (
+        "array",
+        lambda: (new().to_frame("name"),),
+        r"the rows of an update must be of the kind of y's index, integers; got dateti",
+    ),
+    "more channels": ("series", lambda: (channels(NEW),), r"\['y'\]; got \['a', 'b'\]"),
+    "fewer channels": ("channels", lambda: (new(),), r"\['a', 'b'\]; got \['y'\]"),
+    "other channels": (
+        "channels",
+        lambda: (channels(NEW).rename(columns={"b": "c"}),),
+        r"\['a', 'b'\]; got \['a', 'c'\]",
+    ),
+    "an array": ("series", lambda: (new().to_numpy(),), r"only where fit got one"),
+    "a panel": ("series", lambda: (panel(),), r"levels of y in fit, 1; got 2"),
+    "no panel": ("panel", lambda: (new(),), r"levels of y in fit, 2; got 1"),
+    "a nameless series": (
+        "panel",
+        lambda: (keyed(np.nan),),
+        r"the series of the rows of an update must have keys; got none at row 0|"
+        r"the series of y must have keys; got none at row 0",
+    ),
+    "a new series of nothing": (
+        "panel",
+        lambda: (keyed("s9") * np.nan,),
+        r"in every series; got 6 rows of series \('s9',\) that are all missing",
+    ),
+    "no X": ("X", lambda: (new(),), r"fit had X, update got no X"),
+    "needless X": (
+        "series",
+        lambda: (new(), controls(NEW)),
+        r"fit had no X, update got X",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refused_update_changes_nothing(fitted: dict[str, Any], case: str) -> None:
+    name, arguments, message = REFUSED[case]
+    forecaster = copy.deepcopy(fitted[name])
+    before = vars(forecaster).copy()
+    with pytest.raises((ValueError, TypeError), match=f"(?s){message}"):
+        forecaster.update(*arguments(), update_params=False)
+    assert_unchanged(forecaster, before, fitted[name])
+
+
+class Interrupted(Exception):
+    """Raised by a callback in the middle of a training."""
+
+
+class Interrupting:
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> bool:
+        raise self.error
+
+
+def second_block_of_infinity(forecaster: Any) -> None:
+    y = new()
+    y.iloc[3] = np.inf
+    cv = ExpandingWindowSplitter(initial_window=2, step_length=2, fh=[1])
+    forecaster.update_predict(y, cv, reset_forecaster=False)
+
+
+BROKEN_OFF: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "a horizon of an update": (
+        lambda f: f.update_predict_single(new(), fh=[1.5], update_params=False),
+        TypeError,
+    ),
+    "the second block": (second_block_of_infinity, ValueError),
+    "a revision, made an error": (
+        lambda f: f.update(waves(STAMPS)[20:] + 1),
+        HistoryWarning,
+    ),
+    "fit": (lambda f: f.fit(new() * np.inf), ValueError),
+    "a horizon of fit": (lambda f: f.fit(new(), fh="tomorrow"), TypeError),
+    "training": (lambda f: f.fit(new()), Interrupted),
+    "training of an update": (
+        lambda f: f.update(new(), update_params=True),
+        MemoryError,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_OFF)  # warnings are errors in these tests
+def test_whatever_breaks_a_call_off_leaves_the_model_before(
+    fitted: dict[str, Any], case: str
+) -> None:
+    call, error = BROKEN_OFF[case]
+    forecaster = copy.deepcopy(fitted["series"])
+    if error in (Interrupted, MemoryError):
+        forecaster.callbacks = [Interrupting(error)]
+    before = vars(forecaster).copy()
+    with pytest.raises(error):
+        call(forecaster)
+    assert_unchanged(forecaster, before, fitted["series"])
+
+
+def test_a_refused_first_fit_or_pretrain_leaves_what_was_there() -> None:
+    forecaster = tiny()
+    before = vars(forecaster).copy()
+    with pytest.raises(ValueError, match="must be finite"):
+        forecaster.fit(new() * np.inf)
+    assert vars(forecaster).keys() == before.keys()
+    assert not forecaster.is_fitted
+    forecaster.pretrain(panel())
+    kept = forecaster.pretrained_
+    with pytest.raises(ValueError, match="must be finite"):
+        forecaster.pretrain(panel() * np.inf)
+    assert forecaster.pretrained_ is kept
+    expected = tiny().pretrain(panel()).fit(new()).predict([1])
+    pd.testing.assert_series_equal(forecaster.fit(new()).predict([1]), expected)
+
+
+def test_a_refused_horizon_is_not_the_next_ones_default(
+    fitted: dict[str, Any],
+) -> None:
+    forecaster, X = copy.deepcopy(fitted["X"]), controls(AHEAD)
+    expected = forecaster.predict(at(AHEAD[:1]), X=X)
+    for name in ("", "_interval", "_quantiles", "_var", "_proba"):
+        with pytest.raises(ValueError, match="X must have a row at every stamp"):
+            getattr(forecaster, f"predict{name}")(at(AHEAD), X=X[:1])
+        pd.testing.assert_series_equal(forecaster.predict(X=X), expected)
+    with pytest.raises(ValueError, match="X must have a row at every stamp"):
+        forecaster.sample(at(AHEAD), X=X[:1])
+    pd.testing.assert_series_equal(forecaster.predict(X=X), expected)
+
+
+# --- revisions ------------------------------------------------------------------------
+
+
+def test_a_revised_value_is_taken_up_with_a_warning(fitted: dict[str, Any]) -> None:
+    forecaster = copy.deepcopy(fitted["channels"])
+    revised = channels(STAMPS)[20:]
+    revised.iloc[1:3, 0] += 1.0
+    revised.iloc[2, 1] += 1.0
+    message = (
+        "an update replaces values of y that were seen before: 3 of them, the first "
+        f"at {re.escape(str(STAMPS[21]))}. Where that is no revision, look for"
+    )
+    with pytest.warns(HistoryWarning, match=message):
+        forecaster.update(revised, update_params=False)
+    seen = forecaster._history.frame()
+    pd.testing.assert_frame_equal(seen.loc[revised.index], revised)
+
+
+def test_rows_given_again_or_missing_are_no_revision(fitted: dict[str, Any]) -> None:
+    forecaster = copy.deepcopy(fitted["channels"])
+    again = channels(STAMPS)[18:]
+    again.iloc[2] = np.nan
+    again.iloc[3, 1] = np.nan
+    forecaster.update(again, update_params=False)  # warnings are errors here
+    pd.testing.assert_frame_equal(forecaster._history.frame(), channels(STAMPS))
+    filled = tiny().fit(channels(OLD).mask(channels(OLD) > 8))
+    filled.update(channels(OLD), update_params=False)  # late, and no contradiction
+
+
+def test_revisions_of_a_panel_name_the_series(fitted: dict[str, Any]) -> None:
+    forecaster = copy.deepcopy(fitted["panel"])
+    revised = panel().loc[["s2", "s1"]]
+    revised.loc["s1"] = revised.loc["s1"].to_numpy() + 1
+    first = revised.loc["s1"].index[0]
+    message = rf"13 of them, the first at {re.escape(str(first))} of series \('s1',\)"
+    with pytest.warns(HistoryWarning, match=message):
+        forecaster.update(revised, update_params=False)
+
+
+def test_a_stamp_is_revised_in_whatever_zone_it_is_given(
+    fitted: dict[str, Any],
+) -> None:
+    forecaster = copy.deepcopy(fitted["zone"])
+    berlin = waves(OLD.tz_localize("UTC"))[-2:].tz_convert("Europe/Berlin")
+    forecaster.update(berlin, update_params=False)  # the same instants, no revision
+    assert len(forecaster._history.index()) == 24
+    assert str(forecaster.cutoff.tz) == "UTC"
+    with pytest.warns(HistoryWarning, match=r"2 of them, the first at .*\+00:00\. Whe"):
+        forecaster.update(berlin + 1, update_params=False)
+
+
+X_LATER = controls(STAMPS)
+X_REVISED = moved(X_LATER, STAMPS[22])
+
+
+@pytest.mark.parametrize("in_fit", [True, False], ids=["observed", "missing"])
+@pytest.mark.parametrize("in_update", [True, False], ids=["observed", "missing"])
+def test_x_that_is_revised_warns_and_counts_everywhere(
+    in_fit: bool, in_update: bool
+) -> None:
+    # the fourth case: y comes after its X, which has changed since
+    y = waves(STAMPS)
+    before = y if in_fit else y.drop(STAMPS[22]).reindex(y.index)
+    after = y if in_update else y.drop(STAMPS[22]).reindex(y.index)
+    forecaster = tiny(max_epochs=3, lr=0.1).fit(before[:24], X_LATER[:24])
+    with pytest.warns(
+        HistoryWarning, match=r"values of X .* 1 of them, the first at 2"
+    ):
+        forecaster.update(after[22:], X_REVISED[22:], update_params=False)
+    asked = at([STAMPS[22], STAMPS[22] + pd.Timedelta("1s"), *AHEAD])
+    X = pd.concat([X_REVISED[22:], controls(asked.to_pandas()[1:])]).sort_index()
+    forecast = forecaster.predict(asked, X=X.drop(STAMPS[22]))
+    told = forecaster.predict(asked, X=X)
+    pd.testing.assert_series_equal(forecast, told)
+    stale = forecaster.predict(asked, X=moved(X, STAMPS[22], by=-2.0))
+    assert largest(stale - told) > 0
+    again = copy.deepcopy(forecaster)
+    again.update(after[22:], X_REVISED[22:], update_params=False)  # and no revision
+
+
+def test_x_at_stamps_where_nothing_was_observed_is_remembered() -> None:
+    y, X = waves(STAMPS), controls(STAMPS)
+    y.iloc[[10, 23]] = np.nan
+    forecaster = tiny().fit(y[:24], X[:24])
+    assert np.isfinite(forecaster.score(y[:24]))
+    known = forecaster.predict(at(STAMPS[[10]]))
+    pd.testing.assert_series_equal(known, forecaster.predict(at(STAMPS[[10]]), X=X))
+    later = forecaster.predict(at(NEW), X=X[24:])
+    pd.testing.assert_series_equal(later, forecaster.predict(at(NEW), X=X))
+    other = tiny().fit(y[:24], moved(X, STAMPS[23])[:24]).predict(at(NEW), X=X[24:])
+    assert largest(other - later) > 0
+    forecaster.update(y[24:26] * np.nan, X[24:26], update_params=False)
+    found = forecaster.predict(at(NEW), X=X[26:])
+    pd.testing.assert_series_equal(found, later, check_freq=False)
+
+
+@pytest.mark.parametrize("kind", ["series", "panel"])
+def test_an_update_before_all_history_warns_that_the_cutoff_stays(
+    fitted: dict[str, Any], kind: str
+) -> None:
+    forecaster = copy.deepcopy(fitted[kind])
+    if kind == "series":
+        first, early = STAMPS[0], new().set_axis(NEW - pd.Timedelta("2D"))
+        last = early.index[-1]
+    else:
+        early = keyed("s1").rename(index=lambda t: t - pd.Timedelta("3650D"), level=1)
+        first, last = panel().loc["s1"].index[0], early.index[-1][1]
+    cutoff, ahead = forecaster.cutoff, forecaster.predict([1]).index
+    message = (
+        f"comes before the first stamp .*{re.escape(str(first))}.*; its last is "
+        f"{re.escape(str(last))}.*The cutoff stays"
+    )
+    with pytest.warns(HistoryWarning, match=message):
+        forecaster.update(early, update_params=False)
+    pd.testing.assert_index_equal(forecaster.cutoff, cutoff)
+    pd.testing.assert_index_equal(forecaster.predict([1]).index, ahead)
+    assert last in forecaster._history.index().get_level_values(-1)
+
+
+def test_a_key_of_another_type_is_no_new_series() -> None:
+    y = panel().rename({"s0": 1, "s1": 2, "s2": 3}, level=0)
+    forecaster = tiny().fit(y)
+    message = r"known one in another type; got \('2',\), known is \(2,\)\. Convert"
+    with pytest.raises(ValueError, match=message):
+        forecaster.update(keyed("2"), update_params=False)
+    forecaster.update(keyed(4), update_params=False)
+    assert list(forecaster.predict([1]).index.unique(0)) == [1, 2, 3, 4]
+
+
+def test_an_update_in_other_columns_order_is_sorted_by_name(
+    fitted: dict[str, Any],
+) -> None:
+    ordered, swapped = (copy.deepcopy(fitted["channels"]) for _ in range(2))
+    ordered.update(channels(NEW), update_params=False)
+    swapped.update(channels(NEW)[["b", "a"]], update_params=False)
+    forecasts = [f.predict_at(AHEAD) for f in (ordered, swapped)]
+    pd.testing.assert_frame_equal(*forecasts, check_exact=True)
+
+
+def test_a_series_that_fit_has_not_seen_is_named(fitted: dict[str, Any]) -> None:
+    asked = pd.MultiIndex.from_tuples([("s0", AHEAD[0]), ("s9", AHEAD[0])])
+    with pytest.raises(ValueError, match=r"series that fit has seen; got .*'s9'"):
+        fitted["panel"].predict_at(asked)
+
+
+# --- arrays, which have no stamps -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "index", [STAMPS[:24], pd.RangeIndex(24), None], ids=["stamps", "range", "array"]
+)
+@pytest.mark.parametrize("missing", [[], [3, 23]])
+def test_an_array_of_the_very_values_that_were_seen_is_refused(
+    index: Any, missing: list[int]
+) -> None:
+    values = waves(pd.RangeIndex(24)).to_numpy(copy=True)
+    values[missing] = np.nan
+    y = values if index is None else pd.Series(values, index)
+    forecaster = tiny().fit(y)
+    message = (
+        "an array stands for the steps after the last stamp; got the very values that "
+        r"were seen, 24 rows\. .* pass a Series or DataFrame with them, or call "
+        r"predict_residuals\(\) without y"
+    )
+    for question in (forecaster.score, forecaster.predict_residuals):
+        for shape in ((24,), (24, 1)):
+            with pytest.raises(ValueError, match=message):
+                question(values.reshape(shape))
+    with pytest.raises(ValueError, match=message):
+        forecaster.score(values.tolist())
+    assert len(forecaster.predict_residuals()) == 24 - len(missing)
+    with pytest.raises(ValueError, match=r"channels that fit had.*shape \(24, 2\)"):
+        forecaster.score(np.ones((24, 2)))
+
+
+def test_any_other_array_is_asked_at_the_next_steps() -> None:
+    y = waves(pd.RangeIndex(24))
+    forecaster = tiny().fit(y[:18])
+    after, values = pd.RangeIndex(18, 42), y.to_numpy()
+    assert forecaster.score(values) == forecaster.score(y.set_axis(after))
+    residuals = forecaster.predict_residuals(y.set_axis(after))
+    np.testing.assert_array_equal(forecaster.predict_residuals(values), residuals)
+    assert forecaster.score(values[:18] + 1e-9) < 0  # other values

@@ -1,0 +1,388 @@
+"""Every kind of index, the stamps that a horizon on it stands for, and what is none."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from sktime.forecasting.base import ForecastingHorizon
+
+from sklode.data.ticks import (
+    default_step,
+    future_stamps,
+    rows_before,
+    stamps_of,
+    ticks_between,
+    ticks_of,
+)
+from tests.controls import at
+from tests.series import channels, panel, tiny, uneven_stamps, uneven_ticks, waves
+
+N = 20
+BERLIN = "Europe/Berlin"
+INT64 = st.integers(-(2**63), 2**63 - 1)
+
+
+def stamps(*texts: str, tz: str | None = None) -> pd.DatetimeIndex:
+    return pd.DatetimeIndex(texts).tz_localize(tz)
+
+
+def dates(start: str, freq: str, hole: int | None = None, **kwargs: Any) -> Any:
+    index = pd.date_range(start, periods=N, freq=freq, **kwargs)
+    return index if hole is None else index.delete(hole)
+
+
+def periods(start: str, freq: str, n: int = N) -> pd.PeriodIndex:
+    return pd.period_range(start, periods=n, freq=freq)
+
+
+# --- ticks ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_ticks_of_stamps_are_nanoseconds_in_every_unit(unit: str) -> None:
+    index = pd.DatetimeIndex(["1970-01-01 00:00:01", "1969-12-31 23:59"]).as_unit(unit)
+    assert ticks_of(index).tolist() == [10**9, -60 * 10**9]
+    assert ticks_of(index.tz_localize("UTC")).tolist() == [10**9, -60 * 10**9]
+    assert ticks_of(index - index[1]).tolist() == [61 * 10**9, 0]
+    for like in (index, index.tz_localize(BERLIN), index - index[1]):
+        pd.testing.assert_index_equal(stamps_of(ticks_of(like), like[:1]), like)
+    finer = stamps_of(np.array([10**9 + 1]), index)
+    assert ticks_of(finer).tolist() == [10**9 + 1]
+
+
+def test_ticks_of_periods_count_periods() -> None:
+    index = pd.PeriodIndex(["2020-01", "2020-02", "2021-02"], freq="M")
+    assert np.diff(ticks_of(index)).tolist() == [1, 12]
+    pd.testing.assert_index_equal(stamps_of(ticks_of(index), index[:0]), index)
+
+
+@given(start=INT64, stop=INT64)
+@example(start=-(2**63), stop=2**63 - 1)
+@example(start=3 * 2**61, stop=-(2**62))
+def test_any_two_ticks_are_as_far_apart_as_they_are(start: int, stop: int) -> None:
+    found = ticks_between(np.array([start]), np.array([stop]))
+    assert found.tolist() == [float(stop - start)]
+
+
+def test_the_row_before_is_the_last_one_of_the_series_up_to_a_stamp() -> None:
+    bounds, known = np.array([0, 3, 5]), np.array([10, 20, 30, 5, 15])
+    series = np.array([0, 0, 1, 1, 0, 1])
+    asked = np.array([20, 29, 100, 14, 9, 4])
+    assert rows_before(bounds, known, series, asked).tolist() == [1, 1, 4, 3, -1, 2]
+
+
+# --- steps ----------------------------------------------------------------------------
+
+# name: (the index of y, the steps, the stamps that they stand for)
+INDEXES: dict[str, tuple[pd.Index, list[int], pd.Index]] = {
+    "threes": (pd.RangeIndex(5, 65, 3), [1, 3], pd.Index([63, 65])),
+    "negative integers": (pd.RangeIndex(-40, -20), [1, 30], pd.Index([-20, 9])),
+    "quarters of an hour": (
+        periods("2021-01-01", "15min"),
+        [1, 5],
+        pd.PeriodIndex(["2021-01-01 05:00", "2021-01-01 06:00"], freq="15min"),
+    ),
+    "three months at a time": (
+        periods("2020-01", "3M", N + 3).delete([3, 9, 10]),
+        [-1, 1, 2],
+        pd.PeriodIndex(["2025-04", "2025-10", "2026-01"], freq="3M"),
+    ),
+    "hours in seconds": (
+        dates("2021-03-01", "h", unit="s"),
+        [0, 1, 30],
+        stamps("2021-03-01 19:00", "2021-03-01 20:00", "2021-03-03 01:00"),
+    ),
+    "noons of month starts, one missing": (
+        dates("2020-01-01 12:00", "MS", 7),
+        [2],
+        stamps("2021-10-01 12:00"),
+    ),
+    "month ends, one missing": (
+        dates("2020-01-31", "ME", 7),
+        [-1, 1, 6],
+        stamps("2021-07-31", "2021-09-30", "2022-02-28"),
+    ),
+    "first working days of months, one missing": (
+        dates("2020-01-01", "BMS", 7),
+        [1, 2],
+        stamps("2021-09-01", "2021-10-01"),
+    ),
+    "working days, a holiday missing": (
+        dates("2021-03-01", "B", 7),
+        [1, 2, 6],
+        stamps("2021-03-29", "2021-03-30", "2021-04-05"),
+    ),
+    "days into summer time": (
+        dates("2021-03-08 12:00", "D", tz=BERLIN),  # up to the day before
+        [1, 2],
+        stamps("2021-03-28 12:00", "2021-03-29 12:00", tz=BERLIN),
+    ),
+    "uneven days": (  # gaps of 1 2 3 1 5 1 3, in the middle: 2
+        pd.Timestamp("2021-01-01")
+        + pd.to_timedelta([0, 1, 3, 6, 7, 12, 13, 16], unit="D"),
+        [1, 2],
+        stamps("2021-01-19", "2021-01-21"),
+    ),
+    "two days": (stamps("2021-01-01", "2021-01-04"), [1], stamps("2021-01-07")),
+    "a lone day": (stamps("2021-01-01"), [1], stamps("2021-01-02")),
+    "timedeltas": (
+        pd.to_timedelta(np.r_[np.arange(N - 1), 40], unit="h"),
+        [1, 5],
+        pd.to_timedelta([41, 45], unit="h"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INDEXES)
+def test_relative_steps_stand_for_these_stamps(name: str) -> None:
+    index, steps, expected = INDEXES[name]
+    found = future_stamps(pd.Index(steps), index[-1:], [default_step(index, None)])
+    if isinstance(expected, pd.DatetimeIndex | pd.TimedeltaIndex):
+        expected = expected.as_unit(index.unit)
+    pd.testing.assert_index_equal(found, expected, exact="equiv", check_names=False)
+
+
+@pytest.mark.parametrize("name", ["threes", "timedeltas", "uneven days"])
+def test_stamps_have_one_forecast_however_they_are_asked(name: str) -> None:
+    index, steps, expected = INDEXES[name]
+    forecaster = tiny().fit(waves(index))
+    forecast = forecaster.predict(fh=steps)
+    pd.testing.assert_index_equal(forecast.index, expected, exact="equiv")
+    np.testing.assert_array_equal(forecaster.predict_at(expected)["y"], forecast)
+    if not isinstance(index, pd.TimedeltaIndex):  # of which sktime holds no absolute
+        np.testing.assert_array_equal(forecaster.predict(at(expected)), forecast)
+
+
+@pytest.mark.parametrize(
+    ("freq", "expected"),
+    [
+        ("36h", stamps("2021-02-02 12:00", "2021-02-04")),
+        (pd.Timedelta("36h"), stamps("2021-02-02 12:00", "2021-02-04")),
+        (pd.offsets.MonthEnd(), stamps("2021-02-28", "2021-03-31")),
+        ("W-WED", stamps("2021-02-03", "2021-02-10")),
+    ],
+)
+def test_freq_sets_the_relative_step(freq: Any, expected: pd.Index) -> None:
+    days = [0, 1, 3, 6, 7, 12, 13, 31]
+    index = pd.Timestamp("2021-01-01") + pd.to_timedelta(days, unit="D")
+    forecast = tiny(freq=freq).fit(waves(index)).predict([0, 1, 2])
+    expected = index[-1:].append(expected)  # whatever the step, none is the last stamp
+    pd.testing.assert_index_equal(forecast.index, expected, exact="equiv")
+
+
+@pytest.mark.parametrize("method", ["fit", "pretrain"])
+def test_a_freq_without_a_fixed_length_is_refused_over_timedeltas(method: str) -> None:
+    hours = pd.to_timedelta(np.arange(N), unit="h")
+    y = pd.concat({"a": waves(hours).to_frame()}) if method == "pretrain" else None
+    with pytest.raises(ValueError, match=r"must have a fixed length .* got 'MS'\. Use"):
+        getattr(tiny(freq="MS"), method)(waves(hours) if y is None else y)
+
+
+@pytest.mark.parametrize("step", [213_504, -200_000, 10**12])
+def test_steps_beyond_what_an_index_reaches_are_refused(step: int) -> None:
+    last = dates("2021-01-01", "D")[-1:]
+    with pytest.raises(ValueError, match=f"where stamps reach.*got step {step} after"):
+        future_stamps(pd.Index([1, step]), last, [pd.offsets.Day()])
+
+
+# --- horizons -------------------------------------------------------------------------
+
+STAMPS = uneven_stamps()
+LATER = STAMPS[-1] + pd.to_timedelta([5, 9], unit="min")
+MONTHS = periods("2020-01", "M")
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Any:
+    return tiny().fit(waves(STAMPS))
+
+
+STEPS = r"whole numbers of steps, lengths of time, or be an index of time stamps; got "
+BAD: dict[str, tuple[Any, str]] = {
+    "nothing": ([], r"fh must hold at least one step or time stamp; got none"),
+    "no stamps": (LATER[:0], r"fh must hold at least one step or time stamp"),
+    "twice": ([1, 3, 2, 3], r"fh must not ask for anything twice; got 3 more"),
+    "a stamp twice": (LATER[[0, 1, 1]], rf"twice; got .*{LATER[1]}.* more than once"),
+    "half a step": ([1, 1.5], STEPS + r"1\.5\. Use .* pd\.Timedelta\('90min'\)"),
+    "NaN": ([1, np.nan], STEPS + "nan"),
+    "NaT": (LATER.insert(1, pd.NaT), r"index of fh must hold finite times; got NaT at"),
+    "NaT as a length": (pd.to_timedelta([None, "5min"]), r"finite times; got NaT"),
+    "a missing length": ([np.timedelta64("NaT")], STEPS + r"np\.timedelta"),
+    "a word": ("tomorrow", STEPS + r"'tomorrow'\. .* pd\.DatetimeIndex"),
+    "a date as a word": (["2021-04-01"], STEPS + "'2021-04-01'"),
+    "a stamp": (LATER[0], STEPS + r"Timestamp\('2021-"),
+    "a date": (datetime.date(2021, 4, 1), STEPS + r"datetime\.date"),
+    "a list of stamps": (list(LATER), STEPS + r"Timestamp.* pd\.DatetimeIndex"),
+    "a series": (waves(LATER), STEPS + r"a Series\. .* predict_at\(y\.index\)"),
+    "a dict": ({1: 2}, STEPS + r"\{1: 2\}"),
+    "a set": ({1, 2}, STEPS + r"\{1, 2\}"),
+    "a table": (np.array([[1, 2]]), STEPS + r"array\(\[1, 2\]\)"),
+    "True": (True, STEPS + "True"),
+    "a decimal": ([Decimal(1)], STEPS + r"Decimal\('1'\)"),
+    "beyond integers": ([2**70], STEPS + "1180591620717411303424"),
+    "offsets and steps": ([pd.offsets.Hour(1), 2], r"whole numbers or fit the index"),
+    "beyond datetimes": ([10**12], r"horizon must end where stamps reach.*1000000000"),
+    "offsets to one stamp": (
+        [pd.offsets.Hour(1), pd.offsets.Minute(60)],
+        r"must lead to different stamps; got .*Leave out",
+    ),
+    "rows of a panel": (panel().index[:2], r"same for all series; .* predict_at\(inde"),
+    "integers": (at([30]), r"the horizon must be of the kind of y's.*got integers\."),
+    "periods": (MONTHS[:2], r"got periods of frequency M\. .*index\.to_timestamp\(\)"),
+    "a zone": (LATER.tz_localize("UTC"), r"got datetimes with a time zone\. .*tz_conv"),
+}
+ASKING: dict[str, Callable[[Any, Any], Any]] = {
+    "predict": lambda f, fh: f.predict(fh),
+    "interval": lambda f, fh: f.predict_interval(fh),
+    "quantiles": lambda f, fh: f.predict_quantiles(fh),
+    "variance": lambda f, fh: f.predict_var(fh),
+    "paths": lambda f, fh: f.sample(fh),
+    "update": lambda f, fh: f.update_predict_single(waves(LATER), fh, None, False),
+    "fit": lambda f, fh: tiny(hidden_size=0).fit(waves(STAMPS), fh=fh),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_horizon_that_asks_for_nothing_is_refused(fitted: Any, case: str) -> None:
+    fh, message = BAD[case]
+    with pytest.raises((TypeError, ValueError), match=f"(?s){message}"):
+        fitted.predict(fh)
+
+
+@pytest.mark.parametrize("question", ASKING)
+@pytest.mark.parametrize("case", ["half a step", "a zone", "a list of stamps"])
+def test_every_question_refuses_it(fitted: Any, question: str, case: str) -> None:
+    fh, message = BAD[case]
+    with pytest.raises(TypeError, match=message):
+        ASKING[question](fitted, fh)
+
+
+@pytest.mark.parametrize("question", [q for q in ASKING if q not in ("update", "fit")])
+def test_a_forecast_without_a_horizon_says_how_to_ask(question: str) -> None:
+    forecaster = tiny().fit(waves(STAMPS))
+    message = (
+        r"fh must say .* got none, here or in fit\. .*predict\(fh=range\(1, 13\)\)"
+    )
+    with pytest.raises(ValueError, match=message):
+        ASKING[question](forecaster, None)
+    assert len(ASKING[question](tiny().fit(waves(STAMPS), fh=[1]), None)) in (1, 7)
+
+
+SAME: dict[str, tuple[Any, Any]] = {
+    "tuple": ((1, 2), [1, 2]),
+    "unsorted": (np.array([2, 1]), [1, 2]),
+    "objects": (np.array([1, 2], dtype=object), [1, 2]),
+    "index": (pd.Index([1, 2]), [1, 2]),
+    "range": (range(1, 3), [1, 2]),
+    "a number": (2, [1, 2]),
+    "numpy's number": (np.int64(2), [1, 2]),
+    "timedelta": (datetime.timedelta(minutes=9), LATER[1:]),
+    "numpy's": (np.timedelta64(9, "m"), LATER[1:]),
+    "timedeltas": (pd.to_timedelta([5, 9], unit="min"), LATER),
+    "offsets": ([pd.offsets.Minute(5), pd.Timedelta("9min")], LATER),
+    "an offset": (pd.offsets.Minute(9), LATER[1:]),
+    "its own freq": (ForecastingHorizon([5, 9], freq="min"), LATER),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_one_horizon_may_be_written_in_many_ways(fitted: Any, case: str) -> None:
+    fh, other = SAME[case]
+    before = ForecastingHorizon(fh.to_pandas()) if case == "its own freq" else None
+    pd.testing.assert_series_equal(fitted.predict(fh), fitted.predict(other))
+    if before is not None:  # the caller's own horizon is left as it is
+        pd.testing.assert_index_equal(fh.to_pandas(), before.to_pandas())
+
+
+def test_a_horizon_serves_several_forecasters_and_stays_as_it_was() -> None:
+    fh = ForecastingHorizon([1, 2])
+    for freq in ("D", "MS"):
+        y = waves(dates("2021-01-01", freq))
+        expected = pd.date_range(y.index[-1], periods=3, freq=freq)[1:]
+        assert tiny().fit(y).predict(fh).index.equals(expected)
+    assert fh.freq is None
+
+
+def test_another_zone_asks_for_the_same_instants() -> None:
+    utc = LATER.tz_localize("UTC")
+    forecaster = tiny().fit(waves(STAMPS.tz_localize("UTC")))
+    expected = forecaster.predict(utc)
+    berlin = utc.tz_convert(BERLIN)
+    for forecast in (forecaster.predict(berlin), forecaster.predict_at(berlin)["y"]):
+        np.testing.assert_array_equal(forecast, expected)
+        pd.testing.assert_index_equal(forecast.index, berlin)
+
+
+@pytest.mark.parametrize(
+    ("index", "message"),
+    [
+        (None, r"index must be a pandas Index of time stamps; got None"),
+        (list(LATER), r"index must be a pandas Index .*pd\.DatetimeIndex"),
+        (LATER.insert(1, pd.NaT), r"finite times; got NaT at row 1"),
+        (pd.Index(["2021-04-01"]), r"got of type str\. Convert it first.*to_datetime"),
+        (panel().index[:2], r"index levels of y in fit, 1; got 2"),
+    ],
+    ids=["None", "list", "NaT", "words", "panel"],
+)
+def test_predict_at_refuses_rows_that_are_no_stamps(
+    fitted: Any, index: Any, message: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"(?s){message}"):
+        fitted.predict_at(index)
+    if isinstance(index, pd.DatetimeIndex):
+        with pytest.raises(ValueError, match=message):
+            fitted.score(pd.Series(1.0, index))
+
+
+def test_predict_at_keeps_the_order_asked_and_repeats() -> None:
+    forecaster = tiny().fit(channels(STAMPS))
+    asked = stamps("2021-03-05", "2021-03-01 00:30", "2021-03-05", "2021-02-27")
+    forecast = forecaster.predict_at(asked)
+    pd.testing.assert_index_equal(forecast.index, asked)
+    ordered = forecaster.predict(asked.unique().sort_values())
+    np.testing.assert_allclose(forecast, ordered.loc[asked], rtol=1e-6)
+    assert forecaster.predict_at(asked[:0]).shape == (0, 2)
+
+
+# --- panels ---------------------------------------------------------------------------
+
+
+def test_each_series_of_a_panel_has_its_own_default_step() -> None:
+    freqs = {"quick": "min", "slow": "D", "months": "MS"}
+    parts = {
+        key: waves(pd.date_range("2021-01-01", periods=12, freq=freq)).to_frame()
+        for key, freq in freqs.items()
+    }
+    parts["lone"] = parts["slow"][-1:]  # of few stamps: the longest one's
+    parts["quick"] = waves(pd.date_range("2021-01-01", periods=13, freq="min"))
+    y = pd.concat({key: pd.DataFrame(part) for key, part in parts.items()})
+    forecaster = tiny().fit(y.drop("months"))
+    forecaster.update(y.loc[["months"]], update_params=False)
+    assert dict(forecaster.predict([2]).index.tolist()) == {
+        "quick": pd.Timestamp("2021-01-01 00:14"),
+        "slow": pd.Timestamp("2021-01-14"),
+        "months": pd.Timestamp("2022-02-01"),
+        "lone": pd.Timestamp("2021-01-12 00:02"),
+    }
+
+
+def test_integer_keys_and_times_of_a_panel_are_told_apart() -> None:
+    parts = {k: waves(pd.Index(uneven_ticks(9 + k, k))).to_frame() for k in (3, 1)}
+    y = pd.concat(parts, names=["site", "t"]).sort_index()
+    forecast = tiny().fit(y).predict([2])
+    ends = [(k, uneven_ticks(9 + k, k)[-1] + 2) for k in (1, 3)]
+    assert forecast.index.tolist() == ends
+
+
+def test_a_row_of_a_panel_without_a_key_is_refused() -> None:
+    asked = pd.MultiIndex.from_tuples([("s0", LATER[0]), (None, LATER[0])])
+    with pytest.raises(ValueError, match=r"series of the horizon must have keys; .* 1"):
+        tiny().fit(panel()).predict_at(asked)

@@ -1,0 +1,176 @@
+"""NaN anywhere in y: what is observed counts, what is missing does not."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sklode import HistoryWarning, LatentODELSTMForecaster
+from sklode.data.observations import Observations
+from sklode.data.scaling import Timeline
+from sklode.data.windows import WindowSet
+from tests.series import (
+    FORECASTERS,
+    channels,
+    panel,
+    tiny,
+    two_channels_of_sines,
+    waves,
+)
+
+
+def wide_panel() -> pd.DataFrame:
+    """Return three series with the columns "a" and "b"."""
+    y = panel((20, 13, 16)).rename(columns={"y": "a"})
+    return y.assign(b=10 - 2 * y["a"])
+
+
+@given(
+    rows=st.lists(
+        st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=14),
+        min_size=1,
+        max_size=3,
+    ),
+    window_length=st.integers(1, 6),
+    horizon=st.integers(0, 5),
+    share=st.sampled_from([0.125, 0.5, 1.0]),
+)
+def test_no_window_is_empty_whatever_is_missing(
+    rows: list[list[tuple[bool, bool]]], window_length: int, horizon: int, share: float
+) -> None:
+    parts = {
+        k: pd.DataFrame(np.where(part, 1.0, np.nan), columns=["a", "b"])
+        for k, part in enumerate(rows)
+        if np.any(part)
+    }
+    if not parts:
+        return
+    seen = Observations.from_frame(pd.concat(parts)).observed()
+    times = Timeline(1.0, 1000.0).of_rows(seen)
+    arrays = times, seen.values, None, seen.bounds
+    windows = WindowSet(*arrays, window_length, horizon).shortened(share)
+    batch = windows.gather(np.arange(len(windows)), windows.start)
+    n = windows.window_length
+    assert batch.mask[:, :n].any((1, 2)).all()
+    assert batch.scored is not None
+    reaches = windows.end - windows.start > n
+    assert (batch.scored.any((1, 2)) == reaches).all()
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.parametrize("normalize", ["auto", "series", "last", "linear"])
+def test_a_channel_that_is_observed_once_is_forecast_by_that_value(
+    kind: type, normalize: str
+) -> None:
+    y = channels()
+    y["b"] = np.nan
+    y.iloc[9, 1] = 70.0
+    forecast = tiny(kind, normalize=normalize).fit(y).predict([-30, -5, 1, 4])
+    np.testing.assert_allclose(forecast["b"], 70, rtol=1e-15)
+    assert np.abs(forecast["a"]).max() < 10
+
+
+@pytest.mark.parametrize(("n_lacking", "counts"), [(2, True), (6, False)])
+def test_the_last_rows_may_lack_a_channel(n_lacking: int, counts: bool) -> None:
+    y = channels()
+    fitted = tiny(max_epochs=3, lr=0.1).fit(y[:12])  # its windows have 6 rows
+    later = y[12:].copy()
+    later.iloc[-n_lacking:, 1] = np.nan
+    other = later.copy()
+    other.iloc[-n_lacking - 1, 1] += 3
+    forecasts = [
+        copy.deepcopy(fitted).update(part, update_params=False).predict([1, 5])
+        for part in (later, other)
+    ]
+    moved = np.abs(forecasts[1] - forecasts[0])["b"].max()
+    assert (moved > 1e-5) == counts
+
+
+def test_a_series_of_a_panel_may_lack_a_channel() -> None:
+    y = wide_panel()
+    y.loc["s1", "b"] = np.nan
+    forecaster = tiny(normalize="series", max_epochs=10, lr=0.1).fit(y)
+    np.testing.assert_allclose(forecaster.location_, y.mean())
+    forecast = forecaster.predict([1, 2])
+    # of a channel never seen there: what other series say of it
+    assert forecast.loc["s1", "b"].between(y["b"].min(), y["b"].max()).all()
+    changed = y.copy()
+    changed["a"] += 0.5
+    with pytest.warns(HistoryWarning, match=r"first at .* of series \('s1',\)"):
+        forecaster.update(changed.loc[["s1"]], update_params=False)
+    moved = np.abs(forecaster.predict([1, 2]) - forecast)
+    assert moved.loc["s1"].to_numpy().min() > 1e-4
+    assert moved.drop(index="s1", level=0).to_numpy().max() == 0
+
+
+def test_a_pretrained_model_forecasts_a_channel_that_a_new_series_lacks() -> None:
+    y = wide_panel()
+    new = y.loc["s2"].copy()
+    new["b"] = np.nan
+    settings = {"normalize": "series", "max_epochs": 10, "lr": 0.1}
+    forecaster = tiny(**settings, finetune_epochs=0).pretrain(y).fit(new)
+    forecast = forecaster.predict([-3, 1])
+    assert forecast["b"].between(y["b"].min(), y["b"].max()).all()
+    with pytest.raises(ValueError, match="got none in column 'b'"):
+        tiny().fit(new)
+
+
+@pytest.mark.parametrize("update_params", [True, False])
+def test_an_update_may_observe_each_channel_at_its_own_stamps(
+    update_params: bool,
+) -> None:
+    y = channels()
+    y.iloc[18::2, 0] = np.nan
+    y.iloc[19::2, 1] = np.nan
+    settings: dict[str, Any] = {"normalize": "series", "finetune_epochs": 1}
+    updated = tiny(**settings).fit(y[:18]).update(y[18:], update_params=update_params)
+    changed = y[18:].copy()
+    changed.iloc[-1, 0] += 1
+    other = tiny(**settings).fit(y[:18]).update(changed, update_params=update_params)
+    moved = np.abs(other.predict([1]) - updated.predict([1]))
+    assert moved.to_numpy().min() > 1e-5
+
+
+def test_a_channel_that_is_missing_where_it_is_held_out_is_not_scored() -> None:
+    y = channels(pd.RangeIndex(60))
+    y.iloc[-12:, 1] = np.nan
+    settings = {"early_stopping": True, "max_epochs": 3}
+    losses = tiny(**settings).fit(y).history_["validation_loss"]
+    assert np.isfinite(losses).all()
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+def test_a_stretch_without_any_observation_counts_as_time_only(kind: type) -> None:
+    y = waves(pd.Index(10 * np.arange(40)))
+    gap = y.copy()
+    gap.iloc[20:32] = np.nan
+    dropped = gap.dropna()
+    asked = pd.Index([205, 255, 315, 400, 460])
+    settings = {"max_epochs": 3}
+    forecast = tiny(kind, **settings).fit(gap).predict_at(asked)
+    expected = tiny(kind, **settings).fit(dropped).predict_at(asked)
+    pd.testing.assert_frame_equal(forecast, expected, check_exact=True)
+
+
+@pytest.mark.slow
+def test_channels_with_disjoint_stamps_are_forecast_like_joint_ones() -> None:
+    y, exact = two_channels_of_sines(0, 240)
+    first = np.random.default_rng(0).random(len(y)) < 0.5
+    apart = y.copy()
+    apart.loc[first, "b"] = np.nan
+    apart.loc[~first, "a"] = np.nan
+    later = exact[-30:]
+    sizes: dict[str, Any] = {"hidden_size": 12, "latent_size": 4, "horizon": 20}
+    errors = []
+    for table in (y[:-30], apart[:-30]):
+        forecaster = LatentODELSTMForecaster(**sizes, random_state=0).fit(table)
+        squares = (forecaster.predict_at(later.index) - later) ** 2
+        errors.append(squares.mean() / exact.var(ddof=0))
+    joint, disjoint = errors
+    assert (disjoint < 5 * joint + 0.02).all(), (disjoint, joint)

@@ -1,0 +1,85 @@
+"""The package as an installer and a type checker see it, and its models' short text."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import sklode
+from tests.series import panel, tiny
+
+ROOT = Path(sklode.__file__).parents[1]
+
+
+def test_models_do_not_write_out_their_numbers() -> None:
+    forecaster = tiny().pretrain(panel())
+    assert len(repr(forecaster.pretrained_)) < 100
+    assert len(repr(forecaster.pretrained_.calibration)) < 100
+
+
+def test_the_version_is_that_of_the_metadata() -> None:
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    written = re.search(r'^version = "(.*)"$', text, re.MULTILINE)
+    assert written is not None
+    assert sklode.__version__ == importlib.metadata.version("sklode") == written[1]
+
+
+TYPED = """
+import numpy as np
+import pandas as pd
+from sklode import AbsoluteHorizon, LatentODELSTMForecaster, calendar_features
+from sklode.data import load_co2
+
+y: pd.Series = load_co2()
+forecaster: LatentODELSTMForecaster = LatentODELSTMForecaster(
+    hidden_size=8, normalize=None, clip_norm="auto", random_state=0, callbacks=[print]
+)
+forecaster.fit(y)
+index: pd.DatetimeIndex = pd.date_range("2020", periods=3)
+at: pd.DataFrame = forecaster.predict_at(index)
+paths: pd.DataFrame = forecaster.sample([1, 2], n_samples=3)
+gain: float = forecaster.score(y)
+forecaster.save_weights("file")
+weights = LatentODELSTMForecaster.load_weights("file")
+X: pd.DataFrame = calendar_features(index, "week")
+"""
+
+MISTYPED = """
+from sklode import LatentODELSTMForecaster
+
+LatentODELSTMForecaster(hidden_size="8")
+LatentODELSTMForecaster(hiden_size=8)
+LatentODELSTMForecaster().sample([1], n_samples="3")
+"""
+
+
+@pytest.mark.slow
+def test_a_typed_program_of_a_user_is_checked(tmp_path: Path) -> None:
+    pytest.importorskip("mypy", reason="mypy is of the extra dev")
+    answers = {}
+    for name, program in {"right": TYPED, "wrong": MISTYPED}.items():
+        path = tmp_path / f"{name}.py"
+        path.write_text(textwrap.dedent(program), encoding="utf-8")
+        config = tmp_path / "mypy.ini"
+        config.write_text("[mypy]\nignore_missing_imports = true\n", encoding="utf-8")
+        command = [sys.executable, "-m", "mypy", "--strict", "--config-file"]
+        done = subprocess.run(
+            [*command, str(config), str(path)],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+            env={**os.environ, "MYPYPATH": str(ROOT)},
+        )
+        answers[name] = done.stdout
+    own = [line for line in answers["right"].splitlines() if "right.py" in line]
+    assert own == []
+    found = re.findall(r"wrong\.py:(\d+): error", answers["wrong"])
+    assert sorted(set(found)) == ["4", "5", "6"]

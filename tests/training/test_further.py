@@ -1,0 +1,232 @@
+"""Training what was trained before: pretraining, updates, warm starts."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+from sktime.forecasting.model_selection import ForecastingGridSearchCV
+from sktime.split import ExpandingWindowSplitter
+
+from sklode.model_selection import AbsoluteHorizon
+from sklode.training import guard
+from tests.series import channels, panel, tiny, uneven_stamps, waves
+from tests.training.trainees import assert_kept, planned
+
+STEPS = [-3, 1, 4]
+
+
+def weights(fitted: Any) -> np.ndarray:
+    parts = [p.detach().flatten() for p in fitted.network_.parameters()]
+    return torch.cat(parts).numpy()
+
+
+def series() -> pd.Series:
+    return waves(uneven_stamps(24, seed=9))
+
+
+def pretrained(**settings: Any) -> Any:
+    return tiny(**{"max_epochs": 10, "lr": 0.05} | settings).pretrain(panel())
+
+
+# Pretraining
+
+
+def test_fit_fine_tunes_a_copy_of_the_pretrained_model() -> None:
+    forecaster = tiny(finetune_epochs=2, lr=0.05).fit(waves()).pretrain(panel())
+    before = copy.deepcopy(forecaster.pretrained_.network)
+    first = forecaster.fit(series()).predict(STEPS)
+    assert_kept(forecaster.pretrained_.network, before, 0.0)
+    with pytest.raises(AssertionError):
+        assert_kept(forecaster.network_, before)
+    assert forecaster.n_epochs_ == 2
+    again = forecaster.fit(series()).predict(STEPS)
+    pd.testing.assert_series_equal(again, first, check_exact=True)
+
+
+def test_weights_lengths_and_units_are_kept_from_the_first_pretraining() -> None:
+    forecaster = pretrained(finetune_epochs=1, window_length=None, horizon=None)
+    first = forecaster.pretrained_
+    before = copy.deepcopy(first.network)
+    forecaster.set_params(lr=1e-9)  # which keeps what was pretrained
+    assert forecaster.state == "pretrained"
+    slow = waves(pd.date_range("2021", periods=20, freq="D")) + 100
+    for y in (series(), slow, series()):
+        assert_kept(forecaster.fit(y).network_, before)
+        lengths = forecaster.window_length_, forecaster.horizon_
+        assert lengths == (first.window_length, first.horizon)
+        assert forecaster.time_unit_ == pd.Timedelta(first.time_unit, unit="ns")
+        assert forecaster.location_ == first.normalisation.location
+        assert forecaster.scale_ == first.normalisation.scale
+        forecaster.pretrain(panel((12, 14)))  # goes on from the first
+    assert_kept(first.network, before, 0.0)
+    assert not hasattr(forecaster.reset(), "pretrained_")
+
+
+@pytest.mark.parametrize(
+    ("given", "n_epochs", "rate"),
+    [
+        ({"max_epochs": 2}, 12, 0.3),  # 17 windows are 9 batches: a hundred steps
+        ({"max_epochs": 300}, 60, 0.3),
+        ({"finetune_epochs": 5}, 5, 1.0),
+    ],
+    ids=str,
+)
+def test_fine_tuning_takes_a_fifth_but_a_hundred_steps_at_less_than_lr(
+    given: dict[str, int], n_epochs: int, rate: float
+) -> None:
+    forecaster = tiny(lr=0.01, batch_size=2).pretrain(panel((8, 8)))
+    terms = planned(forecaster.set_params(**given), series()).terms
+    assert (terms.n_epochs, terms.rate) == (n_epochs, rate)
+
+
+def test_without_fine_tuning_only_the_history_is_new() -> None:
+    forecaster, y = tiny(finetune_epochs=0).pretrain(panel()), series()
+    forecast = forecaster.fit(y).predict(STEPS)
+    assert_kept(forecaster.network_, forecaster.pretrained_.network, 0.0)
+    assert forecaster.n_epochs_ == len(forecaster.history_) == 0
+    assert "loss" in forecaster.history_.columns
+    y.iloc[-1] += 1
+    assert (forecaster.fit(y).predict(STEPS) != forecast).all()
+
+
+@pytest.mark.filterwarnings(
+    "ignore:The default of config ``remember_data``:FutureWarning"
+)
+@pytest.mark.parametrize("library", ["scikit-learn", "sktime"])
+def test_a_search_fine_tunes_what_was_pretrained(library: str) -> None:
+    forecaster, y = pretrained(finetune_epochs=1), series()
+    given: Any = {"param_grid": {"lr": [1e-9, 1e-8]}, "error_score": "raise"}
+    if library == "sktime":
+        cv = AbsoluteHorizon(ExpandingWindowSplitter(initial_window=16, step_length=4))
+        search = ForecastingGridSearchCV(forecaster, cv, backend="None", **given)
+        best = search.fit(y).best_forecaster_
+    else:
+        search = GridSearchCV(forecaster, cv=TimeSeriesSplit(2), **given)
+        best = search.fit(y).best_estimator_
+    assert_kept(best.network_, forecaster.pretrained_.network)
+
+
+@pytest.mark.parametrize("is_pretrained", [False, True])
+@pytest.mark.parametrize(
+    ("given", "y", "told"),
+    [
+        ({"hidden_size": 5}, series(), r"same hidden_size, 3; got 5.*fresh clone"),
+        ({}, waves(), r"an index of datetimes.*got one of integers"),
+        ({}, waves(pd.period_range("2020-01", periods=20, freq="M")), "of frequency M"),
+        ({}, channels(uneven_stamps()), "as many columns as before, 1 and 0; got 2"),
+    ],
+)
+def test_what_the_trained_network_is_not_for_is_refused(
+    given: dict[str, Any], y: Any, told: str, is_pretrained: bool
+) -> None:
+    forecaster = tiny(warm_start=not is_pretrained)
+    _ = forecaster.pretrain(panel()) if is_pretrained else forecaster.fit(series())
+    with pytest.raises(ValueError, match=told):
+        forecaster.set_params(**given).fit(y)
+    assert forecaster.clone().reset().fit(y).is_fitted
+
+
+# Updates
+
+
+def test_an_update_continues_from_the_current_weights_and_units() -> None:
+    y = series()
+    forecaster = tiny(finetune_epochs=4, lr=0.05, normalize="series").fit(y[:18])
+    slow, other = copy.deepcopy(forecaster), copy.deepcopy(forecaster)
+    slow.lr = 1e-9
+    assert_kept(slow.update(y[18:]).network_, forecaster.network_)
+    before, unit = weights(forecaster), forecaster.time_unit_
+    trained = weights(forecaster.update(y[18:]))
+    assert np.abs(trained - before).max() > 1e-3
+    assert np.abs(weights(other.update(y[18:] + 2)) - trained).max() > 1e-4
+    assert forecaster.time_unit_ == unit
+
+
+@pytest.mark.parametrize("is_pretrained", [False, True])
+def test_repeated_updates_take_a_fifth_of_the_training_from_scratch(
+    monkeypatch: pytest.MonkeyPatch, is_pretrained: bool
+) -> None:
+    monkeypatch.setattr("sklode.training.plan._UPDATES", 47)
+    y, forecaster = series(), tiny(max_epochs=None, lr=0.01)
+    if is_pretrained:
+        forecaster.pretrain(panel()).set_params(finetune_epochs=3)
+    forecaster.fit(y[:14])
+    assert forecaster.n_epochs_ == (3 if is_pretrained else 47)
+    forecaster.finetune_epochs = None
+    for k in (14, 16, 18):
+        forecaster.update(y[k : k + 2])
+        assert forecaster.n_epochs_ == 9
+        assert forecaster.history_["lr"].max() == pytest.approx(0.01, rel=0.1)
+    forecaster.max_epochs = 10
+    assert forecaster.update(y[20:]).n_epochs_ == 2
+
+
+@pytest.mark.parametrize("normalize", ["series", "last", "linear", None])
+def test_an_update_keeps_the_level_that_a_guard_has_kept(normalize: str | None) -> None:
+    y = pd.Series(np.random.default_rng(0).standard_normal(66), uneven_stamps(66))
+    forecaster = tiny(guard=True, normalize=normalize, horizon=15, lr=0.1)
+    forecaster.fit(y[:60])
+    assert forecaster.best_epoch_ == 0
+    moved = copy.deepcopy(forecaster).update(y[60:], update_params=False)
+    before = weights(forecaster)
+    for k in (60, 63):
+        forecaster.update(y[k : k + 3])
+    assert np.array_equal(weights(forecaster), before)
+    pd.testing.assert_series_equal(forecaster.predict(STEPS), moved.predict(STEPS))
+    # until it is no longer guarded
+    forecaster.guard = False
+    assert not np.array_equal(weights(forecaster.update(y[-1:])), before)
+    # and what was trained is, whichever epoch was the best
+    taught = tiny(guard=True, finetune_epochs=0, normalize="series")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guard, "gains", lambda *_: np.ones(4))
+        taught.pretrain(panel()).fit(y[:60])
+    before, taught.finetune_epochs = weights(taught), 1
+    assert taught.best_epoch_ == 0
+    assert not np.array_equal(weights(taught.update(y[60:])), before)
+
+
+# Warm starts
+
+
+def test_a_warm_start_continues_from_the_current_weights() -> None:
+    y = series()
+    warm, cold = (tiny(warm_start=w, max_epochs=5, lr=0.05) for w in (True, False))
+    before = warm.fit(y).network_
+    assert_kept(cold.fit(y).network_, before, 0.0)
+    warm.lr = cold.lr = 1e-9
+    assert_kept(warm.fit(y).network_, before)
+    assert_kept(warm.set_params(lr=1e-8).fit(y).network_, before)
+    with pytest.raises(AssertionError):
+        assert_kept(cold.fit(y).network_, before)
+
+
+def test_a_refused_fit_is_not_what_a_warm_start_continues_from() -> None:
+    y = series()
+    forecaster = tiny(warm_start=True, max_epochs=5, lr=0.05).fit(y[:18])
+    with pytest.raises(ValueError, match="finite"):
+        forecaster.fit(y * np.inf)
+    after = forecaster.update(y[18:]).network_
+    forecaster.lr = 1e-9
+    assert_kept(forecaster.fit(y).network_, after)
+
+
+def test_a_fit_that_is_no_longer_warm_begins_from_scratch() -> None:
+    class Break:
+        def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> None:
+            raise ZeroDivisionError
+
+    y = series()
+    for forecaster in (tiny(), tiny(finetune_epochs=2).pretrain(panel())):
+        expected = weights(copy.deepcopy(forecaster).fit(y))
+        forecaster.warm_start, forecaster.callbacks = True, [Break()]
+        with pytest.raises(ZeroDivisionError):
+            forecaster.fit(y)
+        forecaster.warm_start, forecaster.callbacks = False, None
+        assert np.array_equal(weights(forecaster.fit(y)), expected)

@@ -1,0 +1,50 @@
+"""With the defaults a forecaster learns more than a straight line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode import LatentODELSTMForecaster, LatentODERNNForecaster
+from tests.series import tiny, two_channels_of_sines, two_sines
+
+pytestmark = pytest.mark.slow
+
+
+def test_two_sines_at_exponential_gaps_are_forecast_and_so_is_their_past() -> None:
+    y, variance = two_sines(101, 15 + 300 + 20)
+    forecaster = LatentODELSTMForecaster(random_state=0).fit(y[15:-20])
+    errors = [
+        float(((forecaster.predict(part.index) - part) ** 2).mean() / variance)
+        for part in (y[-20:], y[:15])
+    ]
+    assert errors[0] <= 0.35, errors
+    assert errors[1] <= 0.25, errors  # without hidden rows 0.5 to 1.5
+
+
+def test_two_channels_are_forecast_and_filled_with_two_values_in_five_missing() -> None:
+    y, exact = two_channels_of_sines(0, 300 + 20)
+    gap, test = y.index[120:140], y.index[-20:]
+    lost = np.random.default_rng(0).random(y.shape) < 0.4
+    train = y.mask(lost).drop(gap).drop(test)
+    forecaster = LatentODERNNForecaster(random_state=0).fit(train)
+    squares = (forecaster.predict_at(test) - exact.loc[test]) ** 2
+    error = (squares.mean() / exact.var(ddof=0)).mean()
+    assert error <= 0.6, error
+    filled = forecaster.predict_at(gap)
+    line = train.reindex(y.index).interpolate("index").loc[gap]
+    errors = [((found - exact.loc[gap]) ** 2).mean().mean() for found in (filled, line)]
+    assert errors[0] <= 0.5 * errors[1], errors
+
+
+def test_pretraining_on_a_family_helps_a_member_with_little_data() -> None:
+    wave = np.sin(np.arange(60) * 2 * np.pi / 12)
+    parts = {k: pd.DataFrame({"y": np.roll(wave, k)}) for k in range(12)}
+    family = pd.concat(parts, names=["k", "t"])
+    train, test = pd.Series(wave[:14]), pd.Series(wave, name="y")[14:24]
+    sizes = {"hidden_size": 12, "field_width": 12, "emission_width": 16}
+    common = {**sizes, "normalize": "series", "batch_size": 16, "lr": 0.03}
+    alone = tiny(**common, max_epochs=30).fit(train)
+    taught = tiny(**common, max_epochs=30, finetune_epochs=0).pretrain(family)
+    assert taught.fit(train).score(test) > 0.5 * alone.score(test)

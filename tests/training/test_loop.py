@@ -1,0 +1,259 @@
+"""Epochs and steps: what is maximised, clipped, skipped, stopped for and kept."""
+
+import math
+import time
+from typing import Any
+
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from sklode.data.errors import SolverError
+from sklode.training.loop import HISTORY_COLUMNS, Trainer
+from tests.networks import assert_same, latent_ode, windows
+from tests.training.trainees import (
+    Recording,
+    Trainee,
+    batch,
+    bowl,
+    column,
+    linear,
+    root,
+    train,
+)
+
+
+def test_loss_is_the_negative_elbo_per_observed_value() -> None:
+    network = Trainee(
+        lambda w, number: -6.0 * number + 0.0 * w, kl=lambda w, number: 4.0 + w
+    )
+    # log-likelihoods -6 and -12, a KL of 5, over 2 and 4 values
+    batches = [batch(1.0, n_observed=2), batch(2.0, n_observed=4)]
+    started = time.perf_counter()
+    settings = {"kl_weight": 0.5, "lr": 1e-9, "warm_up_epochs": 2}
+    trainer = train(network, batches, n_epochs=3, **settings)
+    assert all(tuple(row) == HISTORY_COLUMNS for row in trainer.state.rows)
+    assert column(trainer, "epoch") == [1, 2, 3]
+    assert 0 < sum(column(trainer, "seconds")) < time.perf_counter() - started
+    assert column(trainer, "log_likelihood") == pytest.approx([-3.0] * 3)
+    assert column(trainer, "kl") == pytest.approx([(2.5 + 1.25) / 2] * 3)
+    # a fiftieth of the weight in the warm-up
+    assert column(trainer, "kl_weight") == pytest.approx([0.01, 0.01, 0.5])
+    losses = [3 + 0.01 * 1.875, 3 + 0.01 * 1.875, 3 + 0.5 * 1.875]
+    assert column(trainer, "loss") == pytest.approx(losses)
+    norms = [0.01 * 0.375, 0.01 * 0.375, 0.5 * 0.375]
+    assert column(trainer, "grad_norm") == pytest.approx(norms)
+    # without validation the last weights are the best
+    assert all(math.isnan(loss) for loss in column(trainer, "validation_loss"))
+    assert trainer.state.best_epoch == 3
+
+
+def test_gradients_are_clipped_at_the_threshold_and_told_as_before(
+    sgd: type[Recording],
+) -> None:
+    batches = [batch(0.5), batch(8.0), batch(1.0), batch(3.5)]
+    (row,) = train(Trainee(linear), batches, clip_norm=1.0).state.rows
+    assert row["grad_norm"] == pytest.approx((0.5 + 8 + 1 + 3.5) / 4)
+    assert row["clipped_fraction"] == 3 / 4  # a norm at the threshold is clipped
+    assert sgd.gradients == pytest.approx([0.5, 1.0, 1.0, 1.0], rel=1e-5)
+    (row,) = train(Trainee(linear), batches, clip_norm=None).state.rows
+    assert row["clipped_fraction"] == 0.0
+    assert sgd.gradients == pytest.approx([0.5, 8.0, 1.0, 3.5])  # and do not pile up
+
+
+def test_automatic_threshold_is_the_median_norm_of_the_first_epochs(
+    sgd: type[Recording],
+) -> None:
+    # the last one serves the check of the final weights
+    norms = iter([1.0, 9.0, 3.0, 100.0, 2.0, 5.0, *[50.0, 3.0, 60.0] * 2])
+    network = Trainee(lambda w, number: -next(norms, 0.0) * w)
+    trainer = train(network, [batch()] * 2, n_epochs=6, clip_norm="auto")
+    # the median of 1, 9, 3, 100, 2, 5 is 4, and later norms do not move it
+    assert sgd.gradients[6:] == pytest.approx([4.0, 3.0, 4.0] * 2, rel=1e-5)
+    assert column(trainer, "clipped_fraction")[3:] == [0.5, 1.0, 0.5]
+    assert column(trainer, "grad_norm")[3:] == pytest.approx([26.5, 55.0, 31.5])
+
+
+def trained(weights: Any, data: Any, **given: Any) -> tuple[Trainer, dict[str, Tensor]]:
+    """Train a network from these weights, and check torch's global generator."""
+    network = latent_ode()
+    network.load_state_dict(weights)
+    before = torch.get_rng_state()
+    settings: dict[str, Any] = {"clip_norm": "auto", "weight_decay": 0.1, "lr": 0.05}
+    trainer = train(network, data, data[:1], n_epochs=6, **settings, **given)
+    assert torch.equal(torch.get_rng_state(), before)
+    return trainer, dict(network.state_dict())
+
+
+def test_training_draws_from_its_own_generator_only_and_goes_on_bit_for_bit() -> None:
+    torch.manual_seed(2)
+    data, weights = [windows(), windows()], latent_ode().state_dict()
+    whole, expected = trained(weights, data, seed=3, is_resumable=True)
+    assert whole.stopped_at is None
+    assert_same(trained(weights, data, seed=3)[1], expected, 0.0)
+    with pytest.raises(AssertionError):
+        assert_same(trained(weights, data, seed=4)[1], expected, 1e-6)
+    for stop in (1, 3, 5):
+        stopped, _ = trained(
+            weights,
+            data,
+            seed=3,
+            is_resumable=True,
+            told=lambda row, stop=stop: row["epoch"] == stop,
+        )
+        for _ in range(2):  # the checkpoint is left as it was
+            resumed, found = trained(weights, data, start=stopped.stopped_at)
+            assert_same(found, expected, 0.0)
+            for name in set(HISTORY_COLUMNS) - {"seconds"}:
+                assert column(resumed, name) == column(whole, name)
+
+
+# Validation and early stopping
+
+
+@pytest.mark.parametrize(
+    ("losses", "given", "n_epochs", "best"),
+    [
+        # three epochs without a better one
+        ([5.0, 3.0, 1.0, 2.0, 1.5, 4.0, 0.1], {"n_iter_no_change": 3}, 6, 3),
+        ([5.0, 1.0, *[2.0] * 8], {}, 10, 2),
+        # what improves by less than 1e-4 does not count, but is kept
+        ([5.0, 4.99995, 4.9999, 0.0], {"n_iter_no_change": 2}, 3, 3),
+        ([5.0, 4.9997, 4.9994, 0.0], {"n_iter_no_change": 2}, 4, 4),
+        ([math.inf, 3.0, math.inf, 4.0, math.inf], {}, 5, 2),
+        # losses of the warm-up are better, but of another objective
+        (
+            [0.3, 0.1, 0.2, 3.0, 2.0, 4.0, 5.0, 0.0],
+            {"n_iter_no_change": 2, "warm_up_epochs": 3},
+            7,
+            5,
+        ),
+    ],
+)
+def test_early_stopping_restores_the_best_weights(
+    losses: list[float], given: dict[str, int], n_epochs: int, best: int
+) -> None:
+    network, seen = Trainee(linear, held_out=losses), [1.0]
+    trainer = train(
+        network,
+        [batch()],
+        [batch()],
+        lambda _: seen.append(network.weight),
+        n_epochs=len(losses),
+        lr=0.1,
+        **given,
+    )
+    assert column(trainer, "validation_loss") == pytest.approx(losses[:n_epochs])
+    assert trainer.state.best_epoch == best
+    assert network.weight == seen[best]
+
+
+def test_validation_loss_is_per_scored_value_over_all_batches() -> None:
+    held_out = [batch(n_observed=2), batch(n_observed=6)]
+    # scripted losses per value, 1 over 2 values and 4 over 6 values
+    trainer = train(Trainee(linear, held_out=[1.0, 4.0]), [batch()], held_out)
+    assert column(trainer, "validation_loss") == [pytest.approx((2 * 1 + 6 * 4) / 8)]
+
+    class Unsolvable(Trainee):
+        def forward(self, batch: Any, noise: Any = None) -> Any:
+            if not self.training:
+                raise SolverError("no step is small enough")
+            return super().forward(batch, noise)
+
+    trainer = train(Unsolvable(linear), [batch()], held_out)
+    assert column(trainer, "validation_loss") == [math.inf]
+
+
+# Steps that are not finite
+
+
+def unsolvable_at_zero(w: Tensor, number: Tensor) -> Tensor:
+    if number == 0:
+        raise SolverError("no step is small enough")
+    return linear(w, number)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0])
+def test_a_step_that_is_not_finite_is_skipped_and_counted(bad: float) -> None:
+    network = Trainee(unsolvable_at_zero)
+    batches = [batch(bad), batch(2.0), batch(bad), batch(bad), batch(3.0)]
+    (row,) = train(network, batches, lr=0.1).state.rows
+    assert row["skipped_steps"] == 3
+    # means are over the steps that were taken
+    assert row["grad_norm"] == pytest.approx(2.5)
+    assert math.isfinite(row["loss"] + network.weight)
+
+
+@pytest.mark.parametrize(
+    ("log_likelihood", "weight", "number"),
+    [
+        (linear, 0.5, math.nan),
+        (root, 0.0, 1.0),  # whose slope is infinite there
+        (lambda w, number: -w - number, 0.5, math.inf),  # whose slope is finite
+        (unsolvable_at_zero, 0.5, 0.0),
+    ],
+)
+def test_skipped_steps_do_not_move_the_weights(
+    log_likelihood: Any, weight: float, number: float
+) -> None:
+    network = Trainee(log_likelihood, weight=weight)
+    told = r"without a finite loss and gradient in any of the 3 steps of its last epoch"
+    with pytest.warns(ConvergenceWarning, match=told):
+        trainer = train(network, [batch(number)] * 3, lr=0.1, clip_norm=None)
+    assert column(trainer, "skipped_steps") == [3]
+    assert (trainer.state.best_epoch, network.weight) == (0, weight)
+
+
+def test_only_ten_skipped_steps_in_a_row_stop_the_training_with_advice() -> None:
+    bad = [batch(math.nan)] * 9
+    mixed = [*bad, batch(), *bad, batch()]
+    trainer = train(Trainee(linear), mixed, n_epochs=3, lr=1e-3)
+    assert column(trainer, "skipped_steps") == [18] * 3
+    network = Trainee(linear, weight=0.5)
+    with pytest.warns(ConvergenceWarning, match=r"10 steps.*Lower lr.*clip_norm"):
+        trainer = train(network, bad[:4], n_epochs=9, clip_norm=None)
+    # the tenth in a row is the second of the third epoch
+    assert column(trainer, "skipped_steps") == [4, 4, 2]
+    assert (trainer.state.best_epoch, network.weight) == (0, 0.5)
+
+
+# Interruptions: Ctrl-C
+
+
+def interrupted_at(n: int, **given: Any) -> Trainee:
+    """Return a network whose n-th step is interrupted, and no other."""
+    calls = iter(range(1, 10**6))
+
+    def interrupted(w: Tensor, number: Tensor) -> Tensor:
+        if next(calls) == n:
+            raise KeyboardInterrupt
+        return bowl(w, number)
+
+    return Trainee(interrupted, **given)
+
+
+@pytest.mark.parametrize(("losses", "best"), [([], 3), ([3.0, 1.0, 2.0, 0.5], 2)])
+def test_an_interruption_keeps_the_best_weights_of_the_epochs_before(
+    losses: list[float], best: int
+) -> None:
+    # in the middle of the fourth epoch
+    network, seen = interrupted_at(8, held_out=losses), [1.0]
+    batches, held_out = [batch(3.0)] * 2, [batch()] * bool(losses)
+    told = r"interrupted in epoch 4 of 9; .* kept\. Fit again with warm_start=True"
+    with pytest.warns(ConvergenceWarning, match=told):
+        trainer = train(
+            network, batches, held_out, lambda _: seen.append(network.weight), 9
+        )
+    assert len(trainer.state.rows) == 3
+    assert trainer.state.best_epoch == best
+    assert network.weight == seen[best]
+    assert len(set(seen)) == 4
+
+
+@pytest.mark.parametrize(("step", "given"), [(2, {}), (5, {"is_interruptible": False})])
+def test_an_interruption_of_the_first_epoch_or_of_a_trial_is_passed_on(
+    step: int, given: dict[str, bool]
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(interrupted_at(step), [batch()] * 2, n_epochs=9, **given)

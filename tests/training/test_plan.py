@@ -1,0 +1,273 @@
+"""What is settled before a training: sizes, what is held out and hidden, how long."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import FrozenInstanceError
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from sklode import nn
+from sklode.data.windows import WindowSet
+from sklode.training import parameters
+from sklode.training.batches import hidden_rows
+from sklode.training.loop import HISTORY_COLUMNS, Trainer
+from sklode.training.parameters import Settings, resolve_device
+from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
+from tests.training.trainees import planned
+
+STEPS = [-3, 1, 4]
+
+
+def test_settings_are_frozen_as_they_were_when_the_fit_began() -> None:
+    class Meddle:
+        def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> None:
+            forecaster.lr, forecaster.max_epochs = 1e3, 1
+
+    y = waves()
+    forecaster = tiny(max_epochs=3, callbacks=[Meddle()]).fit(y)
+    expected = tiny(max_epochs=3).fit(y).predict(STEPS)
+    pd.testing.assert_series_equal(forecaster.predict(STEPS), expected)
+    settings = Settings.of(tiny())
+    assert settings.encoder == "ode-lstm"
+    with pytest.raises(FrozenInstanceError):
+        settings.lr = 1.0  # type: ignore[misc]
+    with pytest.raises(ValueError, match=r"'hidden_size' parameter .* Got 0"):
+        Settings.of(tiny(hidden_size=0))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"activation": "elu"},
+        {"activation": "softplus"},
+        {"field_depth": 3},
+        {"weight_decay": 0.5},
+        {"kl_weight": 0.0},
+        {"observation_noise": 2.0},
+        {"clip_norm": 1e-3},
+        {"clip_norm": "auto"},
+        {"batch_size": 3},
+        {"horizon": 0},
+        {"window_length": 4},
+        {"method": "euler"},
+        {"lr": 0.05},
+        {"normalize": "last"},
+        {"thinning": 0.0},
+    ],
+    ids=str,
+)
+def test_this_parameter_changes_the_forecast(changed: dict[str, Any]) -> None:
+    common = {"normalize": "series", "max_epochs": 4}
+    plain, other = (
+        tiny(**{**common, **more}).fit(waves()).predict(STEPS) for more in ({}, changed)
+    )
+    assert np.abs(other - plain).min() > 1e-8
+
+
+@pytest.mark.parametrize("kind", FORECASTERS)
+def test_every_engine_gives_the_same_forecast_and_history(kind: type) -> None:
+    y = channels()
+    y.iloc[4, 0] = np.nan
+    settings: dict[str, Any] = {"max_epochs": 3, "kl_weight": 0.5}
+    eager, auto = (tiny(kind, engine=e, **settings).fit(y) for e in ("eager", "auto"))
+    np.testing.assert_allclose(auto.predict(STEPS), eager.predict(STEPS), atol=1e-3)
+    history = auto.history_
+    np.testing.assert_allclose(history["loss"], eager.history_["loss"], rtol=1e-3)
+    assert history.index.tolist() == [1, 2, 3]
+    assert (history.index.name, *history.columns) == HISTORY_COLUMNS
+    assert np.isfinite(history.drop(columns="validation_loss")).all(axis=None)
+    expected = history["kl_weight"] * history["kl"] - history["log_likelihood"]
+    np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
+
+
+def test_the_device_is_the_cpu_or_the_one_named_a_gpu_for_each_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert resolve_device("auto") == resolve_device("cpu") == torch.device("cpu")
+    assert resolve_device(torch.device("meta")).type == "meta"
+    with pytest.raises(ValueError, match=r"a device that torch has here; got 'abacus'"):
+        resolve_device("abacus")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch, "empty", lambda *_, **__: None)  # there is no GPU here
+    for rank, gpu in enumerate(("cuda:0", "cuda:1", "cuda:0")):
+        processes = SimpleNamespace(size=3, local_rank=rank)
+        monkeypatch.setattr(parameters, "current", lambda of=processes: of)
+        assert resolve_device("cuda") == torch.device(gpu)
+        assert resolve_device("cuda:1") == torch.device("cuda:1")
+
+
+# Sizes
+
+
+@pytest.mark.parametrize(
+    ("given", "fh", "expected"),
+    [
+        ({}, None, (13, 13)),
+        ({}, [1, 4], (18, 4)),
+        ({"window_length": 5}, None, (5, 5)),
+        ({"window_length": 5, "horizon": 3}, [1, 9], (5, 3)),
+    ],
+)
+def test_windows_are_as_long_as_data_and_horizon_call_for(
+    given: dict[str, int], fh: list[int] | None, expected: tuple[int, int]
+) -> None:
+    settings = {"window_length": None, "horizon": None, **given}
+    forecaster = tiny(**settings).fit(waves(uneven_stamps(40)), fh=fh)
+    assert (forecaster.window_length_, forecaster.horizon_) == expected
+
+
+def test_the_default_is_so_many_epochs_as_make_1500_steps() -> None:
+    y = waves(uneven_stamps(40))  # 33 windows
+    # three batches; no more than 32 of them; as given
+    for batch_size, max_epochs, expected in ((16, None, 500), (1, None, 46), (9, 7, 7)):
+        run = planned(tiny(max_epochs=max_epochs, batch_size=batch_size), y)
+        assert run.terms.n_epochs == expected
+
+
+def test_windows_grow_over_84_percent_of_the_epochs_and_hide_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    batches: list[nn.Batch] = []
+    forward = nn.LatentODE.forward
+
+    def recorded(self: Any, batch: nn.Batch, *others: Any) -> Any:
+        batches.append(batch)
+        return forward(self, batch, *others)
+
+    monkeypatch.setattr(nn.LatentODE, "forward", recorded)
+    sizes = {"window_length": 8, "horizon": 4, "max_epochs": 25}
+    history = tiny(**sizes, kl_weight=0.5).fit(waves()).history_
+    spans = [batch.times.shape[1] for batch in batches[:25]]
+    assert spans == [2] * 9 + [3] * 8 + [6] * 4 + [12] * 4
+    assert history["kl_weight"].tolist() == pytest.approx([0.01] * 21 + [0.5] * 4)
+    hidden = [batch.hidden for batch in batches[:25]]
+    assert sum(int(part.sum()) for part in hidden if part is not None) > 100
+    batches.clear()
+    tiny(thinning=0.0).fit(waves())
+    assert all(batch.hidden is None for batch in batches)
+
+
+@pytest.mark.parametrize(
+    ("method", "step_size", "shortest"),
+    [
+        ("rk4", 2.0, 8),
+        ("dopri5", 2.0, 8),
+        ("midpoint", 0.5, 2 * math.pi),
+        ("euler", 0.2, 4 * math.pi),
+        ("rk4", 0.5, 4),
+    ],
+)
+def test_an_untrained_decoder_rotates_with_periods_between_steps_and_window(
+    method: str, step_size: float, shortest: float
+) -> None:
+    y = waves(pd.Index(np.arange(200) * 3))  # of gaps of 3
+    sizes = {"latent_size": 6, "field_width": 12, "window_length": 80, "horizon": 5}
+    forecaster = tiny(**sizes, method=method, step_size=step_size)
+    field = planned(forecaster, y).model.network.decoder.vector_field
+    slopes: Any = torch.autograd.functional.jacobian(field, torch.zeros(6))
+    periods = 2 * math.pi / slopes[[1, 3, 5], [0, 2, 4]].numpy()
+    places = np.log(periods / shortest) / np.log(84 / shortest)
+    assert (np.floor(3 * places + 1e-6) == range(3)).all()
+
+
+# What is hidden from the encoder
+
+
+def hidden(n_rows: int, thinning: float, window_length: int = 6) -> np.ndarray:
+    """Return which rows are hidden of 4000 windows with a horizon of 4."""
+    columns = np.arange(n_rows * 1.0), np.zeros((n_rows, 1)), None
+    windows = WindowSet(*columns, np.array([0, n_rows]), window_length, 4)
+    which, generator = np.arange(4000) % len(windows), torch.Generator().manual_seed(0)
+    found = hidden_rows(windows, which, thinning, generator)
+    assert found is not None
+    return found.numpy()
+
+
+def test_thinning_hides_a_share_of_each_window_and_first_rows_of_some() -> None:
+    shares = hidden(60, 0.3).mean(axis=0)
+    random = shares[4:].mean()
+    first = (shares - random) / (1 - random)
+    expected = [0.3, 0.225, 0.15, 0.075, 0, 0]  # one to four rows, alike often
+    np.testing.assert_allclose(first, expected, rtol=0, atol=0.03)
+    shares = hidden(160, 0.6, window_length=60)[:, 4:].mean(axis=1)
+    assert 0.28 < shares.mean() < 0.32
+    for low, high in ((0, 0.2), (0.2, 0.4), (0.4, 0.85)):
+        assert 0.25 < ((shares >= low) & (shares < high)).mean() < 0.42
+    for n_rows, share in ((1, 0.0), (3, 0.5)):  # a row is always left
+        found = hidden(n_rows, 0.99)[:, :n_rows]
+        assert not found.all(1).any()
+        assert found.mean() == pytest.approx(share, abs=0.1)
+
+
+# What is held out
+
+
+@pytest.mark.parametrize("y", [waves(), panel(), panel((5,) * 9)], ids=[1, 3, 9])
+def test_early_stopping_keeps_the_best_epoch_after_the_warm_up(y: Any) -> None:
+    settings = {"max_epochs": 12, "lr": 0.3, "normalize": "series"}
+    stopped = tiny(early_stopping=True, **settings).fit(y)
+    losses = stopped.history_["validation_loss"]
+    assert np.isfinite(losses).all()
+    assert stopped.best_epoch_ == losses[10:].idxmin()
+
+
+def test_early_stopping_stops_when_nothing_improves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Trainer, "_validation_loss", lambda *_: 1.0)
+    settings = {"early_stopping": True, "n_iter_no_change": 2, "max_epochs": 30}
+    forecaster = tiny(**settings).fit(waves())
+    # the first of whole windows is the 26th
+    assert forecaster.n_epochs_ == len(forecaster.history_) == 28
+    assert forecaster.best_epoch_ == 26
+
+
+@pytest.mark.parametrize("normalize", ["auto", "linear", None])
+@pytest.mark.parametrize(
+    ("y", "n_held_out"),
+    [(waves(uneven_stamps(60)).to_frame(), 6), (panel((8,) * 9), 8)],
+    ids=["its end", "one of many"],
+)
+def test_rows_that_are_held_out_teach_neither_network_nor_level_nor_units(
+    normalize: str | None, y: pd.DataFrame, n_held_out: int
+) -> None:
+    X = pd.DataFrame({"u": np.cos(np.arange(len(y)))}, y.index)
+    settings: dict[str, Any] = {"early_stopping": True, "normalize": normalize}
+    run = planned(tiny(**settings), y, X=X)
+    lengths = np.diff(run.windows.bounds)
+    held_out = np.arange(len(y)) >= np.repeat(run.terms.cut, lengths)
+    assert held_out.sum() == n_held_out
+    other, other_X = y.copy(), X.copy()
+    other.loc[held_out] = 10 * other.loc[held_out] + 5
+    other_X.loc[held_out] = 7.0
+    one, moved = (
+        tiny(max_epochs=2, **settings).fit(data, X=controls)
+        for data, controls in ((y, X), (other, other_X))
+    )
+    for name in ("location_", "scale_"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(moved, name))
+    assert one.network_.anchor.kind == moved.network_.anchor.kind
+    told = ["validation_loss", "seconds"]
+    pd.testing.assert_frame_equal(
+        one.history_.drop(columns=told), moved.history_.drop(columns=told)
+    )
+    assert (one.history_[told[0]] != moved.history_[told[0]]).all()
+    if normalize is not None:  # without early stopping they are rows like any other
+        settings["early_stopping"] = False
+        scales = [tiny(**settings).fit(data, X=X).scale_ for data in (y, other)]
+        assert scales[0] != scales[1]
+
+
+def test_held_out_rows_that_say_nothing_of_the_network_validate_nothing() -> None:
+    y = channels(uneven_stamps(60))
+    y["a"] = 4.0  # which is forecast as it is, whatever is learned
+    y.loc[y.index[50:], "b"] = np.nan
+    forecaster = tiny(early_stopping=True, max_epochs=3).fit(y)
+    assert forecaster.history_["validation_loss"].isna().all()
+    assert forecaster.best_epoch_ == 3
