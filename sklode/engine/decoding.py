@@ -23,7 +23,6 @@ from sklode.engine.program import (
     NEXT,
     STEPS,
     THIS,
-    Layout,
     Program,
 )
 from sklode.engine.steps import Field, FieldSizes, Flow
@@ -42,7 +41,7 @@ class DecoderSizes(NamedTuple):
 
     field: FieldSizes
     controlled: bool  # whether the first layer's bias changes from step to step
-    layout: Layout
+    n_lanes: int
 
     @property
     def n_grid(self) -> int:
@@ -54,7 +53,7 @@ class _Decoder:
     """What forward and backward pass have in common."""
 
     def __init__(self, sizes: DecoderSizes, backward: bool) -> None:
-        self.p = p = Program(sizes.field.shapes, sizes.layout)
+        self.p = p = Program(sizes.field.shapes, sizes.n_lanes)
         self.n, self.controlled = sizes.field.n_state, sizes.controlled
         self.at_end = sizes.n_grid - self.n
         self.field = Field(p, sizes.field, 0, backward)
@@ -66,7 +65,7 @@ class _Decoder:
 
     def read_step(self) -> None:
         """Read a step's length, and its bias."""
-        self.p.spread(DT, self.dt, THIS)
+        self.p.gather(DT, self.dt, THIS)
         if self.bias:
             self.p.gather(BIAS, self.bias, THIS)
 

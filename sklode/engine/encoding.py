@@ -6,7 +6,7 @@ import functools
 from typing import NamedTuple
 
 from sklode.engine import kernel
-from sklode.engine.program import ENDS, FIRST, STEPS, THIS, Layout, Program, Rows
+from sklode.engine.program import ENDS, FIRST, STEPS, THIS, Program, Rows
 from sklode.engine.steps import Field, FieldSizes, Flow
 
 __all__ = ["FLOWS", "VISITS", "EncoderSizes", "encoder", "encoder_backward"]
@@ -28,7 +28,7 @@ class EncoderSizes(NamedTuple):
     n_inputs: int
     n_gates: int  # 4: an LSTM cell, 1: a tanh cell
     field: FieldSizes | None  # None: nothing flows
-    layout: Layout
+    n_lanes: int
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
@@ -48,16 +48,16 @@ class _Cell:
 
     def __init__(self, program: Program, sizes: EncoderSizes) -> None:
         self.program, self.n_gates = program, sizes.n_gates
-        self.w_hh = program.weight(W_HH, sizes.n_gates)
-        self.w_ih = program.weight(W_IH, sizes.n_gates)
-        self.bias = program.vector(BIAS, sizes.n_gates)
+        self.w_hh = program.weight(W_HH)
+        self.w_ih = program.weight(W_IH)
+        self.bias = program.vector(BIAS)
         self.gates = program.rows(sizes.n_state, sizes.n_gates)
         self.seen = program.rows(1)
 
     def open(self, h: Rows, x: Rows) -> None:
         """Read x, and set the gates: i, f, g, o, or a tanh cell's one."""
         program, gates = self.program, self.gates
-        program.spread(SEEN, self.seen, THIS)
+        program.gather(SEEN, self.seen, THIS)
         program.gather(X, x, THIS)
         program.product(self.w_hh, h, gates, self.bias)
         program.product(self.w_ih, x, gates, gates)
@@ -75,7 +75,7 @@ def encoder(sizes: EncoderSizes) -> Program:
 
     The state before each step is kept: h, and C behind it.
     """
-    p = Program(sizes.shapes, sizes.layout)
+    p = Program(sizes.shapes, sizes.n_lanes)
     cell = _Cell(p, sizes)
     state, x, dt = (
         p.rows(sizes.n_state, sizes.n_kept),
@@ -92,7 +92,7 @@ def encoder(sizes: EncoderSizes) -> Program:
             p.keep(state, THIS)
             if flow:
                 with p.where(FLOWS):
-                    p.spread(DT, dt, THIS)
+                    p.gather(DT, dt, THIS)
                     flow.step(h, dt, h)
             with p.where(VISITS):
                 cell.open(h, x)
@@ -107,9 +107,9 @@ def encoder(sizes: EncoderSizes) -> Program:
 @functools.cache
 def encoder_backward(sizes: EncoderSizes, wants_x: bool) -> Program:
     """Write the gradients by x, if wanted, and by the weights."""
-    p = Program(sizes.shapes, sizes.layout)
+    p = Program(sizes.shapes, sizes.n_lanes)
     cell = _Cell(p, sizes)
-    by_h, by_x = (p.weight(k, sizes.n_gates, transpose=True) for k in (W_HH, W_IH))
+    by_h, by_x = (p.weight(k, transpose=True) for k in (W_HH, W_IH))
     state, dt = p.rows(sizes.n_state, sizes.n_kept), p.rows(1)
     h = p.rows(sizes.n_state, 1, ENDS)
     x = p.rows(sizes.n_inputs, 1, ENDS)
@@ -135,7 +135,7 @@ def encoder_backward(sizes: EncoderSizes, wants_x: bool) -> Program:
             if flow:
                 p.copy(state.block(0), flow.start)
                 with p.where(FLOWS):
-                    p.spread(DT, dt, THIS)
+                    p.gather(DT, dt, THIS)
                     flow.step(flow.start, dt, h)
             with p.where(VISITS):
                 cell.open(h, x)

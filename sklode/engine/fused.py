@@ -20,7 +20,7 @@ import numpy as np
 
 from sklode.engine import decoding, encoding, kernel
 from sklode.engine.cache import Cache
-from sklode.engine.program import Array, Index, Layout, Program
+from sklode.engine.program import Array, Index, Program
 from sklode.engine.simd import n_lanes
 from sklode.engine.steps import FieldSizes
 from sklode.engine.threads import n_threads
@@ -29,9 +29,6 @@ __all__ = ["Decoding", "Encoding", "compile_kernel", "is_compiled"]
 
 _WORTH_A_THREAD = 30_000_000
 """Multiplications of a stage, over all steps, from which threads are worth waking."""
-
-_FEW = 3
-"""Up to so many series vectors are better filled with the numbers of one."""
 
 _NOTHING = np.zeros((0, 0), np.int64)
 
@@ -51,11 +48,11 @@ def compile_kernel(dtype: str = "float32") -> None:
 
 
 def _nothing_to_do(dtype: str) -> tuple[Any, ...]:
-    program = Program((), Layout(n_lanes(np.dtype(dtype).itemsize), False)).finish()
+    program = Program((), n_lanes(np.dtype(dtype).itemsize)).finish()
     memory = np.zeros(0, dtype)
     arrays = (np.zeros((0, 0, 0), dtype),) * kernel.N_ARRAYS
     given = program.code, arrays, _NOTHING, _NOTHING, memory, memory
-    return *given, program.registers, *[0] * 5
+    return *given, program.registers, *[0] * 4
 
 
 class Field:
@@ -132,7 +129,7 @@ class _Batch(NamedTuple):
 
     def room(self, program: Program, dtype: np.dtype) -> Array:
         """Return room for what a program keeps of each step."""
-        n_blocks = -(-self.n_series // program.layout.series_per_block)
+        n_blocks = -(-self.n_series // program.n_lanes)
         n = n_blocks * (self.n_steps + 1) * program.n_kept * program.n_lanes
         return aligned(n, dtype)
 
@@ -160,11 +157,11 @@ def _run(
         kernel.run(
             *(program.code, (grid, *arrays, *spare), batch.flags, batch.left),
             *(memory, kept, program.registers, low, high, batch.n_steps),
-            *(int(batch.backward), int(program.layout.single)),
+            int(batch.backward),
         )
         return program.read_gradients(memory)
 
-    parts = _in_parts(batch, program.layout.series_per_block, work)
+    parts = _in_parts(batch, program.n_lanes, work)
     total = parts[0]
     for part, (k, grad) in itertools.product(parts[1:], total.items()):
         grad += part[k]
@@ -185,21 +182,17 @@ def _in_parts(
     return [work(*first), *(other.result() for other in running)]
 
 
-def _layout(n_series: int, dtype: np.dtype) -> Layout:
-    return Layout(n_lanes(dtype.itemsize), n_series <= _FEW)
-
-
 @functools.cache
 def _threads_of(process: int) -> ThreadPoolExecutor:
     """Return threads that wait for parts; a forked process has its own."""
     return ThreadPoolExecutor(os.cpu_count())
 
 
-def _any_of_block(condition: Array, layout: Layout) -> Index:
+def _any_of_block(condition: Array, n_lanes: int) -> Index:
     """Return what is so for any series of a block, from (series, step)."""
-    if layout.single or not len(condition):
+    if not len(condition):
         return condition.astype(np.int64)
-    firsts = np.arange(0, len(condition), layout.n_lanes)
+    firsts = np.arange(0, len(condition), n_lanes)
     return np.logical_or.reduceat(condition, firsts).astype(np.int64)
 
 
@@ -240,11 +233,11 @@ class Encoding:
         self.field = None if how is None else Field(how, *layers)
         flowing = self.field.sizes if self.field else None
         self.weights = [w_hh, bias, w_ih, *(self.field.weights if self.field else [])]
-        layout = _layout(n_series, x.dtype)
+        lanes = n_lanes(x.dtype.itemsize)
         n_gates = n_out // n_state
-        sizes = encoding.EncoderSizes(n_state, x.shape[2], n_gates, flowing, layout)
-        flags = encoding.VISITS * _any_of_block(seen != 0, layout)
-        flags += encoding.FLOWS * _any_of_block(dt != 0, layout)
+        sizes = encoding.EncoderSizes(n_state, x.shape[2], n_gates, flowing, lanes)
+        flags = encoding.VISITS * _any_of_block(seen != 0, lanes)
+        flags += encoding.FLOWS * _any_of_block(dt != 0, lanes)
         cost = n_steps * (self.field.cost if self.field else w_hh.size)
         self.sizes, self.batch = sizes, _Batch(n_series, n_steps, cost, flags)
         self.walk = x, dt[..., None], seen[..., None]
@@ -306,9 +299,9 @@ class Decoding:
     ) -> None:
         (n_series, n_steps), dtype = dt.shape, dt.dtype
         self.field = Field(how, *layers)
-        layout = _layout(n_series, dtype)
-        sizes = decoding.DecoderSizes(self.field.sizes, added is not None, layout)
-        flows = _any_of_block(dt != 0, layout)
+        lanes = n_lanes(dtype.itemsize)
+        sizes = decoding.DecoderSizes(self.field.sizes, added is not None, lanes)
+        flows = _any_of_block(dt != 0, lanes)
         followed = np.pad(flows[:, 1:], [(0, 0), (0, min(n_steps, 1))])
         flags = decoding.FLOWS * flows + decoding.ENDING * (1 - followed)
         self.sizes, cost = sizes, n_steps * self.field.cost

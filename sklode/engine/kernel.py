@@ -6,7 +6,7 @@ operand, which is a number plus the content of a register. What comes before
 `EACH_BLOCK` is carried out once, what follows for each block of series, with a loop
 over the steps inside, and what comes after `NEXT_BLOCK` at the end.
 
-One kernel serves all networks, methods and layouts, so that little is compiled. All of
+One kernel serves all networks and methods, so that little is compiled. All of
 it is compiled into `run`: see `sklode.engine.simd.inlined`.
 """
 
@@ -39,9 +39,9 @@ __all__ = ["run"]
 
 # Instructions: of order, of memory, of arithmetic.
 STOP, EACH_BLOCK, NEXT_BLOCK, EACH_STEP, NEXT_STEP, WHERE, FULL, EMPTY = range(8)
-ZERO, COPY, KEEP, RECALL, GATHER, SPREAD, SCATTER = range(8, 15)
-PRODUCT, ACTIVATE, SLOPE, COMBINE, OUTER, LSTM, LSTM_BACKWARD = range(15, 22)
-ANSWER = 22
+ZERO, COPY, KEEP, RECALL, GATHER, SCATTER = range(8, 14)
+PRODUCT, ACTIVATE, SLOPE, COMBINE, OUTER, LSTM, LSTM_BACKWARD = range(14, 21)
+ANSWER = 21
 
 # Registers. The first four are where regions of memory begin: rows, those of the
 # current place of each of two chunks, and numbers.
@@ -95,50 +95,45 @@ def _slope(m, kind, grads, values, n):
 
 
 @inlined
-def _product(m, single, w, x, start, is_rows, out, n_out, n_in):
+def _product(m, w, x, start, is_rows, out, n_out, n_in):
     """Set ``n_out`` vectors to W x + start, in tiles of even height."""
     n_lanes = lanes_of(m)
-    within(m, x, n_in if single else n_in * n_lanes)
+    within(m, x, n_in * n_lanes)
     within(m, start, n_out * n_lanes if is_rows else n_out)
     within(m, out, n_out * n_lanes)
-    start_kind = is_rows + single
     n_tiles = (n_out + TALLEST - 1) // TALLEST
-    per_row = n_in * n_lanes if single else n_in
     first = 0
     for tile in range(n_tiles):
         height = (n_out - first + n_tiles - tile - 1) // (n_tiles - tile)
         begin = start + (first * n_lanes if is_rows else first)
-        where = (w + first * per_row, x, n_in, begin, out + first * n_lanes)
-        set_products(m, where, (height - 1) * 3 + start_kind)
+        where = (w + first * n_in, x, n_in, begin, out + first * n_lanes)
+        set_products(m, where, (height - 1) * 2 + is_rows)
         first += height
 
 
 @inlined
-def _outer(m, single, left, right, total, total_bias, sizes):
+def _outer(m, left, right, total, total_bias, sizes):
     """Add the outer products of all terms of all places: a weight's, and a bias's.
 
     ``sizes`` are the vectors of a left and of a right term, the terms, the places, and
-    the numbers from one place to the next. In lanes the sums stay apart lane by lane.
+    the numbers from one place to the next. The sums stay apart lane by lane.
     """
     n_left, n_right, n_terms, n_places, far = sizes
     n_lanes = lanes_of(m)
-    to_next = 1 if single else n_lanes  # left factor
-    n_rows = n_left * n_lanes if single else n_left
-    within(m, total, n_rows * n_right * n_lanes)
+    within(m, total, n_left * n_right * n_lanes)
     if n_places > 0:
         within(m, left, (n_places - 1) * far + n_terms * n_left * n_lanes)
         within(m, right, (n_places - 1) * far + n_terms * n_right * n_lanes)
-    n_high, n_wide = (n_rows + HIGHEST - 1) // HIGHEST, (n_right + WIDEST - 1) // WIDEST
+    n_high, n_wide = (n_left + HIGHEST - 1) // HIGHEST, (n_right + WIDEST - 1) // WIDEST
     j = 0
     for high in range(n_high):
-        height = (n_rows - j + n_high - high - 1) // (n_high - high)
+        height = (n_left - j + n_high - high - 1) // (n_high - high)
         k = 0
         for wide in range(n_wide):
             width = (n_right - k + n_wide - wide - 1) // (n_wide - wide)
             tile = total + (j * n_right + k) * n_lanes
-            where = (left + j * to_next, right + k * n_lanes, tile, *sizes)
-            which = ((height - 1) * WIDEST + width - 1) * 2 + single
-            add_outer_products(m, where, which)
+            where = (left + j * n_lanes, right + k * n_lanes, tile, *sizes)
+            add_outer_products(m, where, (height - 1) * WIDEST + width - 1)
             k += width
         j += height
     if total_bias < 0:
@@ -208,18 +203,15 @@ def _lstm_backward(m, gates, c, by_h, by_c, grads, seen, n):
 
 
 @inlined
-def _gather(m, source, rows, first, count, step, feature, n, n_rows, to_next):
-    """Read features of a step of ``count`` series; what is left of rows is zero.
-
-    ``to_next`` are the numbers from one feature to the next.
-    """
+def _gather(m, source, rows, first, count, step, feature, n):
+    """Read features of a step of ``count`` series; in the lanes beyond them is zero."""
     n_lanes = lanes_of(m)
     if count < n_lanes:
-        for i in range(0, n_rows * n_lanes, n_lanes):
+        for i in range(0, n * n_lanes, n_lanes):
             store(m, rows + i, splat(m, 0.0))
     for lane in range(count):
         for i in range(n):
-            m[rows + i * to_next + lane] = source[first + lane, step, feature + i]
+            m[rows + i * n_lanes + lane] = source[first + lane, step, feature + i]
 
 
 @inlined
@@ -275,7 +267,6 @@ def run(
     high,
     n_steps,
     backward,
-    single,
 ):
     """Carry out a program for the series from ``low`` to ``high``.
 
@@ -297,13 +288,9 @@ def run(
         Of the batch.
     backward : int
         1: steps are taken from the last to the first.
-    single : int
-        0: lanes, a vector holds a number each of several series; 1: neighbouring
-        numbers of one series.
     """
     m, r = memory, np.zeros(16, np.int64)
     n_lanes = lanes_of(m)
-    per_block, to_next = (1, 1) if single else (n_lanes, n_lanes)
     for i in range(len(regions)):
         r[i] = regions[i]
     r[N_STEPS] = n_steps
@@ -314,7 +301,7 @@ def run(
         op = word >> 8
         if op == PRODUCT:
             w, x, start, is_rows, out, n_out, n_in = operands(code, at, r, 7)
-            _product(m, single, w, x, start, is_rows, out, n_out, n_in)
+            _product(m, w, x, start, is_rows, out, n_out, n_in)
         elif op == ACTIVATE:
             kind, source, out, n = operands(code, at, r, 4)
             _activate(m, kind, source, out, n)
@@ -329,7 +316,7 @@ def run(
         elif op == OUTER:
             lefts, rights, total, bias = operands(code, at, r, 4)
             sizes = operands(code, at + 4, r, 5)
-            _outer(m, single, lefts, rights, total, bias, sizes)
+            _outer(m, lefts, rights, total, bias, sizes)
         elif op == WHERE:
             flag, skip = operands(code, at, r, 2)
             if flags[block, r[STEP]] & flag == 0:
@@ -362,20 +349,16 @@ def run(
             begin = (block * (n_steps + 1) + step) * n * n_lanes
             for i in range(0, n * n_lanes, n_lanes):
                 store(m, out + i, load(kept, begin + i))
-        elif op == GATHER or op == SPREAD:
-            array, rows, step, feature, n, n_rows = operands(code, at, r, 6)
+        elif op == GATHER:
+            array, rows, step, feature, n = operands(code, at, r, 5)
             series = 0 if array == GRID else first
-            _gather(
-                m, arrays[array], rows, series, count, step, feature, n, n_rows, to_next
-            )
-            if op == SPREAD and single:
-                store(m, rows, splat(m, m[rows]))
+            _gather(m, arrays[array], rows, series, count, step, feature, n)
         elif op == SCATTER:
             array, rows, step, feature, n = operands(code, at, r, 5)
             target, series = arrays[array], 0 if array == GRID else first
             for lane in range(count):
                 for i in range(n):
-                    number = m[rows + i * to_next + lane]
+                    number = m[rows + i * n_lanes + lane]
                     target[series + lane, step, feature + i] = number
         elif op == LSTM:
             gates, h, c, seen, n = operands(code, at, r, 5)
@@ -409,13 +392,13 @@ def run(
             (skip,) = operands(code, at, r, 1)
             if first >= high:
                 pc += skip
-            block, count = first // per_block, high - first
-            if count > per_block:
-                count = per_block
+            block, count = first // n_lanes, high - first
+            if count > n_lanes:
+                count = n_lanes
             r[STEP] = n_steps - 1 if backward else 0
         elif op == NEXT_BLOCK:
             (back,) = operands(code, at, r, 1)
-            first += per_block
+            first += n_lanes
             pc -= back
         else:
             break

@@ -1,13 +1,13 @@
 """Programs for the kernel: what to compute, and where in working memory.
 
-The encoder, the decoder and the emission are written once for each size of a network,
+The encoder and the decoder are written once for each size of a network,
 by functions that read like the computation: they take rows from a `Program` and have it
 do something with them. What is taken is counted, so that working memory is as large as
 the program needs, and sizes are compared, so that nothing is read or written beside its
 rows.
 
-A row holds one vector of numbers. In lanes it is a feature of several series; of a
-single series it is several neighbouring features, with zeros behind the last.
+A row holds one vector of numbers: a feature of several series, which are computed side
+by side.
 """
 
 from __future__ import annotations
@@ -22,25 +22,13 @@ from numpy.typing import NDArray
 
 from sklode.engine import kernel
 
-__all__ = ["Array", "Index", "Layout", "Program", "Rows", "Vector", "Weight"]
+__all__ = ["Array", "Index", "Program", "Rows", "Vector", "Weight"]
 
 Array: TypeAlias = NDArray[np.floating]
 Index: TypeAlias = NDArray[np.int64]
 
 REST, STEPS, ENDS = kernel.ROWS, kernel.CHUNK_1, kernel.CHUNK_2
 """Regions of memory: of the whole run, and of a place of each of the two chunks."""
-
-
-class Layout(NamedTuple):
-    """What a vector holds: numbers of several series, or of a single one."""
-
-    n_lanes: int
-    single: bool
-
-    @property
-    def series_per_block(self) -> int:
-        """How many series are computed side by side."""
-        return 1 if self.single else self.n_lanes
 
 
 class Operand(NamedTuple):
@@ -64,34 +52,33 @@ class Rows(NamedTuple):
     first: int
     n_features: int  # of a block
     n_blocks: int
-    per_block: int  # rows
     region: int
 
     @property
     def n_rows(self) -> int:
         """Rows of all blocks."""
-        return self.n_blocks * self.per_block
+        return self.n_blocks * self.n_features
 
     def block(self, k: int) -> Rows:
         """Return one block's rows."""
         if not 0 <= k < self.n_blocks:
             raise ValueError(f"there are {self.n_blocks} blocks; got block {k}.")
-        return self._replace(first=self.first + k * self.per_block, n_blocks=1)
+        return self._replace(first=self.first + k * self.n_features, n_blocks=1)
 
 
 class Vector(NamedTuple):
     """Numbers of a weight of one axis, or a constant's."""
 
     start: int
-    n: int  # as many rows
+    n: int
 
 
 class Weight(NamedTuple):
     """A matrix in the order in which products read it."""
 
     start: int
-    n_out: int  # rows of the result
-    n_in: int  # rows of the input in lanes, else its numbers
+    n_out: int
+    n_in: int
 
 
 class _Gradient(NamedTuple):
@@ -110,13 +97,12 @@ class Program:
     ----------
     shapes : sequence of tuple of int
         Of the weights that a run is given.
-    layout : Layout
-        What its vectors hold.
+    n_lanes : int
+        Series that are computed side by side: numbers of a row.
     """
 
-    def __init__(self, shapes: Sequence[tuple[int, ...]], layout: Layout) -> None:
-        self.layout, (self.n_lanes, single) = layout, layout
-        self._padding = self.n_lanes if single else 1  # blocks have a multiple of it
+    def __init__(self, shapes: Sequence[tuple[int, ...]], n_lanes: int) -> None:
+        self.n_lanes = n_lanes
         sizes = [math.prod(shape) for shape in shapes]
         ends = np.cumsum([0, *sizes])
         self._weights = [
@@ -136,8 +122,7 @@ class Program:
 
     def rows(self, n_features: int, n_blocks: int = 1, region: int = REST) -> Rows:
         """Take rows; those of a chunk are there once for each of its places."""
-        per_block = -(-n_features // self._padding)
-        rows = Rows(self._taken[region], n_features, n_blocks, per_block, region)
+        rows = Rows(self._taken[region], n_features, n_blocks, region)
         self._taken[region] += rows.n_rows
         return rows
 
@@ -158,36 +143,26 @@ class Program:
             self._filled[value, n] = Vector(start, n)
         return self._filled[value, n]
 
-    def vector(self, k: int, n_blocks: int = 1) -> Vector:
+    def vector(self, k: int) -> Vector:
         """Take a weight of one axis, from which products start."""
-        index = self._padded(self._weights[k], n_blocks)
-        return Vector(self._placed(index), len(index) // self._padding)
+        index = self._weights[k]
+        return Vector(self._placed(index), len(index))
 
-    def weight(self, k: int, n_blocks: int = 1, transpose: bool = False) -> Weight:
-        """Take a matrix, whose rows are those of blocks, or its transpose."""
-        index = self._padded(self._padded(self._weights[k], n_blocks).T)
-        index = index if transpose else index.T
-        per_row = index.reshape(-1, self._padding, index.shape[1])
-        n_tiles = -(-len(per_row) // kernel.TALLEST)
-        tiles = [tile.transpose(2, 0, 1) for tile in np.array_split(per_row, n_tiles)]
-        numbers = np.concatenate([tile.ravel() for tile in tiles])
-        return Weight(self._placed(numbers), len(per_row), index.shape[1])
-
-    def _padded(self, index: Index, n_blocks: int = 1) -> Index:
-        """Put zeros behind each block, up to whole vectors of a single series."""
-        blocks = index.reshape(n_blocks, -1, *index.shape[1:])
-        behind = [(0, 0), (0, -blocks.shape[1] % self._padding), (0, 0)][: blocks.ndim]
-        padded = np.pad(blocks, behind, constant_values=self._n_weights)
-        return padded.reshape(-1, *index.shape[1:])
+    def weight(self, k: int, transpose: bool = False) -> Weight:
+        """Take a matrix, or its transpose."""
+        index = self._weights[k].T if transpose else self._weights[k]
+        n_out, n_in = index.shape
+        tiles = np.array_split(index, -(-n_out // kernel.TALLEST))
+        numbers = np.concatenate([tile.T.ravel() for tile in tiles])
+        return Weight(self._placed(numbers), n_out, n_in)
 
     def gradient(self, k: int, left: Rows, right: Rows, bias: bool = True) -> None:
         """Take rows for the gradient of weight k, and of its bias, weight k + 1.
 
         ``left`` and ``right`` are rows like those of a factor's term.
         """
-        n_left, n_right = (rows.n_rows * self._padding for rows in (left, right))
-        total = self.rows(n_left * n_right)
-        total_bias = self.rows(left.n_features, left.n_blocks) if bias else None
+        total = self.rows(left.n_rows * right.n_rows)
+        total_bias = self.rows(left.n_rows) if bias else None
         self._gradients[k] = _Gradient(total, total_bias, left, right)
         self.zero(total)
         if total_bias is not None:
@@ -197,20 +172,16 @@ class Program:
         """Return the gradients that a run has left in its memory."""
         found = {}
         for k, (total, total_bias, left, right) in self._gradients.items():
-            n_blocks, n_left, n_right = left.n_blocks, left.n_features, right.n_features
             sums = self._sums(total, memory)
-            matrix = sums.reshape(n_blocks, left.per_block * self._padding, -1)
-            found[k] = matrix[:, :n_left, :n_right].reshape(-1, n_right)
+            found[k] = sums.reshape(left.n_rows, right.n_rows)
             if total_bias is not None:
-                bias = self._sums(total_bias, memory).reshape(n_blocks, -1)
-                found[k + 1] = bias[:, :n_left].ravel()
+                found[k + 1] = self._sums(total_bias, memory)
         return found
 
     def _sums(self, rows: Rows, memory: Array) -> Array:
         first = rows.first * self.n_lanes
         numbers = memory[first : first + rows.n_rows * self.n_lanes]
-        apart = numbers.reshape(-1, self.n_lanes)
-        return numbers.copy() if self.layout.single else apart.sum(1)
+        return numbers.reshape(-1, self.n_lanes).sum(1)
 
     # Instructions ---------------------------------------------------------------------
 
@@ -234,10 +205,9 @@ class Program:
         start = self.filled(0.0, out.n_rows) if start is None else start
         is_rows = isinstance(start, Rows)
         n_start = start.n_rows if isinstance(start, Rows) else start.n
-        _same(w.n_in, x.n_rows * self._padding)
+        _same(w.n_in, x.n_rows)
         _same(w.n_out, out.n_rows, n_start)
         weights = Operand(w.start, kernel.NUMBERS)
-        is_rows = is_rows or self.layout.single
         self._emit(kernel.PRODUCT, weights, x, start, is_rows, out, w.n_out, w.n_in)
 
     def activate(self, activation: int, source: Rows, out: Rows) -> None:
@@ -318,16 +288,11 @@ class Program:
 
     def gather(self, array: int, rows: Rows, step: Operand, feature: int = 0) -> None:
         """Read features of an array's step."""
-        n = rows.n_features, rows.n_rows
-        self._emit(kernel.GATHER, array, rows, step, feature, *n)
-
-    def spread(self, array: int, row: Rows, step: Operand) -> None:
-        """Read the only feature of an array's step, for all numbers of its series."""
-        self._emit(kernel.SPREAD, array, row, step, 0, 1, 1)
+        self._emit(kernel.GATHER, array, rows, step, feature, rows.n_rows)
 
     def scatter(self, rows: Rows, array: int, step: Operand, feature: int = 0) -> None:
         """Write features of an array's step."""
-        self._emit(kernel.SCATTER, array, rows, step, feature, rows.n_features)
+        self._emit(kernel.SCATTER, array, rows, step, feature, rows.n_rows)
 
     def lstm(self, gates: Rows, h: Rows, c: Rows, seen: Rows) -> None:
         """Update h and C of an LSTM cell, whose gates are open, where a stamp is seen.

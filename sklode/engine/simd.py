@@ -472,45 +472,36 @@ def _moved(builder, index, n, step):
     return builder.add(index, builder.mul(n, step))
 
 
-def _write_products(data, height, start_kind, w, x, n_in, start, out):
+def _write_products(data, height, is_rows, w, x, n_in, start, out):
     """Set ``height + 1`` vectors from ``out`` on to W x + start.
 
-    ``w`` holds for each input its weights. In lanes a vector of inputs is multiplied by
-    a weight each, and the start is a number each (start 0) or a vector (1). Of a single
-    series vectors of weights are multiplied by an input, and the start is a vector (2).
+    ``w`` holds for each input its weights. The start is a vector each, or a number.
     """
     builder, count = data.builder, data.vector.count
-    rows, lanes = range(height + 1), start_kind < 2
-    if start_kind == 0:
-        sums = _Sums(data, [data.spread(start, r) for r in rows])
-    else:
+    rows = range(height + 1)
+    if is_rows:
         sums = _Sums(data, [data.load(start, r * count) for r in rows])
+    else:
+        sums = _Sums(data, [data.spread(start, r) for r in rows])
     with cgutils.for_range(builder, n_in) as loop:
-        if lanes:
-            value = data.load(_moved(builder, x, loop.index, _int(count)))
-            first = _moved(builder, w, loop.index, _int(len(rows)))
-        else:
-            value = data.spread(builder.add(x, loop.index))
-            first = _moved(builder, w, loop.index, _int(len(rows) * count))
+        value = data.load(_moved(builder, x, loop.index, _int(count)))
+        first = _moved(builder, w, loop.index, _int(len(rows)))
         for r in rows:
-            weight = data.spread(first, r) if lanes else data.load(first, r * count)
-            sums.add(r, weight, value)
+            sums.add(r, data.spread(first, r), value)
     sums.store(out, [r * count for r in rows])
 
 
-set_products = _variants("products", 5, _write_products, TALLEST, 3)
-"""Variants by height less one and kind of start."""
+set_products = _variants("products", 5, _write_products, TALLEST, 2)
+"""Variants by height less one, and whether the start is rows."""
 
 
 def _write_outer(
-    data, height, width, single, left, right, total, n_left, n_right, terms, places, far
+    data, height, width, left, right, total, n_left, n_right, terms, places, far
 ):
     """Add outer products to a tile of (height + 1, width + 1) vectors of a matrix.
 
     ``left`` and ``right`` are where the tile's factors begin, ``n_left`` and
     ``n_right`` the vectors of a term, ``far`` the numbers from one place to the next.
-    In lanes both factors are vectors; of a single series the left ones are numbers, one
-    behind the other.
     """
     builder, count = data.builder, _int(data.vector.count)
     to_left, to_right = builder.mul(n_left, count), builder.mul(n_right, count)
@@ -525,15 +516,12 @@ def _write_outer(
             right_at = _moved(builder, rights, term.index, to_right)
             values = [data.load(right_at, k) for k in columns]
             for j, row in enumerate(sums):
-                if single:
-                    factor = data.spread(left_at, j)
-                else:
-                    factor = data.load(left_at, j * data.vector.count)
+                factor = data.load(left_at, j * data.vector.count)
                 for k, value in enumerate(values):
                     row.add(k, factor, value)
     for row, row_sums in zip(rows, sums, strict=True):
         row_sums.store(row, columns)
 
 
-add_outer_products = _variants("outer", 8, _write_outer, HIGHEST, WIDEST, 2)
-"""Variants by height and width less one, and whether of a single series."""
+add_outer_products = _variants("outer", 8, _write_outer, HIGHEST, WIDEST)
+"""Variants by height and width less one."""

@@ -94,7 +94,7 @@ class Reporter:
             callback.on_fit_begin(self.owner)
 
     def compiling(self) -> None:
-        """The fused engine is about to be compiled, which nothing else tells of."""
+        """Say that the fused engine is about to be compiled, which takes a while."""
         self.say("Compiling the fused engine: once a machine, for some seconds.")
 
     def epoch_end(self, row: dict[str, float]) -> bool:
