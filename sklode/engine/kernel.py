@@ -19,20 +19,22 @@ from sklode.engine.simd import (
     TALLEST,
     WIDEST,
     add_outer_products,
-    at_least,
-    at_most,
     compiled,
-    decay,
+    elu,
+    elu_slope,
     inlined,
     lanes_of,
     load,
-    log_one_plus,
     operands,
     set_products,
-    splat,
+    sigmoid,
+    softplus,
+    softplus_slope,
     store,
     tanh,
+    tanh_slope,
     within,
+    zeros,
 )
 
 __all__ = ["run"]
@@ -61,52 +63,48 @@ TANH, ELU, SOFTPLUS, SIGMOID = range(4)
 
 @inlined
 def _activate(m, kind, source, out, n):
-    """Apply an activation to ``n`` vectors."""
-    n_lanes = lanes_of(m)
-    if kind == TANH:
-        for i in range(0, n * n_lanes, n_lanes):
-            store(m, out + i, tanh(load(m, source + i)))
-    elif kind == SIGMOID:  # (1 + tanh(x / 2)) / 2
-        for i in range(0, n * n_lanes, n_lanes):
-            store(m, out + i, tanh(load(m, source + i) * 0.5) * 0.5 + 0.5)
-    else:
-        for i in range(0, n * n_lanes, n_lanes):
-            x = load(m, source + i)
-            if kind == ELU:
-                y = decay(at_most(x, 0.0)) - 1.0
-            else:
-                y = log_one_plus(decay(at_most(x, 0.0 - x)))
-            store(m, out + i, at_least(x, 0.0) + y)
+    """Apply an activation to ``n`` rows."""
+    for i in range(n):
+        x = load(m, source + i)
+        if kind == TANH:
+            y = tanh(x)
+        elif kind == SIGMOID:
+            y = sigmoid(x)
+        elif kind == ELU:
+            y = elu(x)
+        else:
+            y = softplus(x)
+        store(m, out + i, y)
 
 
 @inlined
-def _slope(m, kind, grads, values, n):
+def _times_slope(m, kind, grads, values, n):
     """Multiply gradients by the activation's derivative, which its value gives."""
-    n_lanes = lanes_of(m)
-    if kind == TANH:
-        for i in range(0, n * n_lanes, n_lanes):
-            y = load(m, values + i)
-            store(m, grads + i, load(m, grads + i) * (1.0 - y * y))
-    else:
-        for i in range(0, n * n_lanes, n_lanes):
-            y = load(m, values + i)
-            slope = at_most(y, 0.0) + 1.0 if kind == ELU else 1.0 - decay(0.0 - y)
-            store(m, grads + i, load(m, grads + i) * slope)
+    for i in range(n):
+        y = load(m, values + i)
+        if kind == TANH:
+            slope = tanh_slope(y)
+        elif kind == ELU:
+            slope = elu_slope(y)
+        else:
+            slope = softplus_slope(y)
+        store(m, grads + i, load(m, grads + i) * slope)
 
 
 @inlined
 def _product(m, w, x, start, is_rows, out, n_out, n_in):
-    """Set ``n_out`` vectors to W x + start, in tiles of even height."""
+    """Set ``n_out`` rows to W x + start, in tiles of even height."""
     n_lanes = lanes_of(m)
-    within(m, x, n_in * n_lanes)
-    within(m, start, n_out * n_lanes if is_rows else n_out)
-    within(m, out, n_out * n_lanes)
+    within(m, x, n_in)
+    within(m, start, n_out if is_rows else (n_out + n_lanes - 1) // n_lanes)
+    within(m, out, n_out)
     n_tiles = (n_out + TALLEST - 1) // TALLEST
     first = 0
     for tile in range(n_tiles):
         height = (n_out - first + n_tiles - tile - 1) // (n_tiles - tile)
-        begin = start + (first * n_lanes if is_rows else first)
-        where = (w + first * n_in, x, n_in, begin, out + first * n_lanes)
+        weights = w * n_lanes + first * n_in
+        begin = (start if is_rows else start * n_lanes) + first
+        where = (weights, x, n_in, begin, out + first)
         set_products(m, where, (height - 1) * 2 + is_rows)
         first += height
 
@@ -115,15 +113,14 @@ def _product(m, w, x, start, is_rows, out, n_out, n_in):
 def _outer(m, left, right, total, total_bias, sizes):
     """Add the outer products of all terms of all places: a weight's, and a bias's.
 
-    ``sizes`` are the vectors of a left and of a right term, the terms, the places, and
-    the numbers from one place to the next. The sums stay apart lane by lane.
+    ``sizes`` are the rows of a left and of a right term, the terms, the places, and the
+    rows from one place to the next. The sums stay apart lane by lane.
     """
     n_left, n_right, n_terms, n_places, far = sizes
-    n_lanes = lanes_of(m)
-    within(m, total, n_left * n_right * n_lanes)
+    within(m, total, n_left * n_right)
     if n_places > 0:
-        within(m, left, (n_places - 1) * far + n_terms * n_left * n_lanes)
-        within(m, right, (n_places - 1) * far + n_terms * n_right * n_lanes)
+        within(m, left, (n_places - 1) * far + n_terms * n_left)
+        within(m, right, (n_places - 1) * far + n_terms * n_right)
     n_high, n_wide = (n_left + HIGHEST - 1) // HIGHEST, (n_right + WIDEST - 1) // WIDEST
     j = 0
     for high in range(n_high):
@@ -131,73 +128,66 @@ def _outer(m, left, right, total, total_bias, sizes):
         k = 0
         for wide in range(n_wide):
             width = (n_right - k + n_wide - wide - 1) // (n_wide - wide)
-            tile = total + (j * n_right + k) * n_lanes
-            where = (left + j * n_lanes, right + k * n_lanes, tile, *sizes)
+            where = (left + j, right + k, total + j * n_right + k, *sizes)
             add_outer_products(m, where, (height - 1) * WIDEST + width - 1)
             k += width
         j += height
     if total_bias < 0:
         return
-    for j in range(0, n_left * n_lanes, n_lanes):
+    for j in range(n_left):
         kept = load(m, total_bias + j)
         for p in range(n_places):
             for t in range(n_terms):
-                kept = kept + load(m, left + p * far + t * n_left * n_lanes + j)
+                kept = kept + load(m, left + p * far + t * n_left + j)
         store(m, total_bias + j, kept)
 
 
 @inlined
-def _combine(m, out, n, base, base_step, scale, n_terms, terms, weights):
-    """Set ``n`` vectors to base + scale * the weighted sum of one to four terms."""
-    n_lanes = lanes_of(m)
+def _combine(m, out, n, base, to_next, scale, n_terms, terms, weights):
+    """Set ``n`` rows to base + scale * the weighted sum of one to four terms."""
     length = load(m, scale)
-    w0, w1 = length * m[weights[0]], length * m[weights[1]]
-    w2, w3 = length * m[weights[2]], length * m[weights[3]]
+    w0, w1 = length * load(m, weights[0]), length * load(m, weights[1])
+    w2, w3 = length * load(m, weights[2]), length * load(m, weights[3])
     for i in range(n):
-        at = i * n_lanes
-        total = w0 * load(m, terms[0] + at)
+        total = w0 * load(m, terms[0] + i)
         if n_terms > 1:
-            total = total + w1 * load(m, terms[1] + at)
+            total = total + w1 * load(m, terms[1] + i)
         if n_terms > 2:
-            total = total + w2 * load(m, terms[2] + at)
+            total = total + w2 * load(m, terms[2] + i)
         if n_terms > 3:
-            total = total + w3 * load(m, terms[3] + at)
-        store(m, out + at, load(m, base + i * base_step) + total)
+            total = total + w3 * load(m, terms[3] + i)
+        store(m, out + i, load(m, base + i * to_next) + total)
 
 
 @inlined
 def _lstm(m, gates, h, c, seen, n):
     """Update h and C of an LSTM cell of gates i, f, g, o where the stamp is seen."""
-    n_lanes = lanes_of(m)
-    size = n * n_lanes
     here = load(m, seen)
-    for r in range(0, size, n_lanes):
+    for r in range(n):
         old_c, old_h = load(m, c + r), load(m, h + r)
-        written = load(m, gates + r) * load(m, gates + 2 * size + r)
-        new_c = load(m, gates + size + r) * old_c + written
+        written = load(m, gates + r) * load(m, gates + 2 * n + r)
+        new_c = load(m, gates + n + r) * old_c + written
         store(m, c + r, old_c + here * (new_c - old_c))
-        new_h = load(m, gates + 3 * size + r) * tanh(new_c)
+        new_h = load(m, gates + 3 * n + r) * tanh(new_c)
         store(m, h + r, old_h + here * (new_h - old_h))
 
 
 @inlined
 def _lstm_backward(m, gates, c, by_h, by_c, grads, seen, n):
     """Set the gradients by what enters the gates; leave what passes them by."""
-    n_lanes = lanes_of(m)
-    size = n * n_lanes
     here = load(m, seen)
-    for r in range(0, size, n_lanes):
+    for r in range(n):
         g_h, g_c = load(m, by_h + r), load(m, by_c + r)
-        i, f = load(m, gates + r), load(m, gates + size + r)
-        new, o = load(m, gates + 2 * size + r), load(m, gates + 3 * size + r)
+        i, f = load(m, gates + r), load(m, gates + n + r)
+        new, o = load(m, gates + 2 * n + r), load(m, gates + 3 * n + r)
         old_c = load(m, c + r)
         t = tanh(f * old_c + i * new)
         by_new_h, by_new_c = here * g_h, here * g_c
-        store(m, grads + 3 * size + r, by_new_h * t * o * (1.0 - o))
+        store(m, grads + 3 * n + r, by_new_h * t * o * (1.0 - o))
         by_new_c = by_new_c + by_new_h * o * (1.0 - t * t)
         store(m, grads + r, by_new_c * new * i * (1.0 - i))
-        store(m, grads + size + r, by_new_c * old_c * f * (1.0 - f))
-        store(m, grads + 2 * size + r, by_new_c * i * (1.0 - new * new))
+        store(m, grads + n + r, by_new_c * old_c * f * (1.0 - f))
+        store(m, grads + 2 * n + r, by_new_c * i * (1.0 - new * new))
         store(m, by_c + r, g_c - here * g_c + by_new_c * f)
         store(m, by_h + r, g_h - by_new_h)
 
@@ -207,11 +197,11 @@ def _gather(m, source, rows, first, count, step, feature, n):
     """Read features of a step of ``count`` series; in the lanes beyond them is zero."""
     n_lanes = lanes_of(m)
     if count < n_lanes:
-        for i in range(0, n * n_lanes, n_lanes):
-            store(m, rows + i, splat(m, 0.0))
+        for i in range(n):
+            store(m, rows + i, zeros(m))
     for lane in range(count):
         for i in range(n):
-            m[rows + i * n_lanes + lane] = source[first + lane, step, feature + i]
+            m[(rows + i) * n_lanes + lane] = source[first + lane, step, feature + i]
 
 
 @inlined
@@ -307,12 +297,12 @@ def run(
             _activate(m, kind, source, out, n)
         elif op == SLOPE:
             kind, grads, values, n = operands(code, at, r, 4)
-            _slope(m, kind, grads, values, n)
+            _times_slope(m, kind, grads, values, n)
         elif op == COMBINE:
-            out, n, base, base_step, scale, n_terms = operands(code, at, r, 6)
+            out, n, base, to_next, scale, n_terms = operands(code, at, r, 6)
             terms = operands(code, at + 6, r, 4)
             weights = operands(code, at + 10, r, 4)
-            _combine(m, out, n, base, base_step, scale, n_terms, terms, weights)
+            _combine(m, out, n, base, to_next, scale, n_terms, terms, weights)
         elif op == OUTER:
             lefts, rights, total, bias = operands(code, at, r, 4)
             sizes = operands(code, at + 4, r, 5)
@@ -333,21 +323,21 @@ def run(
             r[chunk] = r[BEGIN + chunk]
         elif op == COPY:
             source, out, n = operands(code, at, r, 3)
-            for i in range(0, n * n_lanes, n_lanes):
+            for i in range(n):
                 store(m, out + i, load(m, source + i))
         elif op == ZERO:
             out, n = operands(code, at, r, 2)
-            for i in range(0, n * n_lanes, n_lanes):
-                store(m, out + i, splat(m, 0.0))
+            for i in range(n):
+                store(m, out + i, zeros(m))
         elif op == KEEP:
             source, n, step = operands(code, at, r, 3)
-            to = (block * (n_steps + 1) + step) * n * n_lanes
-            for i in range(0, n * n_lanes, n_lanes):
+            to = (block * (n_steps + 1) + step) * n
+            for i in range(n):
                 store(kept, to + i, load(m, source + i))
         elif op == RECALL:
             out, n, step = operands(code, at, r, 3)
-            begin = (block * (n_steps + 1) + step) * n * n_lanes
-            for i in range(0, n * n_lanes, n_lanes):
+            begin = (block * (n_steps + 1) + step) * n
+            for i in range(n):
                 store(m, out + i, load(kept, begin + i))
         elif op == GATHER:
             array, rows, step, feature, n = operands(code, at, r, 5)
@@ -358,7 +348,7 @@ def run(
             target, series = arrays[array], 0 if array == GRID else first
             for lane in range(count):
                 for i in range(n):
-                    number = m[rows + i * n_lanes + lane]
+                    number = m[(rows + i) * n_lanes + lane]
                     target[series + lane, step, feature + i] = number
         elif op == LSTM:
             gates, h, c, seen, n = operands(code, at, r, 5)

@@ -69,14 +69,14 @@ class Rows(NamedTuple):
 class Vector(NamedTuple):
     """Numbers of a weight of one axis, or a constant's."""
 
-    start: int
+    first: int  # row
     n: int
 
 
 class Weight(NamedTuple):
     """A matrix in the order in which products read it."""
 
-    start: int
+    first: int  # row
     n_out: int
     n_in: int
 
@@ -127,11 +127,11 @@ class Program:
         return rows
 
     def _placed(self, index: Index) -> int:
-        """Take numbers, which come from the weights and constants of a run."""
-        start = sum(map(len, self._numbers))
+        """Take rows of numbers, which come from the weights and constants of a run."""
+        first = sum(map(len, self._numbers)) // self.n_lanes
         padding = np.full(-index.size % self.n_lanes, self._n_weights)
         self._numbers.append(np.concatenate([index.ravel(), padding]))
-        return start
+        return first
 
     def filled(self, value: float, n: int = 1) -> Vector:
         """Take rows of a constant."""
@@ -139,8 +139,8 @@ class Program:
             if value not in self.constants:
                 self.constants.append(value)
             constant = self._n_weights + self.constants.index(value)
-            start = self._placed(np.full(n * self.n_lanes, constant))
-            self._filled[value, n] = Vector(start, n)
+            first = self._placed(np.full(n * self.n_lanes, constant))
+            self._filled[value, n] = Vector(first, n)
         return self._filled[value, n]
 
     def vector(self, k: int) -> Vector:
@@ -191,9 +191,9 @@ class Program:
 
     def _word(self, operand: Rows | Vector | Operand | int) -> int:
         if isinstance(operand, Rows):
-            operand = Operand(operand.first * self.n_lanes, operand.region)
+            operand = Operand(operand.first, operand.region)
         elif isinstance(operand, Vector):
-            operand = Operand(operand.start, kernel.NUMBERS)
+            operand = Operand(operand.first, kernel.NUMBERS)
         elif not isinstance(operand, Operand):
             operand = Operand(int(operand))
         return operand.number << 4 | operand.register
@@ -207,7 +207,7 @@ class Program:
         n_start = start.n_rows if isinstance(start, Rows) else start.n
         _same(w.n_in, x.n_rows)
         _same(w.n_out, out.n_rows, n_start)
-        weights = Operand(w.start, kernel.NUMBERS)
+        weights = Operand(w.first, kernel.NUMBERS)
         self._emit(kernel.PRODUCT, weights, x, start, is_rows, out, w.n_out, w.n_in)
 
     def activate(self, activation: int, source: Rows, out: Rows) -> None:
@@ -241,7 +241,7 @@ class Program:
         spare = [nothing] * (4 - len(terms))
         self._emit(
             *(kernel.COMBINE, out, out.n_rows),
-            *((nothing, 0) if base is None else (base, self.n_lanes)),
+            *((nothing, 0) if base is None else (base, 1)),
             *(self.filled(1.0) if scale is None else scale, len(terms)),
             *(*(rows for _, rows in terms), *spare),
             *(*(self.filled(weight) for weight, _ in terms), *spare),
@@ -361,12 +361,12 @@ class Program:
     def finish(self) -> Program:
         """End the program, and lay its memory out."""
         self._emit(kernel.STOP)
-        rest, *places = (n * self.n_lanes for n in self._taken)
+        rest, *places = self._taken
         begins = np.cumsum([0, rest, *(kernel.CHUNK * size for size in places)])
         first_places = begins[STEPS : ENDS + 1]
         self.registers = np.array([*begins, *first_places, 0, 0, *places], np.int64)
         self.code = np.array(self._code, np.int64)
-        self.first_number = int(begins[-1])
+        self.first_number = int(begins[-1]) * self.n_lanes
         self.numbers = np.concatenate([*self._numbers, np.zeros(0)]).astype(np.int64)
         self.n_numbers = self.first_number + len(self.numbers)
         return self

@@ -4,8 +4,8 @@ A vector is as wide as a register of the machine: 4, 8 or 16 numbers of float32.
 loops of numba keep intermediate results in memory, with a vector they stay in
 registers (docs/engine.md has the figures).
 
-Vectors are read from and written to a one-dimensional array, at the index of their
-first number. With ``NUMBA_BOUNDSCHECK=1`` every index is checked.
+A row is a vector of a one-dimensional array: row k begins at number k times the size
+of a vector. With ``NUMBA_BOUNDSCHECK=1`` every index is checked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from numba.extending import (
     intrinsic,
     lower_builtin,
     models,
-    overload,
     register_model,
 )
 
@@ -34,21 +33,23 @@ __all__ = [
     "TALLEST",
     "WIDEST",
     "add_outer_products",
-    "at_least",
-    "at_most",
     "compiled",
-    "decay",
+    "elu",
+    "elu_slope",
     "inlined",
     "lanes_of",
     "load",
-    "log_one_plus",
     "n_lanes",
     "operands",
     "set_products",
-    "splat",
+    "sigmoid",
+    "softplus",
+    "softplus_slope",
     "store",
     "tanh",
+    "tanh_slope",
     "within",
+    "zeros",
 ]
 
 
@@ -125,14 +126,58 @@ def _broadcast(builder, number, vector):
     return builder.shuffle_vector(one, undefined, zeros)
 
 
-def _as_vector(context, builder, value, kind, vector):
-    if isinstance(kind, Vector):
-        return value
-    number = context.cast(builder, value, kind, vector.dtype)
-    return _broadcast(builder, number, vector)
+class _Value:
+    """A vector in the code that is being written; operators write more."""
+
+    def __init__(self, builder, vector, value):
+        self.builder, self.vector, self.value = builder, vector, value
+
+    def _other(self, number):
+        if isinstance(number, _Value):
+            return number.value
+        return ir.Constant(self.vector.llvm, [number] * self.vector.count)
+
+    def _by(self, instruction, left, right):
+        write = getattr(self.builder, instruction)
+        result = write(self._other(left), self._other(right), flags=_FAST)
+        return _Value(self.builder, self.vector, result)
+
+    def __add__(self, other):
+        return self._by("fadd", self, other)
+
+    def __sub__(self, other):
+        return self._by("fsub", self, other)
+
+    def __rsub__(self, other):
+        return self._by("fsub", other, self)
+
+    def __mul__(self, other):
+        return self._by("fmul", self, other)
+
+    def __truediv__(self, other):
+        return self._by("fdiv", self, other)
+
+    def within(self, beyond, bound):
+        """Return the bound for numbers beyond it (">": above, "<": below).
+
+        What is not a number lies beyond no bound, and stays.
+        """
+        bound = self._other(bound)
+        outside = self.builder.fcmp_ordered(beyond, self.value, bound)
+        result = self.builder.select(outside, bound, self.value)
+        return _Value(self.builder, self.vector, result)
+
+    def llvm(self, name):
+        """Return LLVM's function of that name: "exp" or "log"."""
+        kind = ir.FunctionType(self.vector.llvm, [self.vector.llvm])
+        full = f"llvm.{name}.v{self.vector.count}f{self.vector.dtype.bitwidth}"
+        module = self.builder.module
+        function = cgutils.get_or_insert_function(module, kind, full)
+        result = self.builder.call(function, [self.value])
+        return _Value(self.builder, self.vector, result)
 
 
-def _teach(operation, instruction):
+def _teach(operation):
     """Make an operator work on vectors, and on a vector and a number."""
 
     @infer_global(operation)
@@ -145,69 +190,34 @@ def _teach(operation, instruction):
             return None
 
     def lower(context, builder, sig, args):
-        both = [
-            _as_vector(context, builder, value, kind, sig.return_type)
-            for value, kind in zip(args, sig.args, strict=True)
-        ]
-        return getattr(builder, instruction)(*both, flags=_FAST)
+        vector, values = sig.return_type, []
+        for value, kind in zip(args, sig.args, strict=True):
+            if not isinstance(kind, Vector):
+                number = context.cast(builder, value, kind, vector.dtype)
+                value = _broadcast(builder, number, vector)
+            values.append(_Value(builder, vector, value))
+        return operation(*values).value
 
     for kinds in ((Vector, Vector), (Vector, types.Number), (types.Number, Vector)):
         lower_builtin(operation, *kinds)(lower)
 
 
-_teach(operator.add, "fadd")
-_teach(operator.sub, "fsub")
-_teach(operator.mul, "fmul")
-_teach(operator.truediv, "fdiv")
-
-
-def _limit(beyond):
-    @intrinsic
-    def limited(typing, vector, bound):
-        def codegen(context, builder, sig, args):
-            other = _as_vector(context, builder, args[1], sig.args[1], vector)
-            # what is not a number lies beyond no bound, and stays
-            outside = builder.fcmp_ordered(beyond, args[0], other)
-            return builder.select(outside, other, args[0])
-
-        return vector(vector, bound), codegen
-
-    return limited
-
-
-at_most, at_least = _limit(">"), _limit("<")
-"""The smaller, and the larger one of each number of a vector and a bound."""
-
-
-def _llvm_function(name):
-    @intrinsic
-    def function(typing, vector):
-        def codegen(context, builder, sig, args):
-            kind = ir.FunctionType(vector.llvm, [vector.llvm])
-            full = f"llvm.{name}.v{vector.count}f{vector.dtype.bitwidth}"
-            declared = cgutils.get_or_insert_function(builder.module, kind, full)
-            return builder.call(declared, args)
-
-        return vector(vector), codegen
-
-    return function
-
-
-_exp, _log = _llvm_function("exp"), _llvm_function("log")
+for _operation in (operator.add, operator.sub, operator.mul):
+    _teach(_operation)
 
 
 # Functions --------------------------------------------------------------------------
 
 
-def _by_precision(name, of_float32, of_float64):
-    """Return a function of vectors that has a body for each precision."""
+def _function(write):
+    """Return a function for kernels of one that writes its code."""
 
-    def function(x):
-        raise NotImplementedError(name)
+    @intrinsic
+    def function(typing, vector):
+        def codegen(context, builder, sig, args):
+            return write(_Value(builder, vector, args[0])).value
 
-    @overload(function, strict=False, inline="always", jit_options=_OPTIONS)
-    def body(x):
-        return of_float32 if x.dtype == types.float32 else of_float64
+        return vector(vector), codegen
 
     return function
 
@@ -216,9 +226,16 @@ _SATURATED = 7.90531110763549805
 """From here on tanh is 1 in float32."""
 
 
-def _rational_tanh(x):
+def _is_double(x):
+    return x.vector.dtype == types.float64
+
+
+def _tanh(x):
+    if _is_double(x):
+        e = (x.within(">", 20.0).within("<", -20.0) * 2.0).llvm("exp")
+        return (e - 1.0) / (e + 1.0)
     # the minimax approximation that Eigen and XLA use
-    x = at_least(at_most(x, _SATURATED), -_SATURATED)
+    x = x.within(">", _SATURATED).within("<", -_SATURATED)
     s = x * x
     p = s * -2.76076847742355e-16 + 2.00018790482477e-13
     p = p * s + -8.60467152213735e-11
@@ -232,25 +249,22 @@ def _rational_tanh(x):
     return x * p / q
 
 
-def _tanh_through_exp(x):
-    e = _exp(at_least(at_most(x, 20.0), -20.0) * 2.0)
-    return (e - 1.0) / (e + 1.0)
+def _sigmoid(x):
+    return _tanh(x * 0.5) * 0.5 + 0.5
 
 
-tanh = _by_precision("tanh", _rational_tanh, _tanh_through_exp)
-"""tanh of a vector; of float32 to 4 units in the last place."""
-
-
-def _exp_through_tanh(x):
-    t = tanh(x * 0.5)
+def _decay(x):
+    """exp(x) of what is not positive; of float32 to 1e-7 absolute."""
+    if _is_double(x):
+        return x.llvm("exp")
+    t = _tanh(x * 0.5)
     return (t + 1.0) / (1.0 - t)
 
 
-decay = _by_precision("decay", _exp_through_tanh, lambda x: _exp(x))
-"""exp(x) of a vector without positives; of float32 to 1e-7 absolute."""
-
-
-def _log_series(x):
+def _log_one_plus(x):
+    """log(1 + x) of what lies in [0, 1]; of float32 to 1e-7 absolute."""
+    if _is_double(x):
+        return (x + 1.0).llvm("log")
     z = x / (x + 2.0)  # 2 artanh(x / (2 + x))
     s = z * z
     total = s * (1 / 13) + 1 / 11
@@ -262,8 +276,21 @@ def _log_series(x):
     return z * total * 2.0
 
 
-log_one_plus = _by_precision("log_one_plus", _log_series, lambda x: _log(x + 1.0))
-"""log(1 + x) of a vector in [0, 1]; of float32 to 1e-7 absolute."""
+def _elu(x):
+    return x.within("<", 0.0) + (_decay(x.within(">", 0.0)) - 1.0)
+
+
+def _softplus(x):
+    return x.within("<", 0.0) + _log_one_plus(_decay(x.within(">", 0.0 - x)))
+
+
+tanh, sigmoid, elu, softplus = map(_function, (_tanh, _sigmoid, _elu, _softplus))
+"""Of a vector; tanh of float32 to 4 units in the last place."""
+
+tanh_slope = _function(lambda y: 1.0 - y * y)
+elu_slope = _function(lambda y: y.within(">", 0.0) + 1.0)
+softplus_slope = _function(lambda y: 1.0 - _decay(0.0 - y))
+"""Slopes of activations, where they take the value y."""
 
 
 # Memory -----------------------------------------------------------------------------
@@ -274,42 +301,32 @@ def _int(value):
 
 
 class _Data:
-    """The numbers of an array, in generated code.
+    """The numbers of an array, in the code that is being written.
 
-    Parameters
-    ----------
-    builder : IRBuilder
-        What the code is written with.
-    vector : Vector
-        The type of its vectors.
-    pointer : pointer to a number
-        Where its data begin.
+    A row is a vector, and has an index of its own.
     """
 
     def __init__(self, builder, vector, pointer):
         self.builder, self.vector, self.pointer = builder, vector, pointer
+        self.rows = builder.bitcast(pointer, vector.llvm.as_pointer())
 
-    def _at(self, index, offset, kind):
-        place = self.builder.add(index, _int(offset)) if offset else index
-        place = self.builder.gep(self.pointer, [place])
-        return self.builder.bitcast(place, kind.as_pointer())
+    def _place(self, pointer, index, offset):
+        index = self.builder.add(index, _int(offset))
+        return self.builder.gep(pointer, [index])
 
-    def load(self, index, offset=0):
-        """Return the vector that begins at a number."""
-        place = self._at(index, offset, self.vector.llvm)
-        value = self.builder.load(place)
+    def load(self, row, offset=0):
+        value = self.builder.load(self._place(self.rows, row, offset))
         value.align = _BYTES
         return value
 
-    def store(self, value, index, offset=0):
-        """Set the vector that begins at a number."""
-        place = self._at(index, offset, self.vector.llvm)
+    def store(self, value, row, offset=0):
+        place = self._place(self.rows, row, offset)
         self.builder.store(value, place).align = _BYTES
 
-    def spread(self, index, offset=0):
+    def spread(self, number, offset=0):
         """Return a vector of one number."""
-        number = self.builder.load(self._at(index, offset, self.vector.number))
-        return _broadcast(self.builder, number, self.vector)
+        value = self.builder.load(self._place(self.pointer, number, offset))
+        return _broadcast(self.builder, value, self.vector)
 
 
 def _checked(context, builder, kind, value, index, n):
@@ -322,51 +339,53 @@ def _checked(context, builder, kind, value, index, n):
     return array
 
 
+def _checked_rows(context, builder, kind, value, row, n):
+    """Return an array's data, where rows are checked as `_checked` does numbers."""
+    vector = _VECTORS[kind.dtype]
+    to_numbers = _int(vector.count)
+    numbers = [builder.mul(rows, to_numbers) for rows in (row, n)]
+    array = _checked(context, builder, kind, value, *numbers)
+    return _Data(builder, vector, array.data)
+
+
 @intrinsic
-def within(typing, memory, index, n_numbers):
-    """Check that numbers lie in memory, under ``NUMBA_BOUNDSCHECK`` only."""
+def within(typing, memory, row, n_rows):
+    """Check that rows lie in memory, under ``NUMBA_BOUNDSCHECK`` only."""
 
     def codegen(context, builder, sig, args):
-        _checked(context, builder, memory, *args)
+        _checked_rows(context, builder, memory, *args)
         return context.get_dummy_value()
 
     return types.void(memory, types.int64, types.int64), codegen
 
 
 @intrinsic
-def load(typing, memory, index):
-    """Return the vector that begins at a number."""
-    vector = _VECTORS[memory.dtype]
+def load(typing, memory, row):
+    """Return a row."""
 
     def codegen(context, builder, sig, args):
-        array = _checked(context, builder, memory, *args, _int(vector.count))
-        return _Data(builder, vector, array.data).load(args[1])
+        return _checked_rows(context, builder, memory, *args, _int(1)).load(args[1])
 
-    return vector(memory, types.int64), codegen
+    return _VECTORS[memory.dtype](memory, types.int64), codegen
 
 
 @intrinsic
-def store(typing, memory, index, value):
-    """Set the vector that begins at a number."""
-    vector = _VECTORS[memory.dtype]
+def store(typing, memory, row, value):
+    """Set a row."""
 
     def codegen(context, builder, sig, args):
-        array = _checked(context, builder, memory, *args[:2], _int(vector.count))
-        _Data(builder, vector, array.data).store(args[2], args[1])
+        data = _checked_rows(context, builder, memory, *args[:2], _int(1))
+        data.store(args[2], args[1])
         return context.get_dummy_value()
 
-    return types.void(memory, types.int64, vector), codegen
+    return types.void(memory, types.int64, _VECTORS[memory.dtype]), codegen
 
 
 @intrinsic
-def splat(typing, memory, number):
-    """Return a vector of one number, in the precision of an array."""
+def zeros(typing, memory):
+    """Return a row of zeros, in the precision of an array."""
     vector = _VECTORS[memory.dtype]
-
-    def codegen(context, builder, sig, args):
-        return _as_vector(context, builder, args[1], number, vector)
-
-    return vector(memory, number), codegen
+    return vector(memory), lambda *_: ir.Constant(vector.llvm, None)
 
 
 @intrinsic
@@ -462,33 +481,26 @@ class _Sums:
         total = self.builder.fadd(total, product, flags=_FAST)
         self.builder.store(total, self.totals[k])
 
-    def store(self, index, offsets):
-        for total, offset in zip(self.totals, offsets, strict=True):
-            self.data.store(self.builder.load(total), index, offset)
-
-
-def _moved(builder, index, n, step):
-    """Return an index moved by n steps."""
-    return builder.add(index, builder.mul(n, step))
+    def store(self, row):
+        for k, total in enumerate(self.totals):
+            self.data.store(self.builder.load(total), row, k)
 
 
 def _write_products(data, height, is_rows, w, x, n_in, start, out):
-    """Set ``height + 1`` vectors from ``out`` on to W x + start.
+    """Set ``height + 1`` rows from ``out`` on to W x + start.
 
-    ``w`` holds for each input its weights. The start is a vector each, or a number.
+    ``w`` is the place of the weights of each input, one input after the other. The
+    start is a row each, or a number.
     """
-    builder, count = data.builder, data.vector.count
-    rows = range(height + 1)
-    if is_rows:
-        sums = _Sums(data, [data.load(start, r * count) for r in rows])
-    else:
-        sums = _Sums(data, [data.spread(start, r) for r in rows])
+    builder, rows = data.builder, range(height + 1)
+    read = data.load if is_rows else data.spread
+    sums = _Sums(data, [read(start, r) for r in rows])
     with cgutils.for_range(builder, n_in) as loop:
-        value = data.load(_moved(builder, x, loop.index, _int(count)))
-        first = _moved(builder, w, loop.index, _int(len(rows)))
+        value = data.load(builder.add(x, loop.index))
+        weights = builder.add(w, builder.mul(loop.index, _int(len(rows))))
         for r in rows:
-            sums.add(r, data.spread(first, r), value)
-    sums.store(out, [r * count for r in rows])
+            sums.add(r, data.spread(weights, r), value)
+    sums.store(out)
 
 
 set_products = _variants("products", 5, _write_products, TALLEST, 2)
@@ -498,29 +510,31 @@ set_products = _variants("products", 5, _write_products, TALLEST, 2)
 def _write_outer(
     data, height, width, left, right, total, n_left, n_right, terms, places, far
 ):
-    """Add outer products to a tile of (height + 1, width + 1) vectors of a matrix.
+    """Add outer products to a tile of (height + 1, width + 1) rows of a matrix.
 
     ``left`` and ``right`` are where the tile's factors begin, ``n_left`` and
-    ``n_right`` the vectors of a term, ``far`` the numbers from one place to the next.
+    ``n_right`` the rows of a term, ``far`` those from one place to the next.
     """
-    builder, count = data.builder, _int(data.vector.count)
-    to_left, to_right = builder.mul(n_left, count), builder.mul(n_right, count)
-    rows = [_moved(builder, total, _int(j), to_right) for j in range(height + 1)]
-    columns = [k * data.vector.count for k in range(width + 1)]
-    sums = [_Sums(data, [data.load(row, k) for k in columns]) for row in rows]
+    builder = data.builder
+    lines = [
+        builder.add(total, builder.mul(_int(j), n_right)) for j in range(height + 1)
+    ]
+    columns = range(width + 1)
+    sums = [_Sums(data, [data.load(line, k) for k in columns]) for line in lines]
     with cgutils.for_range(builder, places) as place:
-        lefts = _moved(builder, left, place.index, far)
-        rights = _moved(builder, right, place.index, far)
+        away = builder.mul(place.index, far)
         with cgutils.for_range(builder, terms) as term:
-            left_at = _moved(builder, lefts, term.index, to_left)
-            right_at = _moved(builder, rights, term.index, to_right)
+            left_at, right_at = (
+                builder.add(builder.add(first, away), builder.mul(term.index, n))
+                for first, n in ((left, n_left), (right, n_right))
+            )
             values = [data.load(right_at, k) for k in columns]
-            for j, row in enumerate(sums):
-                factor = data.load(left_at, j * data.vector.count)
+            for j, line_sums in enumerate(sums):
+                factor = data.load(left_at, j)
                 for k, value in enumerate(values):
-                    row.add(k, factor, value)
-    for row, row_sums in zip(rows, sums, strict=True):
-        row_sums.store(row, columns)
+                    line_sums.add(k, factor, value)
+    for line, line_sums in zip(lines, sums, strict=True):
+        line_sums.store(line)
 
 
 add_outer_products = _variants("outer", 8, _write_outer, HIGHEST, WIDEST)

@@ -83,6 +83,7 @@ class Points(NamedTuple):
     grads: list[Rows]
 
     def at(self, k: int) -> Points:
+        """Return one of the points."""
         return Points(*([rows.block(k) for rows in part] for part in self))
 
 
