@@ -20,7 +20,6 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-import threadpoolctl
 import torch
 
 from sklode.data.errors import HistoryWarning, SolverError
@@ -209,10 +208,6 @@ def process_state() -> dict[str, Any]:
         "torch's generator": torch.get_rng_state().numpy().tobytes(),
         "Python's generator": random.getstate(),
         "torch's threads": (torch.get_num_threads(), torch.get_num_interop_threads()),
-        "pools of threads": sorted(
-            (pool["filepath"], pool["num_threads"])
-            for pool in threadpoolctl.threadpool_info()
-        ),
         "default dtype and device": (
             torch.get_default_dtype(),
             torch.get_default_device(),

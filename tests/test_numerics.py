@@ -204,7 +204,7 @@ def test_constants_are_told_from_what_varies_and_what_is_missing() -> None:
     np.testing.assert_array_equal(constants_of(table), expected)
 
 
-@pytest.mark.parametrize("engine", ["unrolled", "eager"])
+@pytest.mark.parametrize("engine", ["fused", "eager"])
 def test_a_horizon_of_ten_thousand_steps_is_finite_and_sane(engine: str) -> None:
     y = waves(uneven_stamps(40))
     forecaster = tiny(engine=engine, max_epochs=3).fit(y)

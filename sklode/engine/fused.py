@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -51,41 +52,29 @@ def _nothing_to_do(dtype: str) -> tuple[Any, ...]:
     program = Program((), n_lanes(np.dtype(dtype).itemsize)).finish()
     memory = np.zeros(0, dtype)
     arrays = (np.zeros((0, 0, 0), dtype),) * kernel.N_ARRAYS
-    given = program.code, arrays, _NOTHING, _NOTHING, memory, memory
-    return *given, program.registers, *[0] * 4
+    given = arrays, _NOTHING, _NOTHING, memory, memory
+    return program.code, program.registers, *given, *[0] * 4
 
 
 class Field:
     """A vector field's weights as the kernel takes them.
 
-    Parameters
-    ----------
-    how : (str, str)
-        Method and activation: keys of `TABLEAUS` and `ACTIVATIONS` of
-        `sklode.engine.steps`.
-    w1, b1, wo, bo, *inner : ndarray
-        As in `sklode.engine.FieldWeights`; ``inner`` weights and biases in turn.
+    ``how`` are the method and the activation, and the layers those of
+    `sklode.engine.FieldWeights.layers`.
     """
 
     @np.errstate(over="ignore", invalid="ignore")  # as in torch: who calls looks
-    def __init__(
-        self,
-        how: tuple[str, str],
-        w1: Array,
-        b1: Array,
-        wo: Array,
-        bo: Array,
-        *inner: Array,
-    ) -> None:
+    def __init__(self, how: tuple[str, str], *layers: Array) -> None:
+        w1, _, wo, bo, *inner = layers
         width, n_state = w1.shape
         self.sizes = FieldSizes(n_state, width, 1 + len(inner) // 2, *how)
         hidden = (w1 @ wo, w1 @ bo) if self.sizes.in_hidden_space else ()
-        self.weights = [w1, b1, wo, bo, *inner, *hidden]
+        self.weights = [*layers, *hidden]
         self.cost = width * (width + n_state)  # multiplications of a stage
 
     @np.errstate(over="ignore", invalid="ignore")
     def by_layers(self, grads: Sequence[Array]) -> list[Array]:
-        """Return the gradients by W_1, b_1, W_o, b_o and the inner layers.
+        """Return the gradients by the layers.
 
         In hidden space M = W_1 W_o and c = W_1 b_o pass theirs on.
         """
@@ -97,11 +86,12 @@ class Field:
         return [w1, b1, wo + own_w1.T @ m, bo + own_w1.T @ c, *inner]
 
 
-def aligned(n: int, dtype: np.dtype) -> Array:
-    """Return n numbers that begin at a multiple of 64 bytes."""
+def aligned(shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """Return a fresh array that begins at a multiple of 64 bytes."""
+    n = math.prod(shape)
     room = np.empty(n + 32, dtype)
     start = (-room.ctypes.data % 64) // room.itemsize
-    return room[start : start + n]
+    return room[start : start + n].reshape(shape)
 
 
 _WORKSPACE = threading.local()
@@ -111,7 +101,7 @@ def _memory(n: int, dtype: np.dtype) -> Array:
     """Return working memory of the calling thread, for one call at a time."""
     kept: Array | None = getattr(_WORKSPACE, dtype.char, None)
     if kept is None or len(kept) < n:
-        kept = aligned(n, dtype)
+        kept = aligned((n,), dtype)
         setattr(_WORKSPACE, dtype.char, kept)
     return kept[:n]
 
@@ -131,7 +121,7 @@ class _Batch(NamedTuple):
         """Return room for what a program keeps of each step."""
         n_blocks = -(-self.n_series // program.n_lanes)
         n = n_blocks * (self.n_steps + 1) * program.n_kept * program.n_lanes
-        return aligned(n, dtype)
+        return aligned((n,), dtype)
 
 
 def _run(
@@ -148,17 +138,15 @@ def _run(
     dtype = kept.dtype
     constants = np.array(program.constants, dtype)
     numbers = np.concatenate([*map(np.ravel, weights), constants])[program.numbers]
+    spare = [np.zeros((0, 0, 0), dtype)] * (kernel.N_ARRAYS - 1 - len(arrays))
 
     def work(low: int, high: int) -> dict[int, Array]:
         memory = _memory(program.n_numbers, dtype)
         memory[program.first_number :] = numbers
-        grid = np.empty((program.n_lanes, batch.n_steps + 1, batch.n_grid), dtype)
-        spare = [np.zeros((0, 0, 0), dtype)] * (kernel.N_ARRAYS - 1 - len(arrays))
-        kernel.run(
-            *(program.code, (grid, *arrays, *spare), batch.flags, batch.left),
-            *(memory, kept, program.registers, low, high, batch.n_steps),
-            int(batch.backward),
-        )
+        grid = aligned((program.n_lanes, batch.n_steps + 1, batch.n_grid), dtype)
+        given = (grid, *arrays, *spare), batch.flags, batch.left, memory, kept
+        which = low, high, batch.n_steps, int(batch.backward)
+        kernel.run(program.code, program.registers, *given, *which)
         return program.read_gradients(memory)
 
     parts = _in_parts(batch, program.n_lanes, work)
@@ -190,8 +178,6 @@ def _threads_of(process: int) -> ThreadPoolExecutor:
 
 def _any_of_block(condition: Array, n_lanes: int) -> Index:
     """Return what is so for any series of a block, from (series, step)."""
-    if not len(condition):
-        return condition.astype(np.int64)
     firsts = np.arange(0, len(condition), n_lanes)
     return np.logical_or.reduceat(condition, firsts).astype(np.int64)
 
@@ -199,23 +185,8 @@ def _any_of_block(condition: Array, n_lanes: int) -> Index:
 class Encoding:
     """One run of the encoder: flows and cell updates along all steps.
 
-    Parameters
-    ----------
-    how : (str, str) or None
-        The flow's method and activation; None: nothing flows.
-    dt, seen : ndarray of shape (series, step)
-        The steps' lengths, and 1 where the cell is updated at a step's end, else 0.
-    x : ndarray of shape (series, step, input)
-        What the cell reads there.
-    w_hh, bias, w_ih : ndarray
-        The cell's.
-    *layers : ndarray
-        The field's, see `Field`.
-
-    Attributes
-    ----------
-    result : ndarray of shape (series, state)
-        The last h.
+    ``how`` is None where nothing flows; ``seen`` is 1 where the cell is updated at a
+    step's end, else 0. ``result`` is the last h, (series, state).
     """
 
     def __init__(
@@ -241,7 +212,7 @@ class Encoding:
         cost = n_steps * (self.field.cost if self.field else w_hh.size)
         self.sizes, self.batch = sizes, _Batch(n_series, n_steps, cost, flags)
         self.walk = x, dt[..., None], seen[..., None]
-        h = np.empty((n_series, 1, n_state), x.dtype)
+        h = aligned((n_series, 1, n_state), x.dtype)
         program = encoding.encoder(sizes)
         self.kept = self.batch.room(program, x.dtype)
         _run(program, self.batch, self.weights, [*self.walk, h], self.kept)
@@ -266,25 +237,8 @@ class Encoding:
 class Decoding:
     """One run of the decoder: all steps, and answers between them.
 
-    Parameters
-    ----------
-    how : (str, str)
-        The flow's method and activation.
-    dt : ndarray of shape (series, step)
-        The steps' lengths.
-    left, theta : ndarray of shape (series, query)
-        The step of each query, and its place there, from 0 to 1.
-    z0 : ndarray of shape (series, state)
-        Where the first step starts.
-    added : ndarray of shape (series, step, width) or None
-        What is added to the first layer's bias.
-    *layers : ndarray
-        The field's, see `Field`.
-
-    Attributes
-    ----------
-    result : ndarray of shape (series, query, state)
-        The states.
+    ``added``, (series, step, width), is what is added to the first layer's bias, or
+    None. ``result`` are the states, (series, query, state).
     """
 
     def __init__(
@@ -309,7 +263,7 @@ class Decoding:
         none = np.zeros((0, 0, 0), dtype)
         bias = none if added is None else added + self.field.weights[1]
         self.steps = dt[..., None], bias, theta[..., None]
-        self.result = np.empty((*left.shape, z0.shape[1]), dtype)
+        self.result = aligned((*left.shape, z0.shape[1]), dtype)
         program = decoding.decoder(sizes)
         self.kept = self.batch.room(program, dtype)
         arrays = [z0[:, None], *self.steps, self.result]
@@ -317,7 +271,7 @@ class Decoding:
 
     def backward(self, grad: Array, wanted: Sequence[bool]) -> list[Array | None]:
         """Return the gradients by all that the run was made of, but for ``how``."""
-        by_z0 = np.empty((self.batch.n_series, 1, grad.shape[2]), grad.dtype)
+        by_z0 = aligned((self.batch.n_series, 1, grad.shape[2]), grad.dtype)
         by_added = np.zeros_like(self.steps[1])
         found = _run(
             decoding.decoder_backward(self.sizes),

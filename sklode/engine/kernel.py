@@ -205,8 +205,9 @@ def _gather(m, source, rows, first, count, step, feature, n):
 
 
 @inlined
-def _answer(grid, dt, theta, left, z, first, count, at_end, backward):
+def _answer(grid, where, z, first, count, at_end, backward):
     """Answer the queries of ``count`` series from the grid, or set its gradients."""
+    dt, theta, left = where
     one = z.dtype.type(1.0)
     n, n_steps = z.shape[2], dt.shape[1]
     for lane in range(count):
@@ -223,11 +224,8 @@ def _answer(grid, dt, theta, left, z, first, count, at_end, backward):
                     else:
                         by[i] = start[i]
                 continue
-            length, place, end = (
-                dt[series, k, 0],
-                theta[series, q, 0],
-                grid[lane, k + 1],
-            )
+            length, place = dt[series, k, 0], theta[series, q, 0]
+            end = grid[lane, k + 1]
             rest = one - place
             w2 = place * place * (rest + rest + one)
             w0, w1 = one - w2, length * place * rest * rest
@@ -245,44 +243,17 @@ def _answer(grid, dt, theta, left, z, first, count, at_end, backward):
 
 
 @compiled
-def run(
-    code,
-    arrays,
-    flags,
-    left,
-    memory,
-    kept,
-    regions,
-    low,
-    high,
-    n_steps,
-    backward,
-):
+def run(code, begin, arrays, flags, left, memory, kept, low, high, n_steps, backward):
     """Carry out a program for the series from ``low`` to ``high``.
 
-    Parameters
-    ----------
-    code : ndarray of int
-        The program.
-    arrays : tuple of `N_ARRAYS` ndarrays
-        Of (series, step, feature).
-    flags : ndarray of int, shape (block, step)
-        What `WHERE` asks.
-    left : ndarray of int, shape (series, query)
-        The step in which each query lies.
-    memory, kept : ndarray of float
-        Working memory, and the states that the backward pass needs.
-    regions : ndarray of int
-        What the registers hold at first.
-    low, high, n_steps : int
-        Of the batch.
-    backward : int
-        1: steps are taken from the last to the first.
+    ``begin`` is what the registers hold at first. `N_ARRAYS` ``arrays`` are (series,
+    step, feature), ``flags``, (block, step), are what `WHERE` asks, ``left``, (series,
+    query), the step in which a query lies. The backward pass, 1, takes steps from the
+    last to the first, and reads what the forward pass, 0, has ``kept``.
     """
     m, r = memory, np.zeros(16, np.int64)
     n_lanes = lanes_of(m)
-    for i in range(len(regions)):
-        r[i] = regions[i]
+    r[: len(begin)] = begin
     r[N_STEPS] = n_steps
     first, block, count, pc = low, 0, 0, 0
     while True:
@@ -331,14 +302,14 @@ def run(
                 store(m, out + i, zeros(m))
         elif op == KEEP:
             source, n, step = operands(code, at, r, 3)
-            to = (block * (n_steps + 1) + step) * n
+            at = (block * (n_steps + 1) + step) * n
             for i in range(n):
-                store(kept, to + i, load(m, source + i))
+                store(kept, at + i, load(m, source + i))
         elif op == RECALL:
             out, n, step = operands(code, at, r, 3)
-            begin = (block * (n_steps + 1) + step) * n
+            at = (block * (n_steps + 1) + step) * n
             for i in range(n):
-                store(m, out + i, load(kept, begin + i))
+                store(m, out + i, load(kept, at + i))
         elif op == GATHER:
             array, rows, step, feature, n = operands(code, at, r, 5)
             series = 0 if array == GRID else first
@@ -358,18 +329,8 @@ def run(
             _lstm_backward(m, gates, c, by_h, by_c, grads, seen, n)
         elif op == ANSWER:
             dt, theta, z, at_end, back = operands(code, at, r, 5)
-            grid = arrays[GRID]
-            _answer(
-                grid,
-                arrays[dt],
-                arrays[theta],
-                left,
-                arrays[z],
-                first,
-                count,
-                at_end,
-                back,
-            )
+            where = arrays[dt], arrays[theta], left
+            _answer(arrays[GRID], where, arrays[z], first, count, at_end, back)
         elif op == EACH_STEP:
             (skip,) = operands(code, at, r, 1)
             if r[STEP] < 0 or r[STEP] >= n_steps:
