@@ -57,8 +57,8 @@ for k in (0, 1):
 # One model of all
 # ----------------
 # A window is a whole series. A quarter of it is hidden from the encoder, now at the end
-# and now at the beginning (``backcast_fraction``), so that the decoder learns to run in
-# both directions. Settings were chosen on spirals of another seed.
+# and now at the beginning (``thinning``), so that the decoder learns to run in both
+# directions. Settings were chosen on spirals of another seed.
 
 forecaster = LatentODELSTMForecaster(
     latent_size=4,
@@ -66,16 +66,12 @@ forecaster = LatentODELSTMForecaster(
     field_depth=2,
     window_length=N_STAMPS,
     horizon=N_STAMPS // 4,
-    backcast_fraction=0.5,
-    thinning=0.0,
     normalize="series",
     step_size=8.0,
-    optimizer="adamw",
     weight_decay=0.05,
     lr=0.006,
     batch_size=20,
     max_epochs=250,
-    kl_annealing_epochs=75,
     random_state=0,
 ).fit(observed)
 forecast = forecaster.predict_at(truth.index)

@@ -323,18 +323,14 @@ def test_search_chooses_by_its_folds_alone(run: Run) -> None:
 
 @pytest.mark.slow
 @script("clip_gradients")
-def test_clipping_saves_gradient_descent_and_hardly_touches_adam(run: Run) -> None:
-    table = run["table"]
-    diverged = table["diverged"].astype(bool)
-    assert list(table.index[diverged]) == ["gradient descent, not clipped"]
-    last = table["last loss"].astype(float)
-    assert (last < table["first loss"].astype(float)).all()
-    assert last["gradient descent, clipped"] < last["gradient descent, not clipped"]
-    ratio = last["Adam, clipped"] / last["Adam, not clipped"]
-    assert 0.5 < ratio < 2
-    clipped = table["clipped"].astype(float)
-    assert (clipped[["Adam, not clipped", "gradient descent, not clipped"]] == 0).all()
-    assert clipped["Adam, clipped"] > 0.9
+def test_clipping_shortens_gradients_and_hardly_touches_adam(run: Run) -> None:
+    table = run["table"].drop(columns="diverged").astype(float)
+    last, clipped = table["last loss"], table["clipped"]
+    assert (last < 0.5 * table["first loss"]).all()
+    assert last.max() < 2 * last.min()
+    assert clipped["not clipped"] == 0
+    assert 0 < clipped["automatic"] < clipped["clipped at 1"]
+    assert clipped["clipped at 1"] > 0.9
     reach = {
         name: flow.query("visits == 50")["norm"].median()
         for name, flow in run["flows"].items()

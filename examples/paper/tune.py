@@ -53,7 +53,7 @@ SPIRAL_CANDIDATES: dict[str, Sequence[Any]] = {
     "step_size": (2.0, 8.0),
     "field_depth": (1, 2),
     "lr": (0.005, 0.01),
-    "backcast_fraction": (0.0, 0.5),
+    "thinning": (0.0, 0.5),
 }
 VALIDATION_SEEDS = (100, 101)
 
