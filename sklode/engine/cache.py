@@ -21,17 +21,8 @@ class Cache(FunctionCache):
     """A function's compiled code on disk, without which a fit takes longer, no more.
 
     Numba's own lets out whatever goes wrong with its files: a full disk, a folder that
-    may no longer be written to, a file that was cut off.
-
-    Parameters
-    ----------
-    function : callable
-        What is compiled.
-
-    Raises
-    ------
-    RuntimeError
-        If there is no folder to write to.
+    may no longer be written to, a file that was cut off. Where there is no folder to
+    write to it raises RuntimeError.
     """
 
     def __init__(self, function: Any) -> None:
@@ -39,7 +30,11 @@ class Cache(FunctionCache):
         # numba looks for changes in a function's own file only, and would go on with
         # what it compiled from the others, or without checks, before
         kept = self._cache_file
-        kept._source_stamp = (kept._source_stamp, _SOURCES, config.BOUNDSCHECK)
+        kept._source_stamp = (
+            kept._source_stamp,
+            _SOURCES,
+            getattr(config, "BOUNDSCHECK", None),
+        )
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code for a signature; None where there is none of use."""

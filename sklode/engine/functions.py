@@ -85,10 +85,8 @@ def encode(
         Signed lengths of the flow of each step; 0: no flow.
     visits : Tensor of shape (batch, step), bool
         Whether the cell is updated at the end of the step.
-    cell : CellWeights
-        The cell.
-    field : FieldWeights or None
-        The vector field of the flow; None: nothing flows.
+    cell, field
+        Weights of the cell and of the flow's vector field; None: nothing flows.
     method : {"rk4", "midpoint", "euler"}
         The Runge-Kutta method.
 
@@ -128,10 +126,8 @@ def decode_at(
         The step in which each query lies; 0 where there are no steps.
     theta : Tensor of shape (batch, query)
         Its place there: 0 at the step's start, 1 at its end.
-    field : FieldWeights
-        The vector field.
-    method : {"rk4", "midpoint", "euler"}
-        The Runge-Kutta method.
+    field, method
+        As in `encode`.
 
     Returns
     -------

@@ -1,10 +1,9 @@
 """Programs for the kernel: what to compute, and where in working memory.
 
-The encoder and the decoder are written once for each size of a network,
-by functions that read like the computation: they take rows from a `Program` and have it
-do something with them. What is taken is counted, so that working memory is as large as
-the program needs, and sizes are compared, so that nothing is read or written beside its
-rows.
+The encoder and the decoder are written once for each size of a network, by functions
+that read like the computation: they take rows from a `Program` and have it do something
+with them. What is taken is counted, so that working memory is as large as the program
+needs, and sizes are compared, so that nothing is read or written beside its rows.
 
 A row holds one vector of numbers: a feature of several series, which are computed side
 by side.
@@ -93,12 +92,8 @@ class _Gradient(NamedTuple):
 class Program:
     """A list of instructions, and the memory that it needs.
 
-    Parameters
-    ----------
-    shapes : sequence of tuple of int
-        Of the weights that a run is given.
-    n_lanes : int
-        Series that are computed side by side: numbers of a row.
+    ``shapes`` are those of the weights that a run is given; a row has ``n_lanes``
+    numbers, one for each of the series that are computed side by side.
     """
 
     def __init__(self, shapes: Sequence[tuple[int, ...]], n_lanes: int) -> None:
@@ -237,15 +232,14 @@ class Program:
             _same(out.n_rows, base.n_rows)
         if not 0 < len(terms) <= 4:
             raise ValueError(f"one to four terms can be combined; got {len(terms)}.")
-        nothing = self.filled(0.0)
+        nothing, to_next = self.filled(0.0), int(base is not None)
         spare = [nothing] * (4 - len(terms))
-        self._emit(
-            *(kernel.COMBINE, out, out.n_rows),
-            *((nothing, 0) if base is None else (base, 1)),
-            *(self.filled(1.0) if scale is None else scale, len(terms)),
-            *(*(rows for _, rows in terms), *spare),
-            *(*(self.filled(weight) for weight, _ in terms), *spare),
-        )
+        start = nothing if base is None else base
+        length = self.filled(1.0) if scale is None else scale
+        sizes = start, to_next, length, len(terms)
+        summed = [rows for _, rows in terms] + spare
+        weights = [self.filled(weight) for weight, _ in terms] + spare
+        self._emit(kernel.COMBINE, out, out.n_rows, *sizes, *summed, *weights)
 
     def outer(self, k: int, left: Rows, right: Rows, n_terms: int = 1) -> None:
         """Add outer products of the used places of a chunk to a gradient.
@@ -256,17 +250,14 @@ class Program:
         _same(left.region, right.region)
         for rows, factor in zip((left, right), factors, strict=True):
             _same(rows.n_rows, n_terms * factor.n_rows)
-        self._emit(
-            kernel.OUTER,
-            *(
-                rows._replace(region=kernel.BEGIN + rows.region)
-                for rows in (left, right)
-            ),
-            *(total, -1 if total_bias is None else total_bias),
-            *(*(factor.n_rows for factor in factors), n_terms),
-            Operand(0, kernel.USED + left.region),
-            Operand(0, kernel.SIZE + left.region),
-        )
+        places = [
+            rows._replace(region=kernel.BEGIN + rows.region) for rows in (left, right)
+        ]
+        bias = -1 if total_bias is None else total_bias
+        sizes = *(factor.n_rows for factor in factors), n_terms
+        used = [Operand(0, kernel.USED + left.region)]
+        used += [Operand(0, kernel.SIZE + left.region)]
+        self._emit(kernel.OUTER, *places, total, bias, *sizes, *used)
 
     def copy(self, source: Rows, out: Rows) -> None:
         """Copy rows."""

@@ -19,38 +19,9 @@ from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils, config
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import (
-    intrinsic,
-    lower_builtin,
-    models,
-    register_model,
-)
+from numba.extending import intrinsic, lower_builtin, models, register_model
 
 from sklode.engine.cache import Cache
-
-__all__ = [
-    "HIGHEST",
-    "TALLEST",
-    "WIDEST",
-    "add_outer_products",
-    "compiled",
-    "elu",
-    "elu_slope",
-    "inlined",
-    "lanes_of",
-    "load",
-    "n_lanes",
-    "operands",
-    "set_products",
-    "sigmoid",
-    "softplus",
-    "softplus_slope",
-    "store",
-    "tanh",
-    "tanh_slope",
-    "within",
-    "zeros",
-]
 
 
 def _register_bytes():
@@ -329,22 +300,15 @@ class _Data:
         return _broadcast(self.builder, value, self.vector)
 
 
-def _checked(context, builder, kind, value, index, n):
-    """Return an array; where it is asked for, have numbers outside raise IndexError."""
+def _checked(context, builder, kind, value, row, n):
+    """Return an array's data; where it is asked for, rows outside raise IndexError."""
+    vector = _VECTORS[kind.dtype]
     array = context.make_array(kind)(context, builder, value)
     if config.BOUNDSCHECK:
-        last = builder.sub(builder.add(index, n), _int(1))
-        for place in (index, last):
-            cgutils.do_boundscheck(context, builder, place, array.nitems)
-    return array
-
-
-def _checked_rows(context, builder, kind, value, row, n):
-    """Return an array's data, where rows are checked as `_checked` does numbers."""
-    vector = _VECTORS[kind.dtype]
-    to_numbers = _int(vector.count)
-    numbers = [builder.mul(rows, to_numbers) for rows in (row, n)]
-    array = _checked(context, builder, kind, value, *numbers)
+        last = builder.sub(builder.add(row, n), _int(1))
+        n_rows = builder.sdiv(array.nitems, _int(vector.count))
+        for place in (row, last):
+            cgutils.do_boundscheck(context, builder, place, n_rows)
     return _Data(builder, vector, array.data)
 
 
@@ -353,7 +317,7 @@ def within(typing, memory, row, n_rows):
     """Check that rows lie in memory, under ``NUMBA_BOUNDSCHECK`` only."""
 
     def codegen(context, builder, sig, args):
-        _checked_rows(context, builder, memory, *args)
+        _checked(context, builder, memory, *args)
         return context.get_dummy_value()
 
     return types.void(memory, types.int64, types.int64), codegen
@@ -364,7 +328,7 @@ def load(typing, memory, row):
     """Return a row."""
 
     def codegen(context, builder, sig, args):
-        return _checked_rows(context, builder, memory, *args, _int(1)).load(args[1])
+        return _checked(context, builder, memory, *args, _int(1)).load(args[1])
 
     return _VECTORS[memory.dtype](memory, types.int64), codegen
 
@@ -374,7 +338,7 @@ def store(typing, memory, row, value):
     """Set a row."""
 
     def codegen(context, builder, sig, args):
-        data = _checked_rows(context, builder, memory, *args[:2], _int(1))
+        data = _checked(context, builder, memory, *args[:2], _int(1))
         data.store(args[2], args[1])
         return context.get_dummy_value()
 
@@ -404,12 +368,11 @@ def operands(typing, code, pc, registers, n):
     several = types.UniTuple(types.int64, n.literal_value)
 
     def codegen(context, builder, sig, args):
-        first = builder.add(args[1], _int(1))
-        words = _checked(context, builder, code, args[0], first, _int(several.count))
+        words = context.make_array(code)(context, builder, args[0])
         kept = context.make_array(registers)(context, builder, args[2])
         values = []
         for i in range(several.count):
-            place = builder.add(first, _int(i))
+            place = builder.add(args[1], _int(1 + i))
             word = builder.load(builder.gep(words.data, [place]))
             register = builder.gep(kept.data, [builder.and_(word, _int(15))])
             number = builder.ashr(word, _int(4))

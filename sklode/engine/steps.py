@@ -1,4 +1,4 @@
-r"""One step of a flow, forward and backward, as instructions.
+"""One step of a flow, forward and backward, as instructions.
 
 What a step computes on its way is not kept: the backward pass starts each step from the
 state before it and computes it again, which is cheaper than the memory. The gradients
@@ -11,17 +11,8 @@ One step of a Runge-Kutta method with weights a and b, from h over dt, is solved
   c = W_1 b_o. Runge-Kutta steps commute with linear maps, so this is the same step; it
   takes one product a stage in place of two, of (width, width).
 
-v(y) are the activations of the last hidden layer. With y_i = y + dt sum_j a_ij k_j and
-k_i = f(y_i), the step ends at h + dt sum_i b_i k_i, in the hidden space at
-h + dt (W_o sum_i b_i v_i + b_o).
-
-Backward, with g the gradient by the step's end and J_i the derivative of y_i's field:
-
-- own space: dk_i = dt (b_i g + sum_{j>i} a_ji dy_j), dy_i = J_i^T dk_i, and the
-  gradient by h is g + sum_i dy_i;
-- hidden space: dv_i = b_i W_o^T dt g + M^T dk_i with dk_i = dt sum_{j>i} a_ji dy_j,
-  dy_i = slope(y_i) dv_i (through the inner layers), and the gradient by h is
-  g + W_1^T sum_i dy_i.
+v(y) are the activations of the last hidden layer. docs/engine.md has the recurrences of
+both, forward and backward.
 """
 
 from __future__ import annotations
@@ -88,19 +79,7 @@ class Points(NamedTuple):
 
 
 class Field:
-    """A vector field's layers, as weights of a program.
-
-    Parameters
-    ----------
-    program : Program
-        What to write to.
-    sizes : FieldSizes
-        The field's.
-    first : int
-        Which of the program's weights is the first of ``sizes.shapes``.
-    backward : bool
-        Whether the backward pass is written.
-    """
+    """A vector field's layers, of which ``first`` is the first weight of a program."""
 
     def __init__(
         self, program: Program, sizes: FieldSizes, first: int, backward: bool
@@ -169,24 +148,11 @@ class Field:
 
 
 class Flow:
-    """One step of a field's flow.
+    """One step of a field's flow; ``dense``: dz/dt at its start is an answer too.
 
-    Parameters
-    ----------
-    field : Field
-        The vector field.
-    backward, dense : bool
-        Whether the backward pass is written, and then, whether dz/dt at a step's start
-        is an answer too.
-
-    Attributes
-    ----------
-    start : Rows
-        Where the backward pass wants the state before the step.
-    last : Rows
-        The last hidden layer's activations at the step's start.
-    by_bias : Rows
-        The gradient by what is added to the first layer's bias.
+    The backward pass wants the state before the step in ``start``. ``last`` are the
+    last hidden layer's activations there, and ``by_bias`` the gradient by what is added
+    to the first layer's bias.
     """
 
     def __init__(self, field: Field, backward: bool, dense: bool) -> None:
