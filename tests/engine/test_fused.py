@@ -18,7 +18,7 @@ pytest.importorskip("numba", reason="the fused engine needs numba")
 from sklode.engine import fused, kernel
 from sklode.engine.program import Program
 
-SIZES = {"width": 6, "n_state": 5, "n_inputs": 2}
+SIZES: dict[str, Any] = {"width": 6, "n_state": 5, "n_inputs": 2}
 KINDS: list[dict[str, Any]] = [
     {"n_gates": n_gates, "method": method, "depth": depth, "controlled": controlled}
     for n_gates, (method, depth), controlled in itertools.product(
