@@ -122,10 +122,12 @@ def encoder_problem(
 
 @EVERY_FIELD
 @pytest.mark.parametrize("n_controls", [0, 2])
+@pytest.mark.parametrize("width", [4, 7])  # solved in the hidden space, in its own
 def test_decode_between_steps_equals_torch(
-    method: str, activation: str, depth: int, n_controls: int
+    method: str, activation: str, depth: int, n_controls: int, width: int
 ) -> None:
-    f: Any = field(3, depth=depth, activation=activation, control_size=n_controls)
+    shape: Any = {"width": width, "depth": depth, "activation": activation}
+    f: Any = field(3, control_size=n_controls, **shape)
     z0 = torch.randn(4, 3, requires_grad=True)
     dt = 0.7 * torch.randn(4, 5)
     dt[1, 3:] = 0.0  # at rest from there on, dz/dt is asked at the end all the same
@@ -172,7 +174,7 @@ def test_a_diverged_series_does_not_spoil_its_neighbours() -> None:
 def test_encode_equals_torch(
     cell: type[nn.RNNCell] | type[nn.LSTMCell], method: str, activation: str, depth: int
 ) -> None:
-    f = field(4, depth=depth, activation=activation)
+    f = field(4, width=5, depth=depth, activation=activation)
     made, x, dt, visits = encoder_problem(cell)
     named = {"x": x} | parts(f, made)
     assert_same(
