@@ -65,11 +65,11 @@ table = pd.DataFrame(rows).T
 print(table.to_string(float_format="{:.2f}".format))
 
 # %%
-# The three end at much the same loss: Adam divides each coordinate by its own usual size,
-# so that the length of a gradient hardly matters. A threshold of 1 is below every norm
-# here, so that clipping sets the length of all gradients; the automatic one shortens
-# those that stand out. It is a safeguard: one step of a norm a hundred times the usual
-# can undo an epoch.
+# The three end at much the same loss: Adam divides each coordinate by its own usual
+# size, so that the length of a gradient hardly matters. A threshold of 1 is below every
+# norm here, so that clipping sets the length of all gradients; the automatic one
+# shortens those that stand out. It is a safeguard: one step of a norm a hundred times
+# the usual can undo an epoch.
 #
 # What clipping cannot mend
 # -------------------------

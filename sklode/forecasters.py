@@ -4,31 +4,22 @@ from __future__ import annotations
 
 import copy
 import functools
+import math
 import os
 import warnings
 from collections.abc import Callable
 from inspect import cleandoc
-from numbers import Integral
 from typing import Any, ClassVar, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 import torch
 from sklearn.utils import InputTags, Tags, TargetTags, check_random_state
-from sktime.datatypes import convert_to, mtype
+from sktime.datatypes import convert_to
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
-from sklode.data.checks import (
-    check_choice,
-    check_controls,
-    check_index,
-    check_probabilities,
-    check_rows,
-    check_table,
-    check_values,
-    warn_of_times_in_values,
-)
+from sklode.data import checks
 from sklode.data.history import History, as_channels, in_order
 from sklode.data.horizons import as_horizon, steps_ahead
 from sklode.data.ticks import TIMELIKE
@@ -66,15 +57,8 @@ def _on_a_copy(method: _Method, writes: tuple[str, ...] | None = None) -> _Metho
 
     sktime's own methods write what they read of the input, such as the cutoff, before
     the forecaster has seen whether it can be used. So they work on a copy, which then
-    takes the object's place; a model is never changed in place.
-
-    Parameters
-    ----------
-    method : callable
-        Takes the object first.
-    writes : tuple of str, optional
-        The attributes that it may change; None: all. A method that several threads may
-        call at once names them.
+    takes the object's place; a model is never changed in place. A method that several
+    threads may call at once takes over only the attributes that it names in ``writes``.
     """
 
     @functools.wraps(method)
@@ -86,9 +70,8 @@ def _on_a_copy(method: _Method, writes: tuple[str, ...] | None = None) -> _Metho
         try:
             result = method(twin, *args, **kwargs)
         except BaseException:
-            trained = twin._broken_off
-            if trained is not None and trained is not vars(self).get("_model"):
-                self._broken_off = trained
+            if twin.warm_start and twin._run is not None:
+                self._broken_off = twin._run.so_far() or self._broken_off
             raise
         changed = vars(twin)
         if writes is None:
@@ -121,13 +104,9 @@ class _LatentODEForecaster(BaseForecaster):
         "y_inner_mtype": _MTYPES,
         "X_inner_mtype": _MTYPES,
         "capability:multivariate": True,
-        "capability:exogenous": True,
         "capability:missing_values": True,
-        "capability:insample": True,
         "capability:pred_int": True,
-        "capability:pred_int:insample": True,
         "capability:update": True,
-        "capability:unequal_length": True,
         "capability:categorical_in_X": False,
         "capability:pretrain": True,
         "pretrain:fitted_params": ["pretrained_"],
@@ -180,40 +159,9 @@ class _LatentODEForecaster(BaseForecaster):
         verbose: int = 0,
         callbacks: list[Any] | tuple[Any, ...] | None = None,
     ) -> None:
-        self.hidden_size = hidden_size
-        self.latent_size = latent_size
-        self.field_width = field_width
-        self.field_depth = field_depth
-        self.emission_width = emission_width
-        self.activation = activation
-        self.window_length = window_length
-        self.horizon = horizon
-        self.thinning = thinning
-        self.normalize = normalize
-        self.method = method
-        self.step_size = step_size
-        self.rtol = rtol
-        self.atol = atol
-        self.adjoint = adjoint
-        self.clip_norm = clip_norm
-        self.kl_weight = kl_weight
-        self.observation_noise = observation_noise
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.guard = guard
-        self.early_stopping = early_stopping
-        self.n_iter_no_change = n_iter_no_change
-        self.finetune_epochs = finetune_epochs
-        self.n_samples = n_samples
-        self.freq = freq
-        self.engine = engine
-        self.device = device
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.callbacks = callbacks
+        given = locals()
+        for name in _LatentODEForecaster.get_param_names():
+            setattr(self, name, given[name])
         super().__init__()
 
     def _check_X_y(
@@ -222,20 +170,23 @@ class _LatentODEForecaster(BaseForecaster):
         """Check input before sktime does, whose messages name no row and no remedy."""
         for data, name in ((y, "y"), (X, "X")):
             if data is not None:
-                check_table(data, name)
+                checks.check_table(data, name)
             if isinstance(data, pd.Series | pd.DataFrame):
-                check_index(data.index, name)
-        check_rows(y)
+                checks.check_index(data.index, name)
+        checks.check_rows(y)
         if self._state != "fitted":
-            warn_of_times_in_values(y)
-        index = _index_of(y)
-        if isinstance(X, np.ndarray) and not _counts_from_zero(index, len(X)):
-            raise TypeError(
-                "X must have the time stamps of y; got an array. Use "
-                "pd.DataFrame(X, index=y.index), or pass arrays for both."
-            )
-        if isinstance(X, pd.Series | pd.DataFrame) and index is not None:
-            check_controls(X, index)
+            checks.warn_of_times_in_values(y)
+        index = y.index if isinstance(y, pd.Series | pd.DataFrame) else None
+        if isinstance(y, np.ndarray) and y.ndim < 3:
+            index = pd.RangeIndex(len(y))
+        if index is not None and isinstance(X, pd.Series | pd.DataFrame):
+            checks.check_controls(X, index)
+        elif index is not None and isinstance(X, np.ndarray):
+            if not index.isin(pd.RangeIndex(len(X))).all():
+                raise TypeError(
+                    "X must have the time stamps of y; got an array. Use "
+                    "pd.DataFrame(X, index=y.index), or pass arrays for both."
+                )
         X_inner, y_inner = super()._check_X_y(X=X, y=y, **kwargs)
         if isinstance(X_inner, pd.DataFrame) and not X_inner.shape[1]:
             X_inner = None  # sktime's pipelines pass an index alone
@@ -255,21 +206,17 @@ class _LatentODEForecaster(BaseForecaster):
     pretrain = _on_a_copy(BaseForecaster.pretrain)
     update = _on_a_copy(BaseForecaster.update)
     update_predict = _on_a_copy(BaseForecaster.update_predict)
-    update_predict_single = _on_a_copy(BaseForecaster.update_predict_single)
     predict = _keeping_horizon(BaseForecaster.predict)
     predict_var = _keeping_horizon(BaseForecaster.predict_var)
     predict_proba = _keeping_horizon(BaseForecaster.predict_proba)
 
     def reset(self) -> Any:
         """Return to the state after construction; ``warm_start`` keeps the model."""
-        kept = None
-        if self.warm_start:
-            # what a fit was broken off at is later than the model that it began from
-            kept = self._broken_off or getattr(self, "_model", None)
-        result = super().reset()
-        if kept is not None:
-            self._broken_off = kept
-        return result
+        # what a fit was broken off at is later than the model that it began from
+        latest = self._broken_off or getattr(self, "_model", None)
+        super().reset()
+        self._broken_off = latest if self.warm_start else None
+        return self
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
@@ -286,13 +233,13 @@ class _LatentODEForecaster(BaseForecaster):
         sktime.exceptions.NotFittedError
             Before the first epoch of a first fit has ended, or without any.
         """
-        model = None if self._run is None else self._run.so_far()
-        if model is None:
+        run = self._run
+        model = None if run is None else run.so_far()
+        if run is None or model is None:
             self.check_is_fitted("checkpoint")
             return copy.deepcopy(self)
-        fitted = object.__new__(type(self))
-        fitted.__dict__.update(self.__getstate__())
-        self._run.calibrate(model)
+        run.calibrate(model)
+        fitted = copy.copy(self)
         fitted._broken_off = None
         fitted._set_model(model)
         fitted._state = "fitted"
@@ -305,37 +252,21 @@ class _LatentODEForecaster(BaseForecaster):
     def _pretrain(
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
     ) -> _LatentODEForecaster:
-        """Train on a panel; `fit` then fine-tunes a copy."""
-        return self._pretrain_from(None, y, X, fh)
-
-    def _pretrain_update(
-        self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
-    ) -> _LatentODEForecaster:
-        """Train on from the pretrained weights, on another panel."""
-        return self._pretrain_from(getattr(self, "pretrained_", None), y, X, fh)
-
-    def _pretrain_from(
-        self,
-        start: FittedModel | None,
-        y: pd.DataFrame,
-        X: pd.DataFrame | None,
-        fh: Any,
-    ) -> _LatentODEForecaster:
+        """Train on a panel, from the pretrained weights on where there are any."""
         settings = Settings.of(self)
         if y is None:
             raise TypeError("pretrain needs a panel y; got None. Pass a DataFrame.")
         rng = in_common(check_random_state(self.random_state))
-        if start is not None:
-            y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
-        history = History.of(y, X, self.freq)
+        start = getattr(self, "pretrained_", None)
+        history = self._read(y, X, start)
         history.observations.check_channels(history.channels)
-        if start is not None:
-            start.check_accepts(history.observations, self)
         run = plan(history.observations, settings, rng, steps_ahead(fh), start)
         run.model.columns = history.channels, history.controls
         self.pretrained_ = run.train(self._reporter())
         self._broken_off = None  # of a fit before
         return self
+
+    _pretrain_update = _pretrain
 
     def _fit(
         self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
@@ -348,40 +279,32 @@ class _LatentODEForecaster(BaseForecaster):
         start, extent = self._broken_off if self.warm_start else None, None
         pretrained = getattr(self, "pretrained_", None)
         if pretrained is not None and (start is None or start.fine_tunes):
-            extent = Extent.of_fine_tuning(settings, pretrained)
+            extent = Extent.of(settings, pretrained, pretrained=True)
             start = start or pretrained
+        self._history = self._read(y, X, start)
+        observations = self._history.observations
+        if start is None:
+            observations.check_channels(self._history.channels)
+        ahead = steps_ahead(fh)
+        run = plan(observations, settings, rng, ahead, start, extent, goes_on=True)
+        run.model.columns = self._history.channels, self._history.controls
+        self._run, self._predict_seed = run, run.terms.predict_seed
+        self._set_model(run.train(self._reporter()))
+        self._run = self._broken_off = None
+        return self
+
+    def _read(
+        self, y: pd.DataFrame, X: pd.DataFrame | None, start: FittedModel | None
+    ) -> History:
+        """Return the series; in the columns of a model that a training starts from."""
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
         of_array = self._y_metadata["mtype"] == "np.ndarray"
         history = History.of(y, X, self.freq, channels, of_array)
-        if start is None:
-            history.observations.check_channels(list(y.columns))
-        else:
+        if start is not None:
             start.check_accepts(history.observations, self)
-        self._history = history
-        self._run = plan(
-            history.observations,
-            settings,
-            rng,
-            steps_ahead(fh),
-            start,
-            extent,
-            goes_on=True,
-        )
-        self._run.model.columns = list(y.columns), history.controls
-        self._predict_seed = self._run.terms.predict_seed
-        try:
-            model = self._run.train(self._reporter())
-        except BaseException:
-            if self.warm_start:
-                self._broken_off = self._run.so_far() or self._broken_off
-            raise
-        finally:
-            self._run = None
-        self._broken_off = None
-        self._set_model(model)
-        return self
+        return history
 
     def _set_model(self, model: FittedModel) -> None:
         self._model = model
@@ -394,20 +317,16 @@ class _LatentODEForecaster(BaseForecaster):
         self.horizon_ = model.horizon
         self.location_ = model.normalisation.location
         self.scale_ = model.normalisation.scale
-        self.interval_scale_ = self._interval_scale(model)
         unit = model.time_unit
         timelike = model.clock == TIMELIKE
         self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
         self.longest_gap_ = model.longest_gap
         self.engine_ = model.network.engines()
         self._answers = Answers(model, self._history, self._predict_seed)
-
-    def _interval_scale(self, model: FittedModel) -> pd.DataFrame:
-        """Return the scale of spreads as a frame."""
         channels = self._history.channels
-        calibration = model.calibration or Calibration.none(len(channels))
-        lags = pd.Index(calibration.lags, name="time since the last observation")
-        return pd.DataFrame(calibration.scales, lags, channels)
+        spreads = model.calibration or Calibration.none(len(channels))
+        lags = pd.Index(spreads.lags, name="time since the last observation")
+        self.interval_scale_ = pd.DataFrame(spreads.scales, lags, channels)
 
     def _update(
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True
@@ -424,7 +343,7 @@ class _LatentODEForecaster(BaseForecaster):
         if update_params and not is_kept:
             settings = Settings.of(self)
             rng = in_common(check_random_state(self.random_state))
-            extent = Extent.of_update(settings, model)
+            extent = Extent.of(settings, model, pretrained=False)
             run = plan(observations, settings, rng, None, model, extent)
             model = run.train(self._reporter())
         self._set_model(model)
@@ -435,19 +354,16 @@ class _LatentODEForecaster(BaseForecaster):
     ) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""
         rows, known = self._asked(fh, X)
-        means = self._answers.means(rows[known], X)
-        return means if known.all() else means.reindex(rows)
+        return self._answers.means(rows[known], X).reindex(rows)
 
-    def _update_predict_single(
-        self,
-        y: pd.DataFrame,
-        fh: ForecastingHorizon,
-        X: pd.DataFrame | None = None,
-        update_params: bool = True,
-    ) -> pd.DataFrame:
-        """Update and forecast; the public methods would forget the caller's type."""
-        self._update(y, X, update_params)
-        return self._predict(fh, X)
+    @_on_a_copy
+    def update_predict_single(
+        self, y: Any = None, fh: Any = None, X: Any = None, update_params: bool = True
+    ) -> Any:
+        """Update and forecast; sktime's own would forget the type of ``y``."""
+        self.check_is_fitted()
+        self._check_fh(fh)  # before a training
+        return self.update(y, X, update_params).predict(X=X)
 
     def _predict_moving_cutoff(
         self,
@@ -465,13 +381,11 @@ class _LatentODEForecaster(BaseForecaster):
         y = self._like_y(self._continued(y))
         forecasts, cutoffs = [], []
         for seen, ahead in cv.split(y):
+            forecaster.update(y.iloc[seen], X, update_params)
             if cv.fh is None:
-                forecaster.update(y.iloc[seen], X, update_params)
                 forecast = self._like_y(forecaster.predict_at(y.index[ahead], X))
             else:
-                forecast = forecaster.update_predict_single(
-                    y.iloc[seen], cv.fh, X, update_params
-                )
+                forecast = forecaster.predict(cv.fh, X)
             forecasts.append(forecast)
             cutoffs.append(forecaster.cutoff)
         return _format_moving_cutoff_predictions(forecasts, cutoffs)
@@ -505,26 +419,21 @@ class _LatentODEForecaster(BaseForecaster):
             )
         return pd.DataFrame(X, index, self._history.controls)
 
-    def _truth(self, y: Any, X: Any) -> tuple[pd.DataFrame, pd.DataFrame | None]:
-        """Return observations in any container, and their controls, as frames."""
-        channels = self._history.channels
-        if _is_other_panel(y, len(self._history.levels)):
-            y = convert_to(y, "pd-multiindex", as_scitype="Panel")
-        if isinstance(y, list | tuple):  # as scikit-learn takes them
-            y = np.asarray(y)
-        check_table(y)
-        if isinstance(y, pd.Series | pd.DataFrame):
-            check_index(y.index)
-            frame = as_channels(y, channels)
-        else:
-            values = np.asarray(y, dtype=float)
-            index = self._history.rows_of(values)
-            frame = pd.DataFrame(values.reshape(len(index), -1), index, channels)
+    def _residuals(self, y: Any, X: Any) -> pd.DataFrame:
+        """Return observations, in any container of sktime, minus their forecasts."""
+        _, frame = self._check_X_y(y=y)
+        X_inner = self._check_X(X=X)
+        if self._y_metadata["mtype"] == "np.ndarray":
+            frame = frame.set_axis(self._history.rows_of(frame.to_numpy()))
             if isinstance(X, np.ndarray):
-                X = self._at_rows(X.reshape(len(X), -1), index)
-        check_values(frame)
-        return frame, self._check_X(X=X)
+                X_inner = self._at_rows(X_inner.to_numpy(), frame.index)
+        truth = as_channels(frame, self._history.channels)
+        checks.check_values(truth)
+        residuals = truth - self._answers.means(truth.index, X_inner)
+        is_lone = truth.shape[1] == 1  # which may have another name than in fit
+        return residuals.set_axis(frame.columns, axis=1) if is_lone else residuals
 
+    @_keeping_horizon
     def predict_residuals(self, y: Any = None, X: Any = None) -> Any:
         """Return observations minus their forecasts.
 
@@ -543,19 +452,18 @@ class _LatentODEForecaster(BaseForecaster):
             Residuals; NaN where nothing was observed.
         """
         self.check_is_fitted()
-        history = self._history
         if y is None:
-            y = self._like_y(history.frame())
-        truth, X_inner = self._truth(y, X)
-        residuals = truth - self._answers.means(truth.index, X_inner)
-        if isinstance(y, pd.Series):
-            return residuals.iloc[:, 0].rename(y.name)
-        if _is_other_panel(y, len(history.levels)):
-            return convert_to(residuals, mtype(y, as_scitype="Panel"))
-        if isinstance(y, pd.DataFrame):
-            alone = y.shape[1] == 1
-            return residuals.set_axis(y.columns, axis=1) if alone else residuals
-        return residuals.to_numpy().reshape(np.shape(y))
+            y = self._like_y(self._history.frame())
+        residuals = self._residuals(y, X)
+        container = self._y_metadata["mtype"]
+        if container == "np.ndarray":
+            return residuals.to_numpy().reshape(np.shape(y))
+        return convert_to(
+            residuals,
+            container,
+            store=self._converter_store_y,
+            store_behaviour="freeze",
+        )
 
     def predict_at(
         self, index: pd.Index, X: pd.DataFrame | None = None
@@ -582,10 +490,9 @@ class _LatentODEForecaster(BaseForecaster):
                 f"index must be a pandas Index of time stamps; got {index!r}. Use for "
                 "example pd.DatetimeIndex([...])."
             )
-        if isinstance(X, pd.Series):
-            X = X.to_frame()
-        elif X is not None and not isinstance(X, pd.DataFrame):
-            X = self._check_X(X=X)  # for a frame it would walk through every series
+        # sktime's check of a table would walk through every series
+        is_table = isinstance(X, pd.Series | pd.DataFrame)
+        X = pd.DataFrame(X) if is_table else self._check_X(X=X)
         return self._answers.means(index, X)
 
     @_keeping_horizon
@@ -594,7 +501,7 @@ class _LatentODEForecaster(BaseForecaster):
     ) -> pd.DataFrame:
         """Forecast quantiles, see `sktime.forecasting.base.BaseForecaster`."""
         if alpha is not None:
-            check_probabilities("alpha", alpha)
+            checks.check_probabilities("alpha", alpha)
         return super().predict_quantiles(fh, X, alpha)
 
     @_keeping_horizon
@@ -602,7 +509,7 @@ class _LatentODEForecaster(BaseForecaster):
         self, fh: Any = None, X: Any = None, coverage: Any = 0.90
     ) -> pd.DataFrame:
         """Forecast intervals, see `sktime.forecasting.base.BaseForecaster`."""
-        check_probabilities("coverage", coverage)
+        checks.check_probabilities("coverage", coverage)
         return super().predict_interval(fh, X, coverage)
 
     @_keeping_horizon
@@ -640,7 +547,8 @@ class _LatentODEForecaster(BaseForecaster):
         self.check_is_fitted()
         X_inner = self._check_X(X=X)
         rows, known = self._asked(self._check_fh(fh), X_inner)
-        n = self._number_of_samples(n_samples)
+        n = self.n_samples if n_samples is None else n_samples
+        checks.check_count("n_samples", n, 1)
         columns = self._history.channels
         paths = np.full((n, len(rows), len(columns)), np.nan)
         paths[:, known] = self._answers.paths(rows[known], X_inner, n, noise)
@@ -665,13 +573,11 @@ class _LatentODEForecaster(BaseForecaster):
         index : Index
             Increasing time stamps of the kind of y's, without series' keys. Only the
             time since the first one counts.
-        n_samples : int, optional
-            Number of series; None: the parameter ``n_samples``.
+        n_samples, noise
+            As in `sample`.
         X : DataFrame, optional
             Controls of the new series, with a row at every stamp of ``index``, where
             the model has any.
-        noise : bool, default=True
-            Whether the observation noise is added to the smooth trajectories.
         start : {"windows", "normal"}, default="windows"
             Where z0 is drawn from. "windows": the chosen window's q(z0), so that all
             draws together are from the aggregate posterior, what the decoder was
@@ -686,8 +592,9 @@ class _LatentODEForecaster(BaseForecaster):
             With index (sample, time) and y's columns, in y's units.
         """
         self.check_is_fitted()
-        check_choice("start", start, STARTS)
-        n = self._number_of_samples(n_samples)
+        checks.check_choice("start", start, STARTS)
+        n = self.n_samples if n_samples is None else n_samples
+        checks.check_count("n_samples", n, 1)
         seed = None
         if random_state is not None:
             seed = int(check_random_state(random_state).randint(2**31 - 1))
@@ -701,24 +608,15 @@ class _LatentODEForecaster(BaseForecaster):
         rows, _ = self._asked(self._check_fh(fh), X_inner)
         return self._answers.latent_paths(rows, X_inner, series, n)
 
-    def _number_of_samples(self, n: int | None) -> int:
-        n = self.n_samples if n is None else n
-        if not isinstance(n, Integral) or n < 1:
-            raise ValueError(
-                f"n_samples must be a whole number of at least 1; got {n!r}."
-            )
-        return int(n)
-
     def _predict_quantiles(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]
     ) -> pd.DataFrame:
         """Quantiles over draws of z0 and the observation noise."""
         rows, known = self._asked(fh, X)
-        columns = pd.MultiIndex.from_product([self._history.channels, alpha])
-        table = np.full((len(rows), len(columns)), np.nan)
         found = self._answers.quantiles(rows[known], X, self.n_samples, alpha)
-        table[known] = found.reshape(len(found), -1)
-        return pd.DataFrame(table, rows, columns)
+        columns = pd.MultiIndex.from_product([self._history.channels, alpha])
+        table = found.reshape(len(found), len(columns))
+        return pd.DataFrame(table, rows[known], columns).reindex(rows)
 
     def _predict_var(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None, cov: bool = False
@@ -730,9 +628,8 @@ class _LatentODEForecaster(BaseForecaster):
                 "those of draws: sample(fh)."
             )
         rows, known = self._asked(fh, X)
-        table = np.full((len(rows), len(self._history.channels)), np.nan)
-        table[known] = self._answers.variances(rows[known], X, self.n_samples)
-        return pd.DataFrame(table, rows, self._history.channels)
+        table = self._answers.variances(rows[known], X, self.n_samples)
+        return pd.DataFrame(table, rows[known], self._history.channels).reindex(rows)
 
     def _predict_proba(
         self,
@@ -744,17 +641,17 @@ class _LatentODEForecaster(BaseForecaster):
 
         Also of a panel: what skpro takes out of an Empirical by position fails there.
         """
-        is_panel = len(self._history.levels) > 1
         try:
             from skpro.distributions import Empirical
         except ImportError:
-            is_panel = True
-        if is_panel:
+            Empirical = None
+        if Empirical is None or len(self._history.levels) > 1:
             return super()._predict_proba(fh=fh, X=X, marginal=marginal)
         paths = self.sample(fh, X=X)
         index = paths.loc[0].index  # its order; skpro's own would be that of first use
         return Empirical(paths, time_indep=marginal, index=index, columns=paths.columns)
 
+    @_keeping_horizon
     def score(self, y: Any, X: Any = None, fh: Any = None) -> float:
         """Return minus the root mean squared error of the forecasts of ``y``.
 
@@ -777,20 +674,18 @@ class _LatentODEForecaster(BaseForecaster):
                 "score with fh is sktime's: the mean absolute percentage error, of "
                 "which smaller is better. Without fh greater is better, as "
                 "scikit-learn's searches ask.",
-                stacklevel=2,
+                stacklevel=3,
             )
             return float(super().score(y, X=X, fh=fh))
         self.check_is_fitted()
-        frame, X_inner = self._truth(y, X)
-        truth = frame.to_numpy(dtype=float, na_value=np.nan)
-        if np.isnan(truth).all():  # an empty y as well
+        residuals = self._residuals(y, X).to_numpy(dtype=float, na_value=np.nan)
+        errors = residuals[~np.isnan(residuals)]
+        if not len(errors):
             raise ValueError(
                 "score needs at least one observed value in y; got none in "
-                f"{len(truth)} rows. Pass the truth of the forecasts."
+                f"{len(residuals)} rows. Pass the truth of the forecasts."
             )
-        error = self._answers.means(frame.index, X_inner).to_numpy() - truth
-        unit = 2.0 ** (np.frexp(np.nanmax(np.abs(error)))[1] - 1)  # no square overflows
-        return -float(unit * np.sqrt(np.nanmean((error / unit) ** 2)))
+        return -math.hypot(*errors) / math.sqrt(len(errors))  # no square overflows
 
     def _asked(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None
@@ -931,37 +826,27 @@ def _as_paths(paths: np.ndarray, index: pd.Index, columns: list[Any]) -> pd.Data
     return pd.DataFrame(paths.reshape(-1, len(columns)), rows, columns)
 
 
-def _index_of(y: Any) -> pd.Index | None:
-    """Return the rows of a series, of a frame or of an array; of nothing else."""
-    if isinstance(y, pd.Series | pd.DataFrame):
-        return y.index
-    is_series = isinstance(y, np.ndarray) and y.ndim < 3
-    return pd.RangeIndex(len(y)) if is_series else None
-
-
-def _counts_from_zero(index: pd.Index | None, n_rows: int) -> bool:
-    """Return whether the rows of an array may be those of an index."""
-    return index is None or bool(index.isin(pd.RangeIndex(n_rows)).all())
-
-
-def _is_other_panel(y: Any, n_levels: int) -> bool:
-    """Return whether y is a panel in a container without a MultiIndex."""
-    if isinstance(y, pd.DataFrame):  # with a series in each cell
-        return y.index.nlevels < n_levels and all(y.dtypes.eq(object))
-    if isinstance(y, list):
-        return len(y) > 0 and isinstance(y[0], pd.DataFrame)
-    return isinstance(y, np.ndarray) and y.ndim == 3
-
+_EXAMPLE = """Examples
+--------
+>>> from sktime.datasets import load_airline
+>>> from sklode import {name}
+>>> y = load_airline()
+>>> forecaster = {name}(max_epochs=2, random_state=0)
+>>> forecaster = forecaster.fit(y)
+>>> y_pred = forecaster.predict(fh=[1, 2, 3])
+"""
 
 _Forecaster = TypeVar("_Forecaster", bound=type[_LatentODEForecaster])
 
 
 def _documented(cls: _Forecaster) -> _Forecaster:
-    """Write the parameters, which all three share, into a class's docstring."""
+    """Write what all three share into a class's docstring."""
     # without indentation, which Python takes away by itself from 3.13 on
     own, heading, references = cleandoc(cls.__doc__ or "").partition("References\n")
-    cls.__doc__ = own + cleandoc(PARAMETERS) + "\n\n" + cleandoc(ATTRIBUTES)
-    cls.__doc__ += f"\n\n{heading}{references}\n"
+    shared = [cleandoc(part) for part in (PARAMETERS, ATTRIBUTES)]
+    example = _EXAMPLE.format(name=cls.__name__)
+    parts = own.rstrip(), *shared, (heading + references).rstrip(), example
+    cls.__doc__ = "\n\n".join(parts)
     return cls
 
 
@@ -977,15 +862,6 @@ class LatentODEForecaster(_LatentODEForecaster):
     ----------
     R. T. Q. Chen, Y. Rubanova, J. Bettencourt, D. Duvenaud, "Neural Ordinary
     Differential Equations", NeurIPS 2018.
-
-    Examples
-    --------
-    >>> from sktime.datasets import load_airline
-    >>> from sklode import LatentODEForecaster
-    >>> y = load_airline()
-    >>> forecaster = LatentODEForecaster(max_epochs=2, random_state=0)
-    >>> forecaster = forecaster.fit(y)
-    >>> y_pred = forecaster.predict(fh=[1, 2, 3])
     """
 
     encoder = "rnn"
@@ -1003,15 +879,6 @@ class LatentODERNNForecaster(_LatentODEForecaster):
     ----------
     Y. Rubanova, R. T. Q. Chen, D. Duvenaud, "Latent Ordinary Differential Equations for
     Irregularly-Sampled Time Series", NeurIPS 2019.
-
-    Examples
-    --------
-    >>> from sktime.datasets import load_airline
-    >>> from sklode import LatentODERNNForecaster
-    >>> y = load_airline()
-    >>> forecaster = LatentODERNNForecaster(max_epochs=2, random_state=0)
-    >>> forecaster = forecaster.fit(y)
-    >>> y_pred = forecaster.predict(fh=[1, 2, 3])
     """
 
     encoder = "ode-rnn"
@@ -1030,15 +897,6 @@ class LatentODELSTMForecaster(_LatentODEForecaster):
     ----------
     C. Coelho, M. F. P. Costa, L. L. Ferras, "Enhancing Continuous Time Series Modelling
     with a Latent ODE-LSTM Approach".
-
-    Examples
-    --------
-    >>> from sktime.datasets import load_airline
-    >>> from sklode import LatentODELSTMForecaster
-    >>> y = load_airline()
-    >>> forecaster = LatentODELSTMForecaster(max_epochs=2, random_state=0)
-    >>> forecaster = forecaster.fit(y)
-    >>> y_pred = forecaster.predict(fh=[1, 2, 3])
     """
 
     encoder = "ode-lstm"

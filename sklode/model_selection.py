@@ -113,7 +113,6 @@ class AlignedMetric(BaseForecastingErrorMetric):
 
     _tags: ClassVar[dict[str, Any]] = {
         "authors": ["the sklode developers"],
-        "maintainers": ["the sklode developers"],
     }
 
     def __init__(self, metric: BaseForecastingErrorMetric) -> None:
@@ -124,6 +123,9 @@ class AlignedMetric(BaseForecastingErrorMetric):
                 "Use for example AlignedMetric(MeanAbsoluteError())."
             )
         self.name = metric.name
+        # quantiles or coverages that the metric asks for; None: it asks for none
+        self.alpha = getattr(metric, "alpha", None)
+        self.coverage = getattr(metric, "coverage", None)
         super().__init__(metric.multioutput, metric.multilevel, metric.by_index)
         self.clone_tags(
             metric,
@@ -135,16 +137,6 @@ class AlignedMetric(BaseForecastingErrorMetric):
                 "lower_is_better",
             ],
         )
-
-    @property
-    def alpha(self) -> Any:
-        """Quantiles that the metric asks for; None: it asks for none."""
-        return getattr(self.metric, "alpha", None)
-
-    @property
-    def coverage(self) -> Any:
-        """Coverages of intervals that the metric asks for; None: it asks for none."""
-        return getattr(self.metric, "coverage", None)
 
     def __call__(self, y_true: Any, y_pred: Any, **kwargs: Any) -> Any:
         """Return the metric at the rows of ``y_true``.
@@ -181,12 +173,10 @@ class AlignedMetric(BaseForecastingErrorMetric):
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Return settings that sktime's checks run with."""
-        from sktime.performance_metrics.forecasting import (
-            MeanAbsoluteError,
-            MeanAbsoluteScaledError,
-        )
+        from sktime.performance_metrics import forecasting as metrics
 
-        return [{"metric": MeanAbsoluteError()}, {"metric": MeanAbsoluteScaledError()}]
+        kinds = metrics.MeanAbsoluteError, metrics.MeanAbsoluteScaledError
+        return [{"metric": kind()} for kind in kinds]
 
 
 def _aligned(y_true: Any, y_pred: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -195,8 +185,16 @@ def _aligned(y_true: Any, y_pred: Any, kwargs: dict[str, Any]) -> dict[str, Any]
     wanted = getattr(y_true, "index", None)
     for name in ("y_pred", "y_pred_benchmark"):
         asked = getattr(aligned.get(name), "index", None)
-        if isinstance(wanted, pd.Index) and isinstance(asked, pd.Index):
-            aligned[name] = aligned[name].iloc[_rows(wanted, asked, name)]
+        if not (isinstance(wanted, pd.Index) and isinstance(asked, pd.Index)):
+            continue
+        rows = asked.get_indexer(wanted)
+        if (rows < 0).any():
+            raise ValueError(
+                f"{name} must have every row of y_true; it has none at "
+                f"{wanted[int(np.argmin(rows))]}. Ask for forecasts at the truth's own "
+                "stamps: wrap the splitter, AbsoluteHorizon(cv)."
+            )
+        aligned[name] = aligned[name].iloc[rows]
     forecast = aligned["y_pred"]
     is_table = isinstance(forecast, pd.Series | pd.DataFrame | np.ndarray | list)
     if isinstance(wanted, pd.MultiIndex) and not is_table:
@@ -206,15 +204,3 @@ def _aligned(y_true: Any, y_pred: Any, kwargs: dict[str, Any]) -> dict[str, Any]
         aligned["y_pred"] = forecast.clone().set_params(index=numbers)
         aligned["y_true"] = y_true.set_axis(numbers)
     return aligned
-
-
-def _rows(wanted: pd.Index, asked: pd.Index, name: str) -> np.ndarray:
-    """Return where each of the labels wanted stands among those asked for."""
-    rows = asked.get_indexer(wanted)
-    if (rows < 0).any():
-        raise ValueError(
-            f"{name} must have every row of y_true; it has none at "
-            f"{wanted[int(np.argmin(rows))]}. Ask for forecasts at the truth's own "
-            "stamps: wrap the splitter, AbsoluteHorizon(cv)."
-        )
-    return rows

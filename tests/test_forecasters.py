@@ -225,6 +225,18 @@ def test_parameters_round_trip_through_clone_and_set_params() -> None:
     assert LatentODELSTMForecaster().set_params(**parameters).get_params() == parameters
 
 
+class WithAParameter(LatentODELSTMForecaster):
+    def __init__(self, damping: float = 0.5, hidden_size: int = 4) -> None:
+        self.damping = damping
+        super().__init__(hidden_size=hidden_size)
+
+
+def test_a_subclass_may_have_parameters_of_its_own() -> None:
+    forecaster = WithAParameter(0.25).set_params(hidden_size=5).clone()
+    assert forecaster.get_params() == {"damping": 0.25, "hidden_size": 5}
+    assert forecaster.latent_size == LatentODELSTMForecaster().latent_size
+
+
 @pytest.mark.parametrize("kind", FORECASTERS)
 def test_predict_repeats_itself_without_a_random_state(kind: type) -> None:
     forecaster = tiny(kind, random_state=None).fit(waves())
@@ -273,6 +285,15 @@ def test_score_leaves_out_missing_values() -> None:
     with_gap.iloc[2] = np.nan
     kept = y[18:].drop(y.index[20])
     assert forecaster.score(with_gap) == pytest.approx(forecaster.score(kept))
+
+
+@pytest.mark.parametrize("question", ["score", "predict_residuals"])
+def test_an_infinite_truth_is_refused(question: str) -> None:
+    y = waves()
+    forecaster = tiny().fit(y[:18])
+    y.iloc[20] = np.inf
+    with pytest.raises(ValueError, match=r"must be finite or NaN .*; got inf"):
+        getattr(forecaster, question)(y[18:])
 
 
 def test_score_of_an_array_asks_at_the_next_steps() -> None:

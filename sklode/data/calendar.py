@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,10 +17,6 @@ __all__ = ["calendar_features"]
 
 _UNITS = {"year": "Y", "month": "M", "week": "W", "day": "D"}
 """The periods of the calendar, and numpy's units that begin with them."""
-
-_FROM_THURSDAY = {"week": 3}
-"""Days to add, for numpy's weeks begin on Thursdays, as 1970 did, and ours on Mondays.
-"""
 
 
 def calendar_features(
@@ -56,7 +53,7 @@ def calendar_features(
     Raises
     ------
     TypeError
-        If the index holds no dates, or ``harmonics`` is no whole number.
+        If the index holds no dates.
     ValueError
         If a stamp is missing, or periods or harmonics are not as above.
 
@@ -71,21 +68,17 @@ def calendar_features(
     """
     times = _times_of(index)
     check_times(index, "X")
-    names = list(periods) if isinstance(periods, list | tuple) else [periods]
+    names: list[Any] = list(periods) if isinstance(periods, list | tuple) else [periods]
     if not names or len(set(map(str, names))) < len(names):
         raise ValueError(
             f"periods must name at least one, and none twice; got {periods!r}. Use for "
             "example periods=('year', 'week')."
         )
-    if not isinstance(harmonics, Integral) or isinstance(harmonics, bool):
-        raise TypeError(
-            f"harmonics must be a whole number; got {harmonics!r}. Use for example "
-            "harmonics=2."
-        )
-    if harmonics < 1:
+    is_whole = isinstance(harmonics, Integral) and not isinstance(harmonics, bool)
+    if not is_whole or harmonics < 1:
         raise ValueError(
-            f"harmonics must be at least 1; got {harmonics}. Without waves, leave X "
-            "out."
+            f"harmonics must be a whole number of at least 1; got {harmonics!r}. Use "
+            "for example harmonics=2."
         )
     waves = {}
     for name in names:
@@ -109,9 +102,8 @@ def _times_of(index: pd.Index) -> pd.DatetimeIndex:
     dtype = f" of {times.dtype}" if isinstance(times, pd.Index) else ""
     raise TypeError(
         "index must hold datetimes or periods, in its last level; got "
-        f"{type(times).__name__}{dtype}. Pass data.index of a table, "
-        "pd.to_datetime(dates), or the date that numbers count from: "
-        "pd.Timestamp('2026-01-01') + pd.to_timedelta(index, unit='D')."
+        f"{type(times).__name__}{dtype}. Pass data.index of a table, or "
+        "pd.to_datetime(dates)."
     )
 
 
@@ -120,7 +112,8 @@ def _share_of(times: pd.DatetimeIndex, name: str) -> NDArray[np.float64]:
     local = times.tz_localize(None)
     tick = pd.Timedelta(1, unit=local.unit).as_unit("ns").value
     days, ticks = np.divmod(local.asi8, DAY // tick)  # since 1970 and midnight began
-    shift = _FROM_THURSDAY.get(name, 0)
+    # numpy's weeks begin on Thursdays, as 1970 did, and ours on Mondays
+    shift = 3 if name == "week" else 0
     begun = (days + shift).astype("M8[D]").astype(f"M8[{_UNITS[name]}]")
     first, last = (
         unit.astype("M8[D]").astype(np.int64) - shift for unit in (begun, begun + 1)

@@ -11,7 +11,7 @@ import difflib
 import warnings
 from collections.abc import Iterable
 from datetime import datetime
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,8 @@ from sklode.data.ticks import clock_of, series_of, ticks_of
 
 __all__ = [
     "check_choice",
-    "check_columns",
     "check_controls",
-    "check_dtypes",
+    "check_count",
     "check_index",
     "check_probabilities",
     "check_rows",
@@ -38,11 +37,6 @@ __all__ = [
     "warn_of_times_in_values",
 ]
 
-_TIMES = (pd.DatetimeIndex, pd.TimedeltaIndex, pd.PeriodIndex)
-
-_FEWEST_ROWS = 8
-"""Fewer values may well increase by chance, each with a probability of one half."""
-
 
 # --- tables of numbers ----------------------------------------------------------------
 
@@ -53,9 +47,7 @@ def check_table(data: Any, name: str = "y") -> None:
     Containers that only sktime knows are left to it.
     """
     if isinstance(data, pd.Series | pd.DataFrame):
-        frame = pd.DataFrame(data)
-        check_columns(frame, name)
-        check_dtypes(frame, name)
+        _check_columns(pd.DataFrame(data), name)
     elif isinstance(data, np.ndarray):
         if data.dtype.kind not in "biuf":
             raise TypeError(
@@ -99,8 +91,8 @@ def check_rows(y: Any) -> None:
         raise ValueError("y must hold at least one row; got none. Pass a series.")
 
 
-def check_columns(data: pd.DataFrame, name: str) -> None:
-    """Check that columns can be told apart."""
+def _check_columns(data: pd.DataFrame, name: str) -> None:
+    """Check that columns can be told apart, and hold real numbers or booleans."""
     twice = data.columns.duplicated()
     if twice.any():
         raise ValueError(
@@ -108,10 +100,6 @@ def check_columns(data: pd.DataFrame, name: str) -> None:
             f"{data.columns[int(np.argmax(twice))]!r} more than once. Rename or drop "
             "one of them."
         )
-
-
-def check_dtypes(data: pd.DataFrame, name: str) -> None:
-    """Check that every column holds real numbers, or booleans."""
     for place, dtype in enumerate(data.dtypes):
         is_complex = pd.api.types.is_complex_dtype(dtype)
         if pd.api.types.is_numeric_dtype(dtype) and not is_complex:
@@ -119,34 +107,24 @@ def check_dtypes(data: pd.DataFrame, name: str) -> None:
         column = data.iloc[:, place]
         if len(column) and isinstance(column.iloc[0], pd.Series | np.ndarray):
             continue  # a series in each cell, which sktime knows
-        remedy = f"Convert it, for example by {name}.astype(float)"
-        if is_complex:
-            remedy = "Pass its real and its imaginary part as two columns"
-        elif name == "X":
-            remedy += ", categories by pd.get_dummies(X, dtype=float)"
-        elif pd.api.types.is_timedelta64_dtype(dtype):
-            remedy = "Count in a unit, for example by column.dt.total_seconds()"
-        else:
-            remedy += f"; times are an index: {name}.set_index({column.name!r})"
         such = f", such as {column.iloc[0]!r}" if len(column) else ""
         raise TypeError(
             f"{name} must be numeric, not categorical; got column {column.name!r} of "
-            f"dtype {dtype}{such}. {remedy}."
+            f"dtype {dtype}{such}. Convert it, for example by {name}.astype(float), "
+            f"categories by pd.get_dummies({name}, dtype=float), complex to two "
+            f"columns; times are an index: {name}.set_index({column.name!r})."
         )
 
 
-def check_values(y: pd.DataFrame, name: str = "y") -> None:
+def check_values(y: pd.DataFrame) -> None:
     """Check that no value is infinite."""
     infinite = np.isinf(y.to_numpy(dtype=np.float64, na_value=np.nan))
     if infinite.any():
         row, column = np.argwhere(infinite)[0]
-        rule, remedy = "must be finite", "Replace it by a number."
-        if name == "y":
-            rule += " or NaN (missing)"
-            remedy = "Replace it by NaN to treat it as missing."
         raise ValueError(
-            f"values of {name} {rule}; got {y.iloc[row, column]} in column "
-            f"{y.columns[column]!r} at row {row} ({y.index[row]}). {remedy}"
+            "values of y must be finite or NaN (missing); got "
+            f"{y.iloc[row, column]} in column {y.columns[column]!r} at row {row} "
+            f"({y.index[row]}). Replace it by NaN to treat it as missing."
         )
 
 
@@ -154,26 +132,24 @@ def warn_of_times_in_values(y: Any) -> None:
     """Warn if the first column of an array, or of a frame without times, looks so.
 
     Rows without times are taken for equally spaced, and a column for a channel, so that
-    a forecast would be made of times, at wrong times, in silence.
-
-    Warns
-    -----
-    TimesInValuesWarning
-        If its values increase strictly, and by unequal steps.
+    a forecast would be made of times, at wrong times, in silence. Times increase
+    strictly, and by unequal steps.
     """
-    is_frame = isinstance(y, pd.DataFrame)
-    if is_frame:
-        is_bare = isinstance(y.index, pd.RangeIndex)
-        is_bare = is_bare and y.index.equals(pd.RangeIndex(len(y)))
-    else:
-        is_bare = isinstance(y, np.ndarray) and y.ndim == 2
-    if not is_bare or y.shape[1] < 2 or len(y) < _FEWEST_ROWS:
+    if not isinstance(y, pd.DataFrame | np.ndarray) or np.ndim(y) != 2:
         return
-    first = np.asarray(y.iloc[:, 0] if is_frame else y[:, 0])
-    gaps = np.diff(first.astype(float)) if first.dtype.kind in "iuf" else np.zeros(1)
-    if not (gaps.min() > 0 and gaps.max() > 1.001 * gaps.min()):
+    frame = pd.DataFrame(y)
+    n_rows, n_columns = frame.shape
+    is_bare = frame.index.equals(pd.RangeIndex(n_rows))
+    # fewer than eight values may well increase by chance
+    if not is_bare or n_columns < 2 or n_rows < 8:
         return
-    table = "y" if is_frame else "pd.DataFrame(y)"
+    first = frame.iloc[:, 0]
+    if not pd.api.types.is_numeric_dtype(first.dtype):
+        return  # a series in each cell
+    gaps = np.diff(first.to_numpy(dtype=np.float64, na_value=np.nan))
+    if not 0 < 1.001 * gaps.min() < gaps.max():  # so it is where any is NaN
+        return
+    table = "y" if y is frame else "pd.DataFrame(y)"
     warnings.warn(
         "the first column of y increases strictly and by unequal steps, as times do; "
         "it is taken for a channel, and the rows for equally spaced. If it holds the "
@@ -190,7 +166,7 @@ def warn_of_times_in_values(y: Any) -> None:
 
 def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
     """Check that X is numeric and has the rows of ``index``."""
-    check_dtypes(pd.DataFrame(X), "X")
+    check_table(X, "X")
     if X.index.nlevels != index.nlevels:
         raise ValueError(
             f"X must have the index levels of y, {list(index.names)}; got "
@@ -208,16 +184,15 @@ def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
 
 
 def controls_at(X: pd.DataFrame, index: pd.Index) -> NDArray[np.float64]:
-    """Return the rows of X at ``index``, of which none may be missing."""
+    """Return the rows of X at ``index``, of which none may be missing or infinite."""
     check_controls(X, index)
-    rows = X.loc[index]
-    check_values(rows, "X")
-    values: NDArray[np.float64] = rows.to_numpy(dtype=np.float64, na_value=np.nan)
-    if np.isnan(values).any():
-        row, column = np.argwhere(np.isnan(values))[0]
+    values = X.loc[index].to_numpy(dtype=np.float64, na_value=np.nan)
+    unusable = ~np.isfinite(values)
+    if unusable.any():
+        row, column = np.argwhere(unusable)[0]
         raise ValueError(
-            "X must not have missing values; got NaN in column "
-            f"{X.columns[column]!r} at {index[row]}. Fill it first."
+            f"values of X must be finite, none missing; got {values[row, column]} in "
+            f"column {X.columns[column]!r} at {index[row]}. Fill it first."
         )
     return values
 
@@ -226,25 +201,11 @@ def controls_at(X: pd.DataFrame, index: pd.Index) -> NDArray[np.float64]:
 
 
 def check_index(index: pd.Index, name: str = "y") -> None:
-    """Check that stamps are times, finite and increasing within each series.
-
-    Parameters
-    ----------
-    index : Index
-        The last level is time.
-    name : str, default="y"
-        What the message calls the data.
-
-    Raises
-    ------
-    ValueError
-        Naming the first offending row.
-    TypeError
-        If the times are numbers with a fraction, or no times at all.
-    """
+    """Check that stamps are times, finite and increasing within each series."""
     check_times(index, name)
     times = index.get_level_values(-1)
-    if len(times) and not isinstance(times, _TIMES):
+    is_time = isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex)
+    if len(times) and not is_time:
         if not pd.api.types.is_integer_dtype(times.dtype):
             _refuse_kind(index, name)
         if times.max() > np.iinfo(np.int64).max:
@@ -295,7 +256,6 @@ def check_times(index: pd.Index, name: str) -> None:
 def _refuse_kind(index: pd.Index, name: str) -> None:
     """Raise TypeError for times that are none."""
     times = index.get_level_values(-1)
-    owner = f"{name}.index" if name in ("y", "X") else "index"
     if times.dtype == object and all(isinstance(time, datetime) for time in times):
         zones = [str(time.tzinfo) for time in times]
         row = int(np.argmax([zone != zones[0] for zone in zones]))
@@ -306,22 +266,12 @@ def _refuse_kind(index: pd.Index, name: str) -> None:
                 f"{zones[0]}). Give those without a zone theirs, by tz_localize; then "
                 "convert all: pd.to_datetime(index, utc=True)."
             )
-    levels = [index.get_level_values(k) for k in range(index.nlevels - 1)]
-    if any(isinstance(level, _TIMES) for level in levels):
-        remedy = f"Time comes last: {name} = {name}.reorder_levels(...)."
-    elif pd.api.types.is_float_dtype(times.dtype):
-        remedy = (
-            f"Say their unit: {owner} = pd.to_timedelta({owner}, unit='s'); whole "
-            f"numbers may stay such: {owner} = {owner}.astype(int)."
-        )
-    else:
-        remedy = (
-            f"Convert dates: {owner} = pd.to_datetime({owner}). If the times stand in "
-            f"a column, make it the index: {name} = {name}.set_index(column)."
-        )
     raise TypeError(
         f"the time index of {name} must hold integers, periods, datetimes or "
-        f"timedeltas; got {times.dtype}, such as {times[0]}. {remedy}"
+        f"timedeltas; got {times.dtype}, such as {times[0]}. Convert it: dates by "
+        "pd.to_datetime(index), numbers by pd.to_timedelta(index, unit='s') or "
+        "index.astype(int). A column becomes the index by set_index(column); time is "
+        "the last level of a panel's, see reorder_levels."
     )
 
 
@@ -335,34 +285,17 @@ def check_same_kind(
     got, wanted = _kind(times), _kind(known)
     if got == wanted:
         return
-    conversion = "index"
-    if isinstance(known, pd.PeriodIndex):
-        is_period = isinstance(times, pd.PeriodIndex)
-        conversion += f".{'asfreq' if is_period else 'to_period'}({known.freqstr!r})"
-    elif isinstance(known, pd.DatetimeIndex) and isinstance(times, pd.DatetimeIndex):
-        conversion += ".tz_convert(zone).tz_localize(None)"
-        if known.tz is not None:
-            conversion = f"index.tz_localize({str(known.tz)!r})"
-    elif isinstance(known, pd.DatetimeIndex):
-        is_period = isinstance(times, pd.PeriodIndex)
-        conversion = "index.to_timestamp()" if is_period else "pd.to_datetime(index)"
-    else:
-        conversion = "to the kind of y's"
     raise TypeError(
         f"{name} must be of the kind of y's index, {wanted}; got {got}. Convert it "
-        f"first: {conversion}."
+        "first, for example by pd.to_datetime, tz_localize, tz_convert, to_period or "
+        "to_timestamp."
     )
 
 
 def _kind(index: pd.Index) -> str:
     if isinstance(index, pd.DatetimeIndex):
         return f"datetimes {'without' if index.tz is None else 'with'} a time zone"
-    if isinstance(index, pd.TimedeltaIndex):
-        return "timedeltas"
-    is_period = isinstance(index, pd.PeriodIndex)
-    if is_period or pd.api.types.is_integer_dtype(index.dtype):
-        return clock_of(index)
-    return f"of type {index.dtype}"
+    return "timedeltas" if isinstance(index, pd.TimedeltaIndex) else clock_of(index)
 
 
 # --- arguments ------------------------------------------------------------------------
@@ -387,6 +320,14 @@ def check_probabilities(name: str, given: Any) -> None:
                 f"{name} must not hold a number twice; got {value!r} "
                 f"{values.count(value)} times. Leave the others out."
             )
+
+
+def check_count(name: str, value: object, least: int) -> None:
+    """Check that an argument is a whole number, and not too small."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(
+            f"{name} must be a whole number of at least {least}; got {value!r}."
+        )
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:

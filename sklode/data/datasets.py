@@ -8,7 +8,7 @@ import pandas as pd
 __all__ = ["load_co2", "make_spirals"]
 
 _N_POINTS, _N_WINDOW = 500, 250
-_FIRST_STARTS, _LAST_START = 62, 188
+_AROUND = _N_WINDOW // 4
 
 
 def make_spirals(
@@ -52,26 +52,22 @@ def make_spirals(
     rng = np.random.default_rng(random_state)
     t = np.linspace(0, 6 * np.pi, _N_POINTS)
     s = 6 * np.pi + 1 - t
-    inward = 0.3 * 50 / s
+    inward, outward = 0.3 * 50 / s, 0.3 * t
     clockwise = np.stack([inward * np.cos(s) - 5, inward * np.sin(s)], axis=1)
-    outward = 0.3 * t
     counterclockwise = np.stack([outward * np.cos(t) + 5, outward * np.sin(t)], axis=1)
     curves = np.stack([clockwise, counterclockwise])[np.arange(n_series) % 2]
 
-    start = rng.integers(_FIRST_STARTS, _LAST_START, size=n_series)
+    start = rng.integers(_AROUND, _N_POINTS - _N_WINDOW - _AROUND, size=n_series)
     others = rng.choice(np.arange(1, _N_WINDOW), n_stamps - 1, replace=False)
-    positions = np.concatenate([[0], np.sort(others)])
-    around = np.arange(-_FIRST_STARTS, _N_WINDOW + _FIRST_STARTS)
-
-    def panel(at: np.ndarray, scatter: float) -> pd.DataFrame:
-        values = np.take_along_axis(curves, (start[:, None] + at)[..., None], axis=1)
-        values = values + scatter * rng.standard_normal(values.shape)
-        index = pd.MultiIndex.from_product(
-            [range(n_series), at], names=["series", "position"]
-        )
-        return pd.DataFrame(values.reshape(-1, 2), index, ["x", "y"])
-
-    return panel(positions, noise), panel(around, 0.0)
+    around = np.arange(-_AROUND, _N_WINDOW + _AROUND)
+    exact = np.take_along_axis(curves, (start[:, None] + around)[..., None], axis=1)
+    index = pd.MultiIndex.from_product(
+        [range(n_series), around], names=["series", "position"]
+    )
+    truth = pd.DataFrame(exact.reshape(-1, 2), index, ["x", "y"])
+    is_observed = np.isin(around, [0, *others])
+    observed = truth[np.tile(is_observed, n_series)]
+    return observed + noise * rng.standard_normal(observed.shape), truth
 
 
 def load_co2() -> pd.Series:

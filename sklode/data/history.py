@@ -36,9 +36,6 @@ __all__ = ["GivenControls", "History", "as_channels", "in_order"]
 Array = NDArray[np.floating]
 Freq: TypeAlias = str | pd.DateOffset | pd.Timedelta | None
 
-_SHORT = 3
-"""A series of fewer stamps has no step of its own."""
-
 
 class GivenControls(NamedTuple):
     """Rows of X that belong to series of the history, in original units."""
@@ -50,39 +47,17 @@ class GivenControls(NamedTuple):
 
 @dataclass(eq=False)
 class History:
-    """Series as a forecaster remembers them.
+    """Series as a forecaster remembers them: a model sees the ``observations``."""
 
-    Its methods raise TypeError for stamps or tables of another kind than those of fit,
-    ValueError for other series, levels, columns and rows than they may have.
-
-    Parameters
-    ----------
-    rows : Observations
-        All rows of y and X, also those where nothing was observed.
-    steps : list of {int, offset, Timedelta}
-        Length of one relative step of each series.
-    levels : list
-        Names of the index' levels; the last one is time.
-    channels, controls : list
-        Names of the columns of y, and of X (empty without X).
-    of_array : bool
-        Whether y was an array, whose rows are its stamps.
-
-    Attributes
-    ----------
-    observations : Observations
-        The rows with an observed value: what a model is trained on and forecasts from.
-    """
-
-    rows: Observations
-    steps: list[Any]
-    levels: list[Hashable]
-    channels: list[Hashable]
-    controls: list[Hashable]
-    of_array: bool = False
+    rows: Observations  # all of y and X, also those where nothing was observed
+    steps: list[Any]  # length of one relative step of each series, see default_step
+    levels: list[Hashable]  # names of the index' levels; the last one is time
+    channels: list[Hashable]  # names of the columns of y
+    controls: list[Hashable]  # and of X; empty without X
+    of_array: bool = False  # whether y was an array, whose rows are its stamps
 
     def __post_init__(self) -> None:
-        self.observations = self.rows.observed()
+        self.observations = self.rows.observed()  # those with an observed value
 
     @classmethod
     def of(
@@ -93,18 +68,7 @@ class History:
         channels: list[Hashable] | None = None,
         of_array: bool = False,
     ) -> History:
-        """Read series, for `fit` and `pretrain` alike.
-
-        Parameters
-        ----------
-        y, X
-            See `Observations.from_frame`.
-        freq : optional
-            Of a relative step, see `default_step`.
-        channels : list, optional
-            Names of y's columns where they are others.
-        of_array : bool, default=False
-        """
+        """Read series; ``channels`` names y's columns where they are called others."""
         channels = list(y.columns) if channels is None else channels
         rows = without_outliers(Observations.from_frame(y, X), channels)
         return cls(
@@ -119,13 +83,8 @@ class History:
     def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Freq) -> History:
         """Return the history with more rows of its series, or with more series.
 
-        Parameters
-        ----------
-        y, X
-            Rows after the last one or in the past, see `Observations.merged`; with X
-            where the history has any.
-        freq : optional
-            Of the steps of new series; others keep theirs.
+        Rows may lie in the past, see `Observations.merged`; ``freq`` is that of new
+        series, others keep their steps.
         """
         if (X is None) != (not self.controls):
             had, got = ("no X", "X") if X is not None else ("X", "no X")
@@ -194,13 +153,7 @@ class History:
         return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
 
     def rows_of(self, values: Array) -> pd.Index:
-        """Return the rows that an array without stamps speaks of: the next steps.
-
-        Parameters
-        ----------
-        values : ndarray of shape (row,) or (row, channel)
-            Of one series. Not those of the history, whose own rows may be meant.
-        """
+        """Return the rows that an array of one series speaks of: the next steps."""
         shape, n_channels = values.shape, len(self.channels)
         fits = shape[1:] == (n_channels,) or (len(shape) == n_channels == 1)
         if len(self.levels) > 1 or not fits:
@@ -263,19 +216,8 @@ class History:
     ) -> tuple[Array, tuple[Array, Array] | None]:
         """Return what is asked of a series that continues none of these.
 
-        Parameters
-        ----------
-        index : Index
-            Its stamps, without keys, increasing.
-        X : DataFrame, Series or None
-            Its controls, with a row at every stamp and perhaps at others.
-
-        Returns
-        -------
-        elapsed : ndarray of shape (stamp,)
-            Ticks since the first stamp.
-        controls : tuple of ndarrays of shape (row,) and (row, control), or None
-            The same of X's rows, and their values.
+        Ticks since the first stamp, (stamp,); and of the rows of X, which may be more,
+        the same, (row,), with their values, (row, control).
         """
         if not isinstance(index, pd.Index):
             raise TypeError(
@@ -296,26 +238,29 @@ class History:
                 f"X must be a DataFrame over index; got {type(X).__name__}. Use "
                 "pd.DataFrame(X, index)."
             )
-        given = None if X is None else pd.DataFrame(X)
-        given = self._checked_controls(index, given, np.full(len(index), False))
-        controls = None
-        if given is not None:
-            since = ticks_between(ticks[:1], ticks_of(given.index))
-            controls = since, controls_at(given, given.index)
-        return ticks_between(ticks[:1], ticks), controls
+        X = self._checked_controls(index, X, np.full(len(index), False))
+        elapsed = ticks_between(ticks[:1], ticks)
+        if X is None:
+            return elapsed, None
+        since = ticks_between(ticks[:1], ticks_of(X.index))
+        return elapsed, (since, controls_at(X, X.index))
 
     def _checked_controls(
-        self, index: pd.Index, X: pd.DataFrame | None, known: NDArray[np.bool_]
+        self,
+        index: pd.Index,
+        X: pd.DataFrame | pd.Series | None,
+        known: NDArray[np.bool_],
     ) -> pd.DataFrame | None:
         """Return X with fit's columns and its rows in order, checked at ``index``."""
-        if X is None and self.controls and not known.all():
-            raise ValueError(
-                "X was given to fit, so the forecast needs X at every stamp of the "
-                "horizon that is not one of y's; got None. Pass X with a row at "
-                f"{index[int(np.argmin(known))]}."
-            )
         if X is None:
+            if self.controls and not known.all():
+                raise ValueError(
+                    "X was given to fit, so the forecast needs X at every stamp of the "
+                    "horizon that is not one of y's; got None. Pass X with a row at "
+                    f"{index[int(np.argmin(known))]}."
+                )
             return None
+        X = pd.DataFrame(X)
         if not self.controls:
             raise ValueError(
                 f"X was not given to fit; got X with the columns {list(X.columns)}. "
@@ -323,7 +268,7 @@ class History:
             )
         X = _with_columns(X, self.controls, "X").sort_index()
         check_index(X.index, "X")
-        check_controls(X, index[:0])
+        check_controls(X, index[:0])  # before rows are compared
         controls_at(X, index[~known | index.isin(X.index)])
         return X
 
@@ -370,20 +315,14 @@ def _with_columns(
 def _steps_of(
     rows: Observations, index: pd.Index, freq: Freq, first: int = 0
 ) -> list[Any]:
-    """Return the steps of series from ``first`` on, read off the rows of ``index``.
-
-    One of a few stamps takes the longest one's.
-    """
+    """Return the steps of series from ``first`` on, read off the rows of ``index``."""
     if index.nlevels == 1:  # it may know its frequency
         return [default_step(index, freq)] if first == 0 else []
     parts = np.split(rows.ticks, rows.bounds[1:-1])[first:]
     longest = max(parts, key=len, default=rows.ticks)
-    known: dict[bytes, Any] = {}  # series often share their stamps
-    steps = []
-    for ticks in parts:
-        ticks = longest if len(ticks) < _SHORT else ticks
-        if ticks.tobytes() not in known:
-            stamps = stamps_of(ticks, rows.like)
-            known[ticks.tobytes()] = default_step(stamps, freq)
-        steps.append(known[ticks.tobytes()])
-    return steps
+    # one of fewer than three stamps has no step of its own
+    parts = [longest if len(ticks) < 3 else ticks for ticks in parts]
+    # series often share their stamps
+    distinct = {ticks.tobytes(): stamps_of(ticks, rows.like) for ticks in parts}
+    known = {key: default_step(stamps, freq) for key, stamps in distinct.items()}
+    return [known[ticks.tobytes()] for ticks in parts]

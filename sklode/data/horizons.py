@@ -18,13 +18,7 @@ __all__ = ["OffsetHorizon", "as_horizon", "steps_ahead"]
 
 
 class OffsetHorizon(ForecastingHorizon):
-    """A relative horizon of calendar offsets, which sktime's own class refuses.
-
-    Parameters
-    ----------
-    offsets : iterable of DateOffset or Timedelta
-        Each is added to the last stamp.
-    """
+    """A relative horizon of calendar offsets, which sktime's own class refuses."""
 
     def __init__(self, offsets: Iterable[Any]) -> None:
         self._values = pd.Index(list(offsets), dtype=object)
@@ -38,20 +32,6 @@ def as_horizon(fh: Any, cutoff: pd.Index | None) -> Any:
     sktime writes the frequency of a forecaster's data into the caller's horizon, which
     then fits no other forecaster. And it knows no step on timedeltas, nor on stamps
     without a frequency: there, the horizon's own ``freq`` is the step.
-
-    Parameters
-    ----------
-    fh : object
-        What the user passed.
-    cutoff : Index or None
-        Last stamp seen.
-
-    Raises
-    ------
-    TypeError
-        If it holds neither steps nor stamps, or stamps of another kind than y's.
-    ValueError
-        If it is empty, or asks for a step or stamp twice or for one that is missing.
     """
     if isinstance(fh, ForecastingHorizon):
         steps = fh.to_pandas()
@@ -67,11 +47,11 @@ def as_horizon(fh: Any, cutoff: pd.Index | None) -> Any:
         return OffsetHorizon([int(k) * step if k else pd.Timedelta(0) for k in steps])
     if fh is None:
         return None
-    is_stamps = isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex)
     several = isinstance(fh, list | tuple | range | np.ndarray | pd.Index)
     given = np.atleast_1d(fh) if isinstance(fh, np.ndarray) else fh
     items = list(given) if several else [fh]
-    _check_items(fh, items)
+    is_stamps = isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex)
+    _check_items(fh, items, is_stamps)
     if cutoff is not None and is_stamps:
         check_same_kind(fh, cutoff)
     if any(isinstance(item, pd.DateOffset) for item in items):
@@ -79,7 +59,7 @@ def as_horizon(fh: Any, cutoff: pd.Index | None) -> Any:
     return items if isinstance(fh, tuple) else fh
 
 
-def _check_items(fh: Any, items: list[Any]) -> None:
+def _check_items(fh: Any, items: list[Any], is_stamps: bool) -> None:
     """Check what is to become a horizon, for sktime's messages name no offender."""
     if isinstance(fh, pd.MultiIndex):
         raise TypeError(
@@ -94,7 +74,7 @@ def _check_items(fh: Any, items: list[Any]) -> None:
     if isinstance(fh, pd.Index):
         check_times(fh, "fh")
     for item in items:
-        if not isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex) and not _is_step(item):
+        if not (is_stamps or _is_step(item)):
             is_table = isinstance(item, pd.Series | pd.DataFrame)
             shown = f"a {type(item).__name__}" if is_table else repr(item)
             raise TypeError(

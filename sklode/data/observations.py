@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -35,46 +35,20 @@ Key = tuple[Hashable, ...]
 class Observations:
     """One or more series, end to end, each with rows of its own.
 
-    Attributes
-    ----------
-    ticks : ndarray of shape (row,), int64
-        Time stamps as whole ticks of the index: ns of datetimes and timedeltas,
-        ordinals of periods, the integers themselves.
-    values : ndarray of shape (row, channel), float64
-        NaN where missing.
-    controls : ndarray of shape (row, control), float64, or None
-        Exogenous values at the same stamps.
-    bounds : ndarray of shape (series + 1,), int64
-        Series k holds the rows ``bounds[k]`` to ``bounds[k + 1]``.
-    keys : tuple of tuple
-        The instance levels of each series' index; ``((),)`` for a single series.
-    like : Index
-        Of the stamps' kind, time zone and unit; what it holds does not count.
+    Ticks are whole: nanoseconds of datetimes and timedeltas, ordinals of periods, the
+    integers themselves. Series k holds the rows ``bounds[k]`` to ``bounds[k + 1]``.
     """
 
-    ticks: NDArray[np.int64]
-    values: Array
-    controls: Array | None
-    bounds: NDArray[np.int64]
-    keys: tuple[Key, ...]
-    like: pd.Index
+    ticks: NDArray[np.int64]  # (row,): time stamps
+    values: Array  # (row, channel), float64; NaN where missing
+    controls: Array | None  # (row, control), float64: X at the same stamps
+    bounds: NDArray[np.int64]  # (series + 1,)
+    keys: tuple[Key, ...]  # index levels of each series; ((),) for a single one
+    like: pd.Index  # of the stamps' kind, zone and unit; what it holds does not count
 
     @classmethod
     def from_frame(cls, y: pd.DataFrame, X: pd.DataFrame | None = None) -> Observations:
-        """Read all rows of ``y``, whose last index level is time.
-
-        Parameters
-        ----------
-        y : DataFrame
-            One series, or more under a MultiIndex (instance levels..., time).
-        X : DataFrame, optional
-            Controls, with a row at every row of ``y``.
-
-        Raises
-        ------
-        ValueError
-            If a value is infinite, or a control is missing.
-        """
+        """Read all rows of ``y``, whose last index level is time, with those of X."""
         check_values(y)
         controls = None if X is None else controls_at(X, y.index)
         series, keys = series_of(y.index)
@@ -105,8 +79,7 @@ class Observations:
     @property
     def is_observed(self) -> NDArray[np.bool_]:
         """Whether a row has an observed value."""
-        observed: NDArray[np.bool_] = np.any(~np.isnan(self.values), axis=1)
-        return observed
+        return np.any(~np.isnan(self.values), axis=1)
 
     @property
     def gaps(self) -> NDArray[np.float64]:
@@ -120,13 +93,13 @@ class Observations:
         if kept.all():
             return self
         counts = np.bincount(self.series[kept], minlength=len(self.keys))
-        return replace(
-            self,
-            ticks=self.ticks[kept],
-            values=self.values[kept],
-            controls=None if self.controls is None else self.controls[kept],
-            bounds=np.append(0, np.cumsum(counts[counts > 0])),
-            keys=tuple(k for k, n in zip(self.keys, counts, strict=True) if n),
+        return Observations(
+            self.ticks[kept],
+            self.values[kept],
+            None if self.controls is None else self.controls[kept],
+            np.append(0, np.cumsum(counts[counts > 0])),
+            tuple(k for k, n in zip(self.keys, counts, strict=True) if n),
+            self.like,
         )
 
     def until(self, cut: NDArray[np.int64]) -> Observations:
@@ -134,13 +107,7 @@ class Observations:
         return self.where(np.arange(len(self.ticks)) < np.repeat(cut, self.lengths))
 
     def observed(self) -> Observations:
-        """Return the rows that have an observed value.
-
-        Raises
-        ------
-        ValueError
-            If a series has none.
-        """
+        """Return the rows that have an observed value; no series may have none."""
         found = self.where(self.is_observed)
         if len(found.keys) < len(self.keys):
             key = next(key for key in self.keys if key not in found.keys)
@@ -153,13 +120,7 @@ class Observations:
         return found
 
     def check_channels(self, names: Sequence[Hashable]) -> None:
-        """Check that every channel was observed at all.
-
-        Raises
-        ------
-        ValueError
-            Naming the first column without an observed value.
-        """
+        """Check that every channel was observed at all."""
         empty = np.isnan(self.values).all(axis=0)
         if empty.any():
             raise ValueError(
@@ -181,21 +142,16 @@ class Observations:
         """Return which rows of an index are among these."""
         series, ticks = self.locate(index)
         row = rows_before(self.bounds, self.ticks, series, ticks)
-        found: NDArray[np.bool_] = self.ticks[row] == ticks
-        return found & (series >= 0) & (row >= self.bounds[series])
+        found = (self.ticks[row] == ticks) & (row >= self.bounds[series])
+        return found & (series >= 0)
 
     def merged(self, new: Observations) -> Observations:
         """Return these series with the rows of ``new``, matched by key and stamp.
 
         Late rows take their place in time, and what ``new`` has at a stamp that was
         there before replaces it, unless it is NaN. Series that are only in ``new`` come
-        last.
-
-        Warns
-        -----
-        HistoryWarning
-            If a value is replaced by another one, or a series of ``new`` ends before
-            its first row here.
+        last. A HistoryWarning says where a value is replaced by another one, or a
+        series of ``new`` ends before its first row here.
         """
         keys = tuple(dict.fromkeys([*self.keys, *new.keys]))
         number = {key: k for k, key in enumerate(keys)}
@@ -229,9 +185,8 @@ class Observations:
 
     def _table(self) -> Array:
         """Return y and X side by side, (row, channel and control)."""
-        both = self.values, self.controls
-        table: Array = np.hstack([part for part in both if part is not None])
-        return table
+        parts = [self.values] if self.controls is None else [self.values, self.controls]
+        return np.hstack(parts)
 
     def _warn_of_the_past(self, new: Observations) -> None:
         """Warn if a series of ``new`` ends before its first row here."""

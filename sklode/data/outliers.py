@@ -21,33 +21,13 @@ __all__ = ["without_outliers"]
 _FACTOR = 1e4
 """How many times farther from the median than any other value an outlier is."""
 
-_SHARE = 0.01
-"""No more than this share of a series' values, but one at least, are outliers."""
-
-_FEWEST = 8
-"""Fewer values do not tell which of them are out of line."""
-
-_ROUNDING = 1e-9
-"""Deviations from the median of less than this part of it are no spread."""
-
 
 def without_outliers(
     rows: Observations, channels: list[Hashable], seen: Observations | None = None
 ) -> Observations:
     """Return rows with NaN where a value is an outlier in its own series.
 
-    Parameters
-    ----------
-    rows : Observations
-    channels : list
-        The names of y's columns.
-    seen : Observations, optional
-        Earlier rows of some of these series, which show what is usual.
-
-    Warns
-    -----
-    UserWarning
-        Naming the first outlier.
+    Rows ``seen`` before, of some of these series, show what is usual.
     """
     is_outlier = np.zeros(rows.values.shape, dtype=bool)
     earlier = {}
@@ -82,15 +62,16 @@ def _outliers(values: NDArray[np.float64]) -> NDArray[np.bool_]:
     result = np.zeros(len(values), dtype=bool)
     known = np.flatnonzero(~np.isnan(values))
     n = len(known)
-    if n < _FEWEST:
+    if n < 8:  # too few to tell which of them are out of line
         return result
     half = values[known] / 2  # the distance of two large numbers is then one
     median = np.sort(half)[n // 2]
     distance = np.abs(half - median)
-    n_most = max(int(_SHARE * n), 1)
+    n_most = max(n // 100, 1)
     farthest = np.sort(distance)[n - 1 - n_most :]
     usual, beyond = farthest[:-1], farthest[1:]
-    is_gap = (beyond / _FACTOR > usual) & (usual > _ROUNDING * np.abs(median))
+    # deviations of less than a billionth are no spread
+    is_gap = (beyond / _FACTOR > usual) & (usual > 1e-9 * np.abs(median))
     if is_gap.any():  # all that is farther than the first gap
         result[known] = distance >= beyond[np.argmax(is_gap)]
     return result

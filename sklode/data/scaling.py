@@ -30,24 +30,13 @@ _LONGEST_MEAN_GAP = 10.0
 _END = 0.4
 """Share of a shortened gap that passes at the usual pace, at each of its ends."""
 
-_ROUNDING = 4 * np.finfo(np.float64).eps
-"""Relative differences of this size are what is left of equal numbers."""
-
 
 @dataclass(frozen=True)
 class Timeline:
-    """From ticks to time units.
+    """From ticks to time units."""
 
-    Attributes
-    ----------
-    unit : float
-        Ticks of one time unit.
-    longest_gap : float
-        In time units: as much a longer gap between two observations counts.
-    """
-
-    unit: float
-    longest_gap: float
+    unit: float  # ticks of one time unit
+    longest_gap: float  # in time units: as much a longer one counts
 
     @classmethod
     def of(cls, observations: Observations) -> Timeline:
@@ -85,8 +74,7 @@ class Timeline:
         within = ticks_between(ticks[start], ticks) / self.unit
         jumps = np.where(after_long, np.append(0.0, within[:-1]) + self.longest_gap, 0)
         total = np.cumsum(jumps)
-        times: NDArray[np.float64] = total - total[first] + within
-        return times
+        return total - total[first] + within
 
     def at(
         self,
@@ -94,21 +82,10 @@ class Timeline:
         series: NDArray[np.int64],
         ticks: NDArray[np.int64],
     ) -> NDArray[np.float64]:
-        """Return the times of any stamps since their series' first one.
+        """Return the times of any stamps since their series' first one, (stamp,).
 
-        Parameters
-        ----------
-        observations : Observations
-            The series.
-        series : ndarray of shape (stamp,)
-            Numbers of the stamps' series.
-        ticks : ndarray of shape (stamp,)
-            The stamps.
-
-        Returns
-        -------
-        ndarray of shape (stamp,)
-            Increasing with the stamps; negative before the series' first one.
+        They increase with the stamps, and are negative before the series' first one.
+        ``series`` are the numbers of the stamps' series.
         """
         known, bounds = observations.ticks, observations.bounds
         first = bounds[:-1][series]
@@ -124,26 +101,20 @@ class Timeline:
         passed += np.clip(since - end, 0, slow) * (self.longest_gap - 2 * end) / slow
         passed += np.maximum(since - end - slow, 0)
         passed = np.where(gap > self.longest_gap, passed, since)
-        times: NDArray[np.float64] = self.of_rows(observations)[row] + passed
-        return times
+        return self.of_rows(observations)[row] + passed
 
 
 @dataclass(frozen=True)
 class Normalisation:
     """Location and scale of channels and controls, from the training rows.
 
-    Attributes
-    ----------
-    location, scale : ndarray of shape (channel,)
-        Training mean and standard deviation over observed values; for a constant
-        channel its size, 1 where it is zero. Not for ``normalize=None``.
-    control_location, control_scale : ndarray of shape (control,)
-        The same for the controls.
+    Mean and standard deviation over observed values; the scale of a constant is its
+    size, 1 where it is zero.
     """
 
-    location: Array
+    location: Array  # (channel,)
     scale: Array
-    control_location: Array
+    control_location: Array  # (control,)
     control_scale: Array
 
     @classmethod
@@ -176,16 +147,14 @@ class Normalisation:
 
 
 def constants_of(values: Array) -> Array:
-    """Return the constants of the channels of (row, channel); NaN where one varies.
-
-    Or where it was never observed. Rounding is no variation.
-    """
+    """Return the constants of (row, channel); NaN where one varies or has no value."""
     missing = np.isnan(values)
     low = np.where(missing, np.inf, values).min(0, initial=np.inf)
     high = np.where(missing, -np.inf, values).max(0, initial=-np.inf)
     size = np.maximum(np.abs(low), np.abs(high))
-    # halved, so that the distance of two large numbers is one
-    constant = ~missing.all(0) & (high / 2 - low / 2 <= _ROUNDING * size)
+    # what rounding leaves of equal numbers; halved, the distance of large ones is one
+    rounding = 4 * np.finfo(np.float64).eps * size
+    constant = ~missing.all(0) & (high / 2 - low / 2 <= rounding)
     return np.where(constant, high, np.nan)
 
 

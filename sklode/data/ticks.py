@@ -64,11 +64,9 @@ def ticks_of(index: pd.Index) -> Ticks:
 
 
 def ticks_between(start: Ticks, stop: Ticks) -> NDArray[np.float64]:
-    """Return how many ticks there are from ``start`` to ``stop``, negative backward.
-
-    Three centuries of nanoseconds are more than a signed integer holds.
-    """
-    distance = stop.view(np.uint64) - start.view(np.uint64)  # modulo 2**64
+    """Return how many ticks there are from ``start`` to ``stop``, negative backward."""
+    # modulo 2**64: three centuries of nanoseconds are more than a signed integer holds
+    distance = stop.view(np.uint64) - start.view(np.uint64)
     forward = stop >= start
     size = np.where(forward, distance, -distance).astype(np.float64)
     return np.where(forward, size, -size)
@@ -81,14 +79,12 @@ def stamps_of(ticks: Ticks, like: pd.Index) -> pd.Index:
     """
     if isinstance(like, pd.PeriodIndex):
         return pd.PeriodIndex.from_ordinals(ticks, freq=like.freq)
-    if not isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex):
-        return pd.Index(ticks)
-    if isinstance(like, pd.TimedeltaIndex):
-        stamps = pd.TimedeltaIndex(ticks.view("m8[ns]"))
+    if isinstance(like, pd.DatetimeIndex):
+        stamps = pd.to_datetime(ticks, utc=True).tz_convert(like.tz)
+    elif isinstance(like, pd.TimedeltaIndex):
+        stamps = pd.to_timedelta(ticks)
     else:
-        stamps = pd.DatetimeIndex(ticks.view("M8[ns]"))
-        if like.tz is not None:
-            stamps = stamps.tz_localize("UTC").tz_convert(like.tz)
+        return pd.Index(ticks)
     rounded = stamps.as_unit(like.unit)
     return rounded if np.array_equal(ticks_of(rounded), ticks) else stamps
 
@@ -99,7 +95,8 @@ def clock_of(times: pd.Index) -> str:
         return TIMELIKE
     if isinstance(times, pd.PeriodIndex):
         return f"periods of frequency {times.freqstr}"
-    return "integers"
+    is_whole = pd.api.types.is_integer_dtype(times.dtype)
+    return "integers" if is_whole else f"of type {times.dtype}"
 
 
 def rows_before(
@@ -107,22 +104,9 @@ def rows_before(
 ) -> Ticks:
     """Return the row of the last stamp at or before each one that is asked.
 
-    Parameters
-    ----------
-    bounds : ndarray of shape (series + 1,)
-        Series k has the rows ``bounds[k]`` to ``bounds[k + 1]``.
-    known : ndarray of shape (row,)
-        The stamps of the rows, increasing within each series.
-    series : ndarray of shape (stamp,)
-        Numbers of the series of those that are asked.
-    asked : ndarray of shape (stamp,)
-        Stamps of the same kind.
-
-    Returns
-    -------
-    ndarray of shape (stamp,)
-        A row of the series before where a stamp comes before all of its own, and -1
-        where there is none.
+    Series k has the rows ``bounds[k]`` to ``bounds[k + 1]``, with increasing stamps
+    ``known``; ``series`` are the numbers of the series of those that are ``asked``. The
+    row is one of the series before, or -1, where a stamp comes before all of its own.
     """
     n_rows = len(known)
     of_row = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
@@ -139,14 +123,8 @@ def default_step(
     """Return the length of one step of a relative horizon.
 
     For integers it is 1, for periods one period. For datetimes and timedeltas it is
-    ``freq`` where given; else the index's own frequency; else the inferred one; else a
-    calendar step that leads from every stamp to stamps like these (see
-    `_calendar_step`); else the median gap; else, with a single stamp, one day.
-
-    Raises
-    ------
-    ValueError
-        If ``freq`` has no fixed length, and the stamps are timedeltas.
+    ``freq`` where given; else the index's own frequency; else the inferred one; else
+    the `_calendar_step`; else the median gap; else, with a single stamp, one day.
     """
     if isinstance(times, pd.PeriodIndex):
         return times.freq.n  # ordinals count the frequency without its multiple
@@ -212,26 +190,9 @@ def _fixed_ticks(step: Any, times: pd.Index) -> int | None:
 def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Index:
     """Return the stamps that lie ``steps`` after each series' last one.
 
-    Parameters
-    ----------
-    steps : Index
-        Whole numbers of steps, timedeltas, or calendar offsets (of type object).
-    last : Index
-        Last stamp of each series.
-    lengths : list of {int, offset, Timedelta}
-        Length of one step of each series, from `default_step`.
-
-    Returns
-    -------
-    Index
-        All of the first series' stamps, increasing, then those of the second...
-
-    Raises
-    ------
-    TypeError
-        If steps of that kind cannot be added to the stamps.
-    ValueError
-        If two steps lead to one stamp, or one beyond what stamps reach.
+    Steps are whole numbers, of which each series has its own length from
+    `default_step`; timedeltas; or calendar offsets (of type object). All of the first
+    series' stamps come first, increasing, then those of the second...
     """
     try:
         if pd.api.types.is_integer_dtype(steps.dtype):

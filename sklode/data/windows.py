@@ -40,18 +40,9 @@ class WindowSet:
     reaches beyond it nothing to score there, however much of any one channel is
     missing.
 
-    Parameters
-    ----------
-    times : ndarray of shape (row,)
-        In time units, since each series' start.
-    values : ndarray of shape (row, channel)
-        Normalised; NaN where missing.
-    controls : ndarray of shape (row, control) or None
-        Normalised.
-    bounds : ndarray of shape (series + 1,)
-        Rows of each series, see `Observations`.
-    window_length, horizon : int
-        Numbers of rows.
+    All rows come normalised: times (row,) in time units since each series' start,
+    values (row, channel) with NaN where missing, controls (row, control) or None.
+    ``bounds``, (series + 1,), are those of `Observations`.
     """
 
     def __init__(
@@ -63,13 +54,13 @@ class WindowSet:
         window_length: int,
         horizon: int,
     ) -> None:
-        self._times = times
+        self.times = times
         self._mask = ~np.isnan(values)
         self._values = np.where(self._mask, values, 0.0).astype(np.float32)
         self._controls = None if controls is None else controls.astype(np.float32)
         self._counts = np.full(values.shape[1], True)
         self.bounds = bounds
-        self._lay_out(window_length, horizon)
+        self._lay_out(window_length, horizon, horizon)
 
     def without(self, channels: NDArray[np.bool_]) -> WindowSet:
         """Return the same windows, in which some channels are never scored."""
@@ -80,8 +71,9 @@ class WindowSet:
     def shortened(self, share: float) -> WindowSet:
         """Return windows of a share of these lengths over the same rows."""
         windows = copy.copy(self)
+        horizon = math.ceil(share * self.horizon)
         seen = max(math.ceil(share * self.window_length), 1)
-        windows._lay_out(seen, math.ceil(share * self.horizon))
+        windows._lay_out(seen, horizon, horizon)
         return windows
 
     def reaching(self, horizon: int) -> WindowSet:
@@ -90,19 +82,16 @@ class WindowSet:
         They end after ``horizon`` more rows, or where their series does.
         """
         windows = copy.copy(self)
-        windows._lay_out(self.window_length, min(horizon, 1))
-        end = windows.start + self.window_length + horizon
-        windows.horizon = horizon
-        windows.end = np.minimum(end, self.bounds[1:][windows.series])
-        windows.span = int((windows.end - windows.start).max())
+        windows._lay_out(self.window_length, horizon, min(horizon, 1))
         return windows
 
-    def _lay_out(self, window_length: int, horizon: int) -> None:
+    def _lay_out(self, window_length: int, horizon: int, least: int) -> None:
+        """Start a window at each row that ``least`` rows follow after what is seen."""
         self.window_length = window_length
         self.horizon = horizon
         bounds = self.bounds
         lengths = np.diff(bounds)
-        counts = np.maximum(lengths - window_length - horizon + 1, 1)
+        counts = np.maximum(lengths - window_length - least + 1, 1)
         series = np.repeat(np.arange(len(lengths)), counts)
         within = np.arange(len(series)) - np.repeat(np.cumsum(counts) - counts, counts)
         self.series = series
@@ -123,21 +112,15 @@ class WindowSet:
     ) -> WindowArrays:
         """Return windows as arrays of shape (batch, time, ...).
 
-        Padded stamps repeat the window's last row with a mask of False.
-
-        Parameters
-        ----------
-        which : ndarray of shape (batch,)
-            Numbers of windows.
-        scored_from : ndarray of shape (batch,), optional
-            ``scored`` marks the observed entries after the seen part from this row on;
-            without it, and where every channel counts, it is None.
+        Padded stamps repeat the window's last row with a mask of False. ``scored``
+        marks the observed entries after the seen part, from the row ``scored_from`` of
+        each window on; without that, and where every channel counts, it is None.
         """
         start, end = self.start[which, None], self.end[which, None]
         span = np.arange(self.span)
         inside = start + span < end
         rows = np.minimum(start + span, end - 1)
-        times = self._times[rows]
+        times = self.times[rows]
         mask = self._mask[rows] & inside[..., None]
         scored = None
         if not self._counts.all():

@@ -37,10 +37,7 @@ class Level(NamedTuple):
     damping: Tensor | None  # (channel,); None: the level is the mean
 
     def at(self, times: Times, controls: Controls | None = None) -> Values:
-        """Return the level at ``times``, (batch, query), as (batch, query, channel).
-
-        It is the same under any controls.
-        """
+        """Return the level at ``times``, the same under any controls."""
         mean = self.mean.unsqueeze(1)
         if self.damping is None:
             return mean.expand(-1, times.shape[1], -1)
@@ -67,14 +64,9 @@ def last_values(values: Values, mask: Mask) -> tuple[Tensor, Tensor]:
 class Anchor(nn.Module):
     """Read the level of a window off its observations.
 
-    Parameters
-    ----------
-    kind : {"series", "window", "last", "blend"}
-        "series": zero, the training mean that the data were centred at; "window": the
-        window's mean; "last": the last value, damped towards the window's mean at a
-        learned rate; "blend": a * last + b * mean with a and b learned per channel.
-    n_channels : int
-        Number of channels of x.
+    Kinds: "series" is zero, the training mean that the data were centred at; "window"
+    the window's mean; "last" the last value, damped towards the window's mean at a
+    learned rate; "blend" a * last + b * mean with a and b learned per channel.
     """
 
     def __init__(self, kind: str, n_channels: int) -> None:
@@ -93,18 +85,9 @@ class Anchor(nn.Module):
         mask: Mask,
         controls: Controls | None = None,
     ) -> Level:
-        """Return the level of each window.
+        """Return the level of each window; zero of a channel without any observation.
 
-        Parameters
-        ----------
-        times : Tensor of shape (batch, time)
-            Increasing.
-        values : Tensor of shape (batch, time, channel)
-            Zero where not observed.
-        mask : Tensor of shape (batch, time, channel), bool
-            A channel without any observation has level zero.
-        controls : Tensor of shape (batch, time, control), optional
-            Not read: the level is of what was observed alone.
+        Values are zero where not observed; controls are not read.
         """
         if self.kind == "series":
             zeros = torch.zeros_like(values[:, 0])
@@ -113,9 +96,9 @@ class Anchor(nn.Module):
         mean = values.sum(1) / count.clamp(min=1)
         last, latest = last_values(values, mask)
         t_last = torch.gather(times, 1, latest.squeeze(1))
-        if self.kind == "window":
-            return Level(mean, last, t_last, None)
+        damping = None
         if self.kind == "blend":
             mean = self.weights[0] * last + self.weights[1] * mean
-            return Level(mean, last, t_last, None)
-        return Level(mean, last, t_last, functional.softplus(self.raw_damping))
+        elif self.kind == "last":
+            damping = functional.softplus(self.raw_damping)
+        return Level(mean, last, t_last, damping)

@@ -11,25 +11,14 @@ Array = NDArray[np.floating]
 
 
 def choose_anchor(values: Array, mask: NDArray[np.bool_], n_seen: int) -> str:
-    """Choose the level that windows are best described relative to.
+    """Choose one of `ANCHORS` that windows are best described relative to.
 
     The level alone, without any model, forecasts what follows the seen part: the
     series' mean, the window's mean, its last value, or the best blend of these two
     (fitted on every other window). The first in that order whose error over the
     remaining windows is within one standard error of the least is chosen.
 
-    Parameters
-    ----------
-    values : ndarray of shape (batch, time, channel)
-        Windows in normalised units, the series' mean at zero.
-    mask : ndarray of shape (batch, time, channel), bool
-        True where observed.
-    n_seen : int
-        Stamps of the seen part.
-
-    Returns
-    -------
-    {"series", "window", "last", "blend"}
+    Values and mask are (window, time, channel), the series' mean at zero.
     """
     seen, later = mask[:, :n_seen], mask[:, n_seen:]
     # of a channel that it has not seen a window has no level
@@ -39,25 +28,19 @@ def choose_anchor(values: Array, mask: NDArray[np.bool_], n_seen: int) -> str:
         return "series"
     values, seen, later = values[usable], seen[usable], later[usable]
     truth = values[:, n_seen:]
-    mean = np.where(seen, values[:, :n_seen], 0).sum(1) / np.maximum(seen.sum(1), 1)
+    mean = _means(values[:, :n_seen], seen)
     latest = np.where(seen, np.arange(n_seen)[:, None], 0).max(1)
     last = np.take_along_axis(values, latest[:, None], 1)[:, 0]
+    weight = np.sqrt(later[::2].sum(1))  # (window, channel)
+    goal = weight * _means(truth[::2], later[::2])
     blend = np.zeros_like(mean)
     for channel in range(values.shape[2]):
         design = np.stack([last[:, channel], mean[:, channel]], axis=1)
-        count = later[::2, :, channel].sum(1)
-        goal = np.where(later[::2, :, channel], truth[::2, :, channel], 0).sum(1)
-        weight = np.sqrt(count)[:, None]
-        solution, *_ = np.linalg.lstsq(
-            design[::2] * weight, goal / np.maximum(weight[:, 0], 1), rcond=None
-        )
-        blend[:, channel] = design @ solution
-    levels = {
-        "series": np.zeros_like(mean),
-        "window": mean,
-        "last": last,
-        "blend": blend,
-    }
+        rows = design[::2] * weight[:, channel, None]
+        weights, *_ = np.linalg.lstsq(rows, goal[:, channel], rcond=None)
+        blend[:, channel] = design @ weights
+    levels = {"series": np.zeros_like(mean), "window": mean, "last": last}
+    levels["blend"] = blend
     errors = {}
     for name, level in levels.items():
         squares = np.where(later, (truth - level[:, None]) ** 2, 0)[1::2]
@@ -68,24 +51,21 @@ def choose_anchor(values: Array, mask: NDArray[np.bool_], n_seen: int) -> str:
 
 
 def deviation_scale(values: Array, mask: NDArray[np.bool_], n_seen: int) -> Array:
-    """Return the root mean square of windows' deviations from their own means.
+    """Return the root mean square, (channel,), of deviations from windows' means.
 
     Relative to its level a series that drifts moves far less than its overall spread
     says; 1 where a channel does not move at all. A window that has not seen a channel
     has no level of it and does not count for it.
-
-    Parameters
-    ----------
-    values, mask, n_seen
-        As in `choose_anchor`.
-
-    Returns
-    -------
-    ndarray of shape (channel,)
     """
     seen = mask[:, :n_seen]
-    mean = np.where(seen, values[:, :n_seen], 0).sum(1) / np.maximum(seen.sum(1), 1)
     mask = mask & np.any(seen, axis=1, keepdims=True)
-    deviation = np.where(mask, values - mean[:, None], 0)
-    scale = np.sqrt((deviation**2).sum((0, 1)) / np.maximum(mask.sum((0, 1)), 1))
+    mean = _means(values[:, :n_seen], seen)
+    squares = np.where(mask, values - mean[:, None], 0) ** 2
+    scale = np.sqrt(squares.sum((0, 1)) / np.maximum(mask.sum((0, 1)), 1))
     return np.where(scale > 1e-6, scale, 1.0).astype(np.float64)
+
+
+def _means(values: Array, mask: NDArray[np.bool_]) -> Array:
+    """Return each window's mean over time of what was observed, zero of nothing."""
+    total: Array = np.where(mask, values, 0).sum(1) / np.maximum(mask.sum(1), 1)
+    return total

@@ -43,7 +43,7 @@ class LinearLevel(NamedTuple):
     by_control: Tensor  # (control, channel)
 
     def at(self, times: Times, controls: Controls | None = None) -> Values:
-        """Return the level at ``times``, (batch, query), as (batch, query, channel)."""
+        """Return the level at ``times`` under the controls there."""
         phi = relaxation(times - self.t_last.unsqueeze(-1), self.rates, self.walks)
         level = self.base.unsqueeze(1) + phi @ self.terms
         if controls is not None:
@@ -81,29 +81,13 @@ class LinearAnchor(nn.Module):
     B u(t) is taken off; b is the last value and :math:`\phi_j` rises from 0 ("walks"),
     or b is 0 and :math:`\phi_j` falls from 1. `fit_linear` finds the
     weights by ridge regression; they are no parameters, training leaves them.
-
-    Parameters
-    ----------
-    n_channels, n_controls : int
-        Numbers of channels of x and of controls u.
-
-    Attributes
-    ----------
-    ages : Tensor of shape (N_AGES,)
-        a_k, in time units.
-    rates : Tensor of shape (N_RATES + 1,)
-        r_j, in 1 / time unit; the last one is that of a walk's drift alone.
-    weights : Tensor of shape (feature, N_RATES + 1, channel)
-        W.
-    by_control : Tensor of shape (control, channel)
-        B.
     """
 
     kind = "linear"
-    ages: Tensor
-    rates: Tensor
-    weights: Tensor
-    by_control: Tensor
+    ages: Tensor  # (N_AGES,): a_k, in time units
+    rates: Tensor  # (N_RATES + 1,): r_j; the last one is that of a walk's drift alone
+    weights: Tensor  # (feature, N_RATES + 1, channel): W
+    by_control: Tensor  # (control, channel): B
     walking: Tensor
 
     def __init__(self, n_channels: int, n_controls: int = 0) -> None:
@@ -125,18 +109,9 @@ class LinearAnchor(nn.Module):
         mask: Mask,
         controls: Controls | None = None,
     ) -> LinearLevel:
-        """Return the level of each window.
+        """Return the level of each window, whose values are zero where not observed.
 
-        Parameters
-        ----------
-        times : Tensor of shape (batch, time)
-            Increasing.
-        values : Tensor of shape (batch, time, channel)
-            Zero where not observed.
-        mask : Tensor of shape (batch, time, channel), bool
-            A channel without any observation is taken to be at zero.
-        controls : Tensor of shape (batch, time, control), optional
-            Where the anchor has any.
+        A channel without any observation is taken to be at zero.
         """
         walks = bool(self.walking)
         if controls is not None:
@@ -150,15 +125,10 @@ class LinearAnchor(nn.Module):
     def describe(
         self, times: Times, values: Values, mask: Mask, walks: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the last values, their common time, and the features m.
+        """Return the last values, their common time, (batch,), and the features m.
 
-        Returns
-        -------
-        last : Tensor of shape (batch, channel)
-        t_last : Tensor of shape (batch,)
-            Of the last stamp where any channel was observed.
-        features : Tensor of shape (batch, feature)
-            Or (batch, channel, feature), where each channel is read for itself.
+        The time is that of the last stamp where any channel was observed. Features are
+        (batch, feature), or (batch, channel, feature) where each is read for itself.
         """
         last, latest = last_values(values, mask)
         t_last = torch.gather(times, 1, latest.amax(-1)).squeeze(1)

@@ -47,12 +47,8 @@ class Batch(NamedTuple):
         return self._of_each(lambda tensor: tensor.to(device))
 
     def _of_each(self, change: Any) -> Batch:
-        changed: dict[str, Any] = {
-            name: change(x)
-            for name, x in self._asdict().items()
-            if isinstance(x, Tensor)
-        }
-        return self._replace(**changed)
+        parts: list[Any] = [change(x) if isinstance(x, Tensor) else x for x in self]
+        return Batch(*parts)
 
 
 def make_batch(
@@ -64,13 +60,8 @@ def make_batch(
 ) -> Batch:
     """Return windows as a batch on a device, see `WindowSet.gather`."""
     arrays = windows.gather(which, scored_from)
-    batch = Batch(
-        torch.from_numpy(arrays.times),
-        torch.from_numpy(arrays.values),
-        torch.from_numpy(arrays.mask),
-        windows.window_length,
-        None if arrays.controls is None else torch.from_numpy(arrays.controls),
-        None if arrays.scored is None else torch.from_numpy(arrays.scored),
-        hidden,
-    )
+    tensors: list[Any] = [None if x is None else torch.from_numpy(x) for x in arrays]
+    times, values, mask, controls, scored = tensors
+    n_seen = windows.window_length
+    batch = Batch(times, values, mask, n_seen, controls, scored, hidden)
     return batch.to(device)

@@ -32,7 +32,6 @@ class ControlPath(NamedTuple):
     def at(self, times: Times) -> Controls:
         """Return u at ``times``, (batch, query); shape (batch, query, control)."""
         right = torch.searchsorted(self.times.contiguous(), times.contiguous())
-        right = right.clamp(1, max(self.times.shape[1] - 1, 1))
         right = right.clamp(max=self.times.shape[1] - 1)
         left = (right - 1).clamp(min=0)
         start, end = self.times.gather(1, left), self.times.gather(1, right)
@@ -74,7 +73,7 @@ class Decoder(nn.Module):
         controls: ControlPath | None = None,
         dense: Dense | None = None,
     ) -> States:
-        """Return z at ``times``.
+        """Return z at ``times``, (batch, query, state).
 
         Parameters
         ----------
@@ -88,11 +87,6 @@ class Decoder(nn.Module):
             Needed where the vector field takes controls.
         dense : callable, optional
             An engine in place of `interpolated`, called with its arguments.
-
-        Returns
-        -------
-        Tensor of shape (batch, query, state)
-            The latent trajectory at ``times``.
         """
         if dense is None:
             dense = self.interpolated

@@ -6,13 +6,15 @@ Lechner and Hasani (2020).
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from sklode.data.checks import check_choice
 from sklode.nn.shapes import State, States, Times
 from sklode.nn.solvers import Solver
 
@@ -28,32 +30,10 @@ class _Schedule(NamedTuple):
     A series' surplus steps at the end have ``dt`` 0 and visit nothing.
     """
 
+    inputs: Tensor  # (batch, step, channel): what is read at the end of each step
     dt: Tensor  # (batch, step): signed length of the flow of each step
-    stamp: Tensor | None  # (batch, step): which stamp it leads to; None: each the next
     visits: Tensor  # (batch, step), bool: the step ends at an observed stamp
     last_step: Tensor  # (batch, time): the step that ends at each stamp
-
-
-def _gaps_after_first_visit(times: Times, observed: Tensor) -> Tensor:
-    """Return the signed gap that leads to each stamp; 0 up to the first visit."""
-    visited_before = (observed.cumsum(1) - observed.long()) > 0
-    return torch.diff(times, dim=1, prepend=times[:, :1]) * visited_before
-
-
-def _schedule(gaps: Tensor, observed: Tensor, longest_step: float) -> _Schedule:
-    """Split each series' gaps, given in processing order, into solver steps."""
-    # the tolerance keeps rounding from splitting a gap that equals the longest step
-    parts = torch.ceil(gaps.abs() / longest_step - 1e-3).clamp(1, MAX_SUBSTEPS).long()
-    ends = parts.cumsum(1)
-    n_steps = int(ends[:, -1].max())
-    if n_steps == gaps.shape[1]:  # no gap is split
-        return _Schedule(gaps, None, observed, ends - 1)
-    step = torch.arange(n_steps, device=gaps.device).repeat(len(gaps), 1)
-    stamp = torch.searchsorted(ends, step, right=True).clamp(max=gaps.shape[1] - 1)
-    dt = torch.gather(gaps / parts, 1, stamp) * (step < ends[:, -1:])
-    arrives = step == torch.gather(ends, 1, stamp) - 1
-    visits = arrives & torch.gather(observed, 1, stamp)
-    return _Schedule(dt, stamp, visits, ends - 1)
 
 
 class _RecurrentEncoder(nn.Module):
@@ -62,10 +42,14 @@ class _RecurrentEncoder(nn.Module):
     Subclasses give the cell and what is carried beside h.
     """
 
-    cell: nn.RNNCellBase
+    _cell: Any = nn.RNNCell
 
     def __init__(
-        self, hidden_size: int, vector_field: nn.Module | None, solver: Solver | None
+        self,
+        input_size: int,
+        hidden_size: int,
+        vector_field: nn.Module | None = None,
+        solver: Solver | None = None,
     ) -> None:
         super().__init__()
         if (vector_field is None) != (solver is None):
@@ -75,8 +59,9 @@ class _RecurrentEncoder(nn.Module):
                 "flow between visits, neither for none."
             )
         self.hidden_size = hidden_size
-        self.vector_field = vector_field
+        self.vector_field: Any = vector_field
         self.solver = solver
+        self.cell: Any = self._cell(input_size, hidden_size)
 
     def forward(
         self,
@@ -110,15 +95,11 @@ class _RecurrentEncoder(nn.Module):
             h_1, after the visit of the earliest observed stamp; zeros for a series
             without any.
         """
-        times, inputs, observed = times.flip(1), inputs.flip(1), observed.flip(1)
-        gaps = _gaps_after_first_visit(times, observed)
-        # the state stays at the last visit: no flow towards stamps beyond it
-        remaining = observed.flip(1).cumsum(1).flip(1) > 0
-        schedule = _schedule(gaps * remaining, observed, self._longest_step)
+        backward = times.flip(1), inputs.flip(1), observed.flip(1)
+        schedule = self._schedule(*backward, to_last_visit=True)
         if run is not None:
-            step_inputs = self._step_inputs(schedule, inputs)
-            return run(step_inputs, schedule.dt, schedule.visits)
-        (state,) = deque(self._states(schedule, inputs), maxlen=1)
+            return run(schedule.inputs, schedule.dt, schedule.visits)
+        (state,) = deque(self._states(schedule), maxlen=1)
         return state
 
     def states(
@@ -138,59 +119,63 @@ class _RecurrentEncoder(nn.Module):
         Tensor of shape (batch, time, state)
             h_i at each stamp, in the order of ``times``: after the cell's update where
             the stamp is observed, as the flow brought it where it is not.
-
-        Raises
-        ------
-        ValueError
-            If ``direction`` is neither of the two.
         """
-        if direction not in ("forward", "backward"):
-            raise ValueError(
-                f'direction must be "forward" or "backward"; got {direction!r}.'
-            )
+        check_choice("direction", direction, ("forward", "backward"))
         if direction == "backward":
             flipped = self.states(times.flip(1), inputs.flip(1), observed.flip(1))
             return flipped.flip(1)
-        gaps = _gaps_after_first_visit(times, observed)
-        schedule = _schedule(gaps, observed, self._longest_step)
-        states = torch.stack(list(self._states(schedule, inputs)), dim=1)
+        schedule = self._schedule(times, inputs, observed)
+        states = torch.stack(list(self._states(schedule)), dim=1)
         index = schedule.last_step.unsqueeze(-1).expand(-1, -1, self.hidden_size)
         return torch.gather(states, 1, index)
 
-    @property
-    def _longest_step(self) -> float:
-        return float("inf") if self.solver is None else self.solver.longest_step
+    def _schedule(
+        self,
+        times: Times,
+        inputs: Tensor,
+        observed: Tensor,
+        to_last_visit: bool = False,
+    ) -> _Schedule:
+        """Split each series' gaps, given in processing order, into solver steps.
 
-    def _states(self, schedule: _Schedule, inputs: Tensor) -> Iterator[State]:
+        Nothing flows before the first visit, and after the last one where asked.
+        """
+        flows = (observed.cumsum(1) - observed.long()) > 0
+        if to_last_visit:
+            flows = flows & (observed.flip(1).cumsum(1).flip(1) > 0)
+        gaps = torch.diff(times, dim=1, prepend=times[:, :1]) * flows
+        longest_step = math.inf if self.solver is None else self.solver.longest_step
+        # the tolerance keeps rounding from splitting a gap that equals the longest step
+        parts = torch.ceil(gaps.abs() / longest_step - 1e-3)
+        parts = parts.clamp(1, MAX_SUBSTEPS).long()
+        ends = parts.cumsum(1)
+        step = torch.arange(int(ends.max()), device=gaps.device).repeat(len(gaps), 1)
+        stamp = torch.searchsorted(ends, step, right=True).clamp(max=gaps.shape[1] - 1)
+        dt = torch.gather(gaps / parts, 1, stamp) * (step < ends[:, -1:])
+        arrives = step == torch.gather(ends, 1, stamp) - 1
+        visits = arrives & torch.gather(observed, 1, stamp)
+        stamp = stamp.unsqueeze(-1).expand(-1, -1, inputs.shape[-1])
+        return _Schedule(torch.gather(inputs, 1, stamp), dt, visits, ends - 1)
+
+    def _states(self, schedule: _Schedule) -> Iterator[State]:
         """Yield h after each step of the schedule."""
-        step_inputs = self._step_inputs(schedule, inputs)
-        visited = schedule.visits.unsqueeze(-1).unbind(1)
-        everywhere = schedule.visits.all(0).tolist()
-        nowhere = (~schedule.visits).all(0).tolist()
-        flows = (schedule.dt != 0).any(0).tolist()
+        inputs, dt, visits, _ = schedule
+        flows = (dt != 0).any(0).tolist()
+        visited = visits.any(0).tolist()
         memory = self._initial(inputs)
-        for k, (dt, x) in enumerate(
-            zip(schedule.dt.unsqueeze(-1).unbind(1), step_inputs.unbind(1), strict=True)
-        ):
-            h = memory[0]
+        # unbound at once: the backward pass of each single column fills a whole table
+        columns = inputs, dt.unsqueeze(-1), visits.unsqueeze(-1)
+        steps = zip(*(column.unbind(1) for column in columns), strict=True)
+        for k, (x, length, visit) in enumerate(steps):
             if self.solver is not None and flows[k]:
-                h = self.solver.step(self.vector_field, h, dt)
-            memory = (h, *memory[1:])
-            if everywhere[k]:
-                memory = self._visit(x, memory)
-            elif not nowhere[k]:
+                h = self.solver.step(self.vector_field, memory[0], length)
+                memory = (h, *memory[1:])
+            if visited[k]:
                 memory = tuple(
-                    torch.where(visited[k], new, old)
+                    torch.where(visit, new, old)
                     for new, old in zip(self._visit(x, memory), memory, strict=True)
                 )
             yield memory[0]
-
-    def _step_inputs(self, schedule: _Schedule, inputs: Tensor) -> Tensor:
-        """Return what the cell reads at the end of each step."""
-        if schedule.stamp is None:
-            return inputs
-        index = schedule.stamp.unsqueeze(-1).expand(-1, -1, inputs.shape[-1])
-        return torch.gather(inputs, 1, index)
 
     def _initial(self, inputs: Tensor) -> tuple[State, ...]:
         return (inputs.new_zeros(len(inputs), self.hidden_size),)
@@ -205,10 +190,8 @@ class RNN(_RecurrentEncoder):
 
     Parameters
     ----------
-    input_size : int
-        Size of what is read at each stamp.
-    hidden_size : int
-        Size of the state h.
+    input_size, hidden_size : int
+        Sizes of what is read at each stamp, and of the state h.
     gap_input : bool, default=True
         Whether the cell also reads the time since the stamp that it visited before,
         in ``time_unit_``. Without it this encoder is blind to time.
@@ -217,20 +200,20 @@ class RNN(_RecurrentEncoder):
     def __init__(
         self, input_size: int, hidden_size: int, gap_input: bool = True
     ) -> None:
-        super().__init__(hidden_size, None, None)
+        super().__init__(input_size + int(gap_input), hidden_size)
         self.gap_input = gap_input
-        self.cell = nn.RNNCell(input_size + int(gap_input), hidden_size)
 
-    def _step_inputs(self, schedule: _Schedule, inputs: Tensor) -> Tensor:
-        inputs = super()._step_inputs(schedule, inputs)
+    def _schedule(self, *given: Any, **how: Any) -> _Schedule:
+        schedule = super()._schedule(*given, **how)
         if not self.gap_input:
-            return inputs
+            return schedule
         # time since the last visit: the gaps of skipped stamps add up
         elapsed = schedule.dt.abs().cumsum(1)
         at_visit = torch.where(schedule.visits, elapsed, torch.zeros_like(elapsed))
         before = torch.cat([torch.zeros_like(elapsed[:, :1]), at_visit[:, :-1]], dim=1)
         gap = elapsed - before.cummax(1).values
-        return torch.cat([inputs, gap.unsqueeze(-1)], dim=-1)
+        inputs = torch.cat([schedule.inputs, gap.unsqueeze(-1)], dim=-1)
+        return schedule._replace(inputs=inputs)
 
 
 class ODERNN(_RecurrentEncoder):
@@ -242,25 +225,13 @@ class ODERNN(_RecurrentEncoder):
 
     Parameters
     ----------
-    input_size : int
-        Size of what is read at each stamp.
-    hidden_size : int
-        Size of the state h.
+    input_size, hidden_size : int
+        Sizes of what is read at each stamp, and of the state h.
     vector_field : nn.Module, optional
         f, from states to their time derivatives. Without one nothing flows.
     solver : Solver, optional
         Needed with ``vector_field``.
     """
-
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        vector_field: nn.Module | None = None,
-        solver: Solver | None = None,
-    ) -> None:
-        super().__init__(hidden_size, vector_field, solver)
-        self.cell = nn.RNNCell(input_size, hidden_size)
 
 
 class ODELSTM(_RecurrentEncoder):
@@ -282,20 +253,12 @@ class ODELSTM(_RecurrentEncoder):
     candidate is a tanh (``test_gates_have_separate_weights``).
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        vector_field: nn.Module | None = None,
-        solver: Solver | None = None,
-    ) -> None:
-        super().__init__(hidden_size, vector_field, solver)
-        self.cell = nn.LSTMCell(input_size, hidden_size)
+    _cell = nn.LSTMCell
 
     def _initial(self, inputs: Tensor) -> tuple[State, ...]:
         zeros = inputs.new_zeros(len(inputs), self.hidden_size)
         return (zeros, zeros)
 
     def _visit(self, x: Tensor, memory: tuple[State, ...]) -> tuple[State, ...]:
-        memory = self.cell(x, memory)
-        return memory
+        h, c = self.cell(x, memory)
+        return h, c

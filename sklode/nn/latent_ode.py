@@ -27,9 +27,6 @@ __all__ = ["Bound", "Emission", "LatentODE", "Posterior", "Translator"]
 _LEAST_NOISE = 1e-3
 """Least standard deviation of the learned emission, in normalised units."""
 
-_INITIAL_RAW_NOISE = -1.5
-"""softplus(-1.5) = 0.2: a large initial noise would excuse what z has not learned."""
-
 
 class Posterior(NamedTuple):
     """q(z0), with the time t0, (batch,), that z0 belongs to and the window's level."""
@@ -37,10 +34,6 @@ class Posterior(NamedTuple):
     q_z0: Normal
     t0: Tensor
     level: Any
-
-    def repeated(self, n: int) -> Posterior:
-        """Return t0 and level for ``n`` copies of the batch, one after the other."""
-        return Posterior(self.q_z0, self.t0.repeat(n), self.level.repeated(n))
 
 
 class Bound(NamedTuple):
@@ -107,8 +100,8 @@ class Emission(nn.Module):
         )
         self.noise = noise
         if noise is None:
-            initial = torch.full((n_channels,), _INITIAL_RAW_NOISE)
-            self.raw_noise = nn.Parameter(initial)
+            # softplus(-1.5) = 0.2: a large one would excuse what z has not learned
+            self.raw_noise = nn.Parameter(torch.full((n_channels,), -1.5))
 
     @property
     def noise_scale(self) -> Tensor:
@@ -142,12 +135,7 @@ class Emission(nn.Module):
     def hold(self, channels: Tensor, values: Tensor) -> None:
         """Let x^ be ``values`` in some channels, whatever z, with the least noise.
 
-        Parameters
-        ----------
-        channels : Tensor of shape (channel,), bool
-            Which ones; the others stay as they are.
-        values : Tensor of shape (channel,)
-            In normalised units, relative to the level.
+        Both are of shape (channel,); values in normalised units, relative to the level.
         """
         last: Any = self.network[-1]
         last.weight[channels] = 0.0
@@ -256,23 +244,10 @@ class LatentODE(nn.Module):
         mask: Mask,
         controls: Controls | None = None,
     ) -> Posterior:
-        """Encode observations, backward in time.
+        """Encode observations, backward in time, see `sklode.nn.shapes`.
 
-        Parameters
-        ----------
-        times : Tensor of shape (batch, time)
-            Increasing, in ``time_unit_``.
-        values : Tensor of shape (batch, time, channel)
-            Anything, NaN included, where ``mask`` is False.
-        mask : Tensor of shape (batch, time, channel), bool
-            True where observed.
-        controls : Tensor of shape (batch, time, control), optional
-            Controls at ``times``.
-
-        Returns
-        -------
-        Posterior
-            q(z0) and the t0 of each series: its first stamp with an observation.
+        Values may be anything, NaN included, where the mask is False. The t0 of a
+        series is its first stamp with an observation.
         """
         observed = mask.any(-1)
         values = torch.where(mask, values, torch.zeros_like(values))
@@ -308,26 +283,15 @@ class LatentODE(nn.Module):
     ) -> Tensor:
         """Return the means of p(x | z(t)) of several draws of z0 a series.
 
-        Parameters
-        ----------
-        z0 : Tensor of shape (sample, batch, latent)
-            Draws from ``posterior.q_z0``.
-        posterior, times, controls
-            As in `decode`; all draws share them.
-
-        Returns
-        -------
-        Tensor of shape (sample, batch, query, channel)
+        Of ``z0``, (sample, batch, latent), they are (sample, batch, query, channel).
         """
         n = len(z0)
-        path = None
+        q_z0, t0, level = posterior
+        copies = Posterior(q_z0, t0.repeat(n), level.repeated(n))
         if controls is not None:
-            path = ControlPath(
-                controls.times.repeat(n, 1), controls.values.repeat(n, 1, 1)
-            )
-        p_x = self.decode(
-            z0.flatten(0, 1), posterior.repeated(n), times.repeat(n, 1), path
-        )
+            path_times, values = controls
+            controls = ControlPath(path_times.repeat(n, 1), values.repeat(n, 1, 1))
+        p_x = self.decode(z0.flatten(0, 1), copies, times.repeat(n, 1), controls)
         return p_x.mean.unflatten(0, (n, -1))
 
     def decode(
@@ -337,7 +301,7 @@ class LatentODE(nn.Module):
         times: Times,
         controls: ControlPath | None = None,
     ) -> Normal:
-        """Return p(x | z(t)) at any ``times`` for z0 at the posterior's t0.
+        """Return p(x | z(t)), (batch, query, channel), for z0 at the posterior's t0.
 
         Parameters
         ----------
@@ -349,10 +313,6 @@ class LatentODE(nn.Module):
             In any order, before or after t0.
         controls : ControlPath, optional
             u(t), where the model takes controls.
-
-        Returns
-        -------
-        Normal, of batch shape (batch, query, channel)
         """
         mean = self._mean(z0, posterior, times, controls)
         scale = self.emission.noise_scale.expand_as(mean)
@@ -362,18 +322,8 @@ class LatentODE(nn.Module):
         """Return the parts of the evidence lower bound of windows.
 
         The encoder sees the first ``batch.n_seen`` stamps, without those hidden from
-        it; the likelihood counts all.
-
-        Parameters
-        ----------
-        batch : Batch
-            The windows.
-        noise : Tensor of shape (batch, latent), optional
-            Standard normal draws for the reparametrised z0; None: the mean of q(z0).
-
-        Returns
-        -------
-        Bound
+        it; the likelihood counts all. z0 is reparametrised by ``noise``, standard
+        normal draws of shape (batch, latent); without them it is the mean of q(z0).
         """
         path = None
         if batch.controls is not None:

@@ -15,12 +15,8 @@ def own_modes(gradients: bool) -> Iterator[None]:
     """Work outside the caller's ``no_grad``, inference mode, autocast and device.
 
     Else a fit inside ``torch.no_grad()`` has nothing to descend, and autocast rounds.
-    All of these belong to the calling thread.
-
-    Parameters
-    ----------
-    gradients : bool
-        Whether operations are recorded for a backward pass.
+    All of these belong to the calling thread. With ``gradients`` operations are
+    recorded for a backward pass.
     """
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))

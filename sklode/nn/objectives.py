@@ -18,11 +18,9 @@ __all__ = [
     "log_likelihood",
 ]
 
-_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
-
 
 def log_likelihood(mean: Values, scale: Tensor, values: Values, mask: Mask) -> Tensor:
-    r"""Sum of :math:`\log N(x \mid \hat x, s)` over each series' observed entries.
+    r"""Sum of :math:`\log N(x \mid \hat x, s)` over observed entries, (batch,).
 
     Parameters
     ----------
@@ -30,28 +28,22 @@ def log_likelihood(mean: Values, scale: Tensor, values: Values, mask: Mask) -> T
         :math:`\hat x`, given the latent trajectory.
     scale : Tensor of shape (channel,)
         s.
-    values : Tensor of shape (batch, time, channel)
-        Observations; anything, NaN included, where ``mask`` is False.
-    mask : Tensor of shape (batch, time, channel), bool
-        True where observed.
-
-    Returns
-    -------
-    Tensor of shape (batch,)
+    values, mask : Tensor of shape (batch, time, channel)
+        x; anything, NaN included, where the mask is False.
     """
     squares = torch.where(mask, values - mean, 0.0).square().sum(1)
-    constants = mask.sum(1) * (scale.log() + _HALF_LOG_TWO_PI)
+    constants = mask.sum(1) * (scale.log() + 0.5 * math.log(2 * math.pi))
     return -(squares / (2 * scale.square()) + constants).sum(-1)
 
 
 def kl_to_standard_normal(q_z0: Normal) -> Tensor:
-    r"""KL(q(z0) || N(0, I)), summed over latent dimensions; shape (batch,)."""
+    """KL(q(z0) || N(0, I)), summed over latent dimensions; shape (batch,)."""
     mean, scale = q_z0.mean, q_z0.stddev
     return (0.5 * (mean.square() + scale.square() - 1) - scale.log()).sum(-1)
 
 
 def elbo(log_likelihoods: Tensor, kl: Tensor, kl_weight: float = 1.0) -> Tensor:
-    r"""Evidence lower bound of each series.
+    r"""Evidence lower bound of each series, (batch,).
 
     .. math::
         E_q\Big[\sum_{\text{observed}} \log N(x \mid \hat x, s)\Big]
@@ -65,10 +57,6 @@ def elbo(log_likelihoods: Tensor, kl: Tensor, kl_weight: float = 1.0) -> Tensor:
         `kl_to_standard_normal`.
     kl_weight : float, default=1.0
         beta, below 1 during the warm-up.
-
-    Returns
-    -------
-    Tensor of shape (batch,)
     """
     samples = tuple(range(log_likelihoods.ndim - 1))
     expected = log_likelihoods.mean(samples) if samples else log_likelihoods
@@ -78,25 +66,14 @@ def elbo(log_likelihoods: Tensor, kl: Tensor, kl_weight: float = 1.0) -> Tensor:
 def clip_gradient_norm(
     parameters: Iterable[nn.Parameter], clip_norm: float | None
 ) -> float:
-    r"""Norm gradient clipping over all parameters together, each counted once.
+    r"""Clip the norm of all gradients together; return the one before clipping.
 
     .. math::
         g \leftarrow \frac{c}{\|g\|} g \quad \text{if } \|g\| \ge c
 
     (paper, section "Norm Gradient Clipping"; Pascanu et al. 2013), after the backward
-    pass and before the optimiser's step.
-
-    Parameters
-    ----------
-    parameters : iterable of nn.Parameter
-        Whose gradients form g.
-    clip_norm : float or None
-        The threshold c; None leaves the gradients alone.
-
-    Returns
-    -------
-    float
-        The norm before clipping.
+    pass and before the optimiser's step. g are the gradients of ``parameters``, each
+    counted once; c is ``clip_norm``, of which None leaves the gradients alone.
     """
     unique = {id(p): p.grad for p in parameters if p.grad is not None}
     grads = list(unique.values())

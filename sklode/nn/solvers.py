@@ -96,55 +96,25 @@ class Solver:
         finest = (384 * self.rtol) ** 0.25 if self.is_adaptive else math.inf
         return min(self.step_size, finest)
 
-    def step(
-        self, field: nn.Module, state: State, dt: Tensor, control: Tensor | None = None
-    ) -> State:
-        """Carry ``state`` along ``field`` over one step.
+    def step(self, field: nn.Module, state: State, dt: Tensor) -> State:
+        """Return where one step of `trajectory` ends; ``dt`` is (batch, 1)."""
+        return self.trajectory(field, state, dt)[:, -1]
+
+    def trajectory(
+        self, field: nn.Module, state: State, dt: Steps, control: Tensor | None = None
+    ) -> States:
+        """Return the states (batch, step + 1, state) from ``state`` on, step by step.
 
         Parameters
         ----------
         field : nn.Module
             Called as ``field(state, control)``.
         state : Tensor of shape (batch, state)
-            Where the step starts.
-        dt : Tensor of shape (batch, 1)
-            Signed length of each series' step, in ``time_unit_``.
-        control : Tensor of shape (batch, control), optional
-            Held over the step.
-
-        Returns
-        -------
-        Tensor of shape (batch, state)
-            Where the step ends.
-
-        Raises
-        ------
-        sklode.SolverError
-            If the step control fails.
-        """
-        if not (self.is_adaptive or self.adjoint):
-            return self._runge_kutta(field, state, dt, control)
-        held = None if control is None else control.unsqueeze(1)
-        return self.trajectory(field, state, dt, held)[:, -1]
-
-    def trajectory(
-        self, field: nn.Module, state: State, dt: Steps, control: Tensor | None = None
-    ) -> States:
-        """Return the state before, between and after consecutive steps.
-
-        Parameters
-        ----------
-        field, state
-            As in `step`.
+            Where the first step starts.
         dt : Tensor of shape (batch, step)
             Signed lengths of the steps, in ``time_unit_``.
         control : Tensor of shape (batch, step, control), optional
             Each held over its step.
-
-        Returns
-        -------
-        Tensor of shape (batch, step + 1, state)
-            The first entry is ``state`` itself.
 
         Raises
         ------
@@ -171,13 +141,13 @@ class Solver:
         try:
             solution: States = solve(rhs, state, s, **how)
         except AssertionError as error:  # torchdiffeq's only word on a failed step
-            raise self.failure(error) from error
+            raise self._failure(error) from error
         return solution.transpose(0, 1)
 
     def _runge_kutta(
         self, field: nn.Module, state: State, dt: Tensor, control: Tensor | None
     ) -> State:
-        """Take one explicit step, see `step`."""
+        """Take one explicit step."""
         places, weights = _TABLEAUS[self.method]
         slopes = [dt * field(state, control)]
         for place in places:
@@ -204,11 +174,8 @@ class Solver:
         most = math.ceil(_MOST_STEPS * digits * (1 + float(dt.abs().max())))
         return {"max_num_steps": most} | ({"jump_t": jump_t} if len(jump_t) else {})
 
-    def failure(self, error: AssertionError) -> SolverError:
-        """Return what torchdiffeq's error means, with a remedy.
-
-        A backward pass by the adjoint raises torchdiffeq's own.
-        """
+    def _failure(self, error: AssertionError) -> SolverError:
+        """Return what torchdiffeq's error means, with a remedy."""
         why = "the length of its steps shrank to nothing, or the state overflowed"
         if "max_num_steps" in str(error):
             why = "it takes too many steps, so that the equation is stiff"

@@ -22,10 +22,6 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "softplus": functional.softplus,
 }
 
-
-_INITIAL_SPEED = 0.1
-"""Size of the output layer's initial weights, relative to torch's default."""
-
 _ROTATION_GAIN = 0.5
 """Size of what neurons take from states of size 1, where a field starts rotating.
 
@@ -74,8 +70,8 @@ class VectorField(nn.Module):
         self.output = nn.Linear(width, state_size)
         # a slow start: over a long window a field of the usual size is chaotic
         with torch.no_grad():
-            self.output.weight.mul_(_INITIAL_SPEED)
-            self.output.bias.mul_(_INITIAL_SPEED)
+            for parameter in self.output.parameters():
+                parameter.mul_(0.1)
 
     @property
     def layers(self) -> list[nn.Linear]:
@@ -125,19 +121,9 @@ class VectorField(nn.Module):
         self.output.bias.copy_(-weight @ neurons(origin))
 
     def forward(self, state: State, control: Tensor | None = None) -> State:
-        """Return the time derivative of ``state``.
+        """Return the derivative per ``time_unit_`` at a state, (..., state).
 
-        Parameters
-        ----------
-        state : Tensor of shape (..., state)
-            Where the field is evaluated.
-        control : Tensor of shape (..., control), optional
-            Controls that act at that moment.
-
-        Returns
-        -------
-        Tensor of shape (..., state)
-            The derivative per ``time_unit_``.
+        ``control``, (..., control), acts at that moment.
         """
         neurons = self._neurons(state, control)
         return functional.linear(neurons, self.output.weight, self.output.bias)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +24,6 @@ _STYLES: tuple[dict[str, Any], ...] = (
 )
 
 _MOST_AXES = 12
-
-_FEW = 30
-"""A line through so many points at most shows each of them."""
 
 
 def pyplot() -> Any:
@@ -50,15 +46,6 @@ def styles_of(several: Collection[Any]) -> tuple[dict[str, Any], ...]:
             f"got {len(several)}. Draw several pictures."
         )
     return _STYLES[: len(several)]
-
-
-def check_count(name: str, value: Any, least: int) -> None:
-    """Check that an argument is a whole number, and not too small."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not whole or int(value) < least:
-        raise ValueError(
-            f"{name} must be a whole number of at least {least}; got {value!r}."
-        )
 
 
 def check_held(known: Collection[Any], names: Iterable[Any], owner: str) -> None:
@@ -109,8 +96,8 @@ class Canvas(NamedTuple):
             made[k].xaxis.set_tick_params(labelbottom=is_last or not share_x)
         return cls(list(made), made.reshape(shape) if shape else made[0], is_ours=True)
 
-    def explain(self, title: str | None) -> None:
-        """Write the title, and a legend: below the axes where the figure is ours."""
+    def explained(self, title: str | None) -> Any:
+        """Write the title and, of two things or more, the legend; return the axes."""
         first, figure = self.axes[0], self.axes[0].figure
         if title is not None:
             (figure.suptitle if len(self.axes) > 1 else first.set_title)(title)
@@ -119,7 +106,7 @@ class Canvas(NamedTuple):
             for drawn, label in zip(*one.get_legend_handles_labels(), strict=True):
                 named.setdefault(label, drawn)
         if len(named) < 2:
-            return
+            return self.returned
         entries = list(named.values()), list(named)
         width = 45 + 6 * max(map(len, named))  # points that an entry takes
         n_rows = math.ceil(len(named) * width / (72 * figure.get_figwidth()))
@@ -131,6 +118,7 @@ class Canvas(NamedTuple):
         else:  # of the axes: who adds to them may replace it
             below |= {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
             first.legend(*entries, borderaxespad=3.5, **below)
+        return self.returned
 
 
 def _given(ax: Any, n: int) -> list[Any]:
@@ -168,7 +156,7 @@ def points(axes: Any, x: Any, values: Any, label: str, filled: bool) -> None:
 def line(axes: Any, x: Any, values: Any, style: dict[str, Any], label: str) -> None:
     """Draw a line; single points have markers, and all where they are few."""
     known = np.isfinite(values).ravel()
-    shown = np.flatnonzero(known if known.sum() <= _FEW else _alone(known)).tolist()
+    shown = np.flatnonzero(known if known.sum() <= 30 else _alone(known)).tolist()
     (drawn,) = axes.plot(x, values, linewidth=1.6, markersize=4, label=label, **style)
     drawn.set(markevery=shown, marker=style["marker"] if shown else "")
 

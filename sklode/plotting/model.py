@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.checks import check_choice
+from sklode.data.checks import check_choice, check_count
 from sklode.plotting import canvas
 from sklode.plotting.canvas import Canvas
 from sklode.training.clipping import check_fitted, check_trained
@@ -27,11 +27,6 @@ _HISTORY = {
     "grad_norm": (2, "gradient norm"),
 }
 """In which axes a column is drawn, and how it is called there."""
-
-_FLOW = ["series", "visits", "time", "by", "log10_norm"]
-
-_N_ARROWS = 17
-"""Along each side of a vector field."""
 
 
 def plot_history(forecaster: Any, *, title: str | None = None, ax: Any = None) -> Any:
@@ -97,8 +92,7 @@ def plot_history(forecaster: Any, *, title: str | None = None, ax: Any = None) -
     if isinstance(threshold, Real):  # those of numpy too
         dashes = {"color": canvas.INK, "linewidth": 1.0, "linestyle": "--"}
         norms.axhline(float(threshold), label=f"clip_norm = {threshold:g}", **dashes)
-    sheet.explain(title)
-    return sheet.returned
+    return sheet.explained(title)
 
 
 def plot_gradient_flow(
@@ -143,7 +137,8 @@ def plot_gradient_flow(
                 f"a gradient flow must be a DataFrame; got {type(table).__name__}. "
                 "Measure it as examples/paper/jacobians.py does."
             )
-        canvas.check_held(table.columns, _FLOW, "a gradient flow")
+        needed = ["series", "visits", "time", "by", "log10_norm"]
+        canvas.check_held(table.columns, needed, "a gradient flow")
     if tables is not flow:
         tables = {
             r"$\|\partial h_1 / \partial h_k\|$": flow[flow["by"] == "h"],
@@ -165,8 +160,7 @@ def plot_gradient_flow(
             canvas.line(axes, places, norms, style, str(name))
     what = {"visits": "visits between", "time": "time between, in time units"}
     axes.set(xlabel=what[x], ylabel=r"$\log_{10}$ of the norm")
-    sheet.explain(title)
-    return sheet.returned
+    return sheet.explained(title)
 
 
 def plot_latent(
@@ -221,14 +215,13 @@ def plot_latent(
         plane, or ``X`` is missing.
     """
     check_fitted(forecaster, "plot_latent")
-    canvas.check_count("n_samples", n_samples, 0)
+    check_count("n_samples", n_samples, 0)
     _check_plane(coordinates, forecaster.network_.latent_size)
-    history = forecaster._history
-    keys = list(history.observations.keys)
+    keys = list(forecaster._history.observations.keys)
     key = series if isinstance(series, tuple) else (series,)
-    canvas.check_held(keys, [] if series is None else [key], "what fit has seen")
-    number = 0 if series is None else keys.index(key)
-    paths = forecaster._latent_paths(fh, X, number, n_samples)
+    key = keys[0] if series is None else key
+    canvas.check_held(keys, [key], "what fit has seen")
+    paths = forecaster._latent_paths(fh, X, keys.index(key), n_samples)
 
     origin, directions, names = _plane(paths.mean, coordinates)
     mean, draws = ((z - origin) @ directions.T for z in (paths.mean, paths.draws))
@@ -236,7 +229,7 @@ def plot_latent(
     everything = np.concatenate([mean, *draws])
     margin = np.maximum(0.12 * np.ptp(everything, axis=0), 1e-6)
     sides = everything.min(axis=0) - margin, everything.max(axis=0) + margin
-    grid = np.meshgrid(*np.linspace(*sides, _N_ARROWS).T)
+    grid = np.meshgrid(*np.linspace(*sides, 17).T)  # arrows along each side
     places = np.stack(grid, axis=-1).reshape(-1, 2)
     arrows = paths.velocities(origin + places @ directions)
 
@@ -257,8 +250,7 @@ def plot_latent(
     last = {"marker": "D", "color": canvas.GREY, "label": "last observation"}
     axes.plot(*ahead[:1].T, **last, **dot)
     axes.set(xlabel=names[0], ylabel=names[1])
-    sheet.explain(title)
-    return sheet.returned
+    return sheet.explained(title)
 
 
 def _plane(
@@ -272,11 +264,12 @@ def _plane(
         return origin, np.eye(path.shape[1])[list(coordinates)], names
     _, sizes, directions = np.linalg.svd(path - origin, full_matrices=False)
     shares = 100 * sizes**2 / max(float((sizes**2).sum()), np.finfo(float).tiny)
-    ordinals = zip(("first", "second"), shares, strict=False)
-    names = [
-        f"{one} principal direction ({x:.0f} % of variance)" for one, x in ordinals
-    ]
-    return origin, directions[:2], names
+    which = "{} principal direction ({:.0f} % of variance)".format
+    return (
+        origin,
+        directions[:2],
+        [which("first", shares[0]), which("second", shares[1])],
+    )
 
 
 def _check_plane(coordinates: Any, size: int) -> None:

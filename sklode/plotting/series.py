@@ -10,18 +10,18 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from sklode.data.checks import (
-    check_columns,
-    check_dtypes,
+    check_count,
     check_index,
     check_rows,
     check_same_kind,
+    check_table,
     check_times,
 )
 from sklode.data.ticks import series_of
@@ -31,21 +31,12 @@ __all__ = ["plot_forecast", "plot_samples"]
 
 Array = NDArray[np.float64]
 
-Parts = dict[tuple[int, int], tuple[Array, Array]]
-"""By the numbers of a series and a channel of which anything is known: places of times,
+Parts = dict[tuple[tuple[Hashable, ...], Hashable], tuple[Array, Array]]
+"""By the keys of a series and a channel of which anything is known: places of times,
 increasing, and values there, (time, column); NaN where a line ends."""
-
-Layer = tuple[Parts, Callable[..., None]]
-"""What is drawn, and how: ``draw(axes, places, values)``."""
 
 _UNITS = {"d": 864e11, "h": 36e11, "min": 6e10, "s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1}
 """Nanoseconds of what durations are counted in, the longest first."""
-
-_LONG_GAP = 3.0
-"""A line ends where a gap is this many times what nine in ten gaps are at most."""
-
-_NARROW = 4.0
-"""Inches of axes below which eight dates would touch."""
 
 
 def plot_forecast(
@@ -99,27 +90,16 @@ def plot_forecast(
     TypeError, ValueError
         If kinds of arguments or times, series, channels, labels or axes do not fit.
     """
-    panels = _Panels.of(y, "y", ax)
+    panels = _Panels(y, "y", ax)
     preds, intervals = _by_name(y_pred, y_interval)
     y_name, *names, test_name = _names(labels, preds, y_test)
     styles = canvas.styles_of(preds)
-    seen = partial(canvas.points, label=y_name, filled=True)
-    held_out = partial(canvas.points, label=test_name, filled=False)
-    layers = [(panels.parts(y, "y"), seen), (panels.parts(y_test, "y_test"), held_out)]
+    panels.add(y, "y", partial(canvas.points, label=y_name, filled=True))
+    panels.add(y_test, "y_test", partial(canvas.points, label=test_name, filled=False))
     for key, style, name in zip(preds, styles, names, strict=True):
-        draw = partial(canvas.line, style=style, label=name)
-        layers.append((panels.parts(preds[key], "y_pred"), draw))
-        bands = panels.bands(intervals.get(key), "y_interval")
-        for k, (coverage, parts) in enumerate(bands.items()):
-            share = 0.18 + 0.3 * k / max(len(bands) - 1, 1)
-            look = {"fill": canvas.tint(style["color"], share)}
-            label = f"{100 * coverage:g} % interval"
-            if len(preds) > 1:  # they may overlap
-                label += f", {name}"
-                look = {"fill": (style["color"], 0.15), "edgecolor": style["color"]}
-                look |= {"linestyle": style["linestyle"]}
-            layers.append((parts, partial(canvas.band, label=label, **look)))
-    return panels.draw(layers, ax, title, x_label, y_label)
+        panels.add(preds[key], "y_pred", partial(canvas.line, style=style, label=name))
+        panels.add_intervals(intervals.get(key), style, name if len(preds) > 1 else "")
+    return panels.draw(title, x_label, y_label)
 
 
 def plot_samples(
@@ -153,7 +133,7 @@ def plot_samples(
     Axes or ndarray of Axes
         As in `plot_forecast`, and the same errors.
     """
-    canvas.check_count("max_paths", max_paths, 1)
+    check_count("max_paths", max_paths, 1)
     is_share = isinstance(coverage, Real) and 0 < float(coverage) < 1
     if coverage is not None and not is_share:
         raise ValueError(
@@ -168,7 +148,7 @@ def plot_samples(
         )
     check_index(frame.index, "samples")  # each path has a stamp once
     first = frame.xs(frame.index[0][0], level=0)
-    panels = _Panels.of(first, "samples", ax) if y is None else _Panels.of(y, "y", ax)
+    panels = _Panels(first, "samples", ax) if y is None else _Panels(y, "y", ax)
     (style,) = canvas.styles_of([samples])
     tail = (1 - float(coverage or 0)) / 2
 
@@ -183,45 +163,39 @@ def plot_samples(
             fill = canvas.tint(style["color"], 0.18)
             canvas.band(axes, x, np.stack([low, high], axis=1), fill, label)
 
-    seen = partial(canvas.points, label="observed", filled=True)
-    paths = panels.parts(frame.unstack(level=0), "samples", n_last=1)
-    layers: list[Layer] = [(panels.parts(y, "y"), seen), (paths, draw)]
-    return panels.draw(layers, ax, title, x_label, y_label)
+    panels.add(y, "y", partial(canvas.points, label="observed", filled=True))
+    panels.add(frame.unstack(level=0), "samples", draw, n_last=1)
+    return panels.draw(title, x_label, y_label)
 
 
-class _Panels(NamedTuple):
-    """What has an axes of its own, and how time lies on it."""
+class _Panels:
+    """A picture with an axes for each series and channel, and its layers."""
 
-    keys: Sequence[tuple[Hashable, ...]]  # of series; ((),) of a single one
-    channels: list[Hashable]
-    levels: list[Hashable]  # names; the last one is time
-    times: pd.Index  # of the kind that all must be of
-    unit: str | None  # of durations
-
-    @classmethod
-    def of(cls, data: Any, name: str, ax: Any) -> _Panels:
-        """Read series and channels off a table; axes keep their unit of durations."""
+    def __init__(self, y: Any, name: str, ax: Any) -> None:
         canvas.pyplot()  # says how to install matplotlib
-        frame = _as_frame(data, name)
+        frame = _as_frame(y, name)
         check_index(frame.index, name)
         check_rows(frame)
-        times, unit = frame.index.get_level_values(-1), None
-        if isinstance(times, pd.TimedeltaIndex):
-            largest = np.abs(times.as_unit("ns").asi8).max()
-            unit = [*(u for u, n in _UNITS.items() if largest >= 5 * n), "ns"][0]
-            axes = np.asarray(() if ax is None else ax, dtype=object).ravel()
-            known = {one.xaxis.get_units() for one in axes if hasattr(one, "xaxis")}
-            unit = next(iter(known & _UNITS.keys()), unit)
-        _, keys = series_of(frame.index)
-        return cls(keys, list(frame.columns), list(frame.index.names), times, unit)
+        _, self.keys = series_of(frame.index)  # ((),) of a single series
+        self.channels = list(frame.columns)
+        self.levels = list(frame.index.names)  # the last one is time
+        self.times = frame.index.get_level_values(-1)
+        self.unit = _unit_of(self.times, ax)
+        self.ax = ax
+        self.layers: list[tuple[Parts, Callable[..., None]]] = []
 
-    def parts(self, data: Any, name: str, n_last: int = 0) -> Parts:
-        """Return what is known in a table, or in None, by series and channel.
+    def add(
+        self, data: Any, name: str, draw: Callable[..., None], n_last: int = 0
+    ) -> None:
+        """Add what is known in a table, or in None, and how it is drawn.
 
-        Columns have ``n_last`` levels below that of the channels.
+        ``draw(axes, places, values)``, of values (time, column), is called for each
+        axes; columns have ``n_last`` levels below that of the channels.
         """
+        parts: Parts = {}
+        self.layers.append((parts, draw))
         if data is None:
-            return {}
+            return
         frame = _as_frame(data, name)
         if frame.index.nlevels != len(self.levels):
             raise ValueError(
@@ -231,7 +205,7 @@ class _Panels(NamedTuple):
         times = frame.index.get_level_values(-1)
         check_times(frame.index, name)
         check_same_kind(times, self.times, f"the index of {name}")
-        codes, keys = series_of(frame.index)
+        numbers, keys = series_of(frame.index)
         canvas.check_held(self.keys, keys, f"the series of y, like those of {name},")
         columns = frame.columns
         columns = columns.droplevel([*range(-n_last, 0)]) if n_last else columns
@@ -242,67 +216,67 @@ class _Panels(NamedTuple):
             canvas.check_held(channels, self.channels, f"the channels of {name} and y")
         values = frame.to_numpy(dtype=float, na_value=np.nan)
         values = np.where(np.isfinite(values), values, np.nan)
-        places, found = self._places(times), {}
-        for c, channel in enumerate(self.channels):
+        places = _places(times, self.unit)
+        order = np.argsort(places, kind="stable")
+        for channel in self.channels:
             own = values[:, [is_only or one == channel for one in columns]]
+            known = order[~np.isnan(own[order]).all(axis=1)]
             for k, key in enumerate(keys):
-                rows = np.flatnonzero((codes == k) & ~np.isnan(own).all(axis=1))
-                rows = rows[np.argsort(places[rows], kind="stable")]
+                rows = known[numbers[known] == k]
                 if len(rows):
-                    found[self.keys.index(key), c] = _broken(places[rows], own[rows])
-        return found
+                    parts[key, channel] = _broken(places[rows], own[rows])
 
-    def bands(self, interval: Any, name: str) -> dict[float, Parts]:
-        """Return lower and upper bounds by coverage, the widest first; {} of None."""
-        if interval is None:
-            return {}
-        columns = getattr(interval, "columns", pd.Index([]))
+    def add_intervals(self, table: Any, style: dict[str, Any], owner: str) -> None:
+        """Add the bands of a forecast, the widest first; one of several has a name."""
+        if table is None:
+            return
+        columns = getattr(table, "columns", pd.Index([]))
         if not _are_bounds(columns):
             raise TypeError(
-                f"{name} must be what predict_interval returns, with the columns "
-                f"(channel, coverage, lower or upper); got a {type(interval).__name__} "
+                "y_interval must be what predict_interval returns, with the columns "
+                f"(channel, coverage, lower or upper); got a {type(table).__name__} "
                 f"with {list(columns)[:4]}. Pass forecaster.predict_interval(fh)."
             )
-        lower_first = interval.sort_index(axis=1, level=-1, sort_remaining=False)
-        found = {}
-        for coverage in sorted(columns.unique(level=-2), reverse=True):
-            table = lower_first.xs(coverage, axis=1, level=-2)
-            found[coverage] = self.parts(table, name, n_last=1)
-        return found
+        lower_first = table.sort_index(axis=1, level=-1, sort_remaining=False)
+        coverages = sorted(columns.unique(level=-2), reverse=True)
+        shares = np.linspace(0.18, 0.48, len(coverages))
+        for share, coverage in zip(shares, coverages, strict=True):
+            label = f"{100 * coverage:g} % interval"
+            look = {"fill": canvas.tint(style["color"], share)}
+            if owner:  # they may overlap
+                label += f", {owner}"
+                look = {"fill": (style["color"], 0.15), "edgecolor": style["color"]}
+                look |= {"linestyle": style["linestyle"]}
+            bounds = lower_first.xs(coverage, axis=1, level=-2)
+            draw = partial(canvas.band, label=label, **look)
+            self.add(bounds, "y_interval", draw, n_last=1)
 
-    def draw(
-        self,
-        layers: Sequence[Layer],
-        ax: Any,
-        title: str | None,
-        x_label: str | None,
-        y_label: str | None,
-    ) -> Any:
-        """Draw layers, the first one that of observations, and return the axes."""
-        sheet = self._canvas(layers, ax)
-        pairs = product(range(len(self.keys)), range(len(self.channels)))
+    def draw(self, title: str | None, x_label: str | None, y_label: str | None) -> Any:
+        """Draw the layers, the first one that of observations; return the axes."""
+        sheet = self._canvas()
+        x_label = str(self.levels[-1] or "") if x_label is None else x_label
+        pairs = product(self.keys, self.channels)
         for pair, axes in zip(pairs, sheet.axes, strict=True):
             self._dress(axes)
-            drawn = [(*parts[pair], draw) for parts, draw in layers if pair in parts]
-            for x, values, draw in drawn:
+            layers = [
+                (*parts[pair], draw) for parts, draw in self.layers if pair in parts
+            ]
+            for x, values, draw in layers:
                 draw(axes, x, values)
-            ends = [x[-1] for x, *_ in drawn]
-            if pair in layers[0][0] and max(ends) > ends[0]:
+            ends = [x[-1] for x, *_ in layers]
+            if pair in self.layers[0][0] and max(ends) > ends[0]:
                 guide = axes.axvline(ends[0], color=canvas.GUIDE, linewidth=0.8)
                 guide.set(linestyle=(0, (1, 2)), zorder=0)
-            key, channel = self.keys[pair[0]], self.channels[pair[1]]
-            if key and not (title is not None and len(sheet.axes) == 1):
+            key, channel = pair
+            if key:
                 axes.set_title(", ".join(map(str, key)), fontsize="medium")
-            is_nameless = self.channels in ([0], [None])  # those of a Series
-            name = "" if is_nameless else str(channel)
+            name = "" if self.channels in ([0], [None]) else str(channel)  # of a Series
             axes.set_ylabel(name if y_label is None else y_label)
             if axes.xaxis.get_tick_params()["labelbottom"]:
-                name = str(self.levels[-1] or "")
-                axes.set_xlabel(name if x_label is None else x_label)
-        sheet.explain(title)
-        return sheet.returned
+                axes.set_xlabel(x_label)
+        return sheet.explained(title)
 
-    def _canvas(self, layers: Sequence[Layer], ax: Any) -> canvas.Canvas:
+    def _canvas(self) -> canvas.Canvas:
         """Return an axes for each series and channel."""
         n_series, n_channels = len(self.keys), len(self.channels)
         shape = tuple(n for n in (n_series, n_channels) if n > 1)
@@ -311,23 +285,10 @@ class _Panels(NamedTuple):
             n_columns = min(3, math.ceil(math.sqrt(n_series)))
         size = (9.0, 4.2) if not shape else (9.0, 2.2) if n_columns == 1 else (3.6, 2.4)
         # one time axis serves all where none would be squeezed into a corner
-        spans = [x[[0, -1]] for parts, _ in layers for x, _ in parts.values()]
+        spans = [x[[0, -1]] for parts, _ in self.layers for x, _ in parts.values()]
         longest = np.ptp(spans, axis=1).max() if spans else 0.0
         share_x = n_series == 1 or bool(spans and np.ptp(spans) <= 2 * longest)
-        return canvas.Canvas.of(ax, shape, size, n_columns, share_x)
-
-    def _places(self, times: pd.Index) -> Array:
-        """Return where stamps lie; datetimes and periods as matplotlib's dates."""
-        from matplotlib.dates import date2num
-
-        if isinstance(times, pd.TimedeltaIndex):
-            return times.as_unit("ns").asi8 / _UNITS[self.unit or "ns"]
-        if isinstance(times, pd.PeriodIndex):  # they reach farther than datetimes
-            ticks = times.asfreq("us", how="start").asi8
-            return np.asarray(date2num(ticks.view("datetime64[us]")))
-        if isinstance(times, pd.DatetimeIndex):
-            return np.asarray(date2num(times.values))
-        return times.to_numpy(dtype=float)
+        return canvas.Canvas.of(self.ax, shape, size, n_columns, share_x)
 
     def _dress(self, axes: Any) -> None:
         """Let ticks read as stamps, unless they do already."""
@@ -343,25 +304,48 @@ class _Panels(NamedTuple):
             # a date without a zone is shown as it is, whatever matplotlib's own zone
             zone = getattr(self.times, "tz", None) or "UTC"
             axis.axis_date(zone)
-            is_narrow = axes.bbox.width < _NARROW * axes.figure.dpi
-            # below 2 n + 1 for at least n, some spans would have no fitting interval
+            # eight dates touch below four inches; and less than 2 n + 1 of at least n
+            # would leave some spans without a fitting interval
+            is_narrow = axes.bbox.width < 4 * axes.figure.dpi
             fewest, most = (2, 5) if is_narrow else (3, 8)
             locator = AutoDateLocator(tz=zone, minticks=fewest, maxticks=most)
             axis.set_major_locator(locator)
             axis.set_major_formatter(ConciseDateFormatter(locator, tz=zone))
 
 
+def _unit_of(times: pd.Index, ax: Any) -> str | None:
+    """Return what durations are counted in: as on the axes, else so that few are."""
+    if not isinstance(times, pd.TimedeltaIndex):
+        return None
+    axes = np.asarray(() if ax is None else ax, dtype=object).ravel()
+    known = [one.xaxis.get_units() for one in axes if hasattr(one, "xaxis")]
+    largest = np.abs(times.as_unit("ns").asi8).max()
+    fitting = [unit for unit, n in _UNITS.items() if largest >= 5 * n]
+    return next(unit for unit in [*known, *fitting, "ns"] if unit in _UNITS)
+
+
+def _places(times: pd.Index, unit: str | None) -> Array:
+    """Return where stamps lie; datetimes and periods as matplotlib's dates."""
+    from matplotlib.dates import date2num
+
+    if isinstance(times, pd.TimedeltaIndex):
+        return times.as_unit("ns").asi8 / _UNITS[unit or "ns"]
+    if isinstance(times, pd.PeriodIndex):  # they reach farther than datetimes
+        times = pd.Index(times.asfreq("us", how="start").asi8.view("datetime64[us]"))
+    if isinstance(times, pd.DatetimeIndex):
+        return np.asarray(date2num(times.values))
+    return times.to_numpy(dtype=float)
+
+
 def _as_frame(data: Any, name: str) -> pd.DataFrame:
     """Return a Series or DataFrame of numbers as a DataFrame."""
-    frame = data.to_frame() if isinstance(data, pd.Series) else data
-    if not isinstance(frame, pd.DataFrame):
+    if not isinstance(data, pd.Series | pd.DataFrame):
         raise TypeError(
             f"{name} must be a Series or DataFrame over its time stamps; got "
             f"{type(data).__name__}. Use pd.Series(values, index)."
         )
-    check_columns(frame, name)
-    check_dtypes(frame, name)
-    return frame
+    check_table(data, name)
+    return pd.DataFrame(data)
 
 
 def _are_bounds(columns: pd.Index) -> bool:
@@ -401,14 +385,14 @@ def _names(labels: Any, preds: dict[Any, Any], y_test: Any) -> list[str]:
             f"labels must be {sum(is_given)}, of y, each forecast and y_test; got "
             f"{labels!r}. Leave out what is not given."
         )
-    named = map(str, labels)
+    given = iter(labels)
     pairs = zip(names, is_given, strict=True)
-    return [next(named) if given else name for name, given in pairs]
+    return [str(next(given)) if is_one else name for name, is_one in pairs]
 
 
 def _broken(x: Array, values: Array) -> tuple[Array, Array]:
-    """Return places and values with NaN in long gaps."""
+    """Return places and values with NaN in long gaps, where a line ends."""
     gaps = np.diff(x)
     usual = np.quantile(gaps, 0.9, method="lower") if len(gaps) else 0.0
-    ends = np.flatnonzero(gaps > _LONG_GAP * usual) + 1
+    ends = np.flatnonzero(gaps > 3.0 * usual) + 1
     return np.insert(x, ends, np.nan), np.insert(values, ends, np.nan, axis=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,8 +11,15 @@ from numpy.typing import NDArray
 
 from sklode.data.errors import SolverError
 from sklode.data.history import History
+from sklode.engine.threads import n_threads
+from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel
-from sklode.prediction.predictor import KnownControls, LatentPaths, Queries
+from sklode.prediction.predictor import (
+    KnownControls,
+    LatentPaths,
+    Predictor,
+    Queries,
+)
 from sklode.prediction.prior import new_series
 
 __all__ = ["Answers"]
@@ -23,48 +30,39 @@ Array = NDArray[np.floating]
 class Answers:
     """A fitted model with its history: rows of an index in, finite tables out.
 
-    Parameters
-    ----------
-    model : FittedModel
-    history : History
-        Of the series that it forecasts.
-    seed : int
-        Of all draws.
-
-    Raises
-    ------
-    sklode.SolverError
-        By every method, where an equation cannot be solved or an answer is not finite;
-        it names the stamps, the method, and what to change.
+    Every method raises `SolverError` where an equation cannot be solved or an answer is
+    not finite; it names the stamps, the method, and what to change. ``seed`` is that of
+    all draws.
     """
 
     def __init__(self, model: FittedModel, history: History, seed: int) -> None:
+        n_threads()  # a thread's first, as in a training
         self._model = model
         self._history = history
         self._seed = seed
-        self._predictor = model.predictor(history.observations)
+        self._windows = model.windows(history.observations)
+        calibration = model.calibration or Calibration.none(len(history.channels))
+        seen = self._windows.reaching(0)
+        self._predictor = Predictor(model.network, seen, calibration)
 
     def means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         """Return forecasts at the rows of an index: x^ at the mean of q(z0)."""
         channels = self._history.channels
-        if not len(index):
-            return pd.DataFrame(np.zeros((0, len(channels))), index, channels)
-        queries = self._queries(index, X)
-        with _named(index):
-            means = self._predictor.means(queries)
-        self._check_finite(means, index)
-        original = self._model.normalisation.original(means)
-        return pd.DataFrame(original, index, channels)
+        table = np.empty((len(index), len(channels)))
+        if len(index):
+            parts = self._predictor.means(self._queries(index, X))
+            for rows, means in self._finite(parts, index):
+                table[rows] = self._model.normalisation.original(means)
+        return pd.DataFrame(table, index, channels)
 
     def variances(self, index: pd.Index, X: pd.DataFrame | None, n: int) -> Array:
         """Return variances over ``n`` draws and of the noise, (row, channel)."""
-        queries = self._queries(index, X)
-        with _named(index):
-            table = self._predictor.variances(queries, n, self._seed)
-        self._check_finite(table, index)
+        squared = np.empty((len(index), len(self._history.channels)))
         scale = self._model.normalisation.scale
-        with np.errstate(over="ignore"):
-            squared: Array = table * scale * scale
+        parts = self._predictor.draws(self._queries(index, X), n, self._seed, False)
+        for rows, paths, deviation in self._finite(parts, index):
+            with np.errstate(over="ignore"):
+                squared[rows] = (paths.var(axis=0) + deviation**2) * scale * scale
         if np.isinf(squared).any():
             raise ValueError(
                 "a variance must be a finite number; got squares of values of up to "
@@ -111,67 +109,72 @@ class Answers:
     ) -> Array:
         """Return series that continue none, (sample, row, channel); see `prior`.
 
-        Parameters
-        ----------
-        index, X, n, noise
-            Increasing stamps of a new series, and as in `paths`.
-        start : {"windows", "normal"}
-            Where z0 is drawn from.
-        seed : int or None
-            None: that of all draws.
+        Without a ``seed`` it is that of all draws.
         """
-        model, history = self._model, self._history
-        elapsed, controls = history.new_series(index, X)
+        normalisation, unit = self._model.normalisation, self._model.time_unit
+        elapsed, controls = self._history.new_series(index, X)
         if controls is not None:
             since, values = controls
-            values = model.normalisation.controls(values)
-            controls = since / model.time_unit, values
-        seed = self._seed if seed is None else seed
-        windows = model.windows(history.observations)
-        with _named(index):
-            paths = new_series(
-                model.network,
-                windows,
-                elapsed / model.time_unit,
-                controls,
-                n,
-                seed,
-                start,
-                noise,
-            )
-        self._check_finite(paths, index)
-        return model.normalisation.original(paths)
+            controls = since / unit, normalisation.controls(values)
+        parts = new_series(
+            self._model.network,
+            self._windows,
+            elapsed / unit,
+            controls,
+            n,
+            self._seed if seed is None else seed,
+            start,
+            noise,
+        )
+        paths = np.empty((n, len(index), len(self._history.channels)))
+        for rows, drawn in self._finite(parts, index):
+            paths[:, rows] = normalisation.original(drawn)
+        return paths
 
     def _draws(
         self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
     ) -> Iterator[tuple[NDArray[np.int64], Array]]:
         """Yield numbers of rows and their draws (sample, row, channel)."""
         queries = self._queries(index, X)
-        original = self._model.normalisation.original
-        with _named(index):
-            for rows, drawn in self._predictor.draws(queries, n, self._seed, noise):
-                self._check_finite(drawn, index[rows])
-                yield rows, original(drawn)
+        parts = self._predictor.draws(queries, n, self._seed, noise)
+        for rows, drawn, _ in self._finite(parts, index):
+            yield rows, self._model.normalisation.original(drawn)
 
     def _queries(self, index: pd.Index, X: pd.DataFrame | None) -> Queries:
         """Translate rows of an index for the predictor."""
-        timeline = self._model.timeline
-        observations = self._history.observations
-        series, ticks = self._history.located(index)
-        given = self._history.controls_for(index, X)
+        timeline, history = self._model.timeline, self._history
+        series, ticks = history.located(index)
+        given = history.controls_for(index, X)
         known = None
         if given is not None:
+            times = timeline.at(history.observations, given.series, given.ticks)
             values = self._model.normalisation.controls(given.values)
-            times = timeline.at(observations, given.series, given.ticks)
-            known = KnownControls(given.series, times, values)
-        return Queries(series, timeline.at(observations, series, ticks), known)
+            order = np.lexsort((times, given.series))
+            known = KnownControls(given.series[order], times[order], values[order])
+        return Queries(series, timeline.at(history.observations, series, ticks), known)
+
+    def _finite(
+        self, parts: Iterator[tuple[Any, ...]], index: pd.Index
+    ) -> Iterator[tuple[Any, ...]]:
+        """Yield numbers of rows with values that are finite, (..., row, channel)."""
+        try:
+            for rows, values, *others in parts:
+                self._check_finite(values, index[rows])
+                yield rows, values, *others
+        except SolverError as error:
+            stamps = index.get_level_values(-1)
+            asked = f"Asked were stamps from {stamps.min()} to {stamps.max()}."
+            raise SolverError(f"{error} {asked}") from error
 
     def _check_finite(self, values: Array, index: pd.Index) -> None:
-        is_finite = np.isfinite(values).all(axis=-1)
-        good = is_finite.all(axis=tuple(range(is_finite.ndim - 1)))
+        good = np.all(np.isfinite(values), axis=-1)
+        if good.ndim == 2:  # of draws
+            good = np.all(good, axis=0)
         if good.all():
             return
         first, n_bad = index[np.argmin(good)], int((~good).sum())
+        if isinstance(first, tuple):
+            first = ", ".join(map(str, first))
         decoder = self._model.network.decoder
         solver, activation = decoder.solver, decoder.vector_field.activation
         accuracy = f"step_size={solver.step_size:g}"
@@ -179,23 +182,8 @@ class Answers:
             accuracy = f"rtol={solver.rtol:g}, atol={solver.atol:g}"
         raise SolverError(
             f"a forecast must be finite; got {n_bad} of {len(good)} rows that are not, "
-            f"the first at {_written(first)}: the latent trajectory overflows "
+            f"the first at {first}: the latent trajectory overflows "
             f"(method={solver.method!r}, {accuracy}, activation={activation!r}). Ask "
             "for stamps nearer to the observations, or fit again with "
             'activation="tanh", a lower lr, a lower clip_norm or a smaller step_size.'
         )
-
-
-@contextmanager
-def _named(index: pd.Index) -> Iterator[None]:
-    """Name the stamps that were asked where an equation cannot be solved."""
-    try:
-        yield
-    except SolverError as error:
-        stamps = index.get_level_values(-1)
-        asked = f"Asked were stamps from {stamps.min()} to {stamps.max()}."
-        raise SolverError(f"{error} {asked}") from error
-
-
-def _written(row: object) -> str:
-    return ", ".join(map(str, row)) if isinstance(row, tuple) else str(row)

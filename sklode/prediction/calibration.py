@@ -21,13 +21,7 @@ from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.nn import Batch, ControlPath, LatentODE, make_batch
 from sklode.prediction.randomness import normals
 
-__all__ = [
-    "Calibration",
-    "Residuals",
-    "calibrate",
-    "measured_calibration",
-    "residuals_of",
-]
+__all__ = ["Calibration", "measured_calibration"]
 
 Array = NDArray[np.floating]
 
@@ -64,19 +58,14 @@ training showed. The factors were set on series of two sines, see docs/uncertain
 
 @dataclass(frozen=True, repr=False)
 class Calibration:
-    """What the spread of forecasts is multiplied by.
+    """What the spread of forecasts is multiplied by, linear in time between knots.
 
-    Attributes
-    ----------
-    lags : ndarray of shape (knot,)
-        Times since the last observation, increasing; the first, 0, stands for every
-        stamp that the window covers.
-    scales : ndarray of shape (knot, channel)
-        At those times; interpolated linearly between them, constant beyond the last.
+    The first lag, 0, stands for every stamp that the window covers; beyond the last one
+    the scale is constant.
     """
 
-    lags: Array
-    scales: Array
+    lags: Array  # (knot,): times since the last observation, increasing
+    scales: Array  # (knot, channel)
 
     @classmethod
     def none(cls, n_channels: int) -> Calibration:
@@ -102,15 +91,7 @@ class Residuals(NamedTuple):
 
 
 def residuals_of(network: LatentODE, batch: Batch) -> Residuals:
-    """Forecast windows and return the standardised errors of what follows.
-
-    Parameters
-    ----------
-    network : LatentODE
-        Trained.
-    batch : Batch
-        Its ``scored`` entries count, and those that the encoder sees.
-    """
+    """Return errors of forecasts of what windows show, and of what is scored later."""
     path = None
     if batch.controls is not None:
         path = ControlPath(batch.times, batch.controls)
@@ -121,12 +102,12 @@ def residuals_of(network: LatentODE, batch: Batch) -> Residuals:
         q_z0 = posterior.q_z0
         z0 = q_z0.mean + q_z0.stddev * torch.from_numpy(white).to(q_z0.mean)
         paths = _array(network.decode_draws(z0, posterior, batch.times, path))
-    spread = np.sqrt(paths.var(0) + _array(network.emission.noise_scale) ** 2)
+    deviation = np.sqrt(paths.var(0) + _array(network.emission.noise_scale) ** 2)
     counts = _array(batch.mask).astype(bool)
     if batch.scored is not None:
         counts[:, batch.n_seen :] = _array(batch.scored)[:, batch.n_seen :] > 0
     with np.errstate(invalid="ignore", over="ignore"):
-        errors = (_array(batch.values) - paths.mean(0)) / spread
+        errors = (_array(batch.values) - paths.mean(0)) / deviation
     errors = np.where(counts & np.isfinite(errors), errors, np.nan)
     # padding repeats the last stamp, so that it is no later than what was seen
     last = batch.times[:, : batch.n_seen].max(dim=1, keepdim=True).values
@@ -136,65 +117,51 @@ def residuals_of(network: LatentODE, batch: Batch) -> Residuals:
 def calibrate(
     residuals: Residuals, n_rows: int, optimism: float, least: float = 1.0
 ) -> Calibration:
-    r"""Return the scale that residuals ask for.
+    r"""Return the scale that residuals ask for, of ``n_rows`` different rows.
 
     .. math::
         c(\tau) = \max\Big(c_0, \; o \, (1 + 1 / \nu) \, \tfrac{1}{2} \sum_{p}
         \frac{Q_p(|r|)}{\Phi^{-1}((1 + p) / 2)}\Big), \quad p = 0.5, 0.9
 
-    with r the residuals at a lag near :math:`\tau`, o the optimism, and
+    with r the residuals at a lag near :math:`\tau`, o the ``optimism`` (what errors on
+    new data are expected to be, relative to these), :math:`c_0` the ``least`` scale and
     :math:`1 + 1/\nu` about the ratio of Student's 95 % quantile to the normal one for
     as many errors as the rows amount to. It does not fall with :math:`\tau`. For
     stamps that the window covers it is :math:`c(0)`, without the two factors.
-
-    Parameters
-    ----------
-    residuals : Residuals
-        Of windows.
-    n_rows : int
-        Different rows among them that were forecast.
-    optimism : float
-        What errors on new data are expected to be, relative to these.
-    least : float, default=1.0
-        The least scale :math:`c_0`.
     """
-    ahead = residuals.lags > 0
-    factor = optimism * (1 + 1 / max(n_rows / _ROWS_ALIKE, 2))
-    counted = residuals.lags[ahead & ~np.isnan(residuals.values).all(-1)]
-    if len(counted) < _FEWEST:
-        knots, edges = np.zeros(0), np.zeros(0)
-    else:
-        edges = np.quantile(counted, np.linspace(0, 1, _KNOTS + 1)[:-1])
-        edges = np.unique(edges)
-        place = np.searchsorted(edges, counted, side="right")
-        knots = np.array(
-            [np.median(counted[place == k + 1]) for k in range(len(edges))]
-        )
+    values, lags = residuals
+    ahead = lags > 0
+    counted = lags[ahead & ~np.isnan(values).all(-1)]
+    edges, knots = np.zeros(0), np.zeros(0)
+    if len(counted) >= _FEWEST:
+        edges = np.unique(np.quantile(counted, np.arange(_KNOTS) / _KNOTS))
+        place = np.searchsorted(edges, counted, side="right") - 1
+        knots = np.array([np.median(counted[place == k]) for k in range(len(edges))])
         knots[0] = min(knots[0], 1.0)  # an error of the first step is one of forecasts
-    part = np.where(ahead, np.searchsorted(edges, residuals.lags, side="right"), 0)
-    scales = np.ones((len(knots) + 1, residuals.values.shape[-1]))
+    part = np.where(ahead, np.searchsorted(edges, lags, side="right"), 0)
+    factor = optimism * (1 + 1 / max(n_rows / _ROWS_ALIKE, 2))
+    scales = np.ones((len(knots) + 1, values.shape[-1]))
     for channel in range(scales.shape[1]):
-        errors = residuals.values[..., channel]
+        errors = values[..., channel]
         if np.isfinite(errors[ahead]).sum() < _FEWEST:
-            errors = residuals.values
-        found = [_spread_of(errors[part == k]) for k in range(len(scales))]
-        scales[:, channel] = found
+            errors = values
+        parts = [np.abs(errors[part == k]) for k in range(len(scales))]
+        parts = [sizes[np.isfinite(sizes)] for sizes in parts]
+        scales[:, channel] = [_spread_of(sizes) for sizes in parts]
         if len(knots):
-            weights = [
-                max(np.isfinite(errors[part == k]).sum(), 1)
-                for k in range(1, len(scales))
-            ]
-            squares = isotonic_regression(np.square(found[1:]), sample_weight=weights)
+            squares = isotonic_regression(
+                scales[1:, channel] ** 2,
+                sample_weight=[max(len(sizes), 1) for sizes in parts[1:]],
+            )
             scales[1:, channel] = factor * np.sqrt(squares)
     return Calibration(np.append(0.0, knots), np.maximum(scales, least))
 
 
-def _spread_of(errors: Array) -> float:
+def _spread_of(sizes: Array) -> float:
     """Return the scale of a normal distribution with such quantiles; 1 for few."""
-    size = np.abs(errors[np.isfinite(errors)])
-    if len(size) < _FEWEST:
+    if len(sizes) < _FEWEST:
         return 1.0
-    return float(np.mean(np.quantile(size, _QUANTILES) / _NORMAL))
+    return float(np.mean(np.quantile(sizes, _QUANTILES) / _NORMAL))
 
 
 def _array(x: Tensor) -> Array:
@@ -224,7 +191,9 @@ def measured_calibration(
     held_out, n_rows = _measured(model, reaching, cut, _DRIFT, least)
     if held_out is not None and n_rows >= _MANY_HELD_OUT:
         return held_out
-    trained, _ = _measured(model, reaching, first, _optimism(thinning), least)
+    # from a half on, thinning takes the doubt of rows trained on away
+    optimism = max(_OPTIMISM + (1 - _OPTIMISM) * thinning / 0.5, 1.0)
+    trained, _ = _measured(model, reaching, first, optimism, least)
     if held_out is not None and trained is not None:
         return held_out.or_wider(trained)
     return held_out or trained or model.calibration
@@ -239,17 +208,13 @@ def _measured(
 ) -> tuple[Calibration | None, int]:
     """Measure forecasts of the rows of each series from one on; None for too few.
 
-    Returns
-    -------
-    Calibration or None
-    int
-        The number of rows.
+    With it comes the number of rows.
     """
     first, end = reaching.bounds[:-1], reaching.bounds[1:]
     start = np.maximum(from_row, first + model.window_length)
     n_rows = int(np.maximum(end - start, 0).sum())
-    which = np.flatnonzero(reaching.end > start[reaching.series])
-    which = which[reaching.end[which] > reaching.start[which] + model.window_length]
+    seen = reaching.start + model.window_length
+    which = np.flatnonzero(reaching.end > np.maximum(start[reaching.series], seen))
     if n_rows < _FEWEST or not len(which):
         return None, n_rows
     which = spread(which, SCORED_WINDOWS)
@@ -260,8 +225,3 @@ def _measured(
     except SolverError:
         return None, n_rows
     return calibrate(residuals, n_rows, optimism, least), n_rows
-
-
-def _optimism(thinning: float) -> float:
-    """Return the factor of rows trained on: from a half on, thinning takes it away."""
-    return max(_OPTIMISM + (1 - _OPTIMISM) * thinning / 0.5, 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -29,10 +31,10 @@ def new_series(
     controls: tuple[Array, Array] | None,
     n_draws: int,
     seed: int,
-    start: str = "windows",
-    noise: bool = True,
-) -> Array:
-    r"""Return series that begin as randomly chosen training windows do.
+    start: str,
+    noise: bool,
+) -> Iterator[tuple[NDArray[np.int64], Array]]:
+    r"""Yield all stamps' numbers with series that begin as training windows do.
 
     .. math::
         w \sim U\{1, \dots, W\}, \quad z_0 \sim q(z_0 \mid x_w)
@@ -43,28 +45,10 @@ def new_series(
     2018), which is what the decoder was trained on. The ELBO pulls it towards N(0, I)
     only as far as KL is worth its weight against the likelihood of a whole window.
 
-    Parameters
-    ----------
-    network : LatentODE
-        Fitted.
-    windows : WindowSet
-        The training windows, of which the seen part is encoded.
-    times : ndarray of shape (stamp,)
-        Since the beginning of the new series, in time units.
-    controls : tuple of (times, values), or None
-        Controls of the new series, (row,) and (row, control), normalised.
-    n_draws, seed : int
-        Number of series; of all random numbers. The first draws do not depend on how
-        many follow, nor a draw's value at a stamp on which others are asked.
-    start : {"windows", "normal"}
-        See `STARTS`.
-    noise : bool
-        Whether the emission's noise is added.
-
-    Returns
-    -------
-    ndarray of shape (sample, stamp, channel)
-        In normalised units.
+    ``times``, (stamp,), and those of ``controls``, (row,) and (row, control), are time
+    units since the series' beginning; paths are (sample, stamp, channel), normalised.
+    The first draws do not depend on how many follow, nor a draw's value at a stamp on
+    which others are asked.
     """
     like = next(network.parameters())
     chosen = _stream(seed, 0).integers(len(windows), size=n_draws)
@@ -95,7 +79,7 @@ def new_series(
             bits = int(np.float64(time).view(np.uint64))
             white = _stream(seed, 2, bits).standard_normal((n_draws, len(scale)))
             paths[:, k] += scale * white
-    return paths
+    yield np.arange(len(times)), paths
 
 
 def _stream(seed: int, *purpose: int) -> np.random.Generator:

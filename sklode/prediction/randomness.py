@@ -30,21 +30,11 @@ def normals(
 ) -> NDArray[np.float64]:
     """Return standard normal draws for places, (draw, place, width).
 
-    Those of a place are stratified: each of ``n_draws`` intervals of equal probability
-    holds one of them, and which draw has which is random. Each draw is standard normal,
-    and their quantiles and variance are those of the normal distribution with far less
-    scatter than independent draws have.
-
-    Parameters
-    ----------
-    seed, kind : int
-        Not negative; ``kind`` keeps apart what is drawn for different purposes.
-    series : ndarray of shape (place,), int
-        Of each place.
-    times : ndarray of shape (place,)
-        Of each place.
-    n_draws, width : int
-        Draws of a place, and independent numbers in each.
+    A place is one of ``series`` at one of ``times``, (place,); ``kind`` keeps apart
+    what is drawn there for different purposes. Its draws are stratified: each of
+    ``n_draws`` intervals of equal probability holds one of them, and which draw has
+    which is random. Each draw is standard normal, and their quantiles and variance are
+    those of the normal distribution with far less scatter than independent draws have.
     """
     times = np.asarray(times, dtype=np.float64) + 0.0  # -0.0 is 0.0
     place = _mixed(np.array([seed], dtype=np.uint64))

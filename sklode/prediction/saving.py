@@ -18,7 +18,7 @@ import os
 import uuid
 import warnings
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NoReturn
@@ -146,29 +146,27 @@ def _state_of(forecaster: Any) -> dict[str, Any]:
         warnings.warn("a weights file has no callbacks; pass them again", stacklevel=4)
     if found.get("_y") is not None or found.get("_X") is not None:
         warnings.warn("a weights file has no data of remember_data=True", stacklevel=4)
-    pretrained = found.get("pretrained_")
     state = {
         "class": type(forecaster).__name__,
         "encoder": forecaster.encoder,
         "parameters": parameters,
         "config": forecaster.get_config(),
-        "pretrained": None if pretrained is None else _apart(pretrained),
+        "pretrained": _apart(found.get("pretrained_")),
     }
-    if forecaster.state != "fitted":
-        return state
-    y, history, fh = found["_y_metadata"], found["_history"], found["_fh"]
-    names = list(y["feature_names"])
-    if y["mtype"] == "pd.Series":  # which may have no name
-        names = [found["_converter_store_y"]["name"]]
-    return {
-        **state,
-        "y": [y["mtype"], names],
-        "cutoff": forecaster.cutoff,
-        "fh": None if fh is None else [fh.to_pandas(), fh.is_relative],
-        "predict_seed": found["_predict_seed"],
-        "history": {part.name: getattr(history, part.name) for part in fields(history)},
-        "model": _apart(found["_model"]),
-    }
+    if forecaster.state == "fitted":
+        y, fh = found["_y_metadata"], found["_fh"]
+        names = list(y["feature_names"])
+        if y["mtype"] == "pd.Series":  # which may have no name
+            names = [found["_converter_store_y"]["name"]]
+        state["y"] = [y["mtype"], names]
+        state["cutoff"] = forecaster.cutoff
+        state["fh"] = None if fh is None else [fh.to_pandas(), fh.is_relative]
+        state["predict_seed"] = found["_predict_seed"]
+        parts = dict(vars(found["_history"]))
+        parts.pop("observations")  # those of its rows that have a value
+        state["history"] = parts
+        state["model"] = _apart(found["_model"])
+    return state
 
 
 def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
@@ -225,12 +223,13 @@ def _history(parts: dict[str, Any]) -> History:
     return replace(history, rows=read)
 
 
-def _apart(model: FittedModel) -> FittedModel:
+def _apart(model: FittedModel | None) -> FittedModel | None:
     """Return a model with a dict in place of its network, see `_together`."""
+    if model is None:
+        return None
     network: Any = model.network
-    tensors = network.state_dict()
     parts: Any = {
-        "weights": {name: tensors[name].cpu().numpy() for name in tensors},
+        "weights": {k: x.cpu().numpy() for k, x in network.state_dict().items()},
         "modules": [type(part).__name__ for part in network.modules()],
         "anchor": str(network.anchor.kind),
         "engine": network.engine,
@@ -246,11 +245,11 @@ def _together(kind: Any, model: Any) -> FittedModel:
         size = n_controls if name.startswith("control") else n_channels
         _require(array.shape == (size,) and np.isfinite(array).all(), f"the {name}")
         _require("scale" not in name or (array > 0).all(), f"a {name} of zero or less")
-    if model.calibration is not None:
-        lags, scales = model.calibration.lags, model.calibration.scales
-        _require(scales.shape == (len(lags), n_channels) and len(lags), "other scales")
-        rises = (np.diff(lags) >= 0).all() and np.isfinite(lags).all()
-        _require(rises and ((scales >= 0) & (scales < np.inf)).all(), "a calibration")
+    found = model.calibration or Calibration.none(n_channels)
+    _require(found.scales.shape == (len(found.lags), n_channels), "other scales")
+    _require(len(found.lags) and np.isfinite(found.lags).all(), "a calibration")
+    is_scale = (found.scales >= 0) & np.isfinite(found.scales)
+    _require(is_scale.all() and (np.diff(found.lags) >= 0).all(), "a calibration")
     held = model.held
     _require(held is None or held.shape == (n_channels,), "other constants")
     counts = [model.window_length - 1, model.horizon, model.best_epoch]
@@ -259,10 +258,10 @@ def _together(kind: Any, model: Any) -> FittedModel:
     _require(all(0 < unit < np.inf for unit in units), f"the units of time {units}")
     numbers = [number for row in model.rows for number in row.values()]
     _require(all(type(x) in (int, float) for x in numbers), "a history of no numbers")
-    parts, tensors = model.network, {}
-    for name, array in parts["weights"].items():
-        tensors[name] = torch.from_numpy(array)
-        _require(tensors[name].isfinite().all(), f"{name} that is not finite")
+    parts = model.network
+    tensors = {name: torch.from_numpy(x) for name, x in parts["weights"].items()}
+    for name, tensor in tensors.items():
+        _require(tensor.isfinite().all(), f"{name} that is not finite")
     settings = kind._of_settings({**model.architecture, "engine": parts["engine"]})
     # a network is no deeper than it has arrays: what is not there is not built
     _require(settings.field_depth <= len(tensors), "fewer arrays than layers")

@@ -11,7 +11,7 @@ __all__ = ["ClippingReport", "check_fitted", "check_trained", "clipping_report"]
 
 
 class ClippingReport(NamedTuple):
-    """What norm gradient clipping did in a fit.
+    """What `clipping_report` returns.
 
     Attributes
     ----------
@@ -87,15 +87,7 @@ def clipping_report(forecaster: Any, factor: float = 10.0) -> ClippingReport:
 
 
 def check_fitted(forecaster: Any, asked: str) -> None:
-    """Check that something is a fitted forecaster with a network.
-
-    Raises
-    ------
-    TypeError
-        If it is another object.
-    NotFittedError
-        If it is not fitted.
-    """
+    """Check that something is a fitted forecaster with a network."""
     if not (hasattr(forecaster, "clip_norm") and hasattr(forecaster, "is_fitted")):
         raise TypeError(
             f"{asked} is of a forecaster of this package; got a "
@@ -110,13 +102,7 @@ def check_fitted(forecaster: Any, asked: str) -> None:
 
 
 def check_trained(history: pd.DataFrame, asked: str) -> None:
-    """Check that there is an epoch in a history.
-
-    Raises
-    ------
-    ValueError
-        If there is none.
-    """
+    """Check that there is an epoch in a history."""
     if not len(history):
         raise ValueError(
             f"{asked} needs the history of a training; got one without an epoch "

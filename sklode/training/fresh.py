@@ -34,14 +34,11 @@ Fits in several threads would draw from each other's seeds. They are drawn in fl
 which is then the default dtype.
 """
 
-
 _SHORTEST_PERIOD = 4.0
 """In time units: faster oscillations are hardly seen at stamps one unit apart."""
 
-
 _FOLLOWED = {"rk4": math.pi / 2, "midpoint": 0.5, "euler": 0.1, "dopri5": math.pi / 2}
 """Radians per step that a method follows without changing the amplitude much."""
-
 
 _MANY_SERIES = 8
 """From this many series on, a window need not leave room for others beside it."""
@@ -82,23 +79,8 @@ def fresh_model(
 ) -> tuple[FittedModel, NDArray[np.int64]]:
     """Return an untrained model of the sizes that data and settings call for.
 
-    Parameters
-    ----------
-    observations : Observations
-        The series.
-    settings : Settings
-    rng : RandomState
-        Of what is held out, and of the initial weights.
-    n_ahead : int or None
-        The farthest step of the horizon that will be asked for.
-    held_out : float, default=0.0
-        Share of the rows that is held out: units and level are those of the others.
-
-    Returns
-    -------
-    FittedModel
-    ndarray of shape (series,)
-        The first held-out row of each series.
+    And the first held-out row of each series: units and level are those of the rows
+    before. ``n_ahead`` is the farthest step of the horizon that will be asked for.
     """
     window_length, horizon = default_lengths(
         observations.lengths, settings.window_length, settings.horizon, n_ahead

@@ -24,45 +24,39 @@ from torch import Tensor, nn
 
 __all__ = ["ALONE", "Processes", "current", "data_parallel", "digest", "in_common"]
 
-_RENDEZVOUS = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_TOLD = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torchrun tells each process, and torch.distributed reads."""
 
 _GO_ON = "the processes that share a training must all go on; "
+
+_INTERRUPTED, _FAILED = 1.0, 2.0
 
 
 class Processes:
     """The processes that share a training, as one of them sees them.
 
-    All must call the same methods in the same order. Alone, nothing is sent.
-
-    Parameters
-    ----------
-    group : torch.distributed.ProcessGroup, optional
-        None: this process alone.
+    All must call the same methods in the same order. Alone (without a group of
+    torch.distributed), nothing is sent.
 
     Attributes
     ----------
     rank, size : int
         Number of this process, from 0, and how many there are.
+    is_first : bool
+        Whether this process reports and saves for all.
+    local_rank : int
+        Number of this process among those on its machine.
     """
 
     def __init__(self, group: Any = None) -> None:
         self._group = group
         self._interrupted = False
         self._process = os.getpid()
-        self.rank, self.size = 0, 1
+        self.rank, self.size, self.local_rank = 0, 1, 0
         if group is not None:
             self.rank, self.size = group.rank(), group.size()
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this process reports and saves for all."""
-        return self.rank == 0
-
-    @property
-    def local_rank(self) -> int:
-        """Number of this process among those on its machine."""
-        return int(os.environ.get("LOCAL_RANK", self.rank))
+            self.local_rank = int(os.environ.get("LOCAL_RANK", self.rank))
+        self.is_first = self.rank == 0
 
     def share(self, n: int) -> slice:
         """Return which of ``n`` windows are this process' own; it may be none."""
@@ -70,56 +64,41 @@ class Processes:
 
     def add(
         self,
-        tensors: Sequence[Tensor] = (),
         numbers: Sequence[float] = (),
+        gradient: Tensor | None = None,
         failure: BaseException | None = None,
     ) -> list[float]:
-        """Replace tensors by their sums over all processes, and return numbers' sums.
+        """Return numbers' sums over all processes; replace a vector by its sum.
 
-        One message for all of them, and for what has gone wrong: an error of one
-        process is raised in all, so that none waits for another in vain.
-
-        Parameters
-        ----------
-        tensors : sequence of Tensor
-            Of one kind of device.
-        numbers : sequence of float
-        failure : BaseException, optional
-            What this process would have raised; raised by this method.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            If any process was interrupted.
-        RuntimeError
-            If another process failed, or does not answer.
+        One message for all of them, and for what has gone wrong, so that none waits for
+        another in vain: the failure of one process is raised there, and an error in all
+        others; KeyboardInterrupt in all, if any was interrupted.
         """
         if self.size == 1:
             if failure is not None:
                 raise failure
             return list(numbers)
-        is_interrupt = isinstance(failure, KeyboardInterrupt)
-        failed = [0.0] * self.size
-        failed[self.rank] = float(failure is not None and not is_interrupt)
-        interrupted, self._interrupted = self._interrupted or is_interrupt, False
-        extra = [*numbers, *failed, float(interrupted)]
-        kind = tensors[0] if tensors else torch.empty(0, dtype=torch.float64)
-        message = torch.cat([*(t.flatten() for t in tensors), kind.new_tensor(extra)])
+        fates = [0.0] * self.size
+        if self._interrupted or isinstance(failure, KeyboardInterrupt):
+            fates[self.rank] = _INTERRUPTED
+        elif failure is not None:
+            fates[self.rank] = _FAILED
+        self._interrupted = False
+        vector = torch.empty(0, dtype=torch.float64) if gradient is None else gradient
+        message = torch.cat([vector, vector.new_tensor([*numbers, *fates])])
         with self._answered(failure):
             torch.distributed.all_reduce(message, group=self._group)
-        parts = message.split([*(t.numel() for t in tensors), len(extra)])
-        for tensor, part in zip(tensors, parts, strict=False):
-            tensor.copy_(part.view_as(tensor))
-        *sums, any_interrupted = parts[-1].tolist()
-        others = sums[len(numbers) :]
+        vector.copy_(message[: len(vector)])
+        sums = message[len(vector) :].tolist()
+        fates = sums[len(numbers) :]
         if failure is not None:
             raise failure
-        if any(others):
+        if _FAILED in fates:
             raise RuntimeError(
-                f"{_GO_ON}number {others.index(max(others))} of {self.size}, counted "
+                f"{_GO_ON}number {fates.index(_FAILED)} of {self.size}, counted "
                 "from 0, failed. Its own error says why."
             )
-        if any_interrupted:
+        if _INTERRUPTED in fates:
             raise KeyboardInterrupt
         return sums[: len(numbers)]
 
@@ -148,19 +127,17 @@ class Processes:
             failure = error
         self.add(failure=failure)
 
-    def any(self, answer: bool) -> bool:
-        """Return whether the answer is yes in any process."""
-        return self.add(numbers=[float(answer)])[0] > 0
+    def everyones(self, value: Any) -> list[Any]:
+        """Return the values of all processes, in all of them."""
+        values = [value] * self.size
+        if self.size > 1:
+            with self._answered():
+                torch.distributed.all_gather_object(values, value, self._group)
+        return values
 
     def from_first(self, value: Any) -> Any:
         """Return the first process' value in all of them."""
-        if self.size == 1:
-            return value
-        box = [value]
-        with self._answered():
-            source = torch.distributed.get_global_rank(self._group, 0)
-            torch.distributed.broadcast_object_list(box, source, self._group)
-        return box[0]
+        return self.everyones(value if self.is_first else None)[0]
 
     def share_weights(self, network: nn.Module) -> None:
         """Give the first process' weights to all: machines may round differently."""
@@ -168,40 +145,23 @@ class Processes:
             weights = {k: v.cpu() for k, v in network.state_dict().items()}
             network.load_state_dict(self.from_first(weights))
 
-    def check_same(self, shown: Mapping[str, str], hidden: Mapping[str, str]) -> None:
-        """Check that all processes train the same model on the same data.
+    def check_same(self, named: Mapping[str, str]) -> None:
+        """Check that all processes have the same parameters, and digests of data.
 
-        Parameters
-        ----------
-        shown, hidden : mapping of str to str
-            Parameters by their names; digests of what is too long to be shown.
-
-        Raises
-        ------
-        ValueError
-            In all processes, naming the first thing that differs and where.
+        The ValueError names, in all processes, the first that differs, and where.
         """
-        if self.size == 1:
-            return
-        everyones: list[Any] = [None] * self.size
-        with self._answered():
-            mine = {**shown, **hidden}
-            torch.distributed.all_gather_object(everyones, mine, self._group)
-        first = everyones[0]
-        for rank, others in enumerate(everyones):
-            for name in first | others:
-                here, there = first.get(name), others.get(name)
-                if here == there:
-                    continue
-                found = f"another {name} in process {rank} than in process 0"
-                if name in shown:
-                    found = f"{name}={here} in process 0 and {name}={there} in {rank}"
-                raise ValueError(
-                    "processes that share a training must call the same method on the "
-                    f"same data, with the same parameters; got {found}. Read and set "
-                    "them alike in all processes, or train a model in each, without "
-                    "data_parallel()."
-                )
+        first, *others = self.everyones(named)
+        for rank, other in enumerate(others, start=1):
+            for name, here in first.items():
+                there = other[name]
+                if here != there:
+                    raise ValueError(
+                        "processes that share a training must call the same method on "
+                        f"the same data, with the same parameters; got {name}={here} "
+                        f"in process 0 and {name}={there} in {rank}. Read and set them "
+                        "alike in all processes, or train a model in each, without "
+                        "data_parallel()."
+                    )
 
     @contextmanager
     def deferring_interrupts(self) -> Iterator[None]:
@@ -292,45 +252,41 @@ def data_parallel(timeout: float = 1800.0) -> Iterator[Processes]:
     >>> size
     1
     """
-    processes = current()
-    if processes.size == 1 and _has_others():
-        processes = Processes(_new_group(timeout))
-    if processes is current():
-        yield processes
+    group = None if current().size > 1 else _group_of_all(timeout)
+    if group is None:
+        yield current()
         return
-    before, _SHARED.processes = current(), processes
+    processes = _SHARED.processes = Processes(group)
     try:
         yield processes
     finally:
-        _SHARED.processes = before
+        _SHARED.processes = ALONE
         processes.leave()
 
 
-def _has_others() -> bool:
-    """Return whether this is one of several processes, initialised or not."""
+def _group_of_all(timeout: float) -> Any:
+    """Return a group of all processes, or None where this is the only one."""
     is_available = torch.distributed.is_available()
-    if is_available and torch.distributed.is_initialized():
-        return torch.distributed.get_world_size() > 1
-    told = all(os.environ.get(name) for name in _RENDEZVOUS)
-    several = told and int(os.environ["WORLD_SIZE"]) > 1
-    if several and not is_available:
+    is_initialised = is_available and torch.distributed.is_initialized()
+    size = int(os.environ["WORLD_SIZE"]) if all(map(os.environ.get, _TOLD)) else 1
+    if is_initialised:
+        size = torch.distributed.get_world_size()
+    if size == 1:
+        return None
+    if not is_available:
         raise RuntimeError(
             "data_parallel() needs torch.distributed; got a torch that was built "
             "without it. Install another build of torch, or start one process only."
         )
-    return several
-
-
-def _new_group(timeout: float) -> Any:
-    """Return a group of all processes, whose end is no other group's end."""
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     limit = timedelta(seconds=timeout)
     try:
-        if not torch.distributed.is_initialized():
+        if not is_initialised:
             torch.distributed.init_process_group(backend, timeout=limit)
             # kept until then: the next block cannot initialise another one at the same
             # address, where that of this one is still written
             atexit.register(_end)
+        # one of our own, whose end is not that of the program's
         return torch.distributed.new_group(backend=backend, timeout=limit)
     except RuntimeError as error:
         raise RuntimeError(
@@ -358,13 +314,7 @@ def in_common(rng: np.random.RandomState) -> np.random.RandomState:
 
 
 def digest(*parts: Any) -> str:
-    """Return a digest that other arrays, or other values of another text, do not share.
-
-    Parameters
-    ----------
-    *parts : ndarray or object
-        What is no array counts by its text.
-    """
+    """Return a digest of arrays, and of the text of what is none."""
     total = hashlib.blake2b(digest_size=16)
     for part in parts:
         if not isinstance(part, np.ndarray):

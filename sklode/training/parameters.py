@@ -120,14 +120,7 @@ class Settings:
 
 
 def check_parameters(forecaster: Any) -> None:
-    """Check every constructor parameter of a forecaster.
-
-    Raises
-    ------
-    ValueError, TypeError
-        Naming the parameter, what it may be, what was received and, of a choice, what
-        is near to it.
-    """
+    """Check every constructor parameter of a forecaster."""
     for name, value in forecaster.get_params(deep=False).items():
         try:
             validate_parameter_constraints(
@@ -157,11 +150,6 @@ def resolve_device(name: str | torch.device) -> torch.device:
     """Return the device named; "auto" is the CPU.
 
     Of processes that share a training on "cuda" each has a GPU of its own.
-
-    Raises
-    ------
-    ValueError
-        If there is no such device.
     """
     processes = current()
     try:

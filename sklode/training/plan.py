@@ -38,7 +38,7 @@ from sklode.training.parallel import Processes, current, digest
 from sklode.training.parameters import Settings, resolve_device
 from sklode.training.report import Reporter
 
-__all__ = ["Checkpoint", "Extent", "Run", "plan"]
+__all__ = ["Extent", "Run", "plan"]
 
 _BATCHES_PER_EPOCH = 32
 """An epoch draws every window once, but no more than this many batches of them."""
@@ -60,9 +60,6 @@ _WARM_UP_UPDATES = 1250
 _WARM_UP_SHARE = 0.84
 """The warm-up takes that many updates, but no more than this share of all."""
 
-_COST_OF_NO_STAMPS = 0.1
-"""What an epoch takes beside its solves, as a share of these for whole windows."""
-
 _FINETUNE_SHARE = 0.2
 """Share of the epochs that finetune_epochs=None takes."""
 
@@ -79,81 +76,34 @@ _FINETUNE_RATE = 0.3
 
 
 class Extent(NamedTuple):
-    """How long, and at which rate, a model trains that was trained before.
+    """How long, and at which rate, a model trains that was trained before."""
 
-    Attributes
-    ----------
-    epochs, updates : int
-        At least so many of both, in whole epochs.
-    rate : float
-        As a share of ``lr``.
-    """
-
-    epochs: int
-    updates: int = 0
-    rate: float = 1.0
+    epochs: int  # at least so many, and
+    updates: int = 0  # at least so many of these, in whole epochs
+    rate: float = 1.0  # as a share of ``lr``
 
     @classmethod
-    def of_update(cls, settings: Settings, model: FittedModel) -> Extent:
-        """Return how an ``update`` trains."""
+    def of(cls, settings: Settings, model: FittedModel, pretrained: bool) -> Extent:
+        """Return how an ``update`` trains, or a ``fit`` that follows ``pretrain``."""
         if settings.finetune_epochs is not None:
             return cls(settings.finetune_epochs)
         whole = settings.max_epochs or model.whole_epochs
-        return cls(max(round(_FINETUNE_SHARE * whole), 1))
-
-    @classmethod
-    def of_fine_tuning(cls, settings: Settings, model: FittedModel) -> Extent:
-        """Return how a ``fit`` that follows ``pretrain`` trains."""
-        extent = cls.of_update(settings, model)
-        if settings.finetune_epochs is not None:
-            return extent
-        return extent._replace(updates=_FINETUNE_UPDATES, rate=_FINETUNE_RATE)
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A training that was stopped, for one that goes on as if it had not been.
-
-    Attributes
-    ----------
-    state : TrainState
-        Of the training, after its last whole epoch.
-    terms : _Terms
-        What was settled before it.
-    """
-
-    state: TrainState
-    terms: _Terms
+        epochs = max(round(_FINETUNE_SHARE * whole), 1)
+        if pretrained:
+            return cls(epochs, _FINETUNE_UPDATES, _FINETUNE_RATE)
+        return cls(epochs)
 
 
 @dataclass(frozen=True)
 class _Terms:
-    """What a plan has settled beside the model.
+    """What a plan has settled beside the model."""
 
-    Attributes
-    ----------
-    signature : str
-        Of data and settings; a training goes on only under the same.
-    cut : ndarray of shape (series,)
-        The first held-out row of each series.
-    n_epochs : int
-    rate : float
-        Share of ``lr``.
-    from_scratch, fine_tunes : bool
-        Whether the weights are new, so that windows grow; whether they were pretrained.
-    calibration : Calibration or None
-        What spreads are scaled by where they cannot be measured.
-    predict_seed : int
-        Of the forecasts' random numbers.
-    """
-
-    signature: str
-    cut: NDArray[np.int64]
+    signature: str  # of data and settings; "": of a training that cannot go on later
+    cut: NDArray[np.int64]  # the first held-out row of each series
     n_epochs: int
-    rate: float
-    from_scratch: bool
-    fine_tunes: bool
-    calibration: Calibration | None
+    rate: float  # share of ``lr``
+    from_scratch: bool  # not from weights that were trained before
+    calibration: Calibration | None  # where spreads cannot be measured
     predict_seed: int
 
 
@@ -168,148 +118,93 @@ def plan(
 ) -> Run:
     """Settle all that comes before a training on all series together.
 
-    Parameters
-    ----------
-    observations : Observations
-        The series.
-    settings : Settings
-    rng : RandomState
-        Of every random number.
-    n_ahead : int, optional
-        The farthest step of the horizon that will be asked for.
-    start : FittedModel, optional
-        Continue from a copy of this one, with its units and lengths.
-    extent : Extent, optional
-        How long; None: ``settings.max_epochs``.
-    goes_on : bool, default=False
-        Whether the training goes on where that of ``start`` was stopped, if data and
-        settings are the same, and may, under ``settings.warm_start``, itself go on.
+    ``n_ahead`` is the farthest step of the horizon that will be asked for. The training
+    begins from new weights, or from a copy of ``start``, with its units and lengths. It
+    takes ``max_epochs``, or an extent.
+
+    One that ``goes_on`` does so where that of ``start`` was stopped, if data and
+    settings are the same; and may, under ``warm_start``, itself go on later.
     """
     n_threads()  # a thread's first; it could else take another fit's limit for its own
     processes = current()
     if processes.size > 1:
-        processes.check_same(*_in_common(observations, settings, rng, start))
+        given = _given(observations, settings)
+        weights = () if start is None else start.network.state_dict().values()
+        given["digest of random_state"] = digest(*rng.get_state())
+        given["digest of earlier weights"] = digest(*(w.cpu().numpy() for w in weights))
+        processes.check_same(given)
+    signature = ""
+    if goes_on and settings.warm_start:
+        signature = digest(_given(observations, settings), extent)
     with own_modes(gradients=True), processes.together():
-        is_resumable = goes_on and settings.warm_start
-        signature = _signature(observations, settings, extent) if is_resumable else ""
         stopped = None if start is None else start.stopped
         if start is not None and stopped is not None:
             start = replace(start, stopped=None)
-            if goes_on and stopped.terms.signature == signature:
-                model = copy.deepcopy(start)
-                model.calibration = stopped.terms.calibration
+            if stopped.terms.signature == signature:
+                model, terms = copy.deepcopy(start), stopped.terms
+                model.calibration = terms.calibration
                 windows = model.windows(observations)
-                return Run(
-                    model,
-                    windows,
-                    settings,
-                    stopped.terms,
-                    torch.Generator(),
-                    rng,
-                    is_resumable,
-                    stopped.state,
-                )
-        return _new_run(
-            observations, settings, rng, n_ahead, start, extent, signature, is_resumable
+                return Run(model, windows, settings, terms, rng, stopped)
+        generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
+        fraction = _HELD_OUT if settings.early_stopping else 0.0
+        if start is None:
+            model, cut = fresh_model(observations, settings, rng, n_ahead, fraction)
+        else:
+            model = copy.deepcopy(start)
+            cut = first_held_out_row(model.windows(observations), fraction, rng)
+        model.network.to(resolve_device(settings.device))
+        model.held = _held(model, observations, start is None)
+        model.hold()
+        windows = model.windows(observations)
+        _, n_batches = _epoch_size(windows, cut, settings)
+        _choose_engine(model, settings)
+        n_epochs = settings.max_epochs or max(_UPDATES // n_batches, 1)
+        rate = 1.0
+        if extent is not None:
+            n_epochs = max(extent.epochs, math.ceil(extent.updates / n_batches))
+            rate = extent.rate
+        trial_rng = copy.deepcopy(rng)
+        terms = _Terms(
+            signature,
+            cut,
+            n_epochs,
+            rate,
+            start is None,
+            model.calibration,
+            int(rng.randint(2**31 - 1)),
         )
-
-
-def _new_run(
-    observations: Observations,
-    settings: Settings,
-    rng: np.random.RandomState,
-    n_ahead: int | None,
-    start: FittedModel | None,
-    extent: Extent | None,
-    signature: str,
-    is_resumable: bool,
-) -> Run:
-    """Plan a training that does not go on where another one stopped."""
-    generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
-    fraction = _HELD_OUT if settings.early_stopping else 0.0
-    if start is None:
-        model, cut = fresh_model(observations, settings, rng, n_ahead, fraction)
-    else:
-        model = copy.deepcopy(start)
-        cut = first_held_out_row(model.windows(observations), fraction, rng)
-    model.network.to(resolve_device(settings.device))
-    model.held = _held(model, observations, start is None)
-    model.hold()
-    windows = model.windows(observations)
-    _choose_engine(model, settings)
-    _, n_batches = _epoch_size(windows, cut, settings)
-    n_epochs = settings.max_epochs or max(_UPDATES // n_batches, 1)
-    if extent is not None:
-        n_epochs = max(extent.epochs, math.ceil(extent.updates / n_batches))
-    trial_rng = copy.deepcopy(rng)
-    terms = _Terms(
-        signature,
-        cut,
-        n_epochs,
-        1.0 if extent is None else extent.rate,
-        start is None,
-        start is not None,
-        model.calibration,
-        int(rng.randint(2**31 - 1)),
-    )
-    return Run(model, windows, settings, terms, generator, trial_rng, is_resumable)
+        return Run(model, windows, settings, terms, trial_rng, None, generator)
 
 
 @dataclass
 class Run:
-    """A training that is planned, underway or done.
-
-    Attributes
-    ----------
-    model : FittedModel
-        In training; a copy of the one that it starts from.
-    windows : WindowSet
-        What it is trained on.
-    settings : Settings
-    terms : _Terms
-    generator : torch.Generator
-        Of the training's random numbers.
-    rng : RandomState
-        Of those of a guarded trial.
-    is_resumable : bool
-        Whether the training may go on later.
-    start : TrainState or None
-        From where it goes on; None: it begins.
-    reporter : Reporter
-        Told of each epoch; may stop the training.
-    trainer : Trainer or None
-        None before training.
-    """
+    """A training that is planned, underway or done, of its own copy of a model."""
 
     model: FittedModel
     windows: WindowSet
     settings: Settings
     terms: _Terms
-    generator: torch.Generator
-    rng: np.random.RandomState
-    is_resumable: bool = False
-    start: TrainState | None = None
+    rng: np.random.RandomState  # of a guarded trial
+    start: TrainState | None = None  # from where it goes on
+    generator: torch.Generator = field(default_factory=torch.Generator)
     reporter: Reporter = field(default_factory=Reporter)
     processes: Processes = field(default_factory=current)
-    trainer: Trainer | None = None
+    trainer: Trainer | None = None  # None before training
 
-    def train(self, reporter: Reporter | None = None) -> FittedModel:
+    def train(self, reporter: Reporter) -> FittedModel:
         """Train, calibrate, and return the model.
 
-        Parameters
-        ----------
-        reporter : Reporter, optional
-            Of processes that share the training, that of the first is told.
+        Of processes that share the training, the reporter of the first is told.
         """
         model, processes = self.model, self.processes
-        if reporter is not None and processes.is_first:
+        if processes.is_first:
             self.reporter = reporter
         with own_modes(gradients=True), processes.deferring_interrupts():
             processes.share_weights(model.network)
             if self.settings.guard and self.terms.from_scratch and self.start is None:
                 self._train_if_proved()
             else:
-                self._train()
+                self._trained(model, self.terms.cut, self.reporter)
             processes.share_weights(model.network)
             with processes.together():
                 self.calibrate(model)
@@ -347,40 +242,29 @@ class Run:
         if self.terms.from_scratch:
             model.whole_epochs = len(model.rows)
         if trainer.stopped_at is not None:
-            model.stopped = Checkpoint(trainer.stopped_at, self.terms)
-
-    def _train(self) -> None:
-        self.trainer = self._trained(
-            self.model, self.terms.cut, self.reporter, self.is_resumable
-        )
+            model.stopped = replace(trainer.stopped_at, terms=self.terms)
 
     def _trained(
         self,
         model: FittedModel,
         cut: NDArray[np.int64],
         reporter: Reporter,
-        is_resumable: bool,
         is_trial: bool = False,
-    ) -> Trainer:
+    ) -> None:
         """Train a model's network on the windows before the first held-out rows.
 
-        Parameters
-        ----------
-        model : FittedModel
-            Gets the trained weights, the history and the best epoch.
-        cut : ndarray of shape (series,)
-            See `first_held_out_row`.
-        reporter : Reporter
-        is_resumable, is_trial : bool
-            Whether it may go on later; whether nothing is kept where it is broken off.
+        A trial that is broken off leaves nothing.
         """
         settings, terms, processes = self.settings, self.terms, self.processes
         n_drawn, n_batches = _epoch_size(self.windows, cut, settings)
-        stages = _stages(self.windows, terms, n_batches)
+        warm_up = _warm_up(terms, n_batches)
+        stages = [
+            (begin * warm_up, self.windows.shortened(share)) for share, begin in _STAGES
+        ]
         device = next(model.network.parameters()).device
 
         def draw(epoch: int, generator: torch.Generator) -> Iterator[nn.Batch]:
-            part = stages.at(epoch)
+            part = [windows for begin, windows in stages if epoch > begin][-1]
             usable = training_windows(part, cut)
             order = torch.randperm(len(usable), generator=generator).numpy()
             shuffled = usable[order[:n_drawn]]
@@ -394,22 +278,21 @@ class Run:
             settings,
             terms.n_epochs,
             n_batches,
-            stages.warm_up,
+            warm_up,
             terms.rate,
-            is_resumable,
-            not is_trial,
-            processes,
+            is_resumable=bool(terms.signature) and not is_trial,
+            is_interruptible=not is_trial,
+            processes=processes,
         )
         if not is_trial:
             self.trainer = trainer  # callbacks look at it
         validation = []
-        with processes.together():
-            if settings.early_stopping:
-                validation = validation_batches(self.windows, cut, device)
+        if settings.early_stopping:
+            validation = validation_batches(self.windows, cut, device)
         n_before = 0 if self.start is None else len(self.start.rows)
         try:
             with processes.together():
-                reporter.begin(stages.costs(terms.n_epochs), n_before)
+                reporter.begin(terms.n_epochs, n_before)
             if terms.n_epochs:
                 _make_ready(model.network, processes, reporter)
             with self._torch_threads():
@@ -421,7 +304,6 @@ class Run:
             reporter.end()
         model.best_epoch = trainer.state.best_epoch
         self._describe(model, trainer)
-        return trainer
 
     def _train_if_proved(self) -> None:
         """Train, if training on the first rows forecasts the following ones better.
@@ -440,12 +322,13 @@ class Run:
         before = first_held_out_row(windows, guard.TRIAL_FRACTION, self.rng)
         before = np.minimum(before, cut)
         trial = copy.deepcopy(model)
-        self._trained(trial, before, self.reporter.of_trial(), False, is_trial=True)
+        silent = Reporter(self.reporter.verbose, prefix="trial ")  # to callbacks
+        self._trained(trial, before, silent, is_trial=True)
         self.generator.set_state(state)
-        with self.processes.together(), self._torch_threads():
+        with self._torch_threads():
             gain = guard.gains(model.network, trial.network, windows, before)
         if self.processes.from_first(guard.is_proved(gain)):
-            self._train()
+            self._trained(model, cut, self.reporter)
             return
         self.reporter.say(
             "The trial has not proved itself: the level alone is the forecast."
@@ -464,35 +347,12 @@ class Run:
         return one_torch_thread() if is_fused else contextlib.nullcontext()
 
 
-class _Stages(NamedTuple):
-    """Windows that grow with the epochs."""
-
-    parts: list[tuple[float, WindowSet]]  # the epochs before, and what then is drawn
-    warm_up: int  # epochs
-
-    def at(self, epoch: int) -> WindowSet:
-        """Return the windows that an epoch draws from: the latest that have begun."""
-        return [windows for begin, windows in self.parts if epoch > begin][-1]
-
-    def costs(self, n_epochs: int) -> list[float]:
-        """Return about what each epoch takes, beside others."""
-        span = self.parts[-1][1].span
-        spans = (self.at(n).span for n in range(1, n_epochs + 1))
-        return [_COST_OF_NO_STAMPS + part / span for part in spans]
-
-
-def _stages(windows: WindowSet, terms: _Terms, n_batches: int) -> _Stages:
-    """Return the windows of every epoch; weights trained before see whole ones."""
-    warm_up = 0
-    if terms.from_scratch:
-        warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
-        warm_up = min(warm_up, int(_WARM_UP_SHARE * terms.n_epochs))
-    parts = [
-        (begin * warm_up, windows.shortened(share))
-        for share, begin in _STAGES[:-1]
-        if warm_up
-    ]
-    return _Stages([*parts, (warm_up, windows)], warm_up)
+def _warm_up(terms: _Terms, n_batches: int) -> int:
+    """Return for how many epochs windows grow: none, with weights trained before."""
+    if not terms.from_scratch:
+        return 0
+    n_epochs = math.ceil(_WARM_UP_UPDATES / n_batches)
+    return min(n_epochs, int(_WARM_UP_SHARE * terms.n_epochs))
 
 
 def _epoch_size(
@@ -517,34 +377,14 @@ def _held(
     return held if from_scratch else np.where(np.abs(held) < 1e-9, held, np.nan)
 
 
-def _signature(
-    observations: Observations, settings: Settings, extent: Extent | None
-) -> str:
-    """Return what is the same only for a fit that may go on from a stopped one."""
+def _given(observations: Observations, settings: Settings) -> dict[str, str]:
+    """Return parameters, and digests of data, by their names."""
     found = observations
-    data = found.ticks, found.values, found.controls, found.bounds
-    return digest(*data, settings, extent)
-
-
-def _in_common(
-    observations: Observations,
-    settings: Settings,
-    rng: np.random.RandomState,
-    start: FittedModel | None,
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return parameters and digests that processes which share a training have."""
-    found = observations
-    _, keys, position, *_ = rng.get_state()
-    hidden = {
-        "stamps": digest(found.ticks, found.bounds),
-        "y": digest(found.values),
-        "X": digest(found.controls),
-        "random_state": digest(np.asarray(keys), position),
-    }
-    if start is not None:
-        weights = start.network.state_dict().values()
-        hidden["earlier weights"] = digest(*(w.cpu().numpy() for w in weights))
-    return {name: str(value) for name, value in vars(settings).items()}, hidden
+    named = {name: str(value) for name, value in vars(settings).items()}
+    named["digest of stamps"] = digest(found.ticks, found.bounds)
+    named["digest of y"] = digest(found.values)
+    named["digest of X"] = digest(found.controls)
+    return named
 
 
 def _make_ready(

@@ -26,8 +26,8 @@ _REMEMBERED = 8
 _MOST = 6
 """Recoveries after which there is no other."""
 
-
 _Loss: TypeAlias = Callable[[], float]
+"""Gives the loss per value of the last batch, under the present weights."""
 
 
 class _Epoch(NamedTuple):
@@ -49,17 +49,7 @@ class Recovery:
     done. The loss of an epoch of fewer than 20 steps is the mean with the epochs before
     it that make them 20. Too many steps in a row that are not finite are a divergence
     in any case. Weights and the optimiser's moments then become what they were when
-    that epoch began.
-
-    Parameters
-    ----------
-    n_batches : int
-        Steps of an epoch.
-
-    Attributes
-    ----------
-    given_up : bool
-        Whether training has diverged once too often, or from its first epoch on.
+    that epoch began; after six recoveries, or without such an epoch, it is given up.
     """
 
     def __init__(self, n_batches: int) -> None:
@@ -67,10 +57,9 @@ class Recovery:
         self._losses: deque[float] = deque(maxlen=self._n_judged)
         # so that some are of before those that are judged
         self._recent: deque[_Epoch] = deque(maxlen=_REMEMBERED + self._n_judged - 1)
-        self._best: _Epoch | None = None
         self._first: _Epoch | None = None
-        self._lowest: _Epoch | None = None
-        self._n_ended = 0
+        self._best: _Epoch | None = None  # by the mean with those before it
+        self._lowest: _Epoch | None = None  # by its own loss
         self._taken = 0
         self.given_up = False
 
@@ -84,23 +73,12 @@ class Recovery:
     ) -> int:
         """Go back if the epoch has diverged.
 
-        Parameters
-        ----------
-        loss : float
-            The epoch's negative log-likelihood per value; NaN if no step was taken.
-        finite : bool
-            False after too many steps in a row that were not.
-        descent : Descent
-            Goes back.
-        last_loss : callable
-            Returns the loss per value of the last batch, under the present weights.
-
-        Returns
-        -------
-        int
-            The epoch to whose beginning the training has gone back; 0 for none.
+        Its loss is NaN if it took no step; ``finite`` is False after too many steps in
+        a row that were not. Returns the epoch to whose beginning the training has gone
+        back; 0 for none.
         """
-        self._n_ended += 1
+        known = [min(self._recent, key=lambda e: e.loss)] if self._recent else []
+        known += [self._best] if self._best is not None else []
         if not math.isnan(loss):
             self._losses.append(loss)
             if self._lowest is None or loss < self._lowest.loss:
@@ -109,52 +87,36 @@ class Recovery:
             return 0
         if not math.isnan(loss):
             loss = sum(self._losses) / self._n_judged
-        known = [min(self._recent, key=lambda e: e.loss)] if self._recent else []
-        known += [self._best] if self._best is not None else []
-        better = (
-            epoch
-            for epoch in known
-            if not finite or self._was_better(epoch, loss, descent, last_loss)
-        )
-        target = next(better, None)
-        if finite and target is None:
-            if not math.isnan(loss):
-                self._keep(self._now._replace(loss=loss))
-            return 0
-        self._taken += 1
-        self.given_up = target is None or self._taken > _MOST
-        if target is None:
-            return 0
-        self._losses.clear()
-        descent.restore(target.begun)
-        descent.slow_down()
-        return target.number
+        for epoch in known:
+            if not finite or self._was_better(epoch, loss, descent, last_loss):
+                self._losses.clear()
+                descent.restore(epoch.begun)
+                descent.slow_down()
+                self._taken += 1
+                self.given_up = self._taken > _MOST
+                return epoch.number
+        self.given_up = not finite
+        if finite and not math.isnan(loss):
+            judged = self._now._replace(loss=loss)
+            self._recent.append(judged)
+            self._best = min(self._best or judged, judged, key=lambda e: e.loss)
+        return 0
 
     def end(
         self, descent: Descent, last_loss: _Loss, trust: bool = False
     ) -> tuple[int, float, float] | None:
         """Go back where the last batch was described far better before.
 
-        Before training, or when the epoch of the lowest loss began. The weights at the
-        end are worse if a divergence lies between the two losses of that batch; in
-        fewer than 20 steps one loss above another is chance, unless it is not finite.
+        Before training, or when the epoch of the lowest loss began; the latter not
+        where validation has chosen the weights at the end (``trust``). They are worse
+        if a divergence lies between the two losses of that batch; in fewer than 20
+        steps one loss above another is chance, unless it is not finite.
 
-        Parameters
-        ----------
-        descent, last_loss
-            As in `epoch_ends`.
-        trust : bool, default=False
-            Whether validation chose the weights at the end: they are compared with
-            those before training only.
-
-        Returns
-        -------
-        tuple of int and two floats, or None
-            The epoch to whose beginning the weights have gone back, the loss at the end
-            and that of then; None where they have stayed.
+        Returns the epoch to whose beginning the weights have gone back, the loss at the
+        end and that of then; None where they have stayed.
         """
         present, loss = descent.snapshot(), last_loss()
-        if math.isfinite(loss) and self._n_ended < self._n_judged:
+        if math.isfinite(loss) and self._now.number < self._n_judged:
             return None
         earlier = [self._first] if trust else [self._first, self._lowest]
         found = []
@@ -167,11 +129,6 @@ class Recovery:
             return number, loss, before
         descent.restore(present)
         return None
-
-    def _keep(self, epoch: _Epoch) -> None:
-        self._recent.append(epoch)
-        if self._best is None or epoch.loss < self._best.loss:
-            self._best = epoch
 
     def _was_better(
         self, epoch: _Epoch, loss: float, descent: Descent, last_loss: _Loss

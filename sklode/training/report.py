@@ -14,7 +14,7 @@ from typing import Any
 __all__ = ["CALLBACK_METHODS", "Reporter"]
 
 CALLBACK_METHODS = ("on_fit_begin", "on_epoch_end", "on_fit_end")
-"""What a callback may have, see `Reporter`."""
+"""What a callback may have, see the parameter ``callbacks`` of the forecasters."""
 
 _SHOWN = {"loss": "loss", "validation_loss": "val", "grad_norm": "grad"}
 """Columns of the history that are shown, and their short names."""
@@ -23,27 +23,9 @@ _SECONDS_BETWEEN_LINES = 30.0
 
 
 class Reporter:
-    """Say how training goes: nothing, a progress bar or a line per epoch.
+    """Say how training goes, as the parameter ``verbose`` asks, and tell callbacks.
 
-    Parameters
-    ----------
-    verbose : {0, 1, 2}
-        0: silent; 1: a bar with loss, gradient norm and time left (tqdm) or, where
-        none can be drawn, a line now and then on standard error; 2: a line per epoch on
-        standard output.
-    callbacks : sequence of objects
-        Each may have ``on_fit_begin(owner)``, ``on_epoch_end(owner, row)``, which stops
-        the training by returning True, and ``on_fit_end(owner)``. Each gets a row of
-        its own.
-    owner : object
-        What the callbacks are told is being fitted.
-    prefix : str, default=""
-        What all that is written begins with.
-
-    Raises
-    ------
-    ImportError
-        If ``verbose`` is 1 and tqdm is not installed.
+    Callbacks are told of ``owner``; what is written begins with ``prefix``.
     """
 
     def __init__(
@@ -59,33 +41,19 @@ class Reporter:
         self.prefix = prefix
         self._tqdm = _import_tqdm() if verbose == 1 else None
         self._bar: Any = None
-        self._costs: Sequence[float] = ()
+        self._n_epochs = 0
         self._unwritten = ""
         self._due = 0.0
 
-    def of_trial(self) -> Reporter:
-        """Return one for a training that is thrown away: callbacks hear nothing."""
-        return Reporter(self.verbose, (), self.owner, "trial ")
-
-    def begin(self, costs: Sequence[float], n_before: int = 0) -> None:
-        """Training begins.
-
-        Parameters
-        ----------
-        costs : sequence of float
-            What each epoch takes, in any unit; the time left is reckoned in it.
-        n_before : int, default=0
-            Epochs that are done already.
-        """
-        self._costs = costs
+    def begin(self, n_epochs: int, n_before: int = 0) -> None:
+        """Training begins, or goes on after so many of its epochs."""
+        self._n_epochs = n_epochs
         self._due = time.monotonic() + _SECONDS_BETWEEN_LINES
-        if self._tqdm is not None and costs:
+        if self._tqdm is not None and n_epochs and _draws_bars():
             self._bar = self._tqdm(
-                total=sum(costs),
-                initial=sum(costs[:n_before]),
-                disable=not _draws_bars(),
-                smoothing=0,
-                desc=f"{self.prefix}epoch {n_before}/{len(costs)}",
+                total=n_epochs,
+                initial=n_before,
+                desc=f"{self.prefix}epoch {n_before}/{n_epochs}",
                 bar_format="{desc} |{bar}| {elapsed}<{remaining}{postfix}",
                 dynamic_ncols=True,
                 leave=False if self.prefix else None,  # None: unless inside another bar
@@ -107,41 +75,41 @@ class Reporter:
 
     def _show(self, row: dict[str, float]) -> None:
         epoch = int(row["epoch"])
-        place = f"{self.prefix}epoch {epoch}/{len(self._costs)}"
+        place = f"{self.prefix}epoch {epoch}/{self._n_epochs}"
         shown = ", ".join(
             f"{short}={row[name]:.4g}"
             for name, short in _SHOWN.items()
             if not (name == "validation_loss" and math.isnan(row[name]))
         )
-        if self.verbose == 2:
-            _say(sys.stdout, f"{place}, {shown}, {row['seconds']:.3g} s")
-        elif self._bar is not None and not self._bar.disable:
+        if self._bar is not None:
             self._bar.set_description_str(place, refresh=False)
             self._bar.set_postfix_str(shown, refresh=False)
-            self._bar.update(self._costs[epoch - 1])
-        elif self._bar is not None:
-            self._unwritten = f"{type(self.owner).__name__} {place}: {shown}"
-            if time.monotonic() >= self._due:
-                self._write()
+            self._bar.update()
+            return
+        self._unwritten = f"{place}, {shown}, {row['seconds']:.3g} s"
+        if self.verbose == 2 or time.monotonic() >= self._due:
+            self._write()
 
     def _write(self) -> None:
-        """Write the latest line."""
+        """Write the latest line, if there is one."""
         if self._unwritten:
-            _say(sys.stderr, self._unwritten)
+            self.say(self._unwritten)
             self._due = time.monotonic() + _SECONDS_BETWEEN_LINES
         self._unwritten = ""
 
     def say(self, text: str) -> None:
         """Write a line beside the bar, unless silent."""
-        if self.verbose:
-            _say(sys.stdout if self.verbose == 2 else sys.stderr, text)
+        stream = sys.stdout if self.verbose == 2 else sys.stderr
+        if self.verbose and stream is not None:  # as in a program without a console
+            stream.write(f"{text}\n")  # at once: other processes may write there too
+            stream.flush()
 
     def close(self) -> None:
         """Leave the bar as it is, for what else is to be written."""
         if self._bar is not None:
             self._bar.close()
-        self._write()
         self._bar = None
+        self._write()
 
     def end(self) -> None:
         """Training is over, or was broken off."""
@@ -154,21 +122,13 @@ class Reporter:
         return [callback for callback in self.callbacks if hasattr(callback, name)]
 
 
-def _say(stream: Any, text: str) -> None:
-    """Write a line as one piece: other processes may write to the same stream."""
-    if stream is not None:  # as in a program without a console
-        stream.write(f"{text}\n")
-        stream.flush()
-
-
 def _draws_bars() -> bool:
     """Return whether a bar can be drawn here, on a line that nobody else draws on."""
-    if multiprocessing.parent_process() is not None:
-        return False
-    if threading.current_thread() is not threading.main_thread():
-        return False
+    is_main = threading.current_thread() is threading.main_thread()
+    is_alone = is_main and multiprocessing.parent_process() is None
     is_notebook = type(sys.stdout).__module__.partition(".")[0] == "ipykernel"
-    return is_notebook or (sys.stderr is not None and sys.stderr.isatty())
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    return is_alone and (is_notebook or is_terminal)
 
 
 def _import_tqdm() -> Any:

@@ -54,9 +54,9 @@ NO_NUMBERS: dict[str, tuple[Any, str]] = {
     "words": (ONE.astype(str), r"'y' of dtype .*, such as '1\.0'\. .*y\.astype\(float"),
     "decimals": (ONE.map(lambda v: Decimal(1)), r"such as Decimal\('1'\)\. Convert it"),
     "categories": (ONE.astype("category"), r"not categorical; got .*dtype category"),
-    "complex": (ONE * 1j, r"complex128.*real and its imaginary part as two columns"),
+    "complex": (ONE * 1j, r"got column 'y' of dtype complex128.*to two columns"),
     "dates": (TWO.assign(when=STAMPS), r"an index: y\.set_index\('when'\)\.$"),
-    "durations": (DURATIONS, r"dtype timedelta64.*column\.dt\.total_seconds\(\)"),
+    "durations": (DURATIONS, r"got column 'y' of dtype timedelta64.*Convert it"),
     "an array of words": (np.array(["1"]), r"dtype <U1\. .*array\.astype\(float\)"),
     "four axes": (np.zeros((2,) * 4), r"must have the shape .*; got \(2, 2, 2, 2\)"),
     "a dict": ({"y": 1}, r"y must be of type Series, DataFrame or array; got dict"),
@@ -169,12 +169,11 @@ BAD_STAMPS: dict[str, tuple[pd.Index, str]] = {
     "written dates": (
         STAMPS.astype(str),
         r"must hold integers, periods, .* got (str|object), such as 2021-03-01.* dates"
-        r": y\.index = pd\.to_datetime\(y\.index\).* y = y\.set_index\(column\)",
+        r" by pd\.to_datetime\(index\).* set_index\(column\)",
     ),
     "fractions": (
         WHOLE / 2,
-        r"got float64, such as 0\.0\. Say their unit: y\.index = pd\.to_timedelta\(y\.i"
-        r"ndex, unit='s'\); whole numbers may stay .*y\.index\.astype\(int\)",
+        r"got float64, such as 0\.0\. .*to_timedelta\(index, unit='s'\) or .*astype",
     ),
     "categories": (pd.CategoricalIndex(range(24)), r"got category, such as 0"),
     "two zones": (
@@ -221,7 +220,7 @@ def test_offending_rows_of_a_panel_are_named() -> None:
         unfit().fit(y.iloc[[0, 1, 2, 3, 4, 5, 6, 8, 7, 9, 10]])
     with pytest.raises(ValueError, match=r"y must have keys; got none at row 6\. Drop"):
         unfit().fit(keyed(y, [*"aaaaaa", *[None] * 5]))
-    with pytest.raises(TypeError, match=r"Time comes last: y = y\.reorder_levels"):
+    with pytest.raises(TypeError, match=r"integers, periods, .*see reorder_levels"):
         unfit().fit(y.swaplevel().sort_index())
     other = waves(BERLIN + pd.Timedelta("30s")).to_frame()
     parts = {"a": waves(UTC).to_frame(), "b": other}
@@ -229,27 +228,19 @@ def test_offending_rows_of_a_panel_are_named() -> None:
         unfit().fit(pd.concat(parts))
 
 
-@pytest.mark.parametrize("case", ["fractions", "written dates"])
-def test_the_line_of_code_that_a_message_shows_makes_times(case: str) -> None:
-    index, _ = BAD_STAMPS[case]
-    y = waves(pd.RangeIndex(24)).set_axis(index)
-    with pytest.raises(TypeError) as caught:
-        unfit().fit(y)
-    line = re.search(r"y\.index = [^;]*?\)(?=[;.] )", str(caught.value))
-    assert line
-    exec(line[0], {"pd": pd, "y": y})  # our own message
-    assert np.isfinite(tiny().fit(y).predict([1])).all()
-
-
 QUARTERS = pd.period_range("2023Q1", periods=2, freq="Q")
 KINDS: dict[str, tuple[pd.Index, pd.Index, str]] = {
-    "a zone too many": (STAMPS, UTC, r"with a time zone\. .*tz_convert\(zone\)\.tz_lo"),
-    "no zone": (UTC, STAMPS, r"without a time zone\. .*index\.tz_localize\('UTC'\)"),
+    "a zone too many": (STAMPS, UTC, r"got datetimes with a time zone\. .*tz_convert"),
+    "no zone": (UTC, STAMPS, r"got datetimes without a time zone\. .*tz_local"),
     "dates for integers": (pd.RangeIndex(24), STAMPS, r"integers; got datetimes"),
     "integers for dates": (STAMPS, pd.Index([30, 31]), r"got integers\. .*to_datetime"),
-    "periods for dates": (STAMPS, MONTHS, r"periods of frequency M\. .*to_timestamp\("),
-    "dates for periods": (MONTHS, STAMPS, r"got datetimes.*index\.to_period\('M'\)"),
-    "quarters": (MONTHS, QUARTERS, r"frequency M; got .*index\.asfreq\('M'\)"),
+    "periods for dates": (
+        STAMPS,
+        MONTHS,
+        r"got periods of frequency M\. .*to_timestamp",
+    ),
+    "dates for periods": (MONTHS, STAMPS, r"frequency M; got datetimes.*to_period"),
+    "quarters": (MONTHS, QUARTERS, r"frequency M; got periods of frequency Q"),
 }
 
 
@@ -292,9 +283,9 @@ SPOILT: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
     ),
     "NaN": (
         lambda X: last_u(X, NAN),
-        rf"not have missing.*NaN in column 'u' at {AT_LAST}",
+        rf"none missing; got nan in column 'u' at {AT_LAST}",
     ),
-    "infinity": (lambda X: last_u(X, np.inf), rf"X must be finite; got inf.*{AT_LAST}"),
+    "infinity": (lambda X: last_u(X, np.inf), rf"be finite.*; got inf .*{AT_LAST}"),
     "words": (
         lambda X: X.assign(u="a"),
         r"X must be numeric.*'u' of dtype (str|object)",
@@ -303,7 +294,7 @@ SPOILT: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
         lambda X: X.assign(u=pd.Categorical(CATEGORIES[: len(X)])),
         r"dtype category.* X\.astype.* pd\.get_dummies\(X, dtype=float\)",
     ),
-    "complex": (lambda X: X * 1j, r"'u' of dtype complex128.* as two columns"),
+    "complex": (lambda X: X * 1j, r"'u' of dtype complex128.* to two columns"),
     "a row twice": (
         doubled,
         r"times of X must be strictly increasing.*X\[~X\.index\.d",
@@ -338,7 +329,7 @@ def early() -> Any:
     return tiny().fit(Y[:-2], controls(STAMPS)[:-2])
 
 
-@pytest.mark.parametrize("case", {**SPOILT, **OTHERS})
+@pytest.mark.parametrize("case", [*SPOILT, *OTHERS])
 @pytest.mark.parametrize("question", ANSWERS)
 def test_x_that_cannot_be_read_is_refused_by_every_question(
     early: Any, question: str, case: str
@@ -380,7 +371,7 @@ def test_a_value_that_is_given_must_be_one_though_fit_had_one(
     X = controls(STAMPS)
     early.predict_at(STAMPS[3:6], X=X.drop(STAMPS[4]))  # known from fit
     X.loc[STAMPS[4], "u"] = value
-    with pytest.raises(ValueError, match=r"^(X must not have|values of X must be)"):
+    with pytest.raises(ValueError, match=r"^values of X must be finite, none missing"):
         early.predict_at(STAMPS[3:6], X=X)
     early.predict_at(STAMPS[6:9], X=X)  # not asked
 

@@ -236,7 +236,7 @@ BAD: dict[str, tuple[Any, str]] = {
     ),
     "rows of a panel": (panel().index[:2], r"same for all series; .* predict_at\(inde"),
     "integers": (at([30]), r"the horizon must be of the kind of y's.*got integers\."),
-    "periods": (MONTHS[:2], r"got periods of frequency M\. .*index\.to_timestamp\(\)"),
+    "periods": (MONTHS[:2], r"got periods of frequency M\. .*to_timestamp"),
     "a zone": (LATER.tz_localize("UTC"), r"got datetimes with a time zone\. .*tz_conv"),
 }
 ASKING: dict[str, Callable[[Any, Any], Any]] = {

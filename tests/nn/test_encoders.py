@@ -234,7 +234,7 @@ def test_forward_is_the_state_at_the_first_observed_stamp(
 
 
 def test_unknown_direction_is_refused() -> None:
-    with pytest.raises(ValueError, match=r'"forward" or "backward"; got .up'):
+    with pytest.raises(ValueError, match=r'"forward", "backward"; got .up'):
         ODERNN(1, 1).states(TIMES, torch.zeros(2, 5, 1), EVERYWHERE, direction="up")
 
 
@@ -269,8 +269,8 @@ def test_rnn_without_gap_input_is_blind_to_time() -> None:
 
 @pytest.mark.parametrize("cell", [ODERNN, ODELSTM])
 def test_gradcheck_through_encoder(cell: type[ODERNN] | type[ODELSTM]) -> None:
-    encoder = cell(2, 2, field(2, width=4), Solver("rk4", 0.6))
-    observed = torch.tensor([[True] * 5, [False, True, True, False, True]])
+    encoder = cell(1, 2, field(2, width=2), Solver("rk4", 0.6))
+    observed = torch.tensor([[True, False, True], [False, True, True]])
     names = [name for name, _ in encoder.named_parameters()]
 
     def last(times: Tensor, x: Tensor, *parameters: Tensor) -> Tensor:
@@ -278,7 +278,7 @@ def test_gradcheck_through_encoder(cell: type[ODERNN] | type[ODELSTM]) -> None:
         h: Tensor = torch.func.functional_call(encoder, given, (times, x, observed))
         return h
 
-    inputs = [TIMES, torch.randn(2, 5, 2), *encoder.parameters()]
+    inputs = [TIMES[:, :3], torch.randn(2, 3, 1), *encoder.parameters()]
     leaves = [x.detach().clone().requires_grad_() for x in inputs]
     assert torch.autograd.gradcheck(last, leaves)
-    assert torch.autograd.gradgradcheck(last, leaves)
+    assert torch.autograd.gradgradcheck(last, leaves, fast_mode=True)

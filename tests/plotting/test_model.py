@@ -184,14 +184,14 @@ def field_at(forecaster: Any, z: np.ndarray, u: Any = None) -> np.ndarray:
 
 def test_latent_paths_decode_to_the_forecast_and_to_the_sample_paths() -> None:
     forecaster = tiny(normalize="series", latent_size=3).fit(waves(uneven_stamps(30)))
-    predictor = forecaster._model.predictor(forecaster._history.observations)
+    predictor = forecaster._answers._predictor
     predictor.calibration = Calibration.none(1)
     asked = forecaster._answers._queries(
         forecaster._history.rows_ahead(pd.Index(FH)), None
     )
     seed, end = forecaster._predict_seed, asked.times.max()
     paths = predictor.latent_paths(0, end, None, 5, seed)
-    first, last = predictor.times[[-6, -1]]
+    first, last = predictor.windows.times[[-6, -1]]
     ahead = len(paths.mean) - paths.n_seen
     times = [np.linspace(first, last, paths.n_seen), np.linspace(last, end, ahead + 1)]
     here = asked._replace(
@@ -201,16 +201,18 @@ def test_latent_paths_decode_to_the_forecast_and_to_the_sample_paths() -> None:
     emission = forecaster.network_.emission
     with torch.no_grad():
         mean, draws = (emission(torch.from_numpy(z)).numpy() for z in paths[:2])
-    late = here.times > last  # earlier ones are answered by other windows too
+    ((rows, means),) = predictor.means(here)
+    ((again, paths_of_rows, _),) = predictor.draws(here, 5, seed, noise=False)
+    np.testing.assert_array_equal(again, rows)
+    late = here.times[rows] > last  # earlier ones are answered by other windows too
+    np.testing.assert_allclose(mean[rows][late], means[late], rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(
-        mean[late], predictor.means(here)[late], rtol=1e-3, atol=1e-5
+        draws[:, rows][:, late], paths_of_rows[:, late], rtol=1e-3, atol=1e-5
     )
-    ((_, expected),) = predictor.draws(here, 5, seed, noise=False)
-    np.testing.assert_allclose(draws[:, late], expected[:, late], rtol=1e-3, atol=1e-5)
 
 
 def test_path_and_field_of_two_coordinates_are_the_decoders_own(portrayed: Any) -> None:
-    predictor = portrayed._model.predictor(portrayed._history.observations)
+    predictor = portrayed._answers._predictor
     asked = portrayed._answers._queries(
         portrayed._history.rows_ahead(pd.Index(FH)), None
     )
@@ -272,7 +274,7 @@ def test_the_field_of_a_model_with_controls_is_that_of_the_last_observation() ->
 
 def test_the_series_of_a_panel_is_the_one_asked_for() -> None:
     forecaster = tiny(latent_size=2).fit(panel())
-    predictor = forecaster._model.predictor(forecaster._history.observations)
+    predictor = forecaster._answers._predictor
     for number, key in enumerate([None, "s1", ("s2",)]):
         axes = plot_latent(forecaster, FH, series=key, coordinates=(0, 1))
         z0 = predictor.latent_paths(number, -np.inf, None, 0, 0).mean[:1]

@@ -185,7 +185,8 @@ def failed(processes: Processes) -> Left:
 
     with nth_forward(processes, 4, MemoryError("no room")):
         step = error_of(fit)
-    at_end, at_epoch = (error_of(lambda at=at: fit(Act(at, True))) for at in (0, 2))
+    at_end = error_of(lambda: fit(Act(0, True)))
+    at_epoch = error_of(lambda: fit(Act(2, True)))
     return {"step": step, "end": at_end, "callback": at_epoch}
 
 

@@ -10,8 +10,10 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from sklode.data.errors import SolverError
+from sklode.nn.solvers import Solver
 from sklode.training.loop import HISTORY_COLUMNS, Trainer
 from tests.networks import assert_same, latent_ode, windows
+from tests.problems import StiffCubic
 from tests.training.trainees import (
     Recording,
     Trainee,
@@ -31,7 +33,7 @@ def test_loss_is_the_negative_elbo_per_observed_value() -> None:
     # log-likelihoods -6 and -12, a KL of 5, over 2 and 4 values
     batches = [batch(1.0, n_observed=2), batch(2.0, n_observed=4)]
     started = time.perf_counter()
-    settings = {"kl_weight": 0.5, "lr": 1e-9, "warm_up_epochs": 2}
+    settings: dict[str, Any] = {"kl_weight": 0.5, "lr": 1e-9, "warm_up_epochs": 2}
     trainer = train(network, batches, n_epochs=3, **settings)
     assert all(tuple(row) == HISTORY_COLUMNS for row in trainer.state.rows)
     assert column(trainer, "epoch") == [1, 2, 3]
@@ -205,6 +207,22 @@ def test_skipped_steps_do_not_move_the_weights(
     assert (trainer.state.best_epoch, network.weight) == (0, weight)
 
 
+def test_an_adjoint_that_fails_backward_is_a_step_that_is_skipped() -> None:
+    field, dt = StiffCubic(), torch.ones(1, 1)
+    solver = Solver("dopri5", adjoint=True)
+    tame, explosive = batch(0.1), batch(1.0)
+
+    def solved(w: Tensor, number: Tensor) -> Tensor:
+        return solver.step(field, (w * number).view(1, 1), dt)
+
+    (row,) = train(Trainee(solved), [explosive, tame], adjoint=True).state.rows
+    assert row["skipped_steps"] == 1
+    assert row["log_likelihood"] == pytest.approx(3**-0.5 / 10, rel=0.02)
+    # elsewhere an AssertionError is a defect
+    with pytest.raises(AssertionError, match="max_num_steps"):
+        train(Trainee(solved), [explosive], adjoint=False)
+
+
 def test_only_ten_skipped_steps_in_a_row_stop_the_training_with_advice() -> None:
     bad = [batch(math.nan)] * 9
     mixed = [*bad, batch(), *bad, batch()]
@@ -253,7 +271,7 @@ def test_an_interruption_keeps_the_best_weights_of_the_epochs_before(
 
 @pytest.mark.parametrize(("step", "given"), [(2, {}), (5, {"is_interruptible": False})])
 def test_an_interruption_of_the_first_epoch_or_of_a_trial_is_passed_on(
-    step: int, given: dict[str, bool]
+    step: int, given: dict[str, Any]
 ) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(interrupted_at(step), [batch()] * 2, n_epochs=9, **given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from sklode.training import recovery as recovery_module
-from sklode.training.descent import Descent, flat_parameters
+from sklode.training.descent import Descent
 from sklode.training.loop import Trainer
 from sklode.training.recovery import Recovery
 from tests.training.trainees import (
@@ -129,8 +130,8 @@ def ends_of(losses: list[float], n_batches: int, copied_at: int = 0) -> list[int
     At one epoch the recovery is replaced by a copy, as by that of a checkpoint.
     """
     network, found = Trainee(linear), []
-    with flat_parameters(network) as vectors:
-        descent, recovery = Descent(vectors, 0.1, 0.0, 1), Recovery(n_batches)
+    with closing(Descent(network, 0.1, 0.0, 1)) as descent:
+        recovery = Recovery(n_batches)
         for epoch, loss in enumerate(losses, start=1):
             if epoch == copied_at:
                 recovery = copy.deepcopy(recovery)
@@ -246,7 +247,8 @@ def test_a_training_that_goes_wrong_late_goes_back_to_its_best_epoch() -> None:
         if row["epoch"] == 4:
             network.throw(50.0)
 
-    batches, settings = [batch(0.0)] * 4, {"lr": 0.1, "clip_norm": None}
+    batches = [batch(0.0)] * 4
+    settings: dict[str, Any] = {"lr": 0.1, "clip_norm": None}
     with pytest.warns(ConvergenceWarning, match=r"when epoch 4 began; .* of epoch 3"):
         trainer = train(network, batches, (), told, n_epochs=5, **settings)
     assert (trainer.state.best_epoch, network.weight) == (3, seen[3])

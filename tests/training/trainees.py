@@ -83,12 +83,11 @@ class Recording(torch.optim.SGD):
 
     lr: ClassVar[list[float]] = []
     gradients: ClassVar[list[float]] = []
-    groups: ClassVar[list[Any]] = []
+    vectors: ClassVar[list[Any]] = []
 
-    def __init__(self, groups: Iterable[Any], **settings: Any) -> None:
-        listed = list(groups)
-        super().__init__(listed, **settings)
-        type(self).lr, type(self).gradients, type(self).groups = [], [], listed
+    def __init__(self, vectors: list[Any], **settings: Any) -> None:
+        super().__init__(vectors, **settings)
+        type(self).lr, type(self).gradients, type(self).vectors = [], [], vectors
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         self.lr.append(float(self.param_groups[0]["lr"]))
@@ -101,7 +100,7 @@ class Recording(torch.optim.SGD):
 def trainer_of(network: Any, n_epochs: int, n_batches: int, **given: Any) -> Trainer:
     """Return a trainer; what is no setting of the forecasters goes to itself."""
     settings = {"lr": 0.01, "weight_decay": 0.0, "clip_norm": 1.0, "kl_weight": 1.0}
-    settings |= {"n_iter_no_change": math.inf}
+    settings |= {"n_iter_no_change": math.inf, "adjoint": False}
     settings |= {name: given.pop(name) for name in settings if name in given}
     return Trainer(network, SimpleNamespace(**settings), n_epochs, n_batches, **given)
 

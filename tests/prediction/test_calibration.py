@@ -34,6 +34,7 @@ def with_scale(forecaster: Any, scale: float) -> Any:
     other = copy.deepcopy(forecaster)
     n_channels = len(other.scale_)
     other._model.calibration = Calibration(np.zeros(1), np.full((1, n_channels), scale))
+    other._set_model(other._model)
     return other
 
 
@@ -185,6 +186,7 @@ def test_the_scale_is_that_of_the_column_and_the_time_outside_the_history() -> N
     scaled = copy.deepcopy(plain)
     scales = np.array([[1.0, 2.0], [3.0, 5.0], [7.0, 6.0]])
     scaled._model.calibration = Calibration(np.array([0.0, 2.0, 4.0]), scales)
+    scaled._set_model(scaled._model)
     unit, first, last = plain.time_unit_, y.index[0], y.index[-1]
     lags = np.array([-9, -4, -2, 0, 0, 2, 3, 4, 9])
     expected = scales[[2, 2, 1, 0, 0, 1, 1, 2, 2]]

@@ -45,6 +45,7 @@ def test_a_path_bends_little_also_at_the_joints_of_the_solvers_grid(kind: type) 
     forecaster = tiny(kind, **TRAINED).fit(y)
     # what the last window answers: its later stamps, and several grid steps beyond
     forecaster._model.calibration = None  # its scale has corners
+    forecaster._set_model(forecaster._model)
     coarse = np.arange(y.index[-3], y.index[-1] + 200, 2)
     fine = np.arange(y.index[-3], y.index[-1] + 200, 1)
     bend = [
@@ -60,10 +61,9 @@ def test_paths_inside_the_history_jump_from_window_to_window_only() -> None:
     y = channels()
     forecaster = tiny(**TRAINED).fit(y)
     times = np.arange(y.index[3], y.index[-1])
-    predictor = forecaster._model.predictor(forecaster._history.observations)
-    index = pd.Index(times, name=y.index.name)
-    starts = predictor._window_starts(forecaster._queries(index, None))
-    joints = np.diff(starts) != 0
+    answers = forecaster._answers
+    queries = answers._queries(pd.Index(times, name=y.index.name), None)
+    joints = np.diff(answers._predictor._windows_of(queries)) != 0
     assert joints.sum() >= 2
     step = np.abs(np.diff(smooth_paths(forecaster, times), axis=1)).mean((0, 2))
     assert step[joints].min() > step[~joints].max()

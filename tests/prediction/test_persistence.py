@@ -7,7 +7,6 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from sklode import LatentODELSTMForecaster, engine, nn
 from tests.fitted import KINDS, answers, assert_same, assert_same_forecaster
 from tests.series import panel, tiny, uneven_stamps, waves
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def by_pickle(forecaster: Any, folder: Path) -> Any:
@@ -97,16 +96,13 @@ def test_a_forecaster_comes_back_the_same(
 def test_a_file_holds_all_of_model_and_history(kind: str, tmp_path: Path) -> None:
     saved = KINDS[kind]().forecaster
     found = by_weights(saved, tmp_path)
-    assert vars(found).keys() == vars(saved).keys() - {"_warm_model"}
+    of_a_fit = {"_run", "_broken_off"}  # that is underway, or was broken off
+    assert vars(found).keys() == vars(saved).keys() - of_a_fit
     assert found._predict_seed == saved._predict_seed
     for forecaster in (saved, found):
         forecaster._model.network = forecaster._model.stopped = None
     assert_same(found._model, saved._model)
-    saved, found = saved._history, found._history
-    rows = [history.unobserved.sort_index() for history in (found, saved)]
-    if saved.controls:
-        assert_same(*rows)
-    assert_same(replace(found, unobserved=None), replace(saved, unobserved=None))
+    assert_same(found._history, saved._history)
 
 
 @every_way

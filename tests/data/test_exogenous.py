@@ -99,6 +99,7 @@ def test_spread_and_sample_paths_read_the_controls_as_the_forecast_does(
 ) -> None:
     trained = copy.deepcopy(trained)
     trained._model.calibration = None  # so that the noise is the same everywhere
+    trained._set_model(trained._model)
     X = controls(LATER)
     for given in (X, moved(X, LATER)):
         paths = trained.sample(at(LATER), n_samples=7, X=given)["y"].unstack(0)

@@ -219,7 +219,9 @@ def test_the_score_is_what_the_truth_is_off_by(name: str) -> None:
         assert forecaster.score(truth) == pytest.approx(0, abs=TOLERANCE)
         assert forecaster.score(truth + 2) == pytest.approx(-2, abs=TOLERANCE)
     truth = on_line(kind.steps(1, 2), kind.step)
-    percentage = forecaster.score(1.25 * truth, fh=[1, 2])
+    with pytest.warns(UserWarning, match="score with fh is sktime's") as record:
+        percentage = forecaster.score(1.25 * truth, fh=[1, 2])
+    assert record[0].filename == __file__
     assert percentage == pytest.approx(0.2, abs=TOLERANCE / np.abs(truth).min())
 
 
