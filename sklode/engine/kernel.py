@@ -253,7 +253,8 @@ def run(code, begin, arrays, flags, left, memory, kept, low, high, n_steps, back
     """
     m, r = memory, np.zeros(16, np.int64)
     n_lanes = lanes_of(m)
-    r[: len(begin)] = begin
+    for i in range(len(begin)):  # a slice would take longer to compile
+        r[i] = begin[i]
     r[N_STEPS] = n_steps
     first, block, count, pc = low, 0, 0, 0
     while True:
