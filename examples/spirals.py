@@ -15,9 +15,9 @@ import argparse
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from paper.protocol import make_spirals
 
 from sklode import LatentODELSTMForecaster
-from sklode.data import make_spirals
 
 parser = argparse.ArgumentParser(description="Continue spirals in both directions.")
 parser.add_argument("--output", default="spirals.png", help="the picture's path")

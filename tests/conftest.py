@@ -1,15 +1,9 @@
-import importlib.util
-import os
 import signal
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import settings
-
-from sklode import engine
-from sklode.training.compiling import compile_apart
 
 # The same examples in every run: a failure is met again by running again.
 settings.register_profile(
@@ -33,22 +27,6 @@ def _warnings_every_time() -> Iterator[None]:
     torch.set_warn_always(True)
     yield
     torch.set_warn_always(before)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _compiled_apart() -> None:
-    """Have the kernels on disk, as every fit does that finds none there.
-
-    A process in which tests of the kernels compile them rounds otherwise than others.
-    """
-    if importlib.util.find_spec("numba") is None:
-        return
-    layouts = ["lanes", "single"]
-    if os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0":
-        layouts.reverse()  # each of two workers begins with another one
-    for layout in layouts:
-        if not engine.is_compiled(np.dtype("float32"), layout):
-            compile_apart(layout)
 
 
 @pytest.fixture

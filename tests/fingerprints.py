@@ -15,7 +15,7 @@ import torch
 
 from tests.series import tiny, uneven_stamps, waves
 
-ENGINES = ["eager", "unrolled", "fused"]
+ENGINES = ["eager", "fused"]
 
 SPREAD: dict[str, Any] = {
     "hidden_size": 24,

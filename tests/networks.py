@@ -46,7 +46,7 @@ def latent_ode(
     n_controls: int = 0,
     anchor: str = "series",
     noise: float | None = None,
-    engine: str = "unrolled",
+    engine: str = "eager",
 ) -> nn.LatentODE:
     """Return a random network with 5 hidden and 3 latent states."""
     hidden, latent = 5, 3

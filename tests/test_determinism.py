@@ -20,7 +20,6 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
-import threadpoolctl
 import torch
 
 from sklode.data.errors import HistoryWarning, SolverError
@@ -209,10 +208,6 @@ def process_state() -> dict[str, Any]:
         "torch's generator": torch.get_rng_state().numpy().tobytes(),
         "Python's generator": random.getstate(),
         "torch's threads": (torch.get_num_threads(), torch.get_num_interop_threads()),
-        "pools of threads": sorted(
-            (pool["filepath"], pool["num_threads"])
-            for pool in threadpoolctl.threadpool_info()
-        ),
         "default dtype and device": (
             torch.get_default_dtype(),
             torch.get_default_device(),
@@ -416,7 +411,9 @@ def test_what_the_user_passed_is_left_as_it_was(raises: bool) -> None:
         lambda: forecaster.update(passed[4], passed[5]),
     ):
         if raises:
-            with pytest.raises(ValueError, match="must be finite; got inf"):
+            with pytest.raises(
+                ValueError, match="must be finite, none missing; got inf"
+            ):
                 question()
         else:
             question()
@@ -434,7 +431,7 @@ def test_an_array_that_was_passed_is_left_as_it_was(shape: tuple[int, ...]) -> N
     kept = values.copy()
     forecaster = tiny().fit(values)
     forecaster.predict(steps)
-    forecaster.score(values)
+    forecaster.score(values[:3])
     forecaster.update(values[:2])
     np.testing.assert_array_equal(values, kept)
     assert steps.tolist() == [3, 1]

@@ -309,7 +309,7 @@ def smaller_steps_and_higher_orders_solve_better(shown: Names) -> None:
 
 @says("speed.md")
 def the_engine_that_was_asked_for_ran(shown: Names) -> None:
-    assert shown["forecaster"].engine_ == ("unrolled", "unrolled")
+    assert shown["forecaster"].engine_ == ("eager", "eager")
 
 
 @says("uncertainty.md")

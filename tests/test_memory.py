@@ -24,7 +24,7 @@ from sklode.prediction import predictor as prediction
 from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
 
 FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"
-ENGINES = ["fused", "unrolled", "eager"]
+ENGINES = ["fused", "eager"]
 MEBIBYTE = 2**20
 
 on_linux = pytest.mark.skipif(
@@ -85,7 +85,7 @@ def states_of_fits(engine: str) -> tuple[State, State]:
 
 def states_of_calls(name: str) -> tuple[State, State]:
     """Ask a model 1000 times; after 200 times, and after all."""
-    forecaster = tiny(engine="unrolled").fit(panel())
+    forecaster = tiny(engine="fused").fit(panel())
     again = panel().groupby("series").tail(1)
     call = {
         "predict": lambda k: forecaster.predict([1 + k % 7, 9]),
@@ -126,7 +126,7 @@ def test_a_thousand_calls_leave_nothing_behind(name: str) -> None:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    tiny(engine="unrolled").fit(panel())  # libraries' first use leaves frames behind
+    tiny(engine="fused").fit(panel())  # libraries' first use leaves frames behind
     gc.collect()
     gc.disable()
     try:
@@ -177,7 +177,7 @@ def test_memory_of_a_fit_and_a_forecast_is_that_of_its_rows(n_series: int) -> No
     y = waves(index).to_frame()
     forecaster = tiny(
         FORECASTERS[0],
-        engine="unrolled",
+        engine="fused",
         window_length=30,
         horizon=5,
         batch_size=4,
@@ -193,7 +193,7 @@ def test_memory_of_a_fit_and_a_forecast_is_that_of_its_rows(n_series: int) -> No
 def test_draws_of_a_far_horizon_are_solved_few_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    forecaster = tiny(engine="unrolled", n_samples=40).fit(panel())
+    forecaster = tiny(engine="fused", n_samples=40).fit(panel())
     network, sizes = forecaster.network_, []
     decode = network.decode_draws
 

@@ -5,20 +5,15 @@ from __future__ import annotations
 import pytest
 from sktime.utils.estimator_checks import check_estimator
 
-from sklode import AbsoluteHorizon, AlignedMetric, LatentODELSTMForecaster
+from sklode import AbsoluteHorizon, AlignedMetric
 from tests.series import FORECASTERS
 
-# a minute each, and they differ in the encoder only
-OTHERS = [
-    pytest.param(kind, marks=pytest.mark.slow)
-    for kind in FORECASTERS
-    if kind is not LatentODELSTMForecaster
-]
-KINDS = [LatentODELSTMForecaster, *OTHERS, AbsoluteHorizon, AlignedMetric]
+# minutes each
+SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in FORECASTERS]
 
 
 @pytest.mark.filterwarnings("ignore")  # sktime's checks warn of their own doing
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*SLOW, AbsoluteHorizon, AlignedMetric])
 def test_every_check_of_sktime_passes(kind: type) -> None:
     results = check_estimator(kind, raise_exceptions=False, verbose=False)
     # A misspelt or empty selection of checks passes too; so count them.

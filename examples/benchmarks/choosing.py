@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Row]:
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if set(options.settings) - set(SLOW):
-        with contextlib.suppress(ImportError):  # without numba they run unrolled
+        with contextlib.suppress(ImportError):  # without numba they run eager
             # compiles, or the first setting would be charged with it
             LatentODELSTMForecaster(max_epochs=1, engine="fused").fit(two_sines(0)[0])
     rows = {name: Row([], []) for name in options.settings}

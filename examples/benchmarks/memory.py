@@ -154,7 +154,6 @@ WORKLOADS: dict[str, Workload] = {
         f"small panel, {what}": Workload(SMALL, 20, parameters, FORECASTS)
         for what, parameters in (
             ("fused", {"engine": "fused"}),
-            ("unrolled", {"engine": "unrolled"}),
             ("eager", {"engine": "eager"}),
             ("dopri5", {"method": "dopri5"}),
             ("adjoint", {"adjoint": True}),

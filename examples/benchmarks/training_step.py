@@ -4,7 +4,7 @@ A step is the evidence lower bound of a batch, its gradients and Adam. All conte
 take turns, and medians are compared, so that a busy machine slows all alike. All have
 the same sizes and windows, with one step of the 3/8 rule per gap:
 
-- ``fused``, ``unrolled``, ``eager``: sklode. Beside what the others do, it clips the
+- ``fused``, ``eager``: sklode. Beside what the others do, it clips the
   gradient, reads each channel's mask and has one more layer before q(z0). Its decoder
   goes over the same span in steps of 1, of which the gaps, 0.6 to 1, need fewer than
   there are stamps, and interpolates at the stamps.
@@ -41,9 +41,6 @@ from sklode.levels import Anchor
 
 Step: TypeAlias = Callable[[], float]
 
-FEW = 3
-"""Up to this many series, forecasters take the layout for single ones."""
-
 REFERENCE = "straightforward"
 
 
@@ -53,7 +50,7 @@ def network(load: Workload, engine: str) -> nn.LatentODE:
     solver = nn.Solver("rk4", 1.0)
     shape = (load.field_width, load.field_depth, "tanh")
     flow = nn.VectorField(load.hidden_size, *shape)
-    made = nn.LatentODE(
+    return nn.LatentODE(
         nn.ODELSTM(2 * load.n_channels, load.hidden_size, flow, solver),
         nn.Translator(load.hidden_size, load.latent_size),
         nn.Decoder(nn.VectorField(load.latent_size, *shape), solver),
@@ -61,8 +58,6 @@ def network(load: Workload, engine: str) -> nn.LatentODE:
         Anchor("series", load.n_channels),
         engine=engine,
     )
-    made.layout = "single" if load.n_series <= FEW else "lanes"
-    return made
 
 
 def of_sklode(load: Workload, engine: str) -> Step:
@@ -101,7 +96,6 @@ def of_diffrax(load: Workload) -> Step:
 
 CONTENDERS: dict[str, Callable[[Workload], Step]] = {
     "fused": partial(of_sklode, engine="fused"),
-    "unrolled": partial(of_sklode, engine="unrolled"),
     "eager": partial(of_sklode, engine="eager"),
     REFERENCE: plain_torch.loop,
     "compile": plain_torch.compiled,

@@ -1,8 +1,8 @@
 """The paper's spirals: reconstruct them, and extrapolate forward and backward.
 
-1000 noisy series of N = 30, 50, 100 or 250 stamps, see `sklode.data.make_spirals`, are
-learned as one panel; the truth without noise is scored at all 250 positions of the
-windows and at the 62 after and before each. Those are "covered" where the place on the
+1000 noisy series of N = 30, 50, 100 or 250 stamps, see `make_spirals`, are learned as
+one panel; the truth without noise is scored at all 250 positions of the windows and at
+the 62 after and before each. Those are "covered" where the place on the
 spiral lies inside some training window, and "beyond" where no window reaches. A table
 is printed; the paper's figure and the gradient norms of each epoch are saved.
 
@@ -25,9 +25,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from protocol import make_spirals
 from settings import MODELS, PAPER_SPIRALS, SPIRALS
 
-from sklode.data import make_spirals
 from sklode.training import clipping_report
 
 STAMPS = (30, 50, 100, 250)

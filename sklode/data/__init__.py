@@ -4,6 +4,6 @@ The only package that knows indexes, frequencies and units; all after it sees nu
 """
 
 from sklode.data.calendar import calendar_features
-from sklode.data.datasets import load_co2, make_spirals
+from sklode.data.datasets import load_co2
 
-__all__ = ["calendar_features", "load_co2", "make_spirals"]
+__all__ = ["calendar_features", "load_co2"]

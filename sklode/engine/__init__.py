@@ -1,27 +1,23 @@
-"""CPU engines: whole sequences as single nodes of autograd.
+"""The CPU engine: whole sequences as single nodes of autograd, compiled.
 
 Backpropagation through a neural ODE spends most of its time on the bookkeeping of tens
-of thousands of tiny operations. Here the encoder's run over a window, and the
-decoder's trajectory, are one node each, with a hand-derived backward pass. There are
-two engines:
-
-- **fused** (`sklode.engine.fused`): one compiled call for a whole batch. It needs
-  numba, which compiles it once a machine and precision.
-- **unrolled** (`sklode.engine.sequences`): numpy, step by step; needs nothing else.
+of thousands of tiny operations. In the fused engine the encoder's run over a window,
+and the decoder's trajectory are one node each, with a hand-derived backward pass,
+carried out by a kernel that numba compiles once a machine and precision.
 
 This package knows nothing of `sklode.nn`; it takes weights and steps. Plain torch is
-the reference that both are tested against, and serves what they do not cover: GPUs,
+the reference that it is tested against, and serves what it does not cover: GPUs,
 adaptive and adjoint solvers, modules of the user's own, double backward.
 """
 
-from sklode.engine.choice import choose, is_compiled, keeps_compiled
+from sklode.engine.choice import choose
 from sklode.engine.functions import (
     CellWeights,
     FieldWeights,
-    decode,
+    compile_kernel,
     decode_at,
-    emit,
     encode,
+    is_compiled,
     supports,
 )
 
@@ -29,11 +25,9 @@ __all__ = [
     "CellWeights",
     "FieldWeights",
     "choose",
-    "decode",
+    "compile_kernel",
     "decode_at",
-    "emit",
     "encode",
     "is_compiled",
-    "keeps_compiled",
     "supports",
 ]

@@ -1,642 +1,504 @@
-"""A SIMD vector for numba, raw memory, and the two layouts of a batch.
+"""A SIMD vector for numba, and sums of products that stay in registers.
 
-Plain numba loops keep intermediate results in memory; with a vector type they stay in
-registers. A vector holds 64 bytes: 16 numbers of float32 or 8 of float64, which LLVM
-splits on machines with shorter registers.
+A vector is as wide as a register of the machine: 4, 8 or 16 numbers of float32. Plain
+loops of numba keep intermediate results in memory, with a vector they stay in
+registers (docs/engine.md has the figures).
 
-A kernel is written once and compiled in two layouts, chosen by the type of the argument
-``layout``:
-
-- ``None``: lanes. Row i of a block holds element i of 16 (or 8) series, side by side;
-  its unit is a vector.
-- an int: a single series. Row i is element i; its unit is a number, and products run
-  over neighbouring neurons instead.
+A row is a vector of a one-dimensional array: row k begins at number k times the size
+of a vector. With ``NUMBA_BOUNDSCHECK=1`` every index is checked.
 """
 
 from __future__ import annotations
 
 import contextlib
 import operator
-from typing import Any
 
 import numba
 import numpy as np
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import (
-    intrinsic,
-    lower_builtin,
-    models,
-    overload,
-    register_model,
-)
+from numba.extending import intrinsic, lower_builtin, models, register_model
 
 from sklode.engine.cache import Cache
 
-__all__ = [
-    "at_least",
-    "at_most",
-    "compiled",
-    "constant",
-    "decay",
-    "lanes_of",
-    "load",
-    "load_number",
-    "load_vector",
-    "log_one_plus",
-    "pointer",
-    "shifted",
-    "splat",
-    "store",
-    "store_number",
-    "store_vector",
-    "tanh",
-    "tile_of_outer",
-    "tile_of_product",
-]
 
-VECTOR_BYTES = 64
+def _register_bytes():
+    """Return the size of this machine's vector registers."""
+    try:
+        features = binding.get_host_cpu_features()
+    except RuntimeError:  # a system that LLVM cannot ask
+        features = {}
+    if features.get("avx512f"):
+        return 64
+    return 32 if features.get("avx") else 16
+
+
+_BYTES = _register_bytes()
+
+
+def n_lanes(itemsize):
+    """Return how many numbers of so many bytes a vector holds."""
+    return _BYTES // itemsize
+
 
 # Sums may be reordered and fused; infinities and what is no number stay what they are.
 _FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
 
-_COMPILE = {
-    "fastmath": set(_FAST),
-    "nogil": True,
-    "boundscheck": False,
-    "error_model": "numpy",
-}
+_OPTIONS = {"fastmath": set(_FAST), "nogil": True, "error_model": "numpy"}
 
 
-def compiled(function: Any) -> Any:
+def compiled(function):
     """Compile a function, once a machine; once a process where nothing can be kept."""
-    dispatcher = numba.njit(**_COMPILE)(function)
+    dispatcher = numba.njit(**_OPTIONS)(function)
     with contextlib.suppress(RuntimeError):  # no folder to write to
         dispatcher._cache = Cache(function)
-    return _for_any_number(dispatcher)
-
-
-def _for_any_number(dispatcher: Any) -> Any:
-    """Keep numba from compiling a function anew for each constant argument."""
-    template = dispatcher.get_call_template
-
-    def without_constants(args: Any, kws: Any) -> Any:
-        plain = {name: types.unliteral(kind) for name, kind in kws.items()}
-        return template(tuple(types.unliteral(kind) for kind in args), plain)
-
-    dispatcher.get_call_template = without_constants
     return dispatcher
+
+
+def inlined(function):
+    """Compile a function into those that call it.
+
+    A call could run the copy of another function that was compiled in this process,
+    which rounds otherwise.
+    """
+    return numba.njit(inline="always", **_OPTIONS)(function)
 
 
 class Vector(types.Type):
     """Type of a vector of floats."""
 
-    def __init__(self, dtype: types.Float) -> None:
+    def __init__(self, dtype):
         self.dtype = dtype
-        self.count = VECTOR_BYTES * 8 // dtype.bitwidth
+        self.count = n_lanes(dtype.bitwidth // 8)
+        self.number = ir.FloatType() if dtype == types.float32 else ir.DoubleType()
+        self.llvm = ir.VectorType(self.number, self.count)
         super().__init__(name=f"Vector({dtype}, {self.count})")
 
 
 _VECTORS = {dtype: Vector(dtype) for dtype in (types.float32, types.float64)}
 
 
-def _llvm(vector: Vector) -> ir.VectorType:
-    number = ir.FloatType() if vector.dtype == types.float32 else ir.DoubleType()
-    return ir.VectorType(number, vector.count)
-
-
 @register_model(Vector)
 class _VectorModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, vector: Vector) -> None:
-        super().__init__(manager, vector, _llvm(vector))
+    def __init__(self, manager, vector):
+        super().__init__(manager, vector, vector.llvm)
 
 
 # Arithmetic -------------------------------------------------------------------------
 
 
-def _broadcast(builder: Any, number: Any, kind: ir.VectorType) -> Any:
-    zero = ir.Constant(ir.IntType(32), 0)
-    undefined = ir.Constant(kind, ir.Undefined)
-    one = builder.insert_element(undefined, number, zero)
-    places = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
-    return builder.shuffle_vector(one, undefined, places)
+def _broadcast(builder, number, vector):
+    undefined = ir.Constant(vector.llvm, ir.Undefined)
+    one = builder.insert_element(undefined, number, ir.Constant(ir.IntType(32), 0))
+    places = ir.VectorType(ir.IntType(32), vector.count)
+    zeros = ir.Constant(places, [0] * vector.count)
+    return builder.shuffle_vector(one, undefined, zeros)
 
 
-def _as_vector(context: Any, builder: Any, value: Any, kind: Any, like: Vector) -> Any:
-    if isinstance(kind, Vector):
-        return value
-    number = context.cast(builder, value, kind, like.dtype)
-    return _broadcast(builder, number, _llvm(like))
+class _Value:
+    """A vector in the code that is being written; operators write more."""
+
+    def __init__(self, builder, vector, value):
+        self.builder, self.vector, self.value = builder, vector, value
+
+    def _other(self, number):
+        if isinstance(number, _Value):
+            return number.value
+        return ir.Constant(self.vector.llvm, [number] * self.vector.count)
+
+    def _by(self, instruction, left, right):
+        write = getattr(self.builder, instruction)
+        result = write(self._other(left), self._other(right), flags=_FAST)
+        return _Value(self.builder, self.vector, result)
+
+    def __add__(self, other):
+        return self._by("fadd", self, other)
+
+    def __sub__(self, other):
+        return self._by("fsub", self, other)
+
+    def __rsub__(self, other):
+        return self._by("fsub", other, self)
+
+    def __mul__(self, other):
+        return self._by("fmul", self, other)
+
+    def __truediv__(self, other):
+        return self._by("fdiv", self, other)
+
+    def within(self, beyond, bound):
+        """Return the bound for numbers beyond it (">": above, "<": below).
+
+        What is not a number lies beyond no bound, and stays.
+        """
+        bound = self._other(bound)
+        outside = self.builder.fcmp_ordered(beyond, self.value, bound)
+        result = self.builder.select(outside, bound, self.value)
+        return _Value(self.builder, self.vector, result)
+
+    def llvm(self, name):
+        """Return LLVM's function of that name: "exp" or "log"."""
+        kind = ir.FunctionType(self.vector.llvm, [self.vector.llvm])
+        full = f"llvm.{name}.v{self.vector.count}f{self.vector.dtype.bitwidth}"
+        module = self.builder.module
+        function = cgutils.get_or_insert_function(module, kind, full)
+        result = self.builder.call(function, [self.value])
+        return _Value(self.builder, self.vector, result)
 
 
-def _teach(operation: Any, instruction: str) -> None:
+def _teach(operation):
     """Make an operator work on vectors, and on a vector and a number."""
 
     @infer_global(operation)
     class _Typing(AbstractTemplate):
-        def generic(self, args: Any, kws: Any) -> Any:
+        def generic(self, args, kws):
             vectors = [a for a in args if isinstance(a, Vector)]
             known = all(isinstance(a, Vector | types.Number) for a in args)
             if len(args) == 2 and vectors and known:
                 return signature(vectors[0], *args)
             return None
 
-    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        operands = [
-            _as_vector(context, builder, value, kind, sig.return_type)
-            for value, kind in zip(args, sig.args, strict=True)
-        ]
-        return getattr(builder, instruction)(*operands, flags=_FAST)
+    def lower(context, builder, sig, args):
+        vector, values = sig.return_type, []
+        for value, kind in zip(args, sig.args, strict=True):
+            if not isinstance(kind, Vector):
+                number = context.cast(builder, value, kind, vector.dtype)
+                value = _broadcast(builder, number, vector)
+            values.append(_Value(builder, vector, value))
+        return operation(*values).value
 
     for kinds in ((Vector, Vector), (Vector, types.Number), (types.Number, Vector)):
         lower_builtin(operation, *kinds)(lower)
 
 
-for _operation, _instruction in (
-    (operator.add, "fadd"),
-    (operator.sub, "fsub"),
-    (operator.mul, "fmul"),
-    (operator.truediv, "fdiv"),
-):
-    _teach(_operation, _instruction)
+for _operation in (operator.add, operator.sub, operator.mul):
+    _teach(_operation)
 
 
-def _limit(beyond: str) -> Any:
+# Functions --------------------------------------------------------------------------
+
+
+def _function(write):
+    """Return a function for kernels of one that writes its code."""
+
     @intrinsic
-    def limited(typing: Any, vector: Any, bound: Any) -> Any:
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            other = _as_vector(context, builder, args[1], sig.args[1], sig.args[0])
-            # what is not a number lies beyond no bound, and stays
-            outside = builder.fcmp_ordered(beyond, args[0], other)
-            return builder.select(outside, other, args[0])
-
-        return vector(vector, bound), codegen
-
-    return limited
-
-
-_at_most, _at_least = _limit(">"), _limit("<")
-
-
-def _llvm_function(name: str) -> Any:
-    @intrinsic
-    def function(typing: Any, vector: Any) -> Any:
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            kind = _llvm(sig.args[0])
-            suffix = "f32" if kind.element == ir.FloatType() else "f64"
-            full = f"llvm.{name}.v{kind.count}{suffix}"
-            declared = cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(kind, [kind]), full
-            )
-            return builder.call(declared, args)
+    def function(typing, vector):
+        def codegen(context, builder, sig, args):
+            return write(_Value(builder, vector, args[0])).value
 
         return vector(vector), codegen
 
     return function
 
 
-_vector_exp, _vector_log = _llvm_function("exp"), _llvm_function("log")
+_SATURATED = 7.90531110763549805
+"""From here on tanh is 1 in float32."""
+
+
+def _is_double(x):
+    return x.vector.dtype == types.float64
+
+
+def _tanh(x):
+    if _is_double(x):
+        e = (x.within(">", 20.0).within("<", -20.0) * 2.0).llvm("exp")
+        return (e - 1.0) / (e + 1.0)
+    # the minimax approximation that Eigen and XLA use
+    x = x.within(">", _SATURATED).within("<", -_SATURATED)
+    s = x * x
+    p = s * -2.76076847742355e-16 + 2.00018790482477e-13
+    p = p * s + -8.60467152213735e-11
+    p = p * s + 5.12229709037114e-08
+    p = p * s + 1.48572235717979e-05
+    p = p * s + 6.37261928875436e-04
+    p = p * s + 4.89352455891786e-03
+    q = s * 1.19825839466702e-06 + 1.18534705686654e-04
+    q = q * s + 2.26843463243900e-03
+    q = q * s + 4.89352518554385e-03
+    return x * p / q
+
+
+def _sigmoid(x):
+    return _tanh(x * 0.5) * 0.5 + 0.5
+
+
+def _decay(x):
+    """exp(x) of what is not positive; of float32 to 1e-7 absolute."""
+    if _is_double(x):
+        return x.llvm("exp")
+    t = _tanh(x * 0.5)
+    return (t + 1.0) / (1.0 - t)
+
+
+def _log_one_plus(x):
+    """log(1 + x) of what lies in [0, 1]; of float32 to 1e-7 absolute."""
+    if _is_double(x):
+        return (x + 1.0).llvm("log")
+    z = x / (x + 2.0)  # 2 artanh(x / (2 + x))
+    s = z * z
+    total = s * (1 / 13) + 1 / 11
+    total = total * s + 1 / 9
+    total = total * s + 1 / 7
+    total = total * s + 1 / 5
+    total = total * s + 1 / 3
+    total = total * s + 1.0
+    return z * total * 2.0
+
+
+def _elu(x):
+    return x.within("<", 0.0) + (_decay(x.within(">", 0.0)) - 1.0)
+
+
+def _softplus(x):
+    return x.within("<", 0.0) + _log_one_plus(_decay(x.within(">", 0.0 - x)))
+
+
+tanh, sigmoid, elu, softplus = map(_function, (_tanh, _sigmoid, _elu, _softplus))
+"""Of a vector; tanh of float32 to 4 units in the last place."""
+
+tanh_slope = _function(lambda y: 1.0 - y * y)
+elu_slope = _function(lambda y: y.within(">", 0.0) + 1.0)
+softplus_slope = _function(lambda y: 1.0 - _decay(0.0 - y))
+"""Slopes of activations, where they take the value y."""
 
 
 # Memory -----------------------------------------------------------------------------
 
 
-def _place(builder: Any, base: Any, index: Any, width: int) -> Any:
-    offset = builder.mul(index, ir.Constant(ir.IntType(64), width))
-    return builder.gep(base, [offset])
+def _int(value):
+    return ir.Constant(ir.IntType(64), value)
 
 
-def _load(builder: Any, place: Any, vector: Vector, align: int) -> Any:
-    value = builder.load(builder.bitcast(place, _llvm(vector).as_pointer()))
-    value.align = align
-    return value
+class _Data:
+    """The numbers of an array, in the code that is being written.
+
+    A row is a vector, and has an index of its own.
+    """
+
+    def __init__(self, builder, vector, pointer):
+        self.builder, self.vector, self.pointer = builder, vector, pointer
+        self.rows = builder.bitcast(pointer, vector.llvm.as_pointer())
+
+    def _place(self, pointer, index, offset):
+        index = self.builder.add(index, _int(offset))
+        return self.builder.gep(pointer, [index])
+
+    def load(self, row, offset=0):
+        value = self.builder.load(self._place(self.rows, row, offset))
+        value.align = _BYTES
+        return value
+
+    def store(self, value, row, offset=0):
+        place = self._place(self.rows, row, offset)
+        self.builder.store(value, place).align = _BYTES
+
+    def spread(self, number, offset=0):
+        """Return a vector of one number."""
+        value = self.builder.load(self._place(self.pointer, number, offset))
+        return _broadcast(self.builder, value, self.vector)
 
 
-def _store(builder: Any, value: Any, place: Any, vector: Vector, align: int) -> None:
-    stored = builder.store(value, builder.bitcast(place, _llvm(vector).as_pointer()))
-    stored.align = align
+def _checked(context, builder, kind, value, row, n):
+    """Return an array's data; where it is asked for, rows outside raise IndexError."""
+    vector = _VECTORS[kind.dtype]
+    array = context.make_array(kind)(context, builder, value)
+    if config.BOUNDSCHECK:
+        last = builder.sub(builder.add(row, n), _int(1))
+        n_rows = builder.sdiv(array.nitems, _int(vector.count))
+        for place in (row, last):
+            cgutils.do_boundscheck(context, builder, place, n_rows)
+    return _Data(builder, vector, array.data)
 
 
 @intrinsic
-def pointer(typing: Any, array: Any) -> Any:
-    """Return the address of an array's data; the array must be kept alive."""
+def within(typing, memory, row, n_rows):
+    """Check that rows lie in memory, under ``NUMBA_BOUNDSCHECK`` only."""
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return context.make_array(sig.args[0])(context, builder, args[0]).data
-
-    return types.CPointer(array.dtype)(array), codegen
-
-
-@intrinsic
-def shifted(typing: Any, base: Any, n_numbers: Any) -> Any:
-    """Return the address so many numbers further on."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.gep(args[0], [args[1]])
-
-    return base(base, types.int64), codegen
-
-
-@intrinsic
-def load_number(typing: Any, base: Any, index: Any) -> Any:
-    """Return number ``index``."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.load(builder.gep(args[0], [args[1]]))
-
-    return base.dtype(base, types.int64), codegen
-
-
-@intrinsic
-def store_number(typing: Any, base: Any, index: Any, value: Any) -> Any:
-    """Set number ``index``."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        builder.store(args[2], builder.gep(args[0], [args[1]]))
+    def codegen(context, builder, sig, args):
+        _checked(context, builder, memory, *args)
         return context.get_dummy_value()
 
-    return types.void(base, types.int64, base.dtype), codegen
+    return types.void(memory, types.int64, types.int64), codegen
 
 
-def _loader(aligned: bool) -> Any:
+@intrinsic
+def load(typing, memory, row):
+    """Return a row."""
+
+    def codegen(context, builder, sig, args):
+        return _checked(context, builder, memory, *args, _int(1)).load(args[1])
+
+    return _VECTORS[memory.dtype](memory, types.int64), codegen
+
+
+@intrinsic
+def store(typing, memory, row, value):
+    """Set a row."""
+
+    def codegen(context, builder, sig, args):
+        data = _checked(context, builder, memory, *args[:2], _int(1))
+        data.store(args[2], args[1])
+        return context.get_dummy_value()
+
+    return types.void(memory, types.int64, _VECTORS[memory.dtype]), codegen
+
+
+@intrinsic
+def zeros(typing, memory):
+    """Return a row of zeros, in the precision of an array."""
+    vector = _VECTORS[memory.dtype]
+    return vector(memory), lambda *_: ir.Constant(vector.llvm, None)
+
+
+@intrinsic
+def lanes_of(typing, memory):
+    """Return how many numbers of an array's precision a vector holds."""
+    count = _VECTORS[memory.dtype].count
+    return types.int64(memory), lambda *_: _int(count)
+
+
+@intrinsic(prefer_literal=True)
+def operands(typing, code, pc, registers, n):
+    """Return the n operands of the instruction at ``pc``, see `sklode.engine.kernel`.
+
+    Each is a number plus the content of a register.
+    """
+    several = types.UniTuple(types.int64, n.literal_value)
+
+    def codegen(context, builder, sig, args):
+        words = context.make_array(code)(context, builder, args[0])
+        kept = context.make_array(registers)(context, builder, args[2])
+        values = []
+        for i in range(several.count):
+            place = builder.add(args[1], _int(1 + i))
+            word = builder.load(builder.gep(words.data, [place]))
+            register = builder.gep(kept.data, [builder.and_(word, _int(15))])
+            number = builder.ashr(word, _int(4))
+            values.append(builder.add(builder.load(register), number))
+        return context.make_tuple(builder, several, values)
+
+    return several(code, types.int64, registers, n), codegen
+
+
+# Sums of products -------------------------------------------------------------------
+#
+# Each variant is a function of its own within the kernel: there it has all registers.
+
+TALLEST = 12
+"""Vectors of a product's result: with a weight and an input 14 of 16 registers."""
+
+HIGHEST, WIDEST = 4, 3
+"""Of a tile of outer products; with its factors at most 16 registers."""
+
+
+def _variants(name, n_integers, write, *choices):
+    """Return a function for kernels, which runs one of many variants.
+
+    Called with memory, a tuple of integers, and the number of the variant. ``write``
+    writes a variant's code; it is called with the data, a number below each of
+    ``choices``, the last of which counts fastest, and the integers.
+    """
+
     @intrinsic
-    def read(typing: Any, base: Any, index: Any) -> Any:
-        vector = _VECTORS[base.dtype]
+    def function(typing, memory, integers, which):
+        vector = _VECTORS[memory.dtype]
+        parameters = [vector.number.as_pointer(), *[ir.IntType(64)] * n_integers]
 
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            width = vector.count if aligned else 1
-            place = _place(builder, args[0], args[1], width)
-            return _load(builder, place, vector, VECTOR_BYTES if aligned else 4)
-
-        return vector(base, types.int64), codegen
-
-    return read
-
-
-def _storer(aligned: bool) -> Any:
-    @intrinsic
-    def write(typing: Any, base: Any, index: Any, value: Any) -> Any:
-        vector = _VECTORS[base.dtype]
-
-        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            width = vector.count if aligned else 1
-            place = _place(builder, args[0], args[1], width)
-            _store(builder, args[2], place, vector, VECTOR_BYTES if aligned else 4)
+        def codegen(context, builder, sig, args):
+            pointer = context.make_array(memory)(context, builder, args[0]).data
+            numbers = cgutils.unpack_tuple(builder, args[1])
+            done = builder.append_basic_block()
+            switch = builder.switch(args[2], done)
+            for n, sizes in enumerate(np.ndindex(*choices)):
+                kind = ir.FunctionType(ir.VoidType(), parameters)
+                made = ir.Function(builder.module, kind, f"{name}_{n}_{vector.dtype}")
+                made.linkage = "internal"
+                made.attributes.add("noinline")
+                inside = ir.IRBuilder(made.append_basic_block())
+                write(_Data(inside, vector, made.args[0]), *sizes, *made.args[1:])
+                inside.ret_void()
+                switch.add_case(n, builder.append_basic_block())
+                with builder.goto_block(switch.cases[-1][1]):
+                    builder.call(made, [pointer, *numbers])
+                    builder.branch(done)
+            builder.position_at_end(done)
             return context.get_dummy_value()
 
-        return types.void(base, types.int64, vector), codegen
+        return types.void(memory, integers, types.int64), codegen
 
-    return write
+    return function
 
 
-_load_row, _store_row = _loader(True), _storer(True)
-load_vector, store_vector = _loader(False), _storer(False)
-"""From number ``index`` on, at any address."""
+class _Sums:
+    """Vectors that stay in registers while products are added to them."""
 
+    def __init__(self, data, starts):
+        self.data, self.builder = data, data.builder
+        self.totals = [cgutils.alloca_once_value(data.builder, v) for v in starts]
 
-@intrinsic
-def _splat_row(typing: Any, base: Any, number: Any) -> Any:
-    vector = _VECTORS[base.dtype]
+    def add(self, k, left, right):
+        product = self.builder.fmul(left, right, flags=_FAST)
+        total = self.builder.load(self.totals[k])
+        total = self.builder.fadd(total, product, flags=_FAST)
+        self.builder.store(total, self.totals[k])
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return _as_vector(context, builder, args[1], sig.args[1], vector)
+    def store(self, row):
+        for k, total in enumerate(self.totals):
+            self.data.store(self.builder.load(total), row, k)
 
-    return vector(base, number), codegen
 
+def _write_products(data, height, is_rows, w, x, n_in, start, out):
+    """Set ``height + 1`` rows from ``out`` on to W x + start.
 
-# Layouts ----------------------------------------------------------------------------
-#
-# A function without a body is a name for kernels to call; what it does in each layout
-# and precision stands in the overload of it.
-
-
-def lanes_of(layout: Any, base: Any) -> int:
-    """Return how many series a row holds."""
-
-
-def load(layout: Any, base: Any, row: int) -> Any:
-    """Return a row's unit."""
-
-
-def store(layout: Any, base: Any, row: int, unit: Any) -> None:
-    """Set a row's unit."""
-
-
-def splat(layout: Any, base: Any, number: float) -> Any:
-    """Return a unit that holds one number for every series."""
-
-
-def constant(base: Any, number: float) -> Any:
-    """Return a number in the precision of an array."""
-
-
-def _in_lanes(layout: Any) -> bool:
-    return isinstance(layout, types.NoneType)
-
-
-@overload(lanes_of, strict=False)
-def _lanes_of(layout: Any, base: Any) -> Any:
-    n_lanes = _VECTORS[base.dtype].count if _in_lanes(layout) else 1
-    return lambda layout, base: n_lanes
-
-
-@overload(load, strict=False)
-def _load_unit(layout: Any, base: Any, row: Any) -> Any:
-    if _in_lanes(layout):
-        return lambda layout, base, row: _load_row(base, row)
-    return lambda layout, base, row: load_number(base, row)
-
-
-@overload(store, strict=False)
-def _store_unit(layout: Any, base: Any, row: Any, unit: Any) -> Any:
-    if _in_lanes(layout):
-        return lambda layout, base, row, unit: _store_row(base, row, unit)
-    return lambda layout, base, row, unit: store_number(base, row, unit)
-
-
-@overload(splat, strict=False)
-def _splat_unit(layout: Any, base: Any, number: Any) -> Any:
-    if _in_lanes(layout):
-        return lambda layout, base, number: _splat_row(base, number)
-    return lambda layout, base, number: number
-
-
-@overload(constant, strict=False)
-def _constant(base: Any, number: Any) -> Any:
-    if base.dtype == types.float32:
-        return lambda base, number: np.float32(number)
-    return lambda base, number: np.float64(number)
-
-
-# Functions --------------------------------------------------------------------------
-
-
-def tanh(x: Any) -> Any:
-    """Return tanh of a unit; of float32 to 4 units in the last place."""
-
-
-def decay(x: Any) -> Any:
-    """Return exp(x) of a unit that is not positive; of float32 to 1e-7 absolute."""
-
-
-def log_one_plus(x: Any) -> Any:
-    """Return log(1 + x) of a unit in [0, 1]; of float32 to 1e-7 absolute."""
-
-
-_SATURATED = np.float32(7.90531110763549805)
-"""From here on tanh is 1 in float32."""
-
-# The numerator's and the denominator's coefficients in x^2, highest first: the rational
-# minimax approximation that Eigen and XLA use.
-_P = tuple(
-    np.float32(p)
-    for p in (
-        -2.76076847742355e-16,
-        2.00018790482477e-13,
-        -8.60467152213735e-11,
-        5.12229709037114e-08,
-        1.48572235717979e-05,
-        6.37261928875436e-04,
-        4.89352455891786e-03,
-    )
-)
-_Q = tuple(
-    np.float32(q)
-    for q in (
-        1.19825839466702e-06,
-        1.18534705686654e-04,
-        2.26843463243900e-03,
-        4.89352518554385e-03,
-    )
-)
-
-
-@compiled
-def _rational_tanh(x: Any) -> Any:
-    s = x * x
-    p = s * _P[0] + _P[1]
-    p = p * s + _P[2]
-    p = p * s + _P[3]
-    p = p * s + _P[4]
-    p = p * s + _P[5]
-    p = p * s + _P[6]
-    q = s * _Q[0] + _Q[1]
-    q = q * s + _Q[2]
-    q = q * s + _Q[3]
-    return x * p / q
-
-
-@overload(tanh, strict=False, jit_options={"fastmath": set(_FAST)})
-def _tanh(x: Any) -> Any:
-    if isinstance(x, Vector) and x.dtype == types.float32:
-        return lambda x: _rational_tanh(_at_least(_at_most(x, _SATURATED), -_SATURATED))
-    if isinstance(x, Vector):
-
-        def through_exp(x: Any) -> Any:
-            e = _vector_exp(_at_least(_at_most(x, 20.0), -20.0) * 2.0)
-            return (e - 1.0) / (e + 1.0)
-
-        return through_exp
-    if x == types.float32:
-        return lambda x: _rational_tanh(at_least(at_most(x, _SATURATED), -_SATURATED))
-    return lambda x: np.tanh(x)
-
-
-@overload(decay, strict=False, jit_options={"fastmath": set(_FAST)})
-def _decay(x: Any) -> Any:
-    if x.dtype == types.float32 if isinstance(x, Vector) else x == types.float32:
-
-        def through_tanh(x: Any) -> Any:
-            t = tanh(x * np.float32(0.5))
-            return (t + np.float32(1)) / (np.float32(1) - t)
-
-        return through_tanh
-    if isinstance(x, Vector):
-        return lambda x: _vector_exp(x)
-    return lambda x: np.exp(x)
-
-
-@overload(log_one_plus, strict=False, jit_options={"fastmath": set(_FAST)})
-def _log_one_plus(x: Any) -> Any:
-    if x.dtype == types.float32 if isinstance(x, Vector) else x == types.float32:
-
-        def series(x: Any) -> Any:  # 2 artanh(x / (2 + x))
-            z = x / (x + np.float32(2))
-            s = z * z
-            total = s * np.float32(1 / 13) + np.float32(1 / 11)
-            total = total * s + np.float32(1 / 9)
-            total = total * s + np.float32(1 / 7)
-            total = total * s + np.float32(1 / 5)
-            total = total * s + np.float32(1 / 3)
-            total = total * s + np.float32(1)
-            return z * total * np.float32(2)
-
-        return series
-    if isinstance(x, Vector):
-        return lambda x: _vector_log(x + 1.0)
-    return lambda x: np.log1p(x)
-
-
-def at_least(x: Any, bound: float) -> Any:
-    """Return the larger one, for each series."""
-
-
-def at_most(x: Any, bound: float) -> Any:
-    """Return the smaller one, for each series."""
-
-
-@overload(at_least, strict=False)
-def _unit_at_least(x: Any, bound: Any) -> Any:
-    if isinstance(x, Vector):
-        return lambda x, bound: _at_least(x, bound)
-    return lambda x, bound: bound if x < bound else x
-
-
-@overload(at_most, strict=False)
-def _unit_at_most(x: Any, bound: Any) -> Any:
-    if isinstance(x, Vector):
-        return lambda x, bound: _at_most(x, bound)
-    return lambda x, bound: bound if x > bound else x
-
-
-# Register tiles of the products in lanes ----------------------------------------------
-
-
-@intrinsic(prefer_literal=True)
-def tile_of_product(
-    typing: Any,
-    weights: Any,
-    w0: Any,
-    x: Any,
-    x0: Any,
-    n_in: Any,
-    out: Any,
-    out0: Any,
-    n_out: Any,
-    anew: Any,
-    bias: Any,
-) -> Any:
-    """Add W x to ``n_out`` rows, which stay in registers.
-
-    ``weights`` holds for each input its ``n_out`` weights; ``n_out`` is a literal.
-    Where ``anew`` the rows are set to W x + b; ``bias`` is the address of b's numbers.
+    ``w`` is the place of the weights of each input, one input after the other. The
+    start is a row each, or a number.
     """
-    vector, n_rows = _VECTORS[x.dtype], n_out.literal_value
+    builder, rows = data.builder, range(height + 1)
+    read = data.load if is_rows else data.spread
+    sums = _Sums(data, [read(start, r) for r in rows])
+    with cgutils.for_range(builder, n_in) as loop:
+        value = data.load(builder.add(x, loop.index))
+        weights = builder.add(w, builder.mul(loop.index, _int(len(rows))))
+        for r in rows:
+            sums.add(r, data.spread(weights, r), value)
+    sums.store(out)
 
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        w, w_from, xs, x_from, count, outs, out_from, _, start_anew, b = args
-        integer = ir.IntType(64)
-        width = vector.count
-        sums = []
-        for r in range(n_rows):
-            row = builder.add(out_from, ir.Constant(integer, r))
-            place = _place(builder, outs, row, width)
-            sums.append((place, cgutils.alloca_once(builder, _llvm(vector))))
-        with builder.if_else(start_anew) as (anew_block, added_block):
-            with anew_block:
-                for r, (_, total) in enumerate(sums):
-                    number = builder.load(builder.gep(b, [ir.Constant(integer, r)]))
-                    start = _broadcast(builder, number, _llvm(vector))
-                    builder.store(start, total)
-            with added_block:
-                for place, total in sums:
-                    kept = _load(builder, place, vector, VECTOR_BYTES)
-                    builder.store(kept, total)
-        with cgutils.for_range(builder, count) as loop:
-            place = _place(builder, xs, builder.add(x_from, loop.index), width)
-            value = _load(builder, place, vector, VECTOR_BYTES)
-            first = builder.add(
-                w_from, builder.mul(loop.index, ir.Constant(integer, n_rows))
+
+set_products = _variants("products", 5, _write_products, TALLEST, 2)
+"""Variants by height less one, and whether the start is rows."""
+
+
+def _write_outer(
+    data, height, width, left, right, total, n_left, n_right, terms, places, far
+):
+    """Add outer products to a tile of (height + 1, width + 1) rows of a matrix.
+
+    ``left`` and ``right`` are where the tile's factors begin, ``n_left`` and
+    ``n_right`` the rows of a term, ``far`` those from one place to the next.
+    """
+    builder = data.builder
+    lines = [
+        builder.add(total, builder.mul(_int(j), n_right)) for j in range(height + 1)
+    ]
+    columns = range(width + 1)
+    sums = [_Sums(data, [data.load(line, k) for k in columns]) for line in lines]
+    with cgutils.for_range(builder, places) as place:
+        away = builder.mul(place.index, far)
+        with cgutils.for_range(builder, terms) as term:
+            left_at, right_at = (
+                builder.add(builder.add(first, away), builder.mul(term.index, n))
+                for first, n in ((left, n_left), (right, n_right))
             )
-            for r, (_, total) in enumerate(sums):
-                index = builder.add(first, ir.Constant(integer, r))
-                weight = builder.load(builder.gep(w, [index]))
-                product = builder.fmul(
-                    _broadcast(builder, weight, _llvm(vector)), value, flags=_FAST
-                )
-                builder.store(
-                    builder.fadd(builder.load(total), product, flags=_FAST), total
-                )
-        for place, total in sums:
-            _store(builder, builder.load(total), place, vector, VECTOR_BYTES)
-        return context.get_dummy_value()
-
-    long = types.int64
-    sig = types.void(
-        weights, long, x, long, long, out, long, n_out, types.boolean, bias
-    )
-    return sig, codegen
+            values = [data.load(right_at, k) for k in columns]
+            for j, line_sums in enumerate(sums):
+                factor = data.load(left_at, j)
+                for k, value in enumerate(values):
+                    line_sums.add(k, factor, value)
+    for line, line_sums in zip(lines, sums, strict=True):
+        line_sums.store(line)
 
 
-@intrinsic(prefer_literal=True)
-def tile_of_outer(
-    typing: Any,
-    left: Any,
-    left0: Any,
-    right: Any,
-    right0: Any,
-    total: Any,
-    total0: Any,
-    n_terms: Any,
-    n_left: Any,
-    n_right: Any,
-    tile_left: Any,
-    tile_right: Any,
-) -> Any:
-    """Add outer products to a tile of a matrix, lane by lane.
-
-    Term t adds left[t, j] right[t, k] to total[j, k] for ``tile_left`` rows j from
-    ``left0`` and ``tile_right`` columns k from ``right0``, both literals; ``n_left``
-    and ``n_right`` are the lengths of a term.
-    """
-    vector = _VECTORS[left.dtype]
-    n_j, n_k = tile_left.literal_value, tile_right.literal_value
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        lefts, j0, rights, k0, totals, first, terms, long_j, long_k = args[:9]
-        integer, width = ir.IntType(64), vector.count
-
-        def number(value: int) -> Any:
-            return ir.Constant(integer, value)
-
-        sums = {}
-        for j in range(n_j):
-            start = builder.add(first, builder.mul(number(j), long_k))
-            for k in range(n_k):
-                place = _place(builder, totals, builder.add(start, number(k)), width)
-                kept = cgutils.alloca_once(builder, _llvm(vector))
-                builder.store(_load(builder, place, vector, VECTOR_BYTES), kept)
-                sums[j, k] = place, kept
-        with cgutils.for_range(builder, terms) as loop:
-            j_from = builder.add(j0, builder.mul(loop.index, long_j))
-            k_from = builder.add(k0, builder.mul(loop.index, long_k))
-            inputs = [
-                _load(
-                    builder,
-                    _place(builder, rights, builder.add(k_from, number(k)), width),
-                    vector,
-                    VECTOR_BYTES,
-                )
-                for k in range(n_k)
-            ]
-            for j in range(n_j):
-                place = _place(builder, lefts, builder.add(j_from, number(j)), width)
-                gradient = _load(builder, place, vector, VECTOR_BYTES)
-                for k in range(n_k):
-                    kept = sums[j, k][1]
-                    product = builder.fmul(gradient, inputs[k], flags=_FAST)
-                    builder.store(
-                        builder.fadd(builder.load(kept), product, flags=_FAST), kept
-                    )
-        for place, kept in sums.values():
-            _store(builder, builder.load(kept), place, vector, VECTOR_BYTES)
-        return context.get_dummy_value()
-
-    long = types.int64
-    sig = types.void(
-        *(left, long, right, long, total, long, long, long, long),
-        *(tile_left, tile_right),
-    )
-    return sig, codegen
+add_outer_products = _variants("outer", 8, _write_outer, HIGHEST, WIDEST)
+"""Variants by height and width less one."""

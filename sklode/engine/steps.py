@@ -1,8 +1,8 @@
-r"""One step of a flow, forward and backward, for a block of series at once.
+"""One step of a flow, forward and backward, as instructions.
 
 What a step computes on its way is not kept: the backward pass starts each step from the
 state before it and computes it again, which is cheaper than the memory. The gradients
-by weights are outer products, summed over a few steps at a time.
+by weights are outer products, summed over a chunk of steps at a time.
 
 One step of a Runge-Kutta method with weights a and b, from h over dt, is solved for y:
 
@@ -11,540 +11,265 @@ One step of a Runge-Kutta method with weights a and b, from h over dt, is solved
   c = W_1 b_o. Runge-Kutta steps commute with linear maps, so this is the same step; it
   takes one product a stage in place of two, of (width, width).
 
-v(y) are the activations of the last hidden layer. With y_i = y + dt sum_j a_ij k_j and
-k_i = f(y_i), the step ends at h + dt sum_i b_i k_i, in the hidden space at
-h + dt (W_o sum_i b_i v_i + b_o).
-
-Backward, with g the gradient by the step's end and J_i the derivative of y_i's field:
-
-- own space: dk_i = dt (b_i g + sum_{j>i} a_ji dy_j), dy_i = J_i^T dk_i, and the
-  gradient by h is g + sum_i dy_i;
-- hidden space: dv_i = b_i W_o^T dt g + M^T dk_i with dk_i = dt sum_{j>i} a_ji dy_j,
-  dy_i = slope(y_i) dv_i (through the inner layer, if any), and the gradient by h is
-  g + W_1^T sum_i dy_i.
+v(y) are the activations of the last hidden layer. docs/engine.md has the recurrences of
+both, forward and backward.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sklode.engine.fused import CHUNK
-from sklode.engine.products import (
-    add_outer,
-    add_product,
-    allocate,
-    collect,
-    pack,
-    set_product,
-)
-from sklode.engine.rows import (
-    activate,
-    add_rows,
-    copy_rows,
-    set_rows,
-    times_slope,
-    zero_rows,
-)
-from sklode.engine.simd import compiled, constant, lanes_of, load, pointer, splat, store
+from sklode.engine import kernel
+from sklode.engine.program import STEPS, Program, Rows
 
-__all__ = [
-    "derivative",
-    "derivative_backward",
-    "enter",
-    "evaluate",
-    "flow",
-    "flow_backward",
-    "next_place",
-    "packed_field",
-    "room_for_adjoints",
-    "room_for_stages",
-    "set_bias",
-    "sum_flow_gradients",
-    "transposed",
-    "write_flow_gradients",
-]
+__all__ = ["ACTIVATIONS", "TABLEAUS", "Field", "FieldSizes", "Flow", "Points"]
+
+ACTIVATIONS = {"tanh": kernel.TANH, "elu": kernel.ELU, "softplus": kernel.SOFTPLUS}
 
 
-class Field(NamedTuple):
-    """A vector field's weights, packed, and the method that solves it."""
+class Tableau(NamedTuple):
+    """Butcher tableau of an explicit method: stage weights and final weights."""
 
-    w1: Any
-    b1: Any
-    w2: Any
-    b2: Any
-    wo: Any
-    bo: Any
-    m: Any
-    c: Any
-    n_state: Any
-    n_hidden: Any
-    n_solved: Any  # rows of y
-    deep: Any  # whether there is an inner layer
-    in_hidden_space: Any
-    activation: Any
-    a: Any
-    b: Any
-    dense: Any  # whether dz/dt is an answer too
+    a: tuple[tuple[float, ...], ...]
+    b: tuple[float, ...]
 
 
-class Transposed(NamedTuple):
-    """The transposes of a field's weights, packed."""
-
-    w1: Any
-    w2: Any
-    wo: Any
-    m: Any
-    zeros: Any  # what products start from
-
-
-class Stages(NamedTuple):
-    """What the stages of a few steps compute on their way; rows of (step, stage)."""
-
-    y: Any
-    first: Any  # activations of the first hidden layer
-    inner: Any  # and of the inner one
-    slopes: Any  # k_i, of one step only
-    mean: Any  # sum_i b_i v_i, a row block a step
-    entry: Any  # v of the first stage, a row block a step
+TABLEAUS = {
+    "euler": Tableau(((),), (1.0,)),
+    "midpoint": Tableau(((), (1 / 2,)), (0.0, 1.0)),
+    "rk4": Tableau(
+        ((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)), (1 / 8, 3 / 8, 3 / 8, 1 / 8)
+    ),
+}
 
 
-class Adjoints(NamedTuple):
-    """Gradients by what stands in `Stages`, and by the weights (lane by lane)."""
+class FieldSizes(NamedTuple):
+    """All that the instructions for a vector field depend on."""
 
-    slopes: Any  # dk_i
-    first: Any  # by what enters the first activation
-    inner: Any
-    y: Any  # dy_i, of one step only
-    mean: Any
-    first_sum: Any  # sum_i dy_i of the hidden space
-    rise: Any  # dt g
-    start: Any  # h before the step
-    derivative: Any  # by dz/dt at the step's start
-    w1: Any
-    b1: Any
-    w2: Any
-    b2: Any
-    wo: Any
-    bo: Any
-    m: Any
-    c: Any
+    n_state: int
+    width: int
+    depth: int  # hidden layers
+    method: str
+    activation: str
 
+    @property
+    def in_hidden_space(self) -> bool:
+        """Whether steps are solved there: one product is cheaper than the other two."""
+        several_stages = len(TABLEAUS[self.method].b) > 1
+        return several_stages and self.width < 1.5 * self.n_state
 
-# One step of the flow -----------------------------------------------------------------
-
-
-@compiled
-def _slope(layout: Any, f: Any, v: Any, v0: Any, out: Any, out0: Any) -> Any:
-    """Set rows to f from the activations of the last hidden layer."""
-    if f.in_hidden_space:
-        set_product(layout, f.m, f.c, v, v0, out, out0, f.n_hidden, f.n_hidden)
-    else:
-        set_product(layout, f.wo, f.bo, v, v0, out, out0, f.n_state, f.n_hidden)
+    @property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of W_1, b_1, W_o, b_o, the inner layers, and in hidden space M, c."""
+        inner = [(self.width, self.width), (self.width,)]
+        ends = [(self.width, self.n_state), (self.width,)]
+        ends += [(self.n_state, self.width), (self.n_state,)]
+        return ends + inner * (self.depth - 1 + self.in_hidden_space)
 
 
-@compiled
-def _stage_point(
-    layout: Any, f: Any, y: Any, y0: Any, slopes: Any, dt: Any, i: Any
-) -> Any:
-    """Set y_i = y + dt sum_j a_ij k_j, for a stage after the first."""
-    n = f.n_solved
-    a0 = dt * constant(y, f.a[i, 0])
-    out = y0 + i * n
-    if i == 1:
-        for r in range(n):
-            k = a0 * load(layout, slopes, r)
-            store(layout, y, out + r, load(layout, y, y0 + r) + k)
-        return
-    a1 = dt * constant(y, f.a[i, 1])
-    if i == 2:
-        for r in range(n):
-            k = a0 * load(layout, slopes, r) + a1 * load(layout, slopes, n + r)
-            store(layout, y, out + r, load(layout, y, y0 + r) + k)
-        return
-    a2 = dt * constant(y, f.a[i, 2])
-    for r in range(n):
-        k = a0 * load(layout, slopes, r) + a1 * load(layout, slopes, n + r)
-        k = k + a2 * load(layout, slopes, 2 * n + r)
-        store(layout, y, out + r, load(layout, y, y0 + r) + k)
+class Points(NamedTuple):
+    """Activations of each hidden layer at points, and gradients by what they enter."""
+
+    values: list[Rows]
+    grads: list[Rows]
+
+    def at(self, k: int) -> Points:
+        """Return one of the points."""
+        return Points(*([rows.block(k) for rows in part] for part in self))
 
 
-@compiled
-def _combine(
-    layout: Any,
-    weights: Any,
-    rows: Any,
-    first: Any,
-    n: Any,
-    n_terms: Any,
-    out: Any,
-    out0: Any,
-) -> Any:
-    """Set n rows to a weighted sum of the n rows of up to four stages.
+class Field:
+    """A vector field's layers, of which ``first`` is the first weight of a program."""
 
-    The weights are read once, not for each row: they could be what is written to.
-    """
-    w0, w1, w2, w3 = weights
-    if n_terms == 1:
-        for r in range(n):
-            store(layout, out, out0 + r, w0 * load(layout, rows, first + r))
-        return
-    second, third, fourth = first + n, first + 2 * n, first + 3 * n
-    if n_terms == 2:
-        for r in range(n):
-            total = w0 * load(layout, rows, first + r)
-            total = total + w1 * load(layout, rows, second + r)
-            store(layout, out, out0 + r, total)
-        return
-    if n_terms == 3:
-        for r in range(n):
-            total = w0 * load(layout, rows, first + r)
-            total = total + w1 * load(layout, rows, second + r)
-            total = total + w2 * load(layout, rows, third + r)
-            store(layout, out, out0 + r, total)
-        return
-    for r in range(n):
-        total = w0 * load(layout, rows, first + r) + w1 * load(layout, rows, second + r)
-        total = total + w2 * load(layout, rows, third + r)
-        total = total + w3 * load(layout, rows, fourth + r)
-        store(layout, out, out0 + r, total)
+    def __init__(
+        self, program: Program, sizes: FieldSizes, first: int, backward: bool
+    ) -> None:
+        self.program, self.sizes = program, sizes
+        self.first, self.output = first, first + 2
+        self.inner = range(first + 4, first + 2 + 2 * sizes.depth, 2)
+        self.hidden = first + 2 + 2 * sizes.depth  # M, in hidden space
+        self.activation = ACTIVATIONS[sizes.activation]
+        layers = [self.first, self.output, *self.inner]
+        if sizes.in_hidden_space:
+            layers.append(self.hidden)
+        self.weights = {k: program.weight(k) for k in layers}
+        self.biases = {k: program.vector(k + 1) for k in layers}
+        if not backward:
+            return
+        self.transposed = {k: program.weight(k, transpose=True) for k in layers}
+        state, hidden = program.rows(sizes.n_state), program.rows(sizes.width)
+        for k in layers:
+            left = state if k == self.output else hidden
+            right = state if k == self.first else hidden
+            program.gradient(k, left, right)
 
-
-@compiled
-def _later(f: Any, i: Any, dt: Any, like: Any) -> Any:
-    """Return dt a_ji of the stages j > i, behind them zeros."""
-    n_stages, none = len(f.b), dt * constant(like, 0.0)
-    w0 = dt * constant(like, f.a[i + 1, i]) if i + 1 < n_stages else none
-    w1 = dt * constant(like, f.a[i + 2, i]) if i + 2 < n_stages else none
-    w2 = dt * constant(like, f.a[i + 3, i]) if i + 3 < n_stages else none
-    return w0, w1, w2, none
-
-
-@compiled
-def _b(f: Any, scale: Any, like: Any) -> Any:
-    """Return the weights b_i of all stages times a number, behind them zeros."""
-    n_stages, none = len(f.b), scale * constant(like, 0.0)
-    w0 = scale * constant(like, f.b[0])
-    w1 = scale * constant(like, f.b[1]) if n_stages > 1 else none
-    w2 = scale * constant(like, f.b[2]) if n_stages > 2 else none
-    w3 = scale * constant(like, f.b[3]) if n_stages > 3 else none
-    return w0, w1, w2, w3
-
-
-@compiled
-def enter(layout: Any, f: Any, h: Any, h0: Any, bias: Any, s: Any, y0: Any) -> Any:
-    """Set y of a first stage."""
-    if f.in_hidden_space:
-        copy_rows(layout, bias, 0, s.y, y0, f.n_hidden)
-        add_product(layout, f.w1, h, h0, s.y, y0, f.n_hidden, f.n_state)
-    else:
-        copy_rows(layout, h, h0, s.y, y0, f.n_state)
-
-
-@compiled
-def evaluate(layout: Any, f: Any, bias: Any, s: Any, yi: Any, vi: Any) -> Any:
-    """Set a stage's activations from its y."""
-    width = f.n_hidden
-    if f.in_hidden_space:
-        copy_rows(layout, s.y, yi, s.first, vi, width)
-    else:
-        copy_rows(layout, bias, 0, s.first, vi, width)
-        add_product(layout, f.w1, s.y, yi, s.first, vi, width, f.n_state)
-    activate(layout, f.activation, s.first, vi, width)
-    if f.deep:
-        set_product(layout, f.w2, f.b2, s.first, vi, s.inner, vi, width, width)
-        activate(layout, f.activation, s.inner, vi, width)
-
-
-@compiled
-def derivative(layout: Any, f: Any, s: Any, k: Any, out: Any) -> Any:
-    """Set rows to f where place ``k`` of a chunk starts."""
-    last = s.inner if f.deep else s.first
-    v0 = k * len(f.b) * f.n_hidden
-    set_product(layout, f.wo, f.bo, last, v0, out, 0, f.n_state, f.n_hidden)
-
-
-@compiled
-def derivative_backward(
-    layout: Any, f: Any, ft: Any, by: Any, g: Any, s: Any, d: Any, k: Any
-) -> Any:
-    """Add to g what the gradient ``by`` dz/dt gives where place ``k`` starts.
-
-    The place has one stage, and no step.
-    """
-    n_stages, n, width = len(f.b), f.n_solved, f.n_hidden
-    k0, v0 = k * n_stages * n, k * n_stages * width
-    by_last = d.inner if f.deep else d.first
-    zero_rows(layout, d.slopes, k0, n_stages * n)
-    zero_rows(layout, d.first, v0, n_stages * width)
-    zero_rows(layout, d.inner, v0, n_stages * width)
-    if f.in_hidden_space:
-        zero_rows(layout, d.rise, k * f.n_state, f.n_state)
-        _keep_derivative(layout, f, by, s, d, k)
-    else:
-        copy_rows(layout, by, 0, d.slopes, k0, n)
-    add_product(layout, ft.wo, by, 0, by_last, v0, width, f.n_state)
-    _through_layers(layout, f, ft, s, d, v0)
-    copy_rows(layout, d.first, v0, d.first_sum, k * width, width)
-    add_product(layout, ft.w1, d.first, v0, g, 0, f.n_state, width)
-
-
-@compiled
-def _keep_derivative(layout: Any, f: Any, by: Any, s: Any, d: Any, k: Any) -> Any:
-    """Keep the terms of W_o's gradient by dz/dt, which M's does not hold."""
-    last = s.inner if f.deep else s.first
-    v0 = k * len(f.b) * f.n_hidden
-    copy_rows(layout, by, 0, d.derivative, k * f.n_state, f.n_state)
-    copy_rows(layout, last, v0, s.entry, k * f.n_hidden, f.n_hidden)
-
-
-@compiled
-def flow(
-    layout: Any,
-    f: Any,
-    h: Any,
-    h0: Any,
-    dt: Any,
-    bias: Any,
-    s: Any,
-    k: Any,
-    out: Any,
-    out0: Any,
-) -> Any:
-    """Take one step from h; keep its stages in place ``k`` of a chunk."""
-    n_stages, n, width = len(f.b), f.n_solved, f.n_hidden
-    y0, v0 = k * n_stages * n, k * n_stages * width
-    last = s.inner if f.deep else s.first
-    enter(layout, f, h, h0, bias, s, y0)
-    for i in range(n_stages):
-        yi, vi = y0 + i * n, v0 + i * width
-        if i > 0:
-            _stage_point(layout, f, s.y, y0, s.slopes, dt, i)
-        evaluate(layout, f, bias, s, yi, vi)
-        if i + 1 < n_stages or not f.in_hidden_space:
-            _slope(layout, f, last, vi, s.slopes, i * n)
-    if f.in_hidden_space:
-        one = splat(layout, h, constant(h, 1.0))
-        weights = _b(f, one, h)
-        _combine(layout, weights, last, v0, width, n_stages, s.mean, k * width)
-        set_product(
-            layout, f.wo, f.bo, s.mean, k * width, s.slopes, 0, f.n_state, width
+    def points(self, n: int, region: int) -> Points:
+        """Take rows for so many points, in a place of a chunk."""
+        width, depth = self.sizes.width, self.sizes.depth
+        values, grads = (
+            [self.program.rows(width, n, region) for _ in range(depth)]
+            for _ in range(2)
         )
-        for r in range(f.n_state):
-            rise = dt * load(layout, s.slopes, r)
-            store(layout, out, out0 + r, load(layout, h, h0 + r) + rise)
-    else:
-        weights = _b(f, dt, h)
-        _combine(layout, weights, s.slopes, 0, n, n_stages, out, out0)
-        add_rows(layout, h, h0, out, out0, n)
+        return Points(values, grads)
+
+    def enter(self, state: Rows, out: Rows, bias: Rows | None) -> None:
+        """Set rows to what enters the first activation; None: its own bias."""
+        start = self.biases[self.first] if bias is None else bias
+        self.program.product(self.weights[self.first], state, out, start)
+
+    def evaluate(self, entered: Rows, point: Points) -> None:
+        """Set the activations of all hidden layers from what enters the first."""
+        program, (before, *others) = self.program, point.values
+        program.activate(self.activation, entered, before)
+        for k, value in zip(self.inner, others, strict=True):
+            program.product(self.weights[k], before, value, self.biases[k])
+            program.activate(self.activation, value, value)
+            before = value
+
+    def leave(self, value: Rows, out: Rows) -> None:
+        """Set rows to W_o v + b_o."""
+        k = self.output
+        self.program.product(self.weights[k], value, out, self.biases[k])
+
+    def backward(self, point: Points) -> None:
+        """Turn the gradient by the last activations into those by all that enters."""
+        program, (values, grads) = self.program, point
+        program.times_slope(self.activation, grads[-1], values[-1])
+        for k, layer in zip(
+            self.inner[::-1], range(len(values) - 1, 0, -1), strict=True
+        ):
+            program.product(self.transposed[k], grads[layer], grads[layer - 1])
+            program.times_slope(self.activation, grads[layer - 1], values[layer - 1])
+
+    def sum_inner(self, points: Points, n: int) -> None:
+        """Add the outer products of so many points to the inner layers' gradients."""
+        for layer, k in enumerate(self.inner):
+            self.program.outer(k, points.grads[layer + 1], points.values[layer], n)
 
 
-@compiled
-def _through_layers(layout: Any, f: Any, ft: Any, s: Any, d: Any, v0: Any) -> Any:
-    """Turn the gradient by a stage's v into those by what enters its activations."""
-    width = f.n_hidden
-    if f.deep:
-        times_slope(layout, f.activation, d.inner, s.inner, v0, width)
-        set_product(layout, ft.w2, ft.zeros, d.inner, v0, d.first, v0, width, width)
-    times_slope(layout, f.activation, d.first, s.first, v0, width)
+class Flow:
+    """One step of a field's flow; ``dense``: dz/dt at its start is an answer too.
 
-
-@compiled
-def flow_backward(
-    layout: Any, f: Any, ft: Any, g: Any, by: Any, dt: Any, s: Any, d: Any, k: Any
-) -> Any:
-    """Turn g, the gradient by the step's end, into that by its start.
-
-    ``by`` is the gradient by dz/dt at the start, where that is an answer too.
+    The backward pass wants the state before the step in ``start``. ``last`` are the
+    last hidden layer's activations there, and ``by_bias`` the gradient by what is added
+    to the first layer's bias.
     """
-    n_stages, n, width = len(f.b), f.n_solved, f.n_hidden
-    k0, v0 = k * n_stages * n, k * n_stages * width
-    by_last = d.inner if f.deep else d.first
-    if f.in_hidden_space:
-        for r in range(f.n_state):
-            store(layout, d.rise, k * f.n_state + r, dt * load(layout, g, r))
-        set_product(
-            layout, ft.wo, ft.zeros, d.rise, k * f.n_state, d.mean, 0, width, f.n_state
+
+    def __init__(self, field: Field, backward: bool, dense: bool) -> None:
+        self.field, self.dense = field, dense
+        self.a, self.b = TABLEAUS[field.sizes.method]
+        n_state, width = field.sizes.n_state, field.sizes.width
+        self.in_hidden_space = field.sizes.in_hidden_space
+        solved = width if self.in_hidden_space else n_state
+        n, take = len(self.b), field.program.rows
+        self.y = take(solved, n, STEPS)
+        self.points = field.points(n, STEPS)
+        self.slopes = take(solved, n)
+        self.mean, self.rise = take(width, 1, STEPS), take(n_state)
+        self.start = (
+            take(n_state, 1, STEPS) if self.in_hidden_space else self.y.block(0)
         )
-    for i in range(n_stages - 1, -1, -1):
-        ki, vi = k0 + i * n, v0 + i * width
-        weight = constant(g, f.b[i])
-        if f.in_hidden_space:
-            for r in range(width):
-                store(layout, by_last, vi + r, load(layout, d.mean, r) * weight)
-            if i + 1 == n_stages:
-                zero_rows(layout, d.slopes, ki, width)
+        self.last = self.points.values[-1].block(0)
+        if not backward:
+            return
+        self.by_slopes = take(solved, n, STEPS)
+        self.by_y = take(solved, n)
+        self.by_mean = take(width)
+        self.by_bias = take(width, 1, STEPS)
+        self.by_rise = take(n_state, 1, STEPS)
+        self.by_rate = take(n_state, 1, STEPS)
+        self.entry = take(width, 1, STEPS)
+
+    def step(self, h: Rows, dt: Rows, out: Rows, bias: Rows | None = None) -> None:
+        """Take one step from h; ``bias`` replaces the first layer's."""
+        field, program = self.field, self.field.program
+        y0 = self.y.block(0)
+        if self.in_hidden_space:
+            field.enter(h, y0, bias)
+        elif h != y0:
+            program.copy(h, y0)
+        values, slopes = self.points.values[-1], self.slopes
+        for i in range(len(self.b)):
+            y, point, slope = self.y.block(i), self.points.at(i), slopes.block(i)
+            if i > 0:
+                before = [(a, slopes.block(j)) for j, a in enumerate(self.a[i])]
+                program.combine(y, before, y0, dt)
+            if self.in_hidden_space:
+                field.evaluate(y, point)
+                k = field.hidden
+                if i + 1 < len(self.b):
+                    program.product(
+                        field.weights[k], point.values[-1], slope, field.biases[k]
+                    )
             else:
-                later, n_later = _later(f, i, dt, g), n_stages - i - 1
-                above = vi + width
-                _combine(layout, later, d.first, above, width, n_later, d.slopes, ki)
-                add_product(layout, ft.m, d.slopes, ki, by_last, vi, width, width)
-            if i == 0 and f.dense:
-                add_product(layout, ft.wo, by, 0, by_last, vi, width, f.n_state)
-                _keep_derivative(layout, f, by, s, d, k)
+                field.enter(y, point.values[0], bias)
+                field.evaluate(point.values[0], point)
+                field.leave(point.values[-1], slope)
+        if self.in_hidden_space:
+            mean = [(b, values.block(i)) for i, b in enumerate(self.b)]
+            program.combine(self.mean, mean)
+            field.leave(self.mean, self.rise)
+            program.combine(out, [(1.0, self.rise)], h, dt)
         else:
-            if i + 1 < n_stages:
-                later, n_later = _later(f, i, dt, g), n_stages - i - 1
-                above = (i + 1) * n
-                _combine(layout, later, d.y, above, n, n_later, d.slopes, ki)
+            rise = [(b, slopes.block(i)) for i, b in enumerate(self.b)]
+            program.combine(out, rise, h, dt)
+
+    def backward(self, g: Rows, dt: Rows, by_rate: Rows | None = None) -> None:
+        """Turn g, the gradient by the step's end, into that by its start.
+
+        ``by_rate`` is the gradient by dz/dt at the start, where that is an answer too.
+        """
+        field, program = self.field, self.field.program
+        output, first = field.transposed[field.output], field.transposed[field.first]
+        if self.in_hidden_space:
+            program.combine(self.by_rise, [(1.0, g)], scale=dt)
+            program.product(output, self.by_rise, self.by_mean)
+        by_y = self.points.grads[0] if self.in_hidden_space else self.by_y
+        n = len(self.b)
+        for i in reversed(range(n)):
+            point, by_slope = self.points.at(i), self.by_slopes.block(i)
+            by_last = point.grads[-1]
+            later = [(self.a[j][i], by_y.block(j)) for j in range(i + 1, n)]
+            if self.in_hidden_space:
+                if self.b[i]:
+                    program.combine(by_last, [(self.b[i], self.by_mean)])
+                else:
+                    program.zero(by_last)
+                if later:
+                    program.combine(by_slope, later, scale=dt)
+                    hidden = field.transposed[field.hidden]
+                    program.product(hidden, by_slope, by_last, by_last)
+                if i == 0 and by_rate is not None:
+                    program.product(output, by_rate, by_last, by_last)
+                    program.copy(by_rate, self.by_rate)
+                    program.copy(self.last, self.entry)
             else:
-                zero_rows(layout, d.slopes, ki, n)
-            for r in range(n):
-                by_slope = load(layout, d.slopes, ki + r)
-                by_end = weight * dt * load(layout, g, r)
-                store(layout, d.slopes, ki + r, by_slope + by_end)
-            if i == 0 and f.dense:
-                add_rows(layout, by, 0, d.slopes, ki, n)
-            set_product(layout, ft.wo, ft.zeros, d.slopes, ki, by_last, vi, width, n)
-        _through_layers(layout, f, ft, s, d, vi)
-        if not f.in_hidden_space:
-            set_product(layout, ft.w1, ft.zeros, d.first, vi, d.y, i * n, n, width)
-    one = splat(layout, g, constant(g, 1.0))
-    ones = one, one, one, one
-    # by the first layer's bias, and in hidden space by y
-    _combine(layout, ones, d.first, v0, width, n_stages, d.first_sum, k * width)
-    if f.in_hidden_space:
-        add_product(layout, ft.w1, d.first_sum, k * width, g, 0, f.n_state, width)
-    else:
-        _combine(layout, ones, d.y, 0, n, n_stages, d.y, 0)
-        add_rows(layout, d.y, 0, g, 0, n)
+                base = by_rate if i == 0 else None
+                program.combine(by_slope, [*later, (self.b[i], g)], base, dt)
+                program.product(output, by_slope, by_last)
+            field.backward(point)
+            if not self.in_hidden_space:
+                program.product(first, point.grads[0], by_y.block(i))
+        grads = [self.points.grads[0].block(i) for i in range(n)]
+        program.combine(self.by_bias, [(1.0, rows) for rows in grads])
+        if self.in_hidden_space:
+            program.product(first, self.by_bias, g, g)
+        else:
+            program.combine(g, [(1.0, by_y.block(i)) for i in range(n)], g)
 
-
-@compiled
-def sum_flow_gradients(layout: Any, f: Any, s: Any, d: Any, n_steps: Any) -> Any:
-    """Add the outer products of a chunk of steps to the weights' gradients."""
-    n_stages, width, n_state = len(f.b), f.n_hidden, f.n_state
-    n_points = n_steps * n_stages
-    last = s.inner if f.deep else s.first
-    if f.deep:
-        add_outer(layout, d.inner, s.first, d.w2, d.b2, n_points, width, width)
-    if f.in_hidden_space:
-        add_outer(layout, d.slopes, last, d.m, d.c, n_points, width, width)
-        add_outer(layout, d.first_sum, d.start, d.w1, d.b1, n_steps, width, n_state)
-        add_outer(layout, d.rise, s.mean, d.wo, d.bo, n_steps, n_state, width)
-        if f.dense:
-            by, entry = d.derivative, s.entry
-            add_outer(layout, by, entry, d.wo, d.bo, n_steps, n_state, width)
-    else:
-        add_outer(layout, d.first, s.y, d.w1, d.b1, n_points, width, n_state)
-        add_outer(layout, d.slopes, last, d.wo, d.bo, n_points, n_state, width)
-
-
-@compiled
-def next_place(layout: Any, f: Any, s: Any, d: Any, used: Any) -> Any:
-    """Return the chunk's next place; a full one is summed, and begins anew."""
-    if used + 1 < CHUNK:
-        return used + 1
-    sum_flow_gradients(layout, f, s, d, CHUNK)
-    return 0
-
-
-# Setting up ---------------------------------------------------------------------------
-
-
-@compiled
-def packed_field(
-    layout: Any, weights: Any, how: Any, dense: Any, arena: Any, top: Any
-) -> Any:
-    """Return a field as kernels read it."""
-    w1, b1, w2, b2, wo, bo, m, c = weights
-    deep, in_hidden_space, activation, a, b = how
-    width, n_state = w1.shape
-    return Field(
-        pack(layout, w1, False, arena, top),
-        pointer(b1),
-        pack(layout, w2, False, arena, top),
-        pointer(b2),
-        pack(layout, wo, False, arena, top),
-        pointer(bo),
-        pack(layout, m, False, arena, top),
-        pointer(c),
-        n_state,
-        width,
-        width if in_hidden_space else n_state,
-        deep,
-        in_hidden_space,
-        activation,
-        a,
-        b,
-        dense,
-    )
-
-
-@compiled
-def transposed(layout: Any, weights: Any, n_zeros: Any, arena: Any, top: Any) -> Any:
-    """Return the transposes of its weights."""
-    w1, _, w2, _, wo, _, m, _ = weights
-    return Transposed(
-        pack(layout, w1, True, arena, top),
-        pack(layout, w2, True, arena, top),
-        pack(layout, wo, True, arena, top),
-        pack(layout, m, True, arena, top),
-        allocate(arena, top, max(w1.shape[0], w1.shape[1], n_zeros)),
-    )
-
-
-@compiled
-def room_for_stages(layout: Any, f: Any, n_steps: Any, arena: Any, top: Any) -> Any:
-    """Return room for the stages of so many steps."""
-    n_lanes, n_stages = lanes_of(layout, arena), len(f.b)
-    n_points = n_steps * n_stages * n_lanes
-    return Stages(
-        allocate(arena, top, n_points * f.n_solved),
-        allocate(arena, top, n_points * f.n_hidden),
-        allocate(arena, top, n_points * f.n_hidden),
-        allocate(arena, top, (n_stages * f.n_solved + f.n_state) * n_lanes),
-        allocate(arena, top, n_steps * f.n_hidden * n_lanes),
-        allocate(arena, top, n_steps * f.n_hidden * n_lanes),
-    )
-
-
-@compiled
-def room_for_adjoints(layout: Any, f: Any, arena: Any, top: Any) -> Any:
-    """Return room for the gradients of a chunk of steps."""
-    n_lanes, n_stages = lanes_of(layout, arena), len(f.b)
-    width, n_state = f.n_hidden, f.n_state
-    n_points = CHUNK * n_stages * n_lanes
-    return Adjoints(
-        allocate(arena, top, n_points * f.n_solved),
-        allocate(arena, top, n_points * width),
-        allocate(arena, top, n_points * width),
-        allocate(arena, top, n_stages * f.n_solved * n_lanes),
-        allocate(arena, top, width * n_lanes),
-        allocate(arena, top, CHUNK * width * n_lanes),
-        allocate(arena, top, CHUNK * n_state * n_lanes),
-        allocate(arena, top, CHUNK * n_state * n_lanes),
-        allocate(arena, top, CHUNK * n_state * n_lanes),
-        allocate(arena, top, width * n_state * n_lanes),
-        allocate(arena, top, width * n_lanes),
-        allocate(arena, top, width * width * n_lanes),
-        allocate(arena, top, width * n_lanes),
-        allocate(arena, top, n_state * width * n_lanes),
-        allocate(arena, top, n_state * n_lanes),
-        allocate(arena, top, width * width * n_lanes),
-        allocate(arena, top, width * n_lanes),
-    )
-
-
-@compiled
-def write_flow_gradients(f: Any, d: Any, n_lanes: Any, grads: Any) -> Any:
-    """Write the weights' gradients into arrays."""
-    w1, b1, w2, b2, wo, bo, m, c = grads
-    collect(d.w1, n_lanes, w1)
-    collect(d.b1, n_lanes, b1)
-    collect(d.wo, n_lanes, wo)
-    collect(d.bo, n_lanes, bo)
-    if f.deep:
-        collect(d.w2, n_lanes, w2)
-        collect(d.b2, n_lanes, b2)
-    if f.in_hidden_space:
-        collect(d.m, n_lanes, m)
-        collect(d.c, n_lanes, c)
-
-
-@compiled
-def set_bias(layout: Any, f: Any, added: Any, n_added: Any, bias: Any) -> Any:
-    """Set the first layer's bias, with what the controls add to it."""
-    set_rows(layout, bias, 0, f.b1, f.n_hidden)
-    for i in range(n_added):
-        total = load(layout, bias, i) + load(layout, added, i)
-        store(layout, bias, i, total)
+    def sum_gradients(self) -> None:
+        """Add the outer products of a chunk of steps to the weights' gradients."""
+        field, program, points = self.field, self.field.program, self.points
+        n = len(self.b)
+        field.sum_inner(points, n)
+        if self.in_hidden_space:
+            inside = self.by_slopes._replace(n_blocks=n - 1)
+            values = points.values[-1]._replace(n_blocks=n - 1)
+            program.outer(field.hidden, inside, values, n - 1)
+            program.outer(field.first, self.by_bias, self.start)
+            program.outer(field.output, self.by_rise, self.mean)
+            if self.dense:
+                program.outer(field.output, self.by_rate, self.entry)
+        else:
+            program.outer(field.first, points.grads[0], self.y, n)
+            program.outer(field.output, self.by_slopes, points.values[-1], n)

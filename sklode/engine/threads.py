@@ -1,50 +1,15 @@
-"""Limits on threads that several threads of a process may ask for at once."""
+"""Torch's number of threads: the user's, and one for a thread of its own accord."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 
-__all__ = ["SharedLimit", "n_threads", "one_torch_thread"]
-
-
-class SharedLimit:
-    """A context that sets a process' limit, and restores what was before any thread.
-
-    Where each thread restored what it found, one that entered during another's stay
-    would leave the limit behind for ever.
-
-    Parameters
-    ----------
-    enter : callable
-        Sets the limit and returns what was before; called by the first thread in.
-    leave : callable
-        Takes that and restores it; called by the last thread out.
-    """
-
-    def __init__(self, enter: Callable[[], Any], leave: Callable[[Any], None]) -> None:
-        self._enter = enter
-        self._leave = leave
-        self._lock = threading.Lock()
-        self._n_inside = 0
-        self._before: Any = None
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._n_inside == 0:
-                self._before = self._enter()
-            self._n_inside += 1
-
-    def __exit__(self, *exception: object) -> None:
-        with self._lock:
-            self._n_inside -= 1
-            if self._n_inside == 0:
-                self._leave(self._before)
+__all__ = ["n_threads", "one_torch_thread"]
 
 
 _LIMITED = threading.local()

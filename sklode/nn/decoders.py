@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import torch
@@ -13,12 +12,11 @@ from sklode.data.errors import SolverError
 from sklode.nn.shapes import Controls, State, States, Steps, Times
 from sklode.nn.solvers import Solver
 
-__all__ = ["MAX_STEPS", "ControlPath", "Decoder", "Trajectory"]
+__all__ = ["MAX_STEPS", "ControlPath", "Decoder"]
 
 MAX_STEPS = 1_000_000
 """The farthest that the decoder goes, in steps of its grid."""
 
-Trajectory: TypeAlias = Callable[[State, Steps, Controls | None], States]
 Dense: TypeAlias = Callable[[State, Steps, Controls | None, Tensor, Tensor], States]
 
 
@@ -135,7 +133,6 @@ class Decoder(nn.Module):
         held: Controls | None,
         left: Tensor,
         theta: Tensor,
-        trajectory: Trajectory | None = None,
     ) -> States:
         """Return states at any places within consecutive steps.
 
@@ -151,17 +148,12 @@ class Decoder(nn.Module):
             The step in which each query lies.
         theta : Tensor of shape (batch, query)
             Its place there: 0 at the step's start, 1 at its end.
-        trajectory : callable, optional
-            Takes the steps in place of ``solver.trajectory``: called with z0, dt and
-            held; returns the states (batch, step + 1, state).
 
         Returns
         -------
         Tensor of shape (batch, query, state)
         """
-        if trajectory is None:
-            trajectory = partial(self.solver.trajectory, self.vector_field)
-        grid = trajectory(z0, dt, held)
+        grid = self.solver.trajectory(self.vector_field, z0, dt, held)
         z_left, z_right = _rows(grid, left), _rows(grid, left + 1)
         if held is None:
             slopes = self.vector_field(grid, None)

@@ -147,12 +147,9 @@ class Emission(nn.Module):
 
     def forward(self, z: Tensor, controls: Controls | None = None) -> Tensor:
         """Return x^ of shape (..., channel) for z of shape (..., latent)."""
-        x: Tensor = self.network(_with_controls(z, controls))
+        read = z if controls is None else torch.cat([z, controls], dim=-1)
+        x: Tensor = self.network(read)
         return x
-
-
-def _with_controls(z: Tensor, controls: Controls | None) -> Tensor:
-    return z if controls is None else torch.cat([z, controls], dim=-1)
 
 
 class LatentODE(nn.Module):
@@ -179,9 +176,9 @@ class LatentODE(nn.Module):
     anchor : nn.Module
         Of `sklode.levels`: the level of a window, taken off before the encoder and
         added to x^.
-    engine : {"unrolled", "fused", "eager"}, default="unrolled"
-        Which of `sklode.engine` runs encoder and decoder: the same numbers faster,
-        where it covers them; "eager": plain torch always.
+    engine : {"eager", "fused"}, default="eager"
+        "fused": `sklode.engine` runs encoder and decoder where it covers them, with
+        the same numbers faster; "eager": plain torch always.
     """
 
     def __init__(
@@ -191,11 +188,10 @@ class LatentODE(nn.Module):
         decoder: Decoder,
         emission: Emission,
         anchor: nn.Module,
-        engine: str = "unrolled",
+        engine: str = "eager",
     ) -> None:
         super().__init__()
         self.engine = engine
-        self.layout = "lanes"  # "single" pays where batches have but a few series
         self.encoder: Any = encoder
         self.translator: Any = translator
         self.decoder: Any = decoder
@@ -226,9 +222,9 @@ class LatentODE(nn.Module):
     def settle(self, device: str) -> None:
         """Go back to a device and the engine, as far as this machine has them."""
         try:
-            engine.choose(self.engine, 0, 0, self.layout)
+            engine.choose(self.engine)
         except ImportError:  # no numba here: the same numbers up to rounding
-            self.engine = "unrolled"
+            self.engine = "eager"
         if torch.device(device).type == "cpu":
             return
         try:
@@ -355,17 +351,11 @@ class LatentODE(nn.Module):
         controls: ControlPath | None,
     ) -> Tensor:
         """Return the mean of p(x | z(t)), through the engine."""
-        chosen = self._engine_of(self.decoder, z0)
-        dense = {
-            "fused": self._dense,
-            "unrolled": self._unrolled,
-            "eager": None,
-        }[chosen]
+        fused = self._engine_of(self.decoder, z0) == "fused"
+        dense = self._dense if fused else None
         z = self.decoder(z0, posterior.t0, times, controls, dense)
         u = None if controls is None else controls.at(times)
-        ours = type(self.emission) is Emission
-        x = self._emit(z, u) if chosen == "fused" and ours else self.emission(z, u)
-        return x + posterior.level.at(times, u)
+        return self.emission(z, u) + posterior.level.at(times, u)
 
     def engines(self) -> tuple[str, str]:
         """Return which engine runs the encoder and the decoder."""
@@ -376,47 +366,33 @@ class LatentODE(nn.Module):
         )
 
     def _engine_of(self, part: Any, example: Tensor) -> str:
-        """Return the engine that runs a part: another than asked where that cannot."""
+        """Return the engine that runs a part: plain torch where the other cannot."""
         ours = type(part) in (ODELSTM, ODERNN, RNN, Decoder)
         if self.engine == "eager" or not ours:
             return "eager"
         field = part.vector_field
         if field is None:  # an encoder without a flow
-            fits = engine.supports("euler", "tanh", example)
-            return "fused" if fits and self.engine == "fused" else "eager"
+            return "fused" if engine.supports("euler", "tanh", example) else "eager"
         covered = (
             type(field) is VectorField
+            and len(field.layers) <= 2
             and type(part.solver) is Solver
-            and not part.solver.is_adaptive
             and not part.solver.adjoint
             and engine.supports(part.solver.method, field.activation, example)
         )
-        if not covered:
-            return "eager"
-        shallow = len(field.layers) <= 2
-        return "fused" if self.engine == "fused" and shallow else "unrolled"
+        return "fused" if covered else "eager"
 
     def _run(self, inputs: Tensor, dt: Steps, visits: Tensor) -> State:
-        """Take all steps of the encoder through the engine."""
-        encoder = self.encoder
-        cell = encoder.cell
+        """Take all steps of the encoder through the fused engine."""
+        encoder, cell = self.encoder, self.encoder.cell
         weights = engine.CellWeights(
             cell.weight_ih, cell.weight_hh, cell.bias_ih + cell.bias_hh
         )
-        layout = self.layout if self._engine_of(encoder, inputs) == "fused" else None
         if encoder.vector_field is None:
-            return engine.encode(inputs, dt, visits, weights, None, "euler", layout)
+            return engine.encode(inputs, dt, visits, weights, None, "euler")
         field, _ = _split_weights(encoder.vector_field, cell.hidden_size)
         method = encoder.solver.method
-        return engine.encode(inputs, dt, visits, weights, field, method, layout)
-
-    def _unrolled(self, z0: State, dt: Steps, *where: Any) -> States:
-        """Take all steps of the decoder through the unrolled engine."""
-        return self.decoder.interpolated(z0, dt, *where, trajectory=self._trajectory)
-
-    def _trajectory(self, z0: State, dt: Steps, held: Controls | None) -> States:
-        field, bias = self._decoder_weights(z0, held)
-        return engine.decode(z0, dt, bias, field, self.decoder.solver.method)
+        return engine.encode(inputs, dt, visits, weights, field, method)
 
     def _dense(
         self,
@@ -429,16 +405,7 @@ class LatentODE(nn.Module):
         """Take all steps, and answer between them, through the fused engine."""
         field, bias = self._decoder_weights(z0, held)
         method = self.decoder.solver.method
-        return engine.decode_at(z0, dt, bias, left, theta, field, method, self.layout)
-
-    def _emit(self, z: Tensor, controls: Controls | None) -> Tensor:
-        """Return x^ through the fused engine."""
-        layers: Any = self.emission.network
-        first, output = layers[0], layers[2]
-        return engine.emit(
-            _with_controls(z, controls),
-            *(first.weight, first.bias, output.weight, output.bias),
-        )
+        return engine.decode_at(z0, dt, bias, left, theta, field, method)
 
     def _decoder_weights(
         self, z0: State, held: Controls | None

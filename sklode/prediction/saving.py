@@ -233,7 +233,6 @@ def _apart(model: FittedModel | None) -> FittedModel | None:
         "modules": [type(part).__name__ for part in network.modules()],
         "anchor": str(network.anchor.kind),
         "engine": network.engine,
-        "layout": getattr(network, "layout", None),
         "device": str(next(network.parameters()).device),
     }
     return replace(model, network=parts, stopped=None)
@@ -274,9 +273,6 @@ def _together(kind: Any, model: Any) -> FittedModel:
     modules = [type(part).__name__ for part in network.modules()]
     _require(modules == parts["modules"], f"a network of {parts['modules']}")
     network.engine = parts["engine"]
-    if hasattr(network, "layout"):
-        _require(parts["layout"] in ("lanes", "single"), "an unknown layout")
-        network.layout = parts["layout"]
     network.settle(parts["device"])
     return replace(model, network=network.eval(), stopped=None)
 

@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -32,7 +32,6 @@ from sklode.training.batches import (
     training_windows,
     validation_batches,
 )
-from sklode.training.compiling import compile_apart
 from sklode.training.fresh import fresh_model
 from sklode.training.loop import Trainer, TrainState
 from sklode.training.parallel import Processes, current, digest
@@ -127,8 +126,8 @@ def plan(
         model.held = _held(model, observations, start is None)
         model.hold()
         windows = model.windows(observations)
-        n_drawn, n_batches = _epoch_size(windows, cut, settings)
-        _choose_engine(model, settings, 10**6, n_drawn)
+        _, n_batches = _epoch_size(windows, cut, settings)
+        _choose_engine(model, settings)
         trial_rng = copy.deepcopy(rng)
         terms = _Terms(
             signature,
@@ -346,26 +345,21 @@ def _given(observations: Observations, settings: Settings) -> dict[str, str]:
     }
 
 
-# TO BE REPLACED by the engine's own
 def _make_ready(
     network: nn.LatentODE, processes: Processes, reporter: Reporter
 ) -> None:
     """Compile what has to be; one process on each machine does it for the others."""
+    if "fused" not in network.engines():
+        return
     for is_first_turn in (True, False) if processes.size > 1 else (True,):
         with processes.together():
             is_mine = (processes.local_rank == 0) == is_first_turn
-            if is_mine and not _is_ready(network):
-                with reporter.compiling():
-                    compile_apart(network.layout)
+            if is_mine and not engine.is_compiled():
+                reporter.compiling()
+                engine.compile_kernel()
 
 
-_FEW = 3
-"""Up to this many windows a batch, the fused engine's products run over neurons."""
-
-
-def _choose_engine(
-    model: FittedModel, settings: Any, n_iterations: int, n_drawn: int
-) -> None:
+def _choose_engine(model: FittedModel, settings: Settings) -> None:
     """Set which engine trains the network, and forecasts with it afterwards.
 
     Raises
@@ -374,13 +368,7 @@ def _choose_engine(
         If the fused engine is asked for, and does not serve encoder or decoder.
     """
     network = model.network
-    n_windows = min(n_drawn, settings.batch_size)
-    few = n_windows <= _FEW
-    network.layout = "single" if few else "lanes"
-    n_stamps = model.window_length + model.horizon
-    network.engine = engine.choose(
-        settings.engine, n_iterations, n_stamps, network.layout
-    )
+    network.engine = engine.choose(settings.engine)
     if settings.engine == "fused" and network.engines() != ("fused", "fused"):
         raise ValueError(
             "engine='fused' serves fixed-step methods without adjoint, one or two "
@@ -389,7 +377,7 @@ def _choose_engine(
         )
 
 
-def _beyond_fused(network: nn.LatentODE, settings: Any) -> str:
+def _beyond_fused(network: nn.LatentODE, settings: Settings) -> str:
     """Return what the fused engine does not serve."""
     device = next(network.parameters()).device
     found = {
@@ -402,10 +390,3 @@ def _beyond_fused(network: nn.LatentODE, settings: Any) -> str:
     others = [type(part).__name__ for ran, part in parts if ran != "fused"]
     culprits = [text for text, is_so in found.items() if is_so]
     return ", ".join(culprits) or f"other modules in {' and '.join(others)}"
-
-
-def _is_ready(network: nn.LatentODE) -> bool:
-    """Return whether no engine has to be compiled first."""
-    if "fused" not in network.engines():
-        return True
-    return engine.is_compiled(np.dtype("float32"), network.layout)

@@ -1,4 +1,4 @@
-"""Which engine runs: the user's choice, what is compiled, and the work ahead."""
+"""Which engine runs: the user's choice, where it can be had."""
 
 from __future__ import annotations
 
@@ -10,39 +10,31 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import LatentODEForecaster, engine, nn
-from sklode.engine import choice
-from sklode.training import fitting
-from sklode.training import report as reporting
+from sklode import engine, nn
 from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
 
 
 def compiled(monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
-    """Have the engine be compiled, or not, before and after the fit."""
-    for module, name in ((choice, "_was_compiled"), (engine, "is_compiled")):
-        monkeypatch.setattr(module, name, lambda dtype, layout: answer)
-    monkeypatch.setattr(fitting, "compile_apart", lambda layout: None)
+    """Have the engine be compiled already, or not."""
+    monkeypatch.setattr(engine, "is_compiled", lambda: answer)
 
 
-def test_a_long_training_repays_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("answer", [False, True])
+def test_auto_is_fused_whatever_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, answer: bool
+) -> None:
     pytest.importorskip("numba")
-    compiled(monkeypatch, False)
-    assert engine.choose("auto", 100, 60, "lanes") == "unrolled"
-    assert engine.choose("auto", 100_000, 60, "lanes") == "fused"
-    compiled(monkeypatch, True)
-    assert engine.choose("auto", 1, 6, "lanes") == "fused"
-
-
-@pytest.mark.parametrize("wanted", ["unrolled", "eager"])
-def test_the_users_choice_is_kept(wanted: str) -> None:
-    assert engine.choose(wanted, 10**9, 60, "lanes") == wanted
+    compiled(monkeypatch, answer)
+    assert engine.choose("auto") == engine.choose("fused") == "fused"
+    assert engine.choose("eager") == "eager"
+    assert tiny().fit(waves()).engine_ == ("fused", "fused")
 
 
 def test_without_numba_there_is_no_fused_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
-    assert engine.choose("auto", 10**9, 60, "lanes") == "unrolled"
+    assert engine.choose("auto") == "eager"
     with pytest.raises(ImportError, match=r"needs numba.*pip install .sklode\[fast\]"):
         tiny(engine="fused").fit(waves())
 
@@ -52,21 +44,9 @@ def test_numba_that_compiles_nothing_is_as_none(
 ) -> None:
     numba = pytest.importorskip("numba")
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    assert engine.choose("auto", 10**9, 60, "lanes") == "unrolled"
+    assert engine.choose("auto") == "eager"
     with pytest.raises(ImportError, match="not usable: NUMBA_DISABLE_JIT is set"):
-        engine.choose("fused", 10**9, 60, "lanes")
-
-
-def test_a_process_keeps_its_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("numba")
-    answers = iter([False, True])
-    monkeypatch.setattr(choice, "is_compiled", lambda dtype, layout: next(answers))
-    choice._was_compiled.cache_clear()
-    try:
-        chosen = [engine.choose("auto", 1, 6, "lanes") for _ in range(2)]
-    finally:
-        choice._was_compiled.cache_clear()
-    assert chosen == ["unrolled", "unrolled"]
+        engine.choose("fused")
 
 
 @pytest.mark.parametrize(
@@ -121,45 +101,16 @@ def test_an_activation_that_no_engine_has_is_refused() -> None:
         tiny(engine="fused", activation="relu").fit(waves())
 
 
-@pytest.mark.parametrize("chosen", ["fused", "auto"])
-def test_verbose_2_says_that_the_engine_is_being_compiled(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, chosen: str
-) -> None:
-    pytest.importorskip("numba")
-    monkeypatch.setattr(choice, "_COMPILE_SECONDS", 0.0)
-    compiled(monkeypatch, False)
-    tiny(engine=chosen, verbose=2).fit(waves())
-    first, second = capsys.readouterr().out.splitlines()
-    assert first == (
-        "Compiling the fused engine: once a machine, for about half a minute."
-    )
-    assert second.startswith("epoch 1/1, ")
-
-
-def test_verbose_1_says_so_before_the_bar_until_the_first_epoch_is_over(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
-) -> None:
-    pytest.importorskip("numba")
-    monkeypatch.setattr(reporting, "_draws_bars", lambda: True)  # as on a terminal
-    compiled(monkeypatch, False)
-    tiny(engine="fused", verbose=1, max_epochs=3).fit(waves())
-    output = capfd.readouterr()
-    assert "compiling the fused engine, once a machine: 0/3" in output.err
-    last = output.err.replace("\r", "\n").splitlines()[-1]
-    assert "3/3" in last
-    assert "compiling" not in last
-    assert output.out == ""
-
-
-def test_verbose_1_says_so_in_a_line_where_no_bar_is_drawn(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+@pytest.mark.parametrize("verbose", [1, 2])
+def test_verbose_says_that_the_engine_is_being_compiled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, verbose: int
 ) -> None:
     pytest.importorskip("numba")
     compiled(monkeypatch, False)
-    tiny(engine="fused", verbose=1, max_epochs=3).fit(waves())
-    first, last = capfd.readouterr().err.splitlines()
-    assert first.endswith("compiling the fused engine, once a machine")
-    assert "epoch 3/3: " in last
+    tiny(engine="fused", verbose=verbose).fit(waves())
+    lines = capsys.readouterr()[verbose % 2].splitlines()  # 1: on standard error
+    assert lines[0] == "Compiling the fused engine: once a machine, for some seconds."
+    assert "epoch 1/1" in lines[1]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +119,6 @@ def test_verbose_1_says_so_in_a_line_where_no_bar_is_drawn(
         (False, {"verbose": 0, "engine": "fused"}),
         (True, {"verbose": 1, "engine": "fused"}),
         (True, {"verbose": 2, "engine": "fused"}),
-        (False, {"verbose": 2, "engine": "unrolled"}),
         (False, {"verbose": 2, "engine": "eager"}),
     ],
 )
@@ -206,33 +156,20 @@ def test_every_engine_trains_to_the_same_forecasts(kind: type) -> None:
     def fit(engine: str, max_epochs: int = 20) -> Any:
         return tiny(kind, engine=engine, max_epochs=max_epochs, **calm, **sizes).fit(y)
 
-    eager, unrolled, fused = map(fit, ("eager", "unrolled", "fused"))
+    eager, fused = map(fit, ("eager", "fused"))
     assert eager.engine_ == ("eager", "eager")
-    of_encoder = "eager" if kind is LatentODEForecaster else "unrolled"  # has no flow
-    assert unrolled.engine_ == (of_encoder, "unrolled")
     assert fused.engine_ == ("fused", "fused")
     expected = eager.predict(steps)
     untrained = fit("eager", max_epochs=1).predict(steps)
     assert np.abs(expected - untrained).max() > 0.2 * np.std(y)
-    for other in (unrolled, fused):
-        np.testing.assert_allclose(
-            other.predict(steps), expected, rtol=0, atol=1e-3 * np.std(y)
-        )
-        np.testing.assert_allclose(
-            other.history_["loss"], eager.history_["loss"], rtol=1e-3
-        )
+    np.testing.assert_allclose(
+        fused.predict(steps), expected, rtol=0, atol=1e-3 * np.std(y)
+    )
+    np.testing.assert_allclose(fused.history_["loss"], eager.history_["loss"], 1e-3)
     np.testing.assert_array_equal(fit("fused").predict(steps), fused.predict(steps))
-
-
-def test_few_windows_run_over_neurons() -> None:
-    pytest.importorskip("numba")
-    y = waves()
-    assert tiny(engine="fused", batch_size=3).fit(y).network_.layout == "single"
-    assert tiny(engine="fused", batch_size=4).fit(y).network_.layout == "lanes"
 
 
 def test_what_is_compiled_is_known_of_this_process_and_the_disk() -> None:
     pytest.importorskip("numba")
-    tiny(engine="fused").fit(waves())
-    assert choice.is_compiled(np.dtype("float32"), "lanes")
-    assert not choice.is_compiled(np.dtype("float16"), "lanes")
+    engine.compile_kernel()
+    assert engine.is_compiled()

@@ -33,12 +33,12 @@ def threads_are_woken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     seen: list[int] = []
     in_parts = fused._in_parts
 
-    def recording(field: Any, shape: Any, n_lanes: int, work: Any) -> list:
+    def recording(batch: Any, per_block: int, work: Any) -> list:
         def recorded(low: int, high: int) -> Any:
             seen.append(threading.get_ident())
             return work(low, high)
 
-        return in_parts(field, shape, n_lanes, recorded)
+        return in_parts(batch, per_block, recorded)
 
     monkeypatch.setattr(fused, "_in_parts", recording)
     monkeypatch.setattr(fused, "_WORTH_A_THREAD", 0)
@@ -115,7 +115,7 @@ def test_an_error_in_one_part_is_raised_and_leaves_the_threads_usable(
         raise MemoryError("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(fused, "_arena", broken)
+        patch.setattr(fused, "_memory", broken)
         with pytest.raises(MemoryError, match="no room"):
             fit()
     pd.testing.assert_series_equal(fit(), expected, rtol=0, atol=0)
@@ -153,12 +153,12 @@ def test_parts_are_added_in_their_order_whichever_is_ready_first(
     torch.set_num_threads(5)
 
     def slopes(seconds: Callable[[int], float]) -> list[torch.Tensor]:
-        def delayed(field: Any, shape: Any, n_lanes: int, work: Any) -> list:
+        def delayed(batch: Any, per_block: int, work: Any) -> list:
             def after_a_while(low: int, high: int) -> Any:
                 time.sleep(seconds(low))
                 return work(low, high)
 
-            return in_parts(field, shape, n_lanes, after_a_while)
+            return in_parts(batch, per_block, after_a_while)
 
         with monkeypatch.context() as patch:
             patch.setattr(fused, "_in_parts", delayed)
@@ -184,7 +184,7 @@ def fit_on_two_threads(seed):
 
 if __name__ == "__main__":
     expected = [fit_on_two_threads(seed)[0] for seed in range(2)]
-    assert fused._pool()._threads, "the parent's threads have not worked"
+    assert fused._threads_of(os.getpid())._threads  # the parent's have worked
     if sys.argv[1] == "loky":
         call = joblib.delayed(fit_on_two_threads)
         loky = joblib.Parallel(2, backend="loky", timeout=120)

@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+pytest.importorskip("numba", reason="the fused engine needs numba")
+
 from sklode import engine
-from sklode.nn import Solver, VectorField
+from sklode.nn import Decoder, Solver, VectorField
 from tests.networks import amplified, assert_same, field
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -19,27 +21,11 @@ METHODS = ("euler", "midpoint", "rk4")
 ACTIVATIONS = ("tanh", "elu", "softplus")
 EVERY_FIELD = pytest.mark.parametrize(
     ("method", "activation", "depth"),
-    list(itertools.product(METHODS, ACTIVATIONS, (1, 2, 3))),
+    list(itertools.product(METHODS, ACTIVATIONS, (1, 2))),
 )
 EVERY_CELL = pytest.mark.parametrize("cell", [nn.RNNCell, nn.LSTMCell])
 
 Cell = nn.RNNCell | nn.LSTMCell
-
-ENGINE = {"name": "unrolled"}
-
-
-@pytest.fixture(params=["unrolled", "lanes", "single"], scope="module", autouse=True)
-def engine_under_test(request: pytest.FixtureRequest) -> None:
-    if request.param != "unrolled":
-        pytest.importorskip("numba", reason="the fused engine needs numba")
-    ENGINE["name"] = request.param
-
-
-def layout(f: VectorField) -> str | None:
-    """Return the layout of the fused engine, if it is under test and covers f."""
-    return (
-        ENGINE["name"] if ENGINE["name"] != "unrolled" and len(f.layers) <= 2 else None
-    )
 
 
 def weights(f: Any, state_size: int) -> engine.FieldWeights:
@@ -60,11 +46,8 @@ def engine_decode(
 ) -> Tensor:
     state_size = z0.shape[-1]
     bias = None if u is None else u @ f.hidden[0].weight[:, state_size:].T
-    name, layers = layout(f), weights(f, state_size)
-    if name is None:
-        return engine.decode(z0, dt, bias, layers, method)
-    where = grid_points(*dt.shape)
-    return engine.decode_at(z0, dt, bias, *where, layers, method, name)
+    where, layers = grid_points(*dt.shape), weights(f, state_size)
+    return engine.decode_at(z0, dt, bias, *where, layers, method)
 
 
 def grid_points(n_series: int, n_steps: int) -> tuple[Tensor, Tensor]:
@@ -87,7 +70,7 @@ def engine_encode(
     bias = cell.bias_ih + cell.bias_hh
     gates = engine.CellWeights(cell.weight_ih, cell.weight_hh, bias)
     field = weights(f, cell.hidden_size)
-    return engine.encode(x, dt, visits, gates, field, method, layout(f))
+    return engine.encode(x, dt, visits, gates, field, method)
 
 
 def torch_encode(
@@ -139,23 +122,51 @@ def encoder_problem(
 
 @EVERY_FIELD
 @pytest.mark.parametrize("n_controls", [0, 2])
-def test_decode_equals_torch(
-    method: str, activation: str, depth: int, n_controls: int
+@pytest.mark.parametrize("width", [4, 7])  # solved in the hidden space, in its own
+def test_decode_between_steps_equals_torch(
+    method: str, activation: str, depth: int, n_controls: int, width: int
 ) -> None:
-    f = field(3, depth=depth, activation=activation, control_size=n_controls)
+    shape: Any = {"width": width, "depth": depth, "activation": activation}
+    f: Any = field(3, control_size=n_controls, **shape)
     z0 = torch.randn(4, 3, requires_grad=True)
     dt = 0.7 * torch.randn(4, 5)
-    dt[1, 3:] = 0.0
+    dt[1, 3:] = 0.0  # at rest from there on, dz/dt is asked at the end all the same
+    dt[:, 4] = 0.0
+    left = torch.randint(0, 5, (4, 8))
+    left[1] = torch.randint(0, 3, (8,))
+    theta = torch.rand(4, 8)
+    theta[:, 0], theta[:, 1] = 0.0, 1.0
     named = {"z0": z0} | parts(f)
-    u = None
+    u = bias = None
     if n_controls:
         u = torch.randn(4, 5, n_controls, requires_grad=True)
+        bias = u @ f.hidden[0].weight[:, 3:].T
         named["u"] = u
+    decoder = Decoder(f, Solver(method))
     assert_same(
-        with_gradients(engine_decode(f, z0, dt, u, method), named),
-        with_gradients(torch_decode(f, z0, dt, u, method), named),
+        with_gradients(
+            engine.decode_at(z0, dt, bias, left, theta, weights(f, 3), method),
+            named,
+        ),
+        with_gradients(decoder.interpolated(z0, dt, u, left, theta), named),
         1e-10,
     )
+
+
+def test_a_diverged_series_does_not_spoil_its_neighbours() -> None:
+    f = field(3)
+    z0 = torch.randn(20, 3)
+    dt = torch.full((20, 4), 0.5)
+    dt[2:, 3] = 0.0
+    left, theta = torch.arange(4).repeat(20, 1), torch.full((20, 4), 0.3)
+    spoiled = z0.clone()
+    spoiled[0] = torch.inf
+    clean, other = (
+        engine.decode_at(start, dt, None, left, theta, weights(f, 3), "rk4")
+        for start in (z0, spoiled)
+    )
+    assert not torch.isfinite(other[0]).all()
+    torch.testing.assert_close(other[1:], clean[1:], rtol=0, atol=0)
 
 
 @EVERY_FIELD
@@ -163,7 +174,7 @@ def test_decode_equals_torch(
 def test_encode_equals_torch(
     cell: type[nn.RNNCell] | type[nn.LSTMCell], method: str, activation: str, depth: int
 ) -> None:
-    f = field(4, depth=depth, activation=activation)
+    f = field(4, width=5, depth=depth, activation=activation)
     made, x, dt, visits = encoder_problem(cell)
     named = {"x": x} | parts(f, made)
     assert_same(
@@ -251,11 +262,12 @@ def test_saturated_gates_overflow_nothing(
 def test_gradcheck_through_decode(method: str) -> None:
     f = field(2, width=3, depth=2, control_size=1)
     dt = torch.tensor([[0.5, 0.9, 0.0], [-0.4, 0.3, -1.0]])
+    left, theta = torch.tensor([[0, 1, 2], [2, 2, 0]]), torch.rand(2, 3)
 
     def states(z0: Tensor, bias: Tensor, *flat: Tensor) -> Tensor:
         w1, b1, w2, b2, wo, bo = flat
         given = engine.FieldWeights(w1, b1, ((w2, b2),), wo, bo, "tanh")
-        return engine.decode(z0, dt, bias, given, method)
+        return engine.decode_at(z0, dt, bias, left, theta, given, method)
 
     w = weights(f, 2)
     flat = [w.w1, w.b1, *w.inner[0], w.wo, w.bo]
@@ -275,7 +287,7 @@ def test_gradcheck_through_encode(cell: type[nn.RNNCell] | type[nn.LSTMCell]) ->
         w1, b1, w2, b2, wo, bo, *gates = flat
         given = engine.FieldWeights(w1, b1, ((w2, b2),), wo, bo, "tanh")
         weights = engine.CellWeights(*gates)
-        return engine.encode(x, dt, visits, weights, given, "rk4", layout(f))
+        return engine.encode(x, dt, visits, weights, given, "rk4")
 
     w = weights(f, 2)
     flat = [w.w1, w.b1, *w.inner[0], w.wo, w.bo]

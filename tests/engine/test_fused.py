@@ -1,82 +1,78 @@
-"""The fused engine's own: precision, sizes, threads, memory."""
+"""The fused engine's own: precision, threads, and what memory is read and written."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 pytest.importorskip("numba", reason="the fused engine needs numba")
 
-from sklode.engine import fused
-from sklode.engine.flows import TABLEAUS
+from sklode.engine import fused, kernel
+from sklode.engine.program import Program
+
+SIZES: dict[str, Any] = {"width": 6, "n_state": 5, "n_inputs": 2}
+KINDS: list[dict[str, Any]] = [
+    {"n_gates": n_gates, "method": method, "depth": depth, "controlled": controlled}
+    for n_gates, (method, depth), controlled in itertools.product(
+        (1, 4), (("rk4", 2), ("midpoint", 1), ("euler", 2)), (False, True)
+    )
+]
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.values()))
 
 
 def problem(
-    seed: int,
+    seed: int = 0,
     *,
     n_series: int,
     n_steps: int,
     width: int,
     n_state: int,
     n_inputs: int,
-    deep: bool,
     n_gates: int = 4,
-    dtype: type = np.float64,
-) -> dict[str, np.ndarray]:
+    method: str = "rk4",
+    depth: int = 1,
+    controlled: bool = False,
+    dtype: str = "float64",
+) -> list[Any]:
+    """Return what runs of the encoder and the decoder are made of."""
     rng = np.random.default_rng(seed)
 
     def random(*shape: int) -> np.ndarray:
         return (rng.uniform(-1, 1, shape) / max(shape[-1], 1) ** 0.5).astype(dtype)
 
-    dt = -rng.random((n_series, n_steps))
+    dt = -rng.random((n_series, n_steps)).astype(dtype)
     dt[rng.random(dt.shape) < 0.2] = 0.0
-    seen = rng.random((n_series, n_steps)) < 0.6
-    inner = {"w2": random(width, width), "b2": random(width)} if deep else {}
-    return {
-        "w1": random(width, n_state),
-        "b1": random(width),
-        "wo": random(n_state, width),
-        "bo": random(n_state),
-        **inner,
-        "w": random(n_gates * n_state, n_state + n_inputs),
-        "bias": random(n_gates * n_state),
-        "x": random(n_series, n_steps, n_inputs),
-        "z0": random(n_series, n_state),
-        "dt": dt.astype(dtype),
-        "seen": seen.astype(dtype),
-        "grad_h": random(n_series, n_state),
-        "left": rng.integers(0, n_steps, (n_series, n_steps + 1)),
-        "theta": rng.random((n_series, n_steps + 1)).astype(dtype),
-        "grad_z": random(n_series, n_steps + 1, n_state),
-    }
+    seen = (rng.random((n_series, n_steps)) < 0.6).astype(dtype)
+    n_out = n_gates * n_state
+    layers = [random(width, n_state), random(width), random(n_state, width)]
+    layers += [random(n_state), *[random(width, width), random(width)] * (depth - 1)]
+    x = random(n_series, n_steps, n_inputs)
+    cell = random(n_out, n_state), random(n_out), random(n_out, n_inputs)
+    left = rng.integers(0, max(n_steps, 1), (n_series, n_steps + 2))
+    theta, z0 = random(*left.shape) ** 2, random(n_series, n_state)
+    added = random(n_series, n_steps, width) if controlled else None
+    how = method, "tanh"
+    encoder = how, dt, seen, x, *cell, *layers
+    decoder = how, -dt, left, theta, z0, added, *layers
+    return [(fused.Encoding, encoder), (fused.Decoding, decoder)]
 
 
-def run(p: dict[str, np.ndarray], method: str, layout: str) -> list[np.ndarray]:
+def run(problem: list[Any]) -> list[np.ndarray]:
     """Return states and all gradients of the encoder and the decoder."""
-    inner = (p["w2"], p["b2"]) if "w2" in p else ()
-    field = fused.Field(
-        p["w1"], p["b1"], inner, p["wo"], p["bo"], method, "tanh", layout
-    )
-    cell = p["w"], p["bias"]
-    walk = p["x"], p["dt"], p["seen"]
-    none = np.zeros((*p["dt"].shape, 0), p["dt"].dtype)
-    h, kept = fused.encode(field, cell, *walk)
-    by_encoder = fused.encode_backward(field, cell, *walk, kept, p["grad_h"], True)
-    queries = p["left"], p["theta"]
-    z, kept = fused.decode(field, p["z0"], -p["dt"], none, queries)
-    by_decoder = fused.decode_backward(
-        field, -p["dt"], none, queries, kept, p["grad_z"]
-    )
-    emission = p["wo"].T.copy(), p["b1"], p["w1"].T.copy(), p["bo"]
-    states = z.reshape(-1, z.shape[-1])
-    by_emission = fused.emit_backward(emission, states, states[::-1].copy())
-    return [h, *by_encoder, z, *by_decoder, fused.emit(emission, states), *by_emission]
+    found = []
+    for kind, made_of in problem:
+        made = kind(*made_of)
+        grads = made.backward(np.cos(made.result), [True] * len(made_of))
+        found += [made.result, *(grad for grad in grads if grad is not None)]
+    return found
 
 
 def assert_close(left: list, right: list, tolerance: float) -> None:
@@ -85,52 +81,33 @@ def assert_close(left: list, right: list, tolerance: float) -> None:
         assert np.abs(a - b).max(initial=0) <= tolerance * scale
 
 
-@given(
-    seed=st.integers(0, 10**6),
-    n_series=st.sampled_from([1, 2, 3, 7, 8, 9, 16, 17, 40]),
-    n_steps=st.integers(1, 20),
-    width=st.integers(1, 30),
-    n_state=st.integers(1, 30),
-    n_inputs=st.integers(1, 5),
-    deep=st.booleans(),
-    n_gates=st.sampled_from([1, 4]),
-    method=st.sampled_from(sorted(TABLEAUS)),
-)
-def test_both_layouts_agree_at_every_size(
-    method: str, seed: int, n_series: int, **sizes: int
-) -> None:
-    p = problem(seed, n_series=n_series, **sizes)  # type: ignore[arg-type]
-    lanes, single = (run(p, method, layout) for layout in ("lanes", "single"))
-    assert_close(single, lanes, 1e-11)
+def as_single(part: Any) -> Any:
+    is_double = isinstance(part, np.ndarray) and part.dtype == np.float64
+    return part.astype(np.float32) if is_double else part
 
 
-@pytest.mark.parametrize(("n_steps", "tolerance"), [(100, 1e-5), (1000, 1e-4)])
-@pytest.mark.parametrize("layout", ["lanes", "single"])
-def test_single_precision_keeps_its_digits(
-    n_steps: int, tolerance: float, layout: str
-) -> None:
-    sizes = {"n_series": 4, "width": 20, "n_state": 25, "n_inputs": 2, "deep": True}
-    p = problem(0, n_steps=n_steps, **sizes)  # type: ignore[arg-type]
-    p["dt"] *= 0.2
-    single = {
-        name: value if name == "left" else value.astype(np.float32)
-        for name, value in p.items()
-    }
-    assert_close(run(single, "rk4", layout), run(p, "rk4", layout), tolerance)
+@pytest.mark.parametrize(("n_steps", "tolerance"), [(30, 1e-5), (1000, 1e-4)])
+def test_single_precision_keeps_its_digits(n_steps: int, tolerance: float) -> None:
+    sizes: Any = {"n_series": 4, "n_steps": n_steps, "width": 20, "n_state": 25}
+    double = problem(**sizes, n_inputs=2, depth=2)
+    for _, (_, dt, *_) in double:
+        dt *= 0.2
+    single = [(kind, tuple(map(as_single, made_of))) for kind, made_of in double]
+    assert all(found.dtype == np.float32 for found in run(single))
+    assert_close(run(single), run(double), tolerance)
 
 
 def test_threads_change_nothing_but_the_order_of_sums(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(fused, "_WORTH_A_THREAD", 0)
-    sizes = {"n_series": 50, "n_steps": 9, "width": 6, "n_state": 5, "n_inputs": 2}
-    p = problem(1, deep=True, **sizes)  # type: ignore[arg-type]
+    made = problem(1, n_series=50, n_steps=9, depth=2, **SIZES)
     before = torch.get_num_threads()
     results = []
     try:
         for n_threads in (1, 2, 3, 2):
             torch.set_num_threads(n_threads)
-            results.append(run(p, "rk4", "lanes"))
+            results.append(run(made))
     finally:
         torch.set_num_threads(before)
     for other in results[1:]:
@@ -139,99 +116,99 @@ def test_threads_change_nothing_but_the_order_of_sums(
         np.testing.assert_array_equal(a, b)
 
 
-def test_working_memory_is_never_overrun(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guard numbers behind the room that is asked for must survive."""
-    guards = []
-
-    def guarded(room: tuple[int, int], n_lanes: int, dtype: np.dtype) -> np.ndarray:
-        n = room[0] * n_lanes + room[1] + 64 * 48
-        arena = fused.aligned((n + 4096,), dtype)
-        arena[n:] = 12345.0
-        guards.append(arena[n:])
-        return arena
-
-    monkeypatch.setattr(fused, "_arena", guarded)
-    for width, n_state, n_inputs in ((1, 1, 1), (64, 3, 1), (3, 64, 2), (33, 17, 30)):
-        for deep in (False, True):
-            p = problem(
-                2,
-                n_series=5,
-                n_steps=20,
-                width=width,
-                n_state=n_state,
-                n_inputs=n_inputs,
-                deep=deep,
-            )
-            for layout in ("lanes", "single"):
-                run(p, "rk4", layout)
-    assert guards
-    assert all((guard == 12345.0).all() for guard in guards)
-
-
-@pytest.mark.parametrize("layout", ["lanes", "single"])
+@EVERY_KIND
+@pytest.mark.parametrize(("n_series", "n_steps"), [(17, 9), (3, 1), (2, 0)])
 def test_what_memory_held_before_does_not_matter(
-    monkeypatch: pytest.MonkeyPatch, layout: str
+    monkeypatch: pytest.MonkeyPatch, kind: dict, n_series: int, n_steps: int
 ) -> None:
-    sizes = {"n_series": 17, "n_steps": 9, "width": 6, "n_state": 5, "n_inputs": 2}
-    problems = [problem(4, deep=deep, **sizes) for deep in (False, True)]  # type: ignore[arg-type]
-    expected = [run(p, "rk4", layout) for p in problems]
-    filled = []
+    """Where a fresh array is read before it is written, results depend on luck."""
+    made = problem(4, n_series=n_series, n_steps=n_steps, **SIZES, **kind)
+    expected = run(made)
+    fresh = fused.aligned
 
-    def full_of_nothing(allocate: Callable[..., np.ndarray]) -> Callable[..., Any]:
-        def filling(*arguments: Any) -> np.ndarray:
-            room = allocate(*arguments)
-            room[...] = np.nan
-            filled.append(allocate.__name__)
-            return room
+    def full_of_nothing(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        room = fresh(shape, dtype)
+        room[...] = np.nan
+        return room
 
-        return filling
+    monkeypatch.setattr(fused, "aligned", full_of_nothing)
+    monkeypatch.setattr(fused, "_memory", lambda n, dtype: fused.aligned((n,), dtype))
+    for found, before in zip(run(made), expected, strict=True):
+        assert np.isfinite(before).all()
+        np.testing.assert_array_equal(found, before)
 
-    for name in ("aligned", "_arena"):  # what is allocated, and what is kept for long
-        monkeypatch.setattr(fused, name, full_of_nothing(getattr(fused, name)))
-    for p, before in zip(problems, expected, strict=True):
-        for a, b in zip(run(p, "rk4", layout), before, strict=True):
-            np.testing.assert_array_equal(a, b)
-    assert set(filled) == {"aligned", "_arena"}
+
+CHECKED = """
+import numpy as np
+from sklode.engine import fused, kernel
+from tests.engine import test_fused as tests
+
+sizes = [(1, 1, 1, 1, 1), (5, 20, 13, 3, 30), (17, 9, 3, 26, 2), (2, 0, 4, 4, 1)]
+names = "n_series", "n_steps", "width", "n_state", "n_inputs"
+for size in sizes:
+    for kind in tests.KINDS:
+        named = dict(zip(names, size), **kind)
+        tests.run(tests.problem(dtype="float32", **named))
+memory = fused._memory
+fused._memory = lambda n, dtype: memory(n, dtype)[16:]
+try:
+    tests.run(tests.problem(dtype="float32", **named))
+except (IndexError, ValueError):
+    print("noticed")
+"""
+
+
+@pytest.mark.slow
+def test_nothing_beside_an_array_is_read_or_written(tmp_path: Path) -> None:
+    checks = {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", CHECKED],
+        capture_output=True,
+        text=True,
+        env=os.environ | checks,
+        cwd=Path(__file__).parents[2],
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["noticed"]
+
+
+def test_sizes_that_do_not_fit_are_refused_as_a_program_is_written() -> None:
+    program = Program([(3, 4), (3,)], 16)
+    three, four = program.rows(3), program.rows(4)
+    weight, bias = program.weight(0), program.vector(1)
+    program.product(weight, four, three, bias)
+    two_blocks = program.rows(3, 2)
+    wrong = [
+        lambda: program.product(weight, three, three, bias),
+        lambda: program.product(weight, four, four, bias),
+        lambda: program.product(program.weight(0, transpose=True), three, four, bias),
+        lambda: program.activate(kernel.TANH, three, four),
+        lambda: program.combine(three, [(1.0, four)]),
+        lambda: program.combine(three, [(1.0, three)], four),
+        lambda: program.copy(three, four),
+        lambda: program.lstm(two_blocks, three, three, program.rows(1)),
+    ]
+    for write in wrong:
+        with pytest.raises(ValueError, match="rows must have equal sizes"):
+            write()
+    with pytest.raises(ValueError, match="there are 2 blocks; got block 2"):
+        two_blocks.block(2)
+    with pytest.raises(ValueError, match="one to four terms"):
+        program.combine(three, [(0.0, three)])
 
 
 def test_compiled_code_is_as_old_as_its_sources() -> None:
-    from sklode.engine import cache, decoding
+    from sklode.engine import cache
 
-    stamp = decoding.decode._cache._cache_file._source_stamp
+    stamp = kernel.run._cache._cache_file._source_stamp
     assert stamp[1] == cache._SOURCES
 
 
 def test_what_is_no_number_stays_none() -> None:
-    sizes = {"n_series": 2, "n_steps": 4, "width": 5, "n_state": 3, "n_inputs": 2}
-    p = problem(3, deep=False, **sizes)  # type: ignore[arg-type]
-    p["z0"][1, 0] = np.nan
-    for layout in ("lanes", "single"):
-        states = run(p, "rk4", layout)[8]
-        assert states.shape == (2, 5, 3)
-        assert np.isfinite(states[0]).all()
-        assert np.isnan(states[1, -1]).any()
-
-
-def test_large_memory_is_used_again_once_nothing_reads_it() -> None:
-    rooms = fused._Rooms()
-    shape, dtype = (2**19, 1), np.dtype("float32")
-    first = rooms.take(shape, dtype)
-    place = first.ctypes.data
-    tensor = torch.from_numpy(first)
-    del first
-    other = rooms.take(shape, dtype)
-    assert other.ctypes.data != place  # the tensor still reads it
-    tensor.fill_(1.0)
-    part = tensor[3:]
-    del tensor
-    assert rooms.take(shape, dtype).ctypes.data != place
-    del part
-    assert rooms.take(shape, dtype).ctypes.data == place
-
-
-def test_no_more_memory_is_held_than_a_bound() -> None:
-    rooms = fused._Rooms()
-    dtype = np.dtype("float32")
-    arrays = [rooms.take((2**20 + n,), dtype) for n in range(40)]  # 160 MiB
-    del arrays
-    assert 0 < sum(room.nbytes for room in rooms._free) <= rooms.most_bytes
+    _, (kind, made_of) = problem(3, n_series=2, n_steps=4, **SIZES)
+    made_of[4][1, 0] = np.nan
+    states = kind(*made_of).result
+    assert np.isfinite(states[0]).all()
+    assert np.isnan(states[1]).any()

@@ -35,7 +35,6 @@ class Case(NamedTuple):
     n_controls: int = 0
     n_series: int = 3
     n_stamps: int = 9
-    layout: str = "lanes"
 
     @property
     def step(self) -> float:
@@ -63,15 +62,13 @@ class Case(NamedTuple):
             make = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[self.kind]
             encoder = make(n_inputs, self.hidden, field(self.hidden, **shape), solver)
         flow = field(self.latent, control_size=self.n_controls, **shape)
-        network = nn.LatentODE(
+        return nn.LatentODE(
             encoder,
             nn.Translator(self.hidden, self.latent),
             nn.Decoder(flow, solver),
             nn.Emission(self.latent, self.n_channels, 6, self.n_controls),
             Anchor("series", self.n_channels),
         )
-        network.layout = self.layout
-        return network
 
     def batch(self) -> nn.Batch:
         """Return windows with gaps of 0 and of many steps, padding, and masked rows."""
@@ -141,7 +138,7 @@ def errors(got: dict[str, Tensor], case: Case) -> dict[str, float]:
         name: float((got[name].double() - value).norm() / value.norm())
         if value.any()
         else float(got[name].abs().max())
-        for name, value in exact_slopes(case._replace(layout="lanes")).items()
+        for name, value in exact_slopes(case).items()
     }
 
 
@@ -171,7 +168,6 @@ def cases(least: int = 1, **fixed: Any) -> Any:
         "n_controls": st.sampled_from([2, 0, 1]),
         "n_series": st.sampled_from([3, 17, 2, 1]),
         "n_stamps": st.sampled_from([9, 30, 100, 3, 2, 1]),
-        "layout": st.sampled_from(["lanes", "single"]),
     }
     return st.builds(Case, **(free | fixed))
 
@@ -180,30 +176,27 @@ def cases(least: int = 1, **fixed: Any) -> Any:
 # much of a gradient where there is but one.
 PRECISE, COARSE = (torch.float64, 1e-12), (torch.float32, 1e-5)
 EVERY_ACTIVATION = pytest.mark.parametrize("activation", ["tanh", "elu", "softplus"])
-EVERY_LAYOUT = pytest.mark.parametrize("layout", ["lanes", "single"])
 
 
-@EVERY_LAYOUT
 @EVERY_ACTIVATION
 @given(data=st.data())
 @settings(max_examples=20)
 def test_gradients_are_those_of_torch_at_any_size(
-    activation: str, layout: str, data: st.DataObject
+    activation: str, data: st.DataObject
 ) -> None:
-    fixed: Any = {"activation": st.just(activation), "layout": st.just(layout)}
+    fixed: Any = {"activation": st.just(activation)}
     assert_exact(data.draw(cases(**fixed)), *PRECISE)
     assert_exact(data.draw(cases(least=4, **fixed)), *COARSE)
 
 
 @pytest.mark.slow
-@EVERY_LAYOUT
 @EVERY_ACTIVATION
 @given(data=st.data())
 @settings(max_examples=200)
 def test_gradients_are_those_of_torch_at_many_sizes(
-    activation: str, layout: str, data: st.DataObject
+    activation: str, data: st.DataObject
 ) -> None:
-    fixed: Any = {"activation": st.just(activation), "layout": st.just(layout)}
+    fixed: Any = {"activation": st.just(activation)}
     assert_exact(data.draw(cases(**fixed)), *PRECISE)
     assert_exact(data.draw(cases(least=4, **fixed)), *COARSE)
 
@@ -222,10 +215,8 @@ ONE = Case(
 )
 
 
-@EVERY_LAYOUT
 @pytest.mark.parametrize("case", [WIDE, LONG, ONE], ids=["wide", "long", "one"])
-def test_many_and_long_series_keep_their_digits(case: Case, layout: str) -> None:
-    case = case._replace(layout=layout)
+def test_many_and_long_series_keep_their_digits(case: Case) -> None:
     assert max(errors(slopes_by("fused", case, torch.float64), case).values()) <= 1e-12
     tolerance = 1e-5 if case.n_stamps < 1000 else 1e-4
     assert (
@@ -234,17 +225,14 @@ def test_many_and_long_series_keep_their_digits(case: Case, layout: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("layout", "n_series", "n_stamps"),
-    [("lanes", 1000, 100), ("lanes", 17, 1000), ("single", 3, 1000)],
-)
+@pytest.mark.parametrize(("n_series", "n_stamps"), [(1000, 100), (17, 1000), (3, 1000)])
 @given(data=st.data())
 @settings(max_examples=10)
 def test_large_problems_keep_their_digits(
-    layout: str, n_series: int, n_stamps: int, data: st.DataObject
+    n_series: int, n_stamps: int, data: st.DataObject
 ) -> None:
     sizes = {"n_series": st.just(n_series), "n_stamps": st.just(n_stamps)}
-    case = data.draw(cases(least=4, layout=st.just(layout), **sizes))
+    case = data.draw(cases(least=4, **sizes))
     assert_exact(case, torch.float64, 1e-12)
     assert_exact(case, torch.float32, 1e-4)
 

@@ -357,21 +357,19 @@ def test_controls_reach_the_encoder_the_flow_and_the_emission() -> None:
 @pytest.mark.parametrize(
     ("network", "engines"),
     [
-        (latent_ode("ode-lstm"), ("unrolled", "unrolled")),
-        (latent_ode("ode-rnn", method="euler"), ("unrolled", "unrolled")),
-        (latent_ode("rnn"), ("eager", "unrolled")),
+        (latent_ode("ode-lstm", engine="fused"), ("fused", "fused")),
+        (latent_ode("ode-rnn", method="euler", engine="fused"), ("fused", "fused")),
         (latent_ode("rnn", engine="fused"), ("fused", "fused")),
-        (latent_ode(engine="fused"), ("fused", "fused")),
-        (latent_ode(depth=3, engine="fused"), ("unrolled", "unrolled")),
+        (latent_ode(depth=3, engine="fused"), ("eager", "eager")),
         (latent_ode(engine="eager"), ("eager", "eager")),
-        (latent_ode(solver=Solver("dopri5")), ("eager", "eager")),
-        (latent_ode(solver=Solver(adjoint=True)), ("eager", "eager")),
-        (latent_ode().half(), ("eager", "eager")),
-        (latent_ode().float(), ("unrolled", "unrolled")),
+        (latent_ode(solver=Solver("dopri5"), engine="fused"), ("eager", "eager")),
+        (latent_ode(solver=Solver(adjoint=True), engine="fused"), ("eager", "eager")),
+        (latent_ode(engine="fused").half(), ("eager", "eager")),
+        (latent_ode(engine="fused").double(), ("fused", "fused")),
     ],
     ids=[
-        *("lstm", "rnn-cell", "no-flow", "no-flow-fused", "fused", "three-layers"),
-        *("off", "dopri5", "adjoint", "half", "single"),
+        *("lstm", "rnn-cell", "no-flow", "three-layers", "off"),
+        *("dopri5", "adjoint", "half", "double"),
     ],
 )
 def test_engine_runs_what_it_covers(
@@ -381,6 +379,6 @@ def test_engine_runs_what_it_covers(
 
 
 def test_engine_leaves_fields_of_the_users_own_to_torch() -> None:
-    network = latent_ode()
+    network = latent_ode(engine="fused")
     network.decoder.vector_field = nn.Sequential(nn.Linear(3, 3))
-    assert network.engines() == ("unrolled", "eager")
+    assert network.engines() == ("fused", "eager")

@@ -97,7 +97,7 @@ def test_a_file_holds_all_of_model_and_history(kind: str, tmp_path: Path) -> Non
     saved = KINDS[kind]().forecaster
     found = by_weights(saved, tmp_path)
     of_a_fit = {"_run", "_broken_off"}  # that is underway, or was broken off
-    assert vars(found).keys() == vars(saved).keys() - of_a_fit
+    assert vars(found).keys() - of_a_fit == vars(saved).keys() - of_a_fit
     assert found._predict_seed == saved._predict_seed
     for forecaster in (saved, found):
         forecaster._model.network = forecaster._model.stopped = None
@@ -113,7 +113,6 @@ def test_the_engine_comes_back(
     forecaster = tiny(engine=which).fit(waves(uneven_stamps()))
     found = way(forecaster, tmp_path)
     assert found.engine_ == found.network_.engines() == (which, which)
-    assert found.network_.layout == forecaster.network_.layout
     assert_same(found.sample(fh=[1, 2]), forecaster.sample(fh=[1, 2]))
 
 
@@ -356,7 +355,7 @@ class Nothing(nn.LatentODE):
         return int, ()
 
 
-def test_without_numba_a_fused_network_runs_by_another_engine(
+def test_without_numba_a_fused_network_is_eager(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forecaster = tiny(engine="fused").fit(waves(uneven_stamps()))
@@ -365,5 +364,5 @@ def test_without_numba_a_fused_network_runs_by_another_engine(
     expected = forecaster.predict(fh=[1, 2, 3])
     monkeypatch.setattr(engine.choice, "_what_numba_lacks", lambda: "no numba")
     for found in (pickle.loads(pickled), LatentODELSTMForecaster.load_weights(path)):
-        assert "fused" not in found.network_.engines()
+        assert found.network_.engines() == ("eager", "eager")
         np.testing.assert_allclose(found.predict(fh=[1, 2, 3]), expected, rtol=1e-4)

@@ -265,7 +265,7 @@ MADE_UP: list[tuple[str, Any, str]] = [
     ("model.calibration.scales", (0, np.nan), "a calibration"),
     (SEEN + "ticks", (5, 0), "out of order"),
     (SEEN + "values", (0, np.inf), "must be finite"),
-    (SEEN + "controls", (0, np.nan), "missing values"),
+    (SEEN + "controls", (0, np.nan), "none missing"),
     (SEEN + "bounds", (1, 2**60), "rows of no series"),
     (SEEN + "bounds", (1, np.uint32(2**32 - 1)), "no bounds"),
 ]
