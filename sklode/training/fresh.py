@@ -51,12 +51,11 @@ def default_lengths(
     longest = int(lengths.max())
     # of many series a window need not leave room for others beside it
     room = 1 if len(lengths) >= 8 else 2
-    if horizon is None and n_ahead is not None:
-        horizon = min(n_ahead, longest // 3) if window_length is None else n_ahead
     if window_length is not None:
-        return window_length, window_length if horizon is None else horizon
+        wanted = window_length if n_ahead is None else n_ahead
+        return window_length, wanted if horizon is None else horizon
     if horizon is None:
-        horizon = min(20, longest // 3)
+        horizon = min(20 if n_ahead is None else n_ahead, longest // 3)
     wanted = min(60, max(24, 2 * horizon))
     return max(min(wanted, (longest - horizon) // room), 1), horizon
 

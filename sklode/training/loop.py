@@ -139,13 +139,11 @@ class Trainer:
             except KeyboardInterrupt:
                 if not (self.is_interruptible and self.state.rows):  # nothing to keep
                     raise
-                remedy = "Fit again with warm_start=True to go on."
-                if self.is_resumable:
-                    remedy = "Fit again on the same data to go on from there."
                 epoch = min(len(self.state.rows) + 1, self.n_epochs)
                 _warn(
                     f"training was interrupted in epoch {epoch} of {self.n_epochs}; "
-                    f"the best weights of the epochs before are kept. {remedy}"
+                    "the best weights of the epochs before are kept. Fit again with "
+                    "warm_start=True, on the same data, to go on."
                 )
             if self._is_over():
                 self.stopped_at = None

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["CALLBACK_METHODS", "Reporter"]
@@ -19,29 +20,25 @@ CALLBACK_METHODS = ("on_fit_begin", "on_epoch_end", "on_fit_end")
 _SECONDS_BETWEEN_LINES = 30.0
 
 
+@dataclass(eq=False)
 class Reporter:
     """Say how training goes, as the parameter ``verbose`` asks, and tell callbacks.
 
     Callbacks are told of ``owner``; what is written begins with ``prefix``.
     """
 
-    def __init__(
-        self,
-        verbose: int = 0,
-        callbacks: Sequence[Any] = (),
-        owner: object = None,
-        prefix: str = "",
-    ) -> None:
-        self.verbose = verbose
-        self.callbacks = list(callbacks)
-        self.owner = owner
-        self.prefix = prefix
+    verbose: int = 0
+    callbacks: Sequence[Any] = ()
+    owner: object = None
+    prefix: str = ""
+
+    def __post_init__(self) -> None:
         self._tqdm: Any = None
         self._bar: Any = None
         self._n_epochs = 0
         self._unwritten = ""
         self._due = 0.0
-        if verbose == 1:
+        if self.verbose == 1:
             try:
                 from tqdm.auto import tqdm
             except ImportError as error:

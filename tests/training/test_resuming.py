@@ -153,7 +153,7 @@ def test_an_interrupted_training_goes_on_from_the_last_whole_epoch(
     monkeypatch: pytest.MonkeyPatch, when: str, early_stopping: bool
 ) -> None:
     forecaster = small(early_stopping=early_stopping)
-    told = r"interrupted in epoch [45] of 6.*Fit again on the same data to go on"
+    told = r"interrupted in epoch [45] of 6.*Fit again with .* the same data, to go on"
     with monkeypatch.context() as patched:
         if when == "after":
             forecaster.callbacks = [At(act=KeyboardInterrupt)]
