@@ -46,10 +46,7 @@ def training_windows(windows: WindowSet, cut: NDArray[np.int64]) -> NDArray[np.i
 def validation_batches(
     windows: WindowSet, cut: NDArray[np.int64], device: torch.device
 ) -> list[nn.Batch]:
-    """Return held-out windows, scored at held-out rows after the seen part.
-
-    None where nothing in them is scored, as of channels that never vary.
-    """
+    """Return held-out windows, scored at held-out rows after the seen part."""
     after_seen = windows.start + windows.window_length
     held_out = windows.end > cut[windows.series]
     reaching = np.flatnonzero(held_out & (windows.end > after_seen))
@@ -59,7 +56,7 @@ def validation_batches(
     which = spread(found, SCORED_WINDOWS)
     scored_from = cut[windows.series[which]] if len(reaching) else None
     batch = nn.make_batch(windows, which, device, scored_from)
-    return [batch] if batch.n_scored else []
+    return [batch] if batch.n_scored else []  # not of channels that never vary
 
 
 def hidden_rows(

@@ -118,10 +118,7 @@ def fresh_model(
 
 
 def _periods(settings: Any, span: float) -> list[float]:
-    """Draw periods that the decoder starts with, evenly spread on a logarithmic scale.
-
-    In time units: from what the solver follows to the span of a window.
-    """
+    """Draw periods that the decoder starts with, in time units, evenly in their log."""
     followed = 2 * math.pi * settings.step_size / _FOLLOWED[settings.method]
     # faster oscillations are hardly seen at stamps one unit apart
     shortest = max(4.0, followed)

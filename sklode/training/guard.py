@@ -59,11 +59,9 @@ def gains(
 
 
 def silence(network: nn.LatentODE, windows: WindowSet, cut: NDArray[np.int64]) -> None:
-    """Let a network forecast its level alone, with the noise of the level's errors.
-
-    One, the spread of normalised values, where a channel has none.
-    """
+    """Let a network forecast its level alone, with the noise of the level's errors."""
     network.emission.start_silent()
+    # the spread of normalised values, for channels without errors
     noise = torch.ones(network.emission.n_channels)
     which = training_windows(windows, cut)
     which = which[windows.end[which] > windows.start[which] + windows.window_length]

@@ -60,9 +60,7 @@ A short window has few values to pay for what z0 must say of it: under the full 
 z0 says too little, and what it leaves out is taken for noise.
 """
 
-
-Draw: TypeAlias = Callable[[int, torch.Generator], Iterable[Batch]]
-"""Gives the batches of an epoch, which counts from 1."""
+Draw: TypeAlias = Callable[[int], Iterable[Batch]]  # of an epoch, from 1 on
 
 
 @dataclass
@@ -120,11 +118,7 @@ class Trainer:
         reporter: Reporter | None = None,
         start: TrainState | None = None,
     ) -> None:
-        """Train, and leave the best weights in the network.
-
-        With a start, go on from there, as another trainer with the same settings would
-        have.
-        """
+        """Train, or go on from a start; leave the best weights in the network."""
         decay, lr = self.settings.weight_decay, self.settings.lr * self.rate
         descent = Descent(self.network, lr, decay, self.n_epochs * self.n_batches)
         with closing(descent) as self._descent:
@@ -163,7 +157,7 @@ class Trainer:
         while not self._is_over():
             epoch = len(state.rows) + 1
             state.recovery.epoch_begins(epoch, self._descent)
-            row = self.run_epoch(epoch, draw(epoch, self.generator))
+            row = self.run_epoch(epoch, draw(epoch))
             finite = state.skipped < _PATIENCE_WITH_NON_FINITE
             row["restored_epoch"] = state.recovery.epoch_ends(
                 -row["log_likelihood"], finite, self._descent, self._last_loss
@@ -291,10 +285,7 @@ class Trainer:
         return {name: value.clone() for name, value in weights.items()}
 
     def load_best(self, network: Any, processes: Processes = ALONE) -> int:
-        """Load the best weights so far into a network, and return their epoch.
-
-        The last ones proposed count if the last batch's loss is finite under them.
-        """
+        """Load the best weights so far into a network, and return their epoch."""
         state = self.state
         if state.candidate is not None:
             epoch, weights = state.candidate

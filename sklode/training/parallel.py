@@ -279,11 +279,9 @@ def _end() -> None:
 
 
 def in_common(rng: np.random.RandomState) -> np.random.RandomState:
-    """Return a generator that is the same in all processes.
-
-    Only numpy's own, of ``random_state=None``, is another in each.
-    """
+    """Return a generator that is the same in all processes."""
     processes = current()
+    # only numpy's own, of random_state=None, is another in each
     if processes.size == 1 or rng is not np.random.mtrand._rand:
         return rng
     return np.random.RandomState(processes.everyones(rng.randint(2**31 - 1))[0])

@@ -125,10 +125,7 @@ def check_parameters(forecaster: Any) -> None:
 
 
 def resolve_device(name: str | torch.device) -> torch.device:
-    """Return the device named; "auto" is the CPU.
-
-    Of processes that share a training on "cuda" each has a GPU of its own.
-    """
+    """Return the device named; on "cuda" each process has a GPU of its own."""
     processes = current()
     try:
         device = torch.device("cpu" if name == "auto" else name)

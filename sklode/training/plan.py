@@ -188,10 +188,7 @@ class Run:
         return model
 
     def so_far(self) -> FittedModel | None:
-        """Return a copy with the best weights so far, not calibrated.
-
-        None before the first epoch has ended.
-        """
+        """Return a copy with the best weights so far; None in the first epoch."""
         if self.trainer is None or not self.trainer.state.rows:
             return None
         model = copy.deepcopy(self.model)
@@ -234,14 +231,14 @@ class Run:
         ]
         device = next(model.network.parameters()).device
 
-        def draw(epoch: int, generator: torch.Generator) -> Iterator[nn.Batch]:
+        def draw(epoch: int) -> Iterator[nn.Batch]:
             part = [windows for begin, windows in stages if epoch > begin][-1]
             usable = training_windows(part, cut)
-            order = torch.randperm(len(usable), generator=generator).numpy()
+            order = torch.randperm(len(usable), generator=self.generator).numpy()
             shuffled = usable[order[:n_drawn]]
             for low in range(0, len(shuffled), settings.batch_size):
                 which = shuffled[low : low + settings.batch_size]
-                hidden = hidden_rows(part, which, settings.thinning, generator)
+                hidden = hidden_rows(part, which, settings.thinning, self.generator)
                 yield nn.make_batch(part, which, device, hidden=hidden)
 
         trainer = Trainer(

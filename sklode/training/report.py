@@ -22,15 +22,12 @@ _SECONDS_BETWEEN_LINES = 30.0
 
 @dataclass(eq=False)
 class Reporter:
-    """Say how training goes, as the parameter ``verbose`` asks, and tell callbacks.
-
-    Callbacks are told of ``owner``; what is written begins with ``prefix``.
-    """
+    """Say how training goes, as the parameter ``verbose`` asks, and tell callbacks."""
 
     verbose: int = 0
     callbacks: Sequence[Any] = ()
-    owner: object = None
-    prefix: str = ""
+    owner: object = None  # what callbacks are told of
+    prefix: str = ""  # of what is written
 
     def __post_init__(self) -> None:
         self._tqdm: Any = None

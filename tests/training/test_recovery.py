@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from sklode.training import recovery as recovery_module
@@ -48,7 +47,7 @@ def thrown(
     network = Trainee(bowl, weight=3.0, held_out=held_out or [])
     seen: list[float] = []
 
-    def draw(epoch: int, generator: torch.Generator) -> Any:
+    def draw(epoch: int) -> Any:
         seen.append(network.weight)
         if epoch in at:
             network.throw(at[epoch])
@@ -104,7 +103,7 @@ def test_data_that_were_hard_are_no_divergence(
     log_likelihood: Any, numbers: list[float]
 ) -> None:
     trainer = trainer_of(Trainee(log_likelihood, weight=2.5), 4, 1)
-    trainer.fit(lambda epoch, _: [batch(numbers[epoch - 1])])
+    trainer.fit(lambda epoch: [batch(numbers[epoch - 1])])
     assert column(trainer, "restored_epoch") == [0] * 4
 
 
