@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import functools
 import pickle
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 
 from sklode import LatentODERNNForecaster, nn
@@ -290,6 +292,29 @@ def _clocks() -> dict[str, Kind]:
 
 
 KINDS = {**_integers(), **_calendars(), **_clocks()}
+
+_COMMON = (
+    "range",
+    "uneven integers",
+    "months with gaps",
+    "month ends, one missing",
+    "working days, a holiday missing",
+    "hours without freq",
+    "uneven timedeltas",
+    "days into summer time, some missing",
+    "uneven, unit us",
+)
+
+
+def of_kinds(wanted: Callable[[Kind], bool] = lambda _: True) -> Any:
+    """Return a test's parameter ``name``: the kinds of index, the rarer ones slow."""
+    names = [name for name, kind in KINDS.items() if wanted(kind)]
+    rare = [name for name in names if name not in _COMMON]
+    slow = [pytest.param(name, marks=pytest.mark.slow) for name in rare]
+    common = [name for name in names if name in _COMMON]
+    return pytest.mark.parametrize("name", [*common, *slow])
+
+
 """Every kind of index by its name."""
 
 

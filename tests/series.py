@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from sklode import (
     LatentODEForecaster,
@@ -14,6 +15,13 @@ from sklode import (
 )
 
 FORECASTERS = [LatentODEForecaster, LatentODERNNForecaster, LatentODELSTMForecaster]
+
+MOSTLY_ONE = [
+    LatentODELSTMForecaster,
+    pytest.param(LatentODEForecaster, marks=pytest.mark.slow),
+    pytest.param(LatentODERNNForecaster, marks=pytest.mark.slow),
+]
+"""Of tests that take seconds: classes differ in the encoder only."""
 
 TINY: dict[str, Any] = {
     "hidden_size": 3,

@@ -197,6 +197,7 @@ print(peak_megabytes(lambda: None, lambda: step))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(),
     reason="only Linux forgets an earlier peak",
@@ -223,6 +224,7 @@ def test_memory_is_measured_in_a_process_of_its_own(load: Load) -> None:
     assert measured["floor"].megabytes is None
 
 
+@pytest.mark.slow
 def test_iterations_of_fit_are_compared_with_the_loop(
     load: Load, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -261,6 +263,7 @@ def test_exponent_of_a_power_law_is_found(load: Load) -> None:
     assert found == pytest.approx(1.5)
 
 
+@pytest.mark.slow
 def test_scaling_prints_its_tables_and_saves_a_picture(
     load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -300,6 +303,7 @@ def test_import_is_compared_with_what_it_stands_on(
     assert last == "required: at most 1.2; reached: 1.20"
 
 
+@pytest.mark.slow
 def test_single_choices_are_compared_on_the_stamps_that_follow(
     load: Load, capsys: pytest.CaptureFixture[str]
 ) -> None:

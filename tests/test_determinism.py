@@ -64,6 +64,7 @@ def test_models_fitted_in_between_change_no_bit(
     assert fingerprint(engine) == expected[engine]
 
 
+@pytest.mark.slow
 @each_engine
 def test_fits_in_several_threads_at_once_are_those_of_one(
     engine: str, expected: dict[str, dict[str, str]]
@@ -256,6 +257,7 @@ def fitted() -> dict[str, Any]:
     return models
 
 
+@pytest.mark.slow
 @each_engine
 def test_nothing_of_the_process_is_changed(
     engine: str, fitted: dict[str, Any], tmp_path: Path

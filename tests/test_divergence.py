@@ -57,6 +57,7 @@ def test_answer_that_overflows_is_an_error_that_names_stamp_and_remedy(
         ANSWERS[answer](forecaster, [1, 900])
 
 
+@pytest.mark.slow
 def test_stamps_of_series_of_the_past_and_of_new_ones_are_named_too() -> None:
     with pytest.raises(SolverError, match=r"first at s0, 2021-"):
         exploding(panel()).predict([900])

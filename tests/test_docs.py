@@ -26,6 +26,20 @@ SLOW = {
     "calendar.md": "a season is forecast a year ahead, well",
     "plotting.md": "two fits on a record of forty years",
     "scaling.md": "the workers of a cluster import all libraries",
+    **dict.fromkeys(
+        (
+            "exogenous.md",
+            "imputation.md",
+            "resuming.md",
+            "sampling.md",
+            "speed.md",
+            "tour.md",
+            "tuning.md",
+            "uncertainty.md",
+            "windows.md",
+        ),
+        "what it shows takes several fits",
+    ),
 }
 # sktime's own forecasters warn of a default of theirs.
 REMEMBER = "ignore:The default of config ``remember_data``:FutureWarning"

@@ -346,6 +346,7 @@ def benchmark() -> ModuleType:
     return load("benchmarks/against_arima.py")
 
 
+@pytest.mark.slow
 def test_benchmark_prints_its_table_and_saves_a_picture(
     benchmark: ModuleType,
     tmp_path: Path,

@@ -135,6 +135,7 @@ def without_collector() -> Iterator[None]:
         gc.enable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", FORECASTERS)
 def test_a_forecaster_goes_with_its_last_reference(kind: Any, engine: str) -> None:
@@ -168,6 +169,7 @@ def traced() -> Iterator[list[float]]:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_series", [1, 200])
 def test_memory_of_a_fit_and_a_forecast_is_that_of_its_rows(n_series: int) -> None:
     n_each = 50_000 // n_series

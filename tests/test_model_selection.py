@@ -317,6 +317,7 @@ def test_searches_of_sktime_score_at_the_test_stamps(search: str, name: str) -> 
     np.testing.assert_allclose(tuner.predict([1, 2]), expected)
 
 
+@pytest.mark.slow
 @IGNORE_SEARCH
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ["datetimes", "panel apart"])
@@ -447,6 +448,7 @@ def test_probabilistic_metrics_score_at_the_test_stamps(name: str) -> None:
         assert row.test_CRPS == pytest.approx((scale * crps).mean())
 
 
+@pytest.mark.slow
 def test_pretraining_on_other_series_is_evaluated_at_the_own_stamps_of_each() -> None:
     y = panel_apart()
     results = evaluate(

@@ -163,6 +163,7 @@ BASELINES = {
 """Of the protocol; ridge on 365 days depends on which penalties are tried."""
 
 
+@pytest.mark.slow
 @needs_data
 def test_baselines_of_the_climate_are_those_of_the_protocol(load: Load) -> None:
     protocol, experiment = load("protocol"), load("climate").load(SHARED / "delhi")

@@ -178,6 +178,7 @@ PRECISE, COARSE = (torch.float64, 1e-12), (torch.float32, 1e-5)
 EVERY_ACTIVATION = pytest.mark.parametrize("activation", ["tanh", "elu", "softplus"])
 
 
+@pytest.mark.slow
 @EVERY_ACTIVATION
 @given(data=st.data())
 @settings(max_examples=20)
@@ -215,6 +216,7 @@ ONE = Case(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [WIDE, LONG, ONE], ids=["wide", "long", "one"])
 def test_many_and_long_series_keep_their_digits(case: Case) -> None:
     assert max(errors(slopes_by("fused", case, torch.float64), case).values()) <= 1e-12

@@ -191,6 +191,7 @@ def test_a_stamp_is_answered_by_a_window_around_it() -> None:
         assert last == n - 1 or length - n_before >= 3
 
 
+@pytest.mark.slow
 def test_a_gap_is_answered_by_one_window_with_rows_on_both_sides() -> None:
     for row in range(12, 19):
         y = with_gap(30, row)

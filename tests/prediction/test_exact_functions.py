@@ -24,6 +24,7 @@ from tests.lines import (
     learned,
     learned_on,
     line,
+    of_kinds,
     on_line,
     two_columns,
 )
@@ -31,18 +32,13 @@ from tests.series import FORECASTERS
 
 TIMELIKE = (pd.DatetimeIndex, pd.TimedeltaIndex)
 
-ALL = pytest.mark.parametrize("name", KINDS)
-WITH_ABSOLUTE_HORIZONS = pytest.mark.parametrize(
-    "name",
-    [k for k, kind in KINDS.items() if not isinstance(kind.index, pd.TimedeltaIndex)],
+ALL = of_kinds()
+WITH_ABSOLUTE_HORIZONS = of_kinds(
+    lambda kind: not isinstance(kind.index, pd.TimedeltaIndex)
 )
 """sktime's horizon holds no absolute timedeltas; `predict_at` takes them."""
-WITH_DURATIONS = pytest.mark.parametrize(
-    "name", [k for k, kind in KINDS.items() if isinstance(kind.index, TIMELIKE)]
-)
-WITH_OFFSETS = pytest.mark.parametrize(
-    "name", [k for k, kind in KINDS.items() if kind.offsets]
-)
+WITH_DURATIONS = of_kinds(lambda kind: isinstance(kind.index, TIMELIKE))
+WITH_OFFSETS = of_kinds(lambda kind: bool(kind.offsets))
 
 
 def at(stamps: pd.Index) -> ForecastingHorizon:

@@ -26,6 +26,7 @@ from tests.lines import (
     assert_on_line,
     learned,
     line,
+    of_kinds,
     on_line,
 )
 from tests.series import FORECASTERS
@@ -240,7 +241,7 @@ def test_every_series_of_a_hierarchy_is_answered_with_its_own() -> None:
     assert forecaster.predict([1]).index.names == names
 
 
-@pytest.mark.parametrize("name", KINDS)
+@of_kinds()
 def test_series_on_any_kind_of_index_step_from_their_own_end(name: str) -> None:
     kind = KINDS[name]
     keys, levels = ["late", "early"], ["series", "time"]

@@ -17,13 +17,13 @@ from tests.lines import (
     fitted_on,
     learned,
     line,
+    of_kinds,
     two_columns,
 )
 
-ALL = pytest.mark.parametrize("name", KINDS)
-WITH_ABSOLUTE_HORIZONS = pytest.mark.parametrize(
-    "name",
-    [k for k, kind in KINDS.items() if not isinstance(kind.index, pd.TimedeltaIndex)],
+ALL = of_kinds()
+WITH_ABSOLUTE_HORIZONS = of_kinds(
+    lambda kind: not isinstance(kind.index, pd.TimedeltaIndex)
 )
 
 

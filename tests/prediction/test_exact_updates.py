@@ -20,11 +20,12 @@ from tests.lines import (
     fitted_on,
     learned,
     learned_on,
+    of_kinds,
     on_line,
 )
 from tests.series import FORECASTERS
 
-ALL = pytest.mark.parametrize("name", KINDS)
+ALL = of_kinds()
 
 
 @ALL

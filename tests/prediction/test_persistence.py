@@ -75,13 +75,22 @@ SOME = ("series", "panel_with_controls", "pretrained_and_fitted", "without_flow"
 
 OTHERS = [kind for kind in KINDS if kind not in SOME]
 
-every_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+USUAL = by_pickle, by_weights
+
+
+def named(*cases: Any) -> Any:
+    """Return one case of a test, slow but for the two ways that share no code."""
+    marks = [] if cases[0] in USUAL else [pytest.mark.slow]
+    name = "-".join(getattr(case, "__name__", case) for case in cases)
+    return pytest.param(*cases, marks=marks, id=name)
+
+
+every_way = pytest.mark.parametrize("way", [named(way) for way in WAYS])
 
 
 @pytest.mark.parametrize(
     ("way", "kind"),
-    [*product(WAYS, SOME), *product([by_pickle, by_weights], OTHERS)],
-    ids=lambda case: getattr(case, "__name__", case),
+    [named(*case) for case in (*product(WAYS, SOME), *product(USUAL, OTHERS))],
 )
 def test_a_forecaster_comes_back_the_same(
     way: Callable[[Any, Path], Any], kind: str, tmp_path: Path
