@@ -82,8 +82,9 @@ def test_what_can_be_learned_is_learned_as_without_a_guard() -> None:
     rng, rows = np.random.default_rng(0), np.arange(120)
     y = pd.Series(np.sin(rows / 2) + 0.05 * rng.standard_normal(120), name="y")
     sizes = {"window_length": 12, "horizon": 4, "hidden_size": 8, "latent_size": 4}
-    sizes |= {"field_width": 8, "batch_size": 16, "max_epochs": 40}
-    settings: dict[str, Any] = {"lr": 0.05, "normalize": "series", **sizes}
+    sizes |= {"field_width": 8, "emission_width": 16, "batch_size": 16}
+    settings: dict[str, Any] = {"lr": 0.02, "max_epochs": 100, "normalize": "series"}
+    settings |= sizes
     assert_same_fit(tiny(guard=True, **settings).fit(y), tiny(**settings).fit(y))
 
 
