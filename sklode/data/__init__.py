@@ -1,6 +1,6 @@
 """From pandas to arrays: stamps, observations, windows, checks.
 
-The only package that knows indexes, frequencies and units; all after it sees numbers.
+Here indexes and frequencies become numbers, and steps of a horizon become stamps.
 """
 
 from sklode.data.calendar import calendar_features

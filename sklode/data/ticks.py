@@ -1,6 +1,6 @@
 """Time stamps: the ticks of an index, and the steps of a relative horizon on it.
 
-Outside this package all times are dimensionless.
+`sklode.data.scaling` divides ticks by the time unit: what is trained has no units.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The choice between the engines."""
+"""Whether the fused engine is wanted, and can run here."""
 
 from __future__ import annotations
 

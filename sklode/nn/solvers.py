@@ -20,7 +20,7 @@ from sklode.data.checks import check_choice
 from sklode.data.errors import SolverError
 from sklode.nn.shapes import State, States, Steps
 
-__all__ = ["METHODS", "Solver"]
+__all__ = ["FOLLOWED", "METHODS", "Solver"]
 
 _TABLEAUS: dict[str, tuple[tuple[tuple[float, ...], ...], tuple[float, ...]]] = {
     "rk4": (((1 / 3,), (-1 / 3, 1), (1, -1, 1)), (1 / 8, 3 / 8, 3 / 8, 1 / 8)),
@@ -34,6 +34,9 @@ Wanner, Solving Ordinary Differential Equations I, table II.1.2).
 """
 
 METHODS = (*_TABLEAUS, "dopri5")
+
+FOLLOWED = {"rk4": math.pi / 2, "midpoint": 0.5, "euler": 0.1, "dopri5": math.pi / 2}
+"""Radians per step that a method follows without changing the amplitude much."""
 
 _MOST_STEPS = 32
 """Of Dormand and Prince's method, in one of our steps, and in each of its time units.

@@ -17,6 +17,7 @@ from sklode.levels import LinearAnchor
 from sklode.levels.choice import choose_anchor, deviation_scale
 from sklode.levels.fitting import fit_linear
 from sklode.nn.modes import default_float32
+from sklode.nn.solvers import FOLLOWED
 from sklode.prediction.model import (
     ARCHITECTURE,
     FittedModel,
@@ -33,10 +34,6 @@ _GLOBAL_GENERATOR = threading.Lock()
 Fits in several threads would draw from each other's seeds. They are drawn in float32,
 which is then the default dtype.
 """
-
-_FOLLOWED = {"rk4": math.pi / 2, "midpoint": 0.5, "euler": 0.1, "dopri5": math.pi / 2}
-"""Radians per step that a method follows without changing the amplitude much."""
-
 
 def default_lengths(
     lengths: NDArray[np.int64],
@@ -119,7 +116,7 @@ def fresh_model(
 
 def _periods(settings: Any, span: float) -> list[float]:
     """Draw periods that the decoder starts with, in time units, evenly in their log."""
-    followed = 2 * math.pi * settings.step_size / _FOLLOWED[settings.method]
+    followed = 2 * math.pi * settings.step_size / FOLLOWED[settings.method]
     # faster oscillations are hardly seen at stamps one unit apart
     shortest = max(4.0, followed)
     longest = max(span, 2 * shortest)

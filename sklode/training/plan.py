@@ -263,7 +263,7 @@ class Run:
             with processes.together():
                 reporter.begin(terms.n_epochs, n_before)
             if terms.n_epochs:
-                _make_ready(model.network, processes, reporter)
+                _compile(model.network, processes, reporter)
             with self._torch_threads():
                 trainer.fit(draw, validation, reporter, self.start)
         except BaseException:
@@ -342,7 +342,7 @@ def _given(observations: Observations, settings: Settings) -> dict[str, str]:
     }
 
 
-def _make_ready(
+def _compile(
     network: nn.LatentODE, processes: Processes, reporter: Reporter
 ) -> None:
     """Compile what has to be; one process on each machine does it for the others."""
