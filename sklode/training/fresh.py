@@ -35,6 +35,7 @@ Fits in several threads would draw from each other's seeds. They are drawn in fl
 which is then the default dtype.
 """
 
+
 def default_lengths(
     lengths: NDArray[np.int64],
     window_length: int | None,

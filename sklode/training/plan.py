@@ -342,9 +342,7 @@ def _given(observations: Observations, settings: Settings) -> dict[str, str]:
     }
 
 
-def _compile(
-    network: nn.LatentODE, processes: Processes, reporter: Reporter
-) -> None:
+def _compile(network: nn.LatentODE, processes: Processes, reporter: Reporter) -> None:
     """Compile what has to be; one process on each machine does it for the others."""
     if "fused" not in network.engines():
         return
