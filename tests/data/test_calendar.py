@@ -40,7 +40,7 @@ KNOWN: dict[str, tuple[str, Any, Any]] = {
     "a day before 1970": ("day", ["1960-03-03 06:00"], [0.25]),
     "far from 1970": (
         "year",
-        pd.DatetimeIndex(["0004-07-02", "4000-07-02"]).as_unit("s"),
+        pd.DatetimeIndex(np.array(["0004-07-02", "4000-07-02"], "datetime64[s]")),
         [0.5, 0.5],
     ),
     "a period": ("year", pd.PeriodIndex(["4000-07-02"], freq="D"), [0.5]),
