@@ -43,7 +43,7 @@ KNOWN: dict[str, tuple[str, Any, Any]] = {
         pd.DatetimeIndex(np.array(["0004-07-02", "4000-07-02"], "datetime64[s]")),
         [0.5, 0.5],
     ),
-    "a period": ("year", pd.PeriodIndex(["4000-07-02"], freq="D"), [0.5]),
+    "a period": ("year", pd.PeriodIndex(["2096-07-02"], freq="D"), [0.5]),
     "weeks as periods": (
         "week",
         pd.period_range("2026-11-16", periods=3, freq="W-SUN"),
