@@ -287,4 +287,4 @@ def test_training_finds_the_line(name: str) -> None:
     forecaster.fit(on_line(kind.index, kind.step))
     within = kind.index.append(kind.steps(1, 2, 3))
     error = forecaster.predict_at(within)["y"] - line(within, kind.step)
-    assert np.abs(error).max() < SLOPE / 3
+    assert np.abs(error).max() < 2 * SLOPE / 3  # a row that is one step off: SLOPE
