@@ -139,7 +139,9 @@ def default_step(
         gap = int(np.median(np.diff(ticks_of(times))))
         return pd.Timedelta(gap, unit="ns").as_unit(times.unit)
     step = pd.tseries.frequencies.to_offset("D" if step is None else step)
-    if isinstance(times, pd.TimedeltaIndex) and _fixed_ticks(step, times) is None:
+    if isinstance(step, pd.offsets.Day) and getattr(times, "tz", None) is not None:
+        step = pd.DateOffset(days=step.n)  # a local day may have 23 hours
+    if isinstance(times, pd.TimedeltaIndex) and _fixed_ticks(step) is None:
         raise ValueError(
             "freq must have a fixed length where y's index holds timedeltas; got "
             f"{freq!r}. Use for example freq='7D' or freq='12h'."
@@ -175,12 +177,12 @@ def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
     return pd.offsets.Day(int(days)) if days >= 1 and days == int(days) else None
 
 
-def _fixed_ticks(step: Any, times: pd.Index) -> int | None:
+def _fixed_ticks(step: Any) -> int | None:
     """Return the ticks of a step; None where only the calendar knows its length."""
     if isinstance(step, int):
         return step
-    if isinstance(step, pd.offsets.Day):  # a local day may have 23 hours
-        return None if getattr(times, "tz", None) is not None else step.n * DAY
+    if isinstance(step, pd.offsets.Day):
+        return step.n * DAY
     try:
         return pd.Timedelta(step).as_unit("ns").value
     except (TypeError, ValueError):
@@ -214,7 +216,7 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Ind
 
 def _counted(counts: Ticks, last: pd.Index, lengths: list[Any]) -> pd.Index:
     """Return the stamps that whole numbers of steps lead to."""
-    fixed: list[Any] = [_fixed_ticks(length, last) for length in lengths]
+    fixed: list[Any] = [_fixed_ticks(length) for length in lengths]
     if None not in fixed:
         farthest = np.multiply.outer(np.array(fixed, float), counts.astype(float))
         if np.abs(farthest + ticks_of(last)[:, None]).max(initial=0) >= 2.0**63:

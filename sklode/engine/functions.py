@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from sklode.engine.tableaus import TABLEAUS
+
 __all__ = [
     "CellWeights",
     "FieldWeights",
@@ -21,7 +23,6 @@ __all__ = [
     "supports",
 ]
 
-METHODS = ("euler", "midpoint", "rk4")
 ACTIVATIONS = ("tanh", "elu", "softplus")
 
 
@@ -60,7 +61,7 @@ class CellWeights(NamedTuple):
 def supports(method: str, activation: str, example: Tensor) -> bool:
     """Return whether the engine has this method and activation for such tensors."""
     return (
-        method in METHODS
+        method in TABLEAUS
         and activation in ACTIVATIONS
         and example.device.type == "cpu"
         and example.dtype in (torch.float32, torch.float64)

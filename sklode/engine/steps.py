@@ -21,26 +21,11 @@ from typing import NamedTuple
 
 from sklode.engine import kernel
 from sklode.engine.program import STEPS, Program, Rows
+from sklode.engine.tableaus import TABLEAUS
 
-__all__ = ["ACTIVATIONS", "TABLEAUS", "Field", "FieldSizes", "Flow", "Points"]
+__all__ = ["ACTIVATIONS", "Field", "FieldSizes", "Flow", "Points"]
 
 ACTIVATIONS = {"tanh": kernel.TANH, "elu": kernel.ELU, "softplus": kernel.SOFTPLUS}
-
-
-class Tableau(NamedTuple):
-    """Butcher tableau of an explicit method: stage weights and final weights."""
-
-    a: tuple[tuple[float, ...], ...]
-    b: tuple[float, ...]
-
-
-TABLEAUS = {
-    "euler": Tableau(((),), (1.0,)),
-    "midpoint": Tableau(((), (1 / 2,)), (0.0, 1.0)),
-    "rk4": Tableau(
-        ((), (1 / 3,), (-1 / 3, 1.0), (1.0, -1.0, 1.0)), (1 / 8, 3 / 8, 3 / 8, 1 / 8)
-    ),
-}
 
 
 class FieldSizes(NamedTuple):

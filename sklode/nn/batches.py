@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sklode.data.windows import WindowSet
+from sklode.nn.decoders import ControlPath
 from sklode.nn.shapes import Controls, Mask, Times, Values
 
 __all__ = ["Batch", "make_batch"]
@@ -35,6 +36,11 @@ class Batch(NamedTuple):
     def n_scored(self) -> int:
         """Number of entries that the likelihood counts."""
         return int((self.mask if self.scored is None else self.scored).sum())
+
+    @property
+    def path(self) -> ControlPath | None:
+        """The controls at their stamps, where the model takes any."""
+        return None if self.controls is None else ControlPath(self.times, self.controls)
 
     def part(self, windows: slice) -> Batch:
         """Return some of the windows."""

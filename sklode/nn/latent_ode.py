@@ -325,9 +325,6 @@ class LatentODE(nn.Module):
         it; the likelihood counts all. z0 is reparametrised by ``noise``, standard
         normal draws of shape (batch, latent); without them it is the mean of q(z0).
         """
-        path = None
-        if batch.controls is not None:
-            path = ControlPath(batch.times, batch.controls)
         posterior = self.encode(batch)
         z0 = posterior.q_z0.mean
         if noise is not None:
@@ -335,7 +332,7 @@ class LatentODE(nn.Module):
         times = batch.times
         if batch.hidden is None:  # nothing was observed before t0: no need to go back
             times = torch.maximum(times, posterior.t0.unsqueeze(-1))
-        mean = self._mean(z0, posterior, times, path)
+        mean = self._mean(z0, posterior, times, batch.path)
         scored = batch.mask if batch.scored is None else batch.scored
         return Bound(
             log_likelihood(mean, self.emission.noise_scale, batch.values, scored),

@@ -18,22 +18,12 @@ from torch import Tensor, nn
 
 from sklode.data.checks import check_choice
 from sklode.data.errors import SolverError
+from sklode.engine.tableaus import TABLEAUS
 from sklode.nn.shapes import State, States, Steps
 
 __all__ = ["FOLLOWED", "METHODS", "Solver"]
 
-_TABLEAUS: dict[str, tuple[tuple[tuple[float, ...], ...], tuple[float, ...]]] = {
-    "rk4": (((1 / 3,), (-1 / 3, 1), (1, -1, 1)), (1 / 8, 3 / 8, 3 / 8, 1 / 8)),
-    "midpoint": (((1 / 2,),), (0, 1)),
-    "euler": ((), (1,)),
-}
-"""Of explicit Runge-Kutta methods: the later stages' places, and the stages' weights.
-
-Kutta's 3/8 rule, of order 4; the midpoint rule, 2; Euler's method, 1 (Hairer, Norsett,
-Wanner, Solving Ordinary Differential Equations I, table II.1.2).
-"""
-
-METHODS = (*_TABLEAUS, "dopri5")
+METHODS = (*TABLEAUS, "dopri5")
 
 FOLLOWED = {"rk4": math.pi / 2, "midpoint": 0.5, "euler": 0.1, "dopri5": math.pi / 2}
 """Radians per step that a method follows without changing the amplitude much."""
@@ -151,14 +141,14 @@ class Solver:
         self, field: nn.Module, state: State, dt: Tensor, control: Tensor | None
     ) -> State:
         """Take one explicit step."""
-        places, weights = _TABLEAUS[self.method]
-        slopes = [dt * field(state, control)]
-        for place in places:
+        tableau = TABLEAUS[self.method]
+        slopes: list[Tensor] = []
+        for place in tableau.a:
             stage = state
             for weight, slope in zip(place, slopes, strict=True):
                 stage = torch.add(stage, slope, alpha=weight)
             slopes.append(dt * field(stage, control))
-        for weight, slope in zip(weights, slopes, strict=True):
+        for weight, slope in zip(tableau.b, slopes, strict=True):
             state = torch.add(state, slope, alpha=weight)
         return state
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sklode.data.errors import SolverError
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
-from sklode.nn import Batch, ControlPath, LatentODE, make_batch
+from sklode.nn import Batch, LatentODE, make_batch
 from sklode.prediction.randomness import normals
 
 __all__ = ["Calibration", "measured_calibration"]
@@ -92,16 +92,13 @@ class Residuals(NamedTuple):
 
 def residuals_of(network: LatentODE, batch: Batch) -> Residuals:
     """Return errors of forecasts of what windows show, and of what is scored later."""
-    path = None
-    if batch.controls is not None:
-        path = ControlPath(batch.times, batch.controls)
     with torch.no_grad():
         posterior = network.encode(batch)
         place = np.arange(len(batch.times))
         white = normals(0, 2, place, 0.0 * place, _N_DRAWS, network.latent_size)
         q_z0 = posterior.q_z0
         z0 = q_z0.mean + q_z0.stddev * torch.from_numpy(white).to(q_z0.mean)
-        paths = _array(network.decode_draws(z0, posterior, batch.times, path))
+        paths = _array(network.decode_draws(z0, posterior, batch.times, batch.path))
     deviation = np.sqrt(paths.var(0) + _array(network.emission.noise_scale) ** 2)
     counts = _array(batch.mask).astype(bool)
     if batch.scored is not None:

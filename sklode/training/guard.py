@@ -81,12 +81,9 @@ def _squared_errors(
     which = spread(which, 4 * SCORED_WINDOWS)
     batch = nn.make_batch(windows, which, next(network.parameters()).device)
     later = slice(batch.n_seen, None)
-    path = None
-    if batch.controls is not None:
-        path = nn.ControlPath(batch.times, batch.controls)
     posterior = network.encode(batch)
     times = batch.times[:, later]
-    mean = network.decode(posterior.q_z0.mean, posterior, times, path).mean
+    mean = network.decode(posterior.q_z0.mean, posterior, times, batch.path).mean
     known = batch.mask[:, later]
     residual = torch.where(known, mean - batch.values[:, later], 0.0)
     return residual**2, known

@@ -336,10 +336,11 @@ class Trainer:
         if not state.best_epoch:
             kept = "no epoch left good weights; those before training are kept"
         _warn(
-            f"{what}; {kept}. Lower lr (lr={settings.lr:g}), or set clip_norm lower "
-            f'(clip_norm={settings.clip_norm}), or use activation="tanh", a smaller '
-            'step_size or, for method="dopri5", larger rtol and atol. guard=True '
-            "forecasts the level alone where training does not prove itself."
+            f"{what}; {kept}. Lower lr (lr={settings.lr:g}), or set clip_norm lower, "
+            f"for example to 1.0 (clip_norm={settings.clip_norm}), or use "
+            'activation="tanh", a smaller step_size or, for method="dopri5", larger '
+            "rtol and atol. guard=True forecasts the level alone where training does "
+            "not prove itself."
         )
 
 

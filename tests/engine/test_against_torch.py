@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sklode.levels.anchors import ANCHORS
-from sklode.nn import Batch, ControlPath, LatentODE, Solver
+from sklode.nn import Batch, LatentODE, Solver
 from tests.networks import assert_same, gradients, latent_ode, windows
 
 pytest.importorskip("numba", reason="the fused engine needs numba")
@@ -96,7 +96,7 @@ def test_answers_before_and_after_t0_equal_those_of_torch() -> None:
     for network in (fused, eager):
         p = network.posterior(batch.times, batch.values, batch.mask, batch.controls)
         assert batch.controls is not None
-        path = ControlPath(batch.times, batch.controls)
+        path = batch.path
         answers.append(network.decode(p.q_z0.mean, p, asked, path).mean)
     torch.testing.assert_close(answers[0], answers[1], atol=1e-11, rtol=0)
 

@@ -133,7 +133,7 @@ def test_hidden_rows_are_decoded_but_not_encoded(kind: str, anchor: str) -> None
         controls = alone.controls[:, seen]
         p = network.posterior(alone.times[:, seen], values, shown, controls)
         z0 = p.q_z0.mean + p.q_z0.stddev * noise[k]
-        path = ControlPath(alone.times, alone.controls)
+        path = alone.path
         x = network.decode(z0, p, alone.times, path)
         expected = x.log_prob(alone.values)[alone.mask].sum()
         torch.testing.assert_close(bound.log_likelihood[k], expected)
@@ -323,7 +323,7 @@ def test_learned_emission_noise_is_positive_and_rises_to_the_residuals() -> None
 def test_draws_are_decoded_as_each_on_its_own(anchor: str) -> None:
     network, batch = latent_ode(n_controls=1, anchor=anchor), windows(n_controls=1)
     assert batch.controls is not None
-    p, path = network.encode(batch), ControlPath(batch.times, batch.controls)
+    p, path = network.encode(batch), batch.path
     draws = torch.randn(5, 4, 3)
     together = network.decode_draws(draws, p, batch.times, path)
     for z0, found in zip(draws, together, strict=True):

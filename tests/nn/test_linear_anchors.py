@@ -11,7 +11,6 @@ from torch import Tensor
 
 from sklode.levels import LinearAnchor
 from sklode.levels.linear import CROSS_CHANNELS, N_AGES, N_RATES
-from sklode.nn import ControlPath
 from tests.networks import latent_ode, linear_anchor, windows
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -290,7 +289,7 @@ def test_a_silent_network_answers_with_the_level_and_its_controls(walks: bool) -
     given = (x[:, : batch.n_seen] for x in (batch.times, batch.mask, batch.controls))
     times, mask, seen = given
     values = torch.where(mask, batch.values[:, : batch.n_seen], 0.0)
-    path = ControlPath(batch.times, batch.controls)
+    path = batch.path
     answer = network.decode(posterior.q_z0.mean, posterior, batch.times, path).mean
     level = network.anchor(times, values, mask, seen)
     torch.testing.assert_close(answer, level.at(batch.times, batch.controls))

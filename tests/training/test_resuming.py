@@ -198,7 +198,10 @@ def test_interruptions_and_refusals_of_what_follows_lose_nothing(
 def test_early_stopping_counts_on(monkeypatch: pytest.MonkeyPatch, stop: int) -> None:
     monkeypatch.setattr(plan, "_WARM_UP_UPDATES", 0)
     losses = [5.0, 4.0, 1.0, 3.0, 3.5, 2.0, 2.5, 0.0, 0.0, 0.0]
-    loss = lambda self, _: losses[len(self.state.rows)]  # noqa: E731
+
+    def loss(trainer: Trainer, _: Any) -> float:
+        return losses[len(trainer.state.rows)]
+
     monkeypatch.setattr(Trainer, "_validation_loss", loss)
     settings = {"early_stopping": True, "n_iter_no_change": 4, "max_epochs": 10}
     early, saver = (At(epoch, lambda f: f.checkpoint()) for epoch in (3, stop))
