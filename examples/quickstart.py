@@ -47,7 +47,7 @@ SETTINGS = {
     "window_length": 104,  # two years of weeks
     "horizon": 104,
     "step_size": 4.0,  # weeks: a thirteenth of the season
-    "max_epochs": 32,
+    "max_epochs": 20,
     "random_state": 0,
 }
 models = {

@@ -145,6 +145,7 @@ def test_engines_train_alike(load: Load, n_series: int) -> None:
     assert fused[2] < fused[0]
 
 
+@pytest.mark.slow
 def test_table_of_a_training_step_agrees_with_itself(
     load: Load, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,6 +238,7 @@ def test_iterations_of_fit_are_compared_with_the_loop(
     assert capsys.readouterr().out.splitlines()[-1].startswith("W2")
 
 
+@pytest.mark.slow
 def test_fits_of_few_epochs_are_scaled_to_all(load: Load) -> None:
     benchmark = load("whole_fit")
     y, longest_gap = benchmark.irregular_panel(4, 30, 2)

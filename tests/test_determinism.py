@@ -54,6 +54,7 @@ def test_another_seed_gives_other_bits(
 
 
 @each_engine
+@pytest.mark.slow
 def test_models_fitted_in_between_change_no_bit(
     engine: str, expected: dict[str, dict[str, str]]
 ) -> None:
@@ -192,6 +193,7 @@ MODES: dict[str, Callable[[], Any]] = {
 
 @each_engine
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.slow
 def test_modes_of_the_process_change_no_bit(
     engine: str, mode: str, expected: dict[str, dict[str, str]]
 ) -> None:

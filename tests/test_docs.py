@@ -110,6 +110,7 @@ def names(
 
 
 @pytest.mark.parametrize("names", [marked(p) for p in WITH_PYTHON], indirect=True)
+@pytest.mark.slow
 def test_page_runs_and_gives_what_it_says(names: Names) -> None:
     for check in CHECKS.get(names["page"], []):
         check(names)

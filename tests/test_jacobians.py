@@ -152,6 +152,7 @@ def test_gradient_decays_over_each_real_gap(method: str) -> None:
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.slow
 def test_logarithm_of_a_norm_beyond_floats_is_exact(sign: float) -> None:
     encoder = ODERNN(1, 2, LinearField([[sign, 0.0], [0.0, sign]]), Solver())
     encoder.cell = AddingCell(2, 2)
@@ -290,6 +291,7 @@ def test_example_tells_a_geometric_law_from_another() -> None:
     assert explained < 0.9
 
 
+@pytest.mark.slow
 def test_examples_counterexample_and_bounds_hold() -> None:
     inputs = example.inputs_of(0, 40)
     flows = {

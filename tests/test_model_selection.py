@@ -114,6 +114,7 @@ def test_an_absolute_horizon_splits_as_the_splitter_it_wraps() -> None:
 
 
 @EVERY_SERIES
+@pytest.mark.slow
 def test_evaluate_with_an_absolute_horizon_asks_at_the_test_stamps(y: Any) -> None:
     results = evaluate(tiny(), AbsoluteHorizon(CV), y, scoring=MAE, return_data=True)
     assert len(results) == 2
@@ -177,6 +178,7 @@ def test_missing_values_of_a_test_fold_do_not_count() -> None:
         "panel apart",
     ],
 )
+@pytest.mark.slow
 def test_evaluate_hands_on_the_controls_of_the_test_stamps(name: str) -> None:
     y = panel_apart() if name == "panel apart" else SERIES[name]
     cv = PANEL_CV if name == "panel apart" else CV
@@ -216,6 +218,7 @@ def test_without_an_absolute_horizon_evaluate_scores_other_times_with_a_warning(
 
 @pytest.mark.parametrize("strategy", ["refit", "update", "no-update_params"])
 @pytest.mark.parametrize("name", ["datetimes", "uneven months", "panel", "panel apart"])
+@pytest.mark.slow
 def test_evaluate_may_update_instead_of_refitting(strategy: str, name: str) -> None:
     y = panel_apart() if name == "panel apart" else SERIES[name]
     cv = PANEL_CV if name == "panel apart" else CV
@@ -284,7 +287,9 @@ GRID = {"hidden_size": [2, 4], "lr": [0.01, 0.1]}
 
 
 @IGNORE_SEARCH
-@pytest.mark.parametrize("search", ["grid", "random"])
+@pytest.mark.parametrize(
+    "search", ["grid", pytest.param("random", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", ["integers", "uneven months", "zone", "panel apart"])
 def test_searches_of_sktime_score_at_the_test_stamps(search: str, name: str) -> None:
     y = panel_apart() if name == "panel apart" else SERIES[name]
@@ -353,6 +358,7 @@ def test_parallel_evaluations_and_searches_score_as_serial_ones(
 
 
 @pytest.mark.parametrize("name", ["datetimes", "uneven months", "panel apart"])
+@pytest.mark.slow
 def test_a_benchmark_reports_the_errors_at_the_test_stamps(name: str) -> None:
     y = panel_apart() if name == "panel apart" else SERIES[name]
     cv = PANEL_CV if name == "panel apart" else CV
@@ -413,6 +419,7 @@ def probabilistic(
 
 
 @pytest.mark.parametrize("name", ["datetimes", "panel", "panel apart", "regions"])
+@pytest.mark.slow
 def test_probabilistic_metrics_score_at_the_test_stamps(name: str) -> None:
     apart = {"panel apart": panel_apart(), "regions": regions()}
     y = apart[name] if name in apart else SERIES[name]

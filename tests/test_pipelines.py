@@ -67,6 +67,7 @@ def same(forecast: Any, expected: Any, **kwargs: Any) -> None:
 
 @EVERY_INDEX
 @pytest.mark.parametrize("scaler", [StandardScaler(), MinMaxScaler((2, 5))])
+@pytest.mark.slow
 def test_a_scaler_of_scikit_learn_is_inverted_after_the_forecast(
     index: pd.Index, scaler: Any
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_scaler_of_scikit_learn_is_inverted_after_the_forecast(
 
 
 @EVERY_INDEX
+@pytest.mark.slow
 def test_a_logarithm_is_inverted_after_the_forecast(index: pd.Index) -> None:
     y = np.exp(waves(index))
     pipeline = TransformedTargetForecaster(
@@ -101,6 +103,7 @@ def test_a_logarithm_is_inverted_after_the_forecast(index: pd.Index) -> None:
 
 
 @EVERY_INDEX
+@pytest.mark.slow
 def test_an_imputer_fills_before_the_forecaster_sees(index: pd.Index) -> None:
     y = waves(index)
     y.iloc[[3, 20]] = np.nan
@@ -159,6 +162,7 @@ def test_a_scaled_panel_is_scaled_series_by_series() -> None:
 
 
 @EVERY_INDEX
+@pytest.mark.slow
 def test_an_ensemble_is_the_mean_of_its_members(index: pd.Index) -> None:
     y = waves(index)
     ensemble = EnsembleForecaster(pair()).fit(y[:20])
@@ -176,6 +180,7 @@ def test_an_ensemble_is_the_mean_of_its_members(index: pd.Index) -> None:
 
 @EVERY_INDEX
 @pytest.mark.parametrize(("name", "kind"), PAIR)
+@pytest.mark.slow
 def test_a_multiplexer_forecasts_as_the_one_selected(
     index: pd.Index, name: str, kind: type
 ) -> None:
@@ -189,6 +194,7 @@ def test_a_multiplexer_forecasts_as_the_one_selected(
     )
 
 
+@pytest.mark.slow
 def test_a_search_over_a_multiplexer_selects_the_least_error() -> None:
     y = waves(uneven_stamps())
     cv = ExpandingWindowSplitter([1, 2, 3], initial_window=14, step_length=4)
@@ -290,6 +296,7 @@ def test_an_update_without_new_stamps_changes_no_forecast() -> None:
 
 
 @EVERY_INDEX
+@pytest.mark.slow
 def test_each_channel_may_have_a_forecaster_of_its_own(index: pd.Index) -> None:
     y = channels(index)
     members = [("one", tiny(LatentODEForecaster), "a"), ("two", tiny(), "b")]
@@ -311,6 +318,7 @@ def test_each_channel_may_have_a_forecaster_of_its_own(index: pd.Index) -> None:
 
 @EVERY_INDEX
 @pytest.mark.parametrize("logged", [False, True])
+@pytest.mark.slow
 def test_the_controls_of_a_pipeline_are_transformed(
     index: pd.Index, logged: bool
 ) -> None:
@@ -336,6 +344,7 @@ def test_the_next_forecaster_stands_in_for_one_that_fails(index: pd.Index) -> No
 
 
 @EVERY_INDEX
+@pytest.mark.slow
 def test_updates_refit_when_the_interval_has_passed(index: pd.Index) -> None:
     y = waves(index)
     timelike = isinstance(index, pd.DatetimeIndex)

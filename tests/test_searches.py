@@ -111,6 +111,7 @@ def test_a_search_leaves_pretrained_weights_to_every_candidate() -> None:
 
 @pytest.mark.parametrize("kind", MOSTLY_ONE)
 @pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.slow
 def test_a_search_tries_every_value_of_a_setting(kind: type, name: str) -> None:
     y = waves(uneven_stamps())
     search = GridSearchCV(learner(kind), {name: SETTINGS[name]}, cv=CV).fit(y)
@@ -132,6 +133,7 @@ def test_a_search_tries_every_value_of_a_setting(kind: type, name: str) -> None:
     assert search.best_score_ == pytest.approx(by_hand[best])
 
 
+@pytest.mark.slow
 def test_a_randomized_search_scores_the_settings_it_drew() -> None:
     y = waves(uneven_stamps())
     search = RandomizedSearchCV(
@@ -172,6 +174,7 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("y", PANDAS.values(), ids=PANDAS.keys())
+@pytest.mark.slow
 def test_scores_are_at_the_stamps_of_the_rows_left_out_or_trained_on(y: Any) -> None:
     search = GridSearchCV(tiny(), {"hidden_size": [3]}, cv=CV, return_train_score=True)
     results = search.fit(y).cv_results_
@@ -191,6 +194,7 @@ def test_scores_are_at_the_stamps_of_the_rows_left_out_or_trained_on(y: Any) -> 
 
 
 @pytest.mark.parametrize("y", ARRAYS.values(), ids=ARRAYS.keys())
+@pytest.mark.slow
 def test_the_rows_of_an_array_are_the_steps_after_the_training_rows(y: Any) -> None:
     search = GridSearchCV(tiny(), {"hidden_size": [3]}, cv=CV).fit(y)
     for k, (train, test) in enumerate(CV.split(y)):
@@ -202,6 +206,7 @@ def test_the_rows_of_an_array_are_the_steps_after_the_training_rows(y: Any) -> N
 
 
 @pytest.mark.parametrize("y", ARRAYS.values(), ids=ARRAYS.keys())
+@pytest.mark.slow
 def test_an_array_has_no_train_score_but_the_scores_of_its_folds(y: Any) -> None:
     with pytest.warns(UserWarning, match="got the very values that were seen"):
         found = cross_validate(tiny(), y, cv=CV, return_train_score=True)
@@ -293,6 +298,7 @@ def test_a_search_clones_and_pickles_with_its_forecasts() -> None:
     pd.testing.assert_series_equal(again.predict(y.index[20:]), forecast)
 
 
+@pytest.mark.slow
 def test_sizes_of_the_readme_may_be_searched_with_default_settings() -> None:
     y = waves(uneven_stamps())
     forecaster = FORECASTERS[-1](max_epochs=1, random_state=0)
@@ -326,6 +332,7 @@ def test_fits_in_two_threads_start_from_their_own_weights(
 @pytest.mark.parametrize(
     "backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_a_parallel_search_scores_as_a_serial_one(backend: str) -> None:
     y = waves(uneven_stamps())
     grid = {"hidden_size": [2, 4], "lr": [0.01, 0.1]}

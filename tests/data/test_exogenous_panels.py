@@ -124,6 +124,7 @@ def test_update_trains_on_the_new_controls() -> None:
 
 
 @pytest.mark.parametrize("keep", ["pretrain", "warm_start"])
+@pytest.mark.slow
 def test_later_fits_read_columns_by_the_names_of_the_first(keep: str) -> None:
     y = pd.DataFrame({"a": waves(INDEX), "b": 9 * waves(INDEX, 1)})
     X = controls(INDEX)
@@ -152,6 +153,7 @@ def test_later_fits_read_columns_by_the_names_of_the_first(keep: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["refit", "update", "no-update_params"])
+@pytest.mark.slow
 def test_evaluate_forecasts_each_fold_under_its_own_x(strategy: str) -> None:
     y, X = waves(INDEX), controls(INDEX)
     cv = AbsoluteHorizon(CV)
@@ -189,6 +191,7 @@ def test_grid_search_of_sktime_scores_under_x() -> None:
 
 
 @pytest.mark.parametrize("as_arrays", [False, True])
+@pytest.mark.slow
 def test_grid_search_of_scikit_learn_takes_x_in_second_place(as_arrays: bool) -> None:
     index = pd.RangeIndex(24) if as_arrays else PAST
     y, X = waves(index), controls(index)

@@ -169,6 +169,7 @@ def test_whatever_breaks_a_call_off_leaves_the_model_before(
     assert_unchanged(forecaster, before, fitted["series"])
 
 
+@pytest.mark.slow
 def test_a_refused_first_fit_or_pretrain_leaves_what_was_there() -> None:
     forecaster = tiny()
     before = vars(forecaster).copy()

@@ -39,6 +39,7 @@ def check_sane(forecaster: Any, y: pd.Series) -> None:
         *product(["auto"], [(1e-30, 0), (1.0, 1e9), (1e300, 0), (1e-300, 0)]),
     ],
 )
+@pytest.mark.slow
 def test_very_large_and_very_small_values_are_forecast(
     normalize: str, size: tuple[float, float]
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_held_channel_is_held_while_others_are_trained() -> None:
 
 @pytest.mark.parametrize("guard", [False, True])
 @pytest.mark.parametrize("early_stopping", [False, True])
+@pytest.mark.slow
 def test_a_constant_channel_is_held_and_leaves_the_others_to_be_learned(
     guard: bool, early_stopping: bool
 ) -> None:
@@ -210,6 +212,7 @@ def test_constants_are_told_from_what_varies_and_what_is_missing() -> None:
 
 
 @pytest.mark.parametrize("engine", ["fused", "eager"])
+@pytest.mark.slow
 def test_a_horizon_of_ten_thousand_steps_is_finite_and_sane(engine: str) -> None:
     y = waves(uneven_stamps(40))
     forecaster = tiny(engine=engine, max_epochs=3).fit(y)

@@ -110,6 +110,7 @@ def test_centuries_of_nanoseconds_are_forecast() -> None:
     assert np.isfinite(forecast).all()
 
 
+@pytest.mark.slow
 def test_a_longest_gap_learned_before_is_kept() -> None:
     pretrained = tiny().pretrain(panel())
     hours = pd.date_range("2010-01-01", periods=12, freq="h")

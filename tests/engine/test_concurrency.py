@@ -55,6 +55,7 @@ def fit(kind: Any = LatentODELSTMForecaster, seed: int = 0) -> pd.Series:
     return tiny(kind, engine="fused", **settings).fit(y).predict(STEPS)
 
 
+@pytest.mark.slow
 def test_fits_in_two_threads_are_those_of_fits_alone(
     threads_are_woken: list[int],
 ) -> None:

@@ -118,6 +118,7 @@ def test_noise_stays_at_its_mean(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("n_channels", [1, 3, CROSS_CHANNELS + 1])
+@pytest.mark.slow
 def test_a_process_that_reverts_is_forecast_by_its_conditional_mean(
     seed: int, n_channels: int
 ) -> None:
@@ -169,6 +170,7 @@ def test_a_channel_that_leads_another_helps_to_forecast_it() -> None:
     assert of_both < 0.7 * of_one
 
 
+@pytest.mark.slow
 def test_each_of_many_channels_is_forecast_from_itself() -> None:
     rng = np.random.default_rng(0)
     times, values = (x[:600] for x in led(rng))
@@ -197,6 +199,7 @@ def test_a_calendar_in_the_controls_is_found() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_controls_that_say_nothing_do_no_harm(seed: int) -> None:
     rng = np.random.default_rng(seed)
     times = stamps(rng)

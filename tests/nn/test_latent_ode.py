@@ -217,6 +217,7 @@ def test_window_without_any_observation_counts_nothing(kind: str) -> None:
     ],
     ids=["rk4-adjoint", "dopri5", "dopri5-adjoint"],
 )
+@pytest.mark.slow
 def test_all_solvers_agree_on_the_bound_and_its_gradients(
     solver: Solver,
 ) -> None:

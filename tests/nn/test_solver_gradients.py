@@ -79,6 +79,7 @@ def test_gradients_of_decay_are_those_of_its_closed_form(
 
 @pytest.mark.parametrize("n_controls", [0, 2])
 @pytest.mark.parametrize(("method", "order"), ORDERS.items())
+@pytest.mark.slow
 def test_adjoint_agrees_with_backpropagation_to_the_order_of_the_method(
     method: str, order: int, n_controls: int
 ) -> None:
@@ -103,6 +104,7 @@ def test_adjoint_agrees_with_backpropagation_to_the_order_of_the_method(
 
 @pytest.mark.parametrize("n_controls", [0, 2])
 @pytest.mark.parametrize("adjoint", [False, True], ids=["backprop", "adjoint"])
+@pytest.mark.slow
 def test_adaptive_method_agrees_with_fine_fixed_steps(
     adjoint: bool, n_controls: int
 ) -> None:
@@ -145,6 +147,7 @@ def test_adjoint_keeps_no_graph_of_the_forward_solve() -> None:
 
 
 @pytest.mark.parametrize("method", ORDERS)
+@pytest.mark.slow
 def test_gradcheck_through_fixed_steps(method: str) -> None:
     f, z0, steps, u = mixed_problem(2)
     assert u is not None

@@ -51,6 +51,7 @@ def test_an_extra_queried_stamp_changes_no_other_answer(
     np.testing.assert_allclose(together[asked], alone, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_extra_queried_stamp_changes_an_adaptive_answer_within_tolerance() -> None:
     y = waves()
     forecaster = tiny(method="dopri5", rtol=1e-6, atol=1e-7).fit(y)
@@ -96,6 +97,7 @@ def test_controls_between_the_stamps_asked_count() -> None:
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
+@pytest.mark.slow
 def test_controls_change_the_forecast(kind: type) -> None:
     y = waves()
     X, future = with_controls(y)
@@ -177,6 +179,7 @@ def with_gap(n: int, row: int) -> pd.Series:
     return waves(pd.DatetimeIndex(stamps))
 
 
+@pytest.mark.slow
 def test_a_stamp_is_answered_by_a_window_around_it() -> None:
     n, length = 30, 8
     y = with_gap(n, 15)

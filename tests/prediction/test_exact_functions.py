@@ -170,6 +170,7 @@ def test_stamps_may_be_asked_in_another_unit(name: str, unit: str) -> None:
 
 @pytest.mark.parametrize("kind_of_model", FORECASTERS)
 @ALL
+@pytest.mark.slow
 def test_any_rows_in_any_order_are_answered_by_every_forecaster(
     name: str, kind_of_model: type
 ) -> None:

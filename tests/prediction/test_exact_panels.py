@@ -242,6 +242,7 @@ def test_every_series_of_a_hierarchy_is_answered_with_its_own() -> None:
 
 
 @of_kinds()
+@pytest.mark.slow
 def test_series_on_any_kind_of_index_step_from_their_own_end(name: str) -> None:
     kind = KINDS[name]
     keys, levels = ["late", "early"], ["series", "time"]

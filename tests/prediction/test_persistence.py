@@ -79,8 +79,13 @@ USUAL = by_pickle, by_weights
 
 
 def named(*cases: Any) -> Any:
-    """Return one case of a test, slow but for the two ways that share no code."""
-    marks = [] if cases[0] in USUAL else [pytest.mark.slow]
+    """Return one case of a test, slow but for the two ways that share no code.
+
+    The rarer kinds of forecaster are slow as well.
+    """
+    way, *kinds = cases
+    is_usual = way in USUAL and {*kinds} <= {*SOME}
+    marks = [] if is_usual else [pytest.mark.slow]
     name = "-".join(getattr(case, "__name__", case) for case in cases)
     return pytest.param(*cases, marks=marks, id=name)
 
@@ -126,6 +131,7 @@ def test_the_engine_comes_back(
 
 
 @every_way
+@pytest.mark.slow
 def test_a_pretrained_forecaster_comes_back_pretrained(
     way: Callable[[Any, Path], Any], tmp_path: Path
 ) -> None:

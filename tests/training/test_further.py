@@ -49,6 +49,7 @@ def test_fit_fine_tunes_a_copy_of_the_pretrained_model() -> None:
     pd.testing.assert_series_equal(again, first, check_exact=True)
 
 
+@pytest.mark.slow
 def test_weights_lengths_and_units_are_kept_from_the_first_pretraining() -> None:
     forecaster = pretrained(finetune_epochs=1, window_length=None, horizon=None)
     first = forecaster.pretrained_
@@ -99,6 +100,7 @@ def test_without_fine_tuning_only_the_history_is_new() -> None:
     "ignore:The default of config ``remember_data``:FutureWarning"
 )
 @pytest.mark.parametrize("library", ["scikit-learn", "sktime"])
+@pytest.mark.slow
 def test_a_search_fine_tunes_what_was_pretrained(library: str) -> None:
     forecaster, y = pretrained(finetune_epochs=1), series()
     given: Any = {"param_grid": {"lr": [1e-9, 1e-8]}, "error_score": "raise"}
@@ -149,6 +151,7 @@ def test_an_update_continues_from_the_current_weights_and_units() -> None:
 
 
 @pytest.mark.parametrize("is_pretrained", [False, True])
+@pytest.mark.slow
 def test_repeated_updates_take_a_fifth_of_the_training_from_scratch(
     monkeypatch: pytest.MonkeyPatch, is_pretrained: bool
 ) -> None:

@@ -37,6 +37,7 @@ def level_ahead(forecaster: Any, y: pd.Series) -> np.ndarray:
 
 
 @pytest.mark.parametrize("normalize", ["series", "window", "last", "linear"])
+@pytest.mark.slow
 def test_of_noise_the_forecast_is_the_level(normalize: str) -> None:
     y = noise(120)
     settings: dict[str, Any] = {"normalize": normalize, "max_epochs": 4, "lr": 0.05}

@@ -88,6 +88,7 @@ def trained(weights: Any, data: Any, **given: Any) -> tuple[Trainer, dict[str, T
     return trainer, dict(network.state_dict())
 
 
+@pytest.mark.slow
 def test_training_draws_from_its_own_generator_only_and_goes_on_bit_for_bit() -> None:
     torch.manual_seed(2)
     data, weights = [windows(), windows()], latent_ode().state_dict()

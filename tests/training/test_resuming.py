@@ -149,6 +149,7 @@ def failing(when: str, patched: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("early_stopping", [False, True])
 @pytest.mark.parametrize("when", ["after", "within", "at its end"])
+@pytest.mark.slow
 def test_an_interrupted_training_goes_on_from_the_last_whole_epoch(
     monkeypatch: pytest.MonkeyPatch, when: str, early_stopping: bool
 ) -> None:
@@ -257,6 +258,7 @@ def with_value(data: Any) -> Any:
     ],
     ids=["free", "lr", "epochs", "stopping", "value", "control", "row", "stamp"],
 )
+@pytest.mark.slow
 def test_other_settings_or_data_begin_a_training_from_the_best_weights(
     settings: dict[str, Any], y: Any, X: Any
 ) -> None:
@@ -267,6 +269,7 @@ def test_other_settings_or_data_begin_a_training_from_the_best_weights(
         assert_kept(forecaster.network_, before)
 
 
+@pytest.mark.slow
 def test_the_trial_of_a_guard_is_neither_repeated_nor_cut_short(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -288,6 +291,7 @@ def test_the_trial_of_a_guard_is_neither_repeated_nor_cut_short(
     assert_equal(forecaster.fit(Y), expected)
 
 
+@pytest.mark.slow
 def test_fine_tuning_goes_on_unless_there_is_a_new_pretraining() -> None:
     settings = {"finetune_epochs": N, "max_epochs": 2}
     forecaster = small(**settings).pretrain(panel())
@@ -310,6 +314,7 @@ def test_fine_tuning_goes_on_unless_there_is_a_new_pretraining() -> None:
 
 
 @pytest.mark.parametrize("through", [pickle.dumps, copy.deepcopy])
+@pytest.mark.slow
 def test_a_checkpoint_is_what_a_stop_would_leave(through: Any) -> None:
     def saved(forecaster: Any) -> Any:
         checkpoint = forecaster.checkpoint()
