@@ -130,16 +130,15 @@ def test_a_worker_process_gives_the_same_bits(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", ["0", "4242"])
 def test_pythons_hash_seed_changes_no_bit(
-    seed: str, expected: dict[str, dict[str, str]]
+    expected: dict[str, dict[str, str]],
 ) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tests.fingerprints"],
         cwd=ROOT,
         env={
             **os.environ,
-            "PYTHONHASHSEED": seed,
+            "PYTHONHASHSEED": "4242",
             "OMP_NUM_THREADS": str(torch.get_num_threads()),
         },
         capture_output=True,

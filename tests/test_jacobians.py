@@ -312,8 +312,12 @@ def test_examples_counterexample_and_bounds_hold() -> None:
 
 @pytest.mark.slow
 def test_example_prints_its_findings_and_saves_a_picture(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(example, "WINDOW", 30)
+    monkeypatch.setattr(example, "HORIZON", 10)
     path = tmp_path / "picture.png"
     quick = ["--stamps", "30", "60", "--seeds", "1", "--epochs", "1"]
     findings = example.main([*quick, "--output", str(path)])

@@ -64,9 +64,9 @@ def in_fresh_process(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 def states_of_fits(engine: str) -> tuple[State, State]:
-    """Fit 100 models, of other series and sizes each; after 20, and after all."""
+    """Fit 60 models, of other series and sizes each; after 20, and after all."""
     states = []
-    for k in range(100):
+    for k in range(60):
         y = waves(uneven_stamps(30 + k, seed=k), seed=k)
         forecaster = tiny(
             FORECASTERS[k % 3],
@@ -78,13 +78,13 @@ def states_of_fits(engine: str) -> tuple[State, State]:
         )
         forecaster.fit(y).predict([1, 2])
         del forecaster
-        if k + 1 in (20, 100):
+        if k + 1 in (20, 60):
             states.append(state())
     return states[0], states[1]
 
 
 def states_of_calls(name: str) -> tuple[State, State]:
-    """Ask a model 1000 times; after 200 times, and after all."""
+    """Ask a model 500 times; after 100 times, and after all."""
     forecaster = tiny(engine="fused").fit(panel())
     again = panel().groupby("series").tail(1)
     call = {
@@ -93,9 +93,9 @@ def states_of_calls(name: str) -> tuple[State, State]:
         "update": lambda _: forecaster.update(again, update_params=False),
     }[name]
     states = []
-    for k in range(1000):
+    for k in range(500):
         call(k)
-        if k + 1 in (200, 1000):
+        if k + 1 in (100, 500):
             states.append(state())
     return states[0], states[1]
 
@@ -111,17 +111,17 @@ def check_flat(before: State, after: State, n_objects: int) -> None:
 @on_linux
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_hundred_fits_leave_nothing_behind(engine: str) -> None:
+def test_many_fits_leave_nothing_behind(engine: str) -> None:
     before, after = in_fresh_process(states_of_fits, engine)
-    check_flat(before, after, 5 * 80)  # a model has hundreds
+    check_flat(before, after, 5 * 40)  # a model has hundreds
 
 
 @on_linux
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["predict", "sample", "update"])
-def test_a_thousand_calls_leave_nothing_behind(name: str) -> None:
+def test_many_calls_leave_nothing_behind(name: str) -> None:
     before, after = in_fresh_process(states_of_calls, name)
-    check_flat(before, after, 800)  # less than one a call
+    check_flat(before, after, 400)  # less than one a call
 
 
 @contextmanager
