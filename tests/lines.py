@@ -4,7 +4,7 @@ An index is given together with the stamps that its relative steps stand for, fr
 pandas or written out, never from sklode. A learned forecaster goes through pretrain and
 fit like any other; only its network's weights are then set to what training would find
 at best, so that it is exact to a thousandth of a step where training takes seconds to
-come within half of one. It reads every observation of a window: a row at a wrong
+come within a third of one. It reads every observation of a window: a row at a wrong
 place, or none where one was, moves its forecast off the line.
 """
 

@@ -53,8 +53,8 @@ def test_another_seed_gives_other_bits(
     assert all(other[name] != expected[engine][name] for name in other)
 
 
-@each_engine
 @pytest.mark.slow
+@each_engine
 def test_models_fitted_in_between_change_no_bit(
     engine: str, expected: dict[str, dict[str, str]]
 ) -> None:
@@ -130,15 +130,16 @@ def test_a_worker_process_gives_the_same_bits(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", ["0", "4242"])
 def test_pythons_hash_seed_changes_no_bit(
-    expected: dict[str, dict[str, str]],
+    seed: str, expected: dict[str, dict[str, str]]
 ) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tests.fingerprints"],
         cwd=ROOT,
         env={
             **os.environ,
-            "PYTHONHASHSEED": "4242",
+            "PYTHONHASHSEED": seed,
             "OMP_NUM_THREADS": str(torch.get_num_threads()),
         },
         capture_output=True,
@@ -190,9 +191,9 @@ MODES: dict[str, Callable[[], Any]] = {
 }
 
 
+@pytest.mark.slow
 @each_engine
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.slow
 def test_modes_of_the_process_change_no_bit(
     engine: str, mode: str, expected: dict[str, dict[str, str]]
 ) -> None:

@@ -109,8 +109,8 @@ def names(
         plt.close("all")
 
 
-@pytest.mark.parametrize("names", [marked(p) for p in WITH_PYTHON], indirect=True)
 @pytest.mark.slow
+@pytest.mark.parametrize("names", [marked(p) for p in WITH_PYTHON], indirect=True)
 def test_page_runs_and_gives_what_it_says(names: Names) -> None:
     for check in CHECKS.get(names["page"], []):
         check(names)

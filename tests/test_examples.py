@@ -122,7 +122,7 @@ def test_quickstart_beats_a_line(run: Run) -> None:
     # 1.16, 1.58 and 0.65 here; rounding alone moves them
     for name in ("Latent ODE-RNN", "Latent ODE-LSTM"):
         assert mse[name] < mse["linear trend (10 years)"]
-    assert mse["Latent ODE-LSTM+GC"] < 1.5 * mse["last year + drift"]
+    assert mse["Latent ODE-LSTM+GC"] < 1.0
     for name, row in table.iterrows():
         assert f"{name:26}{row['MAE']:8.3f}{row['MSE']:8.3f}" in run["printed"]
     assert (run["interval"].iloc[:, 0] < run["interval"].iloc[:, 1]).all()

@@ -151,8 +151,8 @@ def test_gradient_decays_over_each_real_gap(method: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("sign", [1.0, -1.0])
 @pytest.mark.slow
+@pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_logarithm_of_a_norm_beyond_floats_is_exact(sign: float) -> None:
     encoder = ODERNN(1, 2, LinearField([[sign, 0.0], [0.0, sign]]), Solver())
     encoder.cell = AddingCell(2, 2)

@@ -108,16 +108,16 @@ def check_flat(before: State, after: State, n_objects: int) -> None:
     assert after.files <= before.files
 
 
-@on_linux
 @pytest.mark.slow
+@on_linux
 @pytest.mark.parametrize("engine", ENGINES)
 def test_many_fits_leave_nothing_behind(engine: str) -> None:
     before, after = in_fresh_process(states_of_fits, engine)
     check_flat(before, after, 5 * 40)  # a model has hundreds
 
 
-@on_linux
 @pytest.mark.slow
+@on_linux
 @pytest.mark.parametrize("name", ["predict", "sample", "update"])
 def test_many_calls_leave_nothing_behind(name: str) -> None:
     before, after = in_fresh_process(states_of_calls, name)
@@ -253,8 +253,8 @@ def test_a_workload_over_the_bound_is_told(
     assert out[8].endswith("stopped: MemoryError: 1")
 
 
-@on_linux
 @pytest.mark.slow
+@on_linux
 def test_a_workload_is_measured_in_all_it_is_asked(memory: ModuleType) -> None:
     table = memory.main(["--share", "0.01", "--workloads", "panel", "series, X"])
     for name, n_rows in (("panel", 5000), ("series, X", 10_000)):

@@ -113,8 +113,8 @@ def test_an_absolute_horizon_splits_as_the_splitter_it_wraps() -> None:
         np.testing.assert_array_equal(own[1], wrapped[1])
 
 
-@EVERY_SERIES
 @pytest.mark.slow
+@EVERY_SERIES
 def test_evaluate_with_an_absolute_horizon_asks_at_the_test_stamps(y: Any) -> None:
     results = evaluate(tiny(), AbsoluteHorizon(CV), y, scoring=MAE, return_data=True)
     assert len(results) == 2
@@ -170,6 +170,7 @@ def test_missing_values_of_a_test_fold_do_not_count() -> None:
     np.testing.assert_allclose(results["test_MeanAbsoluteError"], errors)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -178,7 +179,6 @@ def test_missing_values_of_a_test_fold_do_not_count() -> None:
         "panel apart",
     ],
 )
-@pytest.mark.slow
 def test_evaluate_hands_on_the_controls_of_the_test_stamps(name: str) -> None:
     y = panel_apart() if name == "panel apart" else SERIES[name]
     cv = PANEL_CV if name == "panel apart" else CV
@@ -216,9 +216,9 @@ def test_without_an_absolute_horizon_evaluate_scores_other_times_with_a_warning(
         assert wrong != pytest.approx(mean_error(truth, right))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["refit", "update", "no-update_params"])
 @pytest.mark.parametrize("name", ["datetimes", "uneven months", "panel", "panel apart"])
-@pytest.mark.slow
 def test_evaluate_may_update_instead_of_refitting(strategy: str, name: str) -> None:
     y = panel_apart() if name == "panel apart" else SERIES[name]
     cv = PANEL_CV if name == "panel apart" else CV
@@ -357,8 +357,8 @@ def test_parallel_evaluations_and_searches_score_as_serial_ones(
         np.testing.assert_array_equal(scores[1], scores[0])
 
 
-@pytest.mark.parametrize("name", ["datetimes", "uneven months", "panel apart"])
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["datetimes", "uneven months", "panel apart"])
 def test_a_benchmark_reports_the_errors_at_the_test_stamps(name: str) -> None:
     y = panel_apart() if name == "panel apart" else SERIES[name]
     cv = PANEL_CV if name == "panel apart" else CV
@@ -418,8 +418,8 @@ def probabilistic(
     return truth, quantiles.iloc[rows], np.asarray(means).ravel(), scales
 
 
-@pytest.mark.parametrize("name", ["datetimes", "panel", "panel apart", "regions"])
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["datetimes", "panel", "panel apart", "regions"])
 def test_probabilistic_metrics_score_at_the_test_stamps(name: str) -> None:
     apart = {"panel apart": panel_apart(), "regions": regions()}
     y = apart[name] if name in apart else SERIES[name]

@@ -65,9 +65,9 @@ def same(forecast: Any, expected: Any, **kwargs: Any) -> None:
     compare(forecast, expected, check_freq=False, **kwargs)
 
 
+@pytest.mark.slow
 @EVERY_INDEX
 @pytest.mark.parametrize("scaler", [StandardScaler(), MinMaxScaler((2, 5))])
-@pytest.mark.slow
 def test_a_scaler_of_scikit_learn_is_inverted_after_the_forecast(
     index: pd.Index, scaler: Any
 ) -> None:
@@ -88,8 +88,8 @@ def test_a_scaler_of_scikit_learn_is_inverted_after_the_forecast(
         np.testing.assert_allclose(interval[:, column], back)
 
 
-@EVERY_INDEX
 @pytest.mark.slow
+@EVERY_INDEX
 def test_a_logarithm_is_inverted_after_the_forecast(index: pd.Index) -> None:
     y = np.exp(waves(index))
     pipeline = TransformedTargetForecaster(
@@ -102,8 +102,8 @@ def test_a_logarithm_is_inverted_after_the_forecast(index: pd.Index) -> None:
     same(pipeline.predict([1]), np.exp(tiny(hidden_size=5).fit(np.log(y)).predict([1])))
 
 
-@EVERY_INDEX
 @pytest.mark.slow
+@EVERY_INDEX
 def test_an_imputer_fills_before_the_forecaster_sees(index: pd.Index) -> None:
     y = waves(index)
     y.iloc[[3, 20]] = np.nan
@@ -161,8 +161,8 @@ def test_a_scaled_panel_is_scaled_series_by_series() -> None:
     same(forecast, expected)
 
 
-@EVERY_INDEX
 @pytest.mark.slow
+@EVERY_INDEX
 def test_an_ensemble_is_the_mean_of_its_members(index: pd.Index) -> None:
     y = waves(index)
     ensemble = EnsembleForecaster(pair()).fit(y[:20])
@@ -178,9 +178,9 @@ def test_an_ensemble_is_the_mean_of_its_members(index: pd.Index) -> None:
     same(weighted.predict([1, 2]), (3 * plain + lstm) / 4)
 
 
+@pytest.mark.slow
 @EVERY_INDEX
 @pytest.mark.parametrize(("name", "kind"), PAIR)
-@pytest.mark.slow
 def test_a_multiplexer_forecasts_as_the_one_selected(
     index: pd.Index, name: str, kind: type
 ) -> None:
@@ -295,8 +295,8 @@ def test_an_update_without_new_stamps_changes_no_forecast() -> None:
     same(forecaster.predict([1, 2]), before)
 
 
-@EVERY_INDEX
 @pytest.mark.slow
+@EVERY_INDEX
 def test_each_channel_may_have_a_forecaster_of_its_own(index: pd.Index) -> None:
     y = channels(index)
     members = [("one", tiny(LatentODEForecaster), "a"), ("two", tiny(), "b")]
@@ -316,9 +316,9 @@ def test_each_channel_may_have_a_forecaster_of_its_own(index: pd.Index) -> None:
         )
 
 
+@pytest.mark.slow
 @EVERY_INDEX
 @pytest.mark.parametrize("logged", [False, True])
-@pytest.mark.slow
 def test_the_controls_of_a_pipeline_are_transformed(
     index: pd.Index, logged: bool
 ) -> None:
@@ -343,8 +343,8 @@ def test_the_next_forecaster_stands_in_for_one_that_fails(index: pd.Index) -> No
     same(forecaster.predict([1, 2]), tiny().fit(y).predict([1, 2]))
 
 
-@EVERY_INDEX
 @pytest.mark.slow
+@EVERY_INDEX
 def test_updates_refit_when_the_interval_has_passed(index: pd.Index) -> None:
     y = waves(index)
     timelike = isinstance(index, pd.DatetimeIndex)

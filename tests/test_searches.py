@@ -109,9 +109,9 @@ def test_a_search_leaves_pretrained_weights_to_every_candidate() -> None:
     np.testing.assert_allclose(score, [expected])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MOSTLY_ONE)
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.slow
 def test_a_search_tries_every_value_of_a_setting(kind: type, name: str) -> None:
     y = waves(uneven_stamps())
     search = GridSearchCV(learner(kind), {name: SETTINGS[name]}, cv=CV).fit(y)
@@ -173,8 +173,8 @@ ARRAYS = {
 }
 
 
-@pytest.mark.parametrize("y", PANDAS.values(), ids=PANDAS.keys())
 @pytest.mark.slow
+@pytest.mark.parametrize("y", PANDAS.values(), ids=PANDAS.keys())
 def test_scores_are_at_the_stamps_of_the_rows_left_out_or_trained_on(y: Any) -> None:
     search = GridSearchCV(tiny(), {"hidden_size": [3]}, cv=CV, return_train_score=True)
     results = search.fit(y).cv_results_
@@ -193,8 +193,8 @@ def test_scores_are_at_the_stamps_of_the_rows_left_out_or_trained_on(y: Any) -> 
     )
 
 
-@pytest.mark.parametrize("y", ARRAYS.values(), ids=ARRAYS.keys())
 @pytest.mark.slow
+@pytest.mark.parametrize("y", ARRAYS.values(), ids=ARRAYS.keys())
 def test_the_rows_of_an_array_are_the_steps_after_the_training_rows(y: Any) -> None:
     search = GridSearchCV(tiny(), {"hidden_size": [3]}, cv=CV).fit(y)
     for k, (train, test) in enumerate(CV.split(y)):
@@ -205,8 +205,8 @@ def test_the_rows_of_an_array_are_the_steps_after_the_training_rows(y: Any) -> N
     np.testing.assert_allclose(search.predict(range(1, 61)), expected)
 
 
-@pytest.mark.parametrize("y", ARRAYS.values(), ids=ARRAYS.keys())
 @pytest.mark.slow
+@pytest.mark.parametrize("y", ARRAYS.values(), ids=ARRAYS.keys())
 def test_an_array_has_no_train_score_but_the_scores_of_its_folds(y: Any) -> None:
     with pytest.warns(UserWarning, match="got the very values that were seen"):
         found = cross_validate(tiny(), y, cv=CV, return_train_score=True)
@@ -329,10 +329,8 @@ def test_fits_in_two_threads_start_from_their_own_weights(
         pd.testing.assert_series_equal(forecast, expected)
 
 
-@pytest.mark.parametrize(
-    "backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)]
-)
 @pytest.mark.slow
+@pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_a_parallel_search_scores_as_a_serial_one(backend: str) -> None:
     y = waves(uneven_stamps())
     grid = {"hidden_size": [2, 4], "lr": [0.01, 0.1]}

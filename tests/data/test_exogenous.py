@@ -44,8 +44,8 @@ INDEXES: dict[str, pd.Index] = {
 }
 
 
-@pytest.mark.parametrize("index", INDEXES.values(), ids=INDEXES.keys())
 @pytest.mark.slow
+@pytest.mark.parametrize("index", INDEXES.values(), ids=INDEXES.keys())
 def test_relative_steps_and_their_stamps_give_one_forecast(index: pd.Index) -> None:
     y = waves(index)
     stamps = tiny().fit(y).predict(STEPS).index
@@ -252,6 +252,7 @@ def test_rows_of_x_may_come_in_any_order_at_the_rows_of_an_index(trained: Any) -
         trained.predict(at(LATER), X=X.loc[backward])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "convert",
     [
@@ -262,7 +263,6 @@ def test_rows_of_x_may_come_in_any_order_at_the_rows_of_an_index(trained: Any) -
     ],
     ids=["Series", "int", "Int64", "float32"],
 )
-@pytest.mark.slow
 def test_one_whole_numbered_control_is_read_in_any_form(convert: Any) -> None:
     y, X = waves(INDEX), controls(INDEX).mul(9).round()[["u"]]
     answers = []

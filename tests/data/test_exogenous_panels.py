@@ -123,8 +123,8 @@ def test_update_trains_on_the_new_controls() -> None:
     assert largest(forecasts[1] - forecasts[0]) > 1e-4
 
 
-@pytest.mark.parametrize("keep", ["pretrain", "warm_start"])
 @pytest.mark.slow
+@pytest.mark.parametrize("keep", ["pretrain", "warm_start"])
 def test_later_fits_read_columns_by_the_names_of_the_first(keep: str) -> None:
     y = pd.DataFrame({"a": waves(INDEX), "b": 9 * waves(INDEX, 1)})
     X = controls(INDEX)
@@ -152,8 +152,8 @@ def test_later_fits_read_columns_by_the_names_of_the_first(keep: str) -> None:
         fitted_again(y, X[["u"]])
 
 
-@pytest.mark.parametrize("strategy", ["refit", "update", "no-update_params"])
 @pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["refit", "update", "no-update_params"])
 def test_evaluate_forecasts_each_fold_under_its_own_x(strategy: str) -> None:
     y, X = waves(INDEX), controls(INDEX)
     cv = AbsoluteHorizon(CV)
@@ -190,8 +190,8 @@ def test_grid_search_of_sktime_scores_under_x() -> None:
     assert search.best_score_ == pytest.approx(min(errors))
 
 
-@pytest.mark.parametrize("as_arrays", [False, True])
 @pytest.mark.slow
+@pytest.mark.parametrize("as_arrays", [False, True])
 def test_grid_search_of_scikit_learn_takes_x_in_second_place(as_arrays: bool) -> None:
     index = pd.RangeIndex(24) if as_arrays else PAST
     y, X = waves(index), controls(index)

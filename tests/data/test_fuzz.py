@@ -192,16 +192,16 @@ def check_affine(case: Case, factor: float, offset: float) -> None:
 AFFINE = st.sampled_from([(2.0, 0.0), (0.3, 7.0), (1e9, -1e3), (1e-9, 0.0)])
 
 
+@pytest.mark.slow
 @FEW
 @given(case=cases())
-@pytest.mark.slow
 def test_every_series_gets_a_finite_forecast_or_a_documented_error(case: Case) -> None:
     check_answers(case)
 
 
+@pytest.mark.slow
 @settings(FEW, max_examples=5)
 @given(case=cases(), change=AFFINE)
-@pytest.mark.slow
 def test_an_affine_change_of_y_changes_the_forecast_by_the_same(
     case: Case, change: tuple[float, float]
 ) -> None:

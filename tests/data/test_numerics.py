@@ -32,6 +32,7 @@ def check_sane(forecaster: Any, y: pd.Series) -> None:
     assert (high - low <= 2 * reach).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("normalize", "size"),
     [
@@ -39,7 +40,6 @@ def check_sane(forecaster: Any, y: pd.Series) -> None:
         *product(["auto"], [(1e-30, 0), (1.0, 1e9), (1e300, 0), (1e-300, 0)]),
     ],
 )
-@pytest.mark.slow
 def test_very_large_and_very_small_values_are_forecast(
     normalize: str, size: tuple[float, float]
 ) -> None:
@@ -146,9 +146,9 @@ def test_a_held_channel_is_held_while_others_are_trained() -> None:
         assert emission(z)[:, 0].all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guard", [False, True])
 @pytest.mark.parametrize("early_stopping", [False, True])
-@pytest.mark.slow
 def test_a_constant_channel_is_held_and_leaves_the_others_to_be_learned(
     guard: bool, early_stopping: bool
 ) -> None:
@@ -211,8 +211,8 @@ def test_constants_are_told_from_what_varies_and_what_is_missing() -> None:
     np.testing.assert_array_equal(constants_of(table), expected)
 
 
-@pytest.mark.parametrize("engine", ["fused", "eager"])
 @pytest.mark.slow
+@pytest.mark.parametrize("engine", ["fused", "eager"])
 def test_a_horizon_of_ten_thousand_steps_is_finite_and_sane(engine: str) -> None:
     y = waves(uneven_stamps(40))
     forecaster = tiny(engine=engine, max_epochs=3).fit(y)

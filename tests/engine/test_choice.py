@@ -145,8 +145,8 @@ def test_nothing_is_said_where_nothing_is_trained(
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("kind", MOSTLY_ONE)
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", MOSTLY_ONE)
 def test_every_engine_trains_to_the_same_forecasts(kind: type) -> None:
     pytest.importorskip("numba")
     y, steps = waves(pd.RangeIndex(40)), [-3, 1, 2, 8]

@@ -227,7 +227,7 @@ def test_many_and_long_series_keep_their_digits(case: Case) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n_series", "n_stamps"), [(1000, 100), (17, 1000)])
+@pytest.mark.parametrize(("n_series", "n_stamps"), [(1000, 100), (17, 1000), (3, 1000)])
 @given(data=st.data())
 @settings(max_examples=5)
 def test_large_problems_keep_their_digits(

@@ -116,9 +116,9 @@ def test_noise_stays_at_its_mean(seed: int) -> None:
     assert not anchor.weights.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("n_channels", [1, 3, CROSS_CHANNELS + 1])
-@pytest.mark.slow
 def test_a_process_that_reverts_is_forecast_by_its_conditional_mean(
     seed: int, n_channels: int
 ) -> None:
@@ -198,8 +198,8 @@ def test_a_calendar_in_the_controls_is_found() -> None:
     assert (error(ahead(anchor, data), data) < 1.05 * least).all()
 
 
-@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
 def test_controls_that_say_nothing_do_no_harm(seed: int) -> None:
     rng = np.random.default_rng(seed)
     times = stamps(rng)

@@ -41,9 +41,9 @@ def bytes_kept(network: LatentODE, batch: Batch) -> int:
     return peak + sum(kept.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["rnn", "ode-rnn", "ode-lstm"])
 @pytest.mark.parametrize("engine", ["fused", "eager"])
-@pytest.mark.slow
 def test_memory_grows_linearly_with_the_number_of_stamps(
     kind: str, engine: str
 ) -> None:

@@ -267,8 +267,8 @@ def test_rnn_without_gap_input_is_blind_to_time() -> None:
         assert torch.equal(h, slower) is not differs
 
 
-@pytest.mark.parametrize("cell", [ODERNN, ODELSTM])
 @pytest.mark.slow
+@pytest.mark.parametrize("cell", [ODERNN, ODELSTM])
 def test_gradcheck_through_encoder(cell: type[ODERNN] | type[ODELSTM]) -> None:
     encoder = cell(1, 2, field(2, width=2), Solver("rk4", 0.6))
     observed = torch.tensor([[True, False, True], [False, True, True]])

@@ -133,8 +133,7 @@ def test_hidden_rows_are_decoded_but_not_encoded(kind: str, anchor: str) -> None
         controls = alone.controls[:, seen]
         p = network.posterior(alone.times[:, seen], values, shown, controls)
         z0 = p.q_z0.mean + p.q_z0.stddev * noise[k]
-        path = alone.path
-        x = network.decode(z0, p, alone.times, path)
+        x = network.decode(z0, p, alone.times, alone.path)
         expected = x.log_prob(alone.values)[alone.mask].sum()
         torch.testing.assert_close(bound.log_likelihood[k], expected)
         torch.testing.assert_close(bound.kl[k], kl_to_standard_normal(p.q_z0)[0])
@@ -208,6 +207,7 @@ def test_window_without_any_observation_counts_nothing(kind: str) -> None:
     torch.testing.assert_close(bound.log_likelihood[:3], whole.log_likelihood[:3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "solver",
     [
@@ -217,7 +217,6 @@ def test_window_without_any_observation_counts_nothing(kind: str) -> None:
     ],
     ids=["rk4-adjoint", "dopri5", "dopri5-adjoint"],
 )
-@pytest.mark.slow
 def test_all_solvers_agree_on_the_bound_and_its_gradients(
     solver: Solver,
 ) -> None:
@@ -323,7 +322,6 @@ def test_learned_emission_noise_is_positive_and_rises_to_the_residuals() -> None
 @EVERY_ANCHOR
 def test_draws_are_decoded_as_each_on_its_own(anchor: str) -> None:
     network, batch = latent_ode(n_controls=1, anchor=anchor), windows(n_controls=1)
-    assert batch.controls is not None
     p, path = network.encode(batch), batch.path
     draws = torch.randn(5, 4, 3)
     together = network.decode_draws(draws, p, batch.times, path)

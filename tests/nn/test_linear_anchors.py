@@ -289,8 +289,8 @@ def test_a_silent_network_answers_with_the_level_and_its_controls(walks: bool) -
     given = (x[:, : batch.n_seen] for x in (batch.times, batch.mask, batch.controls))
     times, mask, seen = given
     values = torch.where(mask, batch.values[:, : batch.n_seen], 0.0)
-    path = batch.path
-    answer = network.decode(posterior.q_z0.mean, posterior, batch.times, path).mean
+    z0 = posterior.q_z0.mean
+    answer = network.decode(z0, posterior, batch.times, batch.path).mean
     level = network.anchor(times, values, mask, seen)
     torch.testing.assert_close(answer, level.at(batch.times, batch.controls))
 

@@ -77,9 +77,9 @@ def test_gradients_of_decay_are_those_of_its_closed_form(
     torch.testing.assert_close(by_a[0, 0], expected, atol=tolerance, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_controls", [0, 2])
 @pytest.mark.parametrize(("method", "order"), ORDERS.items())
-@pytest.mark.slow
 def test_adjoint_agrees_with_backpropagation_to_the_order_of_the_method(
     method: str, order: int, n_controls: int
 ) -> None:
@@ -102,9 +102,9 @@ def test_adjoint_agrees_with_backpropagation_to_the_order_of_the_method(
     assert math.log2(differences[0] / differences[1]) > order - 0.4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_controls", [0, 2])
 @pytest.mark.parametrize("adjoint", [False, True], ids=["backprop", "adjoint"])
-@pytest.mark.slow
 def test_adaptive_method_agrees_with_fine_fixed_steps(
     adjoint: bool, n_controls: int
 ) -> None:
@@ -146,8 +146,8 @@ def test_adjoint_keeps_no_graph_of_the_forward_solve() -> None:
         assert set(f.graph_was_kept) == {keeps}
 
 
-@pytest.mark.parametrize("method", ORDERS)
 @pytest.mark.slow
+@pytest.mark.parametrize("method", ORDERS)
 def test_gradcheck_through_fixed_steps(method: str) -> None:
     f, z0, steps, u = mixed_problem(2)
     assert u is not None

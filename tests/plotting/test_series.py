@@ -120,8 +120,8 @@ def test_ticks_show_the_time_of_y_whatever_the_zone_of_matplotlib(zone: Any) -> 
         assert formatter.format_ticks([place, place + 0.1])[0] == "12:00"
 
 
-@pytest.mark.parametrize("hours", [12, 36, 96, 24 * 365, 24 * 365 * 9])
 @pytest.mark.slow
+@pytest.mark.parametrize("hours", [12, 36, 96, 24 * 365, 24 * 365 * 9])
 def test_dates_below_small_axes_do_not_touch(hours: int) -> None:
     stamps = pd.Timestamp("2026-01-01") + pd.to_timedelta(np.linspace(0, hours, 9), "h")
     series = pd.DataFrame({"y": np.arange(9.0)}, stamps)

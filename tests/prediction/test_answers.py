@@ -96,8 +96,8 @@ def test_controls_between_the_stamps_asked_count() -> None:
     np.testing.assert_allclose(far, full.iloc[-1:], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", FORECASTERS)
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", FORECASTERS)
 def test_controls_change_the_forecast(kind: type) -> None:
     y = waves()
     X, future = with_controls(y)

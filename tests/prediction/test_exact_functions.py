@@ -168,9 +168,9 @@ def test_stamps_may_be_asked_in_another_unit(name: str, unit: str) -> None:
     assert fitted_on(name).predict([1]).index.unit == kind.index.unit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind_of_model", FORECASTERS)
 @ALL
-@pytest.mark.slow
 def test_any_rows_in_any_order_are_answered_by_every_forecaster(
     name: str, kind_of_model: type
 ) -> None:
@@ -281,11 +281,11 @@ def test_training_finds_the_line(name: str) -> None:
         normalize="window",
         kl_weight=0.01,
         observation_noise=0.03,
-        max_epochs=1500,
+        max_epochs=3000,
         lr=0.01,
         random_state=0,
     )
     forecaster.fit(on_line(kind.index, kind.step))
     within = kind.index.append(kind.steps(1, 2, 3))
     error = forecaster.predict_at(within)["y"] - line(within, kind.step)
-    assert np.abs(error).max() < 2 * SLOPE / 3  # a row that is one step off: SLOPE
+    assert np.abs(error).max() < SLOPE / 3

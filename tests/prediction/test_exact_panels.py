@@ -241,8 +241,8 @@ def test_every_series_of_a_hierarchy_is_answered_with_its_own() -> None:
     assert forecaster.predict([1]).index.names == names
 
 
-@of_kinds()
 @pytest.mark.slow
+@of_kinds()
 def test_series_on_any_kind_of_index_step_from_their_own_end(name: str) -> None:
     kind = KINDS[name]
     keys, levels = ["late", "early"], ["series", "time"]

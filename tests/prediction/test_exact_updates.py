@@ -111,8 +111,8 @@ def test_a_revised_value_replaces_the_one_before(name: str) -> None:
     np.testing.assert_allclose(forecaster.predict_residuals(), 0, atol=TOLERANCE)
 
 
-@ALL
 @pytest.mark.slow
+@ALL
 def test_moving_forward_row_by_row_asks_the_next_step(name: str) -> None:
     kind, forecaster = KINDS[name], fitted_on(name)
     new = on_line(kind.steps(1, 2, 3, 4), kind.step)
@@ -122,8 +122,8 @@ def test_moving_forward_row_by_row_asks_the_next_step(name: str) -> None:
         assert_on_line(forecaster.predict([1]), kind.steps(end + 1), kind.step)
 
 
-@ALL
 @pytest.mark.slow
+@ALL
 def test_moving_forward_asks_the_steps_of_a_splitter(name: str) -> None:
     kind, forecaster = KINDS[name], fitted_on(name)
     new = on_line(kind.steps(1, 2, 3, 4, 5, 6), kind.step)
@@ -138,8 +138,8 @@ def test_moving_forward_asks_the_steps_of_a_splitter(name: str) -> None:
         assert_on_line(forecaster.predict([1]), kind.steps(end + 1), kind.step)
 
 
-@ALL
 @pytest.mark.slow
+@ALL
 def test_moving_forward_asks_the_stamps_of_the_folds(name: str) -> None:
     kind, forecaster = KINDS[name], fitted_on(name)
     new = on_line(kind.steps(1, 2, 4, 6), kind.step)

@@ -130,8 +130,8 @@ def test_the_engine_comes_back(
     assert_same(found.sample(fh=[1, 2]), forecaster.sample(fh=[1, 2]))
 
 
-@every_way
 @pytest.mark.slow
+@every_way
 def test_a_pretrained_forecaster_comes_back_pretrained(
     way: Callable[[Any, Path], Any], tmp_path: Path
 ) -> None:

@@ -24,9 +24,9 @@ def smooth_paths(forecaster: Any, times: np.ndarray, n: int = 200) -> np.ndarray
     return paths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORECASTERS)
 @pytest.mark.parametrize("method", ["rk4", "euler"])
-@pytest.mark.slow
 def test_neighbouring_stamps_of_a_path_belong_together(kind: type, method: str) -> None:
     y = channels()
     forecaster = tiny(kind, method=method, **TRAINED).fit(y)

@@ -96,11 +96,11 @@ def test_without_fine_tuning_only_the_history_is_new() -> None:
     assert (forecaster.fit(y).predict(STEPS) != forecast).all()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(
     "ignore:The default of config ``remember_data``:FutureWarning"
 )
 @pytest.mark.parametrize("library", ["scikit-learn", "sktime"])
-@pytest.mark.slow
 def test_a_search_fine_tunes_what_was_pretrained(library: str) -> None:
     forecaster, y = pretrained(finetune_epochs=1), series()
     given: Any = {"param_grid": {"lr": [1e-9, 1e-8]}, "error_score": "raise"}
@@ -150,8 +150,8 @@ def test_an_update_continues_from_the_current_weights_and_units() -> None:
     assert forecaster.time_unit_ == unit
 
 
-@pytest.mark.parametrize("is_pretrained", [False, True])
 @pytest.mark.slow
+@pytest.mark.parametrize("is_pretrained", [False, True])
 def test_repeated_updates_take_a_fifth_of_the_training_from_scratch(
     monkeypatch: pytest.MonkeyPatch, is_pretrained: bool
 ) -> None:

@@ -36,8 +36,8 @@ def level_ahead(forecaster: Any, y: pd.Series) -> np.ndarray:
     return ahead * forecaster.scale_ + forecaster.location_
 
 
-@pytest.mark.parametrize("normalize", ["series", "window", "last", "linear"])
 @pytest.mark.slow
+@pytest.mark.parametrize("normalize", ["series", "window", "last", "linear"])
 def test_of_noise_the_forecast_is_the_level(normalize: str) -> None:
     y = noise(120)
     settings: dict[str, Any] = {"normalize": normalize, "max_epochs": 4, "lr": 0.05}

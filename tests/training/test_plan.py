@@ -41,6 +41,7 @@ def test_settings_are_frozen_as_they_were_when_the_fit_began() -> None:
         Settings.of(tiny(hidden_size=0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     [
@@ -62,7 +63,6 @@ def test_settings_are_frozen_as_they_were_when_the_fit_began() -> None:
     ],
     ids=str,
 )
-@pytest.mark.slow
 def test_this_parameter_changes_the_forecast(changed: dict[str, Any]) -> None:
     common = {"normalize": "series", "max_epochs": 4}
     plain, other = (

@@ -147,9 +147,9 @@ def failing(when: str, patched: pytest.MonkeyPatch) -> None:
     patched.setattr(*places[when])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("early_stopping", [False, True])
 @pytest.mark.parametrize("when", ["after", "within", "at its end"])
-@pytest.mark.slow
 def test_an_interrupted_training_goes_on_from_the_last_whole_epoch(
     monkeypatch: pytest.MonkeyPatch, when: str, early_stopping: bool
 ) -> None:
@@ -240,6 +240,7 @@ def with_value(data: Any) -> Any:
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "y", "X"),
     [
@@ -258,7 +259,6 @@ def with_value(data: Any) -> Any:
     ],
     ids=["free", "lr", "epochs", "stopping", "value", "control", "row", "stamp"],
 )
-@pytest.mark.slow
 def test_other_settings_or_data_begin_a_training_from_the_best_weights(
     settings: dict[str, Any], y: Any, X: Any
 ) -> None:
@@ -313,8 +313,8 @@ def test_fine_tuning_goes_on_unless_there_is_a_new_pretraining() -> None:
 # Checkpoints
 
 
-@pytest.mark.parametrize("through", [pickle.dumps, copy.deepcopy])
 @pytest.mark.slow
+@pytest.mark.parametrize("through", [pickle.dumps, copy.deepcopy])
 def test_a_checkpoint_is_what_a_stop_would_leave(through: Any) -> None:
     def saved(forecaster: Any) -> Any:
         checkpoint = forecaster.checkpoint()
