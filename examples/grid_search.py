@@ -47,7 +47,7 @@ SETTINGS = {
     "window_length": 24,
     "horizon": 24,
     "normalize": "series",
-    "max_epochs": 100,
+    "max_epochs": 150,
     "batch_size": 32,
     "lr": 0.01,
     "random_state": 0,

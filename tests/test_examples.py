@@ -318,7 +318,7 @@ def test_search_chooses_by_its_folds_alone(run: Run) -> None:
     forecast = best.predict(fh=test.index)
     expected = np.sqrt(((forecast - test) ** 2).mean())
     assert held_out["best on the folds"] == pytest.approx(expected, rel=1e-5)
-    assert held_out["best on the folds"] < 0.9 * held_out["mean of what was seen"]
+    assert held_out["best on the folds"] < 0.7 * held_out["mean of what was seen"]
 
 
 @pytest.mark.slow
