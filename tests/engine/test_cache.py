@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("numba", reason="the fused engine needs numba")
 
-from numba import types
+from numba import config, types
 
 from sklode.engine import cache, simd
 
@@ -27,8 +27,9 @@ def twice(x):
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Callable[[], Any]:
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
     """Return a maker of one function, each time as a process would that just began."""
+    monkeypatch.setattr(config, "CACHE_DIR", "")  # where NUMBA_CACHE_DIR is set
     path = tmp_path / "twice.py"
     path.write_text(CODE)
 
