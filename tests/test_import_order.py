@@ -35,7 +35,14 @@ ONLY_IMPORTERS = {
         "model_selection",
         "prediction.saving",
     },
-    "torch": {"forecasters", "training", "prediction", "levels", "nn", "engine"},
+    "torch": {
+        "forecasters.latent",
+        "training",
+        "prediction",
+        "levels",
+        "nn",
+        "engine",
+    },
     "pandas": {
         "data",
         "forecasters",
@@ -44,7 +51,6 @@ ONLY_IMPORTERS = {
         "prediction.answers",
         "prediction.saving",
         "training.clipping",
-        "training.parameters",
     },
 }
 

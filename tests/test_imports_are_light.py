@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow  # fresh processes that import torch
 
 def modules_after(statement: str) -> set[str]:
     """Return the modules that a statement loads in a fresh process."""
-    code = f"import sys; {statement}; print(*sys.modules)"
+    code = f"import sys\n{statement}\nprint(*sys.modules)"
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
@@ -22,7 +22,7 @@ def modules_after(statement: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 def ours() -> set[str]:
-    return modules_after("import sklode")
+    return modules_after("import sklode; sklode.LatentODEForecaster")
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,41 @@ def test_import_adds_no_package_but_torchdiffeq(ours: set[str]) -> None:
     added = {name.partition(".")[0] for name in ours - known}
     known = {name.partition(".")[0] for name in known}
     assert added - known - sys.stdlib_module_names == {"sklode", "torchdiffeq"}
+
+
+# sktime itself imports torch where that is installed
+REFUSE_TORCH = """
+import builtins
+given = builtins.__import__
+
+def refusing(name, globals=None, *others, **options):
+    importer = (globals or {}).get("__name__", "")
+    is_torch = name.partition(".")[0] in ("torch", "torchdiffeq")
+    if is_torch and importer.partition(".")[0] == "sklode":
+        raise ModuleNotFoundError(f"{importer} imports {name}")
+    return given(name, globals, *others, **options)
+
+builtins.__import__ = refusing
+"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import sklode; dir(sklode)",
+        "import sklode.data, sklode.model_selection",
+        "import sklode.forecasters.base",
+    ],
+)
+def test_only_the_latent_odes_need_torch(statement: str) -> None:
+    found = modules_after(f"{REFUSE_TORCH}\n{statement}")
+    assert "sklode.data.calendar" in found
+    assert not {name for name in found if name.startswith("sklode.nn")}
+
+
+def test_a_latent_ode_without_torch_says_what_is_missing() -> None:
+    with pytest.raises(AssertionError, match="ModuleNotFoundError: .* imports torch"):
+        modules_after(f"{REFUSE_TORCH}\nimport sklode; sklode.LatentODEForecaster")
 
 
 def test_plots_are_imported_without_matplotlib() -> None:
