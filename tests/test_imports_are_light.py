@@ -50,6 +50,17 @@ def test_import_adds_no_package_but_torchdiffeq(ours: set[str]) -> None:
     assert added - known - sys.stdlib_module_names == {"sklode", "torchdiffeq"}
 
 
+STRUCTURAL = """
+import pickle
+import numpy as np
+import pandas as pd
+from sklode import StructuralForecaster
+y = pd.Series(np.sin(np.arange(40.0)), pd.date_range("2020", periods=40))
+forecaster = StructuralForecaster(seasons=["7D"]).fit(y[:30]).update(y[30:])
+forecaster.predict([1, 2]), forecaster.predict_interval([1, 2]), forecaster.sample([1])
+pickle.loads(pickle.dumps(forecaster)).predict([1])
+"""
+
 # sktime itself imports torch where that is installed
 REFUSE_TORCH = """
 import builtins
@@ -70,8 +81,11 @@ builtins.__import__ = refusing
     "statement",
     [
         "import sklode; dir(sklode)",
-        "import sklode.data, sklode.model_selection",
+        "import sklode.data, sklode.model_selection, sklode.plotting",
         "import sklode.forecasters.base",
+        pytest.param(
+            STRUCTURAL, marks=pytest.mark.xfail(reason="TEMPORARY: levels load torch")
+        ),
     ],
 )
 def test_only_the_latent_odes_need_torch(statement: str) -> None:

@@ -94,7 +94,7 @@ def _is_number(season: Any) -> bool:
 def _nanoseconds(length: Any) -> float:
     """Return how long something lasts, on average."""
     if isinstance(length, timedelta | np.timedelta64):
-        return float(pd.Timedelta(length).as_unit("ns").value)
+        return pd.Timedelta(length).total_seconds() * 1e9
     try:
         offset = pd.tseries.frequencies.to_offset(length)
     except ValueError:
@@ -102,4 +102,4 @@ def _nanoseconds(length: Any) -> float:
             raise
         return _nanoseconds(pd.Timedelta(length))  # which knows fractions
     start = offset.rollforward(pd.Timestamp("1950-01-01"))
-    return (start + 100 * offset - start).as_unit("ns").value / 100
+    return (start + 100 * offset - start).total_seconds() * 1e9 / 100
