@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,17 @@ def test_a_file_of_another_class_is_refused(tmp_path: Path) -> None:
         LatentODEForecaster.load_weights(tmp_path / "file")
 
 
+def test_a_file_whose_settings_are_none_is_refused(tmp_path: Path) -> None:
+    forecaster = structural().fit(waves())
+    for settings in ({"seasons": [0]}, {"logarithm": "yes"}, {"depth": 1}):
+        model = replace(forecaster._model, architecture=settings)
+        other = structural().fit(waves())
+        other._set_model(model)
+        # what is written is read again, before it replaces anything
+        with pytest.raises(WeightsFileError, match=r"seasons|logarithm|depth"):
+            other.save_weights(tmp_path / "file")
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -145,6 +157,24 @@ def test_hyperparameters_are_found_again_once_rows_have_doubled(
         forecaster.update(y[first : first + 5], update_params=update_params)
     assert [fit["n_rows"] for fit in fits] == [10, 20][:n_fits]
     assert forecaster.cutoff[0] == y.index[-1]
+
+
+def test_states_go_on_with_every_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    given = StructuralLevel.updated
+
+    def updated(level: Any, observations: Any) -> Any:
+        seen.append(len(observations.ticks))
+        return given(level, observations)
+
+    monkeypatch.setattr(StructuralLevel, "updated", updated)
+    y = waves()
+    forecaster = structural().fit(y[:20])
+    asked = y.index[-1:] + 5
+    before = forecaster.predict_at(asked)
+    forecaster.update(y[20:22]).update(y[22:])
+    assert seen == [22, 24]
+    assert not np.allclose(forecaster.predict_at(asked), before)
 
 
 def test_a_fit_keeps_what_pretrain_found(fits: list[Any]) -> None:

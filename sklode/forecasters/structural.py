@@ -33,7 +33,7 @@ class FittedLevel:
     """A level with what is needed to apply it to new series."""
 
     level: StructuralLevel
-    n_rows: int  # that its hyperparameters were found on
+    n_rows: int  # that it was fitted to
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     columns: tuple[list[Any], list[Any]]  # of y, and of X
     architecture: dict[str, Any]  # settings that it was fitted with
@@ -197,7 +197,7 @@ class StructuralForecaster(ContinuousForecaster):
         )
         return FittedLevel(
             level,
-            len(observations.ticks) if start is None else start.n_rows,
+            len(observations.ticks),
             observations.clock,
             (history.channels, history.controls),
             {"seasons": self.seasons, "logarithm": self.logarithm},
