@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sklode import nn
-from sklode.levels import Anchor, LinearAnchor
+from sklode.nn.anchors import Anchor
 
 
 def field(

@@ -83,9 +83,7 @@ builtins.__import__ = refusing
         "import sklode; dir(sklode)",
         "import sklode.data, sklode.model_selection, sklode.plotting",
         "import sklode.forecasters.base",
-        pytest.param(
-            STRUCTURAL, marks=pytest.mark.xfail(reason="TEMPORARY: levels load torch")
-        ),
+        STRUCTURAL,
     ],
 )
 def test_only_the_latent_odes_need_torch(statement: str) -> None:

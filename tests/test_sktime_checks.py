@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from sktime.utils.estimator_checks import check_estimator
 
-import tests.naive_level  # noqa: F401  # TEMPORARY
 from sklode import AbsoluteHorizon, AlignedMetric, StructuralForecaster
 from tests.series import FORECASTERS
 

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import tests.naive_level  # noqa: F401  # TEMPORARY
 from sklode import LatentODEForecaster, StructuralForecaster, WeightsFileError
-from sklode.levels import StructuralLevel  # type: ignore[attr-defined]
+from sklode.levels.answers import LevelAnswers
+from sklode.levels.structural import StructuralLevel
 from tests.fitted import assert_same
 from tests.series import channels, panel, uneven_stamps, waves
 
@@ -127,13 +127,13 @@ def test_a_bad_season_of_the_index_leaves_the_fit_before() -> None:
 
 @pytest.fixture
 def fits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What levels were fitted with: seasons, logarithm, start, number of rows."""
+    """What levels were fitted with: number of rows, seasons."""
     found: list[Any] = []
     given = StructuralLevel.fit
 
-    def fit(observations: Any, **settings: Any) -> Any:
-        found.append({**settings, "n_rows": len(observations.ticks)})
-        return given(observations, **settings)
+    def fit(observations: Any, seasons: Any, logarithm: Any) -> Any:
+        found.append((len(observations.ticks), seasons))
+        return given(observations, seasons, logarithm)
 
     monkeypatch.setattr(StructuralLevel, "fit", fit)
     return found
@@ -144,7 +144,7 @@ def test_a_level_gets_seasons_in_ticks(fits: list[Any]) -> None:
     for seasons in ("auto", None, [], [7, "14D"]):
         structural(seasons=seasons).fit(waves(days))
     week = 7 * 86_400e9
-    assert [fit["seasons"] for fit in fits] == ["auto", (), (), (week, 2 * week)]
+    assert [seasons for _, seasons in fits] == ["auto", (), (), (week, 2 * week)]
 
 
 @pytest.mark.parametrize(("update_params", "n_fits"), [(True, 2), (False, 1)])
@@ -155,19 +155,19 @@ def test_hyperparameters_are_found_again_once_rows_have_doubled(
     forecaster = structural().fit(y[:10])
     for first in range(10, 24, 5):
         forecaster.update(y[first : first + 5], update_params=update_params)
-    assert [fit["n_rows"] for fit in fits] == [10, 20][:n_fits]
+    assert [n_rows for n_rows, _ in fits] == [10, 20][:n_fits]
     assert forecaster.cutoff[0] == y.index[-1]
 
 
 def test_states_go_on_with_every_update(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    given = StructuralLevel.updated
+    given = LevelAnswers.updated
 
-    def updated(level: Any, observations: Any) -> Any:
-        seen.append(len(observations.ticks))
-        return given(level, observations)
+    def updated(answers: Any, history: Any) -> Any:
+        seen.append(len(history.observations.ticks))
+        return given(answers, history)
 
-    monkeypatch.setattr(StructuralLevel, "updated", updated)
+    monkeypatch.setattr(LevelAnswers, "updated", updated)
     y = waves()
     forecaster = structural().fit(y[:20])
     asked = y.index[-1:] + 5
@@ -182,7 +182,8 @@ def test_a_fit_keeps_what_pretrain_found(fits: list[Any]) -> None:
     level = forecaster.pretrained_.level
     y = waves(uneven_stamps())
     forecaster.fit(y[:4]).update(y[4:])
-    assert [fit["start"] for fit in fits] == [None, level]
+    assert len(fits) == 1
+    assert forecaster._model.level is level
     with pytest.raises(ValueError, match=r"needs an index of datetimes .*integers"):
         forecaster.fit(waves())
     with pytest.raises(ValueError, match=r"as many columns as before, 1 and 0; got 2"):

@@ -9,25 +9,3 @@ This package knows nothing of `sklode.nn`; it takes weights and steps. Plain tor
 the reference that it is tested against, and serves what it does not cover: GPUs,
 adaptive and adjoint solvers, modules of the user's own, double backward.
 """
-
-from sklode.engine.choice import choose
-from sklode.engine.functions import (
-    CellWeights,
-    FieldWeights,
-    compile_kernel,
-    decode_at,
-    encode,
-    is_compiled,
-    supports,
-)
-
-__all__ = [
-    "CellWeights",
-    "FieldWeights",
-    "choose",
-    "compile_kernel",
-    "decode_at",
-    "encode",
-    "is_compiled",
-    "supports",
-]

@@ -14,7 +14,8 @@ from sklode.data.history import History
 from sklode.data.parameters import FREQ, SIZE, check_constraints, check_freq
 from sklode.data.seasons import check_seasons, season_ticks
 from sklode.forecasters.base import ContinuousForecaster
-from sklode.levels import StructuralLevel  # type: ignore[attr-defined]
+from sklode.levels.answers import LevelAnswers
+from sklode.levels.structural import StructuralLevel
 from sklode.prediction.saving import ModelFormat, require
 
 __all__ = ["StructuralForecaster"]
@@ -30,10 +31,10 @@ _CONSTRAINTS: dict[str, list[Any]] = {
 
 @dataclass(frozen=True, repr=False)
 class FittedLevel:
-    """A level with what is needed to apply it to new series."""
+    """Hyperparameters, with what is needed to apply them to new series."""
 
     level: StructuralLevel
-    n_rows: int  # that it was fitted to
+    n_rows: int  # that it was found on
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     columns: tuple[list[Any], list[Any]]  # of y, and of X
     architecture: dict[str, Any]  # settings that it was fitted with
@@ -125,6 +126,7 @@ class StructuralForecaster(ContinuousForecaster):
         together=_together,
     )
     _model: FittedLevel
+    _answers: LevelAnswers
 
     def __init__(
         self,
@@ -178,25 +180,20 @@ class StructuralForecaster(ContinuousForecaster):
             self._check_parameters()
             self._set_model(self._found(self._history))
         else:
-            self._set_model(replace(model, level=model.level.updated(observations)))
+            self._answer_by(self._answers.updated(self._history))
         return self
 
     def _found(self, history: History, start: FittedLevel | None = None) -> FittedLevel:
         """Return a level of all that was observed."""
         observations = history.observations
-        if start is None:
-            observations.check_channels(history.channels)
+        if start is not None:
+            return replace(start, columns=(history.channels, history.controls))
+        observations.check_channels(history.channels)
         seasons: Any = self.seasons
         if seasons != "auto":
             seasons = season_ticks(seasons or (), history)
-        level = StructuralLevel.fit(
-            observations,
-            seasons=seasons,
-            logarithm=self.logarithm,
-            start=None if start is None else start.level,
-        )
         return FittedLevel(
-            level,
+            StructuralLevel.fit(observations, seasons, self.logarithm),
             len(observations.ticks),
             observations.clock,
             (history.channels, history.controls),
@@ -205,8 +202,12 @@ class StructuralForecaster(ContinuousForecaster):
 
     def _set_model(self, model: FittedLevel) -> None:
         self._model = model
-        self.level_ = model.level.description(self._history.channels)
-        self._answers = model.level.answers(self._history, self._predict_seed)
+        states = model.level.filtered(self._history.observations)
+        self._answer_by(LevelAnswers(states, self._history, self._predict_seed))
+
+    def _answer_by(self, answers: LevelAnswers) -> None:
+        self._answers = answers
+        self.level_ = answers.description()
 
     def _check_parameters(self) -> None:
         check_constraints(_CONSTRAINTS, self)

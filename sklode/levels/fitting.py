@@ -1,249 +1,324 @@
-"""Fit the linear anchor: ridge regression, its penalty and its form by validation."""
+"""Hyperparameters from data: the most probable ones of a form, and others around them.
+
+Of which parts a level is made is chosen by how probable data and hyperparameters are
+together. Forecasts average over such forms, and over hyperparameters.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from scipy.optimize import minimize
+from scipy.special import ndtri
+from scipy.stats import qmc
 
-from sklode.data.windows import WindowArrays, WindowSet, spread
-from sklode.levels.linear import N_RATES, LinearAnchor, relaxation
+from sklode.levels.forms import (
+    BASE,
+    LEAST_NOISE,
+    VAGUE,
+    Form,
+    StateSpace,
+    priors,
+    state_space,
+)
+from sklode.levels.tables import Table
 
-__all__ = ["fit_linear"]
+__all__ = ["CUT", "Component", "fit_components", "kernel"]
 
-_PENALTIES = (math.inf, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
-"""Per pair of a window and a stamp after it; infinite: no regression at all."""
+Array = NDArray[np.floating]
 
-_DRIFT = 0.5
-"""Share of a walk's mean drift that is believed.
+CUT = 3.0
+"""Innovations beyond so many standard deviations weigh less."""
 
-Of the drift of a walk even the sign is rarely certain. On the training parts of three
-stocks, forecast forward, a half did best (none, a quarter, three quarters and all of it
-were tried).
-"""
+_FEW, _MANY = 6, 12
+"""Harmonics of a season: while hyperparameters are sought, and of forecasts."""
 
-_N_BLOCKS = 10
-_CLEAR, _BEYOND_DOUBT = 2.0, 4.0
-"""Standard errors that a smaller penalty must gain, and a level that is no walk.
+_MOST_ROWS = 500
+"""That hyperparameters are sought by: half of them the last ones, half spread out."""
 
-Chosen by forecasting parts of three stocks' and the climate's training parts from what
-lies before them; with fewer, prices were now and then taken to return to their mean.
-"""
-_MOST_WINDOWS, _MOST_STAMPS = 2000, 12
-_CONTROL_PENALTY = 1e-3
+_MOST_SERIES, _MOST_POOLED = 120, 6000  # series of a panel, and rows of all of them
+_ITERATIONS = 25
+_DRAWS, _DRAWN_ROWS = 24, 500
+"""So many draws of hyperparameters up to so many rows; then ever fewer."""
+
+_MARGIN = 4.0
+"""Forms so many natural logarithms less probable than the best one are left out."""
+
+_LEAST_WEIGHT = 2e-3
+_STEP = 0.1  # of the differences that the curvature is measured by
 
 
-class _Pairs(NamedTuple):
-    """Windows and stamps after them, in double precision."""
+class Component(NamedTuple):
+    """One of the models that a forecast averages over."""
 
-    features: Tensor  # (window, [channel,] feature), of unit variance
-    scale: Tensor  # (feature,)
-    phi: Tensor  # (window, stamp, rate)
-    target: Tensor  # (window, stamp, channel): from the base
-    known: Tensor  # (window, stamp, channel), bool
+    form: Form
+    logs: Array  # hyperparameters
+    weight: float
+    location: float
+    scale: float
+
+    def space(self, span: float, before: float = 0.0) -> StateSpace:
+        """Return its state space, of first rows so long before those of the series."""
+        return state_space(self.form, self.logs, span, _MANY, before)
+
+    @property
+    def noise(self) -> float:
+        """Variance of the observation noise, in units of the states."""
+        return float(np.exp(2 * self.logs[BASE.index("noise")])) + LEAST_NOISE**2
+
+    def scaled(self, values: Array) -> Array:
+        """Return values in the units of the states."""
+        if self.form.logarithm:
+            values = np.log(values)
+        return (values - self.location) / self.scale
+
+    def original(self, values: Array) -> Array:
+        """Return the inverse of `scaled`."""
+        values = self.location + self.scale * values
+        return np.exp(np.minimum(values, 700.0)) if self.form.logarithm else values
+
+    def controls(self, table: Table) -> Array:
+        """Return the controls that it reads."""
+        return np.ascontiguousarray(table.controls[:, : self.form.n_controls])
 
 
 class _Candidate(NamedTuple):
-    walks: bool
-    by_control: Tensor  # (control, channel)
-    pairs: _Pairs
-    errors: Tensor  # (penalty, block)
+    component: Component
+    loss: float  # minus the logarithm of the posterior density, in y's units
+    objective: Callable[[Array], float]
+    free: NDArray[np.bool_]  # of the hyperparameters, those that were sought
 
 
-def fit_linear(anchor: LinearAnchor, windows: WindowSet) -> LinearAnchor:
-    """Set the weights of an anchor, in place, by the windows of the training part.
+def kernel() -> Any:
+    """Return what runs the filter: compiled where numba is there."""
+    from sklode.engine.choice import choose
 
-    Walk or not, controls or none: what has the least error over ten blocks of windows,
-    each forecast by weights from the windows that do not overlap it; a walk, where
-    there is doubt. The penalty is the largest that none beats by two standard errors.
+    if choose("auto") == "fused":
+        from sklode.levels import kernel as compiled
 
-    The level stays zero, the training mean, where too few windows reach beyond their
-    seen part to tell, or observe there what they have seen before.
+        return compiled
+    from sklode.levels import matrices
+
+    return matrices
+
+
+def fit_components(
+    table: Table,
+    span: float,
+    periods: dict[float, float],
+    logarithm: str | bool = "auto",
+) -> list[Component]:
+    """Return what a channel's forecasts average over; at least one component.
+
+    Times are in units of the usual gap. ``periods`` may be seasons; each has what it
+    takes off the logarithm of the probability of a form that has it.
     """
-    reaching = np.flatnonzero(windows.end - windows.start > windows.window_length)
-    if len(reaching) < 2 * _N_BLOCKS:
-        return anchor
-    reaching = spread(reaching, _MOST_WINDOWS)
-    sample, n_seen = windows.gather(reaching), windows.window_length
-    times = torch.from_numpy(sample.times).double()
-    last_seen = times[:, n_seen - 1]
-    span = max(float((times[:, -1] - last_seen).median()), 1.0)
-    double = LinearAnchor(sample.values.shape[2], len(anchor.by_control)).double()
-    double.ages.copy_(_steps(float(last_seen.median()), len(double.ages)))
-    double.rates[:-1] = 1 / _steps(span, N_RATES)
-    double.rates[-1] = 1 / (2 * span)
-    overlap = _overlaps(windows, reaching)
+    sample = _sample(table)
+    pooled = len(table.bounds) > 2
+    n_controls = table.controls.shape[1]
+    is_positive = bool((sample.values > 0).all())
+    if is_positive and logarithm == "auto":
+        is_positive = sample.values.max() > 1.5 * sample.values.min()
     found = []
-    for by_control in _regressions_on_controls(windows):
-        for walks in (False, True):
-            pairs = _pairs(double, sample, by_control, n_seen, walks)
-            errors = _validate(pairs, overlap, walks)
-            found.append(_Candidate(walks, by_control, pairs, errors))
-    if found[0].errors.shape[1] < 2:
-        return anchor
-    n_independent = min(_N_BLOCKS, windows.bounds[-1] / windows.span)
-    best = _choose(found)
-    double.by_control.copy_(best.by_control)
-    double.walking.fill_(best.walks)
-    everything = torch.ones(len(reaching), dtype=torch.bool)
-    penalty = _largest_good(best.errors, max(n_independent, 1.0))
-    double.weights.copy_(_solve(best.pairs, everything, best.walks)[penalty])
-    anchor.load_state_dict(double.state_dict())
-    return anchor
+    if logarithm is not True:
+        found = _grown(sample, span, pooled, periods, n_controls, False)
+    if is_positive and logarithm == "auto":
+        best = min(found, key=lambda c: c.loss).component
+        for form in sorted({best.form, Form(n_controls=best.form.n_controls)}):
+            form = form._replace(logarithm=True)
+            found.append(_most_probable(sample, span, pooled, periods, form))
+    if logarithm is True:
+        found = _grown(sample, span, pooled, periods, n_controls, True)
+    least = min(c.loss for c in found)
+    near = [c for c in found if c.loss <= least + _MARGIN]
+    n_draws = min(_DRAWS, _DRAWS * _DRAWN_ROWS // max(len(sample.values), 1))
+    weighed = [w for c in near for w in _around(c, n_draws)]
+    logs = np.array([weight for weight, _ in weighed])
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    kept = weights > _LEAST_WEIGHT
+    weights /= weights[kept].sum()
+    return [
+        component._replace(weight=float(weight))
+        for weight, (_, component), keep in zip(weights, weighed, kept, strict=True)
+        if keep
+    ]
 
 
-def _steps(span: float, n: int) -> Tensor:
-    """Return times from a time unit to a span, by geometric steps."""
-    return torch.logspace(0, math.log10(max(span, 2.0)), n, dtype=torch.float64)
-
-
-def _overlaps(
-    windows: WindowSet, which: NDArray[np.int64]
-) -> list[tuple[Tensor, Tensor]]:
-    """Return for each block its windows, and which ones share no row with any."""
-    blocks = []
-    for inside in np.array_split(np.arange(len(which)), _N_BLOCKS):
-        low = windows.start[which[inside]].min()
-        high = windows.end[which[inside]].max()
-        apart = (windows.end[which] <= low) | (windows.start[which] >= high)
-        blocks.append((torch.from_numpy(inside), torch.from_numpy(apart)))
-    return blocks
-
-
-def _regressions_on_controls(windows: WindowSet) -> list[Tensor]:
-    """Return B of zero and, where there are controls, of a regression over all rows."""
-    values, mask, controls = windows.rows()
-    if controls is None:
-        return [torch.zeros(0, values.shape[1], dtype=torch.float64)]
-    found = np.zeros((controls.shape[1], values.shape[1]))
-    for channel in range(values.shape[1]):
-        known = mask[:, channel]
-        u = np.column_stack([controls[known], np.ones(known.sum())]).astype(np.float64)
-        penalty = _CONTROL_PENALTY * max(len(u), 1) * np.eye(u.shape[1])
-        moment = u.T @ values[known, channel].astype(np.float64)
-        found[:, channel] = np.linalg.solve(u.T @ u + penalty, moment)[:-1]
-    by_control = torch.from_numpy(found)
-    return [torch.zeros_like(by_control), by_control]
-
-
-def _pairs(
-    anchor: LinearAnchor,
-    sample: WindowArrays,
-    by_control: Tensor,
-    n_seen: int,
-    walks: bool,
-) -> _Pairs:
-    times, values = (torch.from_numpy(x).double() for x in sample[:2])
-    mask = torch.from_numpy(sample.mask)
-    if sample.controls is not None:
-        explained = torch.from_numpy(sample.controls).double() @ by_control
-        values = torch.where(mask, values - explained, 0.0)
-    seen = slice(n_seen)
-    last, t_last, features = anchor.describe(
-        times[:, seen], values[:, seen], mask[:, seen], walks
+def _sample(table: Table) -> Table:
+    """Return the rows that hyperparameters are sought by."""
+    lengths = np.diff(table.bounds)
+    series = np.flatnonzero(lengths)
+    if len(series) > _MOST_SERIES:
+        places = np.linspace(0, len(series) - 1, _MOST_SERIES).round().astype(int)
+        series = series[places]
+    rows, bounds = [], [0]
+    most = _MOST_ROWS if len(series) == 1 else max(_MOST_POOLED // len(series), 8)
+    for k in series:
+        first, end = table.bounds[k], table.bounds[k + 1]
+        if end - first > most:
+            middle = end - most // 2
+            early = np.linspace(first, middle - 1, most - most // 2)
+            rows.append(np.append(early.round().astype(int), np.arange(middle, end)))
+        else:
+            rows.append(np.arange(first, end))
+        bounds.append(bounds[-1] + len(rows[-1]))
+    chosen = np.concatenate(rows)
+    return Table(
+        table.times[chosen],
+        table.values[chosen],
+        table.controls[chosen],
+        np.array(bounds),
     )
-    n_ahead = times.shape[1] - n_seen
-    ahead = np.unique(np.linspace(0, n_ahead - 1, min(n_ahead, _MOST_STAMPS)).round())
-    columns = torch.from_numpy(n_seen + ahead.astype(np.int64))
-    phi = relaxation(times[:, columns] - t_last.unsqueeze(-1), anchor.rates, walks)
-    target = values[:, columns] - (last.unsqueeze(1) if walks else 0.0)
-    # a channel that a window has not seen has no base to count from
-    known = mask[:, columns] & mask[:, seen].any(1, keepdim=True)
-    scale = features.flatten(0, -2).std(0)
-    scale = torch.where(scale > 1e-9, scale, torch.ones_like(scale))
-    return _Pairs(features / scale, scale, phi, target, known)
 
 
-def _solve(pairs: _Pairs, chosen: Tensor, walks: bool) -> Tensor:
-    """Return weights, (penalty, feature, rate, channel).
+def _grown(
+    sample: Table,
+    span: float,
+    pooled: bool,
+    periods: dict[float, float],
+    n_controls: int,
+    logarithm: bool,
+) -> list[_Candidate]:
+    """Return candidates: the plain form, and parts added while one makes it better."""
+    best = _most_probable(sample, span, pooled, periods, Form((), logarithm))
+    found, left = [best], list(periods) + ([None] if n_controls else [])
+    while left:
+        tried = []
+        for part in left:
+            form = best.component.form
+            if part is None:
+                form = form._replace(n_controls=n_controls)
+            else:
+                form = form._replace(periods=(*form.periods, part))
+            start = best.component.logs
+            tried.append(_most_probable(sample, span, pooled, periods, form, start))
+        found += tried
+        better = min(tried, key=lambda c: c.loss)
+        if better.loss >= best.loss:
+            break
+        left.pop(tried.index(better))
+        best = better
+    return found
 
-    The drift comes first, from the intercept and the slowest rate alone; the other
-    features then explain what it leaves, with the other rates. Without a walk there is
-    no drift: the training mean is zero.
-    """
-    scale, shared = pairs.scale, pairs.features.ndim == 2
-    features, phi, target, known = (
-        x[chosen] for x in (pairs.features, pairs.phi, pairs.target, pairs.known)
+
+def _most_probable(
+    sample: Table,
+    span: float,
+    pooled: bool,
+    periods: dict[float, float],
+    form: Form,
+    start: Array | None = None,
+) -> _Candidate:
+    """Return the most probable hyperparameters of a form."""
+    values = np.log(sample.values) if form.logarithm else sample.values
+    location, scale = _location_and_scale(values)
+    scaled = (values - location) / scale
+    medians, widths, logs = priors(form)
+    if start is not None:
+        logs[: len(start)] = start
+    free = np.full(len(logs), True)
+    if not pooled:
+        logs[BASE.index("constant")] = math.log(VAGUE)
+        free[BASE.index("constant")] = False
+    run, n = kernel().filter_rows, len(sample.bounds) - 1
+    controls = Component(form, logs, 1.0, location, scale).controls(sample)
+
+    def objective(x: Array) -> float:
+        logs[free] = x
+        space = state_space(form, logs, span, _FEW)
+        d = len(space.start)
+        misfit = run(
+            sample.times,
+            scaled,
+            controls,
+            sample.bounds,
+            np.zeros(n),
+            np.zeros((n, d)),
+            np.repeat(space.start[None], n, axis=0),
+            np.zeros((n, 2)),
+            space.rates,
+            space.waves,
+            CUT,
+            np.zeros((0, d)),
+        )[0]
+        distance = (x - medians[free]) / widths[free]
+        total = misfit + 0.5 * float(distance @ distance)
+        return total if math.isfinite(total) else 1e9
+
+    def with_slope(x: Array) -> tuple[float, Array]:
+        here, step = objective(x), 1e-6
+        return here, np.array(
+            [objective(x + step * e) - here for e in np.eye(len(x))]
+        ) / step
+
+    best = minimize(
+        with_slope,
+        logs[free],
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": _ITERATIONS},
     )
-    shape = len(_PENALTIES), len(scale), phi.shape[-1], target.shape[-1]
-    weights = torch.zeros(shape, dtype=torch.float64)
-    gram = None
-    for channel in range(target.shape[-1]):
-        rows = known[..., channel]
-        y = target[..., channel][rows]
-        if not len(y):
-            continue
-        if walks:
-            slow = phi[..., -1][rows]
-            drift = _DRIFT * (slow @ y) / (slow @ slow).clamp(min=1e-12)
-            weights[:, 0, -1, channel] = drift
-            y = y - drift * slow
-        if gram is None or not shared or not bool(known.all()):
-            own = features if shared else features[:, channel]
-            products = own[:, None, 1:, None] * phi[:, :, None, :-1]
-            products = products.flatten(2)[rows]
-            gram = products.T @ products
-        eye = torch.eye(len(gram), dtype=torch.float64)
-        moment = products.T @ y
-        for weight, penalty in zip(weights[1:], _PENALTIES[1:], strict=True):
-            solution = torch.linalg.solve(gram + penalty * len(y) * eye, moment)
-            solution = solution.view(shape[1] - 1, shape[2] - 1)
-            weight[1:, :-1, channel] = solution / scale[1:, None]
-    return weights
+    found = logs.copy()
+    found[free] = best.x
+    in_units = len(values) * math.log(scale) + sum(map(periods.get, form.periods))
+    if form.logarithm:
+        in_units += float(values.sum())
+    component = Component(form, found, 1.0, location, scale)
+    return _Candidate(component, best.fun + in_units, objective, free)
 
 
-def _validate(
-    pairs: _Pairs, blocks: list[tuple[Tensor, Tensor]], walks: bool
-) -> Tensor:
-    """Return the mean squared error of each block, (penalty, block).
+def _around(candidate: _Candidate, n_draws: int) -> list[tuple[float, Component]]:
+    """Return hyperparameters around the most probable, and logarithms of weights.
 
-    A block that all windows overlap is forecast by weights of zero.
+    Draws from the normal distribution of the same curvature, weighed by the square root
+    of their importance, which few draws estimate badly; the most probable among them.
     """
-    shared = pairs.features.ndim == 2
-    spec = "wf,wsj,pfjc->pwsc" if shared else "wcf,wsj,pfjc->pwsc"
+    component, loss, objective, free = candidate
+    if not n_draws:
+        return [(-loss, component)]
+    centre = component.logs[free]
+    n = len(centre)
+    values, vectors = np.linalg.eigh(_curvature(objective, centre))
+    spread = 1 / np.sqrt(np.maximum(values, 0.05))
+    uniform = qmc.Halton(n, seed=0).random(n_draws)
+    white = np.vstack([np.zeros(n), ndtri(np.clip(uniform, 1e-3, 1 - 1e-3))])
+    places = centre + (white * spread) @ vectors.T
+    losses = np.array([objective(place) for place in places])
+    importance = 0.5 * (white**2).sum(1) - losses
+    importance = 0.5 * np.clip(importance - importance.max(), -30, 0)
+    share = importance - math.log(np.exp(importance).sum())
+    evidence = -loss + np.log(spread).sum() + 0.5 * n * math.log(2 * math.pi)
     found = []
-    for inside, apart in blocks:
-        features = pairs.features[inside] * pairs.scale
-        weights = _solve(pairs, apart, walks)
-        forecast = torch.einsum(spec, features, pairs.phi[inside], weights)
-        squares = (forecast - pairs.target[inside]) ** 2
-        found.append(squares[:, pairs.known[inside]].mean(1))
-    errors = torch.stack(found, 1)
-    return errors[:, ~errors.isnan().any(0)]
+    for place, weight in zip(places, share, strict=True):
+        logs = component.logs.copy()
+        logs[free] = place
+        found.append((evidence + weight, component._replace(logs=logs)))
+    return found
 
 
-def _choose(found: list[_Candidate]) -> _Candidate:
-    """Return the candidate with the least error, but a walk where there is doubt.
-
-    There is none where the mean alone forecasts better than the last value and drift
-    alone, or where the gain is far larger than its standard error.
-    """
-    in_order = sorted(found, key=lambda c: float(_least(c.errors).mean()))
-    level = next(c for c in in_order if not c.walks)
-    walk = next(c for c in in_order if c.walks)
-    if level.errors[0].mean() < walk.errors[0].mean():
-        return in_order[0]
-    gain = _least(walk.errors) - _least(level.errors)
-    margin = _BEYOND_DOUBT * gain.std() / len(gain) ** 0.5
-    return level if gain.mean() > margin else walk
+def _curvature(objective: Callable[[Array], float], x: Array) -> Array:
+    """Return second derivatives by differences, (n, n)."""
+    n, steps = len(x), _STEP * np.eye(len(x))
+    here = objective(x)
+    up = np.array([objective(x + step) for step in steps])
+    down = np.array([objective(x - step) for step in steps])
+    result = np.diag(up + down - 2 * here)
+    for i in range(n):
+        for j in range(i):
+            both = objective(x + steps[i] + steps[j])
+            result[i, j] = result[j, i] = both - up[i] - up[j] + here
+    return result / _STEP**2
 
 
-def _least(errors: Tensor) -> Tensor:
-    """Return each block's error under the penalty that is best for all, (block,)."""
-    return errors[int(errors.mean(1).argmin())]
-
-
-def _largest_good(errors: Tensor, n_independent: float) -> int:
-    """Return the number of the largest penalty that none beats clearly.
-
-    Errors are (penalty, block), of which so many blocks count as independent: long
-    windows overlap those of other blocks.
-    """
-    excess = errors - _least(errors)
-    margin = _CLEAR * excess.std(1) / n_independent**0.5
-    good = excess.mean(1) <= margin
-    return int(good.to(torch.uint8).argmax())
+def _location_and_scale(values: Array) -> tuple[float, float]:
+    """Return the median and the spread of values, of which a few may be absurd."""
+    location = float(np.median(values))
+    width = 8 * 1.4826 * float(np.median(np.abs(values - location)))
+    if width > 0:
+        values = np.clip(values, location - width, location + width)
+    return location, float(values.std()) or max(abs(location), 1.0)

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 from torch.nn import functional
 
-from sklode import engine
+from sklode.engine import functions as engine
+from sklode.engine.choice import choose
 from sklode.nn.batches import Batch
 from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODELSTM, ODERNN, RNN
@@ -222,7 +223,7 @@ class LatentODE(nn.Module):
     def settle(self, device: str) -> None:
         """Go back to a device and the engine, as far as this machine has them."""
         try:
-            engine.choose(self.engine)
+            choose(self.engine)
         except ImportError:  # no numba here: the same numbers up to rounding
             self.engine = "eager"
         if torch.device(device).type == "cpu":

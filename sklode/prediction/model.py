@@ -14,7 +14,7 @@ from sklode import nn
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, Timeline
 from sklode.data.windows import WindowSet
-from sklode.levels import Anchor, LinearAnchor
+from sklode.nn.anchors import Anchor
 from sklode.prediction.calibration import Calibration
 
 __all__ = ["ARCHITECTURE", "FittedModel", "arrays_of", "build_network"]
@@ -124,9 +124,5 @@ def build_network(
     decoder = nn.Decoder(nn.VectorField(latent_size, *shape, n_controls), solver)
     width, noise = settings.emission_width, settings.observation_noise
     emission = nn.Emission(latent_size, n_channels, width, n_controls, noise)
-    level = (
-        LinearAnchor(n_channels, n_controls)
-        if anchor == "linear"
-        else Anchor(anchor, n_channels)
-    )
+    level = Anchor(anchor, n_channels)
     return nn.LatentODE(encoder, translator, decoder, emission, level)

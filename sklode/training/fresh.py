@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, Timeline
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
-from sklode.levels import LinearAnchor
 from sklode.levels.choice import choose_anchor, deviation_scale
-from sklode.levels.fitting import fit_linear
 from sklode.nn.modes import default_float32
 from sklode.nn.solvers import FOLLOWED
 from sklode.prediction.model import (
@@ -98,7 +96,7 @@ def fresh_model(
         network = build_network(settings, n_channels, n_controls, anchor)
         span = float(np.median(sample.times[:, -1]))
         network.decoder.vector_field.start_rotating(_periods(settings, span))
-        if anchor in ("last", "linear"):  # what is added to it has to be learned
+        if anchor == "last":  # what is added to it has to be learned
             network.emission.start_silent()
     model = FittedModel(
         network,
@@ -110,8 +108,6 @@ def fresh_model(
         horizon,
         {name: getattr(settings, name) for name in ARCHITECTURE},
     )
-    if isinstance(network.anchor, LinearAnchor):
-        fit_linear(network.anchor, model.windows(learned))
     return model, cut
 
 

@@ -10,7 +10,7 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from sklode.data.parameters import FREQ, SIZE, check_constraints, check_freq
-from sklode.levels import ANCHORS
+from sklode.nn.anchors import ANCHORS
 from sklode.nn.solvers import METHODS
 from sklode.nn.vector_fields import ACTIVATIONS
 from sklode.training.parallel import current
@@ -50,7 +50,7 @@ class Settings:
     window_length: Annotated[int | None, _integer(1), None]
     horizon: Annotated[int | None, _integer(0), None]
     thinning: Annotated[float, Interval(Real, 0, 1, closed="left")]
-    normalize: Annotated[str | None, StrOptions({*ANCHORS, "linear", "auto"}), None]
+    normalize: Annotated[str | None, StrOptions({*ANCHORS, "auto"}), None]
     method: Annotated[str, StrOptions(set(METHODS))]
     step_size: _Positive
     rtol: _Positive

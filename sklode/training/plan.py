@@ -17,10 +17,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sklode import engine, nn
+from sklode import nn
 from sklode.data.observations import Observations
 from sklode.data.scaling import constants_of
 from sklode.data.windows import WindowSet
+from sklode.engine import functions as engine
+from sklode.engine.choice import choose
 from sklode.engine.threads import n_threads, one_torch_thread
 from sklode.nn.modes import own_modes
 from sklode.prediction.calibration import Calibration, measured_calibration
@@ -363,7 +365,7 @@ def _choose_engine(model: FittedModel, settings: Settings) -> None:
         If the fused engine is asked for, and does not serve encoder or decoder.
     """
     network = model.network
-    network.engine = engine.choose(settings.engine)
+    network.engine = choose(settings.engine)
     if settings.engine == "fused" and network.engines() != ("fused", "fused"):
         raise ValueError(
             "engine='fused' serves fixed-step methods without adjoint, one or two "

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sklode.levels.anchors import ANCHORS
+from sklode.nn.anchors import ANCHORS
 from sklode.nn import Batch, LatentODE, Solver
 from tests.networks import assert_same, gradients, latent_ode, windows
 

@@ -176,7 +176,7 @@ FIT = """
 import sys
 from pathlib import Path
 from numba.core import caching
-from sklode import engine
+from sklode.engine import functions as engine
 from tests.series import tiny, waves
 
 refused = {refused}

@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import engine, nn
+from sklode import nn
+from sklode.engine import functions as engine
+from sklode.engine.choice import choose
 from tests.series import FORECASTERS, MOSTLY_ONE, panel, tiny, uneven_stamps, waves
 
 
@@ -25,8 +27,8 @@ def test_auto_is_fused_whatever_is_compiled(
 ) -> None:
     pytest.importorskip("numba")
     compiled(monkeypatch, answer)
-    assert engine.choose("auto") == engine.choose("fused") == "fused"
-    assert engine.choose("eager") == "eager"
+    assert choose("auto") == choose("fused") == "fused"
+    assert choose("eager") == "eager"
     assert tiny().fit(waves()).engine_ == ("fused", "fused")
 
 
@@ -34,7 +36,7 @@ def test_without_numba_there_is_no_fused_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
-    assert engine.choose("auto") == "eager"
+    assert choose("auto") == "eager"
     with pytest.raises(ImportError, match=r"needs numba.*pip install .sklode\[fast\]"):
         tiny(engine="fused").fit(waves())
 
@@ -44,9 +46,9 @@ def test_numba_that_compiles_nothing_is_as_none(
 ) -> None:
     numba = pytest.importorskip("numba")
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    assert engine.choose("auto") == "eager"
+    assert choose("auto") == "eager"
     with pytest.raises(ImportError, match="not usable: NUMBA_DISABLE_JIT is set"):
-        engine.choose("fused")
+        choose("fused")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 pytest.importorskip("numba", reason="the fused engine needs numba")
 
-from sklode import engine
+from sklode.engine import functions as engine
 from sklode.nn import Decoder, Solver, VectorField
 from tests.networks import amplified, assert_same, field
 

@@ -15,7 +15,7 @@ from torch import Tensor
 pytest.importorskip("numba", reason="the fused engine needs numba")
 
 from sklode import nn
-from sklode.levels import Anchor
+from sklode.nn.anchors import Anchor
 from sklode.nn.vector_fields import ACTIVATIONS
 from tests.networks import field, gradients
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sklode.levels import Anchor
+from sklode.nn.anchors import Anchor
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import MultivariateNormal, Normal
 
-from sklode.levels import Anchor
+from sklode.nn.anchors import Anchor
 from sklode.nn import RNN, Batch, Decoder, Emission, LatentODE, Solver
 from sklode.nn.objectives import elbo
 from tests.networks import windows

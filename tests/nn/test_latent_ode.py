@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sklode.levels.anchors import ANCHORS
+from sklode.nn.anchors import ANCHORS
 from sklode.nn import Batch, ControlPath, LatentODE, Solver
 from sklode.nn.objectives import kl_to_standard_normal
 from tests.networks import assert_same, gradients, latent_ode, one_series, windows

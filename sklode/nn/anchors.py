@@ -3,7 +3,7 @@
 A level that drifts (prices, concentrations) is known from the window itself; an anchor
 takes it off the encoder's input and adds it to the emission, so that the latent
 dynamics describe deviations only. ``"series"`` is no anchor: the paper's pure model.
-``"linear"`` is `sklode.levels.linear`.
+``"linear"`` is `sklode.nn.linear`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,202 @@
+"""What the level of series that it knows answers, in y's own units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from sklode.data.history import History
+from sklode.data.ticks import DAY, rows_before
+from sklode.levels.fitting import Component
+from sklode.levels.mixture import Mixture
+from sklode.levels.structural import FilteredLevel
+from sklode.levels.tables import Queries
+
+__all__ = ["LevelAnswers"]
+
+Array = NDArray[np.floating]
+Numbers = NDArray[np.int64]
+
+_UNITS = {"d": DAY, "h": DAY / 24, "min": DAY / 1440, "s": DAY / 86400}
+
+_DESCRIBED = 2000
+"""The last rows that a description tells the shares of."""
+
+
+class LevelAnswers:
+    """A level with its history: rows of an index in, finite tables out.
+
+    ``seed`` is that of all draws.
+    """
+
+    def __init__(self, level: FilteredLevel, history: History, seed: int) -> None:
+        self._level = level
+        self._history = history
+        self._seed = seed
+
+    def updated(self, history: History) -> LevelAnswers:
+        """Return the answers once more rows were seen."""
+        level = self._level.updated(history.observations)
+        return LevelAnswers(level, history, self._seed)
+
+    def means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
+        """Return forecasts at the rows of an index: medians of their distributions."""
+        table = self._each(index, X, lambda mixture: mixture.medians())
+        return pd.DataFrame(table, index, self._history.channels)
+
+    def variances(self, index: pd.Index, X: pd.DataFrame | None, n: int) -> Array:
+        """Return variances of observations, (row, channel); exact, for any ``n``."""
+        table = self._each(index, X, lambda mixture: mixture.variance())
+        if not np.isfinite(table).all():
+            raise ValueError(
+                "a variance must be a finite number; got squares of forecasts that no "
+                "float holds. Fit on y in larger units, or ask for predict_interval."
+            )
+        return table
+
+    def quantiles(
+        self, index: pd.Index, X: pd.DataFrame | None, n: int, alpha: list[float]
+    ) -> Array:
+        """Return quantiles of observations, (row, channel, alpha); exact."""
+        levels = np.array(alpha)
+        return self._each(index, X, lambda m: m.quantiles(levels), len(levels))
+
+    def paths(
+        self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
+    ) -> Array:
+        """Return ``n`` joint sample paths, (sample, row, channel)."""
+        queries, order = self.queries(index, X)
+        paths = np.empty((n, len(index), len(self._history.channels)))
+        for k, channel in enumerate(self._level.channels):
+            drawn = channel.drawn(queries, n, self._seed + k, noise)
+            paths[:, order, k] = drawn
+        return paths
+
+    def components(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
+        """Return the parts of the most probable form at the rows of an index.
+
+        Columns are (channel, part); the last part of each is their sum. Of a logarithm
+        the parts are in its units, and their sum is that of the logarithm.
+        """
+        queries, order = self.queries(index, X)
+        found = {}
+        for channel, name in zip(
+            self._level.channels, self._history.channels, strict=True
+        ):
+            component, parts = channel.parts(queries)
+            parts = parts * component.scale
+            parts[:, [0, -1]] += component.location
+            unit = self._level.level.unit
+            names = part_names(component, unit, self._history.rows.like)
+            for k, part in enumerate(names):
+                column = np.empty(len(index))
+                column[order] = parts[:, k]
+                found[name, part] = column
+        frame = pd.DataFrame(found, index)
+        return frame.rename_axis(columns=["channel", "part"])
+
+    def description(self) -> pd.DataFrame:
+        """Return what was found in each channel, a row each part.
+
+        Its share of the variance of all parts over the last rows; its size, a standard
+        deviation in units of y or of its logarithm; and how long it is remembered.
+        """
+        rows = []
+        for channel, name in zip(
+            self._level.channels, self._history.channels, strict=True
+        ):
+            component, parts = channel.parts(channel.last_rows(_DESCRIBED))
+            chosen = sum(
+                c.weight for c in channel.components if c.form == component.form
+            )
+            variances = parts[:, :-1].var(0)
+            total = variances.sum() + component.noise
+            like, unit = self._history.rows.like, self._level.level.unit
+            names = part_names(component, unit, like)
+            logs = np.exp(component.logs)
+            memories = [logs[3], logs[5], *logs[9::2], np.inf]
+            sizes = np.append(variances, component.noise)
+            for part, size, memory in zip(
+                [*names[:-1], "noise"], sizes, [*memories, 0.0], strict=True
+            ):
+                if part == "X" and not component.form.n_controls:
+                    continue
+                rows.append(
+                    {
+                        "channel": name,
+                        "part": part,
+                        "share": size / total,
+                        "size": component.scale * size**0.5,
+                        "memory": length_of(memory * unit, like),
+                        "logarithm": component.form.logarithm,
+                        "probability": chosen,
+                    }
+                )
+        return pd.DataFrame(rows).set_index(["channel", "part"])
+
+    def queries(
+        self, index: pd.Index, X: pd.DataFrame | None
+    ) -> tuple[Queries, Numbers]:
+        """Return the rows of an index, sorted; and the place that each had."""
+        series, ticks = self._history.located(index)
+        times = self._level.times(series, ticks)
+        order = np.lexsort((times, series))
+        controls = self._controls(index, X, series, ticks)
+        return Queries(series[order], times[order], controls[order]), order
+
+    def _each(
+        self,
+        index: pd.Index,
+        X: pd.DataFrame | None,
+        of: Callable[[Mixture], Array],
+        n_levels: int = 0,
+    ) -> Array:
+        """Return a number, or several, of each row's distribution in each channel."""
+        queries, order = self.queries(index, X)
+        shape = len(index), len(self._history.channels)
+        table = np.empty((*shape, n_levels) if n_levels else shape)
+        if len(index):
+            for k, channel in enumerate(self._level.channels):
+                table[order, k] = of(channel.answered(queries))
+        return table
+
+    def _controls(
+        self, index: pd.Index, X: pd.DataFrame | None, series: Numbers, ticks: Numbers
+    ) -> Array:
+        """Return X at stamps, standardised: of two rows at one stamp the given one."""
+        given, rows = self._history.controls_for(index, X), self._history.rows
+        if given is None or rows.controls is None:
+            return np.zeros((len(series), 0))
+        of = np.concatenate([rows.series, given.series])
+        at = np.concatenate([rows.ticks, given.ticks])
+        values = np.concatenate([rows.controls, given.values])
+        usable = np.isfinite(values).all(axis=1)
+        of, at, values = of[usable], at[usable], values[usable]
+        order = np.lexsort((at, of))  # stable: what is given comes last
+        of, at, values = of[order], at[order], values[order]
+        bounds = np.searchsorted(of, np.arange(len(rows.keys) + 1))
+        place = np.maximum(rows_before(bounds, at, series, ticks), bounds[series])
+        return self._level.level.controls(values[place])
+
+
+def part_names(component: Component, unit: float, like: pd.Index) -> list[str]:
+    """Return the names of `StateSpace.parts`; a season is named by its period."""
+    seasons = [
+        f"season of {length_of(period * unit, like)}"
+        for period in component.form.periods
+    ]
+    return ["trend", "deviation", *seasons, "X", "signal"]
+
+
+def length_of(ticks: float, like: pd.Index) -> str:
+    """Return a length of time as a reader would say it."""
+    if isinstance(like, pd.PeriodIndex):
+        return f"{ticks:.4g} periods"
+    if not isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex):
+        return f"{ticks:.4g}"
+    fitting = (name for name, length in _UNITS.items() if ticks >= 0.995 * length)
+    name = next(fitting, "s")
+    return f"{ticks / _UNITS[name]:.4g} {name}"

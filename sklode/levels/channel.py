@@ -1,0 +1,313 @@
+"""The level of one channel: its rows, the states after them, and what they answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklode.levels.fitting import CUT, Component, kernel
+from sklode.levels.forms import StateSpace
+from sklode.levels.mixture import Mixture
+from sklode.levels.tables import Queries, Table, joined, merged, table_of
+
+__all__ = ["ChannelLevel"]
+
+Array = NDArray[np.floating]
+Numbers = NDArray[np.int64]
+
+
+class _States(NamedTuple):
+    """Of one component: of each series its states after its last row."""
+
+    means: Array  # (series, state)
+    covariances: Array
+    runs: Array  # (series, 2), see `kernel.filter_rows`
+
+
+class _Filtered(NamedTuple):
+    """What `kernel.filter_rows` returns."""
+
+    loss: float
+    scaled: Array
+    precision: Array
+    jumps: Array
+    signal: Array
+    variance: Array
+    kept: Array
+
+
+@dataclass(frozen=True)
+class ChannelLevel:
+    """One channel's components, its rows, and the states after them."""
+
+    components: list[Component]
+    table: Table
+    span: float
+    states: list[_States]
+
+    @classmethod
+    def of(cls, components: list[Component], table: Table, span: float) -> ChannelLevel:
+        """Filter the rows of a channel."""
+        n, states = len(table.bounds) - 1, []
+        for component in components:
+            space = component.space(span)
+            begun = _begun([space] * n)
+            _run(component, space, table, np.zeros(n), begun, space.nothing)
+            states.append(begun)
+        return cls(components, table, span, states)
+
+    def continued(self, new: Table) -> ChannelLevel:
+        """Return the level after more rows of its series, which follow those it has."""
+        states, since = [], self._since(new)
+        for component, after in zip(self.components, self.states, strict=True):
+            space = component.space(self.span)
+            more = _States(*(x.copy() for x in after))
+            _run(component, space, new, since, more, space.nothing)
+            states.append(more)
+        return replace(self, table=joined(self.table, new), states=states)
+
+    def answered(self, queries: Queries) -> Mixture:
+        """Return the distribution of the noise-free signal at queries."""
+        n, n_series = len(queries.times), len(self.table.bounds) - 1
+        means = np.empty((len(self.components), n))
+        variances = np.empty_like(means)
+        inside = self._asked_inside(queries)
+        later = ~inside[queries.series]
+        ahead = table_of(queries, later, n_series)
+        since = self._since(ahead)
+        for k, component in enumerate(self.components):
+            space = component.space(self.span)
+            if later.any():
+                after = _States(*(x.copy() for x in self.states[k]))
+                found = _run(component, space, ahead, since, after, space.whole)
+                means[k, later] = found.signal[:, 0]
+                variances[k, later] = found.variance[:, 0]
+            if inside.any():
+                smoothed = self._smoothed(component, queries, inside, space.whole)
+                signal, variance, place = smoothed
+                means[k, place] = signal[:, 0]
+                variances[k, place] = variance[:, 0]
+        return Mixture.of(self.components, means, variances)
+
+    def parts(self, queries: Queries) -> tuple[Component, Array]:
+        """Return the heaviest component and its parts, see `StateSpace.parts`.
+
+        Parts are (query, part), in units of the states, given all rows.
+        """
+        heaviest = max(self.components, key=lambda c: c.weight)
+        inside = np.full(len(self.table.bounds) - 1, False)
+        inside[queries.series] = True
+        space = heaviest.space(self.span)
+        signal, _, place = self._smoothed(heaviest, queries, inside, space.parts)
+        return heaviest, signal[np.argsort(place)]
+
+    def last_rows(self, most: int) -> Queries:
+        """Return its last rows, of the last series first, as queries."""
+        table = self.table
+        rows = slice(max(len(table.times) - most, 0), None)
+        series = np.repeat(np.arange(len(table.bounds) - 1), np.diff(table.bounds))
+        return Queries(series[rows], table.times[rows], table.controls[rows])
+
+    def drawn(self, queries: Queries, n: int, seed: int, noise: bool) -> Array:
+        """Return ``n`` joint draws of each series' values at queries, (draw, query).
+
+        Each comes from one component, as many from each as its weight says.
+        """
+        rng = np.random.default_rng(seed)
+        weights = np.cumsum([component.weight for component in self.components])
+        places = (rng.permutation(n) + 0.5) / n
+        chosen = np.minimum(np.searchsorted(weights, places), len(weights) - 1)
+        inside = self._asked_inside(queries)
+        draws = np.empty((n, len(queries.times)))
+        for k in np.unique(chosen):
+            mine, component = np.flatnonzero(chosen == k), self.components[k]
+            for series in np.unique(queries.series):
+                own = np.flatnonzero(queries.series == series)
+                asked = Queries(*(x[own] for x in queries))
+                draw = self._paths_inside if inside[series] else self._paths_ahead
+                paths = draw(int(k), int(series), asked, len(mine), rng)
+                if noise:
+                    spread = component.noise**0.5
+                    paths = paths + spread * rng.standard_normal(paths.shape)
+                draws[np.ix_(mine, own)] = component.original(paths).T
+        return draws
+
+    def _paths_ahead(
+        self, k: int, series: int, asked: Queries, n: int, rng: np.random.Generator
+    ) -> Array:
+        """Return draws of one series after its last row, (query, draw)."""
+        component, (means, covariances, _) = self.components[k], self.states[k]
+        space = component.space(self.span)
+        rows = table_of(asked, np.full(len(asked.times), True), series + 1)
+        since = self._since(rows)[series]
+        states = means[series][:, None] + _root(covariances[series]) @ (
+            rng.standard_normal((len(means[series]), n))
+        )
+        still = np.zeros(len(rows.times))
+        return _simulated(component, space, rows, since, states, still, rng)
+
+    def _paths_inside(
+        self, k: int, series: int, asked: Queries, n: int, rng: np.random.Generator
+    ) -> Array:
+        """Return draws of one series at any stamps, (query, draw).
+
+        By simulation smoothing: Durbin and Koopman (2012), section 4.9.
+        """
+        component = self.components[k]
+        inside = np.arange(len(self.table.bounds) - 1) == series
+        rows, query = merged(self.table, asked, inside)
+        space = component.space(self.span, self._lead(rows, inside)[0])
+        begun = _begun([space])
+        found = _run(component, space, rows, np.zeros(1), begun, space.whole)
+        controls = component.controls(rows)
+        more, _ = _smooth(controls, rows, space, found)
+        states = _root(space.start) @ rng.standard_normal((len(space.start), n))
+        paths = _simulated(component, space, rows, 0.0, states, found.jumps, rng)
+        known = found.precision > 0
+        spread = np.zeros(len(known))
+        spread[known] = 1 / found.precision[known] - found.variance[known, 0]
+        spread = np.sqrt(np.maximum(spread, 0.0))[:, None]
+        values = paths + spread * rng.standard_normal(paths.shape)
+        expected = kernel().condition_rows(
+            rows.times,
+            controls,
+            space.rates,
+            space.waves,
+            found.precision,
+            np.ascontiguousarray(found.kept[:, 0]),
+            values,
+        )
+        paths += found.signal + more - expected
+        place = np.flatnonzero(query >= 0)
+        result: Array = paths[place[np.argsort(query[place])]]
+        return result
+
+    def _smoothed(
+        self,
+        component: Component,
+        queries: Queries,
+        inside: NDArray[np.bool_],
+        parts: Array,
+    ) -> tuple[Array, Array, Numbers]:
+        """Return parts and their variances, (query, part), given all rows; and where.
+
+        ``parts`` as in `kernel.filter_rows`; of the series ``inside``.
+        """
+        rows, query = merged(self.table, queries, inside)
+        leads = self._lead(rows, inside)
+        spaces = {lead: component.space(self.span, lead) for lead in set(leads)}
+        space = spaces[leads[0]]
+        begun = _begun([spaces[lead] for lead in leads])
+        found = _run(component, space, rows, np.zeros(len(leads)), begun, parts)
+        more, less = _smooth(component.controls(rows), rows, space, found)
+        asked = query >= 0
+        signal, variance = found.signal + more, found.variance - less
+        return signal[asked], variance[asked], query[asked]
+
+    def _lead(self, rows: Table, inside: NDArray[np.bool_]) -> list[float]:
+        """Return by how much rows begin before those of the series ``inside``."""
+        bounds, own = self.table.bounds, np.flatnonzero(inside)
+        leads = np.zeros(len(own))
+        filled = bounds[own + 1] > bounds[own]
+        first = self.table.times[bounds[own[filled]]]
+        leads[filled] = first - rows.times[rows.bounds[:-1][filled]]
+        result: list[float] = leads.tolist()
+        return result
+
+    def _since(self, new: Table) -> Array:
+        """Return the time from each series' last row to its first new one."""
+        n = len(new.bounds) - 1
+        since = np.zeros(n)
+        bounds = self.table.bounds[: n + 1]
+        both = (np.diff(bounds) > 0) & (np.diff(new.bounds) > 0)
+        last = self.table.times[bounds[1:][both] - 1]
+        since[both] = new.times[new.bounds[:-1][both]] - last
+        return since
+
+    def _asked_inside(self, queries: Queries) -> NDArray[np.bool_]:
+        """Return which series are asked at, or before, their last row."""
+        bounds = self.table.bounds
+        inside = np.zeros(len(bounds) - 1, bool)
+        known = np.diff(bounds) > 0
+        last = np.full(len(bounds) - 1, -np.inf)
+        last[known] = self.table.times[bounds[1:][known] - 1]
+        inside[queries.series[queries.times <= last[queries.series]]] = True
+        return inside
+
+
+def _begun(spaces: list[StateSpace]) -> _States:
+    """Return the states at the first rows of series."""
+    covariances = np.stack([space.start for space in spaces])
+    n, d = covariances.shape[:2]
+    return _States(np.zeros((n, d)), covariances, np.zeros((n, 2)))
+
+
+def _run(
+    component: Component,
+    space: StateSpace,
+    table: Table,
+    since: Array,
+    states: _States,
+    parts: Array,
+) -> _Filtered:
+    """Filter rows; the states, ``since`` before the first ones, change in place."""
+    return _Filtered(
+        *kernel().filter_rows(
+            table.times,
+            component.scaled(table.values),
+            component.controls(table),
+            table.bounds,
+            since,
+            *states,
+            space.rates,
+            space.waves,
+            CUT,
+            parts,
+        )
+    )
+
+
+def _smooth(
+    controls: Array, table: Table, space: StateSpace, found: _Filtered
+) -> tuple[Array, Array]:
+    """Return what later rows add to parts, and take off their variances."""
+    more, less = kernel().smooth_rows(
+        table.times,
+        controls,
+        table.bounds,
+        space.rates,
+        space.waves,
+        found.scaled,
+        found.precision,
+        found.kept,
+    )
+    return more, less
+
+
+def _simulated(
+    component: Component,
+    space: StateSpace,
+    rows: Table,
+    since: float,
+    states: Array,
+    jumps: Array,
+    rng: np.random.Generator,
+) -> Array:
+    """Return draws of the signal at the rows of one series, (row, draw)."""
+    normals = rng.standard_normal((len(rows.times), *states.shape))
+    controls = component.controls(rows)
+    paths: Any = kernel().simulate_rows(
+        rows.times, controls, since, states, jumps, space.rates, space.waves, normals
+    )
+    result: Array = paths
+    return result
+
+
+def _root(covariance: Array) -> Array:
+    """Return a square root of a covariance, which may be singular."""
+    values, vectors = np.linalg.eigh(covariance)
+    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
+    return root

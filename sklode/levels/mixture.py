@@ -1,0 +1,82 @@
+"""Mixtures of normal and log-normal distributions: what an average forecast is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+__all__ = ["Mixture"]
+
+Array = NDArray[np.floating]
+
+_HALVINGS = 60
+_LARGEST = 700.0  # of logarithms whose exponential a float holds
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Of each query a mixture; of log-normals where ``logarithm``, in y's units."""
+
+    weights: Array  # (component,)
+    means: Array  # (component, query); of logarithms, where those are normal
+    variances: Array  # of the noise-free signal
+    noises: Array  # (component,): variances of the observation noise
+    logarithm: NDArray[np.bool_]  # (component,)
+
+    @classmethod
+    def of(cls, components: list[Any], means: Array, variances: Array) -> Mixture:
+        """Return it in y's units, from states' units."""
+        scale = np.array([c.scale for c in components])[:, None]
+        location = np.array([c.location for c in components])[:, None]
+        noises = np.array([c.noise for c in components])
+        return cls(
+            np.array([c.weight for c in components]),
+            location + scale * means,
+            scale**2 * np.maximum(variances, 0.0),
+            scale[:, 0] ** 2 * noises,
+            np.array([c.form.logarithm for c in components]),
+        )
+
+    def quantiles(self, levels: Array, noise: bool = True) -> Array:
+        """Return quantiles of the signal, and the noise on it, (query, level)."""
+        spread = np.sqrt(self.variances + noise * self.noises[:, None])
+        spread = np.maximum(spread, 1e-12 * np.maximum(np.abs(self.means), 1e-300))
+        result = np.empty((self.means.shape[1], len(levels)))
+        for k, level in enumerate(levels):
+            each = self._original(self.means + ndtri(level) * spread)
+            low, high = each.min(0), each.max(0)
+            # between the least and the largest quantile of its components
+            for _ in range(_HALVINGS if len(self.weights) > 1 else 0):
+                middle = low + (high - low) / 2
+                below = ndtr((self._inverse(middle) - self.means) / spread)
+                is_low = self.weights @ below < level
+                low = np.where(is_low, middle, low)
+                high = np.where(is_low, high, middle)
+            result[:, k] = low + (high - low) / 2
+        return result
+
+    def medians(self) -> Array:
+        """Return the median of each query, (query,)."""
+        return self.quantiles(np.array([0.5]))[:, 0]
+
+    def variance(self) -> Array:
+        """Return the variance of each query, noise included, (query,)."""
+        spread = self.variances + self.noises[:, None]
+        log = self.logarithm[:, None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            grown = np.exp(self.means + spread / 2)
+            mean = np.where(log, grown, self.means)
+            own = np.where(log, grown**2 * np.expm1(spread), spread)
+            return self.weights @ (own + (mean - self.weights @ mean) ** 2)
+
+    def _original(self, values: Array) -> Array:
+        log = self.logarithm[:, None]
+        return np.where(log, np.exp(np.clip(values, -_LARGEST, _LARGEST)), values)
+
+    def _inverse(self, values: Array) -> Array:
+        log = self.logarithm[:, None]
+        return np.where(log, np.log(np.maximum(values, 1e-300)), values)

@@ -1,0 +1,98 @@
+"""Which seasons a series may have: those of the clock, and peaks of a periodogram."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.signal import lombscargle
+
+from sklode.data.observations import Observations
+from sklode.data.ticks import DAY
+
+__all__ = ["clock_periods", "peaks"]
+
+Array = NDArray[np.floating]
+
+_CLOCK = (DAY, 7 * DAY, 365.2425 * DAY)
+
+_STAMPS, _CYCLES = 3.5, 1.1
+"""A season has so many stamps a period, and so many periods in the longest series."""
+
+_PEAKS = 2
+_MOST_ROWS = 1000  # that a periodogram reads: its last ones
+_PEAK_CYCLES = 2.5
+_OVERSAMPLING = 4
+_ROUND = 0.002
+"""Whole numbers of index steps are meant where a period is that near to one."""
+
+
+def clock_periods(observations: Observations, unit: float, span: float) -> list[float]:
+    """Return day, week and year, in ticks, as far as gaps and spans show them.
+
+    ``unit`` is the usual gap, ``span`` that of the longest series, both in ticks.
+    Integers and timedeltas know no clock.
+    """
+    like = observations.like
+    tick = 1.0
+    if isinstance(like, pd.PeriodIndex):
+        ends = pd.PeriodIndex.from_ordinals([0, 100], freq=like.freq).to_timestamp()
+        tick = (ends[1] - ends[0]).total_seconds() * 1e9 / 100
+    elif not isinstance(like, pd.DatetimeIndex):
+        return []
+    periods = [_rounded(period / tick) for period in _CLOCK]
+    return [p for p in periods if _STAMPS * unit <= p and _CYCLES * p <= span]
+
+
+def _rounded(period: float) -> float:
+    whole = round(period)
+    return float(whole) if abs(period - whole) < _ROUND * period < 0.5 else period
+
+
+def peaks(times: Array, values: Array, unit: float) -> list[float]:
+    """Return periods whose waves stand out of the periodogram at any stamps.
+
+    Out of the frequencies beside it, which a walk or a trend raise too: a peak is a
+    season where noise alone would have one as high in a thousand series.
+
+    Lomb and Scargle; Press et al., "Numerical Recipes" (2007), section 13.8.
+    """
+    times, values = times[-_MOST_ROWS:], values[-_MOST_ROWS:]
+    span = times[-1] - times[0]
+    lowest, highest = _PEAK_CYCLES / span, 1 / (2.2 * unit)
+    n = int((highest - lowest) * span * _OVERSAMPLING)
+    if n < 8 * _OVERSAMPLING or len(times) < 24:
+        return []
+    frequencies = np.linspace(lowest, highest, n)
+    values = values - np.median(values)
+    width = 8 * np.median(np.abs(values)) or np.inf
+    values = np.clip(values, -width, width)
+    found: list[float] = []
+    line = np.column_stack([np.ones(len(times)), times - times[0]])
+    for _ in range(_PEAKS):
+        waves = [line]
+        for period in found:
+            angles = 2 * math.pi * times[:, None] / period * np.arange(1, 4)
+            waves += [np.cos(angles), np.sin(angles)]
+        design = np.hstack(waves)
+        rest = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
+        power = lombscargle(times, rest, 2 * math.pi * frequencies)
+        place = int(power.argmax())
+        beside = slice(max(place - 60, 0), place + 61)
+        needed = (math.log(n) + 7) / math.log(2)
+        if not power[place] > needed * np.median(power[beside]):
+            break
+        near = frequencies[max(place - 1, 0)], frequencies[min(place + 1, n - 1)]
+
+        def height(f: float, rest: Array = rest) -> float:
+            angular = np.array([2 * math.pi * f])
+            return -float(lombscargle(times, rest, angular).squeeze())
+
+        best = minimize_scalar(
+            height, bounds=near, method="bounded", options={"xatol": 1e-6 * near[0]}
+        )
+        found.append(1 / float(best.x))
+    return found

@@ -1,0 +1,86 @@
+"""Rows of one channel, and what is asked of it, as arrays."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Queries", "Table", "joined", "merged", "table_of"]
+
+Array = NDArray[np.floating]
+Numbers = NDArray[np.int64]
+
+
+class Table(NamedTuple):
+    """One channel of one or more series, end to end."""
+
+    times: Array  # (row,)
+    values: Array  # (row,), NaN where missing
+    controls: Array  # (row, control), standardised
+    bounds: NDArray[np.int64]  # (series + 1,)
+
+    @property
+    def spans(self) -> Array:
+        """Time from first to last row of each series; zero of an empty one."""
+        first, end = self.bounds[:-1], self.bounds[1:]
+        some = end > first
+        spans = np.zeros(len(first))
+        spans[some] = self.times[end[some] - 1] - self.times[first[some]]
+        return spans
+
+
+class Queries(NamedTuple):
+    """What is asked: rows of (series, time), sorted by both, and X there."""
+
+    series: Numbers
+    times: Array  # in units of the usual gap, since each series' first row
+    controls: Array  # (query, control), standardised
+
+
+def table_of(queries: Queries, chosen: NDArray[np.bool_], n_series: int) -> Table:
+    """Return queries as rows where nothing is observed."""
+    counts = np.bincount(queries.series[chosen], minlength=n_series)
+    times = queries.times[chosen]
+    bounds = np.append(0, np.cumsum(counts))
+    return Table(times, np.full(len(times), np.nan), queries.controls[chosen], bounds)
+
+
+def joined(table: Table, new: Table) -> Table:
+    """Return rows of the same series, those of ``new`` after the others."""
+    both, _ = _sorted(table, new, np.full(len(table.bounds) - 1, True))
+    return both
+
+
+def merged(
+    table: Table, queries: Queries, inside: NDArray[np.bool_]
+) -> tuple[Table, Numbers]:
+    """Return rows and queries of some series, and each row's query, or -1."""
+    asked = np.flatnonzero(inside[queries.series])
+    rows = table_of(queries, inside[queries.series], len(inside))
+    both, place = _sorted(table, rows, inside)
+    return both, np.where(place < 0, -1, asked[place])
+
+
+def _sorted(
+    table: Table, new: Table, chosen: NDArray[np.bool_]
+) -> tuple[Table, Numbers]:
+    """Return the rows of both of the ``chosen`` series, and their numbers in ``new``.
+
+    The number is -1 of a row of the first, which come first where times are equal.
+    """
+    n = len(chosen)
+    series = np.concatenate(
+        [np.repeat(np.arange(n), np.diff(one.bounds)) for one in (table, new)]
+    )
+    place = np.append(np.full(len(table.times), -1), np.arange(len(new.times)))
+    times, values = (
+        np.append(getattr(table, x), getattr(new, x)) for x in Table._fields[:2]
+    )
+    controls = np.concatenate([table.controls, new.controls])
+    order = np.lexsort((place >= 0, times, series))
+    order = order[chosen[series[order]]]
+    counts = np.bincount(series[order], minlength=n)[chosen]
+    bounds = np.append(0, np.cumsum(counts))
+    return Table(times[order], values[order], controls[order], bounds), place[order]
