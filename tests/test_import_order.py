@@ -35,16 +35,23 @@ ONLY_IMPORTERS = {
         "model_selection",
         "prediction.saving",
     },
-    "torch": {"forecasters", "training", "prediction", "levels", "nn", "engine"},
+    "torch": {
+        "forecasters.latent",
+        "training",
+        "prediction",
+        "nn",
+        "engine",
+    },
     "pandas": {
         "data",
         "forecasters",
         "model_selection",
+        "levels.answers",
+        "levels.seasons",
         "plotting",
         "prediction.answers",
         "prediction.saving",
         "training.clipping",
-        "training.parameters",
     },
 }
 

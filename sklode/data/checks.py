@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
 
 from sklode.data.errors import TimesInValuesWarning
 from sklode.data.ticks import clock_of, series_of, ticks_of
@@ -25,12 +26,14 @@ __all__ = [
     "check_choice",
     "check_controls",
     "check_count",
+    "check_fitted",
     "check_index",
     "check_probabilities",
     "check_rows",
     "check_same_kind",
     "check_table",
     "check_times",
+    "check_trained",
     "check_values",
     "controls_at",
     "did_you_mean",
@@ -351,3 +354,30 @@ def did_you_mean(value: object, choices: Iterable[str]) -> str:
     lower = {choice.lower(): choice for choice in sorted(choices)}
     near = difflib.get_close_matches(value.lower(), lower, n=1)
     return f' Did you mean "{lower[near[0]]}"?' if near else ""
+
+
+# --- fitted networks ------------------------------------------------------------------
+
+
+def check_fitted(forecaster: Any, asked: str) -> None:
+    """Check that something is a fitted forecaster with a network."""
+    if not (hasattr(forecaster, "clip_norm") and hasattr(forecaster, "is_fitted")):
+        raise TypeError(
+            f"{asked} is of a forecaster that trains a network; got a "
+            f"{type(forecaster).__name__}. Pass the fitted forecaster of a pipeline or "
+            "search itself."
+        )
+    if not forecaster.is_fitted:
+        raise NotFittedError(
+            f"{asked} needs a fitted forecaster; got a {type(forecaster).__name__} "
+            "that is not. Call fit(y) first."
+        )
+
+
+def check_trained(history: pd.DataFrame, asked: str) -> None:
+    """Check that there is an epoch in a history."""
+    if not len(history):
+        raise ValueError(
+            f"{asked} needs the history of a training; got one without an epoch "
+            "(finetune_epochs=0 trains for none). Pass a forecaster that was trained."
+        )

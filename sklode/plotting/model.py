@@ -10,10 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.checks import check_choice, check_count
+from sklode.data.checks import (
+    check_choice,
+    check_count,
+    check_fitted,
+    check_trained,
+)
 from sklode.plotting import canvas
 from sklode.plotting.canvas import Canvas
-from sklode.training.clipping import check_fitted, check_trained
 
 __all__ = ["plot_gradient_flow", "plot_history", "plot_latent"]
 

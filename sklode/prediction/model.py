@@ -14,6 +14,7 @@ from sklode import nn
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, Timeline
 from sklode.data.windows import WindowSet
+from sklode.nn.anchors import Anchor
 from sklode.prediction.calibration import Calibration
 
 __all__ = ["ARCHITECTURE", "FittedModel", "arrays_of", "build_network"]
@@ -61,31 +62,11 @@ class FittedModel:
     # normalised units; NaN for the others
     held: NDArray[np.floating] | None = None
 
-    def check_accepts(self, observations: Observations, settings: Any) -> None:
-        """Check that training can go on with this network; a ValueError else."""
-        remedy = "Fit a fresh clone instead, after reset() if it was pretrained."
-        for name, value in self.architecture.items():
-            now = getattr(settings, name)
-            if now != value:
-                raise ValueError(
-                    f"a fit that continues from earlier weights needs the same {name}, "
-                    f"{value!r}; got {now!r}. {remedy}"
-                )
-        if self.clock != observations.clock:
-            raise ValueError(
-                "a fit that continues from earlier weights needs an index of "
-                f"{self.clock}, as before; got one of {observations.clock}. Convert "
-                "y's index, or fit a fresh clone instead."
-            )
-        location, controls = self.normalisation.location, observations.controls
-        expected = len(location), len(self.normalisation.control_location)
-        n_controls = 0 if controls is None else controls.shape[1]
-        got = observations.values.shape[1], n_controls
-        if expected != got:
-            raise ValueError(
-                f"y and X must have as many columns as before, {expected[0]} and "
-                f"{expected[1]}; got {got[0]} and {got[1]}. {remedy}"
-            )
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of columns of y and of X."""
+        units = self.normalisation
+        return len(units.location), len(units.control_location)
 
     @property
     def fine_tunes(self) -> bool:

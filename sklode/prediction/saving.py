@@ -6,6 +6,8 @@ fits a loaded forecaster to one row, without a training, before series and model
 
 Nothing that a file names is imported, called or looked up: the class is the one that
 loads, and all is checked before it is believed. The checksum shows damage, not malice.
+
+What a class of forecasters learns is stored by its own `ModelFormat`.
 """
 
 from __future__ import annotations
@@ -21,11 +23,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 import pandas as pd
-import torch
 from pandas.tseries.frequencies import to_offset
 from sktime.datatypes import convert_to
 from sktime.forecasting.base import ForecastingHorizon
@@ -33,12 +34,11 @@ from sktime.forecasting.base import ForecastingHorizon
 from sklode.data.errors import WeightsFileError
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.scaling import Normalisation
 from sklode.data.ticks import stamps_of, ticks_of
-from sklode.prediction.calibration import Calibration
-from sklode.prediction.model import FittedModel, build_network
 
-__all__ = ["FORMAT_VERSION", "load", "save"]
+__all__ = ["FORMAT_VERSION", "ModelFormat", "load", "require", "save"]
+
+Kinds: TypeAlias = dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]]
 
 FORMAT_VERSION = 2
 """Rises with every change of what a file holds; files of other versions are refused."""
@@ -53,11 +53,22 @@ _CONTAINERS = (
 """sktime's names for what y may be passed in; others need packages of their own."""
 
 
+class ModelFormat(NamedTuple):
+    """How the model of a class of forecasters is stored, and made again.
+
+    A model is taken apart into what `_plain` takes and the classes of ``kinds``.
+    """
+
+    kinds: Kinds  # what is not plain, see `_KINDS`
+    apart: Callable[[Any], Any]  # of a model; None stays None
+    together: Callable[[Any, Any], Any]  # of the forecasters' class, and the parts
+
+
 def save(path: str | os.PathLike[str], forecaster: Any) -> None:
     """Write a forecaster, see its ``save_weights``."""
     arrays: dict[str, Any] = {}
     found = {"format_version": FORMAT_VERSION, "sklode_version": version("sklode")}
-    found["state"] = _plain(_state_of(forecaster), "", arrays)
+    found["state"] = _plain(_state_of(forecaster), "", arrays, _kinds(type(forecaster)))
     found["sha256"] = _checksum(found, arrays)
     content = _safetensors().save(arrays, metadata={_KEY: json.dumps(found)})
     path = Path(os.path.realpath(path))
@@ -98,8 +109,8 @@ def load(path: str | os.PathLike[str], kind: Any) -> Any:
         if (name, state["encoder"]) != (kind.__name__, kind.encoder):
             what = f"a {name}, not a {kind.__name__}"
             _refuse(what, f"Use {name}.load_weights(path).")
-        forecaster = _forecaster(kind, _restored(state, arrays))
-        _require(not arrays, f"arrays of unknown names, such as {list(arrays)[:1]}")
+        forecaster = _forecaster(kind, _restored(state, arrays, _kinds(kind)))
+        require(not arrays, f"arrays of unknown names, such as {list(arrays)[:1]}")
         return forecaster
     except WeightsFileError:
         raise
@@ -113,7 +124,8 @@ def _refuse(got: str, remedy: str = "Write it anew, or use pickle.") -> NoReturn
     )
 
 
-def _require(condition: Any, got: str) -> None:
+def require(condition: Any, got: str) -> None:
+    """Refuse a file that holds something else."""
     if not condition:
         _refuse(got)
 
@@ -139,7 +151,7 @@ def _checksum(found: dict[str, Any], arrays: dict[str, Any]) -> str:
 
 def _state_of(forecaster: Any) -> dict[str, Any]:
     """Return what a forecaster is made of, see `_forecaster`."""
-    found = vars(forecaster)
+    found, kind = vars(forecaster), type(forecaster)
     parameters = forecaster.get_params(deep=False)
     if parameters.get("callbacks"):
         parameters["callbacks"] = None
@@ -147,11 +159,11 @@ def _state_of(forecaster: Any) -> dict[str, Any]:
     if found.get("_y") is not None or found.get("_X") is not None:
         warnings.warn("a weights file has no data of remember_data=True", stacklevel=4)
     state = {
-        "class": type(forecaster).__name__,
-        "encoder": forecaster.encoder,
+        "class": kind.__name__,
+        "encoder": kind.encoder,
         "parameters": parameters,
         "config": forecaster.get_config(),
-        "pretrained": _apart(found.get("pretrained_")),
+        "pretrained": kind._model_format.apart(found.get("pretrained_")),
     }
     if forecaster.state == "fitted":
         y, fh = found["_y_metadata"], found["_fh"]
@@ -165,7 +177,7 @@ def _state_of(forecaster: Any) -> dict[str, Any]:
         parts = dict(vars(found["_history"]))
         parts.pop("observations")  # those of its rows that have a value
         state["history"] = parts
-        state["model"] = _apart(found["_model"])
+        state["model"] = kind._model_format.apart(found["_model"])
     return state
 
 
@@ -173,21 +185,21 @@ def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
     """Return the forecaster that is made of what `_state_of` returns."""
     forecaster = kind._of_settings(state["parameters"])
     if state["pretrained"] is not None:
-        forecaster.pretrained_ = _together(kind, state["pretrained"])
+        forecaster.pretrained_ = kind._model_format.together(kind, state["pretrained"])
         forecaster._pretrained_attrs = ["pretrained_"]
         forecaster._state = "pretrained"
     if state.get("model") is not None:
         history = _history(state["history"])
-        model = _together(kind, state["model"])
+        model = kind._model_format.together(kind, state["model"])
         (container, names), cutoff = state["y"], state["cutoff"]
         seed, fh = state["predict_seed"], state["fh"]
         sizes = [len(names), len(history.channels), len(history.controls)]
         columns = [len(model.columns[k]) for k in (0, 0, 1)]
-        _require(sizes == columns, f"{sizes} columns for a model of {columns}")
-        _require(model.clock == history.observations.clock, "a model of another clock")
-        _require(type(seed) is int and 0 <= seed < 2**31, f"the seed {seed!r}")
-        _require(len(cutoff) == 1, "no cutoff")
-        _require(container in _CONTAINERS, f"y in the container {container!r}")
+        require(sizes == columns, f"{sizes} columns for a model of {columns}")
+        require(model.clock == history.observations.clock, "a model of another clock")
+        require(type(seed) is int and 0 <= seed < 2**31, f"the seed {seed!r}")
+        require(len(cutoff) == 1, "no cutoff")
+        require(container in _CONTAINERS, f"y in the container {container!r}")
         row = pd.DataFrame(0.0, history.rows_at(cutoff)[[0]], names)
         if fh is not None:
             offsets, steps = fh[0].dtype == object, fh[0]
@@ -199,123 +211,74 @@ def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
         forecaster._history, forecaster._predict_seed = history, seed
         forecaster._set_cutoff(cutoff)
         forecaster._set_model(model)
-    _require(forecaster.state != "new", "neither a fitted nor a pretrained one")
+    require(forecaster.state != "new", "neither a fitted nor a pretrained one")
     return forecaster.set_config(**state["config"])
 
 
 def _history(parts: dict[str, Any]) -> History:
     """Return the history that is made of these parts, checked."""
     rows, ends = parts["rows"], parts["rows"].bounds
-    _require(len(rows.keys) == len(parts["steps"]), "other series")
-    _require(ends.dtype == np.int64 and len(ends) == len(rows.keys) + 1, "no bounds")
+    require(len(rows.keys) == len(parts["steps"]), "other series")
+    require(ends.dtype == np.int64 and len(ends) == len(rows.keys) + 1, "no bounds")
     whole = ends[0] == 0 and ends[-1] == len(rows.ticks) and (np.diff(ends) > 0).all()
-    _require(whole, "rows of no series")  # nor more than there are
+    require(whole, "rows of no series")  # nor more than there are
     history = History(**parts)
     index, names = history.index(rows), history.controls
-    _require(index.is_unique, "stamps twice")
+    require(index.is_unique, "stamps twice")
     X = pd.DataFrame(rows.controls, index, names) if names else None
     y = pd.DataFrame(rows.values, index, history.channels)
     read = Observations.from_frame(y, X)
     same = read.keys == rows.keys and np.array_equal(read.ticks, rows.ticks)
-    _require(same, "rows of series that are out of order")
+    require(same, "rows of series that are out of order")
     lengths = (int, pd.Timedelta, pd.offsets.BaseOffset)
-    _require(all(isinstance(s, lengths) for s in history.steps), "steps of no length")
+    require(all(isinstance(s, lengths) for s in history.steps), "steps of no length")
     return replace(history, rows=read)
 
 
-def _apart(model: FittedModel | None) -> FittedModel | None:
-    """Return a model with a dict in place of its network, see `_together`."""
-    if model is None:
-        return None
-    network: Any = model.network
-    parts: Any = {
-        "weights": {k: x.cpu().numpy() for k, x in network.state_dict().items()},
-        "modules": [type(part).__name__ for part in network.modules()],
-        "anchor": str(network.anchor.kind),
-        "engine": network.engine,
-        "device": str(next(network.parameters()).device),
-    }
-    return replace(model, network=parts, stopped=None)
-
-
-def _together(kind: Any, model: Any) -> FittedModel:
-    """Return a model, checked, with the network that it tells of."""
-    n_channels, n_controls = map(len, model.columns)
-    for name, array in vars(model.normalisation).items():
-        size = n_controls if name.startswith("control") else n_channels
-        _require(array.shape == (size,) and np.isfinite(array).all(), f"the {name}")
-        _require("scale" not in name or (array > 0).all(), f"a {name} of zero or less")
-    found = model.calibration or Calibration.none(n_channels)
-    _require(found.scales.shape == (len(found.lags), n_channels), "other scales")
-    _require(len(found.lags) and np.isfinite(found.lags).all(), "a calibration")
-    is_scale = (found.scales >= 0) & np.isfinite(found.scales)
-    _require(is_scale.all() and (np.diff(found.lags) >= 0).all(), "a calibration")
-    held = model.held
-    _require(held is None or held.shape == (n_channels,), "other constants")
-    counts = [model.window_length - 1, model.horizon, model.best_epoch]
-    _require(all(type(n) is int and n >= 0 for n in counts), f"the lengths {counts}")
-    units = model.time_unit, model.longest_gap
-    _require(all(0 < unit < np.inf for unit in units), f"the units of time {units}")
-    numbers = [number for row in model.rows for number in row.values()]
-    _require(all(type(x) in (int, float) for x in numbers), "a history of no numbers")
-    parts = model.network
-    tensors = {name: torch.from_numpy(x) for name, x in parts["weights"].items()}
-    for name, tensor in tensors.items():
-        _require(tensor.isfinite().all(), f"{name} that is not finite")
-    settings = kind._of_settings({**model.architecture, "engine": parts["engine"]})
-    # a network is no deeper than it has arrays: what is not there is not built
-    _require(settings.field_depth <= len(tensors), "fewer arrays than layers")
-    with torch.device("meta"):  # where it takes no memory
-        network: Any = build_network(settings, n_channels, n_controls, parts["anchor"])
-    network.load_state_dict(tensors, assign=True)  # refuses other names and shapes
-    types = {tensor.dtype for tensor in tensors.values()} - {torch.bool}
-    _require(types in ({torch.float32}, {torch.float64}), f"weights of types {types}")
-    modules = [type(part).__name__ for part in network.modules()]
-    _require(modules == parts["modules"], f"a network of {parts['modules']}")
-    network.engine = parts["engine"]
-    network.settle(parts["device"])
-    return replace(model, network=network.eval(), stopped=None)
-
-
-def _plain(value: Any, where: str, arrays: dict[str, Any]) -> Any:
+def _plain(value: Any, where: str, arrays: dict[str, Any], kinds: Kinds) -> Any:
     """Return a value as JSON holds it; arrays go to ``arrays``, by where they are.
 
     None, bool, int, float, str, lists and dicts are themselves; anything else is a dict
-    whose one key says, after an @, which of `_KINDS` the rest is to make.
+    whose one key says, after an @, which of ``kinds`` the rest is to make.
     """
     if isinstance(value, np.generic) and value.dtype.kind in "biufU":
         value = value.item()
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value) is list:
-        return [_plain(item, f"{where}.{k}", arrays) for k, item in enumerate(value)]
+        items = enumerate(value)
+        return [_plain(item, f"{where}.{k}", arrays, kinds) for k, item in items]
     if type(value) is dict and all(isinstance(k, str) and k[:1] != "@" for k in value):
         inside = f"{where}.".lstrip(".")
-        return {key: _plain(value[key], inside + key, arrays) for key in value}
+        return {k: _plain(value[k], inside + k, arrays, kinds) for k in value}
     if isinstance(value, np.ndarray):
         arrays[where] = value
         return {"@array": where}
-    for name, (types, apart, _) in _KINDS.items():
+    for name, (types, apart, _) in kinds.items():
         if isinstance(value, types):
-            return {f"@{name}": _plain(apart(value), where, arrays)}
+            return {f"@{name}": _plain(apart(value), where, arrays, kinds)}
     what = f"{value!r} of type {type(value).__name__} as {where}"
     _refuse(what, "Use numbers, texts, dates, stamps, steps and tuples, or pickle.")
 
 
-def _restored(data: Any, arrays: dict[str, Any]) -> Any:
+def _restored(data: Any, arrays: dict[str, Any], kinds: Kinds) -> Any:
     """Return the value that `_plain` described; its arrays leave ``arrays``."""
     if isinstance(data, list):
-        return [_restored(item, arrays) for item in data]
+        return [_restored(item, arrays, kinds) for item in data]
     if not isinstance(data, dict):
         return data
-    found = {key: _restored(item, arrays) for key, item in data.items()}
+    found = {key: _restored(item, arrays, kinds) for key, item in data.items()}
     name = next(iter(found), "")
     if not name.startswith("@"):
         return found
     if name == "@array":
         return arrays.pop(found[name])
-    make, parts = _KINDS[name[1:]][2], found[name]
+    make, parts = kinds[name[1:]][2], found[name]
     return make(**parts) if isinstance(parts, dict) else make(parts)
+
+
+def _kinds(kind: Any) -> Kinds:
+    return {**_KINDS, **kind._model_format.kinds}
 
 
 def _parts_of_index(index: pd.Index) -> dict[str, Any]:
@@ -334,7 +297,7 @@ def _index(items: list[Any], kind: str, step: Any, name: Any) -> pd.Index:
     timelike = kind.startswith(("datetime64[", "timedelta64[", "period["))
     known = timelike or kind.lower().startswith(("int", "uint"))
     # zones of dateutil are files of this machine
-    _require(known and "tz" not in kind and "dateutil" not in kind, f"the index {kind}")
+    require(known and "tz" not in kind and "dateutil" not in kind, f"the index {kind}")
     ticks = np.array(items, np.int64)
     index = stamps_of(ticks, pd.Index([], dtype=kind)).astype(kind).rename(name)
     if step is not None:
@@ -357,15 +320,14 @@ def _offset(name: str | None = None, **parts: Any) -> pd.offsets.BaseOffset:
 
 def _generator(**state: Any) -> np.random.RandomState:
     known = state["bit_generator"] == "MT19937" and 0 <= state["state"]["pos"] <= 624
-    _require(known, f"a RandomState of {state['bit_generator']}")
+    require(known, f"a RandomState of {state['bit_generator']}")
     rng = np.random.RandomState()
     rng.set_state(state)
     return rng
 
 
 _STAMP = pd.Timestamp, pd.Timedelta, pd.Period
-_OWN = FittedModel, Normalisation, Calibration, Observations
-_KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
+_KINDS: Kinds = {
     "tuple": (tuple, list, tuple),
     "index": (pd.Index, _parts_of_index, _index),
     "stamp": (
@@ -375,8 +337,7 @@ _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
     ),
     "date": (datetime.date, str, datetime.date.fromisoformat),
     "offset": (pd.offsets.BaseOffset, _parts_of_offset, _offset),
-    "device": (torch.device, str, torch.device),
     "rng": (np.random.RandomState, lambda rng: rng.get_state(legacy=False), _generator),
-    **{kind.__name__: (kind, vars, kind) for kind in _OWN},
+    "Observations": (Observations, vars, Observations),
 }
 """What is not plain: its types, how it is taken apart, and how it is made."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pandas as pd
-from sklearn.exceptions import NotFittedError
 
-__all__ = ["ClippingReport", "check_fitted", "check_trained", "clipping_report"]
+from sklode.data.checks import check_fitted, check_trained
+
+__all__ = ["ClippingReport", "clipping_report"]
 
 
 class ClippingReport(NamedTuple):
@@ -84,27 +85,3 @@ def clipping_report(forecaster: Any, factor: float = 10.0) -> ClippingReport:
         int(history["skipped_steps"].sum()),
         history[exploded],
     )
-
-
-def check_fitted(forecaster: Any, asked: str) -> None:
-    """Check that something is a fitted forecaster with a network."""
-    if not (hasattr(forecaster, "clip_norm") and hasattr(forecaster, "is_fitted")):
-        raise TypeError(
-            f"{asked} is of a forecaster of this package; got a "
-            f"{type(forecaster).__name__}. Pass the fitted forecaster of a pipeline or "
-            "search itself."
-        )
-    if not forecaster.is_fitted:
-        raise NotFittedError(
-            f"{asked} needs a fitted forecaster; got a {type(forecaster).__name__} "
-            "that is not. Call fit(y) first."
-        )
-
-
-def check_trained(history: pd.DataFrame, asked: str) -> None:
-    """Check that there is an epoch in a history."""
-    if not len(history):
-        raise ValueError(
-            f"{asked} needs the history of a training; got one without an epoch "
-            "(finetune_epochs=0 trains for none). Pass a forecaster that was trained."
-        )

@@ -6,16 +6,10 @@ from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
-import pandas as pd
 import torch
-from sklearn.utils._param_validation import (
-    Interval,
-    InvalidParameterError,
-    StrOptions,
-    validate_parameter_constraints,
-)
+from sklearn.utils._param_validation import Interval, StrOptions
 
-from sklode.data.checks import did_you_mean
+from sklode.data.parameters import FREQ, SIZE, check_constraints, check_freq
 from sklode.nn.anchors import ANCHORS
 from sklode.nn.solvers import METHODS
 from sklode.nn.vector_fields import ACTIVATIONS
@@ -33,7 +27,7 @@ def _integer(low: int) -> Interval:
     return Interval(Integral, low, None, closed="left")
 
 
-_Size: TypeAlias = Annotated[int, _integer(1)]
+_Size: TypeAlias = Annotated[int, SIZE]
 _Positive: TypeAlias = Annotated[float, _real(0)]
 _NotNegative: TypeAlias = Annotated[float, _real(0, "left")]
 _Flag: TypeAlias = Annotated[bool, "boolean"]
@@ -90,8 +84,8 @@ _CONSTRAINTS: dict[str, list[Any]] = {
         for name, hint in get_type_hints(Settings, include_extras=True).items()
         if name != "encoder"  # which is no parameter
     },
-    "n_samples": [_integer(1)],
-    "freq": [str, pd.DateOffset, pd.Timedelta, None],
+    "n_samples": [SIZE],
+    "freq": FREQ,
     "random_state": ["random_state"],
     "verbose": [Interval(Integral, 0, 2, closed="both")],
     "callbacks": [list, tuple, None],
@@ -100,16 +94,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
 
 def check_parameters(forecaster: Any) -> None:
     """Check every constructor parameter of a forecaster."""
-    for name, value in forecaster.get_params(deep=False).items():
-        try:
-            validate_parameter_constraints(
-                _CONSTRAINTS, {name: value}, type(forecaster).__name__
-            )
-        except InvalidParameterError as error:
-            choices = [c for c in _CONSTRAINTS[name] if isinstance(c, StrOptions)]
-            options = {option for choice in choices for option in choice.options}
-            told = f"{error}{did_you_mean(value, options)}"
-            raise InvalidParameterError(told) from None
+    check_constraints(_CONSTRAINTS, forecaster)
     resolve_device(forecaster.device)
     for callback in forecaster.callbacks or ():
         if not any(hasattr(callback, name) for name in CALLBACK_METHODS):
@@ -117,11 +102,7 @@ def check_parameters(forecaster: Any) -> None:
                 "callbacks must be objects with at least one of the methods "
                 f"{', '.join(CALLBACK_METHODS)}; got {forecaster.callbacks!r}."
             )
-    if forecaster.freq is not None and not _goes_forward(forecaster.freq):
-        raise ValueError(
-            "freq must be a frequency that pandas knows and that goes forward, such as "
-            f"'1h' or 'MS'; got {forecaster.freq!r}."
-        )
+    check_freq(forecaster.freq)
 
 
 def resolve_device(name: str | torch.device) -> torch.device:
@@ -139,14 +120,6 @@ def resolve_device(name: str | torch.device) -> torch.device:
             '"auto" or "cpu".'
         ) from error
     return device
-
-
-def _goes_forward(freq: str | pd.DateOffset | pd.Timedelta) -> bool:
-    start = pd.Timestamp("2000-01-03")
-    try:
-        return bool(start + pd.tseries.frequencies.to_offset(freq) > start)
-    except ValueError:
-        return False
 
 
 PARAMETERS = """    Parameters

@@ -1,102 +1,67 @@
-"""The three forecasters: sktime's contract over the Latent ODE."""
+"""sktime's contract in continuous time, over whatever answers."""
 
 from __future__ import annotations
 
 import copy
-import functools
 import math
 import os
 import warnings
-from collections.abc import Callable
-from inspect import cleandoc
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pandas as pd
-import torch
-from sklearn.utils import InputTags, Tags, TargetTags, check_random_state
+from numpy.typing import NDArray
+from sklearn.utils import InputTags, Tags, TargetTags
 from sktime.datatypes import convert_to
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode.data import checks
 from sklode.data.history import History, as_channels, in_order
-from sklode.data.horizons import as_horizon, steps_ahead
-from sklode.data.ticks import TIMELIKE
+from sklode.data.horizons import as_horizon
+from sklode.data.observations import Observations
+from sklode.forecasters.whole import keeping_horizon, on_a_copy
 from sklode.prediction import saving
-from sklode.prediction.answers import Answers
-from sklode.prediction.calibration import Calibration
-from sklode.prediction.model import FittedModel
-from sklode.prediction.prior import STARTS
-from sklode.training.loop import HISTORY_COLUMNS
-from sklode.training.parallel import in_common
-from sklode.training.parameters import (
-    ATTRIBUTES,
-    PARAMETERS,
-    Settings,
-    check_parameters,
-    resolve_device,
-)
-from sklode.training.plan import Purpose, Run, plan
-from sklode.training.report import Reporter
 
-__all__ = [
-    "LatentODEForecaster",
-    "LatentODELSTMForecaster",
-    "LatentODERNNForecaster",
-]
+__all__ = ["Answering", "ContinuousForecaster", "as_paths"]
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 
+Array = NDArray[np.floating]
 
-_Method = TypeVar("_Method", bound=Callable[..., Any])
 
+class Answering(Protocol):
+    """What a fitted model answers at rows of an index, in y's units; all is finite.
 
-def _on_a_copy(method: _Method, writes: tuple[str, ...] | None = None) -> _Method:
-    """Return a method that changes its object only where it ends well.
-
-    sktime's own methods write what they read of the input, such as the cutoff, before
-    the forecaster has seen whether it can be used. So they work on a copy, which then
-    takes the object's place; a model is never changed in place. A method that several
-    threads may call at once takes over only the attributes that it names in ``writes``.
+    ``X`` holds the controls of those rows that the history does not hold; ``n`` is the
+    number of draws, for answers that are made of draws.
     """
 
-    @functools.wraps(method)
-    def whole(self: Any, *args: Any, **kwargs: Any) -> Any:
-        twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
-        for name in _CHANGED_IN_PLACE & vars(self).keys():
-            vars(twin)[name] = copy.copy(vars(self)[name])
-        try:
-            result = method(twin, *args, **kwargs)
-        except BaseException:
-            if twin.warm_start and twin._run is not None:
-                self._broken_off = twin._run.so_far() or self._broken_off
-            raise
-        changed = vars(twin)
-        if writes is None:
-            self.__dict__ = changed.copy()  # at once: nothing can come between
-        else:
-            vars(self).update({n: changed[n] for n in writes if n in changed})
-        return self if result is twin else result
+    def means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
+        """Return forecasts, with ``index`` and y's columns."""
 
-    return cast(_Method, whole)
+    def variances(self, index: pd.Index, X: pd.DataFrame | None, n: int) -> Array:
+        """Return variances, (row, channel)."""
+
+    def quantiles(
+        self, index: pd.Index, X: pd.DataFrame | None, n: int, alpha: list[float]
+    ) -> Array:
+        """Return quantiles of observations, (row, channel, alpha)."""
+
+    def paths(
+        self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
+    ) -> Array:
+        """Return joint draws, (sample, row, channel)."""
 
 
-_keeping_horizon = functools.partial(_on_a_copy, writes=("_fh",))
-"""Of methods that only ask: a refused horizon is not that of the next call."""
+class ContinuousForecaster(BaseForecaster):
+    """What all forecasters share: they read series, and answer at any time.
 
-_CHANGED_IN_PLACE = {"_converter_store_y", "_pretrained_attrs"}
-"""What sktime changes so: how to give answers in y's type, what was pretrained."""
-
-
-class _LatentODEForecaster(BaseForecaster):
-    """What the three forecasters share: all but the encoder.
-
-    Attributes of every subclass: ``encoder`` names the module of `sklode.nn`.
+    A subclass has the parameters ``n_samples``, ``freq`` and ``random_state``, and the
+    methods ``_pretrain``, ``_fit``, ``_update`` and ``_set_model``, which leave
+    ``_history``, ``_model``, ``_predict_seed`` and ``_answers``; and for `saving`
+    ``_of_settings`` and ``_model_format``.
     """
-
-    encoder: ClassVar[str]
 
     _tags: ClassVar[dict[str, Any]] = {
         "authors": ["the sklode developers"],
@@ -118,82 +83,14 @@ class _LatentODEForecaster(BaseForecaster):
     _y = None
     _X = None
     _parent_callback_ctx = None  # scikit-learn's searches look for it
-    _run: Run | None = None  # while `fit` trains
-    _broken_off: FittedModel | None = None  # what a fit that raised was at
     _is_trained = False  # while `load_weights` lets sktime fit it
+    _model_format: ClassVar[saving.ModelFormat]
+    encoder: ClassVar[str | None] = None  # of a network, where there is one
+    _history: History
+    _answers: Answering
 
-    def __init__(
-        self,
-        hidden_size: int = 32,
-        latent_size: int = 8,
-        field_width: int = 32,
-        field_depth: int = 1,
-        emission_width: int = 64,
-        activation: str = "tanh",
-        window_length: int | None = None,
-        horizon: int | None = None,
-        thinning: float = 0.5,
-        normalize: str | None = "auto",
-        method: str = "rk4",
-        step_size: float = 1.0,
-        rtol: float = 1e-3,
-        atol: float = 1e-4,
-        adjoint: bool = False,
-        clip_norm: float | str | None = 1.0,
-        kl_weight: float = 1.0,
-        observation_noise: float | None = None,
-        max_epochs: int | None = None,
-        batch_size: int = 64,
-        lr: float = 0.005,
-        weight_decay: float = 0.0,
-        guard: bool = False,
-        early_stopping: bool = False,
-        n_iter_no_change: int = 50,
-        finetune_epochs: int | None = None,
-        n_samples: int = 100,
-        freq: str | pd.DateOffset | pd.Timedelta | None = None,
-        engine: str = "auto",
-        device: str | torch.device = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-        callbacks: list[Any] | tuple[Any, ...] | None = None,
-    ) -> None:
-        self.hidden_size = hidden_size
-        self.latent_size = latent_size
-        self.field_width = field_width
-        self.field_depth = field_depth
-        self.emission_width = emission_width
-        self.activation = activation
-        self.window_length = window_length
-        self.horizon = horizon
-        self.thinning = thinning
-        self.normalize = normalize
-        self.method = method
-        self.step_size = step_size
-        self.rtol = rtol
-        self.atol = atol
-        self.adjoint = adjoint
-        self.clip_norm = clip_norm
-        self.kl_weight = kl_weight
-        self.observation_noise = observation_noise
-        self.max_epochs = max_epochs
-        self.batch_size = batch_size
-        self.lr = lr
-        self.weight_decay = weight_decay
-        self.guard = guard
-        self.early_stopping = early_stopping
-        self.n_iter_no_change = n_iter_no_change
-        self.finetune_epochs = finetune_epochs
-        self.n_samples = n_samples
-        self.freq = freq
-        self.engine = engine
-        self.device = device
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.callbacks = callbacks
-        super().__init__()
+    def _broke_off(self, twin: Any) -> None:
+        """Take over what a call that raised leaves in ``twin``: nothing."""
 
     def _check_X_y(
         self, X: Any = None, y: Any = None, **kwargs: Any
@@ -233,151 +130,61 @@ class _LatentODEForecaster(BaseForecaster):
             )
         return super()._check_fh(as_horizon(fh, self._cutoff), pred_int)
 
-    fit = _on_a_copy(BaseForecaster.fit)
-    pretrain = _on_a_copy(BaseForecaster.pretrain)
-    update = _on_a_copy(BaseForecaster.update)
-    update_predict = _on_a_copy(BaseForecaster.update_predict)
-    predict = _keeping_horizon(BaseForecaster.predict)
-    predict_var = _keeping_horizon(BaseForecaster.predict_var)
-    predict_proba = _keeping_horizon(BaseForecaster.predict_proba)
-
-    def reset(self) -> Any:
-        """Return to the state after construction; ``warm_start`` keeps the model."""
-        # what a fit was broken off at is later than the model that it began from
-        latest = self._broken_off or getattr(self, "_model", None)
-        super().reset()
-        self._broken_off = latest if self.warm_start else None
-        return self
+    fit = on_a_copy(BaseForecaster.fit)
+    pretrain = on_a_copy(BaseForecaster.pretrain)
+    update = on_a_copy(BaseForecaster.update)
+    update_predict = on_a_copy(BaseForecaster.update_predict)
+    predict = keeping_horizon(BaseForecaster.predict)
+    predict_var = keeping_horizon(BaseForecaster.predict_var)
+    predict_proba = keeping_horizon(BaseForecaster.predict_proba)
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
         return self._set_params_at("pretrained", params)
 
-    def checkpoint(self) -> Any:
-        """Return a fitted copy: in a callback, of the `fit` that is underway.
-
-        It has the best weights so far and calibrated spreads, and under ``warm_start``
-        its `fit` goes on from there. Elsewhere it is a plain copy.
-
-        Raises
-        ------
-        sktime.exceptions.NotFittedError
-            Before the first epoch of a first fit has ended, or without any.
-        """
-        run = self._run
-        model = None if run is None else run.so_far()
-        if run is None or model is None:
-            self.check_is_fitted("checkpoint")
-            return copy.deepcopy(self)
-        run.calibrate(model)
-        fitted = copy.copy(self)
-        fitted._broken_off = None
-        fitted._set_model(model)
-        fitted._state = "fitted"
-        return fitted
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled and copied: not a training that is underway."""
-        return {name: value for name, value in vars(self).items() if name != "_run"}
-
-    def _pretrain(
-        self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
-    ) -> _LatentODEForecaster:
-        """Train on a panel, from the pretrained weights on where there are any."""
-        settings = Settings.of(self)
-        if y is None:
-            raise TypeError("pretrain needs a panel y; got None. Pass a DataFrame.")
-        rng = in_common(check_random_state(self.random_state))
-        start = getattr(self, "pretrained_", None)
-        history = self._read(y, X, start)
-        history.observations.check_channels(history.channels)
-        ahead = steps_ahead(fh)
-        run = plan(history.observations, settings, rng, ahead, start, "pretrain")
-        run.model.columns = history.channels, history.controls
-        self.pretrained_ = run.train(self._reporter())
-        self._broken_off = None  # of a fit before
-        return self
-
-    _pretrain_update = _pretrain
-
-    def _fit(
-        self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
-    ) -> _LatentODEForecaster:
-        """Train on y, or fine-tune a copy of the pretrained model on it."""
-        if self._is_trained:
-            return self
-        settings = Settings.of(self)
-        rng = in_common(check_random_state(self.random_state))
-        start = self._broken_off if self.warm_start else None
-        purpose: Purpose = "fit"
-        pretrained = getattr(self, "pretrained_", None)
-        if pretrained is not None and (start is None or start.fine_tunes):
-            start, purpose = start or pretrained, "fine-tune"
-        self._history = self._read(y, X, start)
-        observations = self._history.observations
-        if start is None:
-            observations.check_channels(self._history.channels)
-        run = plan(observations, settings, rng, steps_ahead(fh), start, purpose)
-        run.model.columns = self._history.channels, self._history.controls
-        self._run, self._predict_seed = run, run.terms.predict_seed
-        self._set_model(run.train(self._reporter()))
-        self._run = self._broken_off = None
-        return self
-
-    def _read(
-        self, y: pd.DataFrame, X: pd.DataFrame | None, start: FittedModel | None
-    ) -> History:
-        """Return the series; in the columns of a model that a training starts from."""
+    def _read(self, y: pd.DataFrame, X: pd.DataFrame | None, start: Any) -> History:
+        """Return the series; in the columns of a model that a fit starts from."""
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
         of_array = self._y_metadata["mtype"] == "np.ndarray"
         history = History.of(y, X, self.freq, channels, of_array)
         if start is not None:
-            start.check_accepts(history.observations, self)
+            self._check_continues(start, history.observations)
         return history
 
-    def _set_model(self, model: FittedModel) -> None:
-        self._model = model
-        self.network_ = model.network
-        history = pd.DataFrame(model.rows, columns=list(HISTORY_COLUMNS))
-        self.history_ = history.set_index("epoch")
-        self.n_epochs_ = len(model.rows)
-        self.best_epoch_ = model.best_epoch
-        self.window_length_ = model.window_length
-        self.horizon_ = model.horizon
-        self.location_ = model.normalisation.location
-        self.scale_ = model.normalisation.scale
-        unit = model.time_unit
-        timelike = model.clock == TIMELIKE
-        self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
-        self.longest_gap_ = model.longest_gap
-        self.engine_ = model.network.engines()
-        self._answers = Answers(model, self._history, self._predict_seed)
-        channels = self._history.channels
-        spreads = model.calibration or Calibration.none(len(channels))
-        lags = pd.Index(spreads.lags, name="time since the last observation")
-        self.interval_scale_ = pd.DataFrame(spreads.scales, lags, channels)
+    def _check_continues(self, start: Any, observations: Observations) -> None:
+        """Check that a fit can go on from an earlier model; a ValueError else."""
+        remedy = "Fit a fresh clone instead, after reset() if it was pretrained."
+        for name, value in start.architecture.items():
+            now = getattr(self, name)
+            if now != value:
+                raise ValueError(
+                    f"a fit that continues from earlier weights needs the same {name}, "
+                    f"{value!r}; got {now!r}. {remedy}"
+                )
+        if start.clock != observations.clock:
+            raise ValueError(
+                "a fit that continues from earlier weights needs an index of "
+                f"{start.clock}, as before; got one of {observations.clock}. Convert "
+                "y's index, or fit a fresh clone instead."
+            )
+        controls = observations.controls
+        n_controls = 0 if controls is None else controls.shape[1]
+        expected, got = start.sizes, (observations.values.shape[1], n_controls)
+        if expected != got:
+            raise ValueError(
+                f"y and X must have as many columns as before, {expected[0]} and "
+                f"{expected[1]}; got {got[0]} and {got[1]}. {remedy}"
+            )
 
-    def _update(
-        self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True
-    ) -> _LatentODEForecaster:
-        """Take up observations; with ``update_params`` continue training on all."""
+    def _take_up(self, y: pd.DataFrame, X: pd.DataFrame | None) -> None:
+        """Take the rows of an update into the history, and move the cutoff."""
         rows = self._continued(y)
         if X is not None and rows is not y:
             X = self._at_rows(X.to_numpy(), rows.index)
         self._history = self._history.extended(rows, X, self.freq)
         self._set_cutoff(self._history.cutoff(self.cutoff))
-        observations, model = self._history.observations, self._model
-        # a guard that kept the level is not undone by a training without one
-        is_kept = self.guard and model.network.emission.is_silent
-        if update_params and not is_kept:
-            settings = Settings.of(self)
-            rng = in_common(check_random_state(self.random_state))
-            run = plan(observations, settings, rng, None, model, "update")
-            model = run.train(self._reporter())
-        self._set_model(model)
-        return self
 
     def _predict(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None
@@ -386,7 +193,7 @@ class _LatentODEForecaster(BaseForecaster):
         rows, known = self._asked(fh, X)
         return self._answers.means(rows[known], X).reindex(rows)
 
-    @_on_a_copy
+    @on_a_copy
     def update_predict_single(
         self, y: Any = None, fh: Any = None, X: Any = None, update_params: bool = True
     ) -> Any:
@@ -463,7 +270,7 @@ class _LatentODEForecaster(BaseForecaster):
         is_lone = truth.shape[1] == 1  # which may have another name than in fit
         return residuals.set_axis(frame.columns, axis=1) if is_lone else residuals
 
-    @_keeping_horizon
+    @keeping_horizon
     def predict_residuals(self, y: Any = None, X: Any = None) -> Any:
         """Return observations minus their forecasts.
 
@@ -525,7 +332,7 @@ class _LatentODEForecaster(BaseForecaster):
         X = pd.DataFrame(X) if is_table else self._check_X(X=X)
         return self._answers.means(index, X)
 
-    @_keeping_horizon
+    @keeping_horizon
     def predict_quantiles(
         self, fh: Any = None, X: Any = None, alpha: Any = None
     ) -> pd.DataFrame:
@@ -534,7 +341,7 @@ class _LatentODEForecaster(BaseForecaster):
             checks.check_probabilities("alpha", alpha)
         return super().predict_quantiles(fh, X, alpha)
 
-    @_keeping_horizon
+    @keeping_horizon
     def predict_interval(
         self, fh: Any = None, X: Any = None, coverage: Any = 0.90
     ) -> pd.DataFrame:
@@ -542,7 +349,7 @@ class _LatentODEForecaster(BaseForecaster):
         checks.check_probabilities("coverage", coverage)
         return super().predict_interval(fh, X, coverage)
 
-    @_keeping_horizon
+    @keeping_horizon
     def sample(
         self,
         fh: Any = None,
@@ -582,61 +389,7 @@ class _LatentODEForecaster(BaseForecaster):
         columns = self._history.channels
         paths = np.full((n, len(rows), len(columns)), np.nan)
         paths[:, known] = self._answers.paths(rows[known], X_inner, n, noise)
-        return _as_paths(paths, rows, columns)
-
-    def sample_prior(
-        self,
-        index: pd.Index,
-        n_samples: int | None = None,
-        X: pd.DataFrame | None = None,
-        noise: bool = True,
-        start: str = "windows",
-        random_state: int | np.random.RandomState | None = None,
-    ) -> pd.DataFrame:
-        """Draw new series that look like those that fit and update have seen.
-
-        They continue none of them: each begins, at the first stamp, as a training
-        window does that is chosen at random, with that window's level.
-
-        Parameters
-        ----------
-        index : Index
-            Increasing time stamps of the kind of y's, without series' keys. Only the
-            time since the first one counts.
-        n_samples, noise
-            As in `sample`.
-        X : DataFrame, optional
-            Controls of the new series, with a row at every stamp of ``index``, where
-            the model has any.
-        start : {"windows", "normal"}, default="windows"
-            Where z0 is drawn from. "windows": the chosen window's q(z0), so that all
-            draws together are from the aggregate posterior, what the decoder was
-            trained on; "normal": the prior N(0, I) of the objective, which these
-            posteriors need not cover, nor keep to.
-        random_state : int, RandomState or None, default=None
-            None: the same series at every call, as in `sample`.
-
-        Returns
-        -------
-        DataFrame
-            With index (sample, time) and y's columns, in y's units.
-        """
-        self.check_is_fitted()
-        checks.check_choice("start", start, STARTS)
-        n = self.n_samples if n_samples is None else n_samples
-        checks.check_count("n_samples", n, 1)
-        seed = None
-        if random_state is not None:
-            seed = int(check_random_state(random_state).randint(2**31 - 1))
-        paths = self._answers.new_series(index, X, n, noise, start, seed)
-        return _as_paths(paths, index, self._history.channels)
-
-    @functools.partial(_on_a_copy, writes=())
-    def _latent_paths(self, fh: Any, X: Any, series: int, n: int) -> Any:
-        """Return what `sklode.plotting.plot_latent` draws."""
-        X_inner = self._check_X(X=X)
-        rows, _ = self._asked(self._check_fh(fh), X_inner)
-        return self._answers.latent_paths(rows, X_inner, series, n)
+        return as_paths(paths, rows, columns)
 
     def _predict_quantiles(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]
@@ -681,7 +434,7 @@ class _LatentODEForecaster(BaseForecaster):
         index = paths.loc[0].index  # its order; skpro's own would be that of first use
         return Empirical(paths, time_indep=marginal, index=index, columns=paths.columns)
 
-    @_keeping_horizon
+    @keeping_horizon
     def score(self, y: Any, X: Any = None, fh: Any = None) -> float:
         """Return minus the root mean squared error of the forecasts of ``y``.
 
@@ -781,40 +534,7 @@ class _LatentODEForecaster(BaseForecaster):
         ImportError
             If safetensors is not installed.
         """
-        forecaster = saving.load(path, cls)
-        forecaster._warn_without_device()
-        return forecaster
-
-    @classmethod
-    def _of_settings(cls, settings: dict[str, Any]) -> Any:
-        """Return a forecaster of checked parameters; its device may be elsewhere."""
-        check_parameters(cls(**{**settings, "device": "cpu"}))
-        forecaster = cls(**settings)
-        torch.device("cpu" if forecaster.device == "auto" else forecaster.device)
-        return forecaster
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._warn_without_device()
-
-    def _warn_without_device(self) -> None:
-        """Warn if there is no device of the name that was asked for."""
-        model = getattr(self, "_model", None) or getattr(self, "pretrained_", None)
-        if model is None or self.device == "auto":
-            return
-        try:
-            resolve_device(self.device)
-        except ValueError:
-            found = next(model.network.parameters()).device
-            warnings.warn(
-                f"device={str(self.device)!r} is not on this machine: forecasts are "
-                f"made on {str(found)!r}. To train on here, set forecaster.device = "
-                "'auto'; set_params would forget the fit.",
-                stacklevel=3,
-            )
-
-    def _reporter(self) -> Reporter:
-        return Reporter(self.verbose, self.callbacks or (), self)
+        return saving.load(path, cls)
 
     def __sklearn_tags__(self) -> Any:
         """Describe the forecaster to scikit-learn's searches."""
@@ -828,25 +548,8 @@ class _LatentODEForecaster(BaseForecaster):
         """Clone as sktime does: with its configuration and pretrained state."""
         return self.clone()
 
-    @classmethod
-    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
-        """Return small settings that sktime's checks run with."""
-        small = {
-            "hidden_size": 3,
-            "latent_size": 2,
-            "field_width": 3,
-            "emission_width": 3,
-            "max_epochs": 1,
-            "n_samples": 5,
-            "random_state": 0,
-        }
-        return [
-            {**small, "window_length": 4, "horizon": 2, "method": "euler"},
-            {**small, "normalize": "last", "early_stopping": True, "clip_norm": None},
-        ]
 
-
-def _as_paths(paths: np.ndarray, index: pd.Index, columns: list[Any]) -> pd.DataFrame:
+def as_paths(paths: np.ndarray, index: pd.Index, columns: list[Any]) -> pd.DataFrame:
     """Return paths (sample, row, channel) as a frame with index (sample, *row)."""
     n = len(paths)
     rows = index[np.tile(np.arange(len(index)), n)]
@@ -854,79 +557,3 @@ def _as_paths(paths: np.ndarray, index: pd.Index, columns: list[Any]) -> pd.Data
     number = np.repeat(np.arange(n), len(index))
     rows = pd.MultiIndex.from_arrays([number, *levels], names=["sample", *index.names])
     return pd.DataFrame(paths.reshape(-1, len(columns)), rows, columns)
-
-
-_EXAMPLE = """Examples
---------
->>> from sktime.datasets import load_airline
->>> from sklode import {name}
->>> y = load_airline()
->>> forecaster = {name}(max_epochs=2, random_state=0)
->>> forecaster = forecaster.fit(y)
->>> y_pred = forecaster.predict(fh=[1, 2, 3])
-"""
-
-_Forecaster = TypeVar("_Forecaster", bound=type[_LatentODEForecaster])
-
-
-def _documented(cls: _Forecaster) -> _Forecaster:
-    """Write what all three share into a class's docstring."""
-    # without indentation, which Python takes away by itself from 3.13 on
-    own, heading, references = cleandoc(cls.__doc__ or "").partition("References\n")
-    shared = [cleandoc(part) for part in (PARAMETERS, ATTRIBUTES)]
-    example = _EXAMPLE.format(name=cls.__name__)
-    parts = own.rstrip(), *shared, (heading + references).rstrip(), example
-    cls.__doc__ = "\n\n".join(parts)
-    return cls
-
-
-@_documented
-class LatentODEForecaster(_LatentODEForecaster):
-    """Latent ODE with an RNN encoder (Chen et al. 2018), in continuous time.
-
-    A variational autoencoder: an RNN reads a window of observations, and the gaps
-    between them, backward in time; a neural ODE carries the latent state to any other
-    time stamp. Nothing flows between the encoder's visits.
-
-    References
-    ----------
-    R. T. Q. Chen, Y. Rubanova, J. Bettencourt, D. Duvenaud, "Neural Ordinary
-    Differential Equations", NeurIPS 2018.
-    """
-
-    encoder = "rnn"
-
-
-@_documented
-class LatentODERNNForecaster(_LatentODEForecaster):
-    """Latent ODE with an ODE-RNN encoder (Rubanova et al. 2019), in continuous time.
-
-    A variational autoencoder: an RNN whose state flows along a neural ODE between
-    observations reads a window of them backward in time; a second neural ODE carries
-    the latent state to any other time stamp.
-
-    References
-    ----------
-    Y. Rubanova, R. T. Q. Chen, D. Duvenaud, "Latent Ordinary Differential Equations for
-    Irregularly-Sampled Time Series", NeurIPS 2019.
-    """
-
-    encoder = "ode-rnn"
-
-
-@_documented
-class LatentODELSTMForecaster(_LatentODEForecaster):
-    """Latent ODE with an ODE-LSTM encoder (Coelho et al.), in continuous time.
-
-    A variational autoencoder: an LSTM whose hidden state flows along a neural ODE
-    between observations reads a window of them backward in time; a second neural ODE
-    carries the latent state to any other time stamp. With ``clip_norm`` it is the
-    paper's "Latent ODE-LSTM + gradient clipping".
-
-    References
-    ----------
-    C. Coelho, M. F. P. Costa, L. L. Ferras, "Enhancing Continuous Time Series Modelling
-    with a Latent ODE-LSTM Approach".
-    """
-
-    encoder = "ode-lstm"

@@ -1,0 +1,436 @@
+"""The three forecasters that train a Latent ODE."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import os
+import warnings
+from inspect import cleandoc
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.utils import check_random_state
+from sktime.forecasting.base import ForecastingHorizon
+
+from sklode.data import checks
+from sklode.data.horizons import steps_ahead
+from sklode.data.ticks import TIMELIKE
+from sklode.forecasters.base import ContinuousForecaster, as_paths
+from sklode.forecasters.whole import on_a_copy
+from sklode.prediction.answers import Answers
+from sklode.prediction.calibration import Calibration
+from sklode.prediction.model import FittedModel
+from sklode.prediction.network_file import NETWORK_FORMAT
+from sklode.prediction.prior import STARTS
+from sklode.training.loop import HISTORY_COLUMNS
+from sklode.training.parallel import in_common
+from sklode.training.parameters import (
+    ATTRIBUTES,
+    PARAMETERS,
+    Settings,
+    check_parameters,
+    resolve_device,
+)
+from sklode.training.plan import Purpose, Run, plan
+from sklode.training.report import Reporter
+
+__all__ = [
+    "LatentODEForecaster",
+    "LatentODELSTMForecaster",
+    "LatentODERNNForecaster",
+]
+
+
+class _LatentODEForecaster(ContinuousForecaster):
+    """What the three forecasters share: all but the encoder.
+
+    Attributes of every subclass: ``encoder`` names the module of `sklode.nn`.
+    """
+
+    encoder: ClassVar[str]
+    _model_format = NETWORK_FORMAT
+    _answers: Answers
+    _run: Run | None = None  # while `fit` trains
+    _broken_off: FittedModel | None = None  # what a fit that raised was at
+
+    def __init__(
+        self,
+        hidden_size: int = 32,
+        latent_size: int = 8,
+        field_width: int = 32,
+        field_depth: int = 1,
+        emission_width: int = 64,
+        activation: str = "tanh",
+        window_length: int | None = None,
+        horizon: int | None = None,
+        thinning: float = 0.5,
+        normalize: str | None = "auto",
+        method: str = "rk4",
+        step_size: float = 1.0,
+        rtol: float = 1e-3,
+        atol: float = 1e-4,
+        adjoint: bool = False,
+        clip_norm: float | str | None = 1.0,
+        kl_weight: float = 1.0,
+        observation_noise: float | None = None,
+        max_epochs: int | None = None,
+        batch_size: int = 64,
+        lr: float = 0.005,
+        weight_decay: float = 0.0,
+        guard: bool = False,
+        early_stopping: bool = False,
+        n_iter_no_change: int = 50,
+        finetune_epochs: int | None = None,
+        n_samples: int = 100,
+        freq: str | pd.DateOffset | pd.Timedelta | None = None,
+        engine: str = "auto",
+        device: str | torch.device = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        callbacks: list[Any] | tuple[Any, ...] | None = None,
+    ) -> None:
+        self.hidden_size = hidden_size
+        self.latent_size = latent_size
+        self.field_width = field_width
+        self.field_depth = field_depth
+        self.emission_width = emission_width
+        self.activation = activation
+        self.window_length = window_length
+        self.horizon = horizon
+        self.thinning = thinning
+        self.normalize = normalize
+        self.method = method
+        self.step_size = step_size
+        self.rtol = rtol
+        self.atol = atol
+        self.adjoint = adjoint
+        self.clip_norm = clip_norm
+        self.kl_weight = kl_weight
+        self.observation_noise = observation_noise
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.guard = guard
+        self.early_stopping = early_stopping
+        self.n_iter_no_change = n_iter_no_change
+        self.finetune_epochs = finetune_epochs
+        self.n_samples = n_samples
+        self.freq = freq
+        self.engine = engine
+        self.device = device
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.callbacks = callbacks
+        super().__init__()
+
+    def reset(self) -> Any:
+        """Return to the state after construction; ``warm_start`` keeps the model."""
+        # what a fit was broken off at is later than the model that it began from
+        latest = self._broken_off or getattr(self, "_model", None)
+        super().reset()
+        self._broken_off = latest if self.warm_start else None
+        return self
+
+    def _broke_off(self, twin: Any) -> None:
+        """Keep what a fit that raised was at, for ``warm_start``."""
+        if twin.warm_start and twin._run is not None:
+            self._broken_off = twin._run.so_far() or self._broken_off
+
+    def checkpoint(self) -> Any:
+        """Return a fitted copy: in a callback, of the `fit` that is underway.
+
+        It has the best weights so far and calibrated spreads, and under ``warm_start``
+        its `fit` goes on from there. Elsewhere it is a plain copy.
+
+        Raises
+        ------
+        sktime.exceptions.NotFittedError
+            Before the first epoch of a first fit has ended, or without any.
+        """
+        run = self._run
+        model = None if run is None else run.so_far()
+        if run is None or model is None:
+            self.check_is_fitted("checkpoint")
+            return copy.deepcopy(self)
+        run.calibrate(model)
+        fitted = copy.copy(self)
+        fitted._broken_off = None
+        fitted._set_model(model)
+        fitted._state = "fitted"
+        return fitted
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled and copied: not a training that is underway."""
+        return {name: value for name, value in vars(self).items() if name != "_run"}
+
+    def _pretrain(
+        self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
+    ) -> _LatentODEForecaster:
+        """Train on a panel, from the pretrained weights on where there are any."""
+        settings = Settings.of(self)
+        if y is None:
+            raise TypeError("pretrain needs a panel y; got None. Pass a DataFrame.")
+        rng = in_common(check_random_state(self.random_state))
+        start = getattr(self, "pretrained_", None)
+        history = self._read(y, X, start)
+        history.observations.check_channels(history.channels)
+        ahead = steps_ahead(fh)
+        run = plan(history.observations, settings, rng, ahead, start, "pretrain")
+        run.model.columns = history.channels, history.controls
+        self.pretrained_ = run.train(self._reporter())
+        self._broken_off = None  # of a fit before
+        return self
+
+    _pretrain_update = _pretrain
+
+    def _fit(
+        self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
+    ) -> _LatentODEForecaster:
+        """Train on y, or fine-tune a copy of the pretrained model on it."""
+        if self._is_trained:
+            return self
+        settings = Settings.of(self)
+        rng = in_common(check_random_state(self.random_state))
+        start = self._broken_off if self.warm_start else None
+        purpose: Purpose = "fit"
+        pretrained = getattr(self, "pretrained_", None)
+        if pretrained is not None and (start is None or start.fine_tunes):
+            start, purpose = start or pretrained, "fine-tune"
+        self._history = self._read(y, X, start)
+        observations = self._history.observations
+        if start is None:
+            observations.check_channels(self._history.channels)
+        run = plan(observations, settings, rng, steps_ahead(fh), start, purpose)
+        run.model.columns = self._history.channels, self._history.controls
+        self._run, self._predict_seed = run, run.terms.predict_seed
+        self._set_model(run.train(self._reporter()))
+        self._run = self._broken_off = None
+        return self
+
+    def _set_model(self, model: FittedModel) -> None:
+        self._model = model
+        self.network_ = model.network
+        history = pd.DataFrame(model.rows, columns=list(HISTORY_COLUMNS))
+        self.history_ = history.set_index("epoch")
+        self.n_epochs_ = len(model.rows)
+        self.best_epoch_ = model.best_epoch
+        self.window_length_ = model.window_length
+        self.horizon_ = model.horizon
+        self.location_ = model.normalisation.location
+        self.scale_ = model.normalisation.scale
+        unit = model.time_unit
+        timelike = model.clock == TIMELIKE
+        self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
+        self.longest_gap_ = model.longest_gap
+        self.engine_ = model.network.engines()
+        self._answers = Answers(model, self._history, self._predict_seed)
+        channels = self._history.channels
+        spreads = model.calibration or Calibration.none(len(channels))
+        lags = pd.Index(spreads.lags, name="time since the last observation")
+        self.interval_scale_ = pd.DataFrame(spreads.scales, lags, channels)
+
+    def _update(
+        self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True
+    ) -> _LatentODEForecaster:
+        """Take up observations; with ``update_params`` continue training on all."""
+        self._take_up(y, X)
+        observations, model = self._history.observations, self._model
+        # a guard that kept the level is not undone by a training without one
+        is_kept = self.guard and model.network.emission.is_silent
+        if update_params and not is_kept:
+            settings = Settings.of(self)
+            rng = in_common(check_random_state(self.random_state))
+            run = plan(observations, settings, rng, None, model, "update")
+            model = run.train(self._reporter())
+        self._set_model(model)
+        return self
+
+    def sample_prior(
+        self,
+        index: pd.Index,
+        n_samples: int | None = None,
+        X: pd.DataFrame | None = None,
+        noise: bool = True,
+        start: str = "windows",
+        random_state: int | np.random.RandomState | None = None,
+    ) -> pd.DataFrame:
+        """Draw new series that look like those that fit and update have seen.
+
+        They continue none of them: each begins, at the first stamp, as a training
+        window does that is chosen at random, with that window's level.
+
+        Parameters
+        ----------
+        index : Index
+            Increasing time stamps of the kind of y's, without series' keys. Only the
+            time since the first one counts.
+        n_samples, noise
+            As in `sample`.
+        X : DataFrame, optional
+            Controls of the new series, with a row at every stamp of ``index``, where
+            the model has any.
+        start : {"windows", "normal"}, default="windows"
+            Where z0 is drawn from. "windows": the chosen window's q(z0), so that all
+            draws together are from the aggregate posterior, what the decoder was
+            trained on; "normal": the prior N(0, I) of the objective, which these
+            posteriors need not cover, nor keep to.
+        random_state : int, RandomState or None, default=None
+            None: the same series at every call, as in `sample`.
+
+        Returns
+        -------
+        DataFrame
+            With index (sample, time) and y's columns, in y's units.
+        """
+        self.check_is_fitted()
+        checks.check_choice("start", start, STARTS)
+        n = self.n_samples if n_samples is None else n_samples
+        checks.check_count("n_samples", n, 1)
+        seed = None
+        if random_state is not None:
+            seed = int(check_random_state(random_state).randint(2**31 - 1))
+        paths = self._answers.new_series(index, X, n, noise, start, seed)
+        return as_paths(paths, index, self._history.channels)
+
+    @functools.partial(on_a_copy, writes=())
+    def _latent_paths(self, fh: Any, X: Any, series: int, n: int) -> Any:
+        """Return what `sklode.plotting.plot_latent` draws."""
+        X_inner = self._check_X(X=X)
+        rows, _ = self._asked(self._check_fh(fh), X_inner)
+        return self._answers.latent_paths(rows, X_inner, series, n)
+
+    @classmethod
+    def _of_settings(cls, settings: dict[str, Any]) -> Any:
+        """Return a forecaster of checked parameters; its device may be elsewhere."""
+        check_parameters(cls(**{**settings, "device": "cpu"}))
+        forecaster = cls(**settings)
+        torch.device("cpu" if forecaster.device == "auto" else forecaster.device)
+        return forecaster
+
+    @classmethod
+    def load_weights(cls, path: str | os.PathLike[str]) -> Any:
+        forecaster = super().load_weights(path)
+        forecaster._warn_without_device()
+        return forecaster
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._warn_without_device()
+
+    def _warn_without_device(self) -> None:
+        """Warn if there is no device of the name that was asked for."""
+        model = getattr(self, "_model", None) or getattr(self, "pretrained_", None)
+        if model is None or self.device == "auto":
+            return
+        try:
+            resolve_device(self.device)
+        except ValueError:
+            found = next(model.network.parameters()).device
+            warnings.warn(
+                f"device={str(self.device)!r} is not on this machine: forecasts are "
+                f"made on {str(found)!r}. To train on here, set forecaster.device = "
+                "'auto'; set_params would forget the fit.",
+                stacklevel=3,
+            )
+
+    def _reporter(self) -> Reporter:
+        return Reporter(self.verbose, self.callbacks or (), self)
+
+    @classmethod
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+        """Return small settings that sktime's checks run with."""
+        small = {
+            "hidden_size": 3,
+            "latent_size": 2,
+            "field_width": 3,
+            "emission_width": 3,
+            "max_epochs": 1,
+            "n_samples": 5,
+            "random_state": 0,
+        }
+        return [
+            {**small, "window_length": 4, "horizon": 2, "method": "euler"},
+            {**small, "normalize": "last", "early_stopping": True, "clip_norm": None},
+        ]
+
+
+_EXAMPLE = """Examples
+--------
+>>> from sktime.datasets import load_airline
+>>> from sklode import {name}
+>>> y = load_airline()
+>>> forecaster = {name}(max_epochs=2, random_state=0)
+>>> forecaster = forecaster.fit(y)
+>>> y_pred = forecaster.predict(fh=[1, 2, 3])
+"""
+
+_Forecaster = TypeVar("_Forecaster", bound=type[_LatentODEForecaster])
+
+
+def _documented(cls: _Forecaster) -> _Forecaster:
+    """Write what all three share into a class's docstring."""
+    # without indentation, which Python takes away by itself from 3.13 on
+    own, heading, references = cleandoc(cls.__doc__ or "").partition("References\n")
+    shared = [cleandoc(part) for part in (PARAMETERS, ATTRIBUTES)]
+    example = _EXAMPLE.format(name=cls.__name__)
+    parts = own.rstrip(), *shared, (heading + references).rstrip(), example
+    cls.__doc__ = "\n\n".join(parts)
+    return cls
+
+
+@_documented
+class LatentODEForecaster(_LatentODEForecaster):
+    """Latent ODE with an RNN encoder (Chen et al. 2018), in continuous time.
+
+    A variational autoencoder: an RNN reads a window of observations, and the gaps
+    between them, backward in time; a neural ODE carries the latent state to any other
+    time stamp. Nothing flows between the encoder's visits.
+
+    References
+    ----------
+    R. T. Q. Chen, Y. Rubanova, J. Bettencourt, D. Duvenaud, "Neural Ordinary
+    Differential Equations", NeurIPS 2018.
+    """
+
+    encoder = "rnn"
+
+
+@_documented
+class LatentODERNNForecaster(_LatentODEForecaster):
+    """Latent ODE with an ODE-RNN encoder (Rubanova et al. 2019), in continuous time.
+
+    A variational autoencoder: an RNN whose state flows along a neural ODE between
+    observations reads a window of them backward in time; a second neural ODE carries
+    the latent state to any other time stamp.
+
+    References
+    ----------
+    Y. Rubanova, R. T. Q. Chen, D. Duvenaud, "Latent Ordinary Differential Equations for
+    Irregularly-Sampled Time Series", NeurIPS 2019.
+    """
+
+    encoder = "ode-rnn"
+
+
+@_documented
+class LatentODELSTMForecaster(_LatentODEForecaster):
+    """Latent ODE with an ODE-LSTM encoder (Coelho et al.), in continuous time.
+
+    A variational autoencoder: an LSTM whose hidden state flows along a neural ODE
+    between observations reads a window of them backward in time; a second neural ODE
+    carries the latent state to any other time stamp. With ``clip_norm`` it is the
+    paper's "Latent ODE-LSTM + gradient clipping".
+
+    References
+    ----------
+    C. Coelho, M. F. P. Costa, L. L. Ferras, "Enhancing Continuous Time Series Modelling
+    with a Latent ODE-LSTM Approach".
+    """
+
+    encoder = "ode-lstm"

@@ -1,0 +1,123 @@
+"""Lengths of seasons become ticks of an index, and what is none is refused."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode.data.history import History
+from sklode.data.seasons import check_seasons, season_ticks
+from tests.series import panel, waves
+
+DAY = 86_400e9
+YEAR = 365.25 * DAY
+
+
+def history(index: pd.Index, freq: Any = None) -> History:
+    return History.of(waves(index).to_frame(), None, freq)
+
+
+HOURS = pd.date_range("2020-01-01", periods=48, freq="h")
+
+
+@pytest.mark.parametrize(
+    "season",
+    [
+        "1D",
+        "24h",
+        "D",
+        pd.Timedelta(days=1),
+        timedelta(days=1),
+        np.timedelta64(24, "h"),
+        pd.offsets.Day(),
+        pd.DateOffset(days=1),
+        24,
+        24.0,
+        np.int64(24),
+    ],
+)
+@pytest.mark.parametrize("index", [HOURS, HOURS - HOURS[0], HOURS.tz_localize("UTC")])
+def test_a_day_has_many_names(index: pd.Index, season: Any) -> None:
+    check_seasons([season])
+    assert season_ticks([season], history(index)) == pytest.approx((DAY,))
+
+
+@pytest.mark.parametrize("season", ["YE", "YS-JUL", pd.DateOffset(years=1), "365.25D"])
+def test_a_calendar_year_has_its_mean_length(season: Any) -> None:
+    check_seasons([season])
+    (ticks,) = season_ticks([season], history(HOURS))
+    assert ticks == pytest.approx(YEAR, rel=1e-4)
+
+
+@pytest.mark.parametrize("season", ["11YE", pd.DateOffset(years=11), 11 * 365.25])
+def test_a_season_may_be_longer_than_a_decade(season: Any) -> None:
+    check_seasons([season])
+    days = history(pd.date_range("2020-01-01", periods=9))
+    assert season_ticks([season], days) == pytest.approx((11 * YEAR,), rel=1e-4)
+
+
+def test_twelve_steps_of_months_are_a_year() -> None:
+    months = pd.date_range("2020-01-01", periods=30, freq="MS")
+    assert season_ticks([12], history(months)) == pytest.approx((YEAR,), rel=1e-3)
+
+
+@pytest.mark.parametrize(("freq", "ticks"), [("M", 12), ("Q", 4), ("D", 365.25)])
+def test_ticks_of_periods_are_periods(freq: str, ticks: float) -> None:
+    index = pd.period_range("2020-01", periods=24, freq=freq)
+    year = season_ticks([pd.DateOffset(years=1)], history(index))
+    assert year == pytest.approx((ticks,), rel=1e-3)
+    assert season_ticks([7], history(index)) == (7.0,)
+
+
+def test_periods_of_a_multiple_count_single_ones() -> None:
+    index = pd.period_range("2020-01", periods=24, freq="2M")
+    known = history(index)
+    assert season_ticks([6], known) == (12.0,)
+    assert season_ticks(["YE"], known) == pytest.approx((12,), rel=1e-3)
+
+
+def test_integers_have_steps_only() -> None:
+    known = history(pd.Index([0, 3, 4, 9]))
+    assert season_ticks([12, 3.5], known) == (12.0, 3.5)
+    with pytest.raises(TypeError, match=r"integers must be numbers; got '1D'\. Use"):
+        season_ticks(["1D"], known)
+
+
+def test_steps_of_different_lengths_are_refused() -> None:
+    known = History.of(panel(), None)
+    with pytest.raises(
+        ValueError, match=r"one length of a step; got \d lengths\. Pass"
+    ):
+        season_ticks([4], known)
+    assert season_ticks(["1h"], known) == (3600e9,)
+    assert season_ticks([4], History.of(panel(), None, "15min")) == (3600e9,)
+
+
+def test_one_season_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"got '1D' and 24\. Leave one"):
+        season_ticks(["1D", 24], history(HOURS))
+
+
+@pytest.mark.parametrize(
+    ("season", "error"),
+    [
+        (True, TypeError),
+        (None, TypeError),
+        ([7], TypeError),
+        ("fortnightish", ValueError),
+        ("12", ValueError),
+        ("-1D", ValueError),
+        (0, ValueError),
+        (-12, ValueError),
+        (float("nan"), ValueError),
+        (float("inf"), ValueError),
+        (pd.Timedelta(0), ValueError),
+    ],
+)
+def test_what_is_no_length_is_refused(season: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match=r"seasons must .*; got .*\. Use for example"):
+        check_seasons(["1D", season])
