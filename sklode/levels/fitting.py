@@ -32,8 +32,8 @@ __all__ = ["Component", "fit_components", "kernel"]
 
 Array = NDArray[np.floating]
 
-_FEW, _MANY = 6, 12
-"""Harmonics of a season: while hyperparameters are sought, and of forecasts."""
+_HARMONICS = 6, 12, 24
+"""Of seasons: while hyperparameters are sought the fewest, then the most probable."""
 
 _MOST_ROWS = 500
 """That hyperparameters are sought by: half of them the last ones, half spread out."""
@@ -42,6 +42,9 @@ _MOST_SERIES, _MOST_POOLED = 120, 6000  # series of a panel, and rows of all of 
 _ITERATIONS = 25
 _DRAWS, _DRAWN_ROWS = 24, 500
 """So many draws of hyperparameters up to so many rows; then ever fewer."""
+
+_LOWEST = 1e-9
+"""Of the usual value: what a model of logarithms takes zero and less for."""
 
 _MARGIN = 4.0
 """Forms so many natural logarithms less probable than the best one are left out."""
@@ -58,10 +61,11 @@ class Component(NamedTuple):
     weight: float
     location: float
     scale: float
+    harmonics: int = _HARMONICS[0]
 
     def space(self, span: float, before: float = 0.0) -> StateSpace:
         """Return its state space, of first rows so long before those of the series."""
-        return state_space(self.form, self.logs, span, _MANY, before)
+        return state_space(self.form, self.logs, span, self.harmonics, before)
 
     @property
     def noise(self) -> float:
@@ -69,9 +73,12 @@ class Component(NamedTuple):
         return float(np.exp(2 * self.logs[BASE.index("noise")])) + LEAST_NOISE**2
 
     def scaled(self, values: Array) -> Array:
-        """Return values in the units of the states."""
+        """Return values in the units of the states.
+
+        Without a logarithm a value is as far off as the filter does not believe.
+        """
         if self.form.logarithm:
-            values = np.log(values)
+            values = np.log(np.maximum(values, math.exp(self.location) * _LOWEST))
         return (values - self.location) / self.scale
 
     def original(self, values: Array) -> Array:
@@ -87,7 +94,7 @@ class Component(NamedTuple):
 class _Candidate(NamedTuple):
     component: Component
     loss: float  # minus the logarithm of the posterior density, in y's units
-    objective: Callable[[Array], float]
+    objective: Callable[..., float]
     free: NDArray[np.bool_]  # of the hyperparameters, those that were sought
 
 
@@ -118,7 +125,7 @@ def fit_components(
     sample = _sample(table)
     pooled = len(table.bounds) > 2
     n_controls = table.controls.shape[1]
-    is_positive = bool((sample.values > 0).all())
+    is_positive = bool((table.values > 0).all())
     if is_positive and logarithm == "auto":
         is_positive = sample.values.max() > 1.5 * sample.values.min()
     found = []
@@ -132,7 +139,7 @@ def fit_components(
     if logarithm is True:
         found = _grown(sample, span, pooled, periods, n_controls, True)
     least = min(c.loss for c in found)
-    near = [c for c in found if c.loss <= least + _MARGIN]
+    near = [_finer(c) for c in found if c.loss <= least + _MARGIN]
     n_draws = min(_DRAWS, _DRAWS * _DRAWN_ROWS // max(len(sample.values), 1))
     weighed = [w for c in near for w in _around(c, n_draws)]
     logs = np.array([weight for weight, _ in weighed])
@@ -226,9 +233,9 @@ def _most_probable(
     run, n = kernel().filter_rows, len(sample.bounds) - 1
     controls = Component(form, logs, 1.0, location, scale).controls(sample)
 
-    def objective(x: Array) -> float:
+    def objective(x: Array, harmonics: int = _HARMONICS[0]) -> float:
         logs[free] = x
-        space = state_space(form, logs, span, _FEW)
+        space = state_space(form, logs, span, harmonics)
         d = len(space.start)
         misfit = run(
             sample.times,
@@ -268,6 +275,18 @@ def _most_probable(
         in_units += float(values.sum())
     component = Component(form, found, 1.0, location, scale)
     return _Candidate(component, best.fun + in_units, objective, free)
+
+
+def _finer(candidate: _Candidate) -> _Candidate:
+    """Return a candidate with as many harmonics as are most probable."""
+    component, loss, objective, free = candidate
+    if not component.form.periods:
+        return candidate
+    losses = [objective(component.logs[free], n) for n in _HARMONICS]
+    best = int(np.argmin(losses))
+    component = component._replace(harmonics=_HARMONICS[best])
+    gain = losses[best] - losses[0]
+    return _Candidate(component, loss + gain, objective, free)
 
 
 def _around(candidate: _Candidate, n_draws: int) -> list[tuple[float, Component]]:
