@@ -108,7 +108,7 @@ class LevelAnswers:
         for channel, name in zip(
             self._level.channels, self._history.channels, strict=True
         ):
-            component, parts = channel.parts(channel.last_rows(_DESCRIBED))
+            component, parts = channel.described(_DESCRIBED)
             chosen = sum(
                 c.weight for c in channel.components if c.form == component.form
             )

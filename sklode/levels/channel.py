@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sklode.levels.fitting import CUT, Component, kernel
+from sklode.levels.fitting import Component, kernel
 from sklode.levels.forms import StateSpace
 from sklode.levels.mixture import Mixture
+from sklode.levels.rules import CUT
 from sklode.levels.tables import Queries, Table, joined, merged, table_of
 
 __all__ = ["ChannelLevel"]
@@ -92,6 +93,13 @@ class ChannelLevel:
                 variances[k, place] = variance[:, 0]
         return Mixture.of(self.components, means, variances)
 
+    def described(self, most: int) -> tuple[Component, Array]:
+        """Return the parts at its last rows, given these alone, see `parts`."""
+        last = self.table.last(most)
+        series = np.repeat(np.arange(len(last.bounds) - 1), np.diff(last.bounds))
+        queries = Queries(series, last.times, last.controls)
+        return replace(self, table=last).parts(queries)
+
     def parts(self, queries: Queries) -> tuple[Component, Array]:
         """Return the heaviest component and its parts, see `StateSpace.parts`.
 
@@ -103,13 +111,6 @@ class ChannelLevel:
         space = heaviest.space(self.span)
         signal, _, place = self._smoothed(heaviest, queries, inside, space.parts)
         return heaviest, signal[np.argsort(place)]
-
-    def last_rows(self, most: int) -> Queries:
-        """Return its last rows, of the last series first, as queries."""
-        table = self.table
-        rows = slice(max(len(table.times) - most, 0), None)
-        series = np.repeat(np.arange(len(table.bounds) - 1), np.diff(table.bounds))
-        return Queries(series[rows], table.times[rows], table.controls[rows])
 
     def drawn(self, queries: Queries, n: int, seed: int, noise: bool) -> Array:
         """Return ``n`` joint draws of each series' values at queries, (draw, query).

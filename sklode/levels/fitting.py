@@ -25,14 +25,12 @@ from sklode.levels.forms import (
     priors,
     state_space,
 )
+from sklode.levels.rules import CUT
 from sklode.levels.tables import Table
 
-__all__ = ["CUT", "Component", "fit_components", "kernel"]
+__all__ = ["Component", "fit_components", "kernel"]
 
 Array = NDArray[np.floating]
-
-CUT = 3.0
-"""Innovations beyond so many standard deviations weigh less."""
 
 _FEW, _MANY = 6, 12
 """Harmonics of a season: while hyperparameters are sought, and of forecasts."""

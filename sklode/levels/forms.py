@@ -7,6 +7,7 @@ normal priors: wide ones, that matter for short series.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -55,7 +56,7 @@ class StateSpace(NamedTuple):
     rates: Array  # (6,), see `kernel.RATES`
     waves: Array  # (harmonic, 3)
     start: Array  # (state, state)
-    n_waves: list[int]  # of each season
+    season: NDArray[np.int64]  # (harmonic,)
 
     @property
     def nothing(self) -> Array:
@@ -73,12 +74,12 @@ class StateSpace(NamedTuple):
 
         They are trend, deviation, one of each season, X and the sum of all.
         """
-        ends = np.append(4, 4 + 2 * np.cumsum(self.n_waves)).astype(int)
-        parts = np.zeros((len(self.n_waves) + 4, len(self.start)))
+        n_seasons, n_waves = len(set(self.season.tolist())), len(self.waves)
+        parts = np.zeros((n_seasons + 4, len(self.start)))
         parts[0, 0] = parts[1, 3] = 1
-        for k, n in enumerate(self.n_waves):
-            parts[2 + k, ends[k] : ends[k] + 2 * n] = 1
-        parts[-2, ends[-1] :] = 1
+        states = np.arange(4, 4 + 2 * n_waves)
+        parts[2 + np.repeat(self.season, 2), states] = 1
+        parts[-2, 4 + 2 * n_waves :] = 1
         parts[-1] = 1
         return parts
 
@@ -106,16 +107,9 @@ def state_space(
     velocity = (drift / span) ** 2
     rates = walk * walk / span, velocity, memory, deviation**2, fade
     rates = np.array([*rates, noise * noise + LEAST_NOISE**2])
-    waves = []
-    for k, period in enumerate(form.periods):
-        size, kept = np.exp(logs[8 + 2 * k : 10 + 2 * k])
-        # stamps one unit apart show no shorter wave than two units
-        n = max(1, min(int(period / 2 + 0.25), harmonics))
-        order = np.arange(1, n + 1)
-        share = 1 / order / (1 / order).sum()
-        frequency = 2 * math.pi * order / period
-        waves.append(np.column_stack([frequency, np.full(n, kept), size**2 * share]))
-    table = np.concatenate(waves) if waves else np.zeros((0, 3))
+    frequency, share, season = _waves(form.periods, harmonics)
+    size, kept = np.exp(logs[8:]).reshape(-1, 2).T
+    table = np.column_stack([frequency, kept[season], size[season] ** 2 * share])
     coefficients = np.ones(form.n_controls)
     others = np.concatenate([np.repeat(table[:, 2], 2), coefficients])
     start = np.zeros((4 + len(others), 4 + len(others)))
@@ -129,4 +123,21 @@ def state_space(
     start[2, 2] = velocity
     start[3, 3] = deviation**2
     np.fill_diagonal(start[4:, 4:], others)
-    return StateSpace(rates, table, start, [len(wave) for wave in waves])
+    return StateSpace(rates, table, start, season)
+
+
+@functools.cache
+def _waves(
+    periods: tuple[float, ...], harmonics: int
+) -> tuple[Array, Array, NDArray[np.int64]]:
+    """Return each harmonic's angular frequency, share of its season, and season."""
+    frequencies, shares, seasons = [np.zeros(0)], [np.zeros(0)], []
+    for season, period in enumerate(periods):
+        # stamps one unit apart show no shorter wave than two units
+        n = max(1, min(int(period / 2 + 0.25), harmonics))
+        order = np.arange(1, n + 1)
+        frequencies.append(2 * math.pi * order / period)
+        shares.append(1 / order / (1 / order).sum())
+        seasons += [season] * n
+    season = np.array(seasons, np.int64)
+    return np.concatenate(frequencies), np.concatenate(shares), season

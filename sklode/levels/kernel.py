@@ -19,18 +19,13 @@ import math
 import numpy as np
 
 from sklode.engine.simd import compiled
+from sklode.levels.rules import CLEAR, RUN
 
 __all__ = ["RATES", "condition_rows", "filter_rows", "simulate_rows", "smooth_rows"]
 
 RATES = ("walk", "velocity", "memory", "deviation", "fade", "noise")
 """Variance of the walk per time, of the velocity; its memory; variance of the
 deviation, its memory; variance of the observation noise."""
-
-_CLEAR = 2.5
-"""Innovations beyond so many times ``cut`` are taken for errors of observation."""
-
-_RUN = 3
-"""So many innovations in a row, beyond ``cut`` on one side, are a new level."""
 
 
 @compiled
@@ -199,10 +194,10 @@ def filter_rows(
                 loss += cut * cut * (0.5 + math.log(size / cut))
                 run = run + 1 if error * side > 0 else 1.0
                 side = error
-                if run < _RUN:
+                if run < RUN:
                     total *= size / cut
-                    if size > _CLEAR * cut:
-                        total *= (size / (_CLEAR * cut)) ** 2
+                    if size > CLEAR * cut:
+                        total *= (size / (CLEAR * cut)) ** 2
                 else:
                     jump = jumps[i] = error * error
                     covariance[0, 0] += jump

@@ -198,12 +198,13 @@ def _others(table: Table, clock: list[float]) -> dict[float, float]:
     k = int(np.diff(table.bounds).argmax())
     own = slice(table.bounds[k], table.bounds[k + 1])
     found = peaks(table.times[own], table.values[own], 1.0)
+    near = 1 / max(float(np.ptp(table.times[own])), 1.0)  # what a span can tell apart
     doubt = math.log(max(own.stop - own.start, 2) / 2)
     return {
         period: doubt
         for period in found
         if not any(
-            abs(whole / period / max(round(whole / period), 1) - 1) < 0.03
+            abs(1 / period - max(round(whole / period), 1) / whole) < near
             for whole in clock
         )
     }

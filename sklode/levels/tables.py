@@ -30,6 +30,12 @@ class Table(NamedTuple):
         spans[some] = self.times[end[some] - 1] - self.times[first[some]]
         return spans
 
+    def last(self, most: int) -> Table:
+        """Return the last rows of all."""
+        first = max(len(self.times) - most, 0)
+        rows = (x[first:] for x in self[:3])
+        return Table(*rows, np.maximum(self.bounds - first, 0))
+
 
 class Queries(NamedTuple):
     """What is asked: rows of (series, time), sorted by both, and X there."""
