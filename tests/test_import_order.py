@@ -45,9 +45,9 @@ ONLY_IMPORTERS = {
     "pandas": {
         "data",
         "forecasters",
-        "model_selection",
         "levels.answers",
         "levels.seasons",
+        "model_selection",
         "plotting",
         "prediction.answers",
         "prediction.saving",

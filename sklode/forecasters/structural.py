@@ -83,7 +83,10 @@ class StructuralForecaster(ContinuousForecaster):
     Attributes
     ----------
     level_ : DataFrame
-        What was found in each channel: its parts, how large and how long they are.
+        What was found, in the most probable form: a row per channel and part. ``share``
+        of the variance of all parts over the last rows; ``size``, a standard deviation
+        in units of y or of its logarithm; ``memory``, how long the part is remembered;
+        whether the ``logarithm`` is modelled; ``probability`` of the form.
 
     Notes
     -----
