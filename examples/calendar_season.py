@@ -43,12 +43,12 @@ train, test = y[:"2024"], y["2025":]
 # ------------------
 # X has a row at each stamp of y and, to forecast, at each stamp asked for. Sines and
 # cosines of the year know the future: no weather forecast is smuggled in. With
-# ``normalize="series"`` the level is the training mean, and X alone brings the season.
+# ``level="series"`` the level is the training mean, and X alone brings the season.
 
 SETTINGS = {
     "window_length": 30,
     "horizon": 30,
-    "normalize": "series",
+    "level": "series",
     "max_epochs": 10,
     "random_state": 0,
 }

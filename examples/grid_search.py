@@ -46,7 +46,7 @@ train, test = y[:240], y[240:]
 SETTINGS = {
     "window_length": 24,
     "horizon": 24,
-    "normalize": "series",
+    "level": "series",
     "max_epochs": 150,
     "batch_size": 32,
     "lr": 0.01,

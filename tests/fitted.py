@@ -208,7 +208,7 @@ def pretrained_and_fitted() -> Fitted:
 def level_kept_by_the_guard() -> Fitted:
     steps = np.random.default_rng(0).standard_normal(60)
     y = pd.Series(np.cumsum(steps), uneven_stamps(60))
-    found = _split(y, tiny(guard=True, normalize="linear"))
+    found = _split(y, tiny(guard=True, level="linear"))
     assert found.forecaster.best_epoch_ == 0
     return found
 

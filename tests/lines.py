@@ -111,7 +111,7 @@ def learned(
         emission_width=width,
         window_length=8,
         horizon=4,
-        normalize="last",
+        level="last",
         max_epochs=1,
         finetune_epochs=0,
         random_state=0,

@@ -53,13 +53,13 @@ def test_refit_with_same_random_state_is_identical(kind: type) -> None:
 def test_a_random_state_object_is_used_up_by_a_fit() -> None:
     y = waves()
     first, again = (
-        tiny(random_state=np.random.RandomState(5), normalize="series")
+        tiny(random_state=np.random.RandomState(5), level="series")
         .fit(y)
         .predict(STEPS)
         for _ in range(2)
     )
     pd.testing.assert_series_equal(first, again, check_exact=True)
-    shared = tiny(random_state=np.random.RandomState(5), normalize="series")
+    shared = tiny(random_state=np.random.RandomState(5), level="series")
     shared.fit(y)
     assert not np.allclose(shared.fit(y).predict(STEPS), first)
 
@@ -170,7 +170,7 @@ def test_an_observed_zero_is_an_observation() -> None:
 
 
 @pytest.mark.parametrize(
-    "normalize", ["series", "window", "last", "blend", "linear", "auto"]
+    "level", ["series", "window", "last", "blend", "linear", "auto"]
 )
 def test_rescaling_y_rescales_the_forecast(normalize: str) -> None:
     y = waves()
@@ -186,7 +186,7 @@ def test_a_channel_missing_at_a_stamp_leaves_the_other_channel_observed() -> Non
     y = channels()
     y.iloc[::2, 0] = np.nan
     y.iloc[1::2, 1] = np.nan
-    forecaster = tiny(normalize="series").fit(y)
+    forecaster = tiny(level="series").fit(y)
     np.testing.assert_allclose(forecaster.location_, y.mean())
     changed = y.copy()
     changed.iloc[-1, 0] += 1

@@ -247,7 +247,7 @@ def test_neighbours_and_padding_change_no_step(kind: str) -> None:
 
 def test_windows_are_read_as_the_forecaster_reads_them() -> None:
     y = waves(uneven_stamps())
-    forecaster = tiny(normalize="series").fit(y)
+    forecaster = tiny(level="series").fit(y)
     times, inputs, observed = encoder_inputs(forecaster, n_windows=100)
     starts = np.arange(24 - 6 - 2 + 1)  # six rows that are seen, two that follow
     rows = starts[:, None] + np.arange(6)

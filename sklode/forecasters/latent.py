@@ -67,7 +67,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         window_length: int | None = None,
         horizon: int | None = None,
         thinning: float = 0.5,
-        normalize: str | None = "auto",
+        level: str | None = "auto",
         method: str = "rk4",
         step_size: float = 1.0,
         rtol: float = 1e-3,
@@ -102,7 +102,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.window_length = window_length
         self.horizon = horizon
         self.thinning = thinning
-        self.normalize = normalize
+        self.level = level
         self.method = method
         self.step_size = step_size
         self.rtol = rtol
@@ -356,7 +356,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         }
         return [
             {**small, "window_length": 4, "horizon": 2, "method": "euler"},
-            {**small, "normalize": "last", "early_stopping": True, "clip_norm": None},
+            {**small, "level": "last", "early_stopping": True, "clip_norm": None},
         ]
 
 

@@ -3,7 +3,6 @@
 A level that drifts (prices, concentrations) is known from the window itself; an anchor
 takes it off the encoder's input and adds it to the emission, so that the latent
 dynamics describe deviations only. ``"series"`` is no anchor: the paper's pure model.
-``"linear"`` is `sklode.nn.linear`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from sklode.nn.shapes import Controls, Mask, Times, Values
 
 __all__ = ["ANCHORS", "Anchor", "Level", "last_values"]
 
-ANCHORS = ("series", "window", "last", "blend")
+ANCHORS = ("series", "window", "last")
 
 _INITIAL_DAMPING = -9.0
 """softplus(-9) = 0.0001 per ``time_unit_``: 1 % of the way to the mean after 80."""
@@ -66,7 +65,7 @@ class Anchor(nn.Module):
 
     Kinds: "series" is zero, the training mean that the data were centred at; "window"
     the window's mean; "last" the last value, damped towards the window's mean at a
-    learned rate; "blend" a * last + b * mean with a and b learned per channel.
+    learned rate.
     """
 
     def __init__(self, kind: str, n_channels: int) -> None:
@@ -75,8 +74,6 @@ class Anchor(nn.Module):
         self.kind = kind
         if kind == "last":
             self.raw_damping = nn.Parameter(torch.full((n_channels,), _INITIAL_DAMPING))
-        elif kind == "blend":
-            self.weights = nn.Parameter(torch.full((2, n_channels), 0.5))
 
     def forward(
         self,
@@ -97,8 +94,6 @@ class Anchor(nn.Module):
         last, latest = last_values(values, mask)
         t_last = torch.gather(times, 1, latest.squeeze(1))
         damping = None
-        if self.kind == "blend":
-            mean = self.weights[0] * last + self.weights[1] * mean
-        elif self.kind == "last":
+        if self.kind == "last":
             damping = functional.softplus(self.raw_damping)
         return Level(mean, last, t_last, damping)

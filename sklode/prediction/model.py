@@ -28,7 +28,7 @@ ARCHITECTURE = (
     "activation",
     "window_length",
     "horizon",
-    "normalize",
+    "level",
     "method",
     "step_size",
     "rtol",

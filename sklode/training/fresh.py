@@ -77,13 +77,13 @@ def fresh_model(
     )
     cut = first_held_out_row(layout, held_out, rng)
     learned = observations.until(cut)
-    normalisation = Normalisation.of(learned, settings.normalize is not None)
+    normalisation = Normalisation.of(learned, settings.level is not None)
     windows = WindowSet(
         *arrays_of(learned, normalisation, timeline), window_length, horizon
     )
     sample = windows.gather(spread(np.arange(len(windows)), 4 * SCORED_WINDOWS))
     sampled = sample.values, sample.mask, window_length
-    anchor = settings.normalize or "series"
+    anchor = settings.level or "series"
     if anchor == "auto":
         anchor = choose_anchor(*sampled)
     if anchor != "series":

@@ -50,7 +50,7 @@ class Settings:
     window_length: Annotated[int | None, _integer(1), None]
     horizon: Annotated[int | None, _integer(0), None]
     thinning: Annotated[float, Interval(Real, 0, 1, closed="left")]
-    normalize: Annotated[str | None, StrOptions({*ANCHORS, "auto"}), None]
+    level: Annotated[str | None, StrOptions({*ANCHORS, "auto"}), None]
     method: Annotated[str, StrOptions(set(METHODS))]
     step_size: _Positive
     rtol: _Positive
@@ -151,18 +151,13 @@ PARAMETERS = """    Parameters
         that it is not learned by heart; and of so many windows the first observations
         are, at most ``horizon`` of them, so that the decoder learns to run backward in
         time. 0: nothing, the paper's training.
-    normalize : {"auto", "series", "window", "last", "blend", "linear"} or None, \
-            default="auto"
-        The level that the model works relative to. "series": the training mean (the
-        paper's model); "window": the window's mean; "last": the last value, damped
-        towards the window's mean at a learned rate; "blend": a learned combination of
-        the two; "linear": a ridge regression in continuous time, from the window's
-        means under weights that decay with age (of all channels, up to eight) and from
-        X to what follows, its penalty found by validation; for series that are close to
-        random walks, or to noise around a calendar, not for seasons that the windows
-        show. "auto": of the first four the first that forecasts held-out windows, by
-        itself, within one standard error of the best. Values are scaled by their
-        standard deviation from the level. None: y as it is.
+    level : {"auto", "series", "window", "last"} or None, default="auto"
+        What the network is added to. "auto": a structural model in continuous time,
+        solved exactly: trend, deviations, seasons and X, see `StructuralForecaster`;
+        the network learns what that leaves. "series": the training mean (the paper's
+        model); "window": the window's mean; "last": the last value, damped towards the
+        window's mean at a learned rate. Values are scaled by their standard deviation
+        from the level. None: y as it is.
     method : {"rk4", "midpoint", "euler", "dopri5"}, default="rk4"
         Of solving the differential equations: fixed steps ("rk4" is the 3/8 rule), or
         adaptive ones.
@@ -196,7 +191,7 @@ PARAMETERS = """    Parameters
     guard : bool, default=False
         Train only what proves itself: a network is first trained without the last fifth
         of every series. Unless it forecasts that better than the level of
-        ``normalize`` alone does, significantly (2.5 %) over four blocks of ``horizon``
+        ``level`` alone does, significantly (2.5 %) over four blocks of ``horizon``
         or more, the fitted forecast is the level, and ``best_epoch_`` is 0; else
         training starts again on everything. Takes up to twice as long. A level that was
         kept stays until the next ``fit``: ``update`` only moves it on.

@@ -160,7 +160,7 @@ def test_a_season_longer_than_the_window_is_learned_from_the_calendar() -> None:
     y = season + 0.3 * rng.standard_normal(len(stamps))
     train, test = y[:"2020"], y["2021":]
     sizes: dict[str, Any] = {"window_length": 30, "horizon": 30, "max_epochs": 10}
-    forecaster = LatentODELSTMForecaster(**sizes, normalize="series", random_state=0)
+    forecaster = LatentODELSTMForecaster(**sizes, level="series", random_state=0)
     blind = forecaster.fit(train).predict(test.index)
     forecaster.fit(train, X=calendar_features(train.index, "year"))
     found = forecaster.predict(test.index, X=calendar_features(test.index, "year"))

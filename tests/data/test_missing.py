@@ -71,7 +71,7 @@ def test_a_channel_that_is_observed_once_is_forecast_by_that_value(
     y = channels()
     y["b"] = np.nan
     y.iloc[9, 1] = 70.0
-    forecast = tiny(kind, normalize=normalize).fit(y).predict([-30, -5, 1, 4])
+    forecast = tiny(kind, level=normalize).fit(y).predict([-30, -5, 1, 4])
     np.testing.assert_allclose(forecast["b"], 70, rtol=1e-15)
     assert np.abs(forecast["a"]).max() < 10
 
@@ -95,7 +95,7 @@ def test_the_last_rows_may_lack_a_channel(n_lacking: int, counts: bool) -> None:
 def test_a_series_of_a_panel_may_lack_a_channel() -> None:
     y = wide_panel()
     y.loc["s1", "b"] = np.nan
-    forecaster = tiny(normalize="series", max_epochs=10, lr=0.1).fit(y)
+    forecaster = tiny(level="series", max_epochs=10, lr=0.1).fit(y)
     np.testing.assert_allclose(forecaster.location_, y.mean())
     forecast = forecaster.predict([1, 2])
     # of a channel never seen there: what other series say of it
@@ -113,7 +113,7 @@ def test_a_pretrained_model_forecasts_a_channel_that_a_new_series_lacks() -> Non
     y = wide_panel()
     new = y.loc["s2"].copy()
     new["b"] = np.nan
-    settings = {"normalize": "series", "max_epochs": 10, "lr": 0.1}
+    settings = {"level": "series", "max_epochs": 10, "lr": 0.1}
     forecaster = tiny(**settings, finetune_epochs=0).pretrain(y).fit(new)
     forecast = forecaster.predict([-3, 1])
     assert forecast["b"].between(y["b"].min(), y["b"].max()).all()
@@ -128,7 +128,7 @@ def test_an_update_may_observe_each_channel_at_its_own_stamps(
     y = channels()
     y.iloc[18::2, 0] = np.nan
     y.iloc[19::2, 1] = np.nan
-    settings: dict[str, Any] = {"normalize": "series", "finetune_epochs": 1}
+    settings: dict[str, Any] = {"level": "series", "finetune_epochs": 1}
     updated = tiny(**settings).fit(y[:18]).update(y[18:], update_params=update_params)
     changed = y[18:].copy()
     changed.iloc[-1, 0] += 1

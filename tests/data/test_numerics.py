@@ -45,7 +45,7 @@ def test_very_large_and_very_small_values_are_forecast(
 ) -> None:
     factor, offset = size
     y = factor * waves(uneven_stamps(40)) + offset
-    check_sane(tiny(normalize=normalize, max_epochs=3).fit(y), y)
+    check_sane(tiny(level=normalize, max_epochs=3).fit(y), y)
 
 
 def test_variances_that_no_float_holds_are_refused_and_errors_are_scored() -> None:
@@ -66,7 +66,7 @@ def test_variances_that_no_float_holds_are_refused_and_errors_are_scored() -> No
 
 def test_a_small_wave_on_a_large_offset_is_no_constant() -> None:
     y = waves(uneven_stamps())
-    settings = {"normalize": "window", "max_epochs": 3}
+    settings = {"level": "window", "max_epochs": 3}
     expected = tiny(**settings).fit(y).predict([1, 5])
     found = tiny(**settings).fit(1e-4 * y + 1e9).predict([1, 5])
     np.testing.assert_allclose((found - 1e9) / 1e-4, expected, atol=0.02)
@@ -105,7 +105,7 @@ def test_a_constant_series_is_forecast_by_its_constant(
     kind: type, normalize: str | None, level: float
 ) -> None:
     y = waves() * 0 + level
-    forecaster = tiny(kind, normalize=normalize, max_epochs=3, lr=0.03).fit(y)
+    forecaster = tiny(kind, level=normalize, max_epochs=3, lr=0.03).fit(y)
     forecast = forecaster.predict([-40, -3, 1, 10, 1000])
     np.testing.assert_array_equal(forecast, level)
     low, high = forecaster.predict_interval([1, 10]).to_numpy().T
@@ -124,7 +124,7 @@ def test_a_constant_is_kept_to_the_last_bit_whatever_the_mean_rounds_to(n: int) 
 
 def test_a_guard_that_keeps_the_level_keeps_the_constant() -> None:
     y = channels(uneven_stamps(14)).assign(b=7.5)  # too few rows to prove anything
-    forecaster = tiny(normalize=None, guard=True).fit(y)
+    forecaster = tiny(level=None, guard=True).fit(y)
     assert forecaster.best_epoch_ == 0
     forecast = forecaster.predict([1, 10])
     np.testing.assert_array_equal(forecast["b"], 7.5)
@@ -139,7 +139,7 @@ def test_a_held_channel_is_held_while_others_are_trained() -> None:
             seen.append(copy.deepcopy(forecaster._run.model.network.emission))
 
     y = channels().assign(b=0.3)
-    tiny(normalize="series", max_epochs=2, callbacks=[Look()]).fit(y)
+    tiny(level="series", max_epochs=2, callbacks=[Look()]).fit(y)
     z = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
     for emission in seen:
         assert not emission(z)[:, 1].any()
@@ -154,12 +154,12 @@ def test_a_constant_channel_is_held_and_leaves_the_others_to_be_learned(
 ) -> None:
     both = channels().assign(b=0.3)
     settings = {"guard": guard, "early_stopping": early_stopping, "max_epochs": 30}
-    forecaster = tiny(normalize="series", **settings).fit(both)
+    forecaster = tiny(level="series", **settings).fit(both)
     forecast = forecaster.predict([-3, 1, 10])
     np.testing.assert_array_equal(forecast["b"], 0.3)
     assert forecast["a"].nunique() == 3 or guard
     # the likelihood is that of the other channel, not the mean of both
-    history = tiny(normalize="series", **settings).fit(both[["a"]]).history_
+    history = tiny(level="series", **settings).fit(both[["a"]]).history_
     last = forecaster.history_["log_likelihood"].iloc[-1]
     assert last == pytest.approx(history["log_likelihood"].iloc[-1], rel=0.3)
     sampled = forecaster.sample([1, 10])
@@ -176,7 +176,7 @@ def test_a_held_channel_is_held_by_every_engine() -> None:
 def test_an_update_that_varies_frees_a_constant_channel() -> None:
     y = waves(uneven_stamps(40))
     first = y[:20] * 0 + 2.0
-    forecaster = tiny(normalize="series", finetune_epochs=5).fit(first)
+    forecaster = tiny(level="series", finetune_epochs=5).fit(first)
     assert (forecaster.predict([1, 5]) == 2.0).all()
     forecaster.update(first.set_axis(y.index[20:]))
     assert (forecaster.predict([1, 5]) == 2.0).all()
@@ -187,7 +187,7 @@ def test_an_update_that_varies_frees_a_constant_channel() -> None:
 
 def test_a_pretrained_model_is_not_held_by_a_series_that_has_not_moved_yet() -> None:
     y = panel()
-    settings = {"normalize": "series", "finetune_epochs": 0}
+    settings = {"level": "series", "finetune_epochs": 0}
     pretrained = tiny(**settings).pretrain(y)
     constant = waves(uneven_stamps(8)) * 0 + 0.5
     varying = waves(uneven_stamps(8))

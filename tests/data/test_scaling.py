@@ -147,13 +147,13 @@ def test_location_and_scale_are_the_mean_and_deviation_of_what_was_observed() ->
 
 def test_location_and_scale_are_pooled_over_the_series_of_a_panel() -> None:
     y = panel()
-    forecaster = tiny(normalize="series").fit(y)
+    forecaster = tiny(level="series").fit(y)
     np.testing.assert_allclose(forecaster.location_, y.mean())
     np.testing.assert_allclose(forecaster.scale_, y.std(ddof=0))
 
 
 def test_without_normalisation_y_is_left_as_it_is() -> None:
-    forecaster = tiny(normalize=None).fit(channels())
+    forecaster = tiny(level=None).fit(channels())
     assert forecaster.location_.tolist() == [0, 0]
     assert forecaster.scale_.tolist() == [1, 1]
 

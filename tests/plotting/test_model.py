@@ -183,7 +183,7 @@ def field_at(forecaster: Any, z: np.ndarray, u: Any = None) -> np.ndarray:
 
 
 def test_latent_paths_decode_to_the_forecast_and_to_the_sample_paths() -> None:
-    forecaster = tiny(normalize="series", latent_size=3).fit(waves(uneven_stamps(30)))
+    forecaster = tiny(level="series", latent_size=3).fit(waves(uneven_stamps(30)))
     predictor = forecaster._answers._predictor
     predictor.calibration = Calibration.none(1)
     asked = forecaster._answers._queries(

@@ -302,7 +302,7 @@ def test_spread_agrees_with_sample_paths() -> None:
 
 
 def test_variance_is_at_least_that_of_the_observation_noise() -> None:
-    settings = {"normalize": "series", "n_samples": 500}
+    settings = {"level": "series", "n_samples": 500}
     small = tiny(observation_noise=0.1, **settings).fit(channels())
     variance = small.predict_var([1, 9])
     assert (variance > (0.1 * small.scale_) ** 2).all(axis=None)
@@ -333,7 +333,7 @@ def test_sample_paths_of_a_panel_are_keyed_by_sample_and_row() -> None:
 
 def test_a_sample_path_without_noise_is_one_smooth_trajectory() -> None:
     y = waves()
-    forecaster = tiny(**TRAINED, normalize="series").fit(y)
+    forecaster = tiny(**TRAINED, level="series").fit(y)
     close = at(np.arange(y.index[-1], y.index[-1] + 60))
     smooth = forecaster.sample(close, n_samples=40, noise=False)["y"].unstack(0)
     bend = np.diff(smooth, n=2, axis=0)
@@ -356,7 +356,7 @@ def test_the_mean_of_sample_paths_is_near_the_forecast() -> None:
 
 def test_a_zero_in_the_window_is_an_observation() -> None:
     y = channels()
-    forecaster = tiny(**{**TRAINED, "normalize": None}).fit(y[:-3])
+    forecaster = tiny(**{**TRAINED, "level": None}).fit(y[:-3])
     forecasts = []
     for value in (0.0, np.nan):
         later = y[-3:].copy()

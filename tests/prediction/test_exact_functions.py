@@ -278,7 +278,7 @@ def test_training_finds_the_line(name: str) -> None:
         emission_width=8,
         window_length=8,
         horizon=6,
-        normalize="window",
+        level="window",
         kl_weight=0.01,
         observation_noise=0.03,
         max_epochs=3000,

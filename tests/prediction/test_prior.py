@@ -206,7 +206,7 @@ def test_new_series_look_like_the_sines_that_were_learned() -> None:
     forecaster = tiny(
         **{"hidden_size": 16, "latent_size": 4, "field_width": 16},
         **{"emission_width": 16, "window_length": 24, "horizon": 16},
-        **{"max_epochs": 25, "normalize": "series"},
+        **{"max_epochs": 25, "level": "series"},
     ).fit(y)
     hours = pd.date_range("2030", periods=40, freq="h")
     paths = paths_of(forecaster.sample_prior(hours, 300))

@@ -13,7 +13,7 @@ from sktime.forecasting.base import ForecastingHorizon
 from tests.lines import KINDS, SLOPE, SPREAD, learned, two_columns
 from tests.series import FORECASTERS, channels, tiny
 
-TRAINED: dict[str, Any] = {"max_epochs": 20, "lr": 0.05, "normalize": "series"}
+TRAINED: dict[str, Any] = {"max_epochs": 20, "lr": 0.05, "level": "series"}
 
 
 def smooth_paths(forecaster: Any, times: np.ndarray, n: int = 200) -> np.ndarray:

@@ -139,7 +139,7 @@ def test_what_the_trained_network_is_not_for_is_refused(
 
 def test_an_update_continues_from_the_current_weights_and_units() -> None:
     y = series()
-    forecaster = tiny(finetune_epochs=4, lr=0.05, normalize="series").fit(y[:18])
+    forecaster = tiny(finetune_epochs=4, lr=0.05, level="series").fit(y[:18])
     slow, other = copy.deepcopy(forecaster), copy.deepcopy(forecaster)
     slow.lr = 1e-9
     assert_kept(slow.update(y[18:]).network_, forecaster.network_)
@@ -173,7 +173,7 @@ def test_repeated_updates_take_a_fifth_of_the_training_from_scratch(
 @pytest.mark.parametrize("normalize", ["series", "last", "linear", None])
 def test_an_update_keeps_the_level_that_a_guard_has_kept(normalize: str | None) -> None:
     y = pd.Series(np.random.default_rng(0).standard_normal(66), uneven_stamps(66))
-    forecaster = tiny(guard=True, normalize=normalize, horizon=15, lr=0.1)
+    forecaster = tiny(guard=True, level=normalize, horizon=15, lr=0.1)
     forecaster.fit(y[:60])
     assert forecaster.best_epoch_ == 0
     moved = copy.deepcopy(forecaster).update(y[60:], update_params=False)
@@ -186,7 +186,7 @@ def test_an_update_keeps_the_level_that_a_guard_has_kept(normalize: str | None) 
     forecaster.guard = False
     assert not np.array_equal(weights(forecaster.update(y[-1:])), before)
     # and what was trained is, whichever epoch was the best
-    taught = tiny(guard=True, finetune_epochs=0, normalize="series")
+    taught = tiny(guard=True, finetune_epochs=0, level="series")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(guard, "gains", lambda *_: np.ones(4))
         taught.pretrain(panel()).fit(y[:60])

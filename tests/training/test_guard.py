@@ -56,7 +56,7 @@ def test_of_noise_the_forecast_is_the_level(normalize: str) -> None:
 def test_the_level_has_the_noise_of_its_errors_in_each_channel() -> None:
     y = pd.DataFrame({"a": noise(), "b": 100 * noise(seed=1), "c": noise()})
     y.iloc[6:, 2] = np.nan  # which has no errors
-    settings: dict[str, Any] = {"normalize": "series", "guard": True}
+    settings: dict[str, Any] = {"level": "series", "guard": True}
     forecaster = tiny(n_samples=400, **settings).fit(y)
     assert forecaster.best_epoch_ == 0
     scale = forecaster.network_.emission.noise_scale.detach().numpy()
@@ -84,7 +84,7 @@ def test_what_can_be_learned_is_learned_as_without_a_guard() -> None:
     y = pd.Series(np.sin(rows / 2) + 0.05 * rng.standard_normal(120), name="y")
     sizes = {"window_length": 12, "horizon": 4, "hidden_size": 8, "latent_size": 4}
     sizes |= {"field_width": 8, "emission_width": 16, "batch_size": 16}
-    settings: dict[str, Any] = {"lr": 0.02, "max_epochs": 100, "normalize": "series"}
+    settings: dict[str, Any] = {"lr": 0.02, "max_epochs": 100, "level": "series"}
     settings |= sizes
     assert_same_fit(tiny(guard=True, **settings).fit(y), tiny(**settings).fit(y))
 
@@ -151,7 +151,7 @@ def test_the_gain_must_be_significant_over_four_blocks_at_least(
 def test_gains_are_of_squared_errors_in_blocks_after_the_first_rows() -> None:
     y = channels(pd.RangeIndex(40))
     y.iloc[31, 0] = y.iloc[33, 1] = np.nan
-    forecaster = tiny(normalize="series", horizon=3, lr=1e-9).fit(y)
+    forecaster = tiny(level="series", horizon=3, lr=1e-9).fit(y)
     network, trial = forecaster.network_, copy.deepcopy(forecaster.network_)
     trial.emission.start_silent()
     bias: Any = trial.emission.network[2].bias

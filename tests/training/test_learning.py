@@ -44,7 +44,7 @@ def test_pretraining_on_a_family_helps_a_member_with_little_data() -> None:
     family = pd.concat(parts, names=["k", "t"])
     train, test = pd.Series(wave[:14]), pd.Series(wave, name="y")[14:24]
     sizes = {"hidden_size": 12, "field_width": 12, "emission_width": 16}
-    common = {**sizes, "normalize": "series", "batch_size": 16, "lr": 0.03}
+    common = {**sizes, "level": "series", "batch_size": 16, "lr": 0.03}
     alone = tiny(**common, max_epochs=30).fit(train)
     taught = tiny(**common, max_epochs=30, finetune_epochs=0).pretrain(family)
     assert taught.fit(train).score(test) > 0.5 * alone.score(test)

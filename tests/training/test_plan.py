@@ -58,13 +58,13 @@ def test_settings_are_frozen_as_they_were_when_the_fit_began() -> None:
         {"window_length": 4},
         {"method": "euler"},
         {"lr": 0.05},
-        {"normalize": "last"},
+        {"level": "last"},
         {"thinning": 0.0},
     ],
     ids=str,
 )
 def test_this_parameter_changes_the_forecast(changed: dict[str, Any]) -> None:
-    common = {"normalize": "series", "max_epochs": 4}
+    common = {"level": "series", "max_epochs": 4}
     plain, other = (
         tiny(**{**common, **more}).fit(waves()).predict(STEPS) for more in ({}, changed)
     )
@@ -211,7 +211,7 @@ def test_thinning_hides_a_share_of_each_window_and_first_rows_of_some() -> None:
 
 @pytest.mark.parametrize("y", [waves(), panel(), panel((5,) * 9)], ids=[1, 3, 9])
 def test_early_stopping_keeps_the_best_epoch_after_the_warm_up(y: Any) -> None:
-    settings = {"max_epochs": 12, "lr": 0.3, "normalize": "series"}
+    settings = {"max_epochs": 12, "lr": 0.3, "level": "series"}
     stopped = tiny(early_stopping=True, **settings).fit(y)
     losses = stopped.history_["validation_loss"]
     assert np.isfinite(losses).all()
