@@ -5,30 +5,23 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["deviation_scale", "forecasts_better", "spread_of"]
+__all__ = ["deviation_scale", "drifts", "spread_of"]
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 
 
-def forecasts_better(levels: Array, values: Array, mask: Mask, n_seen: int) -> bool:
-    """Return whether levels forecast what follows windows better than their mean does.
+def drifts(values: Array, mask: Mask, n_seen: int) -> bool:
+    """Return whether windows' means differ by more than what varies within them.
 
-    By more than a standard error over the windows. All are (window, time, channel), the
-    series' mean at zero.
+    Where they do, a network had better learn what the level leaves; where not, the
+    series itself, since a level that follows a nonlinear oscillation hides its law.
+    Both are (window, time, channel), the series' mean at zero.
     """
-    later = mask[:, n_seen:]
-    usable = later.any((1, 2))
-    if usable.sum() < 4:
-        return True
-    count = later.sum((1, 2))[usable]
-    values, levels = (x[usable, n_seen:] for x in (values, levels))
-    by_mean, by_level = (
-        np.where(later[usable], error**2, 0.0).sum((1, 2)) / count
-        for error in (values, values - levels)
-    )
-    margin = by_level.std() / np.sqrt(len(by_level))
-    return bool(by_level.mean() + margin < by_mean.mean())
+    means, seen = _means(values, mask, n_seen), mask[:, :n_seen]
+    count = seen.sum(1)
+    within = np.where(seen, values[:, :n_seen] - means[:, None], 0.0) ** 2
+    return bool((count * means**2).sum() > within.sum())
 
 
 def spread_of(values: Array, mask: Mask) -> Array:
@@ -47,6 +40,12 @@ def deviation_scale(values: Array, mask: Mask, n_seen: int) -> Array:
     """
     seen = mask[:, :n_seen]
     mask = mask & np.any(seen, axis=1, keepdims=True)
-    total = np.where(seen, values[:, :n_seen], 0).sum(1)
-    mean = total / np.maximum(seen.sum(1), 1)
-    return spread_of(values - mean[:, None], mask)
+    return spread_of(values - _means(values, mask, n_seen)[:, None], mask)
+
+
+def _means(values: Array, mask: Mask, n_seen: int) -> Array:
+    """Return each window's mean of what was seen, (window, channel), zero of nothing."""
+    seen = mask[:, :n_seen]
+    total = np.where(seen, values[:, :n_seen], 0.0).sum(1)
+    means: Array = total / np.maximum(seen.sum(1), 1)
+    return means

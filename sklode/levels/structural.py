@@ -196,7 +196,7 @@ def _standard(controls: Array | None) -> tuple[Array, Array]:
 
 
 def _others(table: Table, clock: list[float]) -> dict[float, float]:
-    """Return periods of the longest series that are no clock's, nor parts of one.
+    """Return periods of the longest series that cannot be told to be a clock's.
 
     Each was picked out of about as many frequencies as there are pairs of rows.
     """
@@ -208,10 +208,7 @@ def _others(table: Table, clock: list[float]) -> dict[float, float]:
     return {
         period: doubt
         for period in found
-        if not any(
-            abs(1 / period - max(round(whole / period), 1) / whole) < near
-            for whole in clock
-        )
+        if not any(abs(1 / period - 1 / whole) < near for whole in clock)
     }
 
 

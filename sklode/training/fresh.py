@@ -14,7 +14,7 @@ from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, Timeline
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.levels.carried import Carried
-from sklode.levels.choice import deviation_scale, forecasts_better, spread_of
+from sklode.levels.choice import deviation_scale, drifts, spread_of
 from sklode.levels.structural import StructuralLevel
 from sklode.nn.modes import default_float32
 from sklode.nn.solvers import FOLLOWED
@@ -88,14 +88,12 @@ def fresh_model(
     anchor, level, is_relative = settings.level or "series", None, False
     if anchor == "auto":
         anchor, level = "series", StructuralLevel.fit(observations)
-        windows = windows.on(Carried(level, learned, normalisation), is_relative=True)
-        levels = windows.levels(which)
-        is_relative = forecasts_better(
-            levels, sample.values, sample.mask, window_length
-        )
+        is_relative = drifts(sample.values, sample.mask, window_length)
         if is_relative:
-            left = spread_of(sample.values - levels, sample.mask)
-            normalisation = normalisation.rescaled(left)
+            carried = Carried(level, learned, normalisation)
+            left = windows.on(carried, is_relative).gather(which)
+            scale = spread_of(left.values, left.mask)
+            normalisation = normalisation.rescaled(scale)
     elif anchor != "series":
         scale = deviation_scale(sample.values, sample.mask, window_length)
         normalisation = normalisation.rescaled(scale)
