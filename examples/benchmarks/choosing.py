@@ -3,8 +3,9 @@
 Series are noisy sums of two sines, of 20 and 7 mean gaps, at exponential gaps: 300
 observations to fit, the next 20 stamps to forecast. Each setting changes one parameter
 of ``LatentODELSTMForecaster`` on the training mean, ``level="series"``; the others are
-the defaults. The settings take turns on each series. A row has the mean squared error over the signal's variance,
-by series and as their median, and the processor's seconds of a fit on one thread.
+the defaults. The settings take turns on each series. A row has the mean squared error
+over the signal's variance, by series and as their median, and the processor's seconds
+of a fit on one thread.
 
     python examples/benchmarks/choosing.py [--settings default euler] [--epochs 6]
 
