@@ -127,7 +127,9 @@ class ChannelLevel:
             mine, component = np.flatnonzero(chosen == k), self.components[k]
             for series in np.unique(queries.series):
                 own = np.flatnonzero(queries.series == series)
-                asked = Queries(*(x[own] for x in queries))
+                asked = Queries(
+                    queries.series[own], queries.times[own], queries.controls[own]
+                )
                 draw = self._paths_inside if inside[series] else self._paths_ahead
                 paths = draw(int(k), int(series), asked, len(mine), rng)
                 if noise:
