@@ -222,8 +222,10 @@ def _rows_after(seen: Observations, now: Observations) -> NDArray[np.bool_] | No
         and np.array_equal(before.values, seen.values, equal_nan=True)
         and (
             seen.controls is None
-            or before.controls is not None
-            and np.array_equal(before.controls, seen.controls, equal_nan=True)
+            or (
+                before.controls is not None
+                and np.array_equal(before.controls, seen.controls, equal_nan=True)
+            )
         )
     )
     return fresh if same else None
