@@ -50,7 +50,7 @@ def component(
     return Component(form, np.log(logs), weight, location, scale, harmonics)
 
 
-ABSENT = dict.fromkeys(("slope", "walk", "drift", "deviation"), 1e-9)
+ABSENT: dict[str, Any] = dict.fromkeys(("slope", "walk", "drift", "deviation"), 1e-9)
 """Sizes of a model that has none of these."""
 
 
@@ -114,7 +114,7 @@ def posterior(
     y = component.scaled(table.values)
     if noises is None:
         noises = np.full(len(t), math.exp(2 * component.logs[6]) + LEAST**2)
-    own = sum(parts(component, SPAN, t, t, u, u))
+    own: Any = sum(parts(component, SPAN, t, t, u, u))
     cross = parts(component, SPAN, times, t, controls, u)
     asked = sum(parts(component, SPAN, times, times, controls, controls))
     if jumps is not None:
@@ -125,7 +125,7 @@ def posterior(
     own = own + np.diag(noises)
     root = np.linalg.cholesky(own)
     weights = np.linalg.solve(own, y)
-    half = np.linalg.solve(root, sum(cross).T)
+    half = np.linalg.solve(root, np.sum(cross, axis=0).T)
     each = np.stack([part @ weights for part in cross], axis=1)
     return Posterior(
         float(np.log(np.diag(root)).sum() + 0.5 * y @ weights),

@@ -151,8 +151,7 @@ def _between(table: Table, after: float, until: float) -> Table:
     chosen = (table.times > after) & (table.times <= until)
     series = np.repeat(np.arange(len(table.bounds) - 1), np.diff(table.bounds))
     counts = np.bincount(series[chosen], minlength=len(table.bounds) - 1)
-    columns = (column[chosen] for column in table[:3])
-    times, values, controls = columns
+    times, values, controls = (column[chosen] for column in table[:3])
     return Table(times, values, controls, np.append(0, np.cumsum(counts)))
 
 
@@ -214,9 +213,8 @@ def test_a_hundred_thousand_rows_are_answered_as_by_the_rows_nearby() -> None:
     found = answer(level(table, one), asked(times[places] + 0.5))
     for k, place in enumerate(places):
         near = slice(max(place - 200, 0), place + 200)
-        rows = Table(
-            times[near], table.values[near], table.controls[near], 0 * near.start
-        )
+        columns = times[near], table.values[near], table.controls[near]
+        rows = Table(*columns, bounds=np.array([0, len(columns[0])]))
         exact = posterior(one, rows, times[[place]] + 0.5, np.zeros((1, 0)))
         assert found[0][k] == pytest.approx(exact.mean[0], abs=1e-6)
         assert found[1][k] == pytest.approx(exact.covariance[0, 0], rel=1e-6)

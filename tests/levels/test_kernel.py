@@ -31,7 +31,7 @@ class Filtered(NamedTuple):
     signal: Any
     variance: Any
     kept: Any
-    states: tuple[Any, Any, Any]  # after the last rows
+    states: Any  # after the last rows
 
 
 def filtered(
@@ -52,7 +52,7 @@ def filtered(
     rows = table.times, table.values, table.controls, table.bounds
     rules = space.rates, space.waves, cut, parts
     result = engine.filter_rows(*rows, np.full(n, since), *states, *rules)
-    return Filtered(*result, states)
+    return Filtered._make((*result, states))
 
 
 SHAPES = ("clean", "spike", "run", "shift", "missing", "equal stamps", "many")
@@ -116,7 +116,7 @@ def test_loops_and_matrices_filter_and_smooth_alike(shape: str, seed: int) -> No
 def test_loops_and_matrices_draw_alike(shape: str) -> None:
     whole = rows(shape)
     n = 40
-    table = Table(*(x[:n] for x in whole[:3]), np.array([0, n]))  # type: ignore[arg-type]
+    table = _piece(whole, 0, n)
     found = filtered(kernel, table)
     rng, d = np.random.default_rng(0), len(SPACE.start)
     states, white = rng.standard_normal((d, 4)), rng.standard_normal((n, d, 4))
