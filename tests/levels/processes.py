@@ -148,9 +148,9 @@ def table_of(
         t = np.cumsum(rng.exponential(1.0, n).round(3) + 0.001)
         t -= t[0] if n else 0.0
         u = rng.standard_normal((n, n_controls))
-        y = rng.standard_normal(n)
+        y: Array = rng.standard_normal(n)
         if component is not None:
-            space = sum(parts(component, SPAN, t, t, u, u))
+            space: Any = sum(parts(component, SPAN, t, t, u, u))
             noise = math.exp(2 * component.logs[6]) + LEAST**2
             y = np.linalg.cholesky(space + noise * np.eye(n)) @ y
             y = component.original(y)
