@@ -381,7 +381,7 @@ def test_the_grid_is_scored_on_the_rows_that_follow(load: Load) -> None:
     data.iloc[45] = np.nan  # the metric knows no missing values
     experiment = protocol.Experiment(data, 40)
     tiny = {name: [value] for name, value in TINY.items()}
-    grid = [{**tiny, "normalize": ["last", "series"], "lr": [1e-9]}]
+    grid = [{**tiny, "level": ["last", "series"], "lr": [1e-9]}]
     scores = tune.grid_search(experiment, 40, "7/7", 7, 0, None, grid)
     filled = protocol.Experiment(data.interpolate(), 40, every=7)
     held = filled.mse(protocol.last_value(filled, 7, 7))

@@ -138,9 +138,9 @@ WORKLOADS: dict[str, Workload] = {
         partial(data, n_series=1, n_stamps=1000), 100_000, operations=("predict",)
     ),
     **{
-        f"{name}, {level}": Workload(make, 20, {"normalize": level}, ("predict",))
+        f"{name}, {level}": Workload(make, 20, {"level": level}, ("predict",))
         for name, make in (("panel", PANEL), ("series", SERIES))
-        for level in ("linear", "last", "blend")
+        for level in ("series", "window", "last")
     },
     **{
         f"{name}, {what}": Workload(make, 20, parameters, FORECASTS)

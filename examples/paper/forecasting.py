@@ -198,7 +198,7 @@ def print_table(
     print(
         "Published: the paper's figures, whose scaling is not stated: for orientation, "
         "not for comparison. In brackets: standard deviation over seeds. *: in every "
-        "seed the guard kept the linear level alone."
+        "seed the guard kept the level alone."
     )
     return means
 

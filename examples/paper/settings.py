@@ -70,7 +70,7 @@ step is that of N = 100, and a multiple of N in the others. Chosen on the seeds 
 """
 
 _FORECASTS: Settings = {
-    "level": "linear",
+    "level": "auto",
     "guard": True,
     "emission_width": 32,
     "thinning": 0.0,
