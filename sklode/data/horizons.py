@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterable
 from datetime import timedelta
 from numbers import Integral
@@ -31,7 +32,8 @@ def as_horizon(fh: Any, cutoff: pd.Index | None) -> Any:
 
     sktime writes the frequency of a forecaster's data into the caller's horizon, which
     then fits no other forecaster. And it knows no step on timedeltas, nor on stamps
-    without a frequency: there, the horizon's own ``freq`` is the step.
+    without a frequency: there, the horizon's own ``freq`` is the step. It takes the
+    index of a y that follows, where stamps are whole numbers, for steps.
     """
     if isinstance(fh, ForecastingHorizon):
         steps = fh.to_pandas()
@@ -47,6 +49,15 @@ def as_horizon(fh: Any, cutoff: pd.Index | None) -> Any:
         return OffsetHorizon([int(k) * step if k else pd.Timedelta(0) for k in steps])
     if fh is None:
         return None
+    if _are_later_stamps(fh, cutoff):
+        warnings.warn(
+            "fh is an index of whole numbers that all come after the last of y, "
+            f"{cutoff[0]}; it is read as stamps, not as steps. For steps pass a list: "
+            "fh=list(fh); to say so without this warning, "
+            "ForecastingHorizon(fh, is_relative=False).",
+            stacklevel=4,
+        )
+        return ForecastingHorizon(fh, is_relative=False)
     several = isinstance(fh, list | tuple | range | np.ndarray | pd.Index)
     given = np.atleast_1d(fh) if isinstance(fh, np.ndarray) else fh
     items = list(given) if several else [fh]
@@ -57,6 +68,14 @@ def as_horizon(fh: Any, cutoff: pd.Index | None) -> Any:
     if any(isinstance(item, pd.DateOffset) for item in items):
         return OffsetHorizon(items)
     return items if isinstance(fh, tuple) else fh
+
+
+def _are_later_stamps(fh: Any, cutoff: pd.Index | None) -> bool:
+    """Return whether whole numbers in an index begin after the cutoff, also one."""
+    if not isinstance(fh, pd.Index) or fh.nlevels > 1 or not len(fh) or cutoff is None:
+        return False
+    whole = pd.api.types.is_integer_dtype
+    return whole(fh.dtype) and whole(cutoff.dtype) and fh.min() > cutoff[0] > 0
 
 
 def _check_items(fh: Any, items: list[Any], is_stamps: bool) -> None:

@@ -80,7 +80,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         batch_size: int = 64,
         lr: float = 0.005,
         weight_decay: float = 0.0,
-        guard: bool = False,
+        guard: bool | str = "auto",
         early_stopping: bool = False,
         n_iter_no_change: int = 50,
         finetune_epochs: int | None = None,
@@ -229,7 +229,11 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
         self.longest_gap_ = model.longest_gap
         self.engine_ = model.network.engines()
-        self._answers = Answers(model, self._history, self._predict_seed)
+        before = getattr(self, "_answers", None)
+        self._answers = Answers(model, self._history, self._predict_seed, before)
+        self.network_share_ = model.share
+        if self._answers.level is not None:
+            self.level_ = self._answers.level.description()
         channels = self._history.channels
         spreads = model.calibration or Calibration.none(len(channels))
         lags = pd.Index(spreads.lags, name="time since the last observation")
@@ -241,9 +245,8 @@ class _LatentODEForecaster(ContinuousForecaster):
         """Take up observations; with ``update_params`` continue training on all."""
         self._take_up(y, X)
         observations, model = self._history.observations, self._model
-        # a guard that kept the level is not undone by a training without one
-        is_kept = self.guard and model.network.emission.is_silent
-        if update_params and not is_kept:
+        # a level that was kept is not undone by a training without a guard
+        if update_params and model.share:
             settings = Settings.of(self)
             rng = in_common(check_random_state(self.random_state))
             run = plan(observations, settings, rng, None, model, "update")
@@ -297,6 +300,16 @@ class _LatentODEForecaster(ContinuousForecaster):
             seed = int(check_random_state(random_state).randint(2**31 - 1))
         paths = self._answers.new_series(index, X, n, noise, start, seed)
         return as_paths(paths, index, self._history.channels)
+
+    def _components(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
+        """Return what `sklode.plotting.plot_components` draws."""
+        if self._answers.level is None:
+            raise ValueError(
+                'the parts of a level need level="auto"; got '
+                f'level={self.level!r}, which has none. Fit with level="auto", or a '
+                "StructuralForecaster."
+            )
+        return self._answers.level.components(index, X)
 
     @functools.partial(on_a_copy, writes=())
     def _latent_paths(self, fh: Any, X: Any, series: int, n: int) -> Any:

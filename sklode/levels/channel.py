@@ -93,6 +93,25 @@ class ChannelLevel:
                 variances[k, place] = variance[:, 0]
         return Mixture.of(self.components, means, variances)
 
+    def along(self) -> tuple[Component, StateSpace, Array]:
+        """Return the heaviest component and the states it expects after each row.
+
+        The states are (row, state), given the rows up to each.
+        """
+        heaviest = max(self.components, key=lambda c: c.weight)
+        space, n = heaviest.space(self.span), len(self.table.bounds) - 1
+        states, table = _begun([space] * n), self.table
+        found = _run(heaviest, space, table, np.zeros(n), states, space.whole)
+        expected: Array = kernel().state_rows(
+            table.times,
+            table.bounds,
+            space.rates,
+            space.waves,
+            found.scaled,
+            np.ascontiguousarray(found.kept[:, 0]),
+        )
+        return heaviest, space, expected
+
     def described(self, most: int) -> tuple[Component, Array]:
         """Return the parts at its last rows, given these alone, see `parts`."""
         last = self.table.last(most)

@@ -21,7 +21,14 @@ import numpy as np
 from sklode.engine.simd import compiled
 from sklode.levels.rules import CLEAR, RUN
 
-__all__ = ["RATES", "condition_rows", "filter_rows", "simulate_rows", "smooth_rows"]
+__all__ = [
+    "RATES",
+    "condition_rows",
+    "filter_rows",
+    "simulate_rows",
+    "smooth_rows",
+    "state_rows",
+]
 
 RATES = ("walk", "velocity", "memory", "deviation", "fade", "noise")
 """Variance of the walk per time, of the velocity; its memory; variance of the
@@ -271,6 +278,31 @@ def smooth_rows(times, controls, bounds, rates, waves, scaled, precision, gains)
                     _backward(known, factors)
                     _backward(known.T, factors)
     return more, less
+
+
+@compiled
+def state_rows(times, bounds, rates, waves, scaled, gains):
+    """Return the states that the filter expects after each row, (row, state).
+
+    ``scaled`` (row,) and ``gains`` (row, state) are what `filter_rows` found.
+    """
+    n, d = gains.shape
+    result = np.empty((n, d))
+    factors = np.zeros((len(waves) + 1, 4))
+    last_gap = -1.0
+    for series in range(len(bounds) - 1):
+        mean = np.zeros((d, 1))
+        for i in range(bounds[series], bounds[series + 1]):
+            gap = times[i] - times[i - 1] if i > bounds[series] else 0.0
+            if gap > 0:
+                if gap != last_gap:
+                    _turn(gap, rates, waves, factors)
+                    last_gap = gap
+                _forward(mean, factors)
+            for k in range(d):
+                mean[k, 0] += gains[i, k] * scaled[i]
+                result[i, k] = mean[k, 0]
+    return result
 
 
 @compiled

@@ -13,7 +13,13 @@ import numpy as np
 
 from sklode.levels.rules import CLEAR, RUN
 
-__all__ = ["condition_rows", "filter_rows", "simulate_rows", "smooth_rows"]
+__all__ = [
+    "condition_rows",
+    "filter_rows",
+    "simulate_rows",
+    "smooth_rows",
+    "state_rows",
+]
 
 
 def _over(gap, rates, waves, n_controls):
@@ -125,6 +131,18 @@ def smooth_rows(times, controls, bounds, rates, waves, scaled, precision, gains)
                 move, _ = _over(gap, rates, waves, controls.shape[1])
                 pull, known = move.T @ pull, move.T @ known @ move
     return more, less
+
+
+def state_rows(times, bounds, rates, waves, scaled, gains):
+    """See `sklode.levels.kernel.state_rows`."""
+    result = gains * scaled[:, None]
+    n_controls = gains.shape[1] - 4 - 2 * len(waves)
+    for begin, end in pairwise(bounds):
+        for i in range(begin + 1, end):
+            gap = times[i] - times[i - 1]
+            move, _ = _over(gap, rates, waves, n_controls)
+            result[i] += move @ result[i - 1]
+    return result
 
 
 def simulate_rows(times, controls, since, states, jumps, rates, waves, normals):

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklode.data.observations import Observations
+from sklode.data.scaling import Timeline
 from sklode.data.ticks import ticks_between
 from sklode.levels.channel import ChannelLevel
 from sklode.levels.fitting import Component, fit_components
@@ -55,9 +56,7 @@ class StructuralLevel:
         ``seasons`` are periods in ticks, each of which is taken where the data ask for
         it; "auto": those of the clock and of a periodogram.
         """
-        gaps = observations.gaps
-        gaps = gaps[gaps > 0]
-        unit = float(np.median(gaps)) if len(gaps) else 1.0
+        unit = Timeline.of(observations).unit
         level = cls(unit, [], [], *_standard(observations.controls))
         tables = level.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
@@ -118,9 +117,15 @@ class StructuralLevel:
         return (values - self.control_location) / self.control_scale
 
     def tables(
-        self, observations: Observations, chosen: NDArray[np.bool_] | None = None
+        self,
+        observations: Observations,
+        chosen: NDArray[np.bool_] | None = None,
+        every_row: bool = False,
     ) -> list[Table]:
-        """Return the observed rows of each channel; of ``chosen`` rows, if given."""
+        """Return the observed rows of each channel; of ``chosen`` rows, if given.
+
+        Or every row, NaN where a channel was not observed.
+        """
         series = observations.series
         first = observations.ticks[observations.bounds[:-1]]
         times = ticks_between(first[series], observations.ticks) / self.unit
@@ -129,7 +134,7 @@ class StructuralLevel:
             controls = self.controls(observations.controls)
         tables = []
         for values in observations.values.T:
-            known = ~np.isnan(values)
+            known = ~np.isnan(values) | every_row
             if chosen is not None:
                 known &= chosen
             counts = np.bincount(series[known], minlength=len(observations.keys))
@@ -191,7 +196,7 @@ def _standard(controls: Array | None) -> tuple[Array, Array]:
 
 
 def _others(table: Table, clock: list[float]) -> dict[float, float]:
-    """Return periods of the longest series that are no clock's, nor parts of one.
+    """Return periods of the longest series that cannot be told to be a clock's.
 
     Each was picked out of about as many frequencies as there are pairs of rows.
     """
@@ -203,10 +208,7 @@ def _others(table: Table, clock: list[float]) -> dict[float, float]:
     return {
         period: doubt
         for period in found
-        if not any(
-            abs(1 / period - max(round(whole / period), 1) / whole) < near
-            for whole in clock
-        )
+        if not any(abs(1 / period - 1 / whole) < near for whole in clock)
     }
 
 

@@ -118,6 +118,12 @@ class Emission(nn.Module):
         for parameter in self.network[-1].parameters():
             parameter.zero_()
 
+    @torch.no_grad()
+    def weaken(self, share: float) -> None:
+        """Multiply x^, whatever z, by a share."""
+        for parameter in self.network[-1].parameters():
+            parameter.mul_(share)
+
     @property
     def is_silent(self) -> bool:
         """Whether x^ depends on nothing, so that a forecast is its level."""

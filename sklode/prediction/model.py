@@ -14,6 +14,8 @@ from sklode import nn
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, Timeline
 from sklode.data.windows import WindowSet
+from sklode.levels.carried import Carried
+from sklode.levels.structural import StructuralLevel
 from sklode.nn.anchors import Anchor
 from sklode.prediction.calibration import Calibration
 
@@ -61,6 +63,9 @@ class FittedModel:
     # (channel,): what channels that never varied in training are forecast by, in
     # normalised units; NaN for the others
     held: NDArray[np.floating] | None = None
+    level: StructuralLevel | None = None  # that the network is added to
+    is_relative: bool = False  # whether it has learned what the level leaves
+    share: float = 1.0  # of what the network says, of the forecast; 0: the level alone
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -82,6 +87,9 @@ class FittedModel:
         """Return the training windows."""
         arrays = arrays_of(observations, self.normalisation, self.timeline)
         windows = WindowSet(*arrays, self.window_length, self.horizon)
+        if self.level is not None:
+            carried = Carried(self.level, observations, self.normalisation)
+            windows = windows.on(carried, self.is_relative)
         return windows if self.held is None else windows.without(~np.isnan(self.held))
 
     def hold(self) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from sklode.data.scaling import Normalisation
+from sklode.levels.structural import StructuralLevel
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel, build_network
 from sklode.prediction.saving import ModelFormat, require
@@ -47,6 +48,9 @@ def _together(kind: Any, model: Any) -> FittedModel:
     require(held is None or held.shape == (n_channels,), "other constants")
     counts = [model.window_length - 1, model.horizon, model.best_epoch]
     require(all(type(n) is int and n >= 0 for n in counts), f"the lengths {counts}")
+    require(0 <= model.share <= 1, f"the share {model.share}")
+    n_levels = n_channels if model.level is None else len(model.level.channels)
+    require(n_levels == n_channels, "levels of other channels")
     units = model.time_unit, model.longest_gap
     require(all(0 < unit < np.inf for unit in units), f"the units of time {units}")
     numbers = [number for row in model.rows for number in row.values()]
@@ -75,6 +79,11 @@ _OWN = FittedModel, Normalisation, Calibration
 NETWORK_FORMAT = ModelFormat(
     kinds={
         "device": (torch.device, str, torch.device),
+        "StructuralLevel": (
+            StructuralLevel,
+            StructuralLevel.parts,
+            StructuralLevel.of_parts,
+        ),
         **{kind.__name__: (kind, vars, kind) for kind in _OWN},
     },
     apart=_apart,

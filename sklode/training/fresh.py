@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, Timeline
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
-from sklode.levels.choice import choose_anchor, deviation_scale
+from sklode.levels.carried import Carried
+from sklode.levels.choice import deviation_scale, drifts, spread_of
+from sklode.levels.structural import StructuralLevel
 from sklode.nn.modes import default_float32
 from sklode.nn.solvers import FOLLOWED
 from sklode.prediction.model import (
@@ -81,13 +83,20 @@ def fresh_model(
     windows = WindowSet(
         *arrays_of(learned, normalisation, timeline), window_length, horizon
     )
-    sample = windows.gather(spread(np.arange(len(windows)), 4 * SCORED_WINDOWS))
-    sampled = sample.values, sample.mask, window_length
-    anchor = settings.level or "series"
+    which = spread(np.arange(len(windows)), 4 * SCORED_WINDOWS)
+    sample = windows.gather(which)
+    anchor, level, is_relative = settings.level or "series", None, False
     if anchor == "auto":
-        anchor = choose_anchor(*sampled)
-    if anchor != "series":
-        normalisation = normalisation.rescaled(deviation_scale(*sampled))
+        anchor, level = "series", StructuralLevel.fit(observations)
+        is_relative = drifts(sample.values, sample.mask, window_length)
+        if is_relative:
+            carried = Carried(level, learned, normalisation)
+            left = windows.on(carried, is_relative).gather(which)
+            scale = spread_of(left.values, left.mask)
+            normalisation = normalisation.rescaled(scale)
+    elif anchor != "series":
+        scale = deviation_scale(sample.values, sample.mask, window_length)
+        normalisation = normalisation.rescaled(scale)
     n_controls = 0 if observations.controls is None else observations.controls.shape[1]
     with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), default_float32():
         # torch.manual_seed would seed the generators of the GPUs as well
@@ -96,7 +105,7 @@ def fresh_model(
         network = build_network(settings, n_channels, n_controls, anchor)
         span = float(np.median(sample.times[:, -1]))
         network.decoder.vector_field.start_rotating(_periods(settings, span))
-        if anchor == "last":  # what is added to it has to be learned
+        if anchor == "last" or is_relative:  # what is added to it has to be learned
             network.emission.start_silent()
     model = FittedModel(
         network,
@@ -107,6 +116,8 @@ def fresh_model(
         window_length,
         horizon,
         {name: getattr(settings, name) for name in ARCHITECTURE},
+        level=level,
+        is_relative=is_relative,
     )
     return model, cut
 

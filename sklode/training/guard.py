@@ -1,9 +1,8 @@
-"""The guard: a training that does not forecast better than the level is not kept."""
+"""The guard: how much a training adds to forecasts of the level, on held-out rows."""
 
 from __future__ import annotations
 
 import copy
-import math
 
 import numpy as np
 import torch
@@ -15,47 +14,78 @@ from sklode.data.errors import SolverError
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.training.batches import training_windows
 
-__all__ = ["gains", "is_proved", "silence"]
+__all__ = ["FEWEST_BLOCKS", "held_out_blocks", "proved_share", "share_of", "silence"]
+
+Array = NDArray[np.floating]
+
+FEWEST_BLOCKS = 4
+"""Fewer say nothing about the next one."""
+
+_CONFIDENCE = 0.9
+_WHOLE = 0.5
+"""A share that may well be one, and is more than this for sure, is one."""
 
 
-def is_proved(gain: NDArray[np.floating]) -> bool:
-    """Return whether gains over blocks are above zero at the level of 2.5 %."""
-    n = len(gain)
-    if n < 4:  # they say nothing about the next one
-        return False
-    needed = stdtrit(n - 1, 0.975) * gain.std(ddof=1) / math.sqrt(n)
-    return bool(gain.mean() > needed)
+def proved_share(needed: Array, offered: Array) -> float:
+    r"""Return how much of a correction is proved to be right, from 0 to 1.
+
+    Errors of the level that blocks show, ``needed``, and what the network adds to it,
+    ``offered``, both (block, entry). The share that would have been best is
+
+    .. math:: a = \sum_b p_b / \sum_b q_b, \quad
+        p_b = \mathrm{needed}_b \cdot \mathrm{offered}_b, \quad
+        q_b = \mathrm{offered}_b \cdot \mathrm{offered}_b
+
+    and the lower end of its interval counts, of 90 % on that side.
+    """
+    products, squares = (needed * offered).sum(1), (offered**2).sum(1)
+    total, n = squares.sum(), len(squares)
+    if n < FEWEST_BLOCKS or not (np.isfinite(products).all() and 0 < total < np.inf):
+        return 0.0
+    best = products.sum() / total
+    error = np.sqrt(n / (n - 1) * ((products - best * squares) ** 2).sum()) / total
+    doubt = stdtrit(n - 1, _CONFIDENCE) * error
+    if best - doubt > _WHOLE and best + doubt >= 1:
+        return 1.0
+    return float(np.clip(best - doubt, 0.0, 1.0))
 
 
-def gains(
-    network: nn.LatentODE,
-    trial: nn.LatentODE,
-    windows: WindowSet,
-    cut: NDArray[np.int64],
-) -> NDArray[np.floating]:
-    """Return by how much less a trial's squared errors are than the network's level's.
+def held_out_blocks(windows: WindowSet, cut: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the windows whose horizon is one of the blocks after held-out rows begin.
 
-    Of each window whose horizon is one of the blocks after the first held-out row.
+    ``cut`` (series,) are the first of those.
     """
     begin = np.maximum(cut, windows.bounds[:-1] + windows.window_length)
     after_seen = windows.start + windows.window_length
     first = after_seen - begin[windows.series]
-    is_block = (first >= 0) & (first % windows.horizon == 0)
-    which = np.flatnonzero(is_block & (windows.end > after_seen))
-    if not len(which):
-        return np.zeros(0)
-    silent = copy.deepcopy(network)
-    silent.emission.start_silent()
-    errors = []
-    for one in (silent, trial):
-        try:
-            squares, known = _squared_errors(one, windows, which)
-        except SolverError:
-            return np.zeros(0)
-        mean = squares.sum((1, 2)) / known.sum((1, 2)).clamp(min=1)
-        errors.append(mean.double().cpu().numpy())
-    gain: NDArray[np.floating] = errors[0] - errors[1]
-    return gain if np.isfinite(gain).all() else np.zeros(0)
+    is_block = (first >= 0) & (first % max(windows.horizon, 1) == 0)
+    found = np.flatnonzero(is_block & (windows.end > after_seen))
+    return spread(found, 4 * SCORED_WINDOWS)
+
+
+def share_of(
+    network: nn.LatentODE, trial: nn.LatentODE, windows: WindowSet, which: Array
+) -> float:
+    """Return the `proved_share` of a trial's network, on held-out blocks.
+
+    Without a level of their own the windows' is what the network forecasts that has
+    learned nothing.
+    """
+    try:
+        forecast, truth, known = _forecasts(trial, windows, which)
+        if windows.level is None:
+            silent = copy.deepcopy(network)
+            silent.emission.start_silent()
+            level, _, _ = _forecasts(silent, windows, which)
+        elif windows.is_relative:
+            level = np.zeros_like(truth)
+        else:
+            level = windows.levels(which)[:, windows.window_length :]
+    except SolverError:
+        return 0.0
+    needed, offered = (np.where(known, x - level, 0.0) for x in (truth, forecast))
+    n = len(which)
+    return proved_share(needed.reshape(n, -1), offered.reshape(n, -1))
 
 
 def silence(network: nn.LatentODE, windows: WindowSet, cut: NDArray[np.int64]) -> None:
@@ -66,24 +96,29 @@ def silence(network: nn.LatentODE, windows: WindowSet, cut: NDArray[np.int64]) -
     which = training_windows(windows, cut)
     which = which[windows.end[which] > windows.start[which] + windows.window_length]
     if len(which):
-        squares, known = _squared_errors(network, windows, which)
-        count = known.sum((0, 1))
+        which = spread(which, 4 * SCORED_WINDOWS)
+        forecast, truth, known = _forecasts(network, windows, which)
+        squares = torch.from_numpy(np.where(known, truth - forecast, 0.0) ** 2)
+        count = torch.from_numpy(known).sum((0, 1))
         mean = squares.sum((0, 1)) / count.clamp(min=1)
         noise = torch.where(count > 0, mean, 1.0).sqrt()
     network.emission.start_with_noise(noise)
 
 
 @torch.no_grad()
-def _squared_errors(
+def _forecasts(
     network: nn.LatentODE, windows: WindowSet, which: NDArray[np.int64]
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return errors after the seen part, (window, stamp, channel), and which count."""
-    which = spread(which, 4 * SCORED_WINDOWS)
+) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Return forecasts after the seen part, the truth, and which of it is known.
+
+    All are (window, stamp, channel), normalised.
+    """
     batch = nn.make_batch(windows, which, next(network.parameters()).device)
     later = slice(batch.n_seen, None)
     posterior = network.encode(batch)
     times = batch.times[:, later]
     mean = network.decode(posterior.q_z0.mean, posterior, times, batch.path).mean
-    known = batch.mask[:, later]
-    residual = torch.where(known, mean - batch.values[:, later], 0.0)
-    return residual**2, known
+    scored = batch.mask if batch.scored is None else batch.scored
+    parts = mean, batch.values[:, later], scored[:, later]
+    forecast, truth, known = (x.double().cpu().numpy() for x in parts)
+    return forecast, truth, known > 0

@@ -63,7 +63,7 @@ class Settings:
     batch_size: _Size
     lr: _Positive
     weight_decay: _NotNegative
-    guard: _Flag
+    guard: Annotated[bool | str, "boolean", StrOptions({"auto"})]
     early_stopping: _Flag
     n_iter_no_change: _Size
     finetune_epochs: Annotated[int | None, _integer(0), None]
@@ -188,13 +188,13 @@ PARAMETERS = """    Parameters
         steps and falls over the rest.
     weight_decay : float, default=0.0
         Decoupled, of weight matrices; biases and scales do not decay.
-    guard : bool, default=False
-        Train only what proves itself: a network is first trained without the last fifth
-        of every series. Unless it forecasts that better than the level of
-        ``level`` alone does, significantly (2.5 %) over four blocks of ``horizon``
-        or more, the fitted forecast is the level, and ``best_epoch_`` is 0; else
-        training starts again on everything. Takes up to twice as long. A level that was
-        kept stays until the next ``fit``: ``update`` only moves it on.
+    guard : bool or "auto", default="auto"
+        Whether what the network adds to the level has to be proved. A training of half
+        the epochs leaves out the last fifth of the rows, which level and network then
+        forecast in blocks of ``horizon`` rows. As large a share of the network's
+        correction enters the forecast as these blocks prove, from 0 to 1; with fewer
+        than four of them it is 0, and no network is trained. "auto": with
+        ``level="auto"``.
     early_stopping : bool, default=False
         Hold out the last tenth of every series (of many short ones: whole series), stop
         when its loss no longer improves by 1e-4, and keep the best weights.
@@ -258,6 +258,11 @@ ATTRIBUTES = """    Attributes
         long. At most 1000, and less where such gaps are many; kept from ``pretrain``.
     location_, scale_ : ndarray of shape (channel,)
         What values are shifted and scaled by.
+    network_share_ : float
+        Which share of the network's correction of the level enters forecasts, from 0
+        to 1, see ``guard``.
+    level_ : DataFrame
+        With ``level="auto"``: what the level is made of, see `StructuralForecaster`.
     interval_scale_ : DataFrame
         What the model's own spread is multiplied by in samples, quantiles, intervals
         and variances: a column per channel, a row per time since the last observation

@@ -46,6 +46,8 @@ _BATCHES_PER_EPOCH = 32  # at most; else an epoch draws every window once
 _UPDATES = 1500  # optimiser steps that max_epochs=None aims at
 _HELD_OUT, _TRIED_ON = 0.1, 0.2  # shares of rows, by early stopping and a guard's trial
 
+_TRIAL_SHARE = 0.5  # of the epochs
+
 _STAGES = ((0.125, 0.0), (0.25, 0.47), (0.5, 0.82), (1.0, 1.0))
 """Windows grow during the warm-up: (share of their length, share of the warm-up).
 
@@ -179,15 +181,23 @@ class Run:
             self.reporter = reporter
         with own_modes(gradients=True), processes.deferring_interrupts():
             processes.share_weights(model.network)
-            if self.settings.guard and self.terms.from_scratch and self.start is None:
+            if self._is_guarded:
                 self._train_if_proved()
             else:
-                self._trained(model, self.terms.cut)
+                self._trained(model, self.terms.cut, self.terms.n_epochs)
             processes.share_weights(model.network)
             with processes.together():
                 self.calibrate(model)
             model.calibration = processes.everyones(model.calibration)[0]
         return model
+
+    @property
+    def _is_guarded(self) -> bool:
+        """Whether what the network adds has to be proved."""
+        is_wanted = self.settings.guard
+        if is_wanted == "auto":
+            is_wanted = self.model.level is not None and self.windows.horizon > 0
+        return bool(is_wanted) and self.terms.from_scratch and self.start is None
 
     def so_far(self) -> FittedModel | None:
         """Return a copy with the best weights so far; None in the first epoch."""
@@ -202,6 +212,8 @@ class Run:
         """Calibrate the spreads of the model, or of a copy of it."""
         model.hold()  # a guard may have let it go
         model.network.eval()
+        if model.level is not None and not model.share:
+            return
         with self._torch_threads():
             terms, thinning = self.terms, self.settings.thinning
             model.calibration = measured_calibration(
@@ -216,7 +228,9 @@ class Run:
         if trainer.stopped_at is not None:
             model.stopped = replace(trainer.stopped_at, terms=self.terms)
 
-    def _trained(self, model: FittedModel, cut: NDArray[np.int64]) -> None:
+    def _trained(
+        self, model: FittedModel, cut: NDArray[np.int64], n_epochs: int
+    ) -> None:
         """Train a model's network on the windows before the first held-out rows."""
         settings, terms, processes = self.settings, self.terms, self.processes
         is_trial = model is not self.model  # of which callbacks hear nothing
@@ -227,7 +241,7 @@ class Run:
         warm_up = 0  # none, with weights that were trained before
         if terms.from_scratch:
             warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
-            warm_up = min(warm_up, int(_WARM_UP_SHARE * terms.n_epochs))
+            warm_up = min(warm_up, int(_WARM_UP_SHARE * n_epochs))
         stages = [
             (begin * warm_up, self.windows.shortened(share)) for share, begin in _STAGES
         ]
@@ -247,7 +261,7 @@ class Run:
             model.network,
             settings,
             self.generator,
-            terms.n_epochs,
+            n_epochs,
             n_batches,
             warm_up,
             terms.rate,
@@ -263,8 +277,8 @@ class Run:
         n_before = 0 if self.start is None else len(self.start.rows)
         try:
             with processes.together():
-                reporter.begin(terms.n_epochs, n_before)
-            if terms.n_epochs:
+                reporter.begin(n_epochs, n_before)
+            if n_epochs:
                 _compile(model.network, processes, reporter)
             with self._torch_threads():
                 trainer.fit(draw, validation, reporter, self.start)
@@ -277,9 +291,10 @@ class Run:
         self._describe(model, trainer)
 
     def _train_if_proved(self) -> None:
-        """Train if a trial, on the first rows, forecasts better than the level alone.
+        """Train if a trial, on the first rows, adds to forecasts of the level.
 
-        Else the network stays silent: its forecast is the level.
+        As much of it counts as is proved. Else the network stays silent: the forecast
+        is the level.
         """
         model, windows, cut = self.model, self.windows, self.terms.cut
         if not windows.horizon:
@@ -287,24 +302,31 @@ class Run:
                 "guard=True tries a training on forecasts of horizon rows; got "
                 "horizon=0. Raise horizon, or use guard=False."
             )
-        # what the trial draws is drawn again: then the fit is that without a guard
-        state = self.generator.get_state()
         before = first_held_out_row(windows, _TRIED_ON, self.rng)
         before = np.minimum(before, cut)
-        trial = copy.deepcopy(model)
-        self._trained(trial, before)
-        self.generator.set_state(state)
-        with self._torch_threads():
-            gain = guard.gains(model.network, trial.network, windows, before)
-        if self.processes.everyones(guard.is_proved(gain))[0]:
-            self._trained(model, cut)
+        blocks, share = guard.held_out_blocks(windows, before), 0.0
+        if len(blocks) >= guard.FEWEST_BLOCKS:
+            # what the trial draws is drawn again: then the fit is that without a guard
+            state = self.generator.get_state()
+            trial = copy.deepcopy(model)
+            n_epochs = math.ceil(_TRIAL_SHARE * self.terms.n_epochs)
+            self._trained(trial, before, n_epochs)
+            self.generator.set_state(state)
+            model.rows, model.whole_epochs = trial.rows, len(trial.rows)
+            with self._torch_threads():
+                share = guard.share_of(model.network, trial.network, windows, blocks)
+            share = self.processes.everyones(share)[0]
+        model.share = share
+        if share:
+            self._trained(model, cut, self.terms.n_epochs)
+            if model.level is None and share < 1:
+                model.network.emission.weaken(share)
             return
         self.reporter.say(
             "The trial has not proved itself: the level alone is the forecast."
         )
         guard.silence(model.network, windows, cut)
-        model.rows, model.best_epoch = trial.rows, 0
-        model.whole_epochs = len(trial.rows)
+        model.best_epoch = 0
 
     def _torch_threads(self) -> contextlib.AbstractContextManager[None]:
         # torch's threads wait for work by spinning, on the cores that the engine needs
@@ -331,6 +353,8 @@ def _held(
     knows more than such a channel does, unless its location is that constant.
     """
     held = model.normalisation.values(constants_of(observations.values))
+    if model.is_relative:
+        held = 0.0 * held
     return held if from_scratch else np.where(np.abs(held) < 1e-9, held, np.nan)
 
 
