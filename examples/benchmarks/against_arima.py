@@ -266,7 +266,8 @@ def draw_forecasts(axes: Axes, task: Task, result: pd.DataFrame, title: str) -> 
     for name in (ARIMA, SEASONAL_ARIMA, STRUCTURAL, NETWORK):
         forecast = with_dates(result.loc[name, fold].squeeze())
         color = STYLES[name][0]
-        axes.plot(forecast.index, forecast, color=color, lw=1.8, label=name)
+        dashes = "--" if name == NETWORK else "-"  # it may lie on the level
+        axes.plot(forecast.index, forecast, dashes, color=color, lw=1.8, label=name)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator()))
     axes.set_title(f"{title}, the last fold")
     axes.margins(y=0.3)  # for the legend
