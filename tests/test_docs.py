@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import calendar_features
+from sklode import StructuralForecaster, calendar_features
 from tests.pages import PAGES, ROOT, parts, python_of
 
 Names = dict[str, Any]
@@ -166,17 +166,26 @@ def averages_over_intervals_are_those_of_the_paths(shown: Names) -> None:
 
 
 @says("levels.md")
-def the_guard_keeps_the_level_of_a_walk(shown: Names) -> None:
-    forecaster = shown["forecaster"]
-    assert forecaster.best_epoch_ == 0
-    assert bool(forecaster.network_.anchor.walking)
-    # a random walk of steps of size 1, at gaps of half a day: after five of them
-    forecast, last = forecaster.predict(fh=[1, 5]), shown["price"].iloc[-1]
-    assert (forecast - last).abs().max() < 1.0
-    table = forecaster.predict_interval(fh=[1, 5], coverage=0.9)
-    width = np.ptp(table.to_numpy(), axis=1)
-    assert 1.5 < width[0] < 7
-    assert 4 < width[1] < 14
+def the_level_of_the_airline_series_is_what_the_picture_shows(shown: Names) -> None:
+    level = StructuralForecaster().fit(shown["y"]).level_
+    assert level.index.get_level_values("part").tolist() == [
+        *("trend", "deviation", "season of 12 periods", "noise")
+    ]
+    assert level["logarithm"].all()
+
+
+@says("levels.md")
+def what_the_network_adds_is_a_share(shown: Names) -> None:
+    assert 0 <= shown["forecaster"].network_share_ <= 1
+
+
+@says("structural.md")
+def the_year_is_found_in_forty_points(shown: Names) -> None:
+    assert len(shown["y"]) == 40
+    error = (shown["y_pred"] - shown["y_test"]).abs().mean()
+    assert error == pytest.approx(0.39, abs=0.03)
+    parts = shown["forecaster"].level_.index.get_level_values("part")
+    assert "season of 365.2 d" in parts
 
 
 @says("levels.md")
@@ -264,8 +273,7 @@ def stamps_and_steps_are_those_that_were_asked_for(shown: Names) -> None:
 
 
 @says("windows.md")
-def the_level_fits_the_series_and_a_logarithm_keeps_it_positive(shown: Names) -> None:
-    assert shown["taken"] == {"wave": "series", "walk": "blend"}
+def a_logarithm_keeps_intervals_positive(shown: Names) -> None:
     assert shown["interval"].min().min() > 0
 
 
@@ -310,7 +318,7 @@ def a_wrapped_splitter_has_forecasts_asked_where_they_are_scored(shown: Names) -
             strategy="no-update_params",
         )
     assert right.mean() < 0.5 * table["test_MeanAbsoluteError"].mean()
-    assert set(shown["search"].best_params_) == {"LatentODELSTMForecaster__normalize"}
+    assert set(shown["search"].best_params_) == {"LatentODELSTMForecaster__level"}
 
 
 @says("solvers.md")

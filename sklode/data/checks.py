@@ -359,13 +359,17 @@ def did_you_mean(value: object, choices: Iterable[str]) -> str:
 # --- fitted networks ------------------------------------------------------------------
 
 
-def check_fitted(forecaster: Any, asked: str) -> None:
-    """Check that something is a fitted forecaster with a network."""
-    if not (hasattr(forecaster, "clip_norm") and hasattr(forecaster, "is_fitted")):
+def check_fitted(
+    forecaster: Any,
+    asked: str,
+    has: str = "clip_norm",
+    kind: str = "that trains a network",
+) -> None:
+    """Check that something is a fitted forecaster of a kind, which has an attribute."""
+    if not (hasattr(forecaster, has) and hasattr(forecaster, "is_fitted")):
         raise TypeError(
-            f"{asked} is of a forecaster that trains a network; got a "
-            f"{type(forecaster).__name__}. Pass the fitted forecaster of a pipeline or "
-            "search itself."
+            f"{asked} is of a forecaster {kind}; got a {type(forecaster).__name__}. "
+            "Pass the fitted forecaster of a pipeline or search itself."
         )
     if not forecaster.is_fitted:
         raise NotFittedError(

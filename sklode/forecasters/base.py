@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import os
 import warnings
@@ -486,6 +487,13 @@ class ContinuousForecaster(BaseForecaster):
         known = rows.isin(X.index) | history.rows.holds(rows)
         stamps = rows.get_level_values(-1)
         return rows, known | ~stamps.isin(stamps[known])
+
+    @functools.partial(on_a_copy, writes=())
+    def _rows_for(self, fh: Any, X: Any) -> Any:
+        """Return the rows that a horizon asks for, and X as answers read it."""
+        X_inner = self._check_X(X=X)
+        rows, known = self._asked(self._check_fh(fh), X_inner)
+        return rows[known], X_inner
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted or pretrained forecaster to a file without executable parts.

@@ -228,6 +228,10 @@ class StructuralForecaster(ContinuousForecaster):
         self._answers = answers
         self.level_ = answers.description()
 
+    def _components(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
+        """Return what `sklode.plotting.plot_components` draws, (channel, part)."""
+        return self._answers.components(index, X)
+
     def _check_parameters(self) -> None:
         check_constraints(_CONSTRAINTS, self)
         if not isinstance(self.seasons, str):

@@ -44,7 +44,7 @@ _DRAWS, _DRAWN_ROWS = 24, 500
 """So many draws of hyperparameters up to so many rows; then ever fewer."""
 
 _LOGARITHMS = 8
-"""Values that "auto" needs for one: its forecasts have long tails where rows are few."""
+"""Values that "auto" needs for one: where they are few its tails are too long."""
 
 _LOWEST = 1e-9
 """Of the usual value: what a model of logarithms takes zero and less for."""

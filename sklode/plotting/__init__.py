@@ -1,13 +1,15 @@
-"""Pictures of forecasts, trainings, gradients and latent paths, on matplotlib axes.
+"""Pictures of forecasts, levels, trainings and latent paths, on matplotlib axes.
 
 Every function takes the axes to draw on and returns them; without, it makes a figure.
 None of them shows it, changes matplotlib's settings or the data that it is given.
 """
 
+from sklode.plotting.components import plot_components
 from sklode.plotting.model import plot_gradient_flow, plot_history, plot_latent
 from sklode.plotting.series import plot_forecast, plot_samples
 
 __all__ = [
+    "plot_components",
     "plot_forecast",
     "plot_gradient_flow",
     "plot_history",

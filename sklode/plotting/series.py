@@ -27,7 +27,7 @@ from sklode.data.checks import (
 from sklode.data.ticks import series_of
 from sklode.plotting import canvas
 
-__all__ = ["plot_forecast", "plot_samples"]
+__all__ = ["Panels", "plot_forecast", "plot_samples"]
 
 Array = NDArray[np.float64]
 
@@ -90,7 +90,7 @@ def plot_forecast(
     TypeError, ValueError
         If kinds of arguments or times, series, channels, labels or axes do not fit.
     """
-    panels = _Panels(y, "y", ax)
+    panels = Panels(y, "y", ax)
     preds, intervals = _by_name(y_pred, y_interval)
     y_name, *names, test_name = _names(labels, preds, y_test)
     styles = canvas.styles_of(preds)
@@ -148,7 +148,7 @@ def plot_samples(
         )
     check_index(frame.index, "samples")  # each path has a stamp once
     first = frame.xs(frame.index[0][0], level=0)
-    panels = _Panels(first, "samples", ax) if y is None else _Panels(y, "y", ax)
+    panels = Panels(first, "samples", ax) if y is None else Panels(y, "y", ax)
     (style,) = canvas.styles_of([samples])
     tail = (1 - float(coverage or 0)) / 2
 
@@ -168,7 +168,7 @@ def plot_samples(
     return panels.draw(title, x_label, y_label)
 
 
-class _Panels:
+class Panels:
     """A picture with an axes for each series and channel, and its layers."""
 
     def __init__(self, y: Any, name: str, ax: Any) -> None:
@@ -251,9 +251,15 @@ class _Panels:
             draw = partial(canvas.band, label=label, **look)
             self.add(bounds, "y_interval", draw, n_last=1)
 
-    def draw(self, title: str | None, x_label: str | None, y_label: str | None) -> Any:
-        """Draw the layers, the first one that of observations; return the axes."""
-        sheet = self._canvas()
+    def draw(
+        self,
+        title: str | None,
+        x_label: str | None,
+        y_label: str | None,
+        n_columns: int | None = None,
+    ) -> Any:
+        """Draw the layers, the first one of what was seen; return the axes."""
+        sheet = self._canvas(n_columns)
         x_label = str(self.levels[-1] or "") if x_label is None else x_label
         pairs = product(self.keys, self.channels)
         for pair, axes in zip(pairs, sheet.axes, strict=True):
@@ -263,11 +269,11 @@ class _Panels:
             ]
             for x, values, draw in layers:
                 draw(axes, x, values)
-            ends = [x[-1] for x, *_ in layers]
-            if pair in self.layers[0][0] and max(ends) > ends[0]:
-                guide = axes.axvline(ends[0], color=canvas.GUIDE, linewidth=0.8)
-                guide.set(linestyle=(0, (1, 2)), zorder=0)
             key, channel = pair
+            last = self._last(key, channel)
+            if last is not None:
+                guide = axes.axvline(last, color=canvas.GUIDE, linewidth=0.8)
+                guide.set(linestyle=(0, (1, 2)), zorder=0)
             if key:
                 axes.set_title(", ".join(map(str, key)), fontsize="medium")
             name = "" if self.channels in ([0], [None]) else str(channel)  # of a Series
@@ -276,13 +282,29 @@ class _Panels:
                 axes.set_xlabel(x_label)
         return sheet.explained(title)
 
-    def _canvas(self) -> canvas.Canvas:
+    def _last(self, key: tuple[Hashable, ...], channel: Hashable) -> float | None:
+        """Return where the first layer of a series ends, if anything is drawn after.
+
+        That of its channel, or of others where that has none.
+        """
+        seen, *others = (
+            {c: x[-1] for (k, c), (x, _) in parts.items() if k == key}
+            for parts, _ in self.layers
+        )
+        if not seen:
+            return None
+        last = seen.get(channel, max(seen.values()))
+        later = [x for ends in others for x in ends.values()]
+        return last if max(later, default=last) > last else None
+
+    def _canvas(self, n_columns: int | None) -> canvas.Canvas:
         """Return an axes for each series and channel."""
         n_series, n_channels = len(self.keys), len(self.channels)
         shape = tuple(n for n in (n_series, n_channels) if n > 1)
-        n_columns = n_channels if n_series > 1 else 1 if n_channels <= 6 else 2
-        if n_channels == 1:
-            n_columns = min(3, math.ceil(math.sqrt(n_series)))
+        if n_columns is None:
+            n_columns = n_channels if n_series > 1 else 1 if n_channels <= 6 else 2
+            if n_channels == 1:
+                n_columns = min(3, math.ceil(math.sqrt(n_series)))
         size = (9.0, 4.2) if not shape else (9.0, 2.2) if n_columns == 1 else (3.6, 2.4)
         # one time axis serves all where none would be squeezed into a corner
         spans = [x[[0, -1]] for parts, _ in self.layers for x, _ in parts.values()]

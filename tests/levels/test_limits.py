@@ -83,7 +83,7 @@ def test_every_answer_is_a_finite_number(name: str) -> None:
 @pytest.mark.parametrize("logarithm", [False, True])
 def test_y_of_any_size_is_forecast_alike(factor: float, logarithm: bool) -> None:
     y = np.exp(Y) if logarithm else Y
-    factor = 2.0 ** np.round(np.log2(factor))
+    factor = float(2.0 ** np.round(np.log2(factor)))
     usual, scaled = (
         structural(logarithm=logarithm, seasons=None).fit(data)
         for data in (y, factor * y)

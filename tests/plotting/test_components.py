@@ -1,0 +1,171 @@
+"""The parts of a level are drawn as they are, and add up to the observations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
+from sklearn.exceptions import NotFittedError
+
+from sklode import StructuralForecaster
+from sklode.plotting import plot_components
+from tests.plotting.test_series import dates, legend, line, points
+from tests.series import channels, panel, uneven_stamps, waves
+
+DAYS = pd.date_range("2021-03-01", periods=84, freq="D", name="day")
+WEEK = pd.Series(
+    20 + 3.0 * (DAYS.dayofweek >= 5) + np.random.default_rng(0).normal(0, 0.2, 84),
+    DAYS,
+    name="sold",
+)
+
+
+def structural(**settings: Any) -> Any:
+    return StructuralForecaster(**{"logarithm": False, "random_state": 0, **settings})
+
+
+@pytest.fixture(scope="module")
+def weekly() -> Any:
+    return structural(seasons=["7D"]).fit(WEEK)
+
+
+def at(axes: Any, label: str, stamps: pd.Index) -> np.ndarray:
+    """Return what is drawn at some stamps."""
+    drawn = pd.Series(dict(points(axes, label)))
+    return drawn[dates(stamps)].to_numpy()
+
+
+def named(axes: Any) -> dict[str, Any]:
+    return {one.get_ylabel(): one for one in axes}
+
+
+def test_parts_are_those_of_the_level_and_add_up_to_the_observations(
+    weekly: Any,
+) -> None:
+    axes = named(plot_components(weekly, title="Sold"))
+    assert list(axes) == ["trend", "season of 7 d", "deviation", "remainder"]
+    expected = weekly._answers.components(DAYS, None)["sold"]
+    total = at(axes["remainder"], "observed", DAYS)
+    for name in ("trend", "season of 7 d", "deviation"):
+        drawn = at(axes[name], "level", DAYS)
+        np.testing.assert_allclose(drawn, expected[name])
+        total = total + drawn
+    np.testing.assert_allclose(total, WEEK)
+    np.testing.assert_array_equal(at(axes["trend"], "observed", DAYS), WEEK)
+    figure = axes["trend"].figure
+    assert figure.get_suptitle() == "Sold"
+    assert legend(axes["trend"]) == ["level", "observed"]
+
+
+def test_a_forecast_goes_on_where_the_history_ends(weekly: Any) -> None:
+    axes = named(plot_components(weekly, fh=[1, 2, 7]))
+    ahead = DAYS[-1] + pd.to_timedelta([0, 1, 2, 7], unit="D")
+    expected = weekly._answers.components(ahead, None)["sold"]
+    for name in ("trend", "season of 7 d", "deviation"):
+        drawn = points(axes[name], "forecast")
+        assert drawn[0, 0] == dates(DAYS)[-1] == points(axes[name], "level")[-1, 0]
+        np.testing.assert_allclose(at(axes[name], "forecast", ahead), expected[name])
+    assert weekly._fh is None  # the horizon is not that of the next call
+
+
+def test_of_a_logarithm_parts_are_factors() -> None:
+    grown = np.exp(WEEK / 10)
+    forecaster = structural(seasons=["7D"], logarithm=True).fit(grown)
+    axes = plot_components(forecaster)
+    names = ["trend", "season of 7 d\n(factor)", "deviation\n(factor)"]
+    assert list(named(axes)) == [*names, "remainder\n(factor)"]
+    total = at(axes[-1], "observed", DAYS)
+    for one in axes[:-1]:
+        total = total * at(one, "level", DAYS)
+    np.testing.assert_allclose(total, grown)
+    assert 0.5 < points(axes[0], "level")[:, 1].mean() / grown.mean() < 2
+
+
+def test_x_has_an_axes_where_it_is_used_and_is_asked_for_ahead() -> None:
+    on = np.random.default_rng(1).standard_normal(len(DAYS) + 3)
+    days = DAYS.union(DAYS[-3:] + pd.Timedelta(days=3))
+    X = pd.DataFrame({"u": on}, days)
+    forecaster = structural(seasons=None).fit(WEEK + 5 * on[:-3], X=X[:-3])
+    axes = named(plot_components(forecaster, [1, 2, 3], X=X))
+    effect = points(axes["X"], "level")  # at the stamps whose X is known
+    np.testing.assert_array_equal(effect[:, 0], dates(DAYS))
+    assert np.corrcoef(effect[:, 1], on[:-3])[0, 1] > 0.99
+    with pytest.raises(ValueError, match="the forecast needs X at every stamp"):
+        plot_components(forecaster, [1, 2, 3])
+
+
+def test_series_and_channel_are_those_asked_for() -> None:
+    y = panel()
+    forecaster = structural(seasons=None).fit(y)
+    for key, asked in (("s0", None), ("s1", "s1"), ("s2", ("s2",))):
+        trend = plot_components(forecaster, [1, 2], series=asked)[0]
+        own = y.loc[key, "y"]
+        np.testing.assert_array_equal(at(trend, "observed", own.index), own)
+    two = structural(seasons=None).fit(channels(uneven_stamps()))
+    for name, asked in (("a", None), ("b", "b")):
+        trend = plot_components(two, channel=asked)[0]
+        drawn = points(trend, "observed")[:, 1]
+        np.testing.assert_array_equal(drawn, channels(uneven_stamps())[name])
+    with pytest.raises(ValueError, match=r"seen must hold \('s9',\)"):
+        plot_components(forecaster, series="s9")
+    with pytest.raises(ValueError, match="y in fit must hold 'c'"):
+        plot_components(two, channel="c")
+
+
+def test_a_part_of_the_time_is_drawn(weekly: Any) -> None:
+    for one in plot_components(weekly, [1], start="2021-05-01"):
+        for drawn in one.lines[:-1]:  # the last one marks the cutoff
+            assert np.nanmin(drawn.get_xdata()) >= dates(DAYS[DAYS >= "2021-05-01"])[0]
+    with pytest.raises(ValueError, match=r"start must not be after.*got .2022"):
+        plot_components(weekly, start="2022-01-01")
+
+
+def test_absurd_observations_are_marked_at_the_edge() -> None:
+    y = WEEK.copy()
+    y.iloc[[20, -1]] = -999, 1e4
+    trend, *_, remainder = plot_components(structural(seasons=["7D"]).fit(y), [1])
+    for one in (trend, remainder):
+        assert np.ptp(one.get_ylim()) < 100
+        marks = [x for x in one.lines if x.get_label() == "far outside"]
+        places = [float(x.get_xdata()[0]) for x in marks]
+        assert places == [dates(DAYS)[20], dates(DAYS)[-1]]
+        assert marks[0].get_ydata()[0] < 0.1 < 0.9 < marks[1].get_ydata()[0]
+    assert len(points(trend, "observed")) == len(y) - 2
+
+
+def test_a_part_that_hardly_varies_is_drawn_flat(weekly: Any) -> None:
+    for one in plot_components(weekly):
+        assert np.ptp(one.get_ylim()) >= 0.03 * np.ptp(WEEK)
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.period_range("2020-01", periods=40, freq="M"),
+        pd.RangeIndex(40),
+        pd.to_timedelta(np.arange(40), unit="h"),
+        pd.date_range("2021-03-20", periods=40, freq="D", tz="Europe/Berlin"),
+    ],
+)
+def test_any_index_can_be_drawn(index: pd.Index) -> None:
+    axes = plot_components(structural(seasons=[8]).fit(waves(index)), [1, 2, 3])
+    np.testing.assert_array_equal(points(axes[0], "observed")[:, 1], waves(index))
+    axes[0].figure.canvas.draw()
+
+
+def test_given_axes_are_drawn_on(weekly: Any) -> None:
+    _, several = plt.subplots(4)
+    assert plot_components(weekly, ax=several) is several
+    assert line(several[0], "level") is not None
+    with pytest.raises(ValueError, match="ax must hold 4 Axes"):
+        plot_components(weekly, ax=several[:2])
+
+
+def test_what_has_no_level_is_refused() -> None:
+    with pytest.raises(NotFittedError, match="plot_components needs a fitted"):
+        plot_components(structural())
+    with pytest.raises(TypeError, match=r"that has a structural level; got a Series"):
+        plot_components(WEEK)
