@@ -26,7 +26,7 @@ from sklode.levels.forms import (
     state_space,
 )
 from sklode.levels.rules import CUT
-from sklode.levels.tables import Table
+from sklode.levels.tables import Table, power_of_two
 
 __all__ = ["Component", "fit_components", "kernel"]
 
@@ -42,6 +42,9 @@ _MOST_SERIES, _MOST_POOLED = 120, 6000  # series of a panel, and rows of all of 
 _ITERATIONS = 25
 _DRAWS, _DRAWN_ROWS = 24, 500
 """So many draws of hyperparameters up to so many rows; then ever fewer."""
+
+_LOGARITHMS = 8
+"""Values that "auto" needs for one: where they are few its tails are too long."""
 
 _LOWEST = 1e-9
 """Of the usual value: what a model of logarithms takes zero and less for."""
@@ -84,7 +87,7 @@ class Component(NamedTuple):
     def original(self, values: Array) -> Array:
         """Return the inverse of `scaled`."""
         values = self.location + self.scale * values
-        return np.exp(np.minimum(values, 700.0)) if self.form.logarithm else values
+        return np.exp(np.minimum(values, 709.0)) if self.form.logarithm else values
 
     def controls(self, table: Table) -> Array:
         """Return the controls that it reads."""
@@ -125,7 +128,7 @@ def fit_components(
     sample = _sample(table)
     pooled = len(table.bounds) > 2
     n_controls = table.controls.shape[1]
-    is_positive = bool((table.values > 0).all())
+    is_positive = len(table.values) >= _LOGARITHMS and bool((table.values > 0).all())
     if is_positive and logarithm == "auto":
         is_positive = sample.values.max() > 1.5 * sample.values.min()
     found = []
@@ -334,8 +337,11 @@ def _curvature(objective: Callable[[Array], float], x: Array) -> Array:
 
 def _location_and_scale(values: Array) -> tuple[float, float]:
     """Return the median and the spread of values, of which a few may be absurd."""
+    unit = power_of_two(values)
+    values = values / unit
     location = float(np.median(values))
     width = 8 * 1.4826 * float(np.median(np.abs(values - location)))
     if width > 0:
         values = np.clip(values, location - width, location + width)
-    return location, float(values.std()) or max(abs(location), 1.0)
+    scale = float(values.std()) or abs(location)
+    return unit * location, unit * scale or 1.0

@@ -26,7 +26,7 @@ from sklode.levels.channel import ChannelLevel
 from sklode.levels.fitting import Component, fit_components
 from sklode.levels.forms import BASE, Form
 from sklode.levels.seasons import clock_periods, peaks
-from sklode.levels.tables import Table
+from sklode.levels.tables import Table, power_of_two
 
 __all__ = ["FilteredLevel", "StructuralLevel"]
 
@@ -66,7 +66,7 @@ class StructuralLevel:
             clock = list(seasons)
         for table in tables:
             spans = table.spans[table.spans > 0]
-            span = float(np.median(spans)) if len(spans) else 1.0
+            span = float(np.median(spans)) if len(spans) else max(longest, 1.0)
             periods = {period / unit: 0.0 for period in clock}
             if isinstance(seasons, str):
                 periods |= _others(table, list(periods))
@@ -189,8 +189,9 @@ def _standard(controls: Array | None) -> tuple[Array, Array]:
     """Return means and standard deviations; 1 of what does not vary."""
     if controls is None:
         return np.zeros(0), np.ones(0)
-    scale = controls.std(0)
-    location = controls.mean(0)
+    unit = power_of_two(controls)
+    scale = unit * (controls / unit).std(0)
+    location = unit * (controls / unit).mean(0)
     constant = scale <= 1e-9 * np.abs(location)
     return location, np.where(constant, 1.0, scale)
 

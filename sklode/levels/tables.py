@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Queries", "Table", "joined", "merged", "table_of"]
+__all__ = ["Queries", "Table", "joined", "merged", "power_of_two", "table_of"]
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
@@ -90,3 +90,8 @@ def _sorted(
     counts = np.bincount(series[order], minlength=n)[chosen]
     bounds = np.append(0, np.cumsum(counts))
     return Table(times[order], values[order], controls[order], bounds), place[order]
+
+
+def power_of_two(values: Array) -> float:
+    """Return one near the largest of values: over it, their squares are floats."""
+    return float(2.0 ** (np.frexp(np.abs(values).max())[1] - 1))
