@@ -62,9 +62,11 @@ def peaks(times: Array, values: Array, unit: float) -> list[float]:
     """
     times, values = times[-_MOST_ROWS:], values[-_MOST_ROWS:]
     span = times[-1] - times[0]
+    if len(times) < 24 or span == 0:
+        return []
     lowest, highest = _PEAK_CYCLES / span, 1 / (2.2 * unit)
     n = int((highest - lowest) * span * _OVERSAMPLING)
-    if n < 8 * _OVERSAMPLING or len(times) < 24:
+    if n < 8 * _OVERSAMPLING:
         return []
     frequencies = np.linspace(lowest, highest, n)
     values = values - np.median(values)
