@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from sklode.levels.fitting import Component, kernel
 from sklode.levels.forms import StateSpace
 from sklode.levels.mixture import Mixture
-from sklode.levels.rules import CUT
 from sklode.levels.tables import Queries, Table, joined, merged, table_of
 
 __all__ = ["ChannelLevel"]
@@ -265,7 +264,7 @@ def _run(
             *states,
             space.rates,
             space.waves,
-            CUT,
+            component.cut,
             parts,
         )
     )
