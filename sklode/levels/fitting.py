@@ -7,7 +7,7 @@ together. Forecasts average over such forms, and over hyperparameters.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from sklode.levels.forms import (
 from sklode.levels.rules import CUT
 from sklode.levels.tables import Table
 
-__all__ = ["Component", "fit_components", "kernel"]
+__all__ = ["Component", "fit_components", "heaviest", "kernel"]
 
 Array = NDArray[np.floating]
 
@@ -96,6 +96,11 @@ class Component(NamedTuple):
     def controls(self, table: Table) -> Array:
         """Return the controls that it reads."""
         return np.ascontiguousarray(table.controls[:, : self.form.n_controls])
+
+
+def heaviest(components: Sequence[Component]) -> Component:
+    """Return the component of most weight."""
+    return max(components, key=lambda component: component.weight)
 
 
 class _Candidate(NamedTuple):
