@@ -208,7 +208,7 @@ def pretrained_and_fitted() -> Fitted:
 def level_kept_by_the_guard() -> Fitted:
     steps = np.random.default_rng(0).standard_normal(60)
     y = pd.Series(np.cumsum(steps), uneven_stamps(60))
-    found = _split(y, tiny(guard=True, level="linear"))
+    found = _split(y, tiny(guard=True, level="last"))
     assert found.forecaster.best_epoch_ == 0
     return found
 
@@ -222,8 +222,8 @@ def without_flow() -> Fitted:
     return _split(waves(), forecaster)
 
 
-def of_normalisation(name: str | None) -> Callable[[], Fitted]:
-    return lambda: _split(waves(uneven_stamps(40)), tiny(normalize=name))
+def on_level(name: str | None) -> Callable[[], Fitted]:
+    return lambda: _split(waves(uneven_stamps(40)), tiny(level=name))
 
 
 KINDS: dict[str, Callable[[], Fitted]] = {
@@ -259,10 +259,7 @@ KINDS: dict[str, Callable[[], Fitted]] = {
         without_flow,
     )
 }
-KINDS |= {
-    f"normalize={name}": of_normalisation(name)
-    for name in ("series", "window", "last", "blend", "linear", None)
-}
+KINDS |= {f"level={name}": on_level(name) for name in ("window", "last", None)}
 
 
 def answers(forecaster: Any, asked: Fitted) -> dict[str, Any]:

@@ -66,24 +66,9 @@ def latent_ode(
         nn.Translator(hidden, latent),
         nn.Decoder(flow, solver),
         nn.Emission(latent, n_channels, 6, n_controls, noise),
-        linear_anchor(n_channels, n_controls, anchor == "walk")
-        if anchor in ("linear", "walk")
-        else Anchor(anchor, n_channels),
+        Anchor(anchor, n_channels),
         engine=engine,
     )
-
-
-def linear_anchor(
-    n_channels: int = 2, n_controls: int = 0, walks: bool = True
-) -> LinearAnchor:
-    """Return a linear anchor with random weights."""
-    anchor = LinearAnchor(n_channels, n_controls)
-    anchor.ages.copy_(torch.tensor([1.0, 2.0, 4.0, 8.0]))
-    anchor.rates.copy_(torch.tensor([1.0, 0.5, 0.25, 0.125]))
-    anchor.weights.normal_()
-    anchor.by_control.normal_()
-    anchor.walking.fill_(walks)
-    return anchor
 
 
 def windows(

@@ -28,6 +28,7 @@ TINY: dict[str, Any] = {
     "latent_size": 2,
     "field_width": 4,
     "emission_width": 4,
+    "level": "series",
     "max_epochs": 1,
     "window_length": 6,
     "horizon": 2,
@@ -37,7 +38,7 @@ TINY: dict[str, Any] = {
 
 
 def tiny(kind: Any = LatentODELSTMForecaster, **settings: Any) -> Any:
-    """Return a forecaster that fits in a moment."""
+    """Return a forecaster that fits in a moment: the network alone."""
     return kind(**{**TINY, **settings})
 
 

@@ -314,7 +314,9 @@ def test_single_choices_are_compared_on_the_stamps_that_follow(
     rows = benchmark.main(options)
     assert list(rows) == ["default", "euler"]
     y, variance = benchmark.two_sines(0)
-    forecaster = LatentODELSTMForecaster(method="euler", max_epochs=1, random_state=0)
+    forecaster = LatentODELSTMForecaster(
+        level="series", method="euler", max_epochs=1, random_state=0
+    )
     forecast = forecaster.fit(y[:300]).predict(y.index[300:])
     error = float(((forecast - y[300:]) ** 2).mean() / variance)
     assert rows["euler"].errors == [pytest.approx(error, rel=1e-4)]

@@ -20,7 +20,7 @@ from tests.series import waves
 for precision in sys.argv[1:]:
     fused.compile_kernel(precision)
 print(fused.is_compiled())
-forecaster = LatentODELSTMForecaster(max_epochs=5, engine="auto", random_state=0)
+forecaster = LatentODELSTMForecaster(level="series", max_epochs=5, random_state=0)
 print(forecaster.fit(waves()).predict([1, 2, 9]).to_numpy().tobytes().hex())
 """
 

@@ -80,7 +80,7 @@ HARD: list[dict[str, Any]] = [
     {"activation": "softplus", "field_depth": 3, "level": "last"},
     {"activation": "elu", "method": "euler", "level": None},
     {"activation": "elu", "method": "dopri5", "adjoint": True, "max_epochs": 3},
-    {"activation": "elu", "early_stopping": True, "level": "linear"},
+    {"activation": "elu", "early_stopping": True, "level": "window"},
     {"activation": "elu", "field_depth": 6, "method": "midpoint", "guard": True},
 ]
 

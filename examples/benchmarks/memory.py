@@ -140,7 +140,7 @@ WORKLOADS: dict[str, Workload] = {
     **{
         f"{name}, {level}": Workload(make, 20, {"level": level}, ("predict",))
         for name, make in (("panel", PANEL), ("series", SERIES))
-        for level in ("series", "window", "last")
+        for level in ("series", "last")
     },
     **{
         f"{name}, {what}": Workload(make, 20, parameters, FORECASTS)

@@ -37,7 +37,7 @@ import torch
 from workloads import EMISSION_WIDTH, WORKLOADS, Workload, draw, operations
 
 from sklode import nn
-from sklode.levels import Anchor
+from sklode.nn.anchors import Anchor
 
 Step: TypeAlias = Callable[[], float]
 

@@ -41,8 +41,8 @@ GAIN = 0.005
 Settings = dict[str, Any]
 
 GRID: list[dict[str, list[Any]]] = [
-    {"level": ["series", "window", "last", "auto"], "max_epochs": [7, 30]},
-    {"level": ["window", "last", "auto"], "guard": [True], "max_epochs": [7]},
+    {"level": ["series", "last", "auto"], "max_epochs": [7, 30]},
+    {"level": ["last", "auto"], "guard": [True], "max_epochs": [7]},
 ]
 """Of climate and stocks; without the guard but where it is named."""
 

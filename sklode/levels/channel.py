@@ -63,6 +63,7 @@ class ChannelLevel:
     def continued(self, new: Table) -> ChannelLevel:
         """Return the level after more rows of its series, which follow those it has."""
         states, since = [], self._since(new)
+        since[np.diff(self.table.bounds) == 0] = 0.0  # their first rows are these
         for component, after in zip(self.components, self.states, strict=True):
             space = component.space(self.span)
             more = _States(*(x.copy() for x in after))
@@ -146,7 +147,9 @@ class ChannelLevel:
             mine, component = np.flatnonzero(chosen == k), self.components[k]
             for series in np.unique(queries.series):
                 own = np.flatnonzero(queries.series == series)
-                asked = Queries(*(x[own] for x in queries))
+                asked = Queries(
+                    queries.series[own], queries.times[own], queries.controls[own]
+                )
                 draw = self._paths_inside if inside[series] else self._paths_ahead
                 paths = draw(int(k), int(series), asked, len(mine), rng)
                 if noise:
@@ -230,10 +233,10 @@ class ChannelLevel:
     def _lead(self, rows: Table, inside: NDArray[np.bool_]) -> list[float]:
         """Return by how much rows begin before those of the series ``inside``."""
         bounds, own = self.table.bounds, np.flatnonzero(inside)
-        leads = np.zeros(len(own))
+        first = np.zeros(len(own))
         filled = bounds[own + 1] > bounds[own]
-        first = self.table.times[bounds[own[filled]]]
-        leads[filled] = first - rows.times[rows.bounds[:-1][filled]]
+        first[filled] = self.table.times[bounds[own[filled]]]
+        leads = np.maximum(first - rows.times[rows.bounds[:-1]], 0.0)
         result: list[float] = leads.tolist()
         return result
 
@@ -241,19 +244,23 @@ class ChannelLevel:
         """Return the time from each series' last row to its first new one."""
         n = len(new.bounds) - 1
         since = np.zeros(n)
-        bounds = self.table.bounds[: n + 1]
-        both = (np.diff(bounds) > 0) & (np.diff(new.bounds) > 0)
-        last = self.table.times[bounds[1:][both] - 1]
-        since[both] = new.times[new.bounds[:-1][both]] - last
+        filled = np.diff(new.bounds) > 0
+        first = new.times[new.bounds[:-1][filled]]
+        since[filled] = first - self._last()[:n][filled]
         return since
+
+    def _last(self) -> Array:
+        """Return the time of each series' last row; 0 without one."""
+        bounds = self.table.bounds
+        last = np.zeros(len(bounds) - 1)
+        known = np.diff(bounds) > 0
+        last[known] = self.table.times[bounds[1:][known] - 1]
+        return last
 
     def _asked_inside(self, queries: Queries) -> NDArray[np.bool_]:
         """Return which series are asked at, or before, their last row."""
-        bounds = self.table.bounds
-        inside = np.zeros(len(bounds) - 1, bool)
-        known = np.diff(bounds) > 0
-        last = np.full(len(bounds) - 1, -np.inf)
-        last[known] = self.table.times[bounds[1:][known] - 1]
+        last = self._last()
+        inside = np.zeros(len(last), bool)
         inside[queries.series[queries.times <= last[queries.series]]] = True
         return inside
 

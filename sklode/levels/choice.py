@@ -44,7 +44,7 @@ def deviation_scale(values: Array, mask: Mask, n_seen: int) -> Array:
 
 
 def _means(values: Array, mask: Mask, n_seen: int) -> Array:
-    """Return each window's mean of what was seen, (window, channel), zero of nothing."""
+    """Return each window's mean of what was seen, (window, channel), 0 of nothing."""
     seen = mask[:, :n_seen]
     total = np.where(seen, values[:, :n_seen], 0.0).sum(1)
     means: Array = total / np.maximum(seen.sum(1), 1)

@@ -270,7 +270,7 @@ def _most_probable(
     )
     found = logs.copy()
     found[free] = best.x
-    in_units = len(values) * math.log(scale) + sum(map(periods.get, form.periods))
+    in_units = len(values) * math.log(scale) + sum(periods[p] for p in form.periods)
     if form.logarithm:
         in_units += float(values.sum())
     component = Component(form, found, 1.0, location, scale)

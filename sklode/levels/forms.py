@@ -105,8 +105,8 @@ def state_space(
     """
     slope, walk, drift, memory, deviation, fade, noise, constant = np.exp(logs[:8])
     velocity = (drift / span) ** 2
-    rates = walk * walk / span, velocity, memory, deviation**2, fade
-    rates = np.array([*rates, noise * noise + LEAST_NOISE**2])
+    seen = noise * noise + LEAST_NOISE**2
+    rates = np.array([walk * walk / span, velocity, memory, deviation**2, fade, seen])
     frequency, share, season = _waves(form.periods, harmonics)
     size, kept = np.exp(logs[8:]).reshape(-1, 2).T
     table = np.column_stack([frequency, kept[season], size[season] ** 2 * share])
@@ -131,13 +131,15 @@ def _waves(
     periods: tuple[float, ...], harmonics: int
 ) -> tuple[Array, Array, NDArray[np.int64]]:
     """Return each harmonic's angular frequency, share of its season, and season."""
-    frequencies, shares, seasons = [np.zeros(0)], [np.zeros(0)], []
-    for season, period in enumerate(periods):
+    frequencies: list[Array] = [np.zeros(0)]
+    shares: list[Array] = [np.zeros(0)]
+    seasons: list[int] = []
+    for number, period in enumerate(periods):
         # stamps one unit apart show no shorter wave than two units
         n = max(1, min(int(period / 2 + 0.25), harmonics))
         order = np.arange(1, n + 1)
         frequencies.append(2 * math.pi * order / period)
         shares.append(1 / order / (1 / order).sum())
-        seasons += [season] * n
+        seasons += [number] * n
     season = np.array(seasons, np.int64)
     return np.concatenate(frequencies), np.concatenate(shares), season

@@ -23,7 +23,7 @@ _STAMPS, _CYCLES = 3.5, 1.1
 """A season has so many stamps a period, and so many periods in the longest series."""
 
 _PEAKS = 2
-_MOST_ROWS = 1000  # that a periodogram reads: its last ones
+_FEWEST_ROWS, _MOST_ROWS = 24, 1000  # that a periodogram reads: the last ones
 _PEAK_CYCLES = 2.5
 _OVERSAMPLING = 4
 _ROUND = 0.002
@@ -60,11 +60,13 @@ def peaks(times: Array, values: Array, unit: float) -> list[float]:
 
     Lomb and Scargle; Press et al., "Numerical Recipes" (2007), section 13.8.
     """
+    if len(times) < _FEWEST_ROWS:
+        return []
     times, values = times[-_MOST_ROWS:], values[-_MOST_ROWS:]
     span = times[-1] - times[0]
     lowest, highest = _PEAK_CYCLES / span, 1 / (2.2 * unit)
     n = int((highest - lowest) * span * _OVERSAMPLING)
-    if n < 8 * _OVERSAMPLING or len(times) < 24:
+    if n < 8 * _OVERSAMPLING:
         return []
     frequencies = np.linspace(lowest, highest, n)
     values = values - np.median(values)

@@ -129,7 +129,7 @@ class StructuralLevel:
         series = observations.series
         first = observations.ticks[observations.bounds[:-1]]
         times = ticks_between(first[series], observations.ticks) / self.unit
-        controls = np.zeros((len(times), 0))
+        controls: Array = np.zeros((len(times), 0))
         if observations.controls is not None:
             controls = self.controls(observations.controls)
         tables = []
@@ -224,7 +224,10 @@ def _rows_after(seen: Observations, now: Observations) -> NDArray[np.bool_] | No
         and np.array_equal(before.values, seen.values, equal_nan=True)
         and (
             seen.controls is None
-            or np.array_equal(before.controls, seen.controls, equal_nan=True)
+            or (
+                before.controls is not None
+                and np.array_equal(before.controls, seen.controls, equal_nan=True)
+            )
         )
     )
     return fresh if same else None

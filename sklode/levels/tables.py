@@ -33,8 +33,8 @@ class Table(NamedTuple):
     def last(self, most: int) -> Table:
         """Return the last rows of all."""
         first = max(len(self.times) - most, 0)
-        rows = (x[first:] for x in self[:3])
-        return Table(*rows, np.maximum(self.bounds - first, 0))
+        times, values, controls = (x[first:] for x in self[:3])
+        return Table(times, values, controls, np.maximum(self.bounds - first, 0))
 
 
 class Queries(NamedTuple):

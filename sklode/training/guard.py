@@ -14,11 +14,11 @@ from sklode.data.errors import SolverError
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.training.batches import training_windows
 
-__all__ = ["FEWEST_BLOCKS", "held_out_blocks", "proved_share", "share_of", "silence"]
+__all__ = ["held_out_blocks", "proved_share", "share_of", "silence"]
 
 Array = NDArray[np.floating]
 
-FEWEST_BLOCKS = 4
+_FEWEST_BLOCKS = 4
 """Fewer say nothing about the next one."""
 
 _CONFIDENCE = 0.9
@@ -40,7 +40,7 @@ def proved_share(needed: Array, offered: Array) -> float:
     """
     products, squares = (needed * offered).sum(1), (offered**2).sum(1)
     total, n = squares.sum(), len(squares)
-    if n < FEWEST_BLOCKS or not (np.isfinite(products).all() and 0 < total < np.inf):
+    if n < _FEWEST_BLOCKS or not (np.isfinite(products).all() and 0 < total < np.inf):
         return 0.0
     best = products.sum() / total
     error = np.sqrt(n / (n - 1) * ((products - best * squares) ** 2).sum()) / total
@@ -64,15 +64,16 @@ def held_out_blocks(windows: WindowSet, cut: NDArray[np.int64]) -> NDArray[np.in
 
 
 def share_of(
-    network: nn.LatentODE, trial: nn.LatentODE, windows: WindowSet, which: Array
+    network: nn.LatentODE, windows: WindowSet, which: NDArray[np.int64]
 ) -> float:
-    """Return the `proved_share` of a trial's network, on held-out blocks.
+    """Return the `proved_share` of a network on held-out blocks.
 
-    Without a level of their own the windows' is what the network forecasts that has
-    learned nothing.
+    Without a level of the windows it is what the network says without its emission.
     """
+    if len(which) < _FEWEST_BLOCKS:
+        return 0.0
     try:
-        forecast, truth, known = _forecasts(trial, windows, which)
+        forecast, truth, known = _forecasts(network, windows, which)
         if windows.level is None:
             silent = copy.deepcopy(network)
             silent.emission.start_silent()

@@ -46,7 +46,8 @@ _BATCHES_PER_EPOCH = 32  # at most; else an epoch draws every window once
 _UPDATES = 1500  # optimiser steps that max_epochs=None aims at
 _HELD_OUT, _TRIED_ON = 0.1, 0.2  # shares of rows, by early stopping and a guard's trial
 
-_TRIAL_SHARE = 0.5  # of the epochs
+_FURTHER = 0.2
+"""Of the epochs, at the lower rate, that a proved training goes on with on all rows."""
 
 _STAGES = ((0.125, 0.0), (0.25, 0.47), (0.5, 0.82), (1.0, 1.0))
 """Windows grow during the warm-up: (share of their length, share of the warm-up).
@@ -77,6 +78,8 @@ class _Terms:
 
     signature: str  # of data and settings; "": of a training that cannot go on later
     cut: NDArray[np.int64]  # the first held-out row of each series
+    # and of those that a guard leaves out of the training, at first; None without one
+    proved_from: NDArray[np.int64] | None
     n_epochs: int
     rate: float  # share of ``lr``
     from_scratch: bool  # not from weights that were trained before
@@ -118,7 +121,7 @@ def plan(
                 model, terms = copy.deepcopy(start), stopped.terms
                 model.calibration = terms.calibration
                 windows = model.windows(observations)
-                return Run(model, windows, settings, terms, rng, stopped)
+                return Run(model, windows, settings, terms, stopped)
         generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
         fraction = _HELD_OUT if settings.early_stopping else 0.0
         if start is None:
@@ -132,16 +135,21 @@ def plan(
         windows = model.windows(observations)
         _, n_batches = _epoch_size(windows, cut, settings)
         _choose_engine(model, settings)
-        trial_rng = copy.deepcopy(rng)
+        proved_from = None
+        if start is None and _is_guarded(settings, windows):
+            tried_rng = copy.deepcopy(rng)  # what is drawn else is that without a guard
+            proved_from = first_held_out_row(windows, _TRIED_ON, tried_rng)
+            proved_from = np.minimum(proved_from, cut)
         terms = _Terms(
             signature,
             cut,
+            proved_from,
             *_length(settings, model.whole_epochs, n_batches, purpose),
             start is None,
             model.calibration,
             int(rng.randint(2**31 - 1)),
         )
-        return Run(model, windows, settings, terms, trial_rng, None, generator)
+        return Run(model, windows, settings, terms, None, generator)
 
 
 def _length(
@@ -167,7 +175,6 @@ class Run:
     windows: WindowSet
     settings: Settings
     terms: _Terms
-    rng: np.random.RandomState  # of a guarded trial
     start: TrainState | None = None  # from where it goes on
     generator: torch.Generator = field(default_factory=torch.Generator)
     reporter: Reporter = field(default_factory=Reporter)
@@ -181,23 +188,14 @@ class Run:
             self.reporter = reporter
         with own_modes(gradients=True), processes.deferring_interrupts():
             processes.share_weights(model.network)
-            if self._is_guarded:
-                self._train_if_proved()
-            else:
-                self._trained(model, self.terms.cut, self.terms.n_epochs)
+            self._trained()
+            if self.terms.proved_from is not None:
+                self._go_on_if_proved()
             processes.share_weights(model.network)
             with processes.together():
                 self.calibrate(model)
             model.calibration = processes.everyones(model.calibration)[0]
         return model
-
-    @property
-    def _is_guarded(self) -> bool:
-        """Whether what the network adds has to be proved."""
-        is_wanted = self.settings.guard
-        if is_wanted == "auto":
-            is_wanted = self.model.level is not None and self.windows.horizon > 0
-        return bool(is_wanted) and self.terms.from_scratch and self.start is None
 
     def so_far(self) -> FittedModel | None:
         """Return a copy with the best weights so far; None in the first epoch."""
@@ -206,6 +204,7 @@ class Run:
         model = copy.deepcopy(self.model)
         model.best_epoch = self.trainer.load_best(model.network)
         self._describe(model, self.trainer)
+        self._prove(model)
         return model
 
     def calibrate(self, model: FittedModel) -> None:
@@ -228,18 +227,23 @@ class Run:
         if trainer.stopped_at is not None:
             model.stopped = replace(trainer.stopped_at, terms=self.terms)
 
-    def _trained(
-        self, model: FittedModel, cut: NDArray[np.int64], n_epochs: int
-    ) -> None:
-        """Train a model's network on the windows before the first held-out rows."""
-        settings, terms, processes = self.settings, self.terms, self.processes
-        is_trial = model is not self.model  # of which callbacks hear nothing
-        reporter = self.reporter
-        if is_trial:
-            reporter = Reporter(reporter.verbose, prefix="trial ")
+    def _trained(self, further: bool = False) -> None:
+        """Train the network on the windows before the first held-out rows.
+
+        Of a guard those count too, unless it has been proved and goes ``further``: then
+        callbacks hear nothing of it.
+        """
+        model, settings, terms = self.model, self.settings, self.terms
+        reporter, processes, start = self.reporter, self.processes, self.start
+        cut, n_epochs, rate = terms.cut, terms.n_epochs, terms.rate
+        if further:
+            reporter, start = Reporter(reporter.verbose, prefix="on all rows: "), None
+            n_epochs, rate = math.ceil(_FURTHER * n_epochs), _FINETUNE_RATE
+        elif terms.proved_from is not None:
+            cut = terms.proved_from
         n_drawn, n_batches = _epoch_size(self.windows, cut, settings)
         warm_up = 0  # none, with weights that were trained before
-        if terms.from_scratch:
+        if terms.from_scratch and not further:
             warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
             warm_up = min(warm_up, int(_WARM_UP_SHARE * n_epochs))
         stages = [
@@ -264,74 +268,80 @@ class Run:
             n_epochs,
             n_batches,
             warm_up,
-            terms.rate,
-            is_resumable=bool(terms.signature) and not is_trial,
-            is_interruptible=not is_trial,
+            rate,
+            is_resumable=bool(terms.signature) and not further,
             processes=processes,
         )
-        if not is_trial:
+        if not further:
             self.trainer = trainer  # callbacks look at it
         validation = []
         if settings.early_stopping:
-            validation = validation_batches(self.windows, cut, device)
-        n_before = 0 if self.start is None else len(self.start.rows)
+            validation = validation_batches(self.windows, terms.cut, device)
+        n_before = 0 if start is None else len(start.rows)
         try:
             with processes.together():
                 reporter.begin(n_epochs, n_before)
             if n_epochs:
                 _compile(model.network, processes, reporter)
             with self._torch_threads():
-                trainer.fit(draw, validation, reporter, self.start)
+                trainer.fit(draw, validation, reporter, start)
         except BaseException:
             reporter.end()
             raise
         with processes.together():
             reporter.end()
-        model.best_epoch = trainer.state.best_epoch
-        self._describe(model, trainer)
+        if not further:
+            model.best_epoch = trainer.state.best_epoch
+            self._describe(model, trainer)
 
-    def _train_if_proved(self) -> None:
-        """Train if a trial, on the first rows, adds to forecasts of the level.
+    def _go_on_if_proved(self) -> None:
+        """Train on with all rows if the network adds to forecasts of the level.
 
-        As much of it counts as is proved. Else the network stays silent: the forecast
-        is the level.
+        As much of what it says counts as is proved. Else the forecast is the level.
         """
-        model, windows, cut = self.model, self.windows, self.terms.cut
-        if not windows.horizon:
-            raise ValueError(
-                "guard=True tries a training on forecasts of horizon rows; got "
-                "horizon=0. Raise horizon, or use guard=False."
+        model = self.model
+        self._prove(model)
+        model.share = self.processes.everyones(model.share)[0]
+        if not model.share:
+            self.reporter.say(
+                "What the network adds to the level has not proved itself: the level "
+                "alone is the forecast."
             )
-        before = first_held_out_row(windows, _TRIED_ON, self.rng)
-        before = np.minimum(before, cut)
-        blocks, share = guard.held_out_blocks(windows, before), 0.0
-        if len(blocks) >= guard.FEWEST_BLOCKS:
-            # what the trial draws is drawn again: then the fit is that without a guard
-            state = self.generator.get_state()
-            trial = copy.deepcopy(model)
-            n_epochs = math.ceil(_TRIAL_SHARE * self.terms.n_epochs)
-            self._trained(trial, before, n_epochs)
-            self.generator.set_state(state)
-            model.rows, model.whole_epochs = trial.rows, len(trial.rows)
-            with self._torch_threads():
-                share = guard.share_of(model.network, trial.network, windows, blocks)
-            share = self.processes.everyones(share)[0]
-        model.share = share
-        if share:
-            self._trained(model, cut, self.terms.n_epochs)
-            if model.level is None and share < 1:
-                model.network.emission.weaken(share)
+        elif model.stopped is None:  # else the user stopped it
+            self._trained(further=True)
+        if model.level is not None:
             return
-        self.reporter.say(
-            "The trial has not proved itself: the level alone is the forecast."
-        )
-        guard.silence(model.network, windows, cut)
-        model.best_epoch = 0
+        if not model.share:
+            guard.silence(model.network, self.windows, self.terms.cut)
+            model.best_epoch = 0
+        elif model.share < 1:
+            model.network.emission.weaken(model.share)
+
+    def _prove(self, model: FittedModel) -> None:
+        """Set how large a share of what a network says is proved."""
+        if self.terms.proved_from is None:
+            return
+        model.network.eval()
+        blocks = guard.held_out_blocks(self.windows, self.terms.proved_from)
+        with own_modes(gradients=False), self._torch_threads():
+            model.share = guard.share_of(model.network, self.windows, blocks)
 
     def _torch_threads(self) -> contextlib.AbstractContextManager[None]:
         # torch's threads wait for work by spinning, on the cores that the engine needs
         is_fused = self.model.network.engines() == ("fused", "fused")
         return one_torch_thread() if is_fused else contextlib.nullcontext()
+
+
+def _is_guarded(settings: Settings, windows: WindowSet) -> bool:
+    """Return whether what the network adds has to be proved."""
+    if settings.guard is True and not windows.horizon:
+        raise ValueError(
+            "guard=True proves a training by forecasts of horizon rows; got horizon=0. "
+            "Raise horizon, or use guard=False."
+        )
+    if settings.guard == "auto":
+        return windows.level is not None and windows.horizon > 0
+    return bool(settings.guard)
 
 
 def _epoch_size(

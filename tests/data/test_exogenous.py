@@ -337,6 +337,7 @@ def test_what_a_control_drives_is_forecast_with_it_and_not_without(kind: type) -
     y, X = driven()
     train, test = y[:-30], y[-30:]
     settings: dict[str, Any] = {"max_epochs": 40, "random_state": 0}
+    settings["level"] = "series"
     forecast = kind(**settings).fit(train, X[:-30]).predict(test.index, X=X[-30:])
     assert ((forecast - test) ** 2).mean() <= 0.05 * y.var()
     if kind is FORECASTERS[0]:

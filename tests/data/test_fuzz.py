@@ -111,7 +111,7 @@ def tables(draw: st.DrawFn) -> Any:
 OPTIONS: dict[str, Any] = {
     "window_length": st.one_of(st.none(), st.integers(1, 30)),
     "horizon": st.one_of(st.none(), st.integers(0, 15)),
-    "normalize": st.sampled_from(["series", "window", "last", "blend", "linear"]),
+    "level": st.sampled_from(["series", "window", "last"]),
     "method": st.sampled_from(["rk4", "midpoint", "euler"]),
     "step_size": st.sampled_from([0.5, 3.0]),
     "batch_size": st.sampled_from([1, 7]),

@@ -64,14 +64,14 @@ def test_no_window_is_empty_whatever_is_missing(
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
-@pytest.mark.parametrize("normalize", ["auto", "series", "last", "linear"])
+@pytest.mark.parametrize("level", ["auto", "series", "last"])
 def test_a_channel_that_is_observed_once_is_forecast_by_that_value(
-    kind: type, normalize: str
+    kind: type, level: str
 ) -> None:
     y = channels()
     y["b"] = np.nan
     y.iloc[9, 1] = 70.0
-    forecast = tiny(kind, level=normalize).fit(y).predict([-30, -5, 1, 4])
+    forecast = tiny(kind, level=level).fit(y).predict([-30, -5, 1, 4])
     np.testing.assert_allclose(forecast["b"], 70, rtol=1e-15)
     assert np.abs(forecast["a"]).max() < 10
 
@@ -167,6 +167,7 @@ def test_channels_with_disjoint_stamps_are_forecast_like_joint_ones() -> None:
     apart.loc[~first, "a"] = np.nan
     later = exact[-30:]
     sizes: dict[str, Any] = {"hidden_size": 12, "latent_size": 4, "horizon": 20}
+    sizes["level"] = "series"
     errors = []
     for table in (y[:-30], apart[:-30]):
         forecaster = LatentODELSTMForecaster(**sizes, random_state=0).fit(table)

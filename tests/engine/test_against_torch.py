@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sklode.nn.anchors import ANCHORS
 from sklode.nn import Batch, LatentODE, Solver
+from sklode.nn.anchors import ANCHORS
 from tests.networks import assert_same, gradients, latent_ode, windows
 
 pytest.importorskip("numba", reason="the fused engine needs numba")

@@ -55,19 +55,7 @@ def test_last_anchor_starts_close_to_holding_the_last_value() -> None:
     assert 15 + 5 * 0.9 < held[1] < 20
 
 
-def test_blend_anchor_weighs_last_and_mean_per_channel() -> None:
-    anchor = Anchor("blend", 2)
-    torch.testing.assert_close(
-        level(anchor, 0.0, 50.0), torch.tensor([[5.0, 17.5]]).expand(2, -1)
-    )
-    with torch.no_grad():
-        anchor.weights.copy_(torch.tensor([[0.9, 0.0], [0.2, 1.0]]))
-    torch.testing.assert_close(
-        level(anchor, 7.0), torch.tensor([[0.9 * 6 + 0.2 * 4, 15.0]])
-    )
-
-
-@pytest.mark.parametrize("kind", ["series", "window", "last", "blend"])
+@pytest.mark.parametrize("kind", ["series", "window", "last"])
 def test_channel_without_any_observation_has_level_zero(kind: str) -> None:
     times, values, mask = observations()
     mask[..., 1] = False
@@ -86,7 +74,7 @@ def test_observed_zero_counts_in_mean_and_as_last() -> None:
     assert last.at(torch.tensor([[1.0]])).item() == 0.0
 
 
-@pytest.mark.parametrize("kind", ["window", "last", "blend"])
+@pytest.mark.parametrize("kind", ["window", "last"])
 def test_padding_changes_no_level(kind: str) -> None:
     times, values, mask = observations()
     asked = torch.tensor([[0.0, 4.0, 20.0]])

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import MultivariateNormal, Normal
 
-from sklode.nn.anchors import Anchor
 from sklode.nn import RNN, Batch, Decoder, Emission, LatentODE, Solver
+from sklode.nn.anchors import Anchor
 from sklode.nn.objectives import elbo
 from tests.networks import windows
 from tests.problems import LinearField, Zero

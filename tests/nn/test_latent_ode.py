@@ -5,15 +5,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sklode.nn.anchors import ANCHORS
 from sklode.nn import Batch, ControlPath, LatentODE, Solver
+from sklode.nn.anchors import ANCHORS
 from sklode.nn.objectives import kl_to_standard_normal
 from tests.networks import assert_same, gradients, latent_ode, one_series, windows
 
 pytestmark = pytest.mark.usefixtures("float64")
 
 EVERY_KIND = pytest.mark.parametrize("kind", ["rnn", "ode-rnn", "ode-lstm"])
-EVERY_ANCHOR = pytest.mark.parametrize("anchor", [*ANCHORS, "linear", "walk"])
+EVERY_ANCHOR = pytest.mark.parametrize("anchor", ANCHORS)
 
 
 def everything(network: LatentODE, batch: Batch, noise: Tensor) -> dict[str, Tensor]:

@@ -170,10 +170,10 @@ def test_repeated_updates_take_a_fifth_of_the_training_from_scratch(
     assert forecaster.update(y[20:]).n_epochs_ == 2
 
 
-@pytest.mark.parametrize("normalize", ["series", "last", "linear", None])
-def test_an_update_keeps_the_level_that_a_guard_has_kept(normalize: str | None) -> None:
+@pytest.mark.parametrize("level", ["series", "last", None])
+def test_an_update_keeps_the_level_that_a_guard_has_kept(level: str | None) -> None:
     y = pd.Series(np.random.default_rng(0).standard_normal(66), uneven_stamps(66))
-    forecaster = tiny(guard=True, level=normalize, horizon=15, lr=0.1)
+    forecaster = tiny(guard=True, level=level, horizon=15, lr=0.1)
     forecaster.fit(y[:60])
     assert forecaster.best_epoch_ == 0
     moved = copy.deepcopy(forecaster).update(y[60:], update_params=False)

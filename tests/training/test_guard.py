@@ -37,10 +37,10 @@ def level_ahead(forecaster: Any, y: pd.Series) -> np.ndarray:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("normalize", ["series", "window", "last", "linear"])
-def test_of_noise_the_forecast_is_the_level(normalize: str) -> None:
+@pytest.mark.parametrize("level", ["series", "window", "last"])
+def test_of_noise_the_forecast_is_the_level(level: str) -> None:
     y = noise(120)
-    settings: dict[str, Any] = {"normalize": normalize, "max_epochs": 4, "lr": 0.05}
+    settings: dict[str, Any] = {"level": level, "max_epochs": 4, "lr": 0.05}
     forecaster = tiny(guard=True, **settings).fit(y)
     assert forecaster.best_epoch_ == 0
     assert forecaster.n_epochs_ == len(forecaster.history_) == 4  # of the trial

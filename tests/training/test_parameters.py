@@ -42,7 +42,7 @@ BAD_PARAMETERS: dict[str, list[Any]] = {
     "window_length": [0, -1, 2.5, "8", NAN],
     "horizon": [-1, 2.5, "8", NAN],
     "thinning": [-0.1, 1, "0.5", None, NAN],
-    "normalize": ["minmax", 1, True],
+    "level": ["minmax", "linear", 1, True],
     "method": ["rk5", 4, None],
     "step_size": NOT_A_POSITIVE,
     "rtol": NOT_A_POSITIVE,

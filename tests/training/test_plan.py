@@ -229,17 +229,17 @@ def test_early_stopping_stops_when_nothing_improves(
     assert forecaster.best_epoch_ == 26
 
 
-@pytest.mark.parametrize("normalize", ["auto", "linear", None])
+@pytest.mark.parametrize("level", ["series", "last", None])
 @pytest.mark.parametrize(
     ("y", "n_held_out"),
     [(waves(uneven_stamps(60)).to_frame(), 6), (panel((8,) * 9), 8)],
     ids=["its end", "one of many"],
 )
 def test_rows_that_are_held_out_teach_neither_network_nor_level_nor_units(
-    normalize: str | None, y: pd.DataFrame, n_held_out: int
+    level: str | None, y: pd.DataFrame, n_held_out: int
 ) -> None:
     X = pd.DataFrame({"u": np.cos(np.arange(len(y)))}, y.index)
-    settings: dict[str, Any] = {"early_stopping": True, "normalize": normalize}
+    settings: dict[str, Any] = {"early_stopping": True, "level": level}
     run = planned(tiny(**settings), y, X=X)
     lengths = np.diff(run.windows.bounds)
     held_out = np.arange(len(y)) >= np.repeat(run.terms.cut, lengths)
@@ -259,7 +259,7 @@ def test_rows_that_are_held_out_teach_neither_network_nor_level_nor_units(
         one.history_.drop(columns=told), moved.history_.drop(columns=told)
     )
     assert (one.history_[told[0]] != moved.history_[told[0]]).all()
-    if normalize is not None:  # without early stopping they are rows like any other
+    if level is not None:  # without early stopping they are rows like any other
         settings["early_stopping"] = False
         scales = [tiny(**settings).fit(data, X=X).scale_ for data in (y, other)]
         assert scales[0] != scales[1]

@@ -100,7 +100,7 @@ def assert_equal(one: Any, other: Any, fh: Any = (-3, 1, 2), X: Any = None) -> N
         *({"kind": kind} for kind in FORECASTERS),
         {"weight_decay": 0.5, "clip_norm": "auto"},
         {"early_stopping": True, "thinning": 0.0},
-        {"level": "linear", "random_state": 3},
+        {"level": "last", "random_state": 3},
     ],
     ids=str,
 )

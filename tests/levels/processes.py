@@ -1,0 +1,188 @@
+"""The level as a Gaussian process: the covariance of each part, and dense algebra.
+
+Each covariance is the solution of the part's stochastic differential equation, written
+down without a state space. Times are since the first row, in units of the usual gap.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklode.levels import kernel, matrices
+from sklode.levels.channel import ChannelLevel
+from sklode.levels.fitting import Component
+from sklode.levels.forms import Form
+from sklode.levels.tables import Queries, Table
+
+Array = NDArray[np.floating]
+
+ENGINES: list[Any] = [kernel, matrices]
+SPAN = 40.0
+
+LEAST = 1e-3
+"""Standard deviation of the noise that is always there."""
+
+
+def component(
+    form: Form | None = None,
+    weight: float = 1.0,
+    location: float = 0.0,
+    scale: float = 1.0,
+    harmonics: int = 6,
+    **sizes: float,
+) -> Component:
+    """Return a component of these hyperparameters; the others are middling ones.
+
+    ``sizes`` are named as in `sklode.levels.forms.BASE`; ``season`` and ``kept`` are
+    size and memory of every season.
+    """
+    usual = {"slope": 0.7, "walk": 0.8, "drift": 0.9, "memory": 6.0}
+    usual |= {"deviation": 0.6, "fade": 3.0, "noise": 0.3, "constant": 2.0}
+    usual |= {"season": 0.8, "kept": 50.0} | sizes
+    form = form or Form()
+    logs = [usual[name] for name in list(usual)[:8]]
+    for _ in form.periods:
+        logs += [usual["season"], usual["kept"]]
+    return Component(form, np.log(logs), weight, location, scale, harmonics)
+
+
+ABSENT: dict[str, Any] = dict.fromkeys(("slope", "walk", "drift", "deviation"), 1e-9)
+"""Sizes of a model that has none of these."""
+
+
+def _integrated(s: Array, t: Array, memory: float) -> Array:
+    """Return the covariance of integrals, from zero on, of a unit OU process."""
+    first = np.minimum(s, t)
+    faded = np.exp(-s / memory) + np.exp(-t / memory) - np.exp(-abs(s - t) / memory)
+    result: Array = 2 * memory * first - memory**2 * (1 - faded)
+    return result
+
+
+def parts(
+    component: Component, span: float, s: Array, t: Array, u: Array, v: Array
+) -> list[Array]:
+    """Return the covariances of trend, deviation, seasons and X.
+
+    Of times ``s``, with controls ``u``, and ``t``, with ``v``.
+    """
+    sizes = np.exp(component.logs)
+    slope, walk, drift, memory, deviation, fade, _, constant = sizes[:8]
+    s, t = s[:, None], t[None, :]
+    lag = np.abs(s - t)
+    trend = constant**2 + (slope / span) ** 2 * (s - span) * (t - span)
+    trend = trend + walk**2 / span * (np.minimum(s, t) + span)
+    trend = trend + (drift / span) ** 2 * _integrated(s + span, t + span, memory)
+    found = [trend, deviation**2 * np.exp(-lag / fade)]
+    for k, period in enumerate(component.form.periods):
+        size, kept = sizes[8 + 2 * k : 10 + 2 * k]
+        n = min(component.harmonics, max(math.floor(period / 2 + 0.25), 1))
+        total = sum(1 / m for m in range(1, n + 1))
+        waves = [np.cos(2 * np.pi * m * lag / period) / m for m in range(1, n + 1)]
+        found.append(size**2 * np.exp(-lag / kept) * sum(waves) / total)
+    n_controls = component.form.n_controls
+    found.append(u[:, :n_controls] @ v[:, :n_controls].T)
+    return found
+
+
+class Posterior(NamedTuple):
+    """What dense algebra says at queries of one series, in units of the states."""
+
+    loss: float  # minus the logarithm of the density of the rows, but for a constant
+    mean: Array  # (query,)
+    covariance: Array  # (query, query), of the noise-free signal
+    parts: Array  # (query, part): expected parts, and their sum
+
+
+def posterior(
+    component: Component,
+    table: Table,
+    times: Array,
+    controls: Array,
+    noises: Array | None = None,
+    jumps: Array | None = None,
+) -> Posterior:
+    """Return what the rows of a table of one series say of the signal at ``times``.
+
+    ``noises`` are the rows' variances of the noise, ``jumps`` those of jumps of the
+    level at the rows.
+    """
+    t, u = table.times, table.controls
+    y = component.scaled(table.values)
+    if noises is None:
+        noises = np.full(len(t), math.exp(2 * component.logs[6]) + LEAST**2)
+    own: Any = sum(parts(component, SPAN, t, t, u, u))
+    cross = parts(component, SPAN, times, t, controls, u)
+    asked = sum(parts(component, SPAN, times, times, controls, controls))
+    if jumps is not None:
+        before, seen = t[None] <= times[:, None], t[None] <= t[:, None]
+        own = own + (seen * jumps) @ seen.T
+        cross[0] = cross[0] + (before * jumps) @ seen.T
+        asked = asked + (before * jumps) @ before.T
+    own = own + np.diag(noises)
+    root = np.linalg.cholesky(own)
+    weights = np.linalg.solve(own, y)
+    half = np.linalg.solve(root, np.sum(cross, axis=0).T)
+    each = np.stack([part @ weights for part in cross], axis=1)
+    return Posterior(
+        float(np.log(np.diag(root)).sum() + 0.5 * y @ weights),
+        each.sum(1),
+        asked - half.T @ half,
+        np.column_stack([each, each.sum(1)]),
+    )
+
+
+def table_of(
+    lengths: tuple[int, ...] = (30,),
+    component: Component | None = None,
+    n_controls: int = 0,
+    seed: int = 0,
+) -> Table:
+    """Return rows at irregular stamps, of series drawn from a component."""
+    rng = np.random.default_rng(seed)
+    times, values, controls = [], [], []
+    for n in lengths:
+        t = np.cumsum(rng.exponential(1.0, n).round(3) + 0.001)
+        t -= t[0] if n else 0.0
+        u = rng.standard_normal((n, n_controls))
+        y: Array = rng.standard_normal(n)
+        if component is not None:
+            space: Any = sum(parts(component, SPAN, t, t, u, u))
+            noise = math.exp(2 * component.logs[6]) + LEAST**2
+            y = np.linalg.cholesky(space + noise * np.eye(n)) @ y
+            y = component.original(y)
+        times.append(t)
+        values.append(y)
+        controls.append(u)
+    bounds = np.append(0, np.cumsum(lengths))
+    columns = np.concatenate(times), np.concatenate(values), np.concatenate(controls)
+    return Table(*columns, bounds)
+
+
+def one_of(table: Table, k: int) -> Table:
+    """Return a series alone."""
+    own = slice(table.bounds[k], table.bounds[k + 1])
+    rows = table.times[own], table.values[own], table.controls[own]
+    return Table(*rows, np.array([0, len(rows[0])]))
+
+
+def asked(*times: Any, n_controls: int = 0, seed: int = 1) -> Queries:
+    """Return queries: of each series its own times."""
+    series = np.repeat(np.arange(len(times)), [len(own) for own in times])
+    flat = np.concatenate([np.asarray(own, dtype=float) for own in times])
+    controls = np.random.default_rng(seed).standard_normal((len(flat), n_controls))
+    return Queries(series, flat, controls)
+
+
+def level(table: Table, *components: Component) -> ChannelLevel:
+    """Return the level of rows whose usual series spans `SPAN`."""
+    return ChannelLevel.of(list(components), table, SPAN)
+
+
+def answer(channel: ChannelLevel, queries: Queries) -> tuple[Array, Array]:
+    """Return mean and variance of the signal where there is one component."""
+    mixture = channel.answered(queries)
+    return mixture.means[0], mixture.variances[0]

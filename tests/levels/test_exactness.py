@@ -1,0 +1,272 @@
+"""Filter, smoother and draws against dense algebra of the same Gaussian process."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sklode.levels.fitting import Component
+from sklode.levels.forms import Form
+from sklode.levels.tables import Table
+from tests.levels.processes import (
+    ABSENT,
+    LEAST,
+    SPAN,
+    answer,
+    asked,
+    component,
+    level,
+    one_of,
+    posterior,
+    table_of,
+)
+
+pytestmark = pytest.mark.usefixtures("gaussian")
+
+CASES: dict[str, Component] = {
+    "all parts": component(Form((7.0, 19.5), n_controls=2)),
+    "level": component(**{**ABSENT, "walk": 1.0}),
+    "line": component(**{**ABSENT, "slope": 3.0}),
+    "velocity that lasts": component(memory=2000.0, drift=4.0, noise=0.01),
+    "velocity that fades at once": component(memory=1e-3, drift=30.0),
+    "deviation": component(**{**ABSENT, "deviation": 1.0, "fade": 0.3}),
+    "short season": component(Form((2.4,)), harmonics=12),
+    "long season": component(Form((90.0,)), harmonics=24, kept=3000.0),
+    "anything at first": component(constant=10.0),
+    "hardly any noise": component(noise=1e-9),
+    "other units": component(Form((7.0,)), location=-30.0, scale=250.0),
+    "logarithm": component(Form((7.0,), True), location=2.0, scale=0.4),
+}
+TIMES = np.concatenate([[-35.5, -3.0, 0.0, 0.0], np.arange(0.33, 90, 2.9)])
+
+each_case = pytest.mark.parametrize("name", CASES)
+
+
+def drawn_from(name: str, lengths: tuple[int, ...] = (30,)) -> tuple[Component, Table]:
+    one = CASES[name]
+    return one, table_of(lengths, one, 2 if name == "all parts" else 0)
+
+
+def controls_of(one: Component) -> int:
+    return 2 if one.form.n_controls else 0
+
+
+@each_case
+def test_the_likelihood_is_that_of_the_process(name: str, engine: Any) -> None:
+    one, table = drawn_from(name, (30, 1, 17))
+    space, n = one.space(SPAN), len(table.bounds) - 1
+    loss = engine.filter_rows(
+        table.times,
+        one.scaled(table.values),
+        one.controls(table),
+        table.bounds,
+        np.zeros(n),
+        np.zeros((n, len(space.start))),
+        np.repeat(space.start[None], n, axis=0),
+        np.zeros((n, 2)),
+        space.rates,
+        space.waves,
+        np.inf,
+        space.nothing,
+    )[0]
+    losses = [
+        posterior(one, rows, rows.times, rows.controls).loss
+        for rows in (one_of(table, k) for k in range(n))
+    ]
+    assert loss == pytest.approx(sum(losses), rel=1e-9, abs=1e-8)
+
+
+@each_case
+@pytest.mark.parametrize("where", ["ahead", "anywhere"])
+def test_answers_are_the_processs_given_all_rows(
+    name: str, where: str, engine: Any
+) -> None:
+    one, table = drawn_from(name)
+    times = np.append(TIMES, table.times[[3, 8, -1]])
+    times = np.sort(times[times > table.times[-1]] if where == "ahead" else times)
+    queries = asked(times, n_controls=controls_of(one))
+    mean, variance = answer(level(table, one), queries)
+    exact = posterior(one, table, times, queries.controls)
+    size = one.scale * np.sqrt(np.diag(exact.covariance)).max()
+    expected = one.location + one.scale * exact.mean
+    np.testing.assert_allclose(mean, expected, rtol=1e-8, atol=1e-8 * size)
+    expected = one.scale**2 * np.diag(exact.covariance)
+    np.testing.assert_allclose(variance, expected, rtol=1e-6, atol=1e-8 * size**2)
+
+
+@each_case
+def test_parts_are_the_processs_parts(name: str, engine: Any) -> None:
+    one, table = drawn_from(name)
+    queries = asked(TIMES, n_controls=controls_of(one))
+    _, parts = level(table, one).parts(queries)
+    exact = posterior(one, table, TIMES, queries.controls)
+    np.testing.assert_allclose(parts, exact.parts, rtol=1e-7, atol=1e-8)
+
+
+def test_each_series_of_a_panel_is_answered_by_its_own_rows(engine: Any) -> None:
+    one, table = drawn_from("all parts", (20, 0, 1, 9))
+    times = [np.array([-2.0, 3.3, 60.0]), np.array([5.0]), TIMES, np.array([70.0])]
+    queries = asked(*times, n_controls=2)
+    found = answer(level(table, one), queries)
+    for k in range(4):
+        own = queries.series == k
+        exact = posterior(one, one_of(table, k), times[k], queries.controls[own])
+        np.testing.assert_allclose(found[0][own], exact.mean, atol=1e-8)
+        np.testing.assert_allclose(found[1][own], np.diag(exact.covariance), rtol=1e-7)
+
+
+@pytest.mark.parametrize("times", [[4.0, 30.0], [-9.0, 30.0]])
+def test_a_series_of_no_rows_is_answered_alike_in_any_company(
+    times: list[float],
+) -> None:
+    one, table = drawn_from("velocity that lasts", (20, 0))
+    channel = level(table, one)
+    together = answer(channel, asked([], times))
+    for k, time in enumerate(times):
+        alone = answer(channel, asked([], [time]))
+        np.testing.assert_allclose(alone[1], together[1][k], rtol=1e-12)
+    exact = posterior(one, one_of(table, 1), np.array(times), np.zeros((2, 0)))
+    np.testing.assert_allclose(together[1], np.diag(exact.covariance), rtol=1e-8)
+    draws = channel.drawn(asked([], times), 20_000, 0, False)
+    np.testing.assert_allclose(np.cov(draws.T), exact.covariance, rtol=0.05)
+
+
+@pytest.mark.parametrize("name", ["all parts", "level", "logarithm"])
+def test_an_update_is_as_if_all_rows_had_been_there(name: str, engine: Any) -> None:
+    one, table = drawn_from(name, (25, 12))
+    queries = asked(TIMES, TIMES, n_controls=controls_of(one))
+    expected = answer(level(table, one), queries)
+    pieces = [0.0, 2.0, 2.5, 9.0, np.inf]
+    channel = level(_between(table, -1.0, 0.0), one)
+    for start, end in pairwise(pieces):
+        channel = channel.continued(_between(table, start, end))
+    for found, whole in zip(answer(channel, queries), expected, strict=True):
+        np.testing.assert_allclose(found, whole, rtol=1e-12)
+
+
+def _between(table: Table, after: float, until: float) -> Table:
+    chosen = (table.times > after) & (table.times <= until)
+    series = np.repeat(np.arange(len(table.bounds) - 1), np.diff(table.bounds))
+    counts = np.bincount(series[chosen], minlength=len(table.bounds) - 1)
+    times, values, controls = (column[chosen] for column in table[:3])
+    return Table(times, values, controls, np.append(0, np.cumsum(counts)))
+
+
+# Draws
+
+
+@pytest.mark.parametrize("name", ["all parts", "velocity that lasts", "line"])
+def test_simulated_paths_have_the_processs_covariance(name: str, engine: Any) -> None:
+    one, times = CASES[name], np.array([0.0, 0.0, 0.4, 3.0, 3.001, 40.0, 90.0])
+    n, space = len(times), one.space(SPAN, 5.0)
+    d, queries = len(space.start), asked(times - 5.0, n_controls=controls_of(one))
+    jumps = np.array([0, 0, 0, 2.0, 0, 0, 0])
+    n_draws = d + n * d
+    values, vectors = np.linalg.eigh(space.start)
+    states = np.zeros((d, n_draws))
+    states[:, :d] = vectors * np.sqrt(np.maximum(values, 0))
+    normals = np.zeros((n, d, n_draws))
+    normals[:, :, d:] = np.eye(n * d).reshape(n, d, n * d)
+    controls = np.ascontiguousarray(queries.controls)
+    rows = times, controls, 0.0, states, jumps, space.rates, space.waves, normals
+    paths = engine.simulate_rows(*rows)
+    none = Table(np.zeros(0), np.zeros(0), np.zeros((0, 2)), np.array([0, 0]))
+    exact = posterior(one, none, times - 5.0, controls).covariance
+    exact[3:, 3:] += 2.0
+    np.testing.assert_allclose(paths @ paths.T, exact, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("where", ["ahead", "anywhere"])
+@pytest.mark.parametrize("name", ["all parts", "other units", "velocity that lasts"])
+def test_draws_have_the_posteriors_mean_and_covariance(name: str, where: str) -> None:
+    one, table = drawn_from(name, (4, 25))
+    last = table.times[-1]
+    times = np.array([-6.0, 0.0, 0.9, 1.1, 12.0, last + 0.5, last + 1.5, last + 20])
+    times = times[times > last] if where == "ahead" else times
+    queries, n = asked([], times, n_controls=controls_of(one)), 20_000
+    exact = posterior(one, one_of(table, 1), times, queries.controls)
+    channel = level(table, one)
+    for noise in (False, True):
+        draws = channel.drawn(queries, n, 3, noise)
+        covariance = exact.covariance + noise * one.noise * np.eye(len(times))
+        draws = (draws - one.location) / one.scale
+        sizes = np.sqrt(np.diag(covariance))
+        error = (draws.mean(0) - exact.mean) / sizes
+        assert np.abs(error).max() < 5 / np.sqrt(n)
+        error = (np.cov(draws.T) - covariance) / np.outer(sizes, sizes)
+        assert np.abs(error).max() < 8 / np.sqrt(n)
+
+
+# Long series
+
+
+def test_a_hundred_thousand_rows_are_answered_as_by_the_rows_nearby() -> None:
+    one = component(**{**ABSENT, "walk": 12.0, "deviation": 0.6}, noise=0.3)
+    rng, n = np.random.default_rng(0), 100_000
+    times = np.cumsum(rng.exponential(1.0, n) + 1e-3)
+    times -= times[0]
+    table = Table(times, rng.standard_normal(n), np.zeros((n, 0)), np.array([0, n]))
+    places = [0, 50_000, n - 1]
+    found = answer(level(table, one), asked(times[places] + 0.5))
+    for k, place in enumerate(places):
+        near = slice(max(place - 200, 0), place + 200)
+        columns = times[near], table.values[near], table.controls[near]
+        rows = Table(*columns, bounds=np.array([0, len(columns[0])]))
+        exact = posterior(one, rows, times[[place]] + 0.5, np.zeros((1, 0)))
+        assert found[0][k] == pytest.approx(exact.mean[0], abs=1e-6)
+        assert found[1][k] == pytest.approx(exact.covariance[0, 0], rel=1e-6)
+
+
+def test_a_hundred_thousand_rows_in_blocks_are_the_same_rows() -> None:
+    one = component(Form((7.0, 365.25)), kept=1e6)
+    n = 100_000
+    times = np.cumsum(np.random.default_rng(0).exponential(1.0, n) + 1e-3)
+    values = np.sin(2 * np.pi * times / 7) + times / n
+    table = Table(times - times[0], values, np.zeros((n, 0)), np.array([0, n]))
+    queries = asked(table.times[-1] + np.array([0.5, 3.0, 400.0]))
+    expected = answer(level(table, one), queries)
+    channel = level(_between(table, -1.0, 2e4), one)
+    for start in (2e4, 2e4 + 1, 9e4):
+        end = {2e4: 2e4 + 1, 2e4 + 1: 9e4}.get(start, np.inf)
+        channel = channel.continued(_between(table, start, end))
+    np.testing.assert_array_equal(answer(channel, queries), expected)
+    inside = asked(np.append(table.times[[-1]], queries.times))
+    smoothed = [x[1:] for x in answer(channel, inside)]
+    np.testing.assert_allclose(smoothed[0], expected[0], atol=1e-9)
+    np.testing.assert_allclose(smoothed[1], expected[1], rtol=1e-9)
+
+
+# What they are when there is nothing to guess
+
+
+def test_a_line_is_continued() -> None:
+    one, times = component(**{**ABSENT, "slope": 3.0}, noise=1e-9, constant=10.0), 2.0
+    table = table_of((30,))._replace(values=3.0 - 0.2 * table_of((30,)).times)
+    ahead = table.times[-1] + np.array([times, 100.0])
+    mean, _ = answer(level(table, one), asked(ahead))
+    np.testing.assert_allclose(mean, 3.0 - 0.2 * ahead, rtol=1e-4)
+
+
+def test_values_without_noise_are_gone_through() -> None:
+    one, table = component(noise=1e-9), table_of((30,), CASES["all parts"], 2)
+    table = table._replace(controls=np.zeros((30, 0)))
+    mean, variance = answer(level(table, one), asked(table.times))
+    np.testing.assert_allclose(mean, table.values, atol=1e-3)
+    assert (variance <= 1.001 * LEAST**2).all()
+
+
+def test_a_season_is_continued_over_a_gap() -> None:
+    one = component(Form((9.0,)), **ABSENT, noise=0.01, kept=1e7, constant=1e-3)
+    times = np.append(np.arange(0, 40, 0.7), np.arange(400, 440, 0.7))
+
+    def wave(t: Any) -> Any:
+        return np.sin(2 * np.pi * t / 9) + 0.3 * np.cos(4 * np.pi * t / 9)
+
+    n = len(times)
+    table = Table(times, wave(times), np.zeros((n, 0)), np.array([0, n]))
+    gap = np.linspace(60, 380, 50)
+    mean, _ = answer(level(table, one), asked(gap))
+    np.testing.assert_allclose(mean, wave(gap), atol=0.01)

@@ -1,0 +1,134 @@
+"""Mixtures of normals and log-normals, against integrals by numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import lognorm, norm
+
+from sklode.levels.forms import Form
+from sklode.levels.mixture import Mixture
+from tests.levels.processes import component
+
+LEVELS = np.array([0.001, 0.05, 0.5, 0.8, 0.999])
+
+
+def mixture(*parts: tuple[float, float, float, float, bool]) -> Mixture:
+    """Return one query's: of each part weight, mean, variance, noise, logarithm."""
+    weights, means, variances, noises, logarithm = map(
+        np.array, zip(*parts, strict=True)
+    )
+    return Mixture(weights, means[:, None], variances[:, None], noises, logarithm)
+
+
+def distributions(of: Mixture, noise: bool) -> list[tuple[float, Any]]:
+    found = []
+    for weight, mean, variance, extra, log in zip(
+        of.weights,
+        of.means[:, 0],
+        of.variances[:, 0],
+        of.noises,
+        of.logarithm,
+        strict=True,
+    ):
+        spread = np.sqrt(variance + noise * extra)
+        one = lognorm(spread, scale=np.exp(mean)) if log else norm(mean, spread)
+        found.append((weight, one))
+    return found
+
+
+MIXTURES = {
+    "a normal": mixture((1.0, 3.0, 4.0, 0.5, False)),
+    "a log-normal": mixture((1.0, 1.0, 0.3, 0.1, True)),
+    "far apart": mixture((0.3, -50.0, 1.0, 0.2, False), (0.7, 80.0, 3.0, 2.0, False)),
+    "both": mixture(
+        (0.5, 3.0, 1.0, 0.2, False),
+        (0.2, 2.5, 9.0, 0.1, False),
+        (0.3, 1.2, 0.2, 0.1, True),
+    ),
+    "negative and positive": mixture(
+        (0.6, -5.0, 4.0, 0.0, False), (0.4, 1.0, 0.5, 0.5, True)
+    ),
+    "narrow": mixture((0.5, 7.0, 1e-14, 0.0, False), (0.5, 7.5, 1e-2, 1e-9, False)),
+}
+
+each = pytest.mark.parametrize("name", MIXTURES)
+
+
+@each
+@pytest.mark.parametrize("noise", [True, False])
+def test_quantiles_are_those_of_the_mixture(name: str, noise: bool) -> None:
+    of = MIXTURES[name]
+    found = of.quantiles(LEVELS, noise)
+    assert found.shape == (1, len(LEVELS))
+    assert (np.diff(found[0]) >= 0).all()
+    for x, level in zip(found[0], LEVELS, strict=True):
+        step = 1e-9 * max(abs(x), 1.0)
+        below, above = (
+            sum(w * d.cdf(x + e) for w, d in distributions(of, noise))
+            for e in (-step, step)
+        )
+        assert below - 1e-7 <= level <= above + 1e-7
+
+
+@each
+def test_the_median_is_that_of_observations(name: str) -> None:
+    of = MIXTURES[name]
+    np.testing.assert_array_equal(of.medians(), of.quantiles(np.array([0.5]))[:, 0])
+
+
+@each
+def test_the_variance_is_that_of_observations(name: str) -> None:
+    of = MIXTURES[name]
+    moments = []
+    for power in (1, 2):
+        total = 0.0
+        for weight, d in distributions(of, True):
+            ends = d.mean() - 40 * d.std(), d.mean(), d.mean() + 400 * d.std()
+            ends = (max(ends[0], d.support()[0]), *ends[1:])
+            pieces = [
+                quad(lambda x, d=d, p=power: x**p * d.pdf(x), *own, limit=500)[0]
+                for own in (ends[:2], ends[1:])
+            ]
+            total += weight * sum(pieces)
+        moments.append(total)
+    expected = moments[1] - moments[0] ** 2
+    assert of.variance()[0] == pytest.approx(expected, rel=1e-5, abs=1e-9)
+
+
+def test_queries_do_not_mix() -> None:
+    two = [
+        MIXTURES["far apart"],
+        mixture((0.3, 1.0, 1.0, 0.2, False), (0.7, 2.0, 1.0, 2.0, False)),
+    ]
+    both = Mixture(
+        two[0].weights,
+        np.hstack([of.means for of in two]),
+        np.hstack([of.variances for of in two]),
+        two[0].noises,
+        two[0].logarithm,
+    )
+    expected = np.vstack([of.quantiles(LEVELS) for of in two])
+    np.testing.assert_allclose(both.quantiles(LEVELS), expected, rtol=1e-12)
+    expected = np.concatenate([of.variance() for of in two])
+    np.testing.assert_allclose(both.variance(), expected, rtol=1e-12)
+
+
+def test_components_come_in_the_units_of_y() -> None:
+    one = component(weight=0.6, location=5.0, scale=10.0, noise=0.3)
+    other = component(Form((), True), weight=0.4, location=2.0, scale=0.5, noise=0.2)
+    of = Mixture.of([one, other], np.array([[0.1], [0.2]]), np.array([[1.0], [2.0]]))
+    np.testing.assert_allclose(of.means[:, 0], [6.0, 2.1])
+    np.testing.assert_allclose(of.variances[:, 0], [100.0, 0.5])
+    np.testing.assert_allclose(of.noises, [9.0 + 1e-4, 0.01 + 2.5e-7])
+    assert of.weights.tolist() == [0.6, 0.4]
+    assert of.logarithm.tolist() == [False, True]
+
+
+def test_a_logarithm_beyond_all_floats_is_the_largest_and_no_infinity() -> None:
+    of = mixture((1.0, 700.0, 900.0, 1.0, True))
+    assert np.isfinite(of.quantiles(LEVELS)).all()
+    assert not np.isfinite(of.variance()).all()  # which answers refuse
