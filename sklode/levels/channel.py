@@ -265,7 +265,7 @@ def filtered_rows(
     for k in range(int(lengths.max(initial=0))):
         series = np.flatnonzero(lengths > k)
         rows = table.bounds[series] + k
-        here = Table(*(x[rows] for x in table[:3]), np.arange(len(rows) + 1))
+        here = table.of_rows(rows, np.arange(len(rows) + 1))
         since = table.times[rows] - table.times[rows - 1] if k else np.zeros(len(rows))
         now = _States(*(x[series] for x in after))
         found = _run(component, space, here, since, now, space.nothing)

@@ -287,7 +287,8 @@ def _most_probable(
     )
     found = logs.copy()
     found[free] = best.x
-    in_units = len(values) * math.log(scale) + sum(map(periods.get, form.periods))
+    in_units = len(values) * math.log(scale)
+    in_units += sum(periods[period] for period in form.periods)
     if form.logarithm:
         in_units += float(values.sum())
     component = Component(form, found, 1.0, location, scale)
@@ -355,7 +356,9 @@ def _around(candidate: _Candidate, n_draws: int) -> list[tuple[float, Component]
     importance = 0.5 * (white**2).sum(1) - losses
     importance = 0.5 * np.clip(importance - importance.max(), -30, 0)
     share = importance - math.log(np.exp(importance).sum())
-    evidence = -loss + np.log(spread).sum() + 0.5 * n * math.log(2 * math.pi)
+    # a hyperparameter that the data say nothing about counts for nothing
+    widths = priors(component.form)[1][free]
+    evidence = -loss + np.log(spread / widths).sum()
     found = []
     for place, weight in zip(places, share, strict=True):
         logs = component.logs.copy()

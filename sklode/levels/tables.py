@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,22 +45,24 @@ class Table(NamedTuple):
 
     def since(self, time: float) -> Table:
         """Return the rows of a lone series from a time on."""
-        first = int(np.searchsorted(self.times, time))
-        rows = (x[first:] for x in self[:3])
-        return Table(*rows, np.array([0, len(self.times) - first]))
+        kept = slice(int(np.searchsorted(self.times, time)), None)
+        return self.of_rows(kept, np.array([0, len(self.times[kept])]))
 
     def of_series(self, chosen: Numbers) -> Table:
         """Return the rows of some series."""
         kept = np.isin(self.series, chosen)
         lengths = np.diff(self.bounds)[chosen]
-        rows = (x[kept] for x in self[:3])
-        return Table(*rows, np.append(0, np.cumsum(lengths)))
+        return self.of_rows(kept, np.append(0, np.cumsum(lengths)))
 
     def last(self, most: int) -> Table:
         """Return the last rows of all."""
         first = max(len(self.times) - most, 0)
-        rows = (x[first:] for x in self[:3])
-        return Table(*rows, np.maximum(self.bounds - first, 0))
+        return self.of_rows(slice(first, None), np.maximum(self.bounds - first, 0))
+
+    def of_rows(self, rows: Any, bounds: Numbers) -> Table:
+        """Return some rows, in their order; ``bounds`` are those of their series."""
+        times, values, controls = self.times[rows], self.values[rows], self.controls
+        return Table(times, values, controls[rows], bounds)
 
 
 class Queries(NamedTuple):
