@@ -43,6 +43,9 @@ _ITERATIONS = 25
 _DRAWS, _DRAWN_ROWS = 24, 500
 """So many draws of hyperparameters up to so many rows; then ever fewer."""
 
+_LONG = 20_000
+"""The same, of rows that all the draws have to filter."""
+
 _LOWEST = 1e-9
 """Of the usual value: what a model of logarithms takes zero and less for."""
 
@@ -155,8 +158,12 @@ def fit_components(
     best = min(near, key=lambda c: c.loss).component
     cut = _cut(best, _sample(table, *_JUDGED) if pooled else sample, span)
     near = [c._replace(component=c.component._replace(cut=cut)) for c in near]
-    n_draws = min(_DRAWS, _DRAWS * _DRAWN_ROWS // max(len(sample.values), 1))
-    weighed = [w for c in near for w in _around(c, n_draws)]
+    n_draws = _DRAWS * min(
+        _DRAWN_ROWS / max(len(sample.values), 1), _LONG / len(table.values), 1.0
+    )
+    if n_draws < 1:  # every pass takes long: the most probable one
+        near = [min(near, key=lambda c: c.loss)]
+    weighed = [w for c in near for w in _around(c, int(n_draws))]
     logs = np.array([weight for weight, _ in weighed])
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
