@@ -153,8 +153,8 @@ def _places(series: NDArray[np.int64], times: Array, table: Table) -> NDArray[np
     begins = np.searchsorted(series, np.arange(len(table.bounds)))
     for k in range(len(table.bounds) - 1):
         own = slice(table.bounds[k], table.bounds[k + 1])
-        all_ = times[begins[k] : begins[k + 1]]
-        place[own] = begins[k] + np.searchsorted(all_, table.times[own])
+        every = times[begins[k] : begins[k + 1]]
+        place[own] = begins[k] + np.searchsorted(every, table.times[own])
     return place
 
 
@@ -177,7 +177,7 @@ def _looked_ahead(
     ahead = rows[:, 0] < ends
     asked = rows[ahead].ravel()
     n_asked = len(asked) // len(_LEADS)
-    # the last leads of the last rows would lie before the others: not in order
+    # a lead that is not there stands at the one before it
     times = np.maximum.accumulate(
         np.where(there, table.times[rows], -np.inf)[ahead], axis=1
     ).ravel()
@@ -233,10 +233,8 @@ def _told(told: Array, residuals: Array, gaps: Array) -> tuple[Array, float]:
     for penalty in _PENALTIES:
         held_out = np.empty_like(goal)
         for b, kept in enumerate(apart):
-            mine = block == b
-            held_out[mine] = features[mine] @ _ridge(
-                features[kept], goal[kept], penalty
-            )
+            weights = _ridge(features[kept], goal[kept], penalty)
+            held_out[block == b] = features[block == b] @ weights
         tried.append(held_out)
     errors = [((goal - each) ** 2).sum() for each in tried]
     best = int(np.argmin(errors))
@@ -270,12 +268,10 @@ def _fade(shift: Array, residuals: Array, gaps: Array) -> float:
     weights = known / np.where(squares > 0, squares, 1.0)
     later = _clipped(later)
     past = np.where(known, np.maximum(gaps - _NEAR, 0.0), 0.0)
-    errors = [
-        (weights * (later - shift[:, None] * np.exp(-rate * past)) ** 2)[
-            :, _NEAR:
-        ].sum()
-        for rate in _FADES
-    ]
+    errors = []
+    for rate in _FADES:
+        squares = weights * (later - shift[:, None] * np.exp(-rate * past)) ** 2
+        errors.append(squares[:, _NEAR:].sum())
     return _FADES[int(np.argmin(errors))]
 
 

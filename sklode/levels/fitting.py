@@ -46,6 +46,9 @@ _DRAWS, _DRAWN_ROWS = 24, 500
 _LOGARITHMS = 8
 """Values that "auto" needs for one: where they are few its tails are too long."""
 
+_LONG = 20_000
+"""The same, of rows that all the draws have to filter."""
+
 _LOWEST = 1e-9
 """Of the usual value: what a model of logarithms takes zero and less for."""
 
@@ -158,8 +161,12 @@ def fit_components(
     best = min(near, key=lambda c: c.loss).component
     cut = _cut(best, _sample(table, *_JUDGED) if pooled else sample, span)
     near = [c._replace(component=c.component._replace(cut=cut)) for c in near]
-    n_draws = min(_DRAWS, _DRAWS * _DRAWN_ROWS // max(len(sample.values), 1))
-    weighed = [w for c in near for w in _around(c, n_draws)]
+    n_draws = _DRAWS * min(
+        _DRAWN_ROWS / max(len(sample.values), 1), _LONG / len(table.values), 1.0
+    )
+    if n_draws < 1:  # every pass takes long: the most probable one
+        near = [min(near, key=lambda c: c.loss)]
+    weighed = [w for c in near for w in _around(c, int(n_draws))]
     logs = np.array([weight for weight, _ in weighed])
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
@@ -290,7 +297,8 @@ def _most_probable(
     )
     found = logs.copy()
     found[free] = best.x
-    in_units = len(values) * math.log(scale) + sum(periods[p] for p in form.periods)
+    in_units = len(values) * math.log(scale)
+    in_units += sum(periods[period] for period in form.periods)
     if form.logarithm:
         in_units += float(values.sum())
     component = Component(form, found, 1.0, location, scale)
@@ -358,7 +366,9 @@ def _around(candidate: _Candidate, n_draws: int) -> list[tuple[float, Component]
     importance = 0.5 * (white**2).sum(1) - losses
     importance = 0.5 * np.clip(importance - importance.max(), -30, 0)
     share = importance - math.log(np.exp(importance).sum())
-    evidence = -loss + np.log(spread).sum() + 0.5 * n * math.log(2 * math.pi)
+    # a hyperparameter that the data say nothing about counts for nothing
+    widths = priors(component.form)[1][free]
+    evidence = -loss + np.log(spread / widths).sum()
     found = []
     for place, weight in zip(places, share, strict=True):
         logs = component.logs.copy()

@@ -35,6 +35,8 @@ __all__ = ["FilteredLevel", "StructuralLevel"]
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 
+_SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
+
 
 @dataclass(frozen=True)
 class StructuralLevel:
@@ -71,7 +73,7 @@ class StructuralLevel:
         for table in tables:
             spans = table.spans[table.spans > 0]
             span = float(np.median(spans)) if len(spans) else max(longest, 1.0)
-            periods = {period / unit: 0.0 for period in clock}
+            periods = {period / unit: _doubt(period / unit) for period in clock}
             if isinstance(seasons, str):
                 periods |= _others(table, list(periods))
             level.channels.append(fit_components(table, span, periods, logarithm))
@@ -231,6 +233,14 @@ def _standard(controls: Array | None) -> tuple[Array, Array]:
     location = unit * (controls / unit).mean(0)
     constant = scale <= 1e-9 * np.abs(location)
     return location, np.where(constant, 1.0, scale)
+
+
+def _doubt(period: float) -> float:
+    """Return what a season takes off the logarithm of the probability of a form.
+
+    Long ones, of many free harmonics, ask for more; those of a few stamps for nothing.
+    """
+    return math.log(max(period / _SHORT, 1.0))
 
 
 def _others(table: Table, clock: list[float]) -> dict[float, float]:

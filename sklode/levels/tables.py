@@ -45,9 +45,8 @@ class Table(NamedTuple):
 
     def since(self, time: float) -> Table:
         """Return the rows of a lone series from a time on."""
-        first = int(np.searchsorted(self.times, time))
-        bounds = np.array([0, len(self.times) - first])
-        return self.of_rows(slice(first, None), bounds)
+        kept = slice(int(np.searchsorted(self.times, time)), None)
+        return self.of_rows(kept, np.array([0, len(self.times[kept])]))
 
     def of_series(self, chosen: Numbers) -> Table:
         """Return the rows of some series."""
@@ -55,16 +54,15 @@ class Table(NamedTuple):
         lengths = np.diff(self.bounds)[chosen]
         return self.of_rows(kept, np.append(0, np.cumsum(lengths)))
 
-    def of_rows(self, rows: Any, bounds: Numbers) -> Table:
-        """Return some rows, between new bounds."""
-        parts = self.times[rows], self.values[rows], self.controls[rows]
-        return Table(*parts, bounds)
-
     def last(self, most: int) -> Table:
         """Return the last rows of all."""
         first = max(len(self.times) - most, 0)
-        times, values, controls = (x[first:] for x in self[:3])
-        return Table(times, values, controls, np.maximum(self.bounds - first, 0))
+        return self.of_rows(slice(first, None), np.maximum(self.bounds - first, 0))
+
+    def of_rows(self, rows: Any, bounds: Numbers) -> Table:
+        """Return some rows, in their order; ``bounds`` are those of their series."""
+        times, values, controls = self.times[rows], self.values[rows], self.controls
+        return Table(times, values, controls[rows], bounds)
 
 
 class Queries(NamedTuple):

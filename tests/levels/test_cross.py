@@ -1,0 +1,169 @@
+"""Channels that move together inform each other; others are as if they were alone."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode import StructuralForecaster
+from sklode.data.history import History
+from sklode.levels.channel import MEMORIES, filtered_rows
+from sklode.levels.cross import Cross
+from sklode.levels.fitting import heaviest
+from sklode.levels.structural import StructuralLevel
+
+N_ROWS = 600
+
+
+def led(n: int = N_ROWS, seed: int = 0, gaps: bool = False) -> pd.DataFrame:
+    """Return a walk, "leader", and what follows it three rows later, with noise."""
+    rng = np.random.default_rng(seed)
+    walk = np.cumsum(rng.standard_normal(n + 3))
+    stamps = np.arange(n)
+    if gaps:
+        stamps = np.cumsum(rng.integers(1, 4, n))
+    values = np.column_stack([walk[3:], walk[:-3]])
+    values += 0.05 * rng.standard_normal(values.shape)
+    return pd.DataFrame(values, stamps, ["leader", "follower"])
+
+
+def level(y: pd.DataFrame) -> StructuralLevel:
+    return StructuralLevel.fit(History.of(y, None).observations, (), False)
+
+
+def ahead(forecaster: StructuralForecaster, steps: int = 3) -> pd.DataFrame:
+    return forecaster.predict(fh=list(range(1, steps + 1)))
+
+
+def plain(logarithm: bool = False) -> StructuralForecaster:
+    return StructuralForecaster(seasons=None, logarithm=logarithm, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> StructuralForecaster:
+    return plain().fit(led()[:-20])
+
+
+def test_a_channel_that_follows_is_forecast_by_the_one_it_follows() -> None:
+    y = led()
+    errors = {}
+    for names in (["follower"], ["leader", "follower"]):
+        forecaster = plain().fit(y[names][:-20])
+        squares = []
+        for row in range(len(y) - 20, len(y) - 3):
+            truth = y["follower"].to_numpy()[row : row + 3]
+            squares.append((ahead(forecaster)["follower"] - truth) ** 2)
+            forecaster.update(y[names][row : row + 1], update_params=False)
+        errors[len(names)] = np.mean(squares)
+    assert errors[2] < 0.6 * errors[1]
+
+
+def test_unrelated_channels_are_forecast_as_if_alone() -> None:
+    rng = np.random.default_rng(3)
+    values = np.cumsum(rng.standard_normal((300, 2)), axis=0)
+    y = pd.DataFrame(values, columns=["a", "b"])
+    both = ahead(plain().fit(y))
+    for name in y:
+        assert np.array_equal(both[[name]], ahead(plain().fit(y[[name]])))
+
+
+@pytest.mark.parametrize("n_channels", [1, 9])
+def test_one_channel_and_many_stay_apart(n_channels: int) -> None:
+    y = pd.DataFrame({k: led(150)["leader"].shift(k) for k in range(n_channels)})
+    assert not level(y).cross.weights.any()
+
+
+def test_few_rows_prove_nothing() -> None:
+    assert not level(led(80)).cross.weights.any()
+
+
+def test_the_shift_of_what_follows_a_walk_stays(fitted: StructuralForecaster) -> None:
+    """A walk that went up does not come back."""
+    cross = fitted._model.level.cross
+    assert cross.weights[0, :, 1].any()
+    assert cross.fades[1] < 0.05
+
+
+def test_rows_up_to_the_last_one_are_not_shifted(fitted: StructuralForecaster) -> None:
+    y = led()[:-20]
+    level = fitted._answers._level
+    inside = fitted._answers.queries(y.index, None)[0]
+    assert not level._shift(1, inside).any()
+
+
+def test_quantiles_and_paths_are_shifted_with_the_median(
+    fitted: StructuralForecaster,
+) -> None:
+    fh = [1, 2, 3]
+    median = fitted.predict(fh)["follower"]
+    quantiles = fitted.predict_quantiles(fh, alpha=[0.05, 0.5, 0.95])["follower"]
+    assert np.allclose(quantiles[0.5], median)
+    middle = quantiles[[0.05, 0.95]].mean(axis=1)
+    width = quantiles[0.95] - quantiles[0.05]
+    assert (np.abs(middle - median) < 0.05 * width).all()
+    paths = fitted.sample(fh, n_samples=2000)
+    middle = paths["follower"].groupby(level=-1).median()
+    assert np.abs(middle.to_numpy() - median.to_numpy()).max() < 0.1 * width.max()
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_an_update_gives_what_all_rows_at_once_give(gaps: bool) -> None:
+    """However the rows come, and where a channel misses the last ones."""
+    y = led(300, gaps=gaps)
+    y.iloc[250::7, 0] = np.nan
+    y.iloc[-1, 1] = np.nan
+    start = History.of(y[:200], None).observations
+    found = level(y[:200])
+    assert found.cross.weights.any()
+    whole = found.filtered(History.of(y, None).observations)
+    grown = found.filtered(start)
+    for end in (201, 230, 231, 299, 300):
+        grown = grown.updated(History.of(y[:end], None).observations)
+    for one, other in zip(grown.channels, whole.channels, strict=True):
+        np.testing.assert_allclose(one.sums, other.sums, rtol=1e-9, atol=1e-12)
+
+
+def test_sums_are_those_of_innovations_remembered() -> None:
+    y = led(200, gaps=True)
+    found = level(y)
+    channel = found.filtered(History.of(y, None).observations).channels[0]
+    component = heaviest(channel.components)
+    space = component.space(channel.span)
+    innovations, states = filtered_rows(component, space, channel.table)
+    passed = channel.table.times[-1] - channel.table.times
+    expected = [(innovations * np.exp(-passed / one)).sum() for one in MEMORIES]
+    np.testing.assert_allclose(channel.sums[0], expected, rtol=1e-9)
+    place = [one is component for one in channel.components].index(True)
+    after = channel.states[place].means
+    np.testing.assert_allclose(states[-1], after[0], rtol=1e-9, atol=1e-12)
+
+
+def test_a_panel_is_pooled() -> None:
+    """Series too short to prove anything prove it together."""
+    parts = {k: led(40, seed=k) for k in range(30)}
+    assert level(pd.concat(parts)).cross.weights[0, :, 1].any()
+
+
+def test_a_shift_in_the_units_of_a_logarithm_keeps_y_positive() -> None:
+    y = np.exp(0.1 * led(400))
+    forecaster = plain(logarithm=True).fit(y)
+    assert forecaster._model.level.cross.weights[0, :, 1].any()
+    paths = forecaster.sample(fh=[1, 30])
+    assert (paths.to_numpy() > 0).all()
+
+
+def test_a_file_keeps_the_shift(fitted: StructuralForecaster, tmp_path: Path) -> None:
+    fitted.save_weights(tmp_path / "level.safetensors")
+    loaded = StructuralForecaster.load_weights(tmp_path / "level.safetensors")
+    assert np.array_equal(ahead(loaded), ahead(fitted))
+
+
+@pytest.mark.parametrize(
+    ("shape", "fades"), [((2, 3, 1), [0.0, 0.0]), ((2, 3, 2), [0.0, -1.0])]
+)
+def test_a_shift_that_does_not_fit_is_refused(
+    shape: tuple[int, ...], fades: list[float]
+) -> None:
+    with pytest.raises(ValueError, match="weights"):
+        Cross.of_parts(np.zeros(shape), np.array(fades))
