@@ -64,8 +64,8 @@ class LevelAnswers:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
         queries, order = self.queries(index, X)
         paths = np.empty((n, len(index), len(self._history.channels)))
-        for k, channel in enumerate(self._level.channels):
-            drawn = channel.drawn(queries, n, self._seed + k, noise)
+        for k in range(len(self._level.channels)):
+            drawn = self._level.drawn(k, queries, n, self._seed + k, noise)
             paths[:, order, k] = drawn
         return _finite(paths)
 
@@ -153,8 +153,8 @@ class LevelAnswers:
         shape = len(index), len(self._history.channels)
         table = np.empty((*shape, n_levels) if n_levels else shape)
         if len(index):
-            for k, channel in enumerate(self._level.channels):
-                table[order, k] = of(channel.answered(queries))
+            for k in range(len(self._level.channels)):
+                table[order, k] = of(self._level.answered(k, queries))
         return _finite(table)
 
     def _controls(

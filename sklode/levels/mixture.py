@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,21 @@ class Mixture:
             scale[:, 0] * np.sqrt(noises),
             np.array([c.form.logarithm for c in components]),
         )
+
+    def shifted(self, component: Any, shift: Array) -> Mixture:
+        """Return it once ``shift``, (query,), is added in the units of a component.
+
+        The others are moved as far, in y's units, but for their spread.
+        """
+        log = self.logarithm[:, None]
+        move = component.scale * shift
+        if component.form.logarithm:
+            means = np.where(log, self.means + move, self.means * np.exp(move))
+        else:
+            relative = move / self._original(np.where(log, self.means, 1.0))
+            least = np.log1p(np.maximum(relative, -0.9))
+            means = self.means + np.where(log, least, move)
+        return replace(self, means=means)
 
     def quantiles(self, levels: Array, noise: bool = True) -> Array:
         """Return quantiles of the signal, and the noise on it, (query, level)."""

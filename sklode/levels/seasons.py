@@ -66,6 +66,8 @@ def peaks(times: Array, values: Array, unit: float) -> list[float]:
         return []
     times, values = times[-_MOST_ROWS:], values[-_MOST_ROWS:]
     span = times[-1] - times[0]
+    if span == 0:
+        return []
     lowest, highest = _PEAK_CYCLES / span, 1 / (2.2 * unit)
     n = int((highest - lowest) * span * _OVERSAMPLING)
     if not 8 * _OVERSAMPLING <= n <= _MOST_FREQUENCIES:

@@ -30,6 +30,32 @@ class Table(NamedTuple):
         spans[some] = self.times[end[some] - 1] - self.times[first[some]]
         return spans
 
+    @property
+    def series(self) -> Numbers:
+        """Number of the series of each row."""
+        return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
+
+    @property
+    def ends(self) -> Array:
+        """Time of each series' last row; minus infinity of an empty one."""
+        some = np.diff(self.bounds) > 0
+        ends = np.full(len(some), -np.inf)
+        ends[some] = self.times[self.bounds[1:][some] - 1]
+        return ends
+
+    def since(self, time: float) -> Table:
+        """Return the rows of a lone series from a time on."""
+        first = int(np.searchsorted(self.times, time))
+        rows = (x[first:] for x in self[:3])
+        return Table(*rows, np.array([0, len(self.times) - first]))
+
+    def of_series(self, chosen: Numbers) -> Table:
+        """Return the rows of some series."""
+        kept = np.isin(self.series, chosen)
+        lengths = np.diff(self.bounds)[chosen]
+        rows = (x[kept] for x in self[:3])
+        return Table(*rows, np.append(0, np.cumsum(lengths)))
+
     def last(self, most: int) -> Table:
         """Return the last rows of all."""
         first = max(len(self.times) - most, 0)

@@ -139,7 +139,7 @@ def test_the_verdict_of_a_guard_is_told(
     monkeypatch.setattr(guard, "share_of", lambda *_: 1.0)
     forecaster.fit(y)
     assert terminal.frames()[0].startswith("epoch 0/5 |")
-    assert re.match(r"on all rows: epoch 1/1 .*loss=", terminal.frames()[-1])
+    assert terminal.frames()[-1].startswith("on all rows: epoch")
     assert verdict not in terminal.text
     monkeypatch.setattr(guard, "share_of", lambda *_: 0.0)
     forecaster.fit(y)
