@@ -39,7 +39,7 @@ class Carried:
             level.tables(observations, every_row=True),
             strict=True,
         ):
-            along = ChannelLevel(components, table, span, []).along()
+            along = ChannelLevel(components, table, span, [], np.zeros((0, 0))).along()
             self._channels.append((*along[:2], along[2].astype(np.float32)))
 
     def at(self, origins: Numbers, elapsed: Array, controls: Array | None) -> Array:

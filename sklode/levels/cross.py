@@ -234,7 +234,9 @@ def _told(told: Array, residuals: Array, gaps: Array) -> tuple[Array, float]:
         held_out = np.empty_like(goal)
         for b, kept in enumerate(apart):
             mine = block == b
-            held_out[mine] = features[mine] @ _ridge(features[kept], goal[kept], penalty)
+            held_out[mine] = features[mine] @ _ridge(
+                features[kept], goal[kept], penalty
+            )
         tried.append(held_out)
     errors = [((goal - each) ** 2).sum() for each in tried]
     best = int(np.argmin(errors))
@@ -269,7 +271,9 @@ def _fade(shift: Array, residuals: Array, gaps: Array) -> float:
     later = _clipped(later)
     past = np.where(known, np.maximum(gaps - _NEAR, 0.0), 0.0)
     errors = [
-        (weights * (later - shift[:, None] * np.exp(-rate * past)) ** 2)[:, _NEAR:].sum()
+        (weights * (later - shift[:, None] * np.exp(-rate * past)) ** 2)[
+            :, _NEAR:
+        ].sum()
         for rate in _FADES
     ]
     return _FADES[int(np.argmin(errors))]

@@ -5,47 +5,46 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sklode.levels.choice import choose_anchor, deviation_scale
+from sklode.levels.choice import deviation_scale, drifts
 
 
 def runs(series: np.ndarray, n: int = 16) -> tuple[np.ndarray, np.ndarray]:
-    every = np.lib.stride_tricks.sliding_window_view(series, n)[:, :, None]
+    every = np.lib.stride_tricks.sliding_window_view(series, n)[::10, :, None]
     return every, ~np.isnan(every)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_random_walk_stands_on_its_last_value(seed: int) -> None:
+def test_windows_of_a_random_walk_drift(seed: int) -> None:
     walk = np.cumsum(np.random.default_rng(seed).standard_normal(3000))
-    values, mask = runs(walk - walk.mean())
-    assert choose_anchor(values[::10], mask[::10], 12) == "last"
+    assert drifts(*runs(walk - walk.mean()), 12)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_noise_stands_on_the_mean_of_the_series(seed: int) -> None:
+def test_windows_of_noise_and_of_whole_waves_do_not_drift(seed: int) -> None:
     noise = np.random.default_rng(seed).standard_normal(2000)
-    values, mask = runs(noise - noise.mean())
-    assert choose_anchor(values[::10], mask[::10], 12) == "series"
+    for series in (noise, np.sin(np.arange(2000) / 2 + seed)):
+        assert not drifts(*runs(series - series.mean()), 12)
 
 
-def test_noise_around_a_level_of_each_window_stands_on_the_windows_mean() -> None:
+def test_windows_with_levels_of_their_own_drift() -> None:
     rng = np.random.default_rng(0)
-    values = 10 * rng.standard_normal((200, 1, 1)) + rng.standard_normal((200, 16, 1))
+    levels = rng.standard_normal((200, 1, 1))
+    values = rng.standard_normal((200, 16, 1))
     mask = np.ones(values.shape, dtype=bool)
-    assert choose_anchor(values, mask, 12) == "window"
+    assert drifts(1.5 * levels + values, mask, 12)
+    assert not drifts(0.5 * levels + values, mask, 12)
 
 
-def test_missing_values_do_not_count_for_the_choice_of_a_level() -> None:
-    walk = np.cumsum(np.random.default_rng(0).standard_normal(3000))
-    values, mask = runs(walk - walk.mean())
-    values, mask = values[::10], np.array(mask[::10])
+def test_what_is_missing_or_not_seen_does_not_count_for_drift() -> None:
+    noise = np.random.default_rng(0).standard_normal(2000)
+    values, mask = runs(noise - noise.mean())
+    values, mask = values.copy(), mask.copy()
     mask[:, 1::3] = False
-    garbage = np.where(mask, values, 1e6)
-    assert choose_anchor(garbage, mask, 12) == "last"
-
-
-def test_few_windows_stand_on_the_mean_of_the_series() -> None:
-    values = np.arange(48.0).reshape(3, 16, 1)
-    assert choose_anchor(values, np.ones(values.shape, dtype=bool), 12) == "series"
+    assert not drifts(np.where(mask, values, 1e6), mask, 12)
+    values[:, 12:] = 1e6
+    assert not drifts(values, mask, 12)
+    mask[::2] = False
+    assert not drifts(values, mask, 12)
 
 
 def test_deviation_scale_is_measured_from_the_mean_of_the_seen_part() -> None:
@@ -75,12 +74,3 @@ def test_a_channel_that_a_window_has_not_seen_has_no_deviation_there() -> None:
     mask[::2, :12, 1] = False
     scale = deviation_scale(values, mask, 12)
     assert scale[1] == pytest.approx(expected, rel=0.1)
-
-
-def test_a_channel_that_a_window_has_not_seen_has_no_last_value() -> None:
-    walk = np.cumsum(np.random.default_rng(0).standard_normal(3000))
-    values, mask = runs(walk - walk.mean())
-    values, mask = values[::10].repeat(2, axis=2), mask[::10].repeat(2, axis=2)
-    mask[::3, :12, 1] = False
-    garbage = np.where(mask, values, 1e6)
-    assert choose_anchor(garbage, mask, 12) == "last"
