@@ -140,11 +140,7 @@ WORKLOADS: dict[str, Workload] = {
     **{
         f"{name}, {level}": Workload(make, 20, {"level": level}, ("predict",))
         for name, make in (("panel", PANEL), ("series", SERIES))
-<<<<<<< HEAD
         for level in ("series", "last")
-=======
-        for level in ("series", "window", "last")
->>>>>>> ldocs
     },
     **{
         f"{name}, {what}": Workload(make, 20, parameters, FORECASTS)

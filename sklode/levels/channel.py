@@ -13,7 +13,7 @@ from sklode.levels.forms import StateSpace
 from sklode.levels.mixture import Mixture
 from sklode.levels.tables import Queries, Table, joined, merged, table_of
 
-__all__ = ["MEMORIES", "ChannelLevel", "filtered_rows"]
+__all__ = ["MEMORIES", "ChannelLevel", "filtered_rows", "states_along"]
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
@@ -57,7 +57,7 @@ class ChannelLevel:
     def of(cls, components: list[Component], table: Table, span: float) -> ChannelLevel:
         """Filter the rows of a channel."""
         n, states = len(table.bounds) - 1, []
-        sums = np.zeros((n, len(MEMORIES)))
+        sums: Array = np.zeros((n, len(MEMORIES)))
         for component in components:
             space = component.space(span)
             begun = _begun([space] * n)
@@ -108,25 +108,6 @@ class ChannelLevel:
                 means[k, place] = signal[:, 0]
                 variances[k, place] = variance[:, 0]
         return Mixture.of(self.components, means, variances)
-
-    def along(self) -> tuple[Component, StateSpace, Array]:
-        """Return the heaviest component and the states it expects after each row.
-
-        The states are (row, state), given the rows up to each.
-        """
-        heaviest = max(self.components, key=lambda c: c.weight)
-        space, n = heaviest.space(self.span), len(self.table.bounds) - 1
-        states, table = _begun([space] * n), self.table
-        found = _run(heaviest, space, table, np.zeros(n), states, space.whole)
-        expected: Array = kernel().state_rows(
-            table.times,
-            table.bounds,
-            space.rates,
-            space.waves,
-            found.scaled,
-            np.ascontiguousarray(found.kept[:, 0]),
-        )
-        return heaviest, space, expected
 
     def described(self, most: int) -> tuple[Component, Array]:
         """Return the parts at its last rows, given these alone, see `parts`."""
@@ -291,7 +272,7 @@ def filtered_rows(
     for k in range(int(lengths.max(initial=0))):
         series = np.flatnonzero(lengths > k)
         rows = table.bounds[series] + k
-        here = Table(*(x[rows] for x in table[:3]), np.arange(len(rows) + 1))
+        here = table.of_rows(rows, np.arange(len(rows) + 1))
         since = table.times[rows] - table.times[rows - 1] if k else np.zeros(len(rows))
         now = _States(*(x[series] for x in after))
         found = _run(component, space, here, since, now, space.nothing)
@@ -321,6 +302,28 @@ def _faded(passed: Array) -> Array:
     """Return what is left after some time, (time, memory)."""
     faded: Array = np.exp(-passed[:, None] / np.array(MEMORIES))
     return faded
+
+
+def states_along(
+    components: list[Component], table: Table, span: float
+) -> tuple[Component, StateSpace, Array]:
+    """Return the heaviest component and the states it expects after each row.
+
+    The states are (row, state), given the rows up to each.
+    """
+    component = heaviest(components)
+    space, n = component.space(span), len(table.bounds) - 1
+    states = _begun([space] * n)
+    found = _run(component, space, table, np.zeros(n), states, space.whole)
+    expected: Array = kernel().state_rows(
+        table.times,
+        table.bounds,
+        space.rates,
+        space.waves,
+        found.scaled,
+        np.ascontiguousarray(found.kept[:, 0]),
+    )
+    return component, space, expected
 
 
 def _begun(spaces: list[StateSpace]) -> _States:

@@ -147,7 +147,7 @@ def _stamps(tables: Sequence[Table]) -> tuple[NDArray[np.int64], Array]:
     return rows[:, 0].astype(np.int64), rows[:, 1]
 
 
-def _places(series: NDArray[np.int64], times: Array, table: Table) -> Array:
+def _places(series: NDArray[np.int64], times: Array, table: Table) -> NDArray[np.int64]:
     """Return where the rows of a table are among all."""
     place = np.empty(len(table.times), np.int64)
     begins = np.searchsorted(series, np.arange(len(table.bounds)))

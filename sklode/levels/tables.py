@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,15 +46,19 @@ class Table(NamedTuple):
     def since(self, time: float) -> Table:
         """Return the rows of a lone series from a time on."""
         first = int(np.searchsorted(self.times, time))
-        rows = (x[first:] for x in self[:3])
-        return Table(*rows, np.array([0, len(self.times) - first]))
+        bounds = np.array([0, len(self.times) - first])
+        return self.of_rows(slice(first, None), bounds)
 
     def of_series(self, chosen: Numbers) -> Table:
         """Return the rows of some series."""
         kept = np.isin(self.series, chosen)
         lengths = np.diff(self.bounds)[chosen]
-        rows = (x[kept] for x in self[:3])
-        return Table(*rows, np.append(0, np.cumsum(lengths)))
+        return self.of_rows(kept, np.append(0, np.cumsum(lengths)))
+
+    def of_rows(self, rows: Any, bounds: Numbers) -> Table:
+        """Return some rows, between new bounds."""
+        parts = self.times[rows], self.values[rows], self.controls[rows]
+        return Table(*parts, bounds)
 
     def last(self, most: int) -> Table:
         """Return the last rows of all."""

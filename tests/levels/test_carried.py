@@ -120,5 +120,7 @@ def test_a_level_knows_nothing_of_rows_after_the_origin() -> None:
     later[50:] += 100.0
     changed = replace(observations, values=later)
     asked = np.array([10, 49]), np.array([[-4.0, 1.0, 9.0]] * 2), None
-    found = [Carried(level, one, units).at(*asked) for one in (observations, changed)]
-    np.testing.assert_array_equal(*found)
+    before, after = (
+        Carried(level, one, units).at(*asked) for one in (observations, changed)
+    )
+    np.testing.assert_array_equal(before, after)
