@@ -342,8 +342,12 @@ def _cut(component: Component, table: Table, span: float) -> float:
         )
         each = np.abs(scaled / precision)
         each[table.bounds[:-1]] = 0.0
-        errors.append(each.sum())
-    return math.inf if errors[1] < _BELIEVED * errors[0] else CUT
+        errors.append(each)
+    gains = errors[0] - errors[1]
+    is_proved = gains.sum() > 2 * math.sqrt(gains @ gains)  # by more than one row
+    return (
+        math.inf if is_proved and errors[1].sum() < _BELIEVED * errors[0].sum() else CUT
+    )
 
 
 def _around(candidate: _Candidate, n_draws: int) -> list[tuple[float, Component]]:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from sklode.levels import channel, fitting
@@ -15,10 +14,3 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> A
     for room in (channel, fitting):
         monkeypatch.setattr(room, "kernel", lambda: request.param)
     return request.param
-
-
-@pytest.fixture
-def gaussian(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the filter take every innovation as it is."""
-    monkeypatch.setattr(channel, "CUT", np.inf)
-    monkeypatch.setattr(fitting, "CUT", np.inf)

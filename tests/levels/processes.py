@@ -47,7 +47,8 @@ def component(
     logs = [usual[name] for name in list(usual)[:8]]
     for _ in form.periods:
         logs += [usual["season"], usual["kept"]]
-    return Component(form, np.log(logs), weight, location, scale, harmonics)
+    # every innovation counts as it is
+    return Component(form, np.log(logs), weight, location, scale, harmonics, math.inf)
 
 
 ABSENT: dict[str, Any] = dict.fromkeys(("slope", "walk", "drift", "deviation"), 1e-9)

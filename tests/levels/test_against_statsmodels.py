@@ -13,7 +13,6 @@ from sklode.levels.tables import Table
 from tests.levels.processes import ABSENT, LEAST, SPAN, answer, asked, component, level
 
 tsa: Any = pytest.importorskip("statsmodels.api", reason="compares with it").tsa
-pytestmark = pytest.mark.usefixtures("gaussian")
 
 N = 60
 

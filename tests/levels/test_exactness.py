@@ -24,8 +24,6 @@ from tests.levels.processes import (
     table_of,
 )
 
-pytestmark = pytest.mark.usefixtures("gaussian")
-
 CASES: dict[str, Component] = {
     "all parts": component(Form((7.0, 19.5), n_controls=2)),
     "level": component(**{**ABSENT, "walk": 1.0}),

@@ -113,6 +113,22 @@ def test_loops_and_matrices_filter_and_smooth_alike(shape: str, seed: int) -> No
 
 
 @pytest.mark.parametrize("shape", SHAPES)
+def test_the_states_after_each_row_are_those_of_a_filter_that_stops_there(
+    shape: str, engine: Any
+) -> None:
+    table = rows(shape)
+    found = filtered(engine, table)
+    kept = np.ascontiguousarray(found.kept[:, 0])
+    columns = SPACE.rates, SPACE.waves, found.scaled, kept
+    states = engine.state_rows(table.times, table.bounds, *columns)
+    ends = table.bounds[1:][np.diff(table.bounds) > 0] - 1
+    after = found.states[0][np.diff(table.bounds) > 0]
+    np.testing.assert_allclose(states[ends], after, rtol=1e-9, atol=1e-9)
+    half = filtered(engine, _piece(table, 0, 22))
+    np.testing.assert_allclose(states[21], half.states[0][0], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 def test_loops_and_matrices_draw_alike(shape: str) -> None:
     whole = rows(shape)
     n = 40
@@ -151,7 +167,7 @@ def test_loops_and_matrices_draw_alike(shape: str) -> None:
 
 
 def test_loops_and_matrices_agree_after_many_rows() -> None:
-    n = 6_000
+    n = 3_000
     table = table_of((n,), None, 1)
     table.values[::97] += 50
     found, expected = (filtered(engine, table) for engine in ENGINES)

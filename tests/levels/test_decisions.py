@@ -1,0 +1,189 @@
+"""What a level is made of: parts, logarithm and X as far as the data ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode import StructuralForecaster
+from sklode.data.observations import Observations
+from sklode.levels.forms import Form
+from sklode.levels.structural import StructuralLevel
+from tests.levels.test_seasons import stamps
+
+ROWS = np.arange(60)
+
+
+def level(y: Any, X: Any = None, **settings: Any) -> StructuralLevel:
+    return StructuralLevel.fit(Observations.from_frame(pd.DataFrame(y), X), **settings)
+
+
+def share(
+    found: StructuralLevel, has: Callable[[Form], Any], channel: int = 0
+) -> float:
+    """Return how probable forms are that have something."""
+    return sum(one.weight for one in found.channels[channel] if has(one.form))
+
+
+def is_log(form: Form) -> bool:
+    return form.logarithm
+
+
+def periods(form: Form) -> tuple[float, ...]:
+    return form.periods
+
+
+def noise(seed: int, n: int = 60) -> Any:
+    return np.random.default_rng(seed).standard_normal(n)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_growth_is_of_the_logarithm_and_a_sum_is_not(seed: int) -> None:
+    growth = 100 * np.exp(np.cumsum(0.02 + 0.05 * noise(seed)))
+    assert share(level(growth), is_log) > 0.9
+    assert share(level(-growth), is_log) == 0
+    assert share(level(growth, logarithm=False), is_log) == 0
+    line = 10 + 0.1 * ROWS + noise(seed)
+    assert share(level(line), is_log) < 0.5
+    assert share(level(line, logarithm=True), is_log) == pytest.approx(1)
+    few = level(growth[:7])
+    assert share(few, is_log) == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_season_that_grows_with_the_level_is_one_of_the_logarithm(seed: int) -> None:
+    wave = 1 + 0.3 * np.sin(2 * np.pi * ROWS / 12)
+    y = np.exp(0.03 * ROWS) * wave * np.exp(0.05 * noise(seed))
+    found = level(y)
+    assert share(found, is_log) > 0.9
+    assert share(found, periods) > 0.9
+    usual = max(found.channels[0], key=lambda one: one.weight).form.periods
+    assert any(abs(12 - period) < 0.5 for period in usual)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_noise_and_walks_have_no_season_at_irregular_stamps(seed: int) -> None:
+    index = pd.Index((1000 * stamps(60, seed)).astype(np.int64))
+    for values in (noise(seed), np.cumsum(noise(seed))):
+        assert share(level(pd.Series(values, index)), periods) < 0.5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_noise_has_no_more_of_the_days_season_than_a_trace(seed: int) -> None:
+    index = pd.date_range("2020", periods=240, freq="3h")
+    forecaster = StructuralForecaster(random_state=0)
+    forecaster.fit(pd.Series(noise(seed, 240), index))
+    assert forecaster.predict(np.arange(1, 57)).std() < 0.25
+    wave = np.sin(2 * np.pi * np.arange(240) / 8)
+    forecaster.fit(pd.Series(wave + noise(seed, 240), index))
+    error = forecaster.predict(np.arange(1, 57)) - wave[:56]
+    assert error.std() < 0.35
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_x_is_taken_where_it_tells_something(seed: int) -> None:
+    X = pd.DataFrame({"u": noise(seed), "v": noise(seed + 50)})
+    e = noise(seed + 100)
+
+    def has_x(form: Form) -> bool:
+        return form.n_controls == 2
+
+    assert share(level(e + X["u"] - 0.5 * X["v"], X), has_x) > 0.9
+    assert share(level(e, X), has_x) < 0.5
+
+
+def test_each_channel_is_decided_on_its_own() -> None:
+    growth = 100 * np.exp(np.cumsum(0.02 + 0.05 * noise(0)))
+    found = level(np.column_stack([noise(1), growth]))
+    assert [share(found, is_log, k) > 0.5 for k in (0, 1)] == [False, True]
+
+
+@pytest.mark.parametrize("seasons", [(), (5.0,), (5.0, 17.0)])
+def test_given_seasons_are_the_only_ones(seasons: tuple[float, ...]) -> None:
+    y = np.sin(2 * np.pi * ROWS / 5) + np.sin(2 * np.pi * ROWS / 13) + 0.1 * noise(0)
+    found = {
+        p for one in level(y, seasons=seasons).channels[0] for p in one.form.periods
+    }
+    assert found <= set(seasons)
+    assert (5.0 in found) == (5.0 in seasons)
+
+
+@pytest.mark.parametrize("factor", [2.0**-20, 2.0**20])
+def test_units_decide_nothing(factor: float) -> None:
+    y = 100 * np.exp(np.cumsum(0.01 + 0.05 * noise(3)))
+    X = pd.DataFrame({"u": noise(4)})
+    expected = level(y, X)
+    for found in (level(factor * y, X), level(y, X * factor)):
+        forms = [
+            [(one.form, round(one.weight, 3)) for one in of.channels[0]]
+            for of in (found, expected)
+        ]
+        assert forms[0] == forms[1]
+
+
+def test_weights_are_shares() -> None:
+    for y in (noise(0), 5 + noise(0) ** 2, np.cumsum(noise(2))):
+        weights = [one.weight for one in level(y).channels[0]]
+        assert sum(weights) == pytest.approx(1)
+        assert min(weights) > 0
+
+
+# Panels
+
+
+def family(n: int = 12, length: int = 25) -> pd.DataFrame:
+    """Return noisy walks around levels of their own, of a standard deviation of 4."""
+    rng = np.random.default_rng(0)
+    parts = {
+        k: pd.DataFrame({"y": 50 + 4 * rng.standard_normal() + 0.3 * noise(k, length)})
+        for k in range(n)
+    }
+    return pd.concat(parts)
+
+
+def test_a_series_of_one_row_is_answered_by_the_population() -> None:
+    y = family()
+    first = pd.DataFrame({"y": [54.0]}, pd.MultiIndex.from_tuples([(99, 0)]))
+    forecaster = StructuralForecaster(random_state=0).fit(pd.concat([y, first]))
+    interval = forecaster.predict_interval([1, 10], coverage=0.9).loc[99]
+    low, high = interval.to_numpy().T
+    # levels differ by 4, rows of a series by 0.3 only: it is near its one row
+    assert (abs(forecaster.predict([1, 10]).loc[99] - 54) < 0.5).all(axis=None)
+    assert (high - low < 3).all()
+    assert (high - low > 0.6).all()
+    alone = StructuralForecaster(random_state=0).fit(first["y"].loc[99])
+    wider = alone.predict_interval([10], coverage=0.9).to_numpy() @ [-1, 1]
+    assert wider[0] > 3 * (high - low)[1]
+
+
+def test_a_channel_that_a_series_never_saw_is_the_populations() -> None:
+    y = family().assign(z=lambda y: 2 * y["y"])
+    y.loc[(5, slice(None)), "z"] = np.nan
+    forecaster = StructuralForecaster(random_state=0).fit(y)
+    levels = y["z"].groupby(level=0).mean().dropna()
+    forecast = forecaster.predict([1, 5]).loc[5, "z"]
+    assert (abs(forecast - levels.median()) < 2).all()
+    table = forecaster.predict_interval([1, 5], coverage=0.9)["z"].loc[5]
+    width = table.to_numpy() @ [-1, 1]
+    assert (width > 2 * 1.64 * 0.6 * levels.std()).all()
+    assert (width < 2 * 1.64 * 2.0 * levels.std()).all()
+    # whatever else is asked
+    alone = forecaster.predict_interval([5], coverage=0.9)["z"].loc[5]
+    np.testing.assert_allclose(alone, table[1:], rtol=1e-9)
+
+
+def test_a_season_of_a_family_is_a_short_series_season_too() -> None:
+    wave = np.sin(2 * np.pi * np.arange(48) / 12)
+    parts = {
+        k: pd.DataFrame({"y": np.roll(wave, 3 * k) + 0.1 * noise(k, 48)})
+        for k in range(8)
+    }
+    forecaster = StructuralForecaster(random_state=0).pretrain(pd.concat(parts))
+    new = pd.Series(np.roll(wave, 5) + 0.1 * noise(99, 48))
+    forecast = forecaster.fit(new[:9]).predict(np.arange(1, 25))
+    error = np.abs(forecast.to_numpy() - np.roll(wave, 5)[9:33]).mean()
+    assert error < 0.3

@@ -1,0 +1,118 @@
+"""Absurd values change a forecast little; a level that has moved is followed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode import StructuralForecaster
+from sklode.data.observations import Observations
+from sklode.levels.rules import CUT
+from sklode.levels.structural import StructuralLevel
+from tests.levels.test_seasons import stamps
+
+N, AHEAD = 200, 48
+
+
+def waves(seed: int = 0) -> tuple[pd.Series, np.ndarray]:
+    """Return a noisy daily wave at irregular stamps, and the signal after it."""
+    rng = np.random.default_rng(seed)
+    minutes = np.round(40 * stamps(N, seed))
+    index = pd.Timestamp("2021-03-01") + pd.to_timedelta(minutes, unit="min")
+    later = minutes[-1] + 30 * np.arange(1, AHEAD + 1)
+
+    def wave(t: Any) -> Any:
+        return 20 + 5 * np.sin(2 * np.pi * t / 1440)
+
+    y = pd.Series(wave(minutes) + 0.5 * rng.standard_normal(N), index, name="y")
+    return y, wave(later)
+
+
+def error_and_width(y: pd.Series, truth: np.ndarray) -> tuple[float, float]:
+    forecaster = StructuralForecaster(random_state=0, freq="30min").fit(y)
+    steps = np.arange(1, AHEAD + 1)
+    error = np.abs(forecaster.predict(steps).to_numpy() - truth).mean()
+    width = forecaster.predict_interval(steps, coverage=0.9).to_numpy() @ [-1, 1]
+    return float(error), float(width.mean())
+
+
+@pytest.fixture(scope="module", params=[0, 1])
+def clean(request: pytest.FixtureRequest) -> tuple[Any, Any, float, float]:
+    y, truth = waves(request.param)
+    error, width = error_and_width(y, truth)
+    assert error < 0.5
+    assert 1.5 < width < 3.0  # 1.64 for the noise alone
+    return y, truth, error, width
+
+
+def two_codes(y: Any) -> None:
+    y[[60, 150]] = -999.0
+
+
+def one_huge(y: Any) -> None:
+    y[120] *= 20
+
+
+def five_huge(y: Any) -> None:
+    y[[20, 70, 111, 140, 180]] *= 20
+
+
+def one_late(y: Any) -> None:
+    y[-3] = 200.0
+
+
+def two_in_a_row(y: Any) -> None:
+    y[100:102] = 90.0
+
+
+def last_one(y: Any) -> None:
+    y[-1] = -999.0
+
+
+@pytest.mark.parametrize(
+    "spoil", [two_codes, one_huge, five_huge, one_late, two_in_a_row, last_one]
+)
+def test_absurd_values_change_forecast_and_interval_little(
+    spoil: Any, clean: tuple[Any, Any, float, float]
+) -> None:
+    y, truth, error, width = clean
+    values = y.to_numpy().copy()
+    spoil(values)
+    found = error_and_width(pd.Series(values, y.index, name="y"), truth)
+    assert found[0] < 1.5 * error + 0.2
+    assert 0.7 * width < found[1] < 1.7 * width
+
+
+def test_a_level_that_moves_is_followed_after_three_rows() -> None:
+    y, truth = waves(2)
+    forecaster = StructuralForecaster(random_state=0, freq="30min").fit(y[:150])
+    moved = y + 30 * (np.arange(N) >= 150)
+    middles = []
+    for k in range(150, 155):
+        forecaster.update(moved[k : k + 1], update_params=False)
+        middles.append(float(forecaster.predict(np.arange(1, 49)).mean()))
+    # a day's mean is 20; two rows alone are taken for errors
+    assert max(middles[:2]) < 27
+    assert min(middles[2:]) > 47
+    assert max(middles[2:]) < 53
+    error, width = error_and_width(moved, truth + 30)
+    assert error < 1.5
+    assert width < 8
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_chance_innovation_is_no_proof_that_large_ones_are_true(seed: int) -> None:
+    y, _ = waves(seed)
+    found = StructuralLevel.fit(Observations.from_frame(y[:150].to_frame()))
+    assert {one.cut for one in found.channels[0]} == {CUT}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_steps_with_long_tails_are_believed(seed: int) -> None:
+    steps = np.random.default_rng(seed).standard_t(1.5, 600)
+    walk = pd.DataFrame({"y": np.cumsum(steps)})
+    found = StructuralLevel.fit(Observations.from_frame(walk), seasons=())
+    assert {one.cut for one in found.channels[0]} == {np.inf}
