@@ -49,7 +49,7 @@ def as_horizon(fh: Any, cutoff: pd.Index | None) -> Any:
         return OffsetHorizon([int(k) * step if k else pd.Timedelta(0) for k in steps])
     if fh is None:
         return None
-    if _are_later_stamps(fh, cutoff):
+    if cutoff is not None and _are_later_stamps(fh, cutoff):
         warnings.warn(
             "fh is an index of whole numbers that all come after the last of y, "
             f"{cutoff[0]}; it is read as stamps, not as steps. For steps pass a list: "
@@ -70,12 +70,12 @@ def as_horizon(fh: Any, cutoff: pd.Index | None) -> Any:
     return items if isinstance(fh, tuple) else fh
 
 
-def _are_later_stamps(fh: Any, cutoff: pd.Index | None) -> bool:
+def _are_later_stamps(fh: Any, cutoff: pd.Index) -> bool:
     """Return whether whole numbers in an index begin after the cutoff, also one."""
-    if not isinstance(fh, pd.Index) or fh.nlevels > 1 or not len(fh) or cutoff is None:
+    if not isinstance(fh, pd.Index) or fh.nlevels > 1 or not len(fh):
         return False
     whole = pd.api.types.is_integer_dtype
-    return whole(fh.dtype) and whole(cutoff.dtype) and fh.min() > cutoff[0] > 0
+    return whole(fh.dtype) and whole(cutoff.dtype) and bool(fh.min() > cutoff[0] > 0)
 
 
 def _check_items(fh: Any, items: list[Any], is_stamps: bool) -> None:

@@ -246,7 +246,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         self._take_up(y, X)
         observations, model = self._history.observations, self._model
         # a level that was kept is not undone by a training without a guard
-        if update_params and model.share:
+        if update_params and (model.share or not self.guard):
             settings = Settings.of(self)
             rng = in_common(check_random_state(self.random_state))
             run = plan(observations, settings, rng, None, model, "update")

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.data.history import History
+from sklode.data.observations import Observations
 from sklode.data.parameters import FREQ, SIZE, check_constraints, check_freq
 from sklode.data.seasons import check_seasons, season_ticks
 from sklode.forecasters.base import ContinuousForecaster
@@ -51,6 +53,18 @@ def _together(kind: Any, model: Any) -> FittedLevel:
     require(type(model.n_rows) is int and model.n_rows > 0, "a level of no rows")
     kind._of_settings(model.architecture)
     return model
+
+
+def _check_positive(observations: Observations, channels: list[Any]) -> None:
+    """Check that all values have a logarithm."""
+    for row, channel in np.argwhere(observations.values <= 0):
+        key = observations.keys[observations.series[row]]
+        raise ValueError(
+            "with logarithm=True all values of y must be above zero; got "
+            f"{observations.values[row, channel]:g} in column {channels[channel]!r} at "
+            f"{observations.named(observations.ticks[row], key)}. Add a constant to y, "
+            'or use logarithm="auto".'
+        )
 
 
 class StructuralForecaster(ContinuousForecaster):
@@ -192,6 +206,8 @@ class StructuralForecaster(ContinuousForecaster):
         if start is not None:
             return replace(start, columns=(history.channels, history.controls))
         observations.check_channels(history.channels)
+        if self.logarithm is True:
+            _check_positive(observations, history.channels)
         seasons: Any = self.seasons
         if seasons != "auto":
             seasons = season_ticks(seasons or (), history)

@@ -49,13 +49,7 @@ class LevelAnswers:
 
     def variances(self, index: pd.Index, X: pd.DataFrame | None, n: int) -> Array:
         """Return variances of observations, (row, channel); exact, for any ``n``."""
-        table = self._each(index, X, lambda mixture: mixture.variance())
-        if not np.isfinite(table).all():
-            raise ValueError(
-                "a variance must be a finite number; got squares of forecasts that no "
-                "float holds. Fit on y in larger units, or ask for predict_interval."
-            )
-        return table
+        return self._each(index, X, lambda mixture: mixture.variance())
 
     def quantiles(
         self, index: pd.Index, X: pd.DataFrame | None, n: int, alpha: list[float]
@@ -70,10 +64,10 @@ class LevelAnswers:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
         queries, order = self.queries(index, X)
         paths = np.empty((n, len(index), len(self._history.channels)))
-        for k, channel in enumerate(self._level.channels):
-            drawn = channel.drawn(queries, n, self._seed + k, noise)
+        for k in range(len(self._level.channels)):
+            drawn = self._level.drawn(k, queries, n, self._seed + k, noise)
             paths[:, order, k] = drawn
-        return paths
+        return _finite(paths)
 
     def components(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         """Return the parts of the most probable form at the rows of an index.
@@ -159,9 +153,9 @@ class LevelAnswers:
         shape = len(index), len(self._history.channels)
         table = np.empty((*shape, n_levels) if n_levels else shape)
         if len(index):
-            for k, channel in enumerate(self._level.channels):
-                table[order, k] = of(channel.answered(queries))
-        return table
+            for k in range(len(self._level.channels)):
+                table[order, k] = of(self._level.answered(k, queries))
+        return _finite(table)
 
     def _controls(
         self, index: pd.Index, X: pd.DataFrame | None, series: Numbers, ticks: Numbers
@@ -180,6 +174,17 @@ class LevelAnswers:
         bounds = np.searchsorted(of, np.arange(len(rows.keys) + 1))
         place = np.maximum(rows_before(bounds, at, series, ticks), bounds[series])
         return self._level.level.controls(values[place])
+
+
+def _finite(table: Array) -> Array:
+    """Return an answer that floats can hold."""
+    if not np.isfinite(table).all():
+        raise ValueError(
+            "an answer must be a finite number; got forecasts, or squares of them, "
+            "that no float holds. Fit on y in larger units, or ask for less far ahead; "
+            "for spreads, predict_interval takes no squares."
+        )
+    return table
 
 
 def part_names(component: Component, unit: float, like: pd.Index) -> list[str]:

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation
-from sklode.levels.channel import ChannelLevel
+from sklode.levels.channel import states_along
 from sklode.levels.forms import StateSpace
 from sklode.levels.structural import StructuralLevel
 
@@ -39,8 +39,8 @@ class Carried:
             level.tables(observations, every_row=True),
             strict=True,
         ):
-            along = ChannelLevel(components, table, span, []).along()
-            self._channels.append((*along[:2], along[2].astype(np.float32)))
+            component, space, states = states_along(components, table, span)
+            self._channels.append((component, space, states.astype(np.float32)))
 
     def at(self, origins: Numbers, elapsed: Array, controls: Array | None) -> Array:
         """Return normalised levels, (window, slot, channel).

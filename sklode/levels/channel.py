@@ -8,16 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sklode.levels.fitting import Component, kernel
+from sklode.levels.fitting import Component, heaviest, kernel
 from sklode.levels.forms import StateSpace
 from sklode.levels.mixture import Mixture
-from sklode.levels.rules import CUT
 from sklode.levels.tables import Queries, Table, joined, merged, table_of
 
-__all__ = ["ChannelLevel"]
+__all__ = ["MEMORIES", "ChannelLevel", "filtered_rows", "states_along"]
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
+
+
+MEMORIES = 1e-6, 2.0, 10.0
+"""How long innovations are remembered, in usual gaps; the first: the last row alone."""
 
 
 class _States(NamedTuple):
@@ -48,28 +51,40 @@ class ChannelLevel:
     table: Table
     span: float
     states: list[_States]
+    sums: Array  # (series, memory), decayed, of the heaviest component's innovations
 
     @classmethod
     def of(cls, components: list[Component], table: Table, span: float) -> ChannelLevel:
         """Filter the rows of a channel."""
         n, states = len(table.bounds) - 1, []
+        sums: Array = np.zeros((n, len(MEMORIES)))
         for component in components:
             space = component.space(span)
             begun = _begun([space] * n)
-            _run(component, space, table, np.zeros(n), begun, space.nothing)
+            found = _run(component, space, table, np.zeros(n), begun, space.nothing)
             states.append(begun)
-        return cls(components, table, span, states)
+            if component is heaviest(components):
+                sums = _summed(found, table)
+        return cls(components, table, span, states, sums)
 
     def continued(self, new: Table) -> ChannelLevel:
         """Return the level after more rows of its series, which follow those it has."""
-        states, since = [], self._since(new)
+        states, since, sums = [], self._since(new), self.sums
         since[np.diff(self.table.bounds) == 0] = 0.0  # their first rows are these
         for component, after in zip(self.components, self.states, strict=True):
             space = component.space(self.span)
             more = _States(*(x.copy() for x in after))
-            _run(component, space, new, since, more, space.nothing)
+            found = _run(component, space, new, since, more, space.nothing)
             states.append(more)
-        return replace(self, table=joined(self.table, new), states=states)
+            if component is heaviest(self.components):
+                passed = np.maximum(new.ends - self.table.ends, 0.0)
+                sums = self.sums * _faded(passed) + _summed(found, new)
+        table = joined(self.table, new)
+        return replace(self, table=table, states=states, sums=sums)
+
+    def sums_at(self, times: Array) -> Array:
+        """Return sums of innovations at times after each series' last row."""
+        return self.sums * _faded(times - self.table.ends)
 
     def answered(self, queries: Queries) -> Mixture:
         """Return the distribution of the noise-free signal at queries."""
@@ -94,25 +109,6 @@ class ChannelLevel:
                 variances[k, place] = variance[:, 0]
         return Mixture.of(self.components, means, variances)
 
-    def along(self) -> tuple[Component, StateSpace, Array]:
-        """Return the heaviest component and the states it expects after each row.
-
-        The states are (row, state), given the rows up to each.
-        """
-        heaviest = max(self.components, key=lambda c: c.weight)
-        space, n = heaviest.space(self.span), len(self.table.bounds) - 1
-        states, table = _begun([space] * n), self.table
-        found = _run(heaviest, space, table, np.zeros(n), states, space.whole)
-        expected: Array = kernel().state_rows(
-            table.times,
-            table.bounds,
-            space.rates,
-            space.waves,
-            found.scaled,
-            np.ascontiguousarray(found.kept[:, 0]),
-        )
-        return heaviest, space, expected
-
     def described(self, most: int) -> tuple[Component, Array]:
         """Return the parts at its last rows, given these alone, see `parts`."""
         last = self.table.last(most)
@@ -125,12 +121,12 @@ class ChannelLevel:
 
         Parts are (query, part), in units of the states, given all rows.
         """
-        heaviest = max(self.components, key=lambda c: c.weight)
+        component = heaviest(self.components)
         inside = np.full(len(self.table.bounds) - 1, False)
         inside[queries.series] = True
-        space = heaviest.space(self.span)
-        signal, _, place = self._smoothed(heaviest, queries, inside, space.parts)
-        return heaviest, signal[np.argsort(place)]
+        space = component.space(self.span)
+        signal, _, place = self._smoothed(component, queries, inside, space.parts)
+        return component, signal[np.argsort(place)]
 
     def drawn(self, queries: Queries, n: int, seed: int, noise: bool) -> Array:
         """Return ``n`` joint draws of each series' values at queries, (draw, query).
@@ -265,6 +261,71 @@ class ChannelLevel:
         return inside
 
 
+def filtered_rows(
+    component: Component, space: StateSpace, table: Table
+) -> tuple[Array, Array]:
+    """Return each row's innovation, in standard deviations, and the states after it."""
+    lengths = np.diff(table.bounds)
+    after = _begun([space] * len(lengths))
+    innovations = np.zeros(len(table.times))
+    states = np.zeros((len(table.times), len(space.start)))
+    for k in range(int(lengths.max(initial=0))):
+        series = np.flatnonzero(lengths > k)
+        rows = table.bounds[series] + k
+        here = table.of_rows(rows, np.arange(len(rows) + 1))
+        since = table.times[rows] - table.times[rows - 1] if k else np.zeros(len(rows))
+        now = _States(*(x[series] for x in after))
+        found = _run(component, space, here, since, now, space.nothing)
+        for x, new in zip(after, now, strict=True):
+            x[series] = new
+        innovations[rows] = _innovations(found)
+        states[rows] = now.means
+    return innovations, states
+
+
+def _innovations(found: _Filtered) -> Array:
+    """Return innovations in standard deviations; smaller ones of errors."""
+    known = found.precision > 0
+    return found.scaled / np.sqrt(np.where(known, found.precision, 1.0))
+
+
+def _summed(found: _Filtered, table: Table) -> Array:
+    """Return sums of innovations, (series, memory), as remembered at last rows."""
+    series = table.series
+    each = _innovations(found)[:, None] * _faded(table.ends[series] - table.times)
+    sums = np.zeros((len(table.bounds) - 1, len(MEMORIES)))
+    np.add.at(sums, series, each)
+    return sums
+
+
+def _faded(passed: Array) -> Array:
+    """Return what is left after some time, (time, memory)."""
+    faded: Array = np.exp(-passed[:, None] / np.array(MEMORIES))
+    return faded
+
+
+def states_along(
+    components: list[Component], table: Table, span: float
+) -> tuple[Component, StateSpace, Array]:
+    """Return the heaviest component and the states it expects after each row.
+
+    The states are (row, state), given the rows up to each.
+    """
+    component = heaviest(components)
+    space, n = component.space(span), len(table.bounds) - 1
+    states = _begun([space] * n)
+    found = _run(component, space, table, np.zeros(n), states, space.whole)
+    expected: Array = kernel().state_rows(
+        table.times,
+        table.bounds,
+        space.rates,
+        space.waves,
+        found.scaled,
+        np.ascontiguousarray(found.kept[:, 0]),
+    )
+    return component, space, expected
+
+
 def _begun(spaces: list[StateSpace]) -> _States:
     """Return the states at the first rows of series."""
     covariances = np.stack([space.start for space in spaces])
@@ -291,7 +352,7 @@ def _run(
             *states,
             space.rates,
             space.waves,
-            CUT,
+            component.cut,
             parts,
         )
     )

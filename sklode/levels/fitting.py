@@ -7,7 +7,7 @@ together. Forecasts average over such forms, and over hyperparameters.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,9 +26,9 @@ from sklode.levels.forms import (
     state_space,
 )
 from sklode.levels.rules import CUT
-from sklode.levels.tables import Table
+from sklode.levels.tables import Table, power_of_two
 
-__all__ = ["Component", "fit_components", "kernel"]
+__all__ = ["Component", "fit_components", "heaviest", "kernel"]
 
 Array = NDArray[np.floating]
 
@@ -43,8 +43,17 @@ _ITERATIONS = 25
 _DRAWS, _DRAWN_ROWS = 24, 500
 """So many draws of hyperparameters up to so many rows; then ever fewer."""
 
+_LOGARITHMS = 8
+"""Values that "auto" needs for one: where they are few its tails are too long."""
+
 _LOWEST = 1e-9
 """Of the usual value: what a model of logarithms takes zero and less for."""
+
+_JUDGED = 2000, 40_000
+"""Series of a panel, and rows, that tell whether large innovations are errors."""
+
+_BELIEVED = 0.99
+"""They are, unless errors of forecasts become smaller than that part of theirs."""
 
 _MARGIN = 4.0
 """Forms so many natural logarithms less probable than the best one are left out."""
@@ -62,6 +71,7 @@ class Component(NamedTuple):
     location: float
     scale: float
     harmonics: int = _HARMONICS[0]
+    cut: float = CUT  # see `rules`; infinite where large innovations are true
 
     def space(self, span: float, before: float = 0.0) -> StateSpace:
         """Return its state space, of first rows so long before those of the series."""
@@ -84,11 +94,16 @@ class Component(NamedTuple):
     def original(self, values: Array) -> Array:
         """Return the inverse of `scaled`."""
         values = self.location + self.scale * values
-        return np.exp(np.minimum(values, 700.0)) if self.form.logarithm else values
+        return np.exp(np.minimum(values, 709.0)) if self.form.logarithm else values
 
     def controls(self, table: Table) -> Array:
         """Return the controls that it reads."""
         return np.ascontiguousarray(table.controls[:, : self.form.n_controls])
+
+
+def heaviest(components: Sequence[Component]) -> Component:
+    """Return the component of most weight."""
+    return max(components, key=lambda component: component.weight)
 
 
 class _Candidate(NamedTuple):
@@ -125,7 +140,7 @@ def fit_components(
     sample = _sample(table)
     pooled = len(table.bounds) > 2
     n_controls = table.controls.shape[1]
-    is_positive = bool((table.values > 0).all())
+    is_positive = len(table.values) >= _LOGARITHMS and bool((table.values > 0).all())
     if is_positive and logarithm == "auto":
         is_positive = sample.values.max() > 1.5 * sample.values.min()
     found = []
@@ -140,6 +155,9 @@ def fit_components(
         found = _grown(sample, span, pooled, periods, n_controls, True)
     least = min(c.loss for c in found)
     near = [_finer(c) for c in found if c.loss <= least + _MARGIN]
+    best = min(near, key=lambda c: c.loss).component
+    cut = _cut(best, _sample(table, *_JUDGED) if pooled else sample, span)
+    near = [c._replace(component=c.component._replace(cut=cut)) for c in near]
     n_draws = min(_DRAWS, _DRAWS * _DRAWN_ROWS // max(len(sample.values), 1))
     weighed = [w for c in near for w in _around(c, n_draws)]
     logs = np.array([weight for weight, _ in weighed])
@@ -154,15 +172,17 @@ def fit_components(
     ]
 
 
-def _sample(table: Table) -> Table:
+def _sample(
+    table: Table, most_series: int = _MOST_SERIES, most_rows: int = _MOST_POOLED
+) -> Table:
     """Return the rows that hyperparameters are sought by."""
     lengths = np.diff(table.bounds)
     series = np.flatnonzero(lengths)
-    if len(series) > _MOST_SERIES:
-        places = np.linspace(0, len(series) - 1, _MOST_SERIES).round().astype(int)
+    if len(series) > most_series:
+        places = np.linspace(0, len(series) - 1, most_series).round().astype(int)
         series = series[places]
     rows, bounds = [], [0]
-    most = _MOST_ROWS if len(series) == 1 else max(_MOST_POOLED // len(series), 8)
+    most = _MOST_ROWS if len(series) == 1 else max(most_rows // len(series), 8)
     for k in series:
         first, end = table.bounds[k], table.bounds[k + 1]
         if end - first > most:
@@ -289,6 +309,35 @@ def _finer(candidate: _Candidate) -> _Candidate:
     return _Candidate(component, loss + gain, objective, free)
 
 
+def _cut(component: Component, table: Table, span: float) -> float:
+    """Return beyond how many standard deviations innovations are not believed.
+
+    Errors of the next row are measured, by absolute values. The first rows of series,
+    of which nothing is known, do not count.
+    """
+    space, n = component.space(span), len(table.bounds) - 1
+    errors = []
+    for cut in (CUT, math.inf):
+        _, scaled, precision, *_ = kernel().filter_rows(
+            table.times,
+            component.scaled(table.values),
+            component.controls(table),
+            table.bounds,
+            np.zeros(n),
+            np.zeros((n, len(space.start))),
+            np.repeat(space.start[None], n, axis=0),
+            np.zeros((n, 2)),
+            space.rates,
+            space.waves,
+            cut,
+            space.nothing,
+        )
+        each = np.abs(scaled / precision)
+        each[table.bounds[:-1]] = 0.0
+        errors.append(each.sum())
+    return math.inf if errors[1] < _BELIEVED * errors[0] else CUT
+
+
 def _around(candidate: _Candidate, n_draws: int) -> list[tuple[float, Component]]:
     """Return hyperparameters around the most probable, and logarithms of weights.
 
@@ -334,8 +383,11 @@ def _curvature(objective: Callable[[Array], float], x: Array) -> Array:
 
 def _location_and_scale(values: Array) -> tuple[float, float]:
     """Return the median and the spread of values, of which a few may be absurd."""
+    unit = power_of_two(values)
+    values = values / unit
     location = float(np.median(values))
     width = 8 * 1.4826 * float(np.median(np.abs(values - location)))
     if width > 0:
         values = np.clip(values, location - width, location + width)
-    return location, float(values.std()) or max(abs(location), 1.0)
+    scale = float(values.std()) or abs(location)
+    return unit * location, unit * scale or 1.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ __all__ = ["Mixture"]
 Array = NDArray[np.floating]
 
 _HALVINGS = 60
-_LARGEST = 700.0  # of logarithms whose exponential a float holds
+_LARGEST = 709.0  # of logarithms whose exponential a float holds
+_LEAST = 5e-324  # of positive floats
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class Mixture:
 
     weights: Array  # (component,)
     means: Array  # (component, query); of logarithms, where those are normal
-    variances: Array  # of the noise-free signal
-    noises: Array  # (component,): variances of the observation noise
+    spreads: Array  # of the noise-free signal: standard deviations
+    noises: Array  # (component,): that of the observation noise
     logarithm: NDArray[np.bool_]  # (component,)
 
     @classmethod
@@ -33,18 +34,41 @@ class Mixture:
         scale = np.array([c.scale for c in components])[:, None]
         location = np.array([c.location for c in components])[:, None]
         noises = np.array([c.noise for c in components])
+        # no squares: a float that holds y need not hold them
+        with np.errstate(over="ignore"):
+            spreads = scale * np.sqrt(np.maximum(variances, 0.0))
+            means = location + scale * means
         return cls(
             np.array([c.weight for c in components]),
-            location + scale * means,
-            scale**2 * np.maximum(variances, 0.0),
-            scale[:, 0] ** 2 * noises,
+            means,
+            spreads,
+            scale[:, 0] * np.sqrt(noises),
             np.array([c.form.logarithm for c in components]),
         )
 
+    def shifted(self, component: Any, shift: Array) -> Mixture:
+        """Return it once ``shift``, (query,), is added in the units of a component.
+
+        The others are moved as far, in y's units, but for their spread.
+        """
+        log = self.logarithm[:, None]
+        move = component.scale * shift
+        if component.form.logarithm:
+            means = np.where(log, self.means + move, self.means * np.exp(move))
+        else:
+            relative = move / self._original(np.where(log, self.means, 1.0))
+            least = np.log1p(np.maximum(relative, -0.9))
+            means = self.means + np.where(log, least, move)
+        return replace(self, means=means)
+
     def quantiles(self, levels: Array, noise: bool = True) -> Array:
         """Return quantiles of the signal, and the noise on it, (query, level)."""
-        spread = np.sqrt(self.variances + noise * self.noises[:, None])
-        spread = np.maximum(spread, 1e-12 * np.maximum(np.abs(self.means), 1e-300))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._quantiles(levels, noise)
+
+    def _quantiles(self, levels: Array, noise: bool) -> Array:
+        spread = np.hypot(self.spreads, noise * self.noises[:, None])
+        spread = np.maximum(spread, np.maximum(1e-12 * np.abs(self.means), _LEAST))
         result = np.empty((self.means.shape[1], len(levels)))
         for k, level in enumerate(levels):
             each = self._original(self.means + ndtri(level) * spread)
@@ -65,18 +89,19 @@ class Mixture:
 
     def variance(self) -> Array:
         """Return the variance of each query, noise included, (query,)."""
-        spread = self.variances + self.noises[:, None]
+        spread = np.hypot(self.spreads, self.noises[:, None])
         log = self.logarithm[:, None]
         with np.errstate(over="ignore", invalid="ignore"):
-            grown = np.exp(self.means + spread / 2)
+            squares = spread**2
+            grown = np.exp(self.means + squares / 2)
             mean = np.where(log, grown, self.means)
-            own = np.where(log, grown**2 * np.expm1(spread), spread)
+            own = np.where(log, grown**2 * np.expm1(squares), squares)
             return self.weights @ (own + (mean - self.weights @ mean) ** 2)
 
     def _original(self, values: Array) -> Array:
         log = self.logarithm[:, None]
-        return np.where(log, np.exp(np.clip(values, -_LARGEST, _LARGEST)), values)
+        return np.where(log, np.exp(np.minimum(values, _LARGEST)), values)
 
     def _inverse(self, values: Array) -> Array:
         log = self.logarithm[:, None]
-        return np.where(log, np.log(np.maximum(values, 1e-300)), values)
+        return np.where(log, np.log(np.maximum(values, _LEAST)), values)

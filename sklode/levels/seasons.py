@@ -12,6 +12,7 @@ from scipy.signal import lombscargle
 
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY
+from sklode.levels.tables import power_of_two
 
 __all__ = ["clock_periods", "peaks"]
 
@@ -24,6 +25,7 @@ _STAMPS, _CYCLES = 3.5, 1.1
 
 _PEAKS = 2
 _FEWEST_ROWS, _MOST_ROWS = 24, 1000  # that a periodogram reads: the last ones
+_MOST_FREQUENCIES = 30_000  # in a span that rows fill so sparsely no wave is told
 _PEAK_CYCLES = 2.5
 _OVERSAMPLING = 4
 _ROUND = 0.002
@@ -64,11 +66,14 @@ def peaks(times: Array, values: Array, unit: float) -> list[float]:
         return []
     times, values = times[-_MOST_ROWS:], values[-_MOST_ROWS:]
     span = times[-1] - times[0]
+    if span == 0:
+        return []
     lowest, highest = _PEAK_CYCLES / span, 1 / (2.2 * unit)
     n = int((highest - lowest) * span * _OVERSAMPLING)
-    if n < 8 * _OVERSAMPLING:
+    if not 8 * _OVERSAMPLING <= n <= _MOST_FREQUENCIES:
         return []
     frequencies = np.linspace(lowest, highest, n)
+    values = values / power_of_two(values)
     values = values - np.median(values)
     width = 8 * np.median(np.abs(values)) or np.inf
     values = np.clip(values, -width, width)

@@ -13,7 +13,7 @@ Gaussian Process Regression Models" (2010).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,12 @@ from sklode.data.observations import Observations
 from sklode.data.scaling import Timeline
 from sklode.data.ticks import ticks_between
 from sklode.levels.channel import ChannelLevel
-from sklode.levels.fitting import Component, fit_components
+from sklode.levels.cross import Cross
+from sklode.levels.fitting import Component, fit_components, heaviest
 from sklode.levels.forms import BASE, Form
+from sklode.levels.mixture import Mixture
 from sklode.levels.seasons import clock_periods, peaks
-from sklode.levels.tables import Table
+from sklode.levels.tables import Queries, Table, power_of_two
 
 __all__ = ["FilteredLevel", "StructuralLevel"]
 
@@ -43,6 +45,7 @@ class StructuralLevel:
     spans: list[float]  # of each channel: of a usual series, in units of time
     control_location: Array  # (control,)
     control_scale: Array
+    cross: Cross  # what channels tell each other
 
     @classmethod
     def fit(
@@ -57,7 +60,8 @@ class StructuralLevel:
         it; "auto": those of the clock and of a periodogram.
         """
         unit = Timeline.of(observations).unit
-        level = cls(unit, [], [], *_standard(observations.controls))
+        none = Cross.none(observations.values.shape[1])
+        level = cls(unit, [], [], *_standard(observations.controls), none)
         tables = level.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
         if isinstance(seasons, str):
@@ -66,13 +70,14 @@ class StructuralLevel:
             clock = list(seasons)
         for table in tables:
             spans = table.spans[table.spans > 0]
-            span = float(np.median(spans)) if len(spans) else 1.0
+            span = float(np.median(spans)) if len(spans) else max(longest, 1.0)
             periods = {period / unit: 0.0 for period in clock}
             if isinstance(seasons, str):
                 periods |= _others(table, list(periods))
             level.channels.append(fit_components(table, span, periods, logarithm))
             level.spans.append(span)
-        return level
+        cross = Cross.fit(level.channels, level.spans, tables)
+        return replace(level, cross=cross)
 
     def filtered(self, observations: Observations) -> FilteredLevel:
         """Return what it knows of series, of those it was fit on or others."""
@@ -93,10 +98,12 @@ class StructuralLevel:
         for component in (one for components in channels for one in components):
             periods, logarithm, n_controls = component["form"]
             component["form"] = [list(periods), logarithm, n_controls]
-        return {**vars(self), "channels": channels}
+        return {**vars(self), "channels": channels, "cross": self.cross._asdict()}
 
     @classmethod
-    def of_parts(cls, channels: list[Any], **others: Any) -> StructuralLevel:
+    def of_parts(
+        cls, channels: list[Any], cross: dict[str, Any], **others: Any
+    ) -> StructuralLevel:
         """Return the level of `parts`; a ValueError where there can be none."""
         made = []
         for components in channels:
@@ -104,11 +111,11 @@ class StructuralLevel:
             weights = [component.weight for component in made[-1]]
             if not weights or not math.isclose(sum(weights), 1.0, rel_tol=1e-6):
                 raise ValueError(f"weights must add up to one; got {weights}")
-        level = cls(channels=made, **others)
+        level = cls(channels=made, cross=Cross.of_parts(**cross), **others)
         scales = level.unit, *level.spans, *level.control_scale
         if not all(0 < scale < math.inf for scale in scales):
             raise ValueError(f"units and spans must be above zero; got {scales}")
-        if len(level.spans) != len(made):
+        if not len(level.spans) == len(level.cross.fades) == len(made):
             raise ValueError(f"{len(made)} channels have {len(level.spans)} spans")
         return level
 
@@ -166,6 +173,36 @@ class FilteredLevel:
         ]
         return FilteredLevel(self.level, observations, channels)
 
+    def answered(self, channel: int, queries: Queries) -> Mixture:
+        """Return the distribution of a channel's noise-free signal at queries."""
+        mixture = self.channels[channel].answered(queries)
+        shift = self._shift(channel, queries)
+        if not shift.any():
+            return mixture
+        return mixture.shifted(heaviest(self.level.channels[channel]), shift)
+
+    def drawn(
+        self, channel: int, queries: Queries, n: int, seed: int, noise: bool
+    ) -> Array:
+        """Return draws of a channel, see `ChannelLevel.drawn`."""
+        draws = self.channels[channel].drawn(queries, n, seed, noise)
+        shift = self._shift(channel, queries)
+        if shift.any():
+            component, moved = heaviest(self.level.channels[channel]), shift != 0
+            scaled = component.scaled(draws[:, moved]) + shift[moved]
+            draws[:, moved] = component.original(scaled)
+        return draws
+
+    def _shift(self, channel: int, queries: Queries) -> Array:
+        """Return what all channels say about one's forecasts, (query,)."""
+        if not self.level.cross.weights[:, :, channel].any():
+            return np.zeros(len(queries.times))
+        ends = np.max([one.table.ends for one in self.channels], axis=0)
+        ends = np.maximum(ends, 0.0)
+        sums = np.stack([one.sums_at(ends) for one in self.channels], axis=1)
+        ahead = queries.times - ends[queries.series]
+        return self.level.cross.shift(channel, sums[queries.series], ahead)
+
     def times(self, series: Numbers, ticks: Numbers) -> Array:
         """Return time since each series' first row, in units of the usual gap."""
         first = self.observations.ticks[self.observations.bounds[:-1]]
@@ -189,8 +226,9 @@ def _standard(controls: Array | None) -> tuple[Array, Array]:
     """Return means and standard deviations; 1 of what does not vary."""
     if controls is None:
         return np.zeros(0), np.ones(0)
-    scale = controls.std(0)
-    location = controls.mean(0)
+    unit = power_of_two(controls)
+    scale = unit * (controls / unit).std(0)
+    location = unit * (controls / unit).mean(0)
     constant = scale <= 1e-9 * np.abs(location)
     return location, np.where(constant, 1.0, scale)
 

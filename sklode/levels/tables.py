@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Queries", "Table", "joined", "merged", "table_of"]
+__all__ = ["Queries", "Table", "joined", "merged", "power_of_two", "table_of"]
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
@@ -29,6 +29,36 @@ class Table(NamedTuple):
         spans = np.zeros(len(first))
         spans[some] = self.times[end[some] - 1] - self.times[first[some]]
         return spans
+
+    @property
+    def series(self) -> Numbers:
+        """Number of the series of each row."""
+        return np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
+
+    @property
+    def ends(self) -> Array:
+        """Time of each series' last row; minus infinity of an empty one."""
+        some = np.diff(self.bounds) > 0
+        ends = np.full(len(some), -np.inf)
+        ends[some] = self.times[self.bounds[1:][some] - 1]
+        return ends
+
+    def since(self, time: float) -> Table:
+        """Return the rows of a lone series from a time on."""
+        first = int(np.searchsorted(self.times, time))
+        bounds = np.array([0, len(self.times) - first])
+        return self.of_rows(slice(first, None), bounds)
+
+    def of_series(self, chosen: Numbers) -> Table:
+        """Return the rows of some series."""
+        kept = np.isin(self.series, chosen)
+        lengths = np.diff(self.bounds)[chosen]
+        return self.of_rows(kept, np.append(0, np.cumsum(lengths)))
+
+    def of_rows(self, rows: Any, bounds: Numbers) -> Table:
+        """Return some rows, between new bounds."""
+        parts = self.times[rows], self.values[rows], self.controls[rows]
+        return Table(*parts, bounds)
 
     def last(self, most: int) -> Table:
         """Return the last rows of all."""
@@ -90,3 +120,8 @@ def _sorted(
     counts = np.bincount(series[order], minlength=n)[chosen]
     bounds = np.append(0, np.cumsum(counts))
     return Table(times[order], values[order], controls[order], bounds), place[order]
+
+
+def power_of_two(values: Array) -> float:
+    """Return one near the largest of values: over it, their squares are floats."""
+    return float(2.0 ** (np.frexp(np.abs(values).max())[1] - 1))

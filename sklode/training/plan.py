@@ -129,6 +129,8 @@ def plan(
         else:
             model = copy.deepcopy(start)
             cut = first_held_out_row(model.windows(observations), fraction, rng)
+        if settings.guard is False:
+            model.share = 1.0
         model.network.to(resolve_device(settings.device))
         model.held = _held(model, observations, start is None)
         model.hold()
@@ -191,6 +193,8 @@ class Run:
             self._trained()
             if self.terms.proved_from is not None:
                 self._go_on_if_proved()
+            elif model.level is None:
+                model.share = 1.0
             processes.share_weights(model.network)
             with processes.together():
                 self.calibrate(model)

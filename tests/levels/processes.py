@@ -185,4 +185,4 @@ def level(table: Table, *components: Component) -> ChannelLevel:
 def answer(channel: ChannelLevel, queries: Queries) -> tuple[Array, Array]:
     """Return mean and variance of the signal where there is one component."""
     mixture = channel.answered(queries)
-    return mixture.means[0], mixture.variances[0]
+    return mixture.means[0], mixture.spreads[0] ** 2

@@ -1,11 +1,11 @@
-"""Which level windows stand on, and how far they move from it."""
+"""Whether windows drift, and how far they move from a level."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from sklode.levels.choice import choose_anchor, deviation_scale
+from sklode.levels.choice import deviation_scale, drifts, spread_of
 
 
 def runs(series: np.ndarray, n: int = 16) -> tuple[np.ndarray, np.ndarray]:
@@ -14,38 +14,31 @@ def runs(series: np.ndarray, n: int = 16) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_random_walk_stands_on_its_last_value(seed: int) -> None:
-    walk = np.cumsum(np.random.default_rng(seed).standard_normal(3000))
-    values, mask = runs(walk - walk.mean())
-    assert choose_anchor(values[::10], mask[::10], 12) == "last"
+def test_windows_of_a_walk_drift_and_those_of_noise_or_a_short_wave_do_not(
+    seed: int,
+) -> None:
+    noise = np.random.default_rng(seed).standard_normal(3000)
+    walk, wave = np.cumsum(noise), np.sin(np.arange(3000) / 2) + 0.1 * noise
+    for series, expected in ((walk, True), (noise, False), (wave, False)):
+        values, mask = runs(series - series.mean())
+        assert drifts(values[::10], mask[::10], 12) is expected
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_noise_stands_on_the_mean_of_the_series(seed: int) -> None:
-    noise = np.random.default_rng(seed).standard_normal(2000)
-    values, mask = runs(noise - noise.mean())
-    assert choose_anchor(values[::10], mask[::10], 12) == "series"
-
-
-def test_noise_around_a_level_of_each_window_stands_on_the_windows_mean() -> None:
-    rng = np.random.default_rng(0)
-    values = 10 * rng.standard_normal((200, 1, 1)) + rng.standard_normal((200, 16, 1))
-    mask = np.ones(values.shape, dtype=bool)
-    assert choose_anchor(values, mask, 12) == "window"
-
-
-def test_missing_values_do_not_count_for_the_choice_of_a_level() -> None:
-    walk = np.cumsum(np.random.default_rng(0).standard_normal(3000))
-    values, mask = runs(walk - walk.mean())
-    values, mask = values[::10], np.array(mask[::10])
+def test_missing_values_do_not_count_for_a_drift() -> None:
+    values, mask = runs(np.random.default_rng(0).standard_normal(3000))
+    mask = np.array(mask)
     mask[:, 1::3] = False
     garbage = np.where(mask, values, 1e6)
-    assert choose_anchor(garbage, mask, 12) == "last"
+    assert not drifts(garbage, mask, 12)
+    mask[::3, :12] = False  # of which nothing was seen
+    assert not drifts(np.where(mask, values, 1e6), mask, 12)
 
 
-def test_few_windows_stand_on_the_mean_of_the_series() -> None:
-    values = np.arange(48.0).reshape(3, 16, 1)
-    assert choose_anchor(values, np.ones(values.shape, dtype=bool), 12) == "series"
+def test_the_spread_is_that_of_what_was_observed() -> None:
+    values = np.array([[[3.0, 0.0], [1e9, 0.0]], [[-4.0, 0.0], [0.0, 0.0]]])
+    mask = np.abs(values) < 1e8
+    expected = np.sqrt(25 / 3), 1.0
+    np.testing.assert_allclose(spread_of(values, mask), expected)
 
 
 def test_deviation_scale_is_measured_from_the_mean_of_the_seen_part() -> None:
@@ -75,12 +68,3 @@ def test_a_channel_that_a_window_has_not_seen_has_no_deviation_there() -> None:
     mask[::2, :12, 1] = False
     scale = deviation_scale(values, mask, 12)
     assert scale[1] == pytest.approx(expected, rel=0.1)
-
-
-def test_a_channel_that_a_window_has_not_seen_has_no_last_value() -> None:
-    walk = np.cumsum(np.random.default_rng(0).standard_normal(3000))
-    values, mask = runs(walk - walk.mean())
-    values, mask = values[::10].repeat(2, axis=2), mask[::10].repeat(2, axis=2)
-    mask[::3, :12, 1] = False
-    garbage = np.where(mask, values, 1e6)
-    assert choose_anchor(garbage, mask, 12) == "last"

@@ -21,20 +21,21 @@ def mixture(*parts: tuple[float, float, float, float, bool]) -> Mixture:
     weights, means, variances, noises, logarithm = map(
         np.array, zip(*parts, strict=True)
     )
-    return Mixture(weights, means[:, None], variances[:, None], noises, logarithm)
+    spreads = np.sqrt(variances)[:, None]
+    return Mixture(weights, means[:, None], spreads, np.sqrt(noises), logarithm)
 
 
 def distributions(of: Mixture, noise: bool) -> list[tuple[float, Any]]:
     found = []
-    for weight, mean, variance, extra, log in zip(
+    for weight, mean, spread, extra, log in zip(
         of.weights,
         of.means[:, 0],
-        of.variances[:, 0],
+        of.spreads[:, 0],
         of.noises,
         of.logarithm,
         strict=True,
     ):
-        spread = np.sqrt(variance + noise * extra)
+        spread = np.hypot(spread, noise * extra)
         one = lognorm(spread, scale=np.exp(mean)) if log else norm(mean, spread)
         found.append((weight, one))
     return found
@@ -107,7 +108,7 @@ def test_queries_do_not_mix() -> None:
     both = Mixture(
         two[0].weights,
         np.hstack([of.means for of in two]),
-        np.hstack([of.variances for of in two]),
+        np.hstack([of.spreads for of in two]),
         two[0].noises,
         two[0].logarithm,
     )
@@ -122,8 +123,8 @@ def test_components_come_in_the_units_of_y() -> None:
     other = component(Form((), True), weight=0.4, location=2.0, scale=0.5, noise=0.2)
     of = Mixture.of([one, other], np.array([[0.1], [0.2]]), np.array([[1.0], [2.0]]))
     np.testing.assert_allclose(of.means[:, 0], [6.0, 2.1])
-    np.testing.assert_allclose(of.variances[:, 0], [100.0, 0.5])
-    np.testing.assert_allclose(of.noises, [9.0 + 1e-4, 0.01 + 2.5e-7])
+    np.testing.assert_allclose(of.spreads[:, 0] ** 2, [100.0, 0.5])
+    np.testing.assert_allclose(of.noises**2, [9.0 + 1e-4, 0.01 + 2.5e-7])
     assert of.weights.tolist() == [0.6, 0.4]
     assert of.logarithm.tolist() == [False, True]
 

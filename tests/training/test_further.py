@@ -188,7 +188,7 @@ def test_an_update_keeps_the_level_that_a_guard_has_kept(level: str | None) -> N
     # and what was trained is, whichever epoch was the best
     taught = tiny(guard=True, finetune_epochs=0, level="series")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(guard, "gains", lambda *_: np.ones(4))
+        patch.setattr(guard, "share_of", lambda *_: 1.0)
         taught.pretrain(panel()).fit(y[:60])
     before, taught.finetune_epochs = weights(taught), 1
     assert taught.best_epoch_ == 0

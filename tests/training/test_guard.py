@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
-from sklode.training import guard
-from sklode.training.plan import Run
+from sklode.training import guard, plan
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 
 STEPS = [1, 2, 5]
@@ -43,7 +42,8 @@ def test_of_noise_the_forecast_is_the_level(level: str) -> None:
     settings: dict[str, Any] = {"level": level, "max_epochs": 4, "lr": 0.05}
     forecaster = tiny(guard=True, **settings).fit(y)
     assert forecaster.best_epoch_ == 0
-    assert forecaster.n_epochs_ == len(forecaster.history_) == 4  # of the trial
+    assert forecaster.network_share_ == 0.0
+    assert forecaster.n_epochs_ == len(forecaster.history_) == 4
     forecast, expected = forecaster.predict(STEPS), level_ahead(forecaster, y)
     np.testing.assert_allclose(forecast, expected, rtol=0, atol=1e-4)
     paths = forecaster.sample(STEPS, n_samples=3, noise=False)
@@ -78,105 +78,99 @@ def assert_same_fit(first: Any, second: Any) -> None:
     pd.testing.assert_frame_equal(*answers, check_exact=True)
 
 
-@pytest.mark.slow
-def test_what_can_be_learned_is_learned_as_without_a_guard() -> None:
-    rng, rows = np.random.default_rng(0), np.arange(120)
-    y = pd.Series(np.sin(rows / 2) + 0.05 * rng.standard_normal(120), name="y")
-    sizes = {"window_length": 12, "horizon": 4, "hidden_size": 8, "latent_size": 4}
-    sizes |= {"field_width": 8, "emission_width": 16, "batch_size": 16}
-    settings: dict[str, Any] = {"lr": 0.02, "max_epochs": 100, "level": "series"}
-    settings |= sizes
-    assert_same_fit(tiny(guard=True, **settings).fit(y), tiny(**settings).fit(y))
-
-
 @pytest.mark.parametrize("early_stopping", [False, True])
-@pytest.mark.parametrize("lengths", [(24,), (20, 40), (8,) * 9])
-def test_a_trial_is_held_out_from_and_leaves_no_trace(
+@pytest.mark.parametrize("lengths", [(40,), (20, 40), (8,) * 9])
+def test_what_proves_a_training_is_held_out_and_then_trained_on(
     monkeypatch: pytest.MonkeyPatch, lengths: tuple[int, ...], early_stopping: bool
 ) -> None:
     cuts: list[np.ndarray] = []
-    trained = Run._trained
+    usable = plan.training_windows
 
-    def recorded(self: Run, model: Any, cut: np.ndarray, *others: Any, **k: Any) -> Any:
-        cuts.append(cut - self.windows.bounds[:-1])
-        return trained(self, model, cut, *others, **k)
+    def recorded(windows: Any, cut: np.ndarray) -> Any:
+        if not cuts or not np.array_equal(cuts[-1], cut - windows.bounds[:-1]):
+            cuts.append(cut - windows.bounds[:-1])
+        return usable(windows, cut)
 
-    y = panel(lengths) if len(lengths) > 1 else waves()
-    settings: dict[str, Any] = {"max_epochs": 2, "early_stopping": early_stopping}
-    expected = tiny(**settings).fit(y)
-    monkeypatch.setattr(Run, "_trained", recorded)
-    monkeypatch.setattr(guard, "gains", lambda *_: np.ones(4))
+    y = panel(lengths) if len(lengths) > 1 else waves(uneven_stamps(40))
+    settings: dict[str, Any] = {"max_epochs": 5, "early_stopping": early_stopping}
+    monkeypatch.setattr(guard, "share_of", lambda *_: 1.0)
     heard: list[int] = []
 
     class Listener:
         def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> None:
             heard.append(int(row["epoch"]))
+            assert forecaster.checkpoint().network_share_ == 1.0
 
-    guarded = tiny(guard=True, callbacks=[Listener()], **settings).fit(y)
-    assert_same_fit(guarded, expected)
-    assert heard == [1, 2]  # of the training that counts
-    trial, whole = cuts
+    guarded = tiny(guard=True, callbacks=[Listener()], **settings)
+    monkeypatch.setattr(plan, "training_windows", recorded)
+    guarded.fit(y)
+    assert heard == [1, 2, 3, 4, 5] == guarded.history_.index.tolist()
+    # all rows that are not held out otherwise come last, as in the plan before
     share = 0.1 if early_stopping else 0.0
     if len(lengths) == 9:  # whole series are held out
-        assert sorted(whole) == [0] * early_stopping + [8] * (9 - early_stopping)
-        assert sorted(trial)[:2] == [0, 0]
+        assert sorted(cuts[-1]) == [0] * early_stopping + [8] * (9 - early_stopping)
+        assert sorted(cuts[-2])[:2] == [0, 0]
     else:
-        assert trial.tolist() == [n - round(0.2 * n) for n in lengths]
-        assert whole.tolist() == [n - round(share * n) for n in lengths]
+        assert cuts[-2].tolist() == [n - round(0.2 * n) for n in lengths]
+        assert cuts[-1].tolist() == [n - round(share * n) for n in lengths]
 
 
 @pytest.mark.parametrize(
-    ("gains", "is_proved"),
+    ("needed", "offered", "share"),
     [
-        ([1.0] * 4, True),
-        ([3.0, -1.0] * 2, False),  # 1, give or take 1.15
-        ([4.6, 2.6] * 2, True),  # 3.6, give or take 0.58: 6.2 of them
-        ([2.6, 0.6] * 2, False),  # 2.8 of them; of four, 3.2 are needed
-        ([3.0, 1.0] * 2, True),  # 3.5
-        ([3.0, -1.0] * 9, False),  # 2.06 of 18 blocks: 2.11 are needed
-        ([3.0, -1.0] * 10, True),  # 2.18 of 20: 2.09
-        ([1.0] * 3, False),
-        ([0.0] * 9, False),
-        ([-1.0] * 9, False),
-        ([], False),
+        ([1.0] * 4, [1.0] * 4, 1.0),
+        ([1.0] * 4, [2.0] * 4, 0.5),
+        ([1.0] * 4, [-1.0] * 4, 0.0),
+        ([3.0, -1.0] * 2, [1.0] * 4, 0.0),  # 1, give or take 1.15: 1.64 times that
+        ([1.1, 0.9] * 2, [1.0] * 4, 1.0),  # may be one, and is no less than 0.9
+        ([0.6, 0.4] * 2, [1.0] * 4, 0.5 - 1.6377 * 0.1 / 3**0.5),
+        ([5.0] * 4, [1.0] * 4, 1.0),
+        ([1.0] * 3, [1.0] * 3, 0.0),
+        ([1.0] * 4, [0.0] * 4, 0.0),
+        ([np.nan] * 4, [1.0] * 4, 0.0),
+        ([], [], 0.0),
     ],
     ids=str,
 )
-def test_the_gain_must_be_significant_over_four_blocks_at_least(
-    gains: list[float], is_proved: bool
+def test_a_share_is_what_four_blocks_at_least_prove(
+    needed: list[float], offered: list[float], share: float
 ) -> None:
-    assert guard.is_proved(np.array(gains)) is is_proved
+    blocks = [np.array(x)[:, None] for x in (needed, offered)]
+    assert guard.proved_share(*blocks) == pytest.approx(share, rel=1e-4)
 
 
-def test_gains_are_of_squared_errors_in_blocks_after_the_first_rows() -> None:
-    y = channels(pd.RangeIndex(40))
-    y.iloc[31, 0] = y.iloc[33, 1] = np.nan
+def test_a_share_is_found_in_blocks_after_the_first_rows() -> None:
+    y = channels(pd.RangeIndex(60))
+    y.iloc[51, 0] = y.iloc[53, 1] = np.nan
     forecaster = tiny(level="series", horizon=3, lr=1e-9).fit(y)
-    network, trial = forecaster.network_, copy.deepcopy(forecaster.network_)
+    trial = copy.deepcopy(forecaster.network_)
     trial.emission.start_silent()
     bias: Any = trial.emission.network[2].bias
     bias.data[:] = torch.tensor([0.5, -1.0])
     windows = forecaster._model.windows(forecaster._history.observations)
-    cut = np.array([30])
-    found = guard.gains(network, trial, windows, cut)
+    blocks = guard.held_out_blocks(windows, np.array([44]))
+    # the last row has no block of three
+    first = windows.start[blocks] + windows.window_length
+    assert first.tolist() == [44, 47, 50, 53, 56]
     x = (y.to_numpy() - forecaster.location_) / forecaster.scale_
-    better = x**2 - (x - [0.5, -1.0]) ** 2
-    # the tenth row after the cut has no block of three
-    expected = [np.nanmean(better[k : k + 3]) for k in (30, 33, 36)]
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
-    bias.data[:] = torch.nan  # a network that fails gains nothing
-    assert len(guard.gains(network, trial, windows, cut)) == 0
+    parts = [x[k : k + 3] for k in first]
+    needed = np.array([np.nan_to_num(part).ravel() for part in parts])
+    offered = [np.where(np.isnan(part), 0.0, [0.5, -1.0]).ravel() for part in parts]
+    expected = guard.proved_share(needed, np.array(offered))
+    found = guard.share_of(trial, windows, blocks)
+    assert found == pytest.approx(expected, rel=1e-4)
+    bias.data[:] = torch.nan  # a network that fails adds nothing
+    assert guard.share_of(trial, windows, blocks) == 0.0
     # of series held out as a whole, blocks follow what is seen
     forecaster = tiny(horizon=5).fit(panel((11,) * 9))
     windows = forecaster._model.windows(forecaster._history.observations)
     cut = windows.bounds[1:].copy()
     cut[[2, 7]] = windows.bounds[:-1][[2, 7]]
-    network = forecaster.network_
-    assert len(guard.gains(network, network, windows, cut)) == 2
+    assert windows.series[guard.held_out_blocks(windows, cut)].tolist() == [2, 7]
 
 
 def test_a_guard_without_a_horizon_names_the_remedy() -> None:
-    message = r"guard=True tries .* got horizon=0. Raise horizon, or use guard=False"
+    message = r"guard=True proves .* got horizon=0. Raise horizon, or use guard=False"
     with pytest.raises(ValueError, match=message):
         tiny(guard=True, horizon=0).fit(waves())
 

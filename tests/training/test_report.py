@@ -128,17 +128,20 @@ def test_fits_beside_others_write_lines_although_there_is_a_terminal(
     assert line.startswith("epoch 3/3, loss=")
 
 
-def test_the_trial_of_a_guard_is_seen_and_its_verdict_told(
+def test_the_verdict_of_a_guard_is_told(
     terminal: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forecaster, y = tiny(guard=True, max_epochs=2, verbose=1), waves(uneven_stamps(60))
-    verdict = "The trial has not proved itself: the level alone is the forecast."
-    monkeypatch.setattr(guard, "gains", lambda *_: np.ones(4))
+    forecaster, y = tiny(guard=True, max_epochs=5, verbose=1), waves(uneven_stamps(60))
+    verdict = (
+        "What the network adds to the level has not proved itself: the level alone is "
+        "the forecast."
+    )
+    monkeypatch.setattr(guard, "share_of", lambda *_: 1.0)
     forecaster.fit(y)
-    assert terminal.frames()[0].startswith("trial epoch 0/2 |")
-    assert re.match(r"epoch 2/2 .*loss=", terminal.frames()[-1])
+    assert terminal.frames()[0].startswith("epoch 0/5 |")
+    assert terminal.frames()[-1].startswith("on all rows: epoch")
     assert verdict not in terminal.text
-    monkeypatch.setattr(guard, "gains", lambda *_: np.zeros(4))
+    monkeypatch.setattr(guard, "share_of", lambda *_: 0.0)
     forecaster.fit(y)
     assert terminal.text.endswith(f"\r{verdict}\n")
 
