@@ -128,7 +128,7 @@ class Answers:
             paths = np.empty((n, len(rows), len(self._history.channels)))
             for which, drawn in self._draws(rows, X, n, noise):
                 paths[:, which] = drawn
-            return _in_order(paths)
+            return _in_order(paths) if self.level is not None else paths
 
         def level(answers: LevelAnswers) -> Array:
             paths = answers.paths(index, X, n, noise)

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklode import StructuralForecaster
 from sklode.plotting import plot_components
 from tests.plotting.test_series import dates, legend, line, points
-from tests.series import channels, panel, uneven_stamps, waves
+from tests.series import channels, panel, tiny, uneven_stamps, waves
 
 DAYS = pd.date_range("2021-03-01", periods=84, freq="D", name="day")
 WEEK = pd.Series(
@@ -169,3 +169,12 @@ def test_what_has_no_level_is_refused() -> None:
         plot_components(structural())
     with pytest.raises(TypeError, match=r"that has a structural level; got a Series"):
         plot_components(WEEK)
+
+
+def test_the_level_that_a_network_stands_on_is_drawn() -> None:
+    forecaster = tiny(level="auto", horizon=3).fit(WEEK)
+    axes = named(plot_components(forecaster, [1, 2, 3]))
+    assert "season of 7 d" in axes
+    np.testing.assert_array_equal(at(axes["trend"], "observed", DAYS), WEEK)
+    with pytest.raises(ValueError, match=r'need level="auto"; got level=.series.'):
+        plot_components(tiny(level="series").fit(WEEK))
