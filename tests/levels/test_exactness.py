@@ -31,7 +31,7 @@ CASES: dict[str, Component] = {
     "velocity that lasts": component(memory=2000.0, drift=4.0, noise=0.01),
     "velocity that fades at once": component(memory=1e-3, drift=30.0),
     "deviation": component(**{**ABSENT, "deviation": 1.0, "fade": 0.3}),
-    "short season": component(Form((2.4,)), harmonics=12),
+    "short season": component(Form((3.8,)), harmonics=12),
     "long season": component(Form((90.0,)), harmonics=24, kept=3000.0),
     "anything at first": component(constant=10.0),
     "hardly any noise": component(noise=1e-9),
@@ -135,6 +135,7 @@ def test_a_series_of_no_rows_is_answered_alike_in_any_company(
 @pytest.mark.parametrize("name", ["all parts", "level", "logarithm"])
 def test_an_update_is_as_if_all_rows_had_been_there(name: str, engine: Any) -> None:
     one, table = drawn_from(name, (25, 12))
+    table.times[25:] += 2.2  # nothing was seen of the second at first
     queries = asked(TIMES, TIMES, n_controls=controls_of(one))
     expected = answer(level(table, one), queries)
     pieces = [0.0, 2.0, 2.5, 9.0, np.inf]
@@ -196,6 +197,15 @@ def test_draws_have_the_posteriors_mean_and_covariance(name: str, where: str) ->
         assert np.abs(error).max() < 5 / np.sqrt(n)
         error = (np.cov(draws.T) - covariance) / np.outer(sizes, sizes)
         assert np.abs(error).max() < 8 / np.sqrt(n)
+
+
+def test_components_give_as_many_draws_as_they_weigh() -> None:
+    pair = component(weight=0.3, noise=0.1), component(weight=0.7, noise=3.0)
+    channel, queries = level(table_of((20,)), *pair), asked([25.0])
+    levels = np.array([0.05, 0.2, 0.5, 0.8, 0.95])
+    found = np.quantile(channel.drawn(queries, 10_000, 0, True), levels)
+    expected = channel.answered(queries).quantiles(levels)[0]
+    np.testing.assert_allclose(found, expected, atol=0.2)
 
 
 # Long series
