@@ -55,7 +55,7 @@ _LOWEST = 1e-9
 _JUDGED = 2000, 40_000
 """Series of a panel, and rows, that tell whether large innovations are errors."""
 
-_BELIEVED = 0.99
+_ALIKE, _BELIEVED = 0.01, 0.95
 """They are, unless errors of forecasts become smaller than that part of theirs."""
 
 _MARGIN = 4.0
@@ -159,7 +159,8 @@ def fit_components(
     least = min(c.loss for c in found)
     near = [_finer(c) for c in found if c.loss <= least + _MARGIN]
     best = min(near, key=lambda c: c.loss).component
-    cut = _cut(best, _sample(table, *_JUDGED) if pooled else sample, span)
+    judged = _sample(table, *_JUDGED) if pooled else table.last(_JUDGED[0])
+    cut = _cut(best, judged, span)
     near = [c._replace(component=c.component._replace(cut=cut)) for c in near]
     n_draws = _DRAWS * min(
         _DRAWN_ROWS / max(len(sample.values), 1), _LONG / len(table.values), 1.0
@@ -344,10 +345,11 @@ def _cut(component: Component, table: Table, span: float) -> float:
         each[table.bounds[:-1]] = 0.0
         errors.append(each)
     gains = errors[0] - errors[1]
+    # where nothing was disbelieved shortly before, both say the same
+    differ = np.abs(gains) > _ALIKE * errors[0]
     is_proved = gains.sum() > 2 * math.sqrt(gains @ gains)  # by more than one row
-    return (
-        math.inf if is_proved and errors[1].sum() < _BELIEVED * errors[0].sum() else CUT
-    )
+    is_better = errors[1][differ].sum() < _BELIEVED * errors[0][differ].sum()
+    return math.inf if is_proved and is_better else CUT
 
 
 def _around(candidate: _Candidate, n_draws: int) -> list[tuple[float, Component]]:
