@@ -77,7 +77,8 @@ class ChannelLevel:
             found = _run(component, space, new, since, more, space.nothing)
             states.append(more)
             if component is heaviest(self.components):
-                passed = np.maximum(new.ends - self.table.ends, 0.0)
+                passed, later = np.zeros(len(self.sums)), new.ends > self.table.ends
+                passed[later] = new.ends[later] - self.table.ends[later]
                 sums = self.sums * _faded(passed) + _summed(found, new)
         table = joined(self.table, new)
         return replace(self, table=table, states=states, sums=sums)
