@@ -143,7 +143,7 @@ def test_the_verdict_of_a_guard_is_told(
     assert verdict not in terminal.text
     monkeypatch.setattr(guard, "share_of", lambda *_: 0.0)
     forecaster.fit(y)
-    assert terminal.text.endswith(f"\r{verdict}\n")
+    assert terminal.text.endswith(f"{verdict}\n")
 
 
 def test_update_and_pretrain_tell_of_their_epochs_and_no_others(
