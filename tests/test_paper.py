@@ -70,8 +70,8 @@ def test_an_origin_leaves_its_horizon_and_sees_the_rows_before(load: Load) -> No
     experiment = load("protocol").Experiment(days(np.arange(20.0)), 12, every=3)
     origins = experiment.origins(2)
     np.testing.assert_array_equal(origins, [12, 15, 18])
-    panel = load("protocol").panel_of_windows(experiment, 4, origins)
-    assert panel.loc[15, "c0"].tolist() == [11, 12, 13, 14]
+    panel = load("protocol").panel_of_histories(experiment, origins)
+    assert panel.loc[15, "c0"].tolist() == list(range(15))
     np.testing.assert_array_equal(
         experiment.rows(origins, 2), [[12, 13], [15, 16], [18, 19]]
     )

@@ -1,6 +1,7 @@
 """Measure memory and seconds of what a forecaster does with large series and panels.
 
-Each workload runs in a fresh process: fit, forecasts of all kinds, updates, pickling.
+Each workload runs in a fresh process: fit, forecasts of all kinds, updates, pickling;
+of the network alone, ``level="series"``, where it names no other level.
 Peaks are of resident memory, beyond what the process holds once libraries are imported
 and a small model was fitted. What is over 8 GiB, libraries included, is told.
 
@@ -140,7 +141,7 @@ WORKLOADS: dict[str, Workload] = {
     **{
         f"{name}, {level}": Workload(make, 20, {"level": level}, ("predict",))
         for name, make in (("panel", PANEL), ("series", SERIES))
-        for level in ("series", "last")
+        for level in ("auto", "last")
     },
     **{
         f"{name}, {what}": Workload(make, 20, parameters, FORECASTS)
@@ -207,7 +208,7 @@ def measure(name: str, share: float, epochs: int, threads: int) -> Measured:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     torch.set_num_threads(threads)
     load = WORKLOADS[name]
-    parameters: dict[str, Any] = {"random_state": 0, **load.parameters}
+    parameters = {"level": "series", "random_state": 0, **load.parameters}
     if epochs:
         parameters["max_epochs"] = epochs
     small = LatentODELSTMForecaster(**{**parameters, "max_epochs": 2})

@@ -32,7 +32,7 @@ __all__ = [
     "load_climate",
     "load_stock",
     "make_spirals",
-    "panel_of_windows",
+    "panel_of_histories",
 ]
 
 Array = NDArray[np.floating]
@@ -146,11 +146,11 @@ def _read(path: Path, date: str, name: str) -> pd.DataFrame:
 # --- our models -----------------------------------------------------------------------
 
 
-def panel_of_windows(
-    experiment: Experiment, seen: int, origins: NDArray[np.int64]
+def panel_of_histories(
+    experiment: Experiment, origins: NDArray[np.int64]
 ) -> pd.DataFrame:
-    """Return the rows just before each origin as a panel, (origin, time)."""
-    parts = {int(o): experiment.data.iloc[o - seen : o] for o in origins}
+    """Return all rows before each origin as a panel, (origin, time)."""
+    parts = {int(o): experiment.data.iloc[:o] for o in origins}
     return pd.concat(parts, names=["origin"])
 
 
@@ -164,8 +164,9 @@ def forecast_origins(
     """Train once on the training part and forecast from every origin together.
 
     The forecaster is pretrained on the training part; a fit without epochs then takes
-    the windows before all origins as its history, one series each, so that a single
-    prediction serves them all. It gives what fit, update(update_params=False) and
+    what came before each origin as its history, one series each, so that a single
+    prediction serves them all: the level reads all of it, the network the last window.
+    It gives what fit, update(update_params=False) and
     predict give from each origin in turn.
 
     Parameters
@@ -190,17 +191,17 @@ def forecast_origins(
     if forecaster.finetune_epochs != 0:
         raise ValueError(
             "the forecaster must have finetune_epochs=0, or it would learn from the "
-            f"windows before the origins; got {forecaster.finetune_epochs}."
+            f"rows before the origins; got {forecaster.finetune_epochs}."
         )
     train = pd.concat({0: experiment.train}, names=["origin"])
     fh = np.arange(1, ahead + 1)
     forecaster.pretrain(train, X=controls(train.index), fh=fh)
     origins = experiment.origins(ahead)
-    windows = panel_of_windows(experiment, seen, origins)
-    forecaster.fit(windows, X=controls(windows.index))
+    histories = panel_of_histories(experiment, origins)
+    forecaster.fit(histories, X=controls(histories.index))
     stamps = experiment.data.index[experiment.rows(origins, ahead).ravel()]
     index = pd.MultiIndex.from_arrays(
-        [origins.repeat(ahead), stamps], names=windows.index.names
+        [origins.repeat(ahead), stamps], names=histories.index.names
     )
     forecasts = forecaster.predict_at(index, X=controls(index))
     return experiment.scale(forecasts).reshape(len(origins), ahead, -1)

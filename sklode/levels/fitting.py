@@ -35,8 +35,10 @@ Array = NDArray[np.floating]
 _HARMONICS = 6, 12, 24
 """Of seasons: while hyperparameters are sought the fewest, then the most probable."""
 
-_MOST_ROWS = 500
-"""That hyperparameters are sought by: half of them the last ones, half spread out."""
+_MOST_ROWS, _LATE = 500, 0.8
+"""That hyperparameters are sought by: this share the last ones, the others spread."""
+
+_GOLDEN = (5**0.5 - 1) / 2
 
 _MOST_SERIES, _MOST_POOLED = 120, 6000  # series of a panel, and rows of all of them
 _ITERATIONS = 25
@@ -157,9 +159,9 @@ def fit_components(
     if logarithm is True:
         found = _grown(sample, span, pooled, periods, n_controls, True)
     least = min(c.loss for c in found)
-    near = [_finer(c) for c in found if c.loss <= least + _MARGIN]
-    best = min(near, key=lambda c: c.loss).component
     judged = _sample(table, *_JUDGED) if pooled else table.last(_JUDGED[0])
+    near = [_finer(c, judged, span) for c in found if c.loss <= least + _MARGIN]
+    best = min(near, key=lambda c: c.loss).component
     cut = _cut(best, judged, span)
     near = [c._replace(component=c.component._replace(cut=cut)) for c in near]
     n_draws = _DRAWS * min(
@@ -194,9 +196,11 @@ def _sample(
     for k in series:
         first, end = table.bounds[k], table.bounds[k + 1]
         if end - first > most:
-            middle = end - most // 2
-            early = np.linspace(first, middle - 1, most - most // 2)
-            rows.append(np.append(early.round().astype(int), np.arange(middle, end)))
+            middle = end - round(_LATE * most)
+            # evenly, but at no one distance, which would hide seasons of a part of it
+            share = (np.arange(1, most - (end - middle) + 1) * _GOLDEN) % 1
+            early = np.unique(first + (share * (middle - first)).astype(int))
+            rows.append(np.append(early, np.arange(middle, end)))
         else:
             rows.append(np.arange(first, end))
         bounds.append(bounds[-1] + len(rows[-1]))
@@ -306,16 +310,18 @@ def _most_probable(
     return _Candidate(component, best.fun + in_units, objective, free)
 
 
-def _finer(candidate: _Candidate) -> _Candidate:
-    """Return a candidate with as many harmonics as are most probable."""
-    component, loss, objective, free = candidate
+def _finer(candidate: _Candidate, table: Table, span: float) -> _Candidate:
+    """Return a candidate with as many harmonics as its rows make most probable."""
+    component = candidate.component
     if not component.form.periods:
         return candidate
-    losses = [objective(component.logs[free], n) for n in _HARMONICS]
-    best = int(np.argmin(losses))
-    component = component._replace(harmonics=_HARMONICS[best])
-    gain = losses[best] - losses[0]
-    return _Candidate(component, loss + gain, objective, free)
+    several = [component._replace(harmonics=n) for n in _HARMONICS]
+    best = min(several, key=lambda one: _filtered(one, table, span, CUT)[0])
+    few, many = (
+        candidate.objective(component.logs[candidate.free], one.harmonics)
+        for one in (component, best)
+    )
+    return candidate._replace(component=best, loss=candidate.loss + many - few)
 
 
 def _cut(component: Component, table: Table, span: float) -> float:
@@ -324,23 +330,9 @@ def _cut(component: Component, table: Table, span: float) -> float:
     Errors of the next row are measured, by absolute values. The first rows of series,
     of which nothing is known, do not count.
     """
-    space, n = component.space(span), len(table.bounds) - 1
     errors = []
     for cut in (CUT, math.inf):
-        _, scaled, precision, *_ = kernel().filter_rows(
-            table.times,
-            component.scaled(table.values),
-            component.controls(table),
-            table.bounds,
-            np.zeros(n),
-            np.zeros((n, len(space.start))),
-            np.repeat(space.start[None], n, axis=0),
-            np.zeros((n, 2)),
-            space.rates,
-            space.waves,
-            cut,
-            space.nothing,
-        )
+        _, scaled, precision, *_ = _filtered(component, table, span, cut)
         each = np.abs(scaled / precision)
         each[table.bounds[:-1]] = 0.0
         errors.append(each)
@@ -350,6 +342,25 @@ def _cut(component: Component, table: Table, span: float) -> float:
     is_proved = gains.sum() > 2 * math.sqrt(gains @ gains)  # by more than one row
     is_better = errors[1][differ].sum() < _BELIEVED * errors[0][differ].sum()
     return math.inf if is_proved and is_better else CUT
+
+
+def _filtered(component: Component, table: Table, span: float, cut: float) -> Any:
+    """Return what the filter finds in rows, see `kernel.filter_rows`."""
+    space, n = component.space(span), len(table.bounds) - 1
+    return kernel().filter_rows(
+        table.times,
+        component.scaled(table.values),
+        component.controls(table),
+        table.bounds,
+        np.zeros(n),
+        np.zeros((n, len(space.start))),
+        np.repeat(space.start[None], n, axis=0),
+        np.zeros((n, 2)),
+        space.rates,
+        space.waves,
+        cut,
+        space.nothing,
+    )
 
 
 def _around(candidate: _Candidate, n_draws: int) -> list[tuple[float, Component]]:
