@@ -146,11 +146,19 @@ def _read(path: Path, date: str, name: str) -> pd.DataFrame:
 # --- our models -----------------------------------------------------------------------
 
 
+HISTORY = 1500
+
+
 def panel_of_histories(
     experiment: Experiment, origins: NDArray[np.int64]
 ) -> pd.DataFrame:
-    """Return all rows before each origin as a panel, (origin, time)."""
-    parts = {int(o): experiment.data.iloc[:o] for o in origins}
+    """Return the rows before each origin as a panel, (origin, time): `HISTORY` at most.
+
+    What came before those says nothing any more of the level after them.
+    """
+    firsts = np.maximum(origins - HISTORY, 0)
+    rows = zip(firsts, origins, strict=True)
+    parts = {int(o): experiment.data.iloc[first:o] for first, o in rows}
     return pd.concat(parts, names=["origin"])
 
 

@@ -340,7 +340,7 @@ def _is_guarded(settings: Settings, windows: WindowSet) -> bool:
     """Return whether what the network adds has to be proved."""
     if settings.guard is True and not windows.horizon:
         raise ValueError(
-            "guard=True proves a training by forecasts of horizon rows; got horizon=0. "
+            "guard=True tries a training on forecasts of horizon rows; got horizon=0. "
             "Raise horizon, or use guard=False."
         )
     if settings.guard == "auto":

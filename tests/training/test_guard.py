@@ -170,7 +170,7 @@ def test_a_share_is_found_in_blocks_after_the_first_rows() -> None:
 
 
 def test_a_guard_without_a_horizon_names_the_remedy() -> None:
-    message = r"guard=True proves .* got horizon=0. Raise horizon, or use guard=False"
+    message = r"guard=True tries .* got horizon=0. Raise horizon, or use guard=False"
     with pytest.raises(ValueError, match=message):
         tiny(guard=True, horizon=0).fit(waves())
 
