@@ -301,7 +301,7 @@ def test_a_search_clones_and_pickles_with_its_forecasts() -> None:
 @pytest.mark.slow
 def test_sizes_of_the_readme_may_be_searched_with_default_settings() -> None:
     y = waves(uneven_stamps())
-    forecaster = FORECASTERS[-1](max_epochs=1, random_state=0)
+    forecaster = FORECASTERS[-1](max_epochs=1, level="series", random_state=0)
     grid = {"hidden_size": [8, 16, 32]}
     search = GridSearchCV(forecaster, grid, cv=TimeSeriesSplit(3)).fit(y)
     forecast = search.predict(range(1, 61))

@@ -29,7 +29,7 @@ from tests.series import panel, tiny, uneven_stamps, waves
 
 Left = dict[str, Any]
 
-CALM = {"lr": 0.02, "max_epochs": 6, "batch_size": 8, "step_size": 2.0}
+CALM = {"lr": 0.005, "max_epochs": 6, "batch_size": 8, "step_size": 2.0}
 """A training so short and slow that rounding does not grow."""
 
 
