@@ -50,6 +50,7 @@ train, one = family.drop(index=0, level="series"), family.loc[0, "y"]
 # everywhere: ``noise=False`` leaves the noise of single readings out.
 
 forecaster = LatentODELSTMForecaster(
+    level="series",
     hidden_size=16,
     latent_size=4,
     window_length=12,
