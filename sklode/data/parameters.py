@@ -16,7 +16,7 @@ from sklearn.utils._param_validation import (
 
 from sklode.data.checks import did_you_mean
 
-__all__ = ["FREQ", "SIZE", "check_constraints", "check_freq", "goes_forward"]
+__all__ = ["FREQ", "SIZE", "check_constraints", "check_freq"]
 
 SIZE = Interval(Integral, 1, None, closed="left")
 """Constraint of a number of at least one."""
@@ -41,14 +41,14 @@ def check_constraints(constraints: Mapping[str, list[Any]], estimator: Any) -> N
 
 def check_freq(freq: str | pd.DateOffset | pd.Timedelta | None) -> None:
     """Check that a frequency is known and goes forward."""
-    if freq is not None and not goes_forward(freq):
+    if freq is not None and not _goes_forward(freq):
         raise ValueError(
             "freq must be a frequency that pandas knows and that goes forward, such as "
             f"'1h' or 'MS'; got {freq!r}."
         )
 
 
-def goes_forward(freq: Any) -> bool:
+def _goes_forward(freq: Any) -> bool:
     """Return whether a length of time is one that pandas knows, and above zero."""
     start = pd.Timestamp("2000-01-03")
     try:

@@ -131,14 +131,7 @@ class StructuralForecaster(ContinuousForecaster):
     """
 
     _model_format = ModelFormat(
-        kinds={
-            "FittedLevel": (FittedLevel, vars, FittedLevel),
-            "StructuralLevel": (
-                StructuralLevel,
-                StructuralLevel.parts,
-                StructuralLevel.of_parts,
-            ),
-        },
+        kinds={"FittedLevel": (FittedLevel, vars, FittedLevel)},
         apart=lambda model: model,
         together=_together,
     )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sklode.data.history import History
 from sklode.data.ticks import DAY, rows_before
-from sklode.levels.fitting import Component
+from sklode.levels.components import Component
 from sklode.levels.mixture import Mixture
 from sklode.levels.structural import FilteredLevel
 from sklode.levels.tables import Queries

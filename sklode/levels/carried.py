@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation
-from sklode.levels.channel import states_along
+from sklode.levels.channel import filtered_rows
+from sklode.levels.components import Component, heaviest
 from sklode.levels.forms import StateSpace
 from sklode.levels.structural import StructuralLevel
 
@@ -32,15 +35,24 @@ class Carried:
         normalisation: Normalisation,
     ) -> None:
         self._level, self._normalisation = level, normalisation
-        self._channels = []
+        self._observations = observations
+
+    @functools.cached_property
+    def _channels(self) -> list[tuple[Component, StateSpace, Array]]:
+        """Of each channel its heaviest component, and the states after each row.
+
+        Found when first asked for: a forecast of the level alone needs none.
+        """
+        level, channels = self._level, []
+        tables = level.tables(self._observations, every_row=True)
         for components, span, table in zip(
-            level.channels,
-            level.spans,
-            level.tables(observations, every_row=True),
-            strict=True,
+            level.channels, level.spans, tables, strict=True
         ):
-            component, space, states = states_along(components, table, span)
-            self._channels.append((component, space, states.astype(np.float32)))
+            component = heaviest(components)
+            space = component.space(span)
+            _, states = filtered_rows(component, space, table)
+            channels.append((component, space, states.astype(np.float32)))
+        return channels
 
     def at(self, origins: Numbers, elapsed: Array, controls: Array | None) -> Array:
         """Return normalised levels, (window, slot, channel).

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sklode.levels.fitting import Component, heaviest, kernel
+from sklode.levels.components import (
+    Component,
+    Filtered,
+    States,
+    begun,
+    heaviest,
+    kernel,
+    run,
+)
 from sklode.levels.forms import StateSpace
 from sklode.levels.mixture import Mixture
 from sklode.levels.tables import Queries, Table, joined, merged, table_of
 
-__all__ = ["MEMORIES", "ChannelLevel", "filtered_rows", "states_along"]
+__all__ = ["MEMORIES", "ChannelLevel", "filtered_rows"]
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
@@ -23,26 +31,6 @@ MEMORIES = 1e-6, 2.0, 10.0
 """How long innovations are remembered, in usual gaps; the first: the last row alone."""
 
 
-class _States(NamedTuple):
-    """Of one component: of each series its states after its last row."""
-
-    means: Array  # (series, state)
-    covariances: Array
-    runs: Array  # (series, 2), see `kernel.filter_rows`
-
-
-class _Filtered(NamedTuple):
-    """What `kernel.filter_rows` returns."""
-
-    loss: float
-    scaled: Array
-    precision: Array
-    jumps: Array
-    signal: Array
-    variance: Array
-    kept: Array
-
-
 @dataclass(frozen=True)
 class ChannelLevel:
     """One channel's components, its rows, and the states after them."""
@@ -50,7 +38,7 @@ class ChannelLevel:
     components: list[Component]
     table: Table
     span: float
-    states: list[_States]
+    states: list[States]
     sums: Array  # (series, memory), decayed, of the heaviest component's innovations
 
     @classmethod
@@ -60,9 +48,9 @@ class ChannelLevel:
         sums: Array = np.zeros((n, len(MEMORIES)))
         for component in components:
             space = component.space(span)
-            begun = _begun([space] * n)
-            found = _run(component, space, table, np.zeros(n), begun, space.nothing)
-            states.append(begun)
+            after = begun([space] * n)
+            found = run(component, space, table, np.zeros(n), after, space.nothing)
+            states.append(after)
             if component is heaviest(components):
                 sums = _summed(found, table)
         return cls(components, table, span, states, sums)
@@ -73,8 +61,8 @@ class ChannelLevel:
         since[np.diff(self.table.bounds) == 0] = 0.0  # their first rows are these
         for component, after in zip(self.components, self.states, strict=True):
             space = component.space(self.span)
-            more = _States(*(x.copy() for x in after))
-            found = _run(component, space, new, since, more, space.nothing)
+            more = States(*(x.copy() for x in after))
+            found = run(component, space, new, since, more, space.nothing)
             states.append(more)
             if component is heaviest(self.components):
                 passed, later = np.zeros(len(self.sums)), new.ends > self.table.ends
@@ -99,8 +87,8 @@ class ChannelLevel:
         for k, component in enumerate(self.components):
             space = component.space(self.span)
             if later.any():
-                after = _States(*(x.copy() for x in self.states[k]))
-                found = _run(component, space, ahead, since, after, space.whole)
+                after = States(*(x.copy() for x in self.states[k]))
+                found = run(component, space, ahead, since, after, space.whole)
                 means[k, later] = found.signal[:, 0]
                 variances[k, later] = found.variance[:, 0]
             if inside.any():
@@ -113,8 +101,7 @@ class ChannelLevel:
     def described(self, most: int) -> tuple[Component, Array]:
         """Return the parts at its last rows, given these alone, see `parts`."""
         last = self.table.last(most)
-        series = np.repeat(np.arange(len(last.bounds) - 1), np.diff(last.bounds))
-        queries = Queries(series, last.times, last.controls)
+        queries = Queries(last.series, last.times, last.controls)
         return replace(self, table=last).parts(queries)
 
     def parts(self, queries: Queries) -> tuple[Component, Array]:
@@ -180,8 +167,7 @@ class ChannelLevel:
         inside = np.arange(len(self.table.bounds) - 1) == series
         rows, query = merged(self.table, asked, inside)
         space = component.space(self.span, self._lead(rows, inside)[0])
-        begun = _begun([space])
-        found = _run(component, space, rows, np.zeros(1), begun, space.whole)
+        found = run(component, space, rows, np.zeros(1), begun([space]), space.whole)
         controls = component.controls(rows)
         more, _ = _smooth(controls, rows, space, found)
         states = _root(space.start) @ rng.standard_normal((len(space.start), n))
@@ -220,8 +206,8 @@ class ChannelLevel:
         leads = self._lead(rows, inside)
         spaces = {lead: component.space(self.span, lead) for lead in set(leads)}
         space = spaces[leads[0]]
-        begun = _begun([spaces[lead] for lead in leads])
-        found = _run(component, space, rows, np.zeros(len(leads)), begun, parts)
+        states = begun([spaces[lead] for lead in leads])
+        found = run(component, space, rows, np.zeros(len(leads)), states, parts)
         more, less = _smooth(component.controls(rows), rows, space, found)
         asked = query >= 0
         signal, variance = found.signal + more, found.variance - less
@@ -248,11 +234,8 @@ class ChannelLevel:
 
     def _last(self) -> Array:
         """Return the time of each series' last row; 0 without one."""
-        bounds = self.table.bounds
-        last = np.zeros(len(bounds) - 1)
-        known = np.diff(bounds) > 0
-        last[known] = self.table.times[bounds[1:][known] - 1]
-        return last
+        ends = self.table.ends
+        return np.where(np.isfinite(ends), ends, 0.0)
 
     def _asked_inside(self, queries: Queries) -> NDArray[np.bool_]:
         """Return which series are asked at, or before, their last row."""
@@ -265,32 +248,30 @@ class ChannelLevel:
 def filtered_rows(
     component: Component, space: StateSpace, table: Table
 ) -> tuple[Array, Array]:
-    """Return each row's innovation, in standard deviations, and the states after it."""
-    lengths = np.diff(table.bounds)
-    after = _begun([space] * len(lengths))
-    innovations = np.zeros(len(table.times))
-    states = np.zeros((len(table.times), len(space.start)))
-    for k in range(int(lengths.max(initial=0))):
-        series = np.flatnonzero(lengths > k)
-        rows = table.bounds[series] + k
-        here = table.of_rows(rows, np.arange(len(rows) + 1))
-        since = table.times[rows] - table.times[rows - 1] if k else np.zeros(len(rows))
-        now = _States(*(x[series] for x in after))
-        found = _run(component, space, here, since, now, space.nothing)
-        for x, new in zip(after, now, strict=True):
-            x[series] = new
-        innovations[rows] = _innovations(found)
-        states[rows] = now.means
-    return innovations, states
+    """Return each row's innovation, in standard deviations, and the states after it.
+
+    The states are what is expected of them given the rows up to each, (row, state).
+    """
+    n = len(table.bounds) - 1
+    found = run(component, space, table, np.zeros(n), begun([space] * n), space.whole)
+    states: Array = kernel().state_rows(
+        table.times,
+        table.bounds,
+        space.rates,
+        space.waves,
+        found.scaled,
+        np.ascontiguousarray(found.kept[:, 0]),
+    )
+    return _innovations(found), states
 
 
-def _innovations(found: _Filtered) -> Array:
+def _innovations(found: Filtered) -> Array:
     """Return innovations in standard deviations; smaller ones of errors."""
     known = found.precision > 0
     return found.scaled / np.sqrt(np.where(known, found.precision, 1.0))
 
 
-def _summed(found: _Filtered, table: Table) -> Array:
+def _summed(found: Filtered, table: Table) -> Array:
     """Return sums of innovations, (series, memory), as remembered at last rows."""
     series = table.series
     each = _innovations(found)[:, None] * _faded(table.ends[series] - table.times)
@@ -305,62 +286,8 @@ def _faded(passed: Array) -> Array:
     return faded
 
 
-def states_along(
-    components: list[Component], table: Table, span: float
-) -> tuple[Component, StateSpace, Array]:
-    """Return the heaviest component and the states it expects after each row.
-
-    The states are (row, state), given the rows up to each.
-    """
-    component = heaviest(components)
-    space, n = component.space(span), len(table.bounds) - 1
-    states = _begun([space] * n)
-    found = _run(component, space, table, np.zeros(n), states, space.whole)
-    expected: Array = kernel().state_rows(
-        table.times,
-        table.bounds,
-        space.rates,
-        space.waves,
-        found.scaled,
-        np.ascontiguousarray(found.kept[:, 0]),
-    )
-    return component, space, expected
-
-
-def _begun(spaces: list[StateSpace]) -> _States:
-    """Return the states at the first rows of series."""
-    covariances = np.stack([space.start for space in spaces])
-    n, d = covariances.shape[:2]
-    return _States(np.zeros((n, d)), covariances, np.zeros((n, 2)))
-
-
-def _run(
-    component: Component,
-    space: StateSpace,
-    table: Table,
-    since: Array,
-    states: _States,
-    parts: Array,
-) -> _Filtered:
-    """Filter rows; the states, ``since`` before the first ones, change in place."""
-    return _Filtered(
-        *kernel().filter_rows(
-            table.times,
-            component.scaled(table.values),
-            component.controls(table),
-            table.bounds,
-            since,
-            *states,
-            space.rates,
-            space.waves,
-            component.cut,
-            parts,
-        )
-    )
-
-
 def _smooth(
-    controls: Array, table: Table, space: StateSpace, found: _Filtered
+    controls: Array, table: Table, space: StateSpace, found: Filtered
 ) -> tuple[Array, Array]:
     """Return what later rows add to parts, and take off their variances."""
     more, less = kernel().smooth_rows(

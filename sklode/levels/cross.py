@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklode.levels.channel import MEMORIES, filtered_rows
-from sklode.levels.fitting import Component, heaviest, kernel
+from sklode.levels.components import Component, States, heaviest, run
 from sklode.levels.tables import Table
 
 __all__ = ["Cross"]
@@ -182,20 +182,16 @@ def _looked_ahead(
         np.where(there, table.times[rows], -np.inf)[ahead], axis=1
     ).ravel()
     values = component.scaled(table.values)
-    signal = kernel().filter_rows(
+    later = Table(
         times,
         np.full(len(times), np.nan),
-        component.controls(table)[asked],
+        table.controls[asked],
         np.arange(0, len(times) + 1, len(_LEADS)),
-        times[:: len(_LEADS)] - table.times[ahead],
-        states[ahead],
-        np.zeros((n_asked, d, d)),
-        np.zeros((n_asked, 2)),
-        space.rates,
-        space.waves,
-        component.cut,
-        space.whole,
-    )[4]
+    )
+    since = times[:: len(_LEADS)] - table.times[ahead]
+    # expectations need no covariances
+    known = States(states[ahead], np.zeros((n_asked, d, d)), np.zeros((n_asked, 2)))
+    signal = run(component, space, later, since, known, space.whole).signal
     residuals = np.full(rows.shape, np.nan)
     residuals[ahead] = values[asked].reshape(-1, len(_LEADS)) - signal.reshape(
         -1, len(_LEADS)

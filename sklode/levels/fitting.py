@@ -7,8 +7,8 @@ together. Forecasts average over such forms, and over hyperparameters.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,23 +16,23 @@ from scipy.optimize import minimize
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from sklode.levels.forms import (
-    BASE,
-    LEAST_NOISE,
-    VAGUE,
-    Form,
-    StateSpace,
-    priors,
-    state_space,
+from sklode.levels.components import (
+    FEWEST_HARMONICS,
+    Component,
+    Filtered,
+    begun,
+    kernel,
+    run,
 )
+from sklode.levels.forms import BASE, VAGUE, Form, priors, state_space
 from sklode.levels.rules import CUT
 from sklode.levels.tables import Table, power_of_two
 
-__all__ = ["Component", "fit_components", "heaviest", "kernel"]
+__all__ = ["fit_components"]
 
 Array = NDArray[np.floating]
 
-_HARMONICS = 6, 12, 24
+_HARMONICS = FEWEST_HARMONICS, 12, 24
 """Of seasons: while hyperparameters are sought the fewest, then the most probable."""
 
 _MOST_ROWS, _LATE = 500, 0.8
@@ -51,9 +51,6 @@ _LOGARITHMS = 8
 _LONG = 20_000
 """The same, of rows that all the draws have to filter."""
 
-_LOWEST = 1e-9
-"""Of the usual value: what a model of logarithms takes zero and less for."""
-
 _JUDGED = 2000, 40_000
 """Series of a panel, and rows, that tell whether large innovations are errors."""
 
@@ -67,68 +64,11 @@ _LEAST_WEIGHT = 2e-3
 _STEP = 0.1  # of the differences that the curvature is measured by
 
 
-class Component(NamedTuple):
-    """One of the models that a forecast averages over."""
-
-    form: Form
-    logs: Array  # hyperparameters
-    weight: float
-    location: float
-    scale: float
-    harmonics: int = _HARMONICS[0]
-    cut: float = CUT  # see `rules`; infinite where large innovations are true
-
-    def space(self, span: float, before: float = 0.0) -> StateSpace:
-        """Return its state space, of first rows so long before those of the series."""
-        return state_space(self.form, self.logs, span, self.harmonics, before)
-
-    @property
-    def noise(self) -> float:
-        """Variance of the observation noise, in units of the states."""
-        return float(np.exp(2 * self.logs[BASE.index("noise")])) + LEAST_NOISE**2
-
-    def scaled(self, values: Array) -> Array:
-        """Return values in the units of the states.
-
-        Without a logarithm a value is as far off as the filter does not believe.
-        """
-        if self.form.logarithm:
-            values = np.log(np.maximum(values, math.exp(self.location) * _LOWEST))
-        return (values - self.location) / self.scale
-
-    def original(self, values: Array) -> Array:
-        """Return the inverse of `scaled`."""
-        values = self.location + self.scale * values
-        return np.exp(np.minimum(values, 709.0)) if self.form.logarithm else values
-
-    def controls(self, table: Table) -> Array:
-        """Return the controls that it reads."""
-        return np.ascontiguousarray(table.controls[:, : self.form.n_controls])
-
-
-def heaviest(components: Sequence[Component]) -> Component:
-    """Return the component of most weight."""
-    return max(components, key=lambda component: component.weight)
-
-
 class _Candidate(NamedTuple):
     component: Component
     loss: float  # minus the logarithm of the posterior density, in y's units
     objective: Callable[..., float]
     free: NDArray[np.bool_]  # of the hyperparameters, those that were sought
-
-
-def kernel() -> Any:
-    """Return what runs the filter: compiled where numba is there."""
-    from sklode.engine.choice import choose
-
-    if choose("auto") == "fused":
-        from sklode.levels import kernel as compiled
-
-        return compiled
-    from sklode.levels import matrices
-
-    return matrices
 
 
 def fit_components(
@@ -204,13 +144,7 @@ def _sample(
         else:
             rows.append(np.arange(first, end))
         bounds.append(bounds[-1] + len(rows[-1]))
-    chosen = np.concatenate(rows)
-    return Table(
-        table.times[chosen],
-        table.values[chosen],
-        table.controls[chosen],
-        np.array(bounds),
-    )
+    return table.of_rows(np.concatenate(rows), np.array(bounds))
 
 
 def _grown(
@@ -262,14 +196,14 @@ def _most_probable(
     if not pooled:
         logs[BASE.index("constant")] = math.log(VAGUE)
         free[BASE.index("constant")] = False
-    run, n = kernel().filter_rows, len(sample.bounds) - 1
+    filter_rows, n = kernel().filter_rows, len(sample.bounds) - 1
     controls = Component(form, logs, 1.0, location, scale).controls(sample)
 
-    def objective(x: Array, harmonics: int = _HARMONICS[0]) -> float:
+    def objective(x: Array, harmonics: int = FEWEST_HARMONICS) -> float:
         logs[free] = x
         space = state_space(form, logs, span, harmonics)
         d = len(space.start)
-        misfit = run(
+        misfit = filter_rows(
             sample.times,
             scaled,
             controls,
@@ -281,7 +215,7 @@ def _most_probable(
             space.rates,
             space.waves,
             CUT,
-            np.zeros((0, d)),
+            space.nothing,
         )[0]
         distance = (x - medians[free]) / widths[free]
         total = misfit + 0.5 * float(distance @ distance)
@@ -316,7 +250,7 @@ def _finer(candidate: _Candidate, table: Table, span: float) -> _Candidate:
     if not component.form.periods:
         return candidate
     several = [component._replace(harmonics=n) for n in _HARMONICS]
-    best = min(several, key=lambda one: _filtered(one, table, span, CUT)[0])
+    best = min(several, key=lambda one: _filtered(one, table, span, CUT).loss)
     few, many = (
         candidate.objective(component.logs[candidate.free], one.harmonics)
         for one in (component, best)
@@ -332,8 +266,8 @@ def _cut(component: Component, table: Table, span: float) -> float:
     """
     errors = []
     for cut in (CUT, math.inf):
-        _, scaled, precision, *_ = _filtered(component, table, span, cut)
-        each = np.abs(scaled / precision)
+        found = _filtered(component, table, span, cut)
+        each = np.abs(found.scaled / found.precision)
         each[table.bounds[:-1]] = 0.0
         errors.append(each)
     gains = errors[0] - errors[1]
@@ -344,23 +278,11 @@ def _cut(component: Component, table: Table, span: float) -> float:
     return math.inf if is_proved and is_better else CUT
 
 
-def _filtered(component: Component, table: Table, span: float, cut: float) -> Any:
-    """Return what the filter finds in rows, see `kernel.filter_rows`."""
+def _filtered(component: Component, table: Table, span: float, cut: float) -> Filtered:
+    """Return what the filter finds in the rows of series."""
     space, n = component.space(span), len(table.bounds) - 1
-    return kernel().filter_rows(
-        table.times,
-        component.scaled(table.values),
-        component.controls(table),
-        table.bounds,
-        np.zeros(n),
-        np.zeros((n, len(space.start))),
-        np.repeat(space.start[None], n, axis=0),
-        np.zeros((n, 2)),
-        space.rates,
-        space.waves,
-        cut,
-        space.nothing,
-    )
+    component = component._replace(cut=cut)
+    return run(component, space, table, np.zeros(n), begun([space] * n), space.nothing)
 
 
 def _around(candidate: _Candidate, n_draws: int) -> list[tuple[float, Component]]:

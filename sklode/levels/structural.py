@@ -23,8 +23,9 @@ from sklode.data.observations import Observations
 from sklode.data.scaling import Timeline
 from sklode.data.ticks import ticks_between
 from sklode.levels.channel import ChannelLevel
+from sklode.levels.components import Component, heaviest
 from sklode.levels.cross import Cross
-from sklode.levels.fitting import Component, fit_components, heaviest
+from sklode.levels.fitting import fit_components
 from sklode.levels.forms import BASE, Form
 from sklode.levels.mixture import Mixture
 from sklode.levels.seasons import clock_periods, peaks

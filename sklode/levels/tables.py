@@ -104,18 +104,14 @@ def _sorted(
 
     The number is -1 of a row of the first, which come first where times are equal.
     """
-    n = len(chosen)
-    series = np.concatenate(
-        [np.repeat(np.arange(n), np.diff(one.bounds)) for one in (table, new)]
-    )
+    series = np.append(table.series, new.series)
     place = np.append(np.full(len(table.times), -1), np.arange(len(new.times)))
-    times, values = (
-        np.append(getattr(table, x), getattr(new, x)) for x in Table._fields[:2]
-    )
+    times = np.append(table.times, new.times)
+    values = np.append(table.values, new.values)
     controls = np.concatenate([table.controls, new.controls])
     order = np.lexsort((place >= 0, times, series))
     order = order[chosen[series[order]]]
-    counts = np.bincount(series[order], minlength=n)[chosen]
+    counts = np.bincount(series[order], minlength=len(chosen))[chosen]
     bounds = np.append(0, np.cumsum(counts))
     return Table(times[order], values[order], controls[order], bounds), place[order]
 

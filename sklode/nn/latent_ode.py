@@ -124,12 +124,6 @@ class Emission(nn.Module):
         for parameter in self.network[-1].parameters():
             parameter.mul_(share)
 
-    @property
-    def is_silent(self) -> bool:
-        """Whether x^ depends on nothing, so that a forecast is its level."""
-        last: Any = self.network[-1]
-        return not bool(last.weight.any())
-
     @torch.no_grad()
     def start_with_noise(self, scale: Tensor) -> None:
         """Set the learned standard deviation, (channel,); one that is given stays."""

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from sklode.data.scaling import Normalisation
-from sklode.levels.structural import StructuralLevel
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel, build_network
 from sklode.prediction.saving import ModelFormat, require
@@ -79,11 +78,6 @@ _OWN = FittedModel, Normalisation, Calibration
 NETWORK_FORMAT = ModelFormat(
     kinds={
         "device": (torch.device, str, torch.device),
-        "StructuralLevel": (
-            StructuralLevel,
-            StructuralLevel.parts,
-            StructuralLevel.of_parts,
-        ),
         **{kind.__name__: (kind, vars, kind) for kind in _OWN},
     },
     apart=_apart,

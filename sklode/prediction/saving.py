@@ -35,6 +35,7 @@ from sklode.data.errors import WeightsFileError
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.ticks import stamps_of, ticks_of
+from sklode.levels.structural import StructuralLevel
 
 __all__ = ["FORMAT_VERSION", "ModelFormat", "load", "require", "save"]
 
@@ -339,5 +340,10 @@ _KINDS: Kinds = {
     "offset": (pd.offsets.BaseOffset, _parts_of_offset, _offset),
     "rng": (np.random.RandomState, lambda rng: rng.get_state(legacy=False), _generator),
     "Observations": (Observations, vars, Observations),
+    "StructuralLevel": (
+        StructuralLevel,
+        StructuralLevel.parts,
+        StructuralLevel.of_parts,
+    ),
 }
 """What is not plain: its types, how it is taken apart, and how it is made."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sklode.levels import kernel, matrices
 from sklode.levels.channel import ChannelLevel
-from sklode.levels.fitting import Component
+from sklode.levels.components import Component
 from sklode.levels.forms import Form
 from sklode.levels.tables import Queries, Table
 

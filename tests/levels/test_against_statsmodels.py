@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sklode.levels.fitting import Component
+from sklode.levels.components import Component
 from sklode.levels.forms import Form
 from sklode.levels.tables import Table
 from tests.levels.processes import ABSENT, LEAST, SPAN, answer, asked, component, level

@@ -9,8 +9,8 @@ import pytest
 from sklode import StructuralForecaster
 from sklode.data.history import History
 from sklode.levels.channel import MEMORIES, filtered_rows
+from sklode.levels.components import heaviest
 from sklode.levels.cross import Cross
-from sklode.levels.fitting import heaviest
 from sklode.levels.structural import StructuralLevel
 
 N_ROWS = 600

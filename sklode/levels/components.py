@@ -1,0 +1,142 @@
+"""Models of a channel that are averaged over, and the filter's run of one of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sklode.levels.forms import BASE, LEAST_NOISE, Form, StateSpace, state_space
+from sklode.levels.rules import CUT
+from sklode.levels.tables import Table
+
+__all__ = [
+    "FEWEST_HARMONICS",
+    "Component",
+    "Filtered",
+    "States",
+    "begun",
+    "heaviest",
+    "kernel",
+    "run",
+]
+
+Array = NDArray[np.floating]
+
+FEWEST_HARMONICS = 6
+"""Of seasons."""
+
+_LOWEST = 1e-9
+"""Of the usual value: what a model of logarithms takes zero and less for."""
+
+
+class Component(NamedTuple):
+    """One of the models that a forecast averages over."""
+
+    form: Form
+    logs: Array  # hyperparameters
+    weight: float
+    location: float
+    scale: float
+    harmonics: int = FEWEST_HARMONICS
+    cut: float = CUT  # see `rules`; infinite where large innovations are true
+
+    def space(self, span: float, before: float = 0.0) -> StateSpace:
+        """Return its state space, of first rows so long before those of the series."""
+        return state_space(self.form, self.logs, span, self.harmonics, before)
+
+    @property
+    def noise(self) -> float:
+        """Variance of the observation noise, in units of the states."""
+        return float(np.exp(2 * self.logs[BASE.index("noise")])) + LEAST_NOISE**2
+
+    def scaled(self, values: Array) -> Array:
+        """Return values in the units of the states.
+
+        Without a logarithm a value is as far off as the filter does not believe.
+        """
+        if self.form.logarithm:
+            values = np.log(np.maximum(values, math.exp(self.location) * _LOWEST))
+        return (values - self.location) / self.scale
+
+    def original(self, values: Array) -> Array:
+        """Return the inverse of `scaled`."""
+        values = self.location + self.scale * values
+        return np.exp(np.minimum(values, 709.0)) if self.form.logarithm else values
+
+    def controls(self, table: Table) -> Array:
+        """Return the controls that it reads."""
+        return np.ascontiguousarray(table.controls[:, : self.form.n_controls])
+
+
+def heaviest(components: Sequence[Component]) -> Component:
+    """Return the component of most weight."""
+    return max(components, key=lambda component: component.weight)
+
+
+class States(NamedTuple):
+    """Of one component: of each series its states after its last row."""
+
+    means: Array  # (series, state)
+    covariances: Array
+    runs: Array  # (series, 2), see `kernel.filter_rows`
+
+
+class Filtered(NamedTuple):
+    """What `kernel.filter_rows` returns."""
+
+    loss: float
+    scaled: Array
+    precision: Array
+    jumps: Array
+    signal: Array
+    variance: Array
+    kept: Array
+
+
+def kernel() -> Any:
+    """Return what runs the filter: compiled where numba is there."""
+    from sklode.engine.choice import choose
+
+    if choose("auto") == "fused":
+        from sklode.levels import kernel as compiled
+
+        return compiled
+    from sklode.levels import matrices
+
+    return matrices
+
+
+def begun(spaces: list[StateSpace]) -> States:
+    """Return the states at the first rows of series."""
+    covariances = np.stack([space.start for space in spaces])
+    n, d = covariances.shape[:2]
+    return States(np.zeros((n, d)), covariances, np.zeros((n, 2)))
+
+
+def run(
+    component: Component,
+    space: StateSpace,
+    table: Table,
+    since: Array,
+    states: States,
+    parts: Array,
+) -> Filtered:
+    """Filter rows; the states, ``since`` before the first ones, change in place."""
+    return Filtered(
+        *kernel().filter_rows(
+            table.times,
+            component.scaled(table.values),
+            component.controls(table),
+            table.bounds,
+            since,
+            *states,
+            space.rates,
+            space.waves,
+            component.cut,
+            parts,
+        )
+    )
