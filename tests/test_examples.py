@@ -244,17 +244,17 @@ def test_new_series_are_spread_like_those_learned(run: Run) -> None:
 
 @pytest.mark.slow
 @script("irregular_against_arima")
-def test_arma_wins_on_the_grid_and_loses_where_holes_are_filled(run: Run) -> None:
+def test_arma_comes_near_unless_holes_are_filled(run: Run) -> None:
     table, tasks = run["table"], run["tasks"]
     gaps = {name: np.diff(run["hours"](y.index)) for name, y in tasks.items()}
     np.testing.assert_allclose(gaps["once an hour"], 1.0)
     assert gaps["at random times"].std() > 0.8
     ours, empty, filled, automatic = (table.loc[name] for name in table.index)
-    assert (ours[list(tasks)] < 0.15).all()
+    assert (ours[list(tasks)] < 0.03).all()
     assert (automatic[list(tasks)] > 3 * ours[list(tasks)]).all()
     # once an hour nothing is to be filled
     assert empty["once an hour"] == pytest.approx(filled["once an hour"])
-    assert empty["once an hour"] < 2 * ours["once an hour"]
+    assert ours["once an hour"] < empty["once an hour"] < 4 * ours["once an hour"]
     assert filled["at random times"] > 5 * ours["at random times"]
     assert empty["at random times"] < 0.2 * filled["at random times"]
     assert empty["seconds"] < ours["seconds"]

@@ -12,7 +12,7 @@ import pytest
 import torch
 from sktime.forecasting.base import ForecastingHorizon
 
-from sklode import LatentODELSTMForecaster
+from sklode import LatentODELSTMForecaster, StructuralForecaster
 from tests.series import (
     FORECASTERS,
     channels,
@@ -326,3 +326,11 @@ def test_score_of_a_panel_asks_each_series_at_its_own_stamps() -> None:
     error = forecaster.predict_at(test.index) - test
     expected = -np.sqrt((error**2).to_numpy().mean())
     assert forecaster.score(test) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", [LatentODELSTMForecaster, StructuralForecaster])
+@pytest.mark.parametrize("y", [channels(), panel()], ids=["channels", "panel"])
+def test_fitted_parameters_are_told_to_sktime(kind: Any, y: Any) -> None:
+    settings = {"max_epochs": 1} if kind is LatentODELSTMForecaster else {}
+    told = kind(**settings).fit(y).get_fitted_params()
+    assert "level" in told

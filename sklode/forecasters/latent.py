@@ -301,7 +301,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         paths = self._answers.new_series(index, X, n, noise, start, seed)
         return as_paths(paths, index, self._history.channels)
 
-    def _components(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
+    def _level_parts(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         """Return what `sklode.plotting.plot_components` draws."""
         if self._answers.level is None:
             raise ValueError(

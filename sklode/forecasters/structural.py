@@ -221,7 +221,7 @@ class StructuralForecaster(ContinuousForecaster):
         self._answers = answers
         self.level_ = answers.description()
 
-    def _components(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
+    def _level_parts(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         """Return what `sklode.plotting.plot_components` draws, (channel, part)."""
         return self._answers.components(index, X)
 

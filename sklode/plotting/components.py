@@ -80,7 +80,7 @@ def plot_components(
         If ``forecaster`` has no such level or is not fitted, there is no such series,
         channel or stamp, or ``X`` is missing.
     """
-    needs = "_components", "that has a structural level"
+    needs = "_level_parts", "that has a structural level"
     check_fitted(forecaster, "plot_components", *needs)
     history = forecaster._history
     keys, names = list(history.observations.keys), history.channels
@@ -91,7 +91,7 @@ def plot_components(
     canvas.check_held(names, [channel], "y in fit")
     ahead, X = (None, X) if fh is None else forecaster._rows_for(fh, X)
     rows, n_seen = _rows_of(history, keys.index(key), ahead)
-    found = forecaster._components(rows, X)[channel]
+    found = forecaster._level_parts(rows, X)[channel]
     found = found.set_axis(rows.get_level_values(-1))
     y = history.frame()[channel]
     y = y if key == () else y.xs(key, level=list(range(len(key))))

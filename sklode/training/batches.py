@@ -16,25 +16,29 @@ __all__ = [
     "validation_batches",
 ]
 
+_ENOUGH = 0.5
+"""Share of the windows that are left to train on where the ends of series are not."""
+
 
 def first_held_out_row(
     windows: WindowSet, fraction: float, rng: np.random.RandomState
 ) -> NDArray[np.int64]:
     """Return the row of each series from which on nothing is trained on.
 
-    A fraction at the end of every series is held out; of many series that are one
-    window each, whole series are. Nothing is, where nothing would be left to train on.
+    A fraction at the end of every series is held out. Of several series that are hardly
+    longer than a window whole series are, where else less than half of the windows
+    would be left to train on. Nothing is, where nothing would be left.
     """
     first, end = windows.bounds[:-1], windows.bounds[1:]
     if not fraction:
         return end
-    if len(windows) == len(end):
+    n_rows = np.maximum(np.round(fraction * (end - first)), 1).astype(np.int64)
+    cut = end - n_rows
+    n_series = round(fraction * len(end))
+    if n_series and len(training_windows(windows, cut)) < _ENOUGH * len(windows):
         cut = end.copy()
-        held_out = rng.permutation(len(end))[: round(fraction * len(end))]
+        held_out = rng.permutation(len(end))[:n_series]
         cut[held_out] = first[held_out]
-    else:
-        n_rows = np.maximum(np.round(fraction * (end - first)), 1).astype(np.int64)
-        cut = end - n_rows
     return cut if len(training_windows(windows, cut)) else end
 
 

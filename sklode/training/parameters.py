@@ -189,14 +189,14 @@ PARAMETERS = """    Parameters
     weight_decay : float, default=0.0
         Decoupled, of weight matrices; biases and scales do not decay.
     guard : bool or "auto", default="auto"
-        Whether what the network adds to the level has to be proved. A training of half
-        the epochs leaves out the last fifth of the rows, which level and network then
-        forecast in blocks of ``horizon`` rows. As large a share of the network's
-        correction enters the forecast as these blocks prove, from 0 to 1; with fewer
-        than four of them it is 0, and no network is trained. "auto": with
-        ``level="auto"``.
+        Whether what the network adds to the level has to be proved. The training leaves
+        out the last fifth of the rows (of series hardly longer than a window: every
+        fifth series), which level and network then forecast in blocks of ``horizon``
+        rows. As large a share of the network's correction enters the forecast as these
+        blocks prove, from 0 to 1; with fewer than four of them it is 0. A network that
+        has a share trains on with all rows. "auto": with ``level="auto"``.
     early_stopping : bool, default=False
-        Hold out the last tenth of every series (of many short ones: whole series), stop
+        Hold out the last tenth of every series (of many short ones: every tenth), stop
         when its loss no longer improves by 1e-4, and keep the best weights.
     n_iter_no_change : int, default=50
         Epochs without improvement after which early stopping stops; those in which

@@ -185,7 +185,7 @@ def test_a_stamp_is_answered_by_a_window_around_it() -> None:
     y = with_gap(n, 15)
     minute = pd.Timedelta("1min")
     asked = y.index.union(y.index[:-1] + minute / 2)
-    seen = seen_by(pretrained(window_length=length), y, asked)
+    seen = seen_by(pretrained(window_length=length, level="window"), y, asked)
     for stamp, rows in zip(asked, seen.T, strict=True):
         first, last = np.flatnonzero(rows)[[0, -1]]
         assert rows.sum() == last - first + 1 == length
@@ -200,7 +200,7 @@ def test_a_gap_is_answered_by_one_window_with_rows_on_both_sides() -> None:
         y = with_gap(30, row)
         before, after = y.index[row - 1], y.index[row]
         asked = pd.date_range(before, after, periods=7)[:-1]
-        seen = seen_by(pretrained(window_length=8), y, asked)
+        seen = seen_by(pretrained(window_length=8, level="window"), y, asked)
         assert (seen == seen[:, :1]).all()
         assert seen[row - 3 : row + 3].all()
 

@@ -15,7 +15,7 @@ import torch
 from sklode import nn
 from sklode.data.windows import WindowSet
 from sklode.training import parameters
-from sklode.training.batches import hidden_rows
+from sklode.training.batches import first_held_out_row, hidden_rows
 from sklode.training.loop import HISTORY_COLUMNS, Trainer
 from sklode.training.parameters import Settings, resolve_device
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
@@ -263,6 +263,29 @@ def test_rows_that_are_held_out_teach_neither_network_nor_level_nor_units(
         settings["early_stopping"] = False
         scales = [tiny(**settings).fit(data, X=X).scale_ for data in (y, other)]
         assert scales[0] != scales[1]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "cuts"),
+    [
+        # of 13 windows 11 are left, of 3 one: less than half; then one series in five
+        ((20,) * 10, [16] * 10),
+        ((10,) * 10, [0] * 2 + [10] * 8),
+        ((8,) * 10, [0] * 2 + [8] * 8),
+        ((10,) * 2, [8] * 2),  # too few to hold out one
+        ((10,), [8]),
+        ((8,), [8]),
+    ],
+    ids=str,
+)
+def test_series_are_held_out_where_their_ends_would_take_most_windows(
+    lengths: tuple[int, ...], cuts: list[int]
+) -> None:
+    bounds = np.append(0, np.cumsum(lengths))
+    nothing = np.zeros((bounds[-1], 1))
+    windows = WindowSet(nothing[:, 0], nothing, None, bounds, 6, 2)
+    found = first_held_out_row(windows, 0.2, np.random.RandomState(0))
+    assert sorted(found - bounds[:-1]) == cuts
 
 
 def test_held_out_rows_that_say_nothing_of_the_network_validate_nothing() -> None:
