@@ -155,9 +155,10 @@ print(table.round({task: 3 for task in tasks} | {"seconds": 1}).to_string())
 # - *The latent ODE, where nobody chooses*: neither the grid nor the order. Its level, a
 #   linear model in continuous time, finds both periods in the stamps as they are. The
 #   automatic search finds no order for two periods, regular stamps or not.
-# - *ARMA(6, 4), where its order is known to be right*: it is the right model here, needs
-#   a tenth of the time, and comes near. At random times that is so if the holes of the
-#   grid are left to a Kalman filter; a line across the holes costs 60 times the error.
+# - *ARMA(6, 4), where its order is known to be right*: here it is the right model. It
+#   needs a tenth of the time, and comes near. At random times that is so if the holes
+#   of the grid are left to a Kalman filter; a line across them makes the error 60 times
+#   as large.
 #
 # One series each, and series differ: with ``SEED`` 1 and 2, at random times, the latent
 # ODE has 0.012 and 0.013, ARMA(6, 4) left empty 0.010 and 0.094, filled 0.034 and
