@@ -41,9 +41,10 @@ train, test = y[:N_SEEN], y[N_SEEN:]
 # Fit, and ask
 # ------------
 # Quantiles, intervals, variances and sample paths come from the same draws of the
-# latent state, and hold at any stamp, past or future.
+# latent state, and hold at any stamp, past or future. ``level="series"`` is the network
+# alone, which this page is about.
 
-forecaster = LatentODELSTMForecaster(random_state=0).fit(train)
+forecaster = LatentODELSTMForecaster(level="series", random_state=0).fit(train)
 asked = forecaster.predict_interval(test.index, coverage=[0.5, 0.9])
 covered = {}
 for coverage in (0.5, 0.9):

@@ -76,7 +76,7 @@ print("\nRMSE over the signal's standard deviation\n", table.round(2), sep="")
 
 # %%
 # A day of flow that nobody saw is longer than the oscillation's period of 20 hours. The
-# model takes it from the level.
+# season that was found before and after it carries on through it.
 
 fine = truth(np.arange(60, END + AHEAD, 0.25))
 axes = plot_forecast(

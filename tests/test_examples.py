@@ -200,7 +200,7 @@ def test_a_gap_is_filled_better_than_by_line_or_spline(run: Run) -> None:
 
 @pytest.mark.slow
 @script("missing_values")
-def test_silent_sensor_is_told_by_the_other_one(run: Run) -> None:
+def test_a_silent_sensor_is_taken_to_go_on_as_it_did(run: Run) -> None:
     y, (begin, end) = run["y"], run["SILENT"]
     assert not y.notna().all(axis=1).any()
     hours = (y["flow"].dropna().index - run["START"]) / pd.Timedelta("1h")
