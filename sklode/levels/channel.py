@@ -13,6 +13,7 @@ from sklode.levels.components import (
     Filtered,
     States,
     begun,
+    from_first_rows,
     heaviest,
     kernel,
     run,
@@ -44,27 +45,25 @@ class ChannelLevel:
     @classmethod
     def of(cls, components: list[Component], table: Table, span: float) -> ChannelLevel:
         """Filter the rows of a channel."""
-        n, states = len(table.bounds) - 1, []
-        sums: Array = np.zeros((n, len(MEMORIES)))
+        states, summed = [], heaviest(components)
         for component in components:
             space = component.space(span)
-            after = begun([space] * n)
-            found = run(component, space, table, np.zeros(n), after, space.nothing)
+            found, after = from_first_rows(component, space, table, space.nothing)
             states.append(after)
-            if component is heaviest(components):
+            if component is summed:
                 sums = _summed(found, table)
         return cls(components, table, span, states, sums)
 
     def continued(self, new: Table) -> ChannelLevel:
         """Return the level after more rows of its series, which follow those it has."""
-        states, since, sums = [], self._since(new), self.sums
+        states, since, summed = [], self._since(new), heaviest(self.components)
         since[np.diff(self.table.bounds) == 0] = 0.0  # their first rows are these
         for component, after in zip(self.components, self.states, strict=True):
             space = component.space(self.span)
             more = States(*(x.copy() for x in after))
             found = run(component, space, new, since, more, space.nothing)
             states.append(more)
-            if component is heaviest(self.components):
+            if component is summed:
                 passed, later = np.zeros(len(self.sums)), new.ends > self.table.ends
                 passed[later] = new.ends[later] - self.table.ends[later]
                 sums = self.sums * _faded(passed) + _summed(found, new)
@@ -167,7 +166,7 @@ class ChannelLevel:
         inside = np.arange(len(self.table.bounds) - 1) == series
         rows, query = merged(self.table, asked, inside)
         space = component.space(self.span, self._lead(rows, inside)[0])
-        found = run(component, space, rows, np.zeros(1), begun([space]), space.whole)
+        found, _ = from_first_rows(component, space, rows, space.whole)
         controls = component.controls(rows)
         more, _ = _smooth(controls, rows, space, found)
         states = _root(space.start) @ rng.standard_normal((len(space.start), n))
@@ -252,8 +251,7 @@ def filtered_rows(
 
     The states are what is expected of them given the rows up to each, (row, state).
     """
-    n = len(table.bounds) - 1
-    found = run(component, space, table, np.zeros(n), begun([space] * n), space.whole)
+    found, _ = from_first_rows(component, space, table, space.whole)
     states: Array = kernel().state_rows(
         table.times,
         table.bounds,

@@ -19,6 +19,7 @@ __all__ = [
     "Filtered",
     "States",
     "begun",
+    "from_first_rows",
     "heaviest",
     "kernel",
     "run",
@@ -27,7 +28,7 @@ __all__ = [
 Array = NDArray[np.floating]
 
 FEWEST_HARMONICS = 6
-"""Of seasons."""
+"""That a season of longer periods has; fitting may find that it needs more."""
 
 _LOWEST = 1e-9
 """Of the usual value: what a model of logarithms takes zero and less for."""
@@ -140,3 +141,12 @@ def run(
             parts,
         )
     )
+
+
+def from_first_rows(
+    component: Component, space: StateSpace, table: Table, parts: Array
+) -> tuple[Filtered, States]:
+    """Filter all rows of series; return what is found, and the states after them."""
+    n = len(table.bounds) - 1
+    states = begun([space] * n)
+    return run(component, space, table, np.zeros(n), states, parts), states

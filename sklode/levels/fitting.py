@@ -20,9 +20,8 @@ from sklode.levels.components import (
     FEWEST_HARMONICS,
     Component,
     Filtered,
-    begun,
+    from_first_rows,
     kernel,
-    run,
 )
 from sklode.levels.forms import BASE, VAGUE, Form, priors, state_space
 from sklode.levels.rules import CUT
@@ -45,11 +44,11 @@ _ITERATIONS = 25
 _DRAWS, _DRAWN_ROWS = 24, 500
 """So many draws of hyperparameters up to so many rows; then ever fewer."""
 
-_LOGARITHMS = 8
-"""Values that "auto" needs for one: where they are few its tails are too long."""
-
 _LONG = 20_000
 """The same, of rows that all the draws have to filter."""
+
+_LOGARITHMS = 8
+"""Values that "auto" needs for one: where they are few its tails are too long."""
 
 _JUDGED = 2000, 40_000
 """Series of a panel, and rows, that tell whether large innovations are errors."""
@@ -280,9 +279,9 @@ def _cut(component: Component, table: Table, span: float) -> float:
 
 def _filtered(component: Component, table: Table, span: float, cut: float) -> Filtered:
     """Return what the filter finds in the rows of series."""
-    space, n = component.space(span), len(table.bounds) - 1
-    component = component._replace(cut=cut)
-    return run(component, space, table, np.zeros(n), begun([space] * n), space.nothing)
+    space, component = component.space(span), component._replace(cut=cut)
+    found, _ = from_first_rows(component, space, table, space.nothing)
+    return found
 
 
 def _around(candidate: _Candidate, n_draws: int) -> list[tuple[float, Component]]:
