@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY, TIMELIKE, rows_before, ticks_between
 
-__all__ = ["Normalisation", "Timeline", "constants_of"]
+__all__ = ["Normalisation", "Timeline", "constants_of", "location_and_scale"]
 
 Array = NDArray[np.floating]
 
@@ -124,10 +124,10 @@ class Normalisation:
         location: Array = np.zeros(n_channels)
         scale: Array = np.ones(n_channels)
         if rescale:
-            location, scale = _location_and_scale(observations.values)
+            location, scale = location_and_scale(observations.values)
         if observations.controls is None:
             return cls(location, scale, np.zeros(0), np.ones(0))
-        return cls(location, scale, *_location_and_scale(observations.controls))
+        return cls(location, scale, *location_and_scale(observations.controls))
 
     def rescaled(self, factor: Array) -> Normalisation:
         """Return the same with y's scale multiplied by ``factor``, (channel,)."""
@@ -162,7 +162,8 @@ def constants_of(values: Array) -> Array:
     return np.where(constant, high, np.nan)
 
 
-def _location_and_scale(values: Array) -> tuple[Array, Array]:
+def location_and_scale(values: Array) -> tuple[Array, Array]:
+    """Return mean and standard deviation of observed values, (channel,), or a size."""
     observed = ~np.isnan(values)
     count = np.maximum(observed.sum(0), 1)
     # divided first: the sum of values near the largest float must not overflow

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,20 +59,8 @@ class WindowSet:
         self._values = np.where(self._mask, values, 0.0).astype(np.float32)
         self._controls = None if controls is None else controls.astype(np.float32)
         self._counts = np.full(values.shape[1], True)
-        self.level: Any = None
-        self.is_relative = False
         self.bounds = bounds
         self._lay_out(window_length, horizon, horizon)
-
-    def on(self, level: Any, is_relative: bool) -> WindowSet:
-        """Return the same windows, which know their `sklode.levels.carried.Carried`.
-
-        Where ``is_relative`` their values are what that leaves of them.
-        """
-        windows = copy.copy(self)
-        windows.level, windows.is_relative = level, is_relative
-        windows._forget()
-        return windows
 
     def without(self, channels: NDArray[np.bool_]) -> WindowSet:
         """Return the same windows, in which some channels are never scored."""
@@ -110,41 +98,6 @@ class WindowSet:
         self.start = bounds[series] + within
         self.end = np.minimum(self.start + window_length + horizon, bounds[1:][series])
         self.span = int((self.end - self.start).max())
-        self._forget()
-
-    def _forget(self) -> None:
-        """Keep no levels of other windows; each is computed once, when asked for."""
-        self._levels = np.zeros((0, 0, 0), np.float32)
-        self._has_level = np.full(len(self.start), False)
-
-    def levels(self, which: NDArray[np.int64]) -> Array:
-        """Return the levels of windows at all their stamps, (window, stamp, channel).
-
-        They are those that the last seen rows know of, in normalised values.
-        """
-        if not self._levels.size:
-            shape = len(self.start), self.span, self._values.shape[1]
-            self._levels = np.empty(shape, np.float32)
-        new = which[~self._has_level[which]]
-        if len(new):
-            rows = self._rows(new)
-            times = self.times[rows] - self.times[rows[:, :1]]
-            controls = None if self._controls is None else self._controls[rows]
-            self._levels[new] = self.levels_at(new, times, controls)
-            self._has_level[new] = True
-        return self._levels[which]
-
-    def levels_at(
-        self, which: NDArray[np.int64], times: Array, controls: Array | None
-    ) -> Array:
-        """Return the levels of windows at times since their first rows.
-
-        They are (window, time, channel), as ``times`` are (window, time).
-        """
-        seen = np.minimum(self.start + self.window_length, self.end)[which] - 1
-        passed = self.times[seen] - self.times[self.start[which]]
-        levels: Array = self.level.at(seen, times - passed[:, None], controls)
-        return levels
 
     def _rows(self, which: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the rows of windows, (window, stamp), padded by the last one."""
@@ -172,8 +125,6 @@ class WindowSet:
         inside = self.start[which, None] + span < self.end[which, None]
         times, values = self.times[rows], self._values[rows]
         mask = self._mask[rows] & inside[..., None]
-        if self.is_relative:
-            values = np.where(mask, values - self.levels(which), np.float32(0))
         scored = None
         if not self._counts.all():
             scored = mask & self._counts

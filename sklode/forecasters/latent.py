@@ -17,14 +17,18 @@ from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.data import checks
 from sklode.data.horizons import steps_ahead
+from sklode.data.observations import Observations
 from sklode.data.ticks import TIMELIKE
 from sklode.forecasters.base import ContinuousForecaster, as_paths
 from sklode.forecasters.whole import on_a_copy
+from sklode.levels.answers import LevelAnswers
+from sklode.prediction.ahead import AheadModel
 from sklode.prediction.answers import Answers
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel
 from sklode.prediction.network_file import NETWORK_FORMAT
 from sklode.prediction.prior import STARTS
+from sklode.training.ahead import plan_ahead
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.parallel import in_common
 from sklode.training.parameters import (
@@ -34,8 +38,9 @@ from sklode.training.parameters import (
     check_parameters,
     resolve_device,
 )
-from sklode.training.plan import Purpose, Run, plan
+from sklode.training.plan import plan
 from sklode.training.report import Reporter
+from sklode.training.run import Purpose, Run
 
 __all__ = [
     "LatentODEForecaster",
@@ -52,7 +57,7 @@ class _LatentODEForecaster(ContinuousForecaster):
 
     encoder: ClassVar[str]
     _model_format = NETWORK_FORMAT
-    _answers: Answers
+    _answers: Any
     _run: Run | None = None  # while `fit` trains
     _broken_off: FittedModel | None = None  # what a fit that raised was at
 
@@ -180,8 +185,8 @@ class _LatentODEForecaster(ContinuousForecaster):
         start = getattr(self, "pretrained_", None)
         history = self._read(y, X, start)
         history.observations.check_channels(history.channels)
-        ahead = steps_ahead(fh)
-        run = plan(history.observations, settings, rng, ahead, start, "pretrain")
+        observations = history.observations
+        run = self._planned(observations, settings, rng, fh, start, "pretrain")
         run.model.columns = history.channels, history.controls
         self.pretrained_ = run.train(self._reporter())
         self._broken_off = None  # of a fit before
@@ -206,14 +211,28 @@ class _LatentODEForecaster(ContinuousForecaster):
         observations = self._history.observations
         if start is None:
             observations.check_channels(self._history.channels)
-        run = plan(observations, settings, rng, steps_ahead(fh), start, purpose)
+        run = self._planned(observations, settings, rng, fh, start, purpose)
         run.model.columns = self._history.channels, self._history.controls
         self._run, self._predict_seed = run, run.terms.predict_seed
         self._set_model(run.train(self._reporter()))
         self._run = self._broken_off = None
         return self
 
-    def _set_model(self, model: FittedModel) -> None:
+    def _planned(
+        self,
+        observations: Observations,
+        settings: Settings,
+        rng: Any,
+        fh: Any,
+        start: Any,
+        purpose: Purpose,
+    ) -> Run:
+        """Return the training that the parameter ``level`` asks for."""
+        if self.level == "auto":
+            return plan_ahead(observations, settings, rng, start, purpose)
+        return plan(observations, settings, rng, steps_ahead(fh), start, purpose)
+
+    def _set_model(self, model: Any) -> None:
         self._model = model
         self.network_ = model.network
         history = pd.DataFrame(model.rows, columns=list(HISTORY_COLUMNS))
@@ -221,23 +240,40 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.n_epochs_ = len(model.rows)
         self.best_epoch_ = model.best_epoch
         self.window_length_ = model.window_length
-        self.horizon_ = model.horizon
-        self.location_ = model.normalisation.location
-        self.scale_ = model.normalisation.scale
-        unit = model.time_unit
+        self.network_share_ = model.share
+        self.engine_ = () if model.network is None else model.network.engines()
+        if isinstance(model, AheadModel):
+            unit, found = self._set_ahead(model), model.weighed
+            lags, scales = found.leads, found.factors
+        else:
+            self._answers = Answers(model, self._history, self._predict_seed)
+            self.horizon_ = model.horizon
+            self.location_ = model.normalisation.location
+            self.scale_ = model.normalisation.scale
+            self.longest_gap_, unit = model.longest_gap, model.time_unit
+            none = Calibration.none(len(self._history.channels))
+            lags, scales = vars(model.calibration or none).values()
         timelike = model.clock == TIMELIKE
         self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
-        self.longest_gap_ = model.longest_gap
-        self.engine_ = model.network.engines()
+        leads = pd.Index(lags, name="time since the last observation")
+        self.interval_scale_ = pd.DataFrame(scales, leads, self._history.channels)
+
+    def _set_ahead(self, model: AheadModel) -> float:
+        """Take over a model of a level; return its unit of time."""
         before = getattr(self, "_answers", None)
-        self._answers = Answers(model, self._history, self._predict_seed, before)
-        self.network_share_ = model.share
-        if self._answers.level is not None:
-            self.level_ = self._answers.level.description()
-        channels = self._history.channels
-        spreads = model.calibration or Calibration.none(len(channels))
-        lags = pd.Index(spreads.lags, name="time since the last observation")
-        self.interval_scale_ = pd.DataFrame(spreads.scales, lags, channels)
+        known = self._history.observations
+        if isinstance(before, LevelAnswers) and before.level is model.level:
+            states = before.states.updated(known)  # only the new rows are filtered
+        else:
+            states = model.level.filtered(known)
+        self._answers = LevelAnswers(states, self._history, self._predict_seed, model)
+        self.level_ = self._answers.description()
+        self.location_, self.scale_ = model.units.location, model.units.scale
+        found = model.weighed
+        index = pd.Index(found.leads, name="time since the last observation")
+        columns = self._history.channels
+        self.network_weights_ = pd.DataFrame(found.weights, index, columns)
+        return model.units.time
 
     def _update(
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True
@@ -249,7 +285,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         if update_params and (model.share or not self.guard):
             settings = Settings.of(self)
             rng = in_common(check_random_state(self.random_state))
-            run = plan(observations, settings, rng, None, model, "update")
+            run = self._planned(observations, settings, rng, None, model, "update")
             model = run.train(self._reporter())
         self._set_model(model)
         return self
@@ -293,30 +329,42 @@ class _LatentODEForecaster(ContinuousForecaster):
         """
         self.check_is_fitted()
         checks.check_choice("start", start, STARTS)
+        answers = self._answers_of_windows("sample_prior")
         n = self.n_samples if n_samples is None else n_samples
         checks.check_count("n_samples", n, 1)
         seed = None
         if random_state is not None:
             seed = int(check_random_state(random_state).randint(2**31 - 1))
-        paths = self._answers.new_series(index, X, n, noise, start, seed)
+        paths = answers.new_series(index, X, n, noise, start, seed)
         return as_paths(paths, index, self._history.channels)
 
     def _level_parts(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         """Return what `sklode.plotting.plot_components` draws."""
-        if self._answers.level is None:
+        if not isinstance(self._answers, LevelAnswers):
             raise ValueError(
                 'the parts of a level need level="auto"; got '
                 f'level={self.level!r}, which has none. Fit with level="auto", or a '
                 "StructuralForecaster."
             )
-        return self._answers.level.components(index, X)
+        return self._answers.components(index, X)
 
     @functools.partial(on_a_copy, writes=())
     def _latent_paths(self, fh: Any, X: Any, series: int, n: int) -> Any:
         """Return what `sklode.plotting.plot_latent` draws."""
         X_inner = self._check_X(X=X)
         rows, _ = self._asked(self._check_fh(fh), X_inner)
-        return self._answers.latent_paths(rows, X_inner, series, n)
+        answers = self._answers_of_windows("plot_latent")
+        return answers.latent_paths(rows, X_inner, series, n)
+
+    def _answers_of_windows(self, asked: str) -> Answers:
+        """Return the answers of a network that describes whole windows."""
+        if not isinstance(self._answers, Answers):
+            raise ValueError(
+                f"{asked} needs a network that describes whole windows, the paper's "
+                f"model; got level={self.level!r}, whose network looks ahead from the "
+                'last row only. Fit with level="series".'
+            )
+        return self._answers
 
     @classmethod
     def _of_settings(cls, settings: dict[str, Any]) -> Any:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.history import History
+from sklode.data.history import GivenControls, History
 from sklode.data.ticks import DAY, rows_before
 from sklode.levels.components import Component
-from sklode.levels.mixture import Mixture
-from sklode.levels.structural import FilteredLevel
+from sklode.levels.mixture import Mixture, Move
+from sklode.levels.structural import FilteredLevel, StructuralLevel
 from sklode.levels.tables import Queries
 
 __all__ = ["LevelAnswers"]
@@ -26,21 +27,48 @@ _DESCRIBED = 2000
 """The last rows that a description tells the shares of."""
 
 
+class LooksAhead(Protocol):
+    """Says where forecasts after the last rows of series move to."""
+
+    def moves(
+        self, history: History, queries: Queries, given: GivenControls | None
+    ) -> Sequence[Move | None]:
+        """Return the move of each channel's queries; None: none."""
+
+
 class LevelAnswers:
     """A level with its history: rows of an index in, finite tables out.
 
-    ``seed`` is that of all draws.
+    ``seed`` is that of all draws. A network that looks ahead may move the answers after
+    the last rows.
     """
 
-    def __init__(self, level: FilteredLevel, history: History, seed: int) -> None:
+    def __init__(
+        self,
+        level: FilteredLevel,
+        history: History,
+        seed: int,
+        ahead: LooksAhead | None = None,
+    ) -> None:
         self._level = level
         self._history = history
         self._seed = seed
+        self._ahead = ahead
+
+    @property
+    def level(self) -> StructuralLevel:
+        """The hyperparameters that it answers by."""
+        return self._level.level
+
+    @property
+    def states(self) -> FilteredLevel:
+        """What it knows of the series."""
+        return self._level
 
     def updated(self, history: History) -> LevelAnswers:
         """Return the answers once more rows were seen."""
         level = self._level.updated(history.observations)
-        return LevelAnswers(level, history, self._seed)
+        return LevelAnswers(level, history, self._seed, self._ahead)
 
     def means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         """Return forecasts at the rows of an index: medians of their distributions."""
@@ -64,8 +92,8 @@ class LevelAnswers:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
         queries, order = self.queries(index, X)
         paths = np.empty((n, len(index), len(self._history.channels)))
-        for k in range(len(self._level.channels)):
-            drawn = self._level.drawn(k, queries, n, self._seed + k, noise)
+        for k, move in enumerate(self._moves(index, X, queries)):
+            drawn = self._level.drawn(k, queries, n, self._seed + k, noise, move)
             paths[:, order, k] = drawn
         return _finite(paths)
 
@@ -153,9 +181,18 @@ class LevelAnswers:
         shape = len(index), len(self._history.channels)
         table = np.empty((*shape, n_levels) if n_levels else shape)
         if len(index):
-            for k in range(len(self._level.channels)):
-                table[order, k] = of(self._level.answered(k, queries))
+            for k, move in enumerate(self._moves(index, X, queries)):
+                table[order, k] = of(self._level.answered(k, queries, move))
         return _finite(table)
+
+    def _moves(
+        self, index: pd.Index, X: pd.DataFrame | None, queries: Queries
+    ) -> Sequence[Move | None]:
+        """Return where the network moves each channel's queries to."""
+        if self._ahead is None:
+            return [None] * len(self._level.channels)
+        given = self._history.controls_for(index, X)
+        return self._ahead.moves(self._history, queries, given)
 
     def _controls(
         self, index: pd.Index, X: pd.DataFrame | None, series: Numbers, ticks: Numbers

@@ -5,23 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["deviation_scale", "drifts", "spread_of"]
+__all__ = ["deviation_scale", "spread_of"]
 
 Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
-
-
-def drifts(values: Array, mask: Mask, n_seen: int) -> bool:
-    """Return whether windows' means differ by more than what varies within them.
-
-    Where they do, a network had better learn what the level leaves; where not, the
-    series itself, since a level that follows a nonlinear oscillation hides its law.
-    Both are (window, time, channel), the series' mean at zero.
-    """
-    means, seen = _means(values, mask, n_seen), mask[:, :n_seen]
-    count = seen.sum(1)
-    within = np.where(seen, values[:, :n_seen] - means[:, None], 0.0) ** 2
-    return bool((count * means**2).sum() > within.sum())
 
 
 def spread_of(values: Array, mask: Mask) -> Array:

@@ -22,6 +22,7 @@ __all__ = [
     "from_first_rows",
     "heaviest",
     "kernel",
+    "least_of",
     "run",
 ]
 
@@ -76,6 +77,15 @@ class Component(NamedTuple):
 def heaviest(components: Sequence[Component]) -> Component:
     """Return the component of most weight."""
     return max(components, key=lambda component: component.weight)
+
+
+def least_of(channels: Sequence[Sequence[Component]]) -> Array:
+    """Return what each channel's logarithm takes smaller values for; NaN: none."""
+    best = [heaviest(components) for components in channels]
+    found = [
+        math.exp(c.location) * _LOWEST if c.form.logarithm else np.nan for c in best
+    ]
+    return np.array(found)
 
 
 class States(NamedTuple):

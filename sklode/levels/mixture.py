@@ -3,19 +3,47 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-__all__ = ["Mixture"]
+__all__ = ["Mixture", "Move"]
 
 Array = NDArray[np.floating]
 
 _HALVINGS = 60
 _LARGEST = 709.0  # of logarithms whose exponential a float holds
 _LEAST = 5e-324  # of positive floats
+
+
+class Move(NamedTuple):
+    r"""Where another forecast moves distributions to, and what it makes of their width.
+
+    .. math:: u \to m + w (f - m) + c \, (u - m)
+
+    with u the value or, where ``logarithm``, its logarithm, and m its median. All
+    arrays are (query,).
+    """
+
+    logarithm: bool
+    target: Array  # f, in units of u
+    weight: Array  # w, from 0 to 1
+    factor: Array  # c
+
+    def plain(self, values: Array) -> Array:
+        """Return u of values."""
+        return np.log(np.maximum(values, _LEAST)) if self.logarithm else values
+
+    def of(self, values: Array, medians: Array) -> Array:
+        """Return values, (..., query), of distributions with such medians, moved."""
+        middle = self.plain(medians)
+        moved = self._centre(middle) + self.factor * (self.plain(values) - middle)
+        return np.exp(np.minimum(moved, _LARGEST)) if self.logarithm else moved
+
+    def _centre(self, middle: Array) -> Array:
+        return middle + self.weight * (self.target - middle)
 
 
 @dataclass(frozen=True)
@@ -25,7 +53,7 @@ class Mixture:
     weights: Array  # (component,)
     means: Array  # (component, query); of logarithms, where those are normal
     spreads: Array  # of the noise-free signal: standard deviations
-    noises: Array  # (component,): that of the observation noise
+    noises: Array  # (component, query or 1): those of the observation noise
     logarithm: NDArray[np.bool_]  # (component,)
 
     @classmethod
@@ -42,7 +70,7 @@ class Mixture:
             np.array([c.weight for c in components]),
             means,
             spreads,
-            scale[:, 0] * np.sqrt(noises),
+            scale * np.sqrt(noises)[:, None],
             np.array([c.form.logarithm for c in components]),
         )
 
@@ -61,13 +89,30 @@ class Mixture:
             means = self.means + np.where(log, least, move)
         return replace(self, means=means)
 
+    def moved(self, move: Move) -> Mixture:
+        """Return it after a move; all its components are then of the move's kind."""
+        middle, log = move.plain(self.medians()), self.logarithm[:, None]
+        size = np.maximum(self._original(self.means), _LEAST)
+        if move.logarithm:
+            means, stretch = np.where(log, self.means, np.log(size)), 1 / size
+        else:
+            means, stretch = np.where(log, size, self.means), size
+        factor = move.factor * np.where(log == move.logarithm, 1.0, stretch)
+        return Mixture(
+            self.weights,
+            move._centre(middle) + move.factor * (means - middle),
+            factor * self.spreads,
+            factor * self.noises,
+            np.full(len(self.weights), move.logarithm),
+        )
+
     def quantiles(self, levels: Array, noise: bool = True) -> Array:
         """Return quantiles of the signal, and the noise on it, (query, level)."""
         with np.errstate(over="ignore", invalid="ignore"):
             return self._quantiles(levels, noise)
 
     def _quantiles(self, levels: Array, noise: bool) -> Array:
-        spread = np.hypot(self.spreads, noise * self.noises[:, None])
+        spread = np.hypot(self.spreads, noise * self.noises)
         spread = np.maximum(spread, np.maximum(1e-12 * np.abs(self.means), _LEAST))
         result = np.empty((self.means.shape[1], len(levels)))
         for k, level in enumerate(levels):
@@ -89,7 +134,7 @@ class Mixture:
 
     def variance(self) -> Array:
         """Return the variance of each query, noise included, (query,)."""
-        spread = np.hypot(self.spreads, self.noises[:, None])
+        spread = np.hypot(self.spreads, self.noises)
         log = self.logarithm[:, None]
         with np.errstate(over="ignore", invalid="ignore"):
             squares = spread**2

@@ -27,7 +27,7 @@ from sklode.levels.components import Component, heaviest
 from sklode.levels.cross import Cross
 from sklode.levels.fitting import fit_components
 from sklode.levels.forms import BASE, Form
-from sklode.levels.mixture import Mixture
+from sklode.levels.mixture import Mixture, Move
 from sklode.levels.seasons import clock_periods, peaks
 from sklode.levels.tables import Queries, Table, power_of_two
 
@@ -176,16 +176,27 @@ class FilteredLevel:
         ]
         return FilteredLevel(self.level, observations, channels)
 
-    def answered(self, channel: int, queries: Queries) -> Mixture:
-        """Return the distribution of a channel's noise-free signal at queries."""
+    def answered(
+        self, channel: int, queries: Queries, move: Move | None = None
+    ) -> Mixture:
+        """Return the distribution of a channel's noise-free signal at queries.
+
+        Moved, where a network says so.
+        """
         mixture = self.channels[channel].answered(queries)
         shift = self._shift(channel, queries)
-        if not shift.any():
-            return mixture
-        return mixture.shifted(heaviest(self.level.channels[channel]), shift)
+        if shift.any():
+            mixture = mixture.shifted(heaviest(self.level.channels[channel]), shift)
+        return mixture if move is None else mixture.moved(move)
 
     def drawn(
-        self, channel: int, queries: Queries, n: int, seed: int, noise: bool
+        self,
+        channel: int,
+        queries: Queries,
+        n: int,
+        seed: int,
+        noise: bool,
+        move: Move | None = None,
     ) -> Array:
         """Return draws of a channel, see `ChannelLevel.drawn`."""
         draws = self.channels[channel].drawn(queries, n, seed, noise)
@@ -194,7 +205,9 @@ class FilteredLevel:
             component, moved = heaviest(self.level.channels[channel]), shift != 0
             scaled = component.scaled(draws[:, moved]) + shift[moved]
             draws[:, moved] = component.original(scaled)
-        return draws
+        if move is None:
+            return draws
+        return move.of(draws, self.answered(channel, queries).medians())
 
     def _shift(self, channel: int, queries: Queries) -> Array:
         """Return what all channels say about one's forecasts, (query,)."""

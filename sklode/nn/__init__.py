@@ -1,5 +1,6 @@
 """Torch modules of the Latent ODE: tensors in, tensors or distributions out."""
 
+from sklode.nn.ahead import AheadBatch, AheadODE
 from sklode.nn.batches import Batch, make_batch
 from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODELSTM, ODERNN, RNN
@@ -12,6 +13,8 @@ __all__ = [
     "ODELSTM",
     "ODERNN",
     "RNN",
+    "AheadBatch",
+    "AheadODE",
     "Batch",
     "ControlPath",
     "Decoder",

@@ -5,7 +5,6 @@ Paper, section "Method", Algorithm 2.
 
 from __future__ import annotations
 
-import copy
 from typing import Any, NamedTuple
 
 import torch
@@ -13,15 +12,11 @@ from torch import Tensor, nn
 from torch.distributions import Normal
 from torch.nn import functional
 
-from sklode.engine import functions as engine
-from sklode.engine.choice import choose
+from sklode.nn.accelerated import Accelerated
 from sklode.nn.batches import Batch
 from sklode.nn.decoders import ControlPath, Decoder
-from sklode.nn.encoders import ODELSTM, ODERNN, RNN
 from sklode.nn.objectives import kl_to_standard_normal, log_likelihood
-from sklode.nn.shapes import Controls, Mask, State, States, Steps, Times, Values
-from sklode.nn.solvers import Solver
-from sklode.nn.vector_fields import VectorField
+from sklode.nn.shapes import Controls, Mask, State, Times, Values
 
 __all__ = ["Bound", "Emission", "LatentODE", "Posterior", "Translator"]
 
@@ -153,7 +148,7 @@ class Emission(nn.Module):
         return x
 
 
-class LatentODE(nn.Module):
+class LatentODE(Accelerated):
     r"""Variational autoencoder with a recurrent encoder and a neural-ODE decoder.
 
     .. math::
@@ -199,40 +194,6 @@ class LatentODE(nn.Module):
         self.emission = emission
         self.anchor: Any = anchor
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the state for a pickle: tensors on the CPU, which every machine has.
-
-        It says where they were; there they are again wherever that device is.
-        """
-        device = next(self.parameters()).device
-        twin = self if device.type == "cpu" else copy.deepcopy(self).to("cpu")
-        return {**twin.__dict__, "device": str(device)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        device = state.get("device", "cpu")
-        super().__setstate__({k: v for k, v in state.items() if k != "device"})
-        self.settle(device)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> LatentODE:
-        """Copy on the same device, which by way of a pickle would be the CPU."""
-        twin = type(self).__new__(type(self))
-        memo[id(self)] = twin
-        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return twin
-
-    def settle(self, device: str) -> None:
-        """Go back to a device and the engine, as far as this machine has them."""
-        try:
-            choose(self.engine)
-        except ImportError:  # no numba here: the same numbers up to rounding
-            self.engine = "eager"
-        if torch.device(device).type == "cpu":
-            return
-        try:
-            self.to(device)
-        except (RuntimeError, AssertionError):  # none, or one without room
-            self.to("cpu")
-
     @property
     def latent_size(self) -> int:
         """Size of z."""
@@ -258,8 +219,7 @@ class LatentODE(nn.Module):
         if controls is not None:
             parts.append(controls)
         inputs = torch.cat(parts, dim=-1)
-        run = None if self._engine_of(self.encoder, inputs) == "eager" else self._run
-        h = self.encoder(times, inputs, observed, run)
+        h = self._encoded(times, inputs, observed)
         first = observed.to(torch.uint8).argmax(1, keepdim=True)
         t0 = torch.gather(times, 1, first).squeeze(1)
         return Posterior(self.translator(h), t0, level)
@@ -349,86 +309,6 @@ class LatentODE(nn.Module):
         controls: ControlPath | None,
     ) -> Tensor:
         """Return the mean of p(x | z(t)), through the engine."""
-        fused = self._engine_of(self.decoder, z0) == "fused"
-        dense = self._dense if fused else None
-        z = self.decoder(z0, posterior.t0, times, controls, dense)
+        z = self._decoded(z0, posterior.t0, times, controls)
         u = None if controls is None else controls.at(times)
         return self.emission(z, u) + posterior.level.at(times, u)
-
-    def engines(self) -> tuple[str, str]:
-        """Return which engine runs the encoder and the decoder."""
-        example = next(self.parameters())
-        return (
-            self._engine_of(self.encoder, example),
-            self._engine_of(self.decoder, example),
-        )
-
-    def _engine_of(self, part: Any, example: Tensor) -> str:
-        """Return the engine that runs a part: plain torch where the other cannot."""
-        ours = type(part) in (ODELSTM, ODERNN, RNN, Decoder)
-        if self.engine == "eager" or not ours:
-            return "eager"
-        field = part.vector_field
-        if field is None:  # an encoder without a flow
-            return "fused" if engine.supports("euler", "tanh", example) else "eager"
-        covered = (
-            type(field) is VectorField
-            and len(field.layers) <= 2
-            and type(part.solver) is Solver
-            and not part.solver.adjoint
-            and engine.supports(part.solver.method, field.activation, example)
-        )
-        return "fused" if covered else "eager"
-
-    def _run(self, inputs: Tensor, dt: Steps, visits: Tensor) -> State:
-        """Take all steps of the encoder through the fused engine."""
-        encoder, cell = self.encoder, self.encoder.cell
-        weights = engine.CellWeights(
-            cell.weight_ih, cell.weight_hh, cell.bias_ih + cell.bias_hh
-        )
-        if encoder.vector_field is None:
-            return engine.encode(inputs, dt, visits, weights, None, "euler")
-        field, _ = _split_weights(encoder.vector_field, cell.hidden_size)
-        method = encoder.solver.method
-        return engine.encode(inputs, dt, visits, weights, field, method)
-
-    def _dense(
-        self,
-        z0: State,
-        dt: Steps,
-        held: Controls | None,
-        left: Tensor,
-        theta: Tensor,
-    ) -> States:
-        """Take all steps, and answer between them, through the fused engine."""
-        field, bias = self._decoder_weights(z0, held)
-        method = self.decoder.solver.method
-        return engine.decode_at(z0, dt, bias, left, theta, field, method)
-
-    def _decoder_weights(
-        self, z0: State, held: Controls | None
-    ) -> tuple[engine.FieldWeights, Tensor | None]:
-        """Return the decoder's layers, and what held controls add to the first."""
-        field, by_control = _split_weights(self.decoder.vector_field, z0.shape[-1])
-        if held is None or by_control is None:
-            return field, None
-        return field, functional.linear(held, by_control)
-
-
-def _split_weights(
-    field: VectorField, state_size: int
-) -> tuple[engine.FieldWeights, Tensor | None]:
-    """Return a field's layers, and the first layer's weights of the controls."""
-    first, *inner = field.layers
-    by_state, by_control = first.weight, None
-    if by_state.shape[1] > state_size:
-        by_state, by_control = by_state.tensor_split([state_size], dim=1)
-    weights = engine.FieldWeights(
-        by_state,
-        first.bias,
-        tuple((layer.weight, layer.bias) for layer in inner),
-        field.output.weight,
-        field.output.bias,
-        field.activation,
-    )
-    return weights, by_control

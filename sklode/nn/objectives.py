@@ -14,9 +14,18 @@ from sklode.nn.shapes import Mask, Values
 __all__ = [
     "clip_gradient_norm",
     "elbo",
+    "huber_log_likelihood",
     "kl_to_standard_normal",
     "log_likelihood",
 ]
+
+_HUBER = 2.0
+"""From so many scales on an error counts in proportion, not by its square."""
+
+_LOG_HUBER_MASS = math.log(
+    math.sqrt(2 * math.pi) * math.erf(_HUBER / math.sqrt(2))
+    + 2 / _HUBER * math.exp(-(_HUBER**2) / 2)
+)
 
 
 def log_likelihood(mean: Values, scale: Tensor, values: Values, mask: Mask) -> Tensor:
@@ -34,6 +43,20 @@ def log_likelihood(mean: Values, scale: Tensor, values: Values, mask: Mask) -> T
     squares = torch.where(mask, values - mean, 0.0).square().sum(1)
     constants = mask.sum(1) * (scale.log() + 0.5 * math.log(2 * math.pi))
     return -(squares / (2 * scale.square()) + constants).sum(-1)
+
+
+def huber_log_likelihood(errors: Tensor, scale: Tensor) -> Tensor:
+    r"""Logarithm of Huber's density (1964) of errors: normal, with exponential tails.
+
+    .. math::
+        \log p(e) = -\rho(e / s) - \log s - \log c, \quad
+        \rho(z) = z^2 / 2 \text{ up to } |z| = k, \; k |z| - k^2 / 2 \text{ beyond}
+
+    with k = 2; shape and broadcasting as of ``errors`` / ``scale``.
+    """
+    size = (errors / scale).abs()
+    inner = size.clamp(max=_HUBER)
+    return -(inner * (size - inner / 2)) - scale.log() - _LOG_HUBER_MASS
 
 
 def kl_to_standard_normal(q_z0: Normal) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from sklode.data.errors import SolverError
 from sklode.data.history import History
 from sklode.engine.threads import n_threads
-from sklode.levels.answers import LevelAnswers
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel
 from sklode.prediction.predictor import (
@@ -36,24 +35,11 @@ class Answers:
     all draws.
     """
 
-    def __init__(
-        self,
-        model: FittedModel,
-        history: History,
-        seed: int,
-        before: Answers | None = None,
-    ) -> None:
+    def __init__(self, model: FittedModel, history: History, seed: int) -> None:
         n_threads()  # a thread's first, as in a training
         self._model = model
         self._history = history
         self._seed = seed
-        self._share = model.share
-        self.level: LevelAnswers | None = None
-        if before is not None and before.level and before._model.level is model.level:
-            self.level = before.level.updated(history)  # only the new rows are filtered
-        elif model.level is not None:
-            known = model.level.filtered(history.observations)
-            self.level = LevelAnswers(known, history, seed)
         self._windows = model.windows(history.observations)
         calibration = model.calibration or Calibration.none(len(history.channels))
         seen = self._windows.reaching(0)
@@ -61,34 +47,19 @@ class Answers:
 
     def means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         """Return forecasts at the rows of an index."""
-
-        def network(rows: pd.Index) -> Array:
-            table = np.empty((len(rows), len(self._history.channels)))
-            parts = self._predictor.means(self._queries(rows, X))
-            for which, means in self._finite(parts, rows):
-                table[which] = self._model.normalisation.original(means)
-            return table
-
-        def level(answers: LevelAnswers) -> Array:
-            return answers.means(index, X).to_numpy()
-
-        table = self._together(index, network, level)
+        table = np.empty((len(index), len(self._history.channels)))
+        parts = self._predictor.means(self._queries(index, X))
+        for which, means in self._finite(parts, index):
+            table[which] = self._model.normalisation.original(means)
         return pd.DataFrame(table, index, self._history.channels)
 
     def variances(self, index: pd.Index, X: pd.DataFrame | None, n: int) -> Array:
         """Return variances over ``n`` draws and of the noise, (row, channel)."""
-
-        def network(rows: pd.Index) -> Array:
-            spread = np.empty((len(rows), len(self._history.channels)))
-            parts = self._predictor.draws(self._queries(rows, X), n, self._seed, False)
-            for which, paths, deviation in self._finite(parts, rows):
-                spread[which] = np.sqrt(paths.var(axis=0) + deviation**2)
-            return spread * self._model.normalisation.scale
-
-        def level(answers: LevelAnswers) -> Array:
-            return np.sqrt(answers.variances(index, X, n))
-
-        spread = self._together(index, network, level)
+        spread = np.empty((len(index), len(self._history.channels)))
+        parts = self._predictor.draws(self._queries(index, X), n, self._seed, False)
+        for which, paths, deviation in self._finite(parts, index):
+            spread[which] = np.sqrt(paths.var(axis=0) + deviation**2)
+        spread *= self._model.normalisation.scale
         with np.errstate(over="ignore"):
             squared = spread**2
         if np.isinf(squared).any():
@@ -103,74 +74,20 @@ class Answers:
         self, index: pd.Index, X: pd.DataFrame | None, n: int, alpha: list[float]
     ) -> Array:
         """Return quantiles of ``n`` draws with noise, (row, channel, alpha)."""
-
-        def network(rows: pd.Index) -> Array:
-            table = np.empty((len(rows), len(self._history.channels), len(alpha)))
-            for which, drawn in self._draws(rows, X, n, noise=True):
-                found = np.quantile(drawn, alpha, axis=0)
-                table[which] = np.moveaxis(found, 0, -1)
-            return table
-
-        def level(answers: LevelAnswers) -> Array:
-            return answers.quantiles(index, X, n, alpha)
-
-        return self._together(index, network, level)
+        table = np.empty((len(index), len(self._history.channels), len(alpha)))
+        for which, drawn in self._draws(index, X, n, noise=True):
+            found = np.quantile(drawn, alpha, axis=0)
+            table[which] = np.moveaxis(found, 0, -1)
+        return table
 
     def paths(
         self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
     ) -> Array:
-        """Return ``n`` joint sample paths, (sample, row, channel).
-
-        Of level and network those are added up that rank alike among their own.
-        """
-
-        def network(rows: pd.Index) -> Array:
-            paths = np.empty((n, len(rows), len(self._history.channels)))
-            for which, drawn in self._draws(rows, X, n, noise):
-                paths[:, which] = drawn
-            return _in_order(paths) if self.level is not None else paths
-
-        def level(answers: LevelAnswers) -> Array:
-            paths = answers.paths(index, X, n, noise)
-            return np.swapaxes(_in_order(paths) if self._share else paths, 0, 1)
-
-        def by_row(rows: pd.Index) -> Array:
-            return np.swapaxes(network(rows), 0, 1)
-
-        return np.swapaxes(self._together(index, by_row, level), 0, 1)
-
-    def _together(
-        self,
-        index: pd.Index,
-        network: Callable[[pd.Index], Array],
-        level: Callable[[LevelAnswers], Array],
-    ) -> Array:
-        r"""Return what level and network say, (row, ...), weighed by the share.
-
-        .. math:: (1 - a) \, \mathrm{level} + a \, \mathrm{network}
-
-        before the first and after the last observation of a series; between them the
-        level, which reads both sides of a gap.
-        """
-        if self.level is None:
-            return network(index)
-        outside = self._is_outside(index)
-        table = np.array(level(self.level))
-        if self._share and outside.any():
-            found = network(index[outside])
-            table[outside] = (1 - self._share) * table[outside] + self._share * found
-        return table
-
-    def _is_outside(self, index: pd.Index) -> NDArray[np.bool_]:
-        """Return which rows come before or after all observations of their series."""
-        series, ticks = self._history.located(index)
-        known, bounds = (
-            self._history.observations.ticks,
-            self._history.observations.bounds,
-        )
-        first, last = known[bounds[:-1]], known[bounds[1:] - 1]
-        result: NDArray[np.bool_] = (ticks < first[series]) | (ticks > last[series])
-        return result
+        """Return ``n`` joint sample paths, (sample, row, channel)."""
+        paths = np.empty((n, len(index), len(self._history.channels)))
+        for which, drawn in self._draws(index, X, n, noise):
+            paths[:, which] = drawn
+        return paths
 
     def latent_paths(
         self, index: pd.Index, X: pd.DataFrame | None, series: int, n: int
@@ -270,12 +187,3 @@ class Answers:
             "for stamps nearer to the observations, or fit again with "
             'activation="tanh", a lower lr, a lower clip_norm or a smaller step_size.'
         )
-
-
-def _in_order(paths: Array) -> Array:
-    """Return paths (sample, row, channel) by their means, the lowest first."""
-    if not paths.size:
-        return paths
-    scale = paths.std((0, 1))
-    heights = (paths.mean(1) / np.where(scale > 0, scale, 1.0)).sum(-1)
-    return paths[np.argsort(heights, kind="stable")]

@@ -14,12 +14,16 @@ from sklode import nn
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, Timeline
 from sklode.data.windows import WindowSet
-from sklode.levels.carried import Carried
-from sklode.levels.structural import StructuralLevel
 from sklode.nn.anchors import Anchor
 from sklode.prediction.calibration import Calibration
 
-__all__ = ["ARCHITECTURE", "FittedModel", "arrays_of", "build_network"]
+__all__ = [
+    "ARCHITECTURE",
+    "FittedModel",
+    "arrays_of",
+    "build_encoder",
+    "build_network",
+]
 
 ARCHITECTURE = (
     "hidden_size",
@@ -63,9 +67,7 @@ class FittedModel:
     # (channel,): what channels that never varied in training are forecast by, in
     # normalised units; NaN for the others
     held: NDArray[np.floating] | None = None
-    level: StructuralLevel | None = None  # that the network is added to
-    is_relative: bool = False  # whether it has learned what the level leaves
-    share: float = 1.0  # of what the network says, of the forecast; 0: the level alone
+    share: float = 1.0  # of what the network says, of the forecast; 0: the anchor alone
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -87,9 +89,6 @@ class FittedModel:
         """Return the training windows."""
         arrays = arrays_of(observations, self.normalisation, self.timeline)
         windows = WindowSet(*arrays, self.window_length, self.horizon)
-        if self.level is not None:
-            carried = Carried(self.level, observations, self.normalisation)
-            windows = windows.on(carried, self.is_relative)
         return windows if self.held is None else windows.without(~np.isnan(self.held))
 
     def hold(self) -> None:
@@ -112,22 +111,25 @@ def arrays_of(
     return times, values, controls, observations.bounds
 
 
+def build_encoder(settings: Any, input_size: int) -> tuple[Any, nn.Solver]:
+    """Return the untrained encoder that settings name, and the solver."""
+    names = ("method", "step_size", "rtol", "atol", "adjoint")
+    solver = nn.Solver(*(getattr(settings, name) for name in names))
+    if settings.encoder == "rnn":
+        return nn.RNN(input_size, settings.hidden_size), solver
+    kind = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[settings.encoder]
+    shape = (settings.field_width, settings.field_depth, settings.activation)
+    flow = nn.VectorField(settings.hidden_size, *shape)
+    return kind(input_size, settings.hidden_size, flow, solver), solver
+
+
 def build_network(
     settings: Any, n_channels: int, n_controls: int, anchor: str
 ) -> nn.LatentODE:
     """Return an untrained network of the sizes and the solver that settings name."""
-    names = ("method", "step_size", "rtol", "atol", "adjoint")
-    solver = nn.Solver(*(getattr(settings, name) for name in names))
+    encoder, solver = build_encoder(settings, 2 * n_channels + n_controls)
     shape = (settings.field_width, settings.field_depth, settings.activation)
-    input_size = 2 * n_channels + n_controls
     hidden_size, latent_size = settings.hidden_size, settings.latent_size
-    encoder: torch.nn.Module
-    if settings.encoder == "rnn":
-        encoder = nn.RNN(input_size, hidden_size)
-    else:
-        kind = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[settings.encoder]
-        flow = nn.VectorField(hidden_size, *shape)
-        encoder = kind(input_size, hidden_size, flow, solver)
     translator = nn.Translator(hidden_size, latent_size)
     decoder = nn.Decoder(nn.VectorField(latent_size, *shape, n_controls), solver)
     width, noise = settings.emission_width, settings.observation_noise

@@ -106,7 +106,7 @@ class Predictor:
         """Yield numbers of queries and x^ at the mean of q(z0), (query, channel)."""
         for task in self._tasks(queries, n_draws=1):
             mean = self._decode(task, task.posterior.q_z0.mean.unsqueeze(0))
-            yield task.query, (mean[0] + self._levels(task))[task.window, task.slot]
+            yield task.query, mean[0][task.window, task.slot]
 
     def draws(
         self, queries: Queries, n_draws: int, seed: int, noise: bool
@@ -122,7 +122,6 @@ class Predictor:
         noise_scale = self.network.emission.noise_scale.detach().cpu().numpy()
         for task in self._tasks(queries, n_draws):
             decoded = self._decode(task, self._drawn(task, n_draws, seed))
-            decoded = decoded + self._levels(task)
             first = self.windows.times[self.windows.start[task.windows]]
             last = self.windows.times[self.windows.end[task.windows] - 1]
             n_parts = -(-n_draws * len(task.query) // _ANSWERS_AT_ONCE)
@@ -204,14 +203,6 @@ class Predictor:
             ]
         paths: Array = torch.cat(means).cpu().numpy()
         return paths
-
-    def _levels(self, task: _Task) -> Array:
-        """Return what decoded values are relative to, (window, slot, channel)."""
-        if not self.windows.is_relative:
-            return np.zeros(1)
-        u = None if task.path is None else task.path.at(task.times).cpu().numpy()
-        times = task.times.cpu().numpy().astype(np.float64)
-        return self.windows.levels_at(task.windows, times, u)
 
     def _tasks(self, queries: Queries, n_draws: int) -> Iterator[_Task]:
         """Yield windows with what is asked of them, as many as a pass may have.

@@ -71,11 +71,7 @@ def new_series(
                 path = ControlPath(t0 + given, values.expand(len(z0), -1, -1))
             asked = t0 + torch.from_numpy(times).to(like)
             p_x = network.decode(z0, posterior, asked, path)
-        paths = p_x.mean.cpu().numpy()
-        if windows.is_relative:
-            u = None if path is None else path.at(asked).cpu().numpy()
-            paths = paths + windows.levels_at(chosen[part], asked.cpu().numpy(), u)
-        parts.append(paths)
+        parts.append(p_x.mean.cpu().numpy())
     paths = np.concatenate(parts).astype(np.float64)
     if noise:
         scale = network.emission.noise_scale.detach().cpu().numpy()

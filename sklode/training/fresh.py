@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,9 +15,7 @@ from numpy.typing import NDArray
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, Timeline
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
-from sklode.levels.carried import Carried
-from sklode.levels.choice import deviation_scale, drifts, spread_of
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.choice import deviation_scale
 from sklode.nn.modes import default_float32
 from sklode.nn.solvers import FOLLOWED
 from sklode.prediction.model import (
@@ -26,7 +26,7 @@ from sklode.prediction.model import (
 )
 from sklode.training.batches import first_held_out_row
 
-__all__ = ["default_lengths", "fresh_model"]
+__all__ = ["default_lengths", "drawing_weights", "fresh_model"]
 
 _GLOBAL_GENERATOR = threading.Lock()
 """Held while initial weights are drawn, which torch does from its global generator.
@@ -34,6 +34,15 @@ _GLOBAL_GENERATOR = threading.Lock()
 Fits in several threads would draw from each other's seeds. They are drawn in float32,
 which is then the default dtype.
 """
+
+
+@contextlib.contextmanager
+def drawing_weights(seed: int) -> Iterator[None]:
+    """Draw initial weights in this context."""
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), default_float32():
+        # torch.manual_seed would seed the generators of the GPUs as well
+        torch.default_generator.manual_seed(seed)
+        yield
 
 
 def default_lengths(
@@ -67,7 +76,7 @@ def fresh_model(
 ) -> tuple[FittedModel, NDArray[np.int64]]:
     """Return an untrained model, and the first held-out row of each series.
 
-    Units and level are those of the rows before.
+    Units are those of the rows before.
     """
     window_length, horizon = default_lengths(
         observations.lengths, settings.window_length, settings.horizon, n_ahead
@@ -85,27 +94,17 @@ def fresh_model(
     )
     which = spread(np.arange(len(windows)), 4 * SCORED_WINDOWS)
     sample = windows.gather(which)
-    anchor, level, is_relative = settings.level or "series", None, False
-    if anchor == "auto":
-        anchor, level = "series", StructuralLevel.fit(observations)
-        is_relative = drifts(sample.values, sample.mask, window_length)
-        if is_relative:
-            carried = Carried(level, learned, normalisation)
-            left = windows.on(carried, is_relative).gather(which)
-            scale = spread_of(left.values, left.mask)
-            normalisation = normalisation.rescaled(scale)
-    elif anchor != "series":
+    anchor = settings.level or "series"
+    if anchor != "series":
         scale = deviation_scale(sample.values, sample.mask, window_length)
         normalisation = normalisation.rescaled(scale)
     n_controls = 0 if observations.controls is None else observations.controls.shape[1]
-    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), default_float32():
-        # torch.manual_seed would seed the generators of the GPUs as well
-        torch.default_generator.manual_seed(int(rng.randint(2**31 - 1)))
+    with drawing_weights(int(rng.randint(2**31 - 1))):
         n_channels = observations.values.shape[1]
         network = build_network(settings, n_channels, n_controls, anchor)
         span = float(np.median(sample.times[:, -1]))
         network.decoder.vector_field.start_rotating(_periods(settings, span))
-        if anchor == "last" or is_relative:  # what is added to it has to be learned
+        if anchor == "last":  # what is added to it has to be learned
             network.emission.start_silent()
     model = FittedModel(
         network,
@@ -116,8 +115,6 @@ def fresh_model(
         window_length,
         horizon,
         {name: getattr(settings, name) for name in ARCHITECTURE},
-        level=level,
-        is_relative=is_relative,
     )
     return model, cut
 

@@ -68,20 +68,15 @@ def share_of(
 ) -> float:
     """Return the `proved_share` of a network on held-out blocks.
 
-    Without a level of the windows it is what the network says without its emission.
+    The level is what the network says without its emission.
     """
     if len(which) < _FEWEST_BLOCKS:
         return 0.0
     try:
         forecast, truth, known = _forecasts(network, windows, which)
-        if windows.level is None:
-            silent = copy.deepcopy(network)
-            silent.emission.start_silent()
-            level, _, _ = _forecasts(silent, windows, which)
-        elif windows.is_relative:
-            level = np.zeros_like(truth)
-        else:
-            level = windows.levels(which)[:, windows.window_length :]
+        silent = copy.deepcopy(network)
+        silent.emission.start_silent()
+        level, _, _ = _forecasts(silent, windows, which)
     except SolverError:
         return 0.0
     needed, offered = (np.where(known, x - level, 0.0) for x in (truth, forecast))

@@ -108,6 +108,8 @@ class Trainer:
     # at the end of the last whole epoch, if resumable; None at the training's end
     stopped_at: TrainState | None = field(default=None, init=False)
 
+    goes_on: Callable[[int], bool] | None = field(default=None, init=False)
+
     def __post_init__(self) -> None:
         self.state = TrainState(Recovery(self.n_batches))
 
@@ -179,6 +181,10 @@ class Trainer:
                 stop = reporter.epoch_end(row)
             if any(self.processes.everyones(stop)):
                 break
+            if self.goes_on is not None:
+                if not all(self.processes.everyones(self.goes_on(epoch))):
+                    self.stopped_at = None
+                    break
 
     def run_epoch(self, epoch: int, batches: Iterable[Batch]) -> dict[str, float]:
         """Take a step on every batch and return the history's row."""

@@ -1,0 +1,368 @@
+r"""A Latent ODE whose z0 stands at the last seen row, and looks ahead from there.
+
+The encoder reads a window forward in time, so that it ends at the origin. Beside its
+state stand direct readings of each channel. Every channel has a latent state of its own
+there, one layer lets them meet, and a neural ODE carries all of them on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sklode.nn.accelerated import Accelerated
+from sklode.nn.decoders import ControlPath, Decoder
+from sklode.nn.latent_ode import Bound
+from sklode.nn.objectives import huber_log_likelihood
+from sklode.nn.shapes import Controls, Mask, State, Times, Values
+
+__all__ = ["AheadBatch", "AheadODE"]
+
+FEW = 8
+"""Up to so many channels the states flow; of more each keeps still, and fades."""
+
+_FADES = 0.5, 2.0, 8.0
+"""Over how many time units decayed means forget, and answers fade."""
+
+_N_LAGS, _SPACING = 16, 1.5
+"""Past values are read near so many lags before the origin, so far apart."""
+
+_N_BACK = 16
+"""Lags that are looked back at from the time that is asked."""
+
+_SOFT = 3.0
+"""Inputs beyond so many deviations count as their logarithm."""
+
+_LARGEST = 20.0
+_EMBEDDING = 8
+_MEETING = 128
+_READ = 12
+"""Numbers that `_readings` tells of a channel."""
+
+_OWN = [0, 2, 4, 5, 6]
+"""Of them the means and the last value, which a line of its own reads."""
+
+
+class AheadBatch(NamedTuple):
+    """Windows that end at an origin, and values after it that are asked for.
+
+    A window's rows come latest first, so that times are ages, which increase.
+    """
+
+    times: Times  # (window, row): time from each row to the origin
+    values: Values  # (window, row, channel)
+    mask: Mask
+    controls: Controls | None  # (window, row, control)
+    path: ControlPath | None  # controls from the origin on, at times since it
+    window: Tensor  # (answer,), int64: whose answer it is
+    channel: Tensor  # (answer,), int64
+    lead: Tensor  # (answer,): time since the origin
+    target: Tensor  # (answer,)
+
+    @property
+    def n_scored(self) -> int:
+        """Number of values that the likelihood counts."""
+        return len(self.target)
+
+    def part(self, windows: slice) -> AheadBatch:
+        """Return some of the windows, with their answers."""
+        if windows == slice(0, len(self.times)):
+            return self
+        first, stop, _ = windows.indices(len(self.times))
+        mine = (self.window >= first) & (self.window < stop)
+        path = self.path and ControlPath(*(x[windows] for x in self.path))
+        return AheadBatch(
+            self.times[windows],
+            self.values[windows],
+            self.mask[windows],
+            None if self.controls is None else self.controls[windows],
+            path,
+            self.window[mine] - first,
+            *(x[mine] for x in (self.channel, self.lead, self.target)),
+        )
+
+
+class AheadODE(Accelerated):
+    r"""Variational autoencoder that encodes what was seen and decodes what follows.
+
+    .. math::
+        h_N = \mathrm{Encoder}(\{x_i, m_i, u_i, t_i\}), \quad
+        q(z_0) = N(g(h_N, r_N)), \quad
+        z(t) = \mathrm{ODESolve}(f, z_0, t_N \to t), \quad
+        p(x_c \mid z(t)) = \mathrm{Huber}(\hat x_c(z(t), r_N), s_c)
+
+    with :math:`r_N` the direct readings at the origin :math:`t_N`. Encoder, field and
+    objective are those of the paper's Algorithms 1 and 2; time runs the other way.
+
+    Parameters
+    ----------
+    encoder : nn.Module
+        `ODELSTM`, `ODERNN` or `RNN`, over [x, mask, u].
+    decoder : Decoder or None
+        Of the states of all channels together, (latent_size * channel,); None: they do
+        not flow.
+    n_channels, n_controls : int
+        Numbers of x and u.
+    latent_size : int
+        Size of each channel's state.
+    width : int
+        Neurons in the hidden layers from readings to states, and from states to x^.
+    reach : float
+        The longest lead that it learns, in time units.
+    looks_back : bool
+        Whether answers also read what every channel was at learned lags before the time
+        that is asked: x_c(t) = f(x_k(t - lag)) is one function then, for every lead.
+    noise : float or None
+        The scale s in normalised units; None: learned per channel.
+    """
+
+    def __init__(
+        self,
+        encoder: Any,
+        decoder: Decoder | None,
+        n_channels: int,
+        n_controls: int,
+        latent_size: int,
+        width: int,
+        reach: float,
+        looks_back: bool,
+        noise: float | None,
+    ) -> None:
+        super().__init__()
+        self.engine = "eager"
+        self.encoder: Any = encoder
+        self.decoder: Any = decoder
+        self.state_size, self.n_channels = latent_size, n_channels
+        self.reach, self.noise = reach, noise
+        size, is_few = latent_size, n_channels <= FEW
+        self.names = nn.Parameter(0.3 * torch.randn(n_channels, _EMBEDDING))
+        n_lags = _N_LAGS if is_few else 0
+        n_read = _READ + 2 * n_lags + _EMBEDDING + int(encoder.hidden_size)
+        self.token = _perceptron(n_read, width, size)
+        self.direct: nn.Linear | None = None
+        if is_few:
+            self.direct = nn.Linear(n_channels * n_lags, n_channels * size)
+            nn.init.normal_(self.direct.weight, std=0.1)
+        together = n_channels * size
+        self.meeting = nn.Sequential(
+            nn.LayerNorm(together), _perceptron(together, _MEETING, together)
+        )
+        self.own = nn.Sequential(nn.LayerNorm(size), _perceptron(size, width, size))
+        self.log_variance = nn.Linear(size, size)
+        nn.init.zeros_(self.log_variance.weight)
+        nn.init.constant_(self.log_variance.bias, -4.0)
+        self.looks_back = looks_back
+        n_asked = size + _EMBEDDING + 6 + _READ + n_controls
+        if looks_back:
+            self.lags = nn.Parameter(torch.linspace(0, reach, _N_BACK))
+            narrow = torch.full((_N_BACK,), reach / (_N_BACK - 1))
+            self.log_widths = nn.Parameter(narrow.log())
+            self.back = nn.Linear(2 * n_channels * _N_BACK, width // 2)
+            n_asked += width // 2
+        self.out = _perceptron(n_asked, width, 1)
+        with torch.no_grad():
+            self.out[2].weight.mul_(0.1)  # type: ignore[operator]
+        self.line = nn.Linear(together, n_channels) if decoder is not None else None
+        self.own_lines = nn.Parameter(torch.zeros(n_channels, 3 * len(_OWN)))
+        if noise is None:
+            self.raw_noise = nn.Parameter(torch.full((n_channels,), -0.5))
+        # of KL in the objective, set as the data call for
+        self.kl_scale = 1.0
+        # how much each channel's values count in the likelihood
+        self.weights: Tensor
+        self.register_buffer("weights", torch.ones(n_channels))
+
+    @property
+    def latent_size(self) -> int:
+        """Size of the states of all channels together."""
+        return self.state_size * self.n_channels
+
+    @property
+    def noise_scale(self) -> Tensor:
+        """The scale s, (channel,), in normalised units."""
+        if self.noise is not None:
+            return self.names.new_full((self.n_channels,), self.noise)
+        return functional.softplus(self.raw_noise) + 1e-3
+
+    def forward(self, batch: AheadBatch, noise: Tensor | None = None) -> Bound:
+        """Return the parts of the evidence lower bound of windows.
+
+        z0 is reparametrised by ``noise``, (window, latent); without it, its mean.
+        """
+        z0, log_variance, read = self._origin(batch)
+        kl = 0.5 * (z0**2 + log_variance.exp() - 1 - log_variance).sum(-1)
+        kl = self.kl_scale * kl
+        if noise is not None:
+            z0 = z0 + noise * torch.exp(0.5 * log_variance)
+        mean = self._answers(z0, read, batch)
+        of_channel = batch.channel
+        each = huber_log_likelihood(
+            batch.target.clamp(-_LARGEST, _LARGEST) - mean, self.noise_scale[of_channel]
+        )
+        each = each * self.weights[of_channel]
+        n = len(batch.times)
+        counts = torch.bincount(batch.window, minlength=n)
+        return Bound(each.new_zeros(n).index_add(0, batch.window, each), kl, counts)
+
+    def predict(self, batch: AheadBatch) -> Tensor:
+        """Return x^ at the mean of q(z0), (answer,)."""
+        z0, _, read = self._origin(batch)
+        return self._answers(z0, read, batch)
+
+    def _origin(self, batch: AheadBatch) -> tuple[State, Tensor, tuple[Tensor, Tensor]]:
+        """Return mean and log variance of q(z0), (window, latent), and the readings."""
+        known = batch.mask.to(batch.values.dtype)
+        raw = torch.where(batch.mask, batch.values, 0.0)
+        values = _softened(raw)
+        read = _readings(batch.times, values, known)
+        n, channels = read.shape[:2]
+        # a flow backward along ages is one forward in time
+        inputs = [values, known]
+        if batch.controls is not None:
+            inputs.append(batch.controls)
+        h = self._encoded(batch.times, torch.cat(inputs, -1), batch.mask.any(-1))
+        parts = [read, self.names.expand(n, -1, -1), _each(h, channels)]
+        near = None
+        if self.direct is not None:
+            near, density = _near(batch.times, values, known)
+            parts += [near, density]
+        z = self.token(torch.cat(parts, -1))
+        if near is not None and self.direct is not None:
+            z = z + self.direct(near.flatten(1)).view(z.shape)
+        z = z + self.meeting(z.flatten(1)).view(z.shape)
+        z = z + self.own(z)
+        plain = _readings(batch.times, raw.clamp(-_LARGEST, _LARGEST), known)
+        return z.flatten(1), self.log_variance(z).flatten(1), (read, plain[..., _OWN])
+
+    def _answers(
+        self, z0: State, read: tuple[Tensor, Tensor], batch: AheadBatch
+    ) -> Tensor:
+        """Return x^ of each answer."""
+        window, channel, lead = batch.window, batch.channel, batch.lead
+        own, plain = (x[window, channel] for x in read)
+        age = lead + torch.expm1(own[:, 1])
+        fading = torch.stack([torch.exp(-age / 6), torch.exp(-age / 24)], 1)
+        ahead = [torch.exp(-lead / 2), torch.exp(-lead / 6), lead / self.reach]
+        drawn = z0.view(len(z0), self.n_channels, -1)[window, channel]
+        flat = None
+        if self.decoder is not None:
+            slot, asked = _slots(window, lead, len(z0))
+            origin = z0.new_zeros(len(z0))
+            z = self._decoded(z0, origin, asked, batch.path)[window, slot]
+            flat = z
+            z = z.view(len(z), self.n_channels, -1)
+            drawn = z[torch.arange(len(z), device=z.device), channel]
+        parts = [
+            drawn,
+            self.names[channel],
+            torch.stack(ahead, 1),
+            fading,
+            own[:, -1:],
+            own,
+        ]
+        if batch.path is not None:
+            slot, asked = _slots(window, lead, len(z0))
+            parts.append(batch.path.at(asked)[window, slot])
+        if self.looks_back:
+            parts.append(self._looked_back(batch))
+        x: Tensor = self.out(torch.cat(parts, 1)).squeeze(1)
+        faded = torch.cat([torch.ones_like(fading[:, :1]), fading], 1)
+        lines = (plain.unsqueeze(2) * faded.unsqueeze(1)).flatten(1)
+        x = x + (self.own_lines[channel] * lines).sum(1)
+        if flat is not None and self.line is not None:
+            x = x + self.line(flat).gather(1, channel.unsqueeze(1)).squeeze(1)
+        return x
+
+    def _looked_back(self, batch: AheadBatch) -> Tensor:
+        """Return what every channel was at lags before each asked time."""
+        known = batch.mask.to(batch.values.dtype)
+        values = _softened(torch.where(batch.mask, batch.values, 0.0))
+        window = batch.window
+        before = batch.times[window] + batch.lead.unsqueeze(1)
+        away = (before.unsqueeze(-1) - self.lags) / self.log_widths.exp()
+        near = torch.exp(-(away**2).clamp(max=30)).transpose(1, 2)
+        total = near @ known[window]
+        mean = near @ (values * known)[window] / (total + 1e-4)
+        both = torch.cat([mean.flatten(1), (total / (total + 0.5)).flatten(1)], 1)
+        found: Tensor = self.back(both)
+        return found
+
+
+def _perceptron(inputs: int, width: int, outputs: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(inputs, width), nn.GELU(), nn.Linear(width, outputs))
+
+
+def _each(h: Tensor, channels: int) -> Tensor:
+    return h.unsqueeze(1).expand(-1, channels, -1)
+
+
+def _softened(values: Tensor) -> Tensor:
+    """Return inputs whose absurd values are no larger than their logarithm."""
+    beyond = (values.abs() - _SOFT).clamp(min=0)
+    return values.clamp(-_SOFT, _SOFT) + values.sign() * torch.log1p(beyond)
+
+
+def _readings(ages: Times, values: Values, known: Tensor) -> Tensor:
+    """Return what is read of each channel at the origin, (window, channel, number).
+
+    Last value and the logarithm of its age, mean, logarithm of the count, decayed
+    means, spread, least, largest and first value, and whether there is any. ``known``
+    is 1 where a value is, which is 0 elsewhere.
+    """
+    known = known.transpose(1, 2).contiguous()
+    values = values.transpose(1, 2)
+    ages = ages.unsqueeze(1)
+    count = known.sum(-1)
+    some, divisor = (count > 0).to(values.dtype), count.clamp(min=1)
+    mean = values.sum(-1) / divisor
+    spread = (((values - mean.unsqueeze(-1)) * known) ** 2).sum(-1) / divisor
+    last = known.argmax(-1, keepdim=True)
+    first = known.shape[-1] - 1 - known.flip(-1).argmax(-1, keepdim=True)
+    age = ages.expand_as(values).gather(-1, last)
+    faded = []
+    for fade in _FADES:
+        weight = torch.exp(-(ages - age).clamp(min=0) / fade) * known
+        total = weight.sum(-1).clamp(min=1e-9)
+        faded.append((weight * values).sum(-1) / total)
+    far = torch.where(known > 0, 0.0, torch.inf)
+    return torch.stack(
+        [
+            values.gather(-1, last).squeeze(-1),
+            torch.log1p(age.squeeze(-1)) * some,
+            mean,
+            torch.log1p(count),
+            *faded,
+            torch.sqrt(spread + 1e-6) * some,
+            torch.where(count > 0, (values + far).amin(-1), 0.0),
+            torch.where(count > 0, (values - far).amax(-1), 0.0),
+            values.gather(-1, first).squeeze(-1) * some,
+            some,
+        ],
+        -1,
+    )
+
+
+def _near(ages: Times, values: Values, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Return values near even lags and their density, (window, channel, lag)."""
+    lags = _SPACING * torch.arange(_N_LAGS, device=ages.device).unsqueeze(-1)
+    away = 2 * (ages.unsqueeze(1) - lags).abs() / _SPACING
+    weight = torch.exp(-away.clamp(max=60))
+    total = weight @ known
+    near = (weight @ values) / (total + 1e-30)
+    return near.transpose(1, 2), (total / (total + 0.3)).transpose(1, 2)
+
+
+def _slots(window: Tensor, lead: Tensor, n_windows: int) -> tuple[Tensor, Times]:
+    """Return each answer's place among those of its window, and their leads there.
+
+    Answers are sorted by window; other places ask at the origin.
+    """
+    counts = torch.bincount(window, minlength=n_windows)
+    start = counts.cumsum(0) - counts
+    slot = torch.arange(len(window), device=window.device) - start[window]
+    asked = lead.new_zeros(n_windows, max(int(counts.max()), 1))
+    asked[window, slot] = lead
+    return slot, asked

@@ -1,0 +1,367 @@
+"""A level, and a network beside it that looks ahead from the last seen row.
+
+`plan_ahead` asks first whether the rows could prove a network. The `AheadRun` that it
+returns trains one without the held-out rows, gives it up where it has no prospects, and
+trains it on with all rows as far as it has proved that it adds to the level.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sklode import nn
+from sklode.data.observations import Observations
+from sklode.data.origins import Origins, Units
+from sklode.engine.threads import n_threads
+from sklode.levels.components import least_of
+from sklode.levels.structural import StructuralLevel
+from sklode.nn.ahead import FEW
+from sklode.nn.modes import own_modes
+from sklode.prediction.ahead import AheadModel, Stacking, batch_of
+from sklode.prediction.model import ARCHITECTURE, build_encoder
+from sklode.training.fresh import drawing_weights
+from sklode.training.parallel import digest
+from sklode.training.parameters import Settings, resolve_device
+from sklode.training.report import Reporter
+from sklode.training.run import (
+    BATCHES_PER_EPOCH,
+    Material,
+    Purpose,
+    Run,
+    choose_engine,
+    given,
+    length,
+    sharing,
+)
+from sklode.training.validation import Proof, can_prove, held_out_rows
+
+__all__ = ["AheadRun", "plan_ahead"]
+
+_UPDATES = 900  # optimiser steps that max_epochs=None aims at
+_TRIED = 1 / 3  # of the epochs, after which a network without prospects is given up
+_VALIDATED = 0.1  # of the rows, by early stopping
+
+_ROWS_READ = 64
+_LONG = 200
+"""Series of so many rows show delays, which answers then look back for."""
+
+_REACH, _SHARE_OF_SPAN = 64.0, 0.7
+"""The longest lead in units of time, and in usual series' spans."""
+
+_SHORTEST, _BEND = 0.1, 1.5
+"""How far ahead a step asks, in shares of the reach: the least, and how it is drawn."""
+
+_FEWEST_SEEN = 3
+_ANSWERS = 4096, 1024
+"""Values that a batch asks for at most; where answers look back."""
+
+_FULL_KL = 300
+"""With more observed rows than this the KL term counts for less, in proportion."""
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """What a plan has settled beside the model."""
+
+    signature: str  # of data and settings; "": of a training that cannot go on later
+    n_epochs: int
+    rate: float  # share of ``lr``
+    from_scratch: bool  # not from weights that were trained before
+    predict_seed: int
+    cut: NDArray[np.int64]  # the first row of each series that is held out for a proof
+    whole: bool  # whether whole series are
+
+
+def plan_ahead(
+    observations: Observations,
+    settings: Settings,
+    rng: np.random.RandomState,
+    start: AheadModel | None = None,
+    purpose: Purpose = "fit",
+) -> AheadRun:
+    """Settle all that comes before a training on all series together.
+
+    It begins from new weights, or from a copy of ``start``, with its level and units.
+    """
+    n_threads()  # a thread's first; it could else take another fit's limit for its own
+    processes = sharing(observations, settings, rng, start)
+    signature = ""
+    if purpose in ("fit", "fine-tune") and settings.warm_start:
+        signature = digest(given(observations, settings), purpose)
+    with own_modes(gradients=True), processes.together():
+        if start is not None and start.stopped is not None:
+            stopped, start = start.stopped, replace(start, stopped=None)
+            if stopped.terms.signature == signature:
+                model = copy.deepcopy(start)
+                run = AheadRun(model, settings, stopped.terms, stopped)
+                run.observations = observations
+                return run
+        generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
+        seed, predict_seed = (int(rng.randint(2**31 - 1)) for _ in range(2))
+        cut, whole = held_out_rows(observations, rng)
+        if start is not None and start.network is not None:
+            model, from_scratch = copy.deepcopy(start), False
+        else:
+            keeps = start is not None and purpose in ("fine-tune", "update")
+            level = start.level if keeps else StructuralLevel.fit(observations)  # type: ignore[union-attr]
+            model = _fresh(observations.until(cut), settings, level, seed)
+            from_scratch = True
+            if keeps:  # what pretraining could not prove
+                model.network = None
+        if from_scratch and settings.guard is not False and not can_prove(observations):
+            model.network = None
+        n_epochs, rate = 0, 1.0
+        if model.network is not None:
+            model.network.to(resolve_device(settings.device))
+            choose_engine(model.network, settings)
+            n_batches = _n_batches(observations, settings)
+            n_epochs, rate = length(
+                settings, model.whole_epochs, n_batches, purpose, _UPDATES
+            )
+        terms = _Terms(
+            signature, n_epochs, rate, from_scratch, predict_seed, cut, whole
+        )
+        run = AheadRun(model, settings, terms, None, generator)
+        run.observations = observations
+        return run
+
+
+def _fresh(
+    learned: Observations, settings: Settings, level: StructuralLevel, seed: int
+) -> AheadModel:
+    """Return an untrained model: sizes and units as the data call for."""
+    few = learned.values.shape[1] <= FEW
+    units = Units.of(learned, level.unit, least_of(level.channels))
+    origins = Origins(learned, units)
+    longest = int(learned.lengths.max())
+    rows = settings.window_length or min(_ROWS_READ, max(longest - 1, 1))
+    ends = origins.times[learned.bounds[1:] - 1]
+    reach = min(_REACH, _SHARE_OF_SPAN * float(np.median(ends)))
+    reach = max(reach, 1.0)
+    n_channels = learned.values.shape[1]
+    n_controls = 0 if learned.controls is None else learned.controls.shape[1]
+    looks_back = 1 < n_channels <= FEW and np.median(learned.lengths) >= _LONG
+    with drawing_weights(seed):
+        encoder, solver = build_encoder(settings, 2 * n_channels + n_controls)
+        decoder = None
+        if few:
+            size = n_channels * settings.latent_size
+            shape = settings.field_depth, settings.activation
+            width = settings.field_width * (n_channels + 1)
+            field = nn.VectorField(size, width, *shape, n_controls)
+            places = (torch.arange(size // 2) + torch.rand(size // 2)) / (
+                size // 2 or 1
+            )
+            field.start_rotating((4.0 * (reach / 4.0) ** places).tolist())
+            decoder = nn.Decoder(field, solver)
+        network = nn.AheadODE(
+            encoder,
+            decoder,
+            n_channels,
+            n_controls,
+            settings.latent_size,
+            settings.emission_width,
+            reach,
+            bool(looks_back),
+            settings.observation_noise,
+        )
+    counts = origins.mask.sum(0)
+    varies = np.array([len(np.unique(v[m])) > 1 for v, m in _columns(origins)])
+    weights = np.where(varies, np.maximum(counts, 30.0) ** -0.5, 0.0)
+    total = (weights * counts).sum()
+    weights = weights * (counts[varies].sum() / total if total > 0 else 1.0)
+    network.weights.copy_(torch.from_numpy(weights))
+    return AheadModel(
+        network,
+        level,
+        units,
+        learned.clock,
+        rows,
+        {name: getattr(settings, name) for name in ARCHITECTURE},
+    )
+
+
+def _columns(origins: Origins) -> list[tuple[Any, Any]]:
+    return list(zip(origins.values.T, origins.mask.T, strict=True))
+
+
+def _n_batches(observations: Observations, settings: Settings) -> int:
+    n_rows = max(len(observations.ticks), 1)
+    return min(BATCHES_PER_EPOCH, math.ceil(n_rows / settings.batch_size))
+
+
+@dataclass
+class AheadRun(Run):
+    """A training that looks ahead from rows anywhere in the series."""
+
+    observations: Any = None
+    given_up: bool = False
+
+    def train(self, reporter: Reporter) -> AheadModel:
+        """Train, prove, and return the model."""
+        model, processes, terms = self.model, self.processes, self.terms
+        if processes.is_first:
+            self.reporter = reporter
+        if model.network is None:
+            with processes.together():
+                self.reporter.say(
+                    "The rows are too few to prove a network beside the level: the "
+                    "level alone is the forecast."
+                )
+            return model
+        with own_modes(gradients=True), processes.deferring_interrupts():
+            processes.share_weights(model.network)
+            self.trained()
+            if terms.from_scratch:
+                self._prove_and_go_on()
+            if model.network is not None:
+                processes.share_weights(model.network)
+        return model
+
+    def _prove_and_go_on(self) -> None:
+        """Find what counts of the network, and train that on with all rows."""
+        model = self.model
+        self.prove(model)
+        model.stacking = self.processes.everyones(model.stacking)[0]
+        if model.stacking is None:
+            if model.stopped is None:
+                model.network = None
+            self.reporter.say(
+                "What the network adds to the level has not proved itself: the level "
+                "alone is the forecast."
+            )
+            return
+        self.reporter.say(
+            f"The network has proved itself: {model.share:.0%} of its forecasts count, "
+            f"up to {model.stacking.reach:.3g} times the usual gap ahead."
+        )
+        if model.stopped is None and self.settings.guard is not False:
+            self.trained(further=True)
+
+    def prove(self, model: AheadModel) -> None:
+        """Set how much of the network's forecasts counts."""
+        network = model.network
+        if network is None or not self.terms.from_scratch:
+            return
+        if self.settings.guard is False:
+            ones = np.ones((1, model.sizes[0]))
+            model.stacking = Stacking(np.zeros(1), ones, ones, network.reach)
+            return
+        model.stacking = None
+        if not self.given_up:
+            network.eval()
+            with self.torch_threads():
+                model.stacking = self._proof().stacking(network)
+
+    def goes_on(self, epoch: int) -> bool:
+        """Return whether the network has prospects, asked after a third."""
+        terms = self.terms
+        tried = math.ceil(_TRIED * terms.n_epochs)
+        is_asked = terms.from_scratch and self.settings.guard is not False
+        if not is_asked or epoch != tried or epoch == terms.n_epochs:
+            return True
+        network = self.model.network
+        network.eval()
+        self.given_up = not self._proof().has_prospects(network)
+        network.train()
+        return not self.given_up
+
+    def _proof(self) -> Proof:
+        """Return the held-out origins; a level that has not seen them forecasts."""
+        if self._found is None:
+            learned = self.observations.until(self.terms.cut)
+            model = self.model
+            self._found = Proof(
+                self.observations,
+                self.terms.cut,
+                self.terms.whole,
+                StructuralLevel.fit(learned),
+                model.units,
+                model.window_length,
+                model.network.reach,
+            )
+        return self._found
+
+    _found: Proof | None = None
+
+    def material(self, further: bool) -> Material:
+        """Return windows that end anywhere before the first held-out rows.
+
+        All rows count where nothing has to be proved, or is.
+        """
+        model, settings, terms = self.model, self.settings, self.terms
+        network = model.network
+        seen = self.observations
+        if terms.from_scratch and settings.guard is not False and not further:
+            seen = seen.until(terms.cut)
+        validation = []
+        if settings.early_stopping:
+            rng = np.random.RandomState(terms.predict_seed)
+            cut, _ = held_out_rows(seen, rng, _VALIDATED)
+            validation = self._validation(seen, cut)
+            seen = seen.until(cut) if validation else seen
+        origins = Origins(seen, model.units)
+        usable = origins.usable(min(_FEWEST_SEEN, model.window_length))
+        n_batches = _n_batches(seen, settings)
+        network.kl_scale = min(1.0, _FULL_KL / max(len(seen.ticks), 1))
+
+        def draw(epoch: int) -> Iterator[nn.AheadBatch]:
+            seed = int(torch.randint(2**31 - 1, (1,), generator=self.generator))
+            rng = np.random.default_rng(seed)
+            for _ in range(n_batches if len(usable) else 0):
+                rows = rng.choice(usable, settings.batch_size)
+                share = _SHORTEST + (1 - _SHORTEST) * rng.random() ** _BEND
+                yield self._batch(origins, rows, share * network.reach, rng)
+
+        return Material(draw, n_batches, 0, validation)
+
+    def _batch(
+        self,
+        origins: Origins,
+        rows: NDArray[np.int64],
+        ahead: float,
+        rng: np.random.Generator,
+    ) -> nn.AheadBatch:
+        """Return windows with what comes up to so long after them."""
+        model = self.model
+        asked = origins.after(rows, ahead)
+        most = _ANSWERS[model.network.looks_back]
+        if len(asked.window) > most:
+            kept = np.sort(rng.choice(len(asked.window), most, replace=False))
+            asked = asked.part(kept)
+        hidden = None
+        if self.settings.thinning:
+            rate = self.settings.thinning * rng.random((len(rows), 1)) ** 2
+            hidden = rng.random((len(rows), model.window_length)) < rate
+            hidden[:, 0] = False
+        return batch_of(
+            origins,
+            rows,
+            model.window_length,
+            asked,
+            origins.path(rows, ahead),
+            model.network,
+            hidden,
+            origins.values[asked.row, asked.channel],
+        )
+
+    def _validation(
+        self, seen: Observations, cut: NDArray[np.int64]
+    ) -> list[nn.AheadBatch]:
+        """Return windows that end among held-out rows."""
+        origins = Origins(seen, self.model.units)
+        usable = origins.usable(min(_FEWEST_SEEN, self.model.window_length))
+        usable = usable[usable + 1 >= cut[origins.series[usable]]]
+        if not len(usable):
+            return []
+        rng = np.random.default_rng(self.terms.predict_seed)
+        rows = np.sort(rng.permutation(usable)[:64])
+        return [self._batch(origins, rows, self.model.network.reach, rng)]

@@ -1,0 +1,246 @@
+"""A training that is planned, underway or done: what all kinds of it share."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import torch
+
+from sklode.data.observations import Observations
+from sklode.engine import functions as engine
+from sklode.engine.choice import choose
+from sklode.engine.threads import one_torch_thread
+from sklode.training.loop import Trainer, TrainState
+from sklode.training.parallel import Processes, current, digest
+from sklode.training.parameters import Settings
+from sklode.training.report import Reporter
+
+__all__ = [
+    "BATCHES_PER_EPOCH",
+    "Material",
+    "Purpose",
+    "Run",
+    "choose_engine",
+    "given",
+    "length",
+    "sharing",
+]
+
+BATCHES_PER_EPOCH = 32  # at most; else an epoch draws every window once
+
+_FURTHER = 0.2
+"""Of the epochs, at the lower rate, that a proved training goes on with on all rows."""
+
+_FINETUNE_SHARE = 0.2  # of the epochs, which finetune_epochs=None takes
+
+_FINETUNE_UPDATES, _FINETUNE_RATE = 100, 0.3
+"""What it takes at least after pretraining, and the share of lr at which.
+
+A few new series make one batch an epoch where the family made many. Adam's first steps
+have the size of the rate, whatever the gradient: after only a handful of them the model
+is worse than without. The lower rate keeps what the family has taught.
+"""
+
+Purpose: TypeAlias = Literal["pretrain", "fit", "fine-tune", "update"]
+"""What a training is for; to fine-tune is to `fit` what was pretrained."""
+
+
+class Material(NamedTuple):
+    """What a training draws its batches from."""
+
+    draw: Callable[[int], Iterator[Any]]  # of an epoch, from 1 on
+    n_batches: int  # of an epoch
+    warm_up: int  # epochs
+    validation: Sequence[Any]
+
+
+@dataclass
+class Run:
+    """A training, planned, underway or done, of its own copy of a model."""
+
+    model: Any
+    settings: Settings
+    terms: Any  # what its plan has settled
+    start: TrainState | None = None  # from where it goes on
+    generator: torch.Generator = field(default_factory=torch.Generator)
+    reporter: Reporter = field(default_factory=Reporter)
+    processes: Processes = field(default_factory=current)
+    trainer: Trainer | None = None  # None before training
+
+    def train(self, reporter: Reporter) -> Any:
+        """Train, and return the model."""
+        raise NotImplementedError
+
+    def material(self, further: bool) -> Material:
+        """Return what is trained on: at first, and once it has been proved."""
+        raise NotImplementedError
+
+    def prove(self, model: Any) -> None:
+        """Find what of the model, or of a copy of it, counts."""
+
+    def calibrate(self, model: Any) -> None:
+        """Calibrate the spreads of the model, or of a copy of it."""
+
+    def goes_on(self, epoch: int) -> bool:
+        """Return whether a training is worth another epoch."""
+        return True
+
+    def so_far(self) -> Any | None:
+        """Return a copy with the best weights so far; None in the first epoch."""
+        if self.trainer is None or not self.trainer.state.rows:
+            return None
+        model = copy.deepcopy(self.model)
+        model.best_epoch = self.trainer.load_best(model.network)
+        self._describe(model, self.trainer)
+        self.prove(model)
+        return model
+
+    def _describe(self, model: Any, trainer: Trainer) -> None:
+        """Let a model know its training, and from where that may go on."""
+        model.rows = list(trainer.state.rows)
+        if self.terms.from_scratch:
+            model.whole_epochs = len(model.rows)
+        if trainer.stopped_at is not None:
+            model.stopped = replace(trainer.stopped_at, terms=self.terms)
+
+    def trained(self, further: bool = False) -> None:
+        """Train the network; ``further``: on, of which callbacks hear nothing."""
+        model, settings, terms = self.model, self.settings, self.terms
+        reporter, processes, start = self.reporter, self.processes, self.start
+        n_epochs, rate = terms.n_epochs, terms.rate
+        if further:
+            reporter, start = Reporter(reporter.verbose, prefix="on all rows: "), None
+            n_epochs, rate = math.ceil(_FURTHER * n_epochs), _FINETUNE_RATE
+        material = self.material(further)
+        trainer = Trainer(
+            model.network,
+            settings,
+            self.generator,
+            n_epochs,
+            material.n_batches,
+            material.warm_up,
+            rate,
+            is_resumable=bool(terms.signature) and not further,
+            processes=processes,
+        )
+        if not further:
+            self.trainer = trainer  # callbacks look at it
+            trainer.goes_on = self.goes_on
+        n_before = 0 if start is None else len(start.rows)
+        try:
+            with processes.together():
+                reporter.begin(n_epochs, n_before)
+            if n_epochs:
+                _compile(model.network, processes, reporter)
+            with self.torch_threads():
+                trainer.fit(material.draw, material.validation, reporter, start)
+        except BaseException:
+            reporter.end()
+            raise
+        with processes.together():
+            reporter.end()
+        if not further:
+            model.best_epoch = trainer.state.best_epoch
+            self._describe(model, trainer)
+
+    def torch_threads(self) -> contextlib.AbstractContextManager[None]:
+        """Leave the cores to the engine where that runs the network."""
+        # torch's threads wait for work by spinning, on the cores that the engine needs
+        is_fused = "eager" not in self.model.network.engines()
+        return one_torch_thread() if is_fused else contextlib.nullcontext()
+
+
+def sharing(
+    observations: Observations, settings: Settings, rng: Any, start: Any
+) -> Processes:
+    """Return the processes that train together, checked to have the same data."""
+    processes = current()
+    if processes.size > 1:
+        network = None if start is None else start.network
+        weights = () if network is None else network.state_dict().values()
+        found = given(observations, settings)
+        found["digest of random_state"] = digest(*rng.get_state())
+        found["digest of earlier weights"] = digest(*(w.cpu().numpy() for w in weights))
+        processes.check_same(found)
+    return processes
+
+
+def length(
+    settings: Settings,
+    whole_epochs: int,
+    n_batches: int,
+    purpose: Purpose,
+    updates: int,
+) -> tuple[int, float]:
+    """Return how many epochs a training takes, and which share of ``lr``.
+
+    ``updates`` are the optimiser's steps that max_epochs=None aims at.
+    """
+    if purpose in ("pretrain", "fit"):
+        return settings.max_epochs or max(updates // n_batches, 1), 1.0
+    if settings.finetune_epochs is not None:
+        return settings.finetune_epochs, 1.0
+    share = _FINETUNE_SHARE * (settings.max_epochs or whole_epochs)
+    n_epochs = max(round(share), 1)
+    if purpose == "update":
+        return n_epochs, 1.0
+    return max(n_epochs, math.ceil(_FINETUNE_UPDATES / n_batches)), _FINETUNE_RATE
+
+
+def given(observations: Observations, settings: Settings) -> dict[str, str]:
+    """Return parameters, and digests of data, by their names."""
+    return {
+        **{name: str(value) for name, value in vars(settings).items()},
+        "digest of stamps": digest(observations.ticks, observations.bounds),
+        "digest of y": digest(observations.values),
+        "digest of X": digest(observations.controls),
+    }
+
+
+def _compile(network: Any, processes: Processes, reporter: Reporter) -> None:
+    """Compile what has to be; one process on each machine does it for the others."""
+    if "fused" not in network.engines():
+        return
+    for is_first_turn in (True, False) if processes.size > 1 else (True,):
+        with processes.together():
+            is_mine = (processes.local_rank == 0) == is_first_turn
+            if is_mine and not engine.is_compiled():
+                reporter.compiling()
+                engine.compile_kernel()
+
+
+def choose_engine(network: Any, settings: Settings) -> None:
+    """Set which engine trains the network, and forecasts with it afterwards.
+
+    Raises
+    ------
+    ValueError
+        If the fused engine is asked for, and does not serve encoder or decoder.
+    """
+    network.engine = choose(settings.engine)
+    if settings.engine == "fused" and "eager" in network.engines():
+        raise ValueError(
+            "engine='fused' serves fixed-step methods without adjoint, one or two "
+            "hidden layers, sklode's own modules, and the CPU; got "
+            f"{_beyond_fused(network, settings)}. Change that, or use engine='auto'."
+        )
+
+
+def _beyond_fused(network: Any, settings: Settings) -> str:
+    """Return what the fused engine does not serve."""
+    device = next(network.parameters()).device
+    found = {
+        f"device={device.type!r}": device.type != "cpu",
+        f"method={settings.method!r}": settings.method == "dopri5",
+        "adjoint=True": settings.adjoint,
+        f"field_depth={settings.field_depth}": settings.field_depth > 2,
+    }
+    parts = zip(network.engines(), (network.encoder, network.decoder), strict=False)
+    others = [type(part).__name__ for ran, part in parts if ran != "fused"]
+    culprits = [text for text, is_so in found.items() if is_so]
+    return ", ".join(culprits) or f"other modules in {' and '.join(others)}"
