@@ -18,9 +18,11 @@ from sklode.data.ticks import ticks_between
 from sklode.levels.mixture import Move
 from sklode.levels.structural import StructuralLevel
 from sklode.levels.tables import Queries
+from sklode.nn.ahead import FEW
 from sklode.nn.modes import own_modes
+from sklode.prediction.model import build_encoder
 
-__all__ = ["AheadModel", "Stacking", "batch_of"]
+__all__ = ["AheadModel", "Stacking", "batch_of", "build_ahead"]
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
@@ -194,6 +196,31 @@ class AheadModel:
             np.stack([at[p] for at, _, p in pairs]).astype(np.float32),
             np.stack([u[p] for _, u, p in pairs]).astype(np.float32),
         )
+
+
+def build_ahead(
+    settings: Any, n_channels: int, n_controls: int, reach: float, looks_back: bool
+) -> nn.AheadODE:
+    """Return an untrained network of the sizes and the solver that settings name."""
+    encoder, solver = build_encoder(settings, 2 * n_channels + n_controls)
+    decoder = None
+    if n_channels <= FEW:
+        size = n_channels * settings.latent_size
+        # of each channel, and of what they share
+        width = settings.field_width * (n_channels + 1)
+        shape = width, settings.field_depth, settings.activation
+        decoder = nn.Decoder(nn.VectorField(size, *shape, n_controls), solver)
+    return nn.AheadODE(
+        encoder,
+        decoder,
+        n_channels,
+        n_controls,
+        settings.latent_size,
+        settings.emission_width,
+        reach,
+        looks_back,
+        settings.observation_noise,
+    )
 
 
 def batch_of(

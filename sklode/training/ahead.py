@@ -25,8 +25,8 @@ from sklode.levels.components import least_of
 from sklode.levels.structural import StructuralLevel
 from sklode.nn.ahead import FEW
 from sklode.nn.modes import own_modes
-from sklode.prediction.ahead import AheadModel, Stacking, batch_of
-from sklode.prediction.model import ARCHITECTURE, build_encoder
+from sklode.prediction.ahead import AheadModel, Stacking, batch_of, build_ahead
+from sklode.prediction.model import ARCHITECTURE
 from sklode.training.fresh import drawing_weights
 from sklode.training.parallel import digest
 from sklode.training.parameters import Settings, resolve_device
@@ -49,14 +49,14 @@ _UPDATES = 900  # optimiser steps that max_epochs=None aims at
 _TRIED = 1 / 3  # of the epochs, after which a network without prospects is given up
 _VALIDATED = 0.1  # of the rows, by early stopping
 
-_ROWS_READ = 64
+_ROWS_READ = 48
 _LONG = 200
 """Series of so many rows show delays, which answers then look back for."""
 
 _REACH, _SHARE_OF_SPAN = 64.0, 0.7
 """The longest lead in units of time, and in usual series' spans."""
 
-_SHORTEST, _BEND = 0.1, 1.5
+_SHORTEST, _BEND = 0.1, 2.0
 """How far ahead a step asks, in shares of the reach: the least, and how it is drawn."""
 
 _FEWEST_SEEN = 3
@@ -138,7 +138,6 @@ def _fresh(
     learned: Observations, settings: Settings, level: StructuralLevel, seed: int
 ) -> AheadModel:
     """Return an untrained model: sizes and units as the data call for."""
-    few = learned.values.shape[1] <= FEW
     units = Units.of(learned, level.unit, least_of(level.channels))
     origins = Origins(learned, units)
     longest = int(learned.lengths.max())
@@ -150,29 +149,13 @@ def _fresh(
     n_controls = 0 if learned.controls is None else learned.controls.shape[1]
     looks_back = 1 < n_channels <= FEW and np.median(learned.lengths) >= _LONG
     with drawing_weights(seed):
-        encoder, solver = build_encoder(settings, 2 * n_channels + n_controls)
-        decoder = None
-        if few:
-            size = n_channels * settings.latent_size
-            shape = settings.field_depth, settings.activation
-            width = settings.field_width * (n_channels + 1)
-            field = nn.VectorField(size, width, *shape, n_controls)
-            places = (torch.arange(size // 2) + torch.rand(size // 2)) / (
-                size // 2 or 1
-            )
-            field.start_rotating((4.0 * (reach / 4.0) ** places).tolist())
-            decoder = nn.Decoder(field, solver)
-        network = nn.AheadODE(
-            encoder,
-            decoder,
-            n_channels,
-            n_controls,
-            settings.latent_size,
-            settings.emission_width,
-            reach,
-            bool(looks_back),
-            settings.observation_noise,
-        )
+        network = build_ahead(settings, n_channels, n_controls, reach, bool(looks_back))
+        decoder = network.decoder
+        if decoder is not None:
+            n = network.latent_size // 2
+            places = (torch.arange(n) + torch.rand(n)) / max(n, 1)
+            periods = (4.0 * (max(reach, 8.0) / 4.0) ** places).tolist()
+            decoder.vector_field.start_rotating(periods)
     counts = origins.mask.sum(0)
     varies = np.array([len(np.unique(v[m])) > 1 for v, m in _columns(origins)])
     weights = np.where(varies, np.maximum(counts, 30.0) ** -0.5, 0.0)

@@ -101,8 +101,9 @@ def proved_share(products: Array, squares: Array) -> tuple[float, float]:
     best = products.sum() / total
     error = np.sqrt(n / (n - 1) * ((products - best * squares) ** 2).sum()) / total
     doubt = stdtrit(n - 1, _CONFIDENCE) * error
-    if best - doubt > _WHOLE and best + doubt >= 1:
-        return 1.0, 1.0
+    if best - doubt > _WHOLE:  # too little doubt to pay for it
+        low = 1.0 if best + doubt >= 1 else best
+        return float(min(low, 1.0)), float(min(best + doubt, 1.0))
     low, high = np.clip([best - doubt, best + doubt], 0.0, 1.0)
     return float(low), float(high)
 
