@@ -28,7 +28,7 @@ _NORMAL = 3.29
 _ENOUGH = 8
 """Values of a channel that a series needs for units of its own."""
 
-_UNEQUAL = 10.0
+_UNEQUAL = 100.0
 """Series whose spreads differ by more than so many times have units of their own."""
 
 
@@ -60,9 +60,10 @@ class Units:
         of_series = False
         for channel in range(n):
             spreads = own_scale[known[:, channel], channel]
+            spreads = spreads[spreads > 1e-6 * spreads.max(initial=0.0)]
             if len(spreads) > 1:
-                low, high = np.quantile(spreads, [0.1, 0.9])
-                of_series |= bool(high > _UNEQUAL * max(low, 1e-9 * high))
+                low, high = np.quantile(spreads, [0.1, 0.9], method="nearest")
+                of_series |= bool(high > _UNEQUAL * low)
         control: tuple[Array, Array] = np.zeros(0), np.ones(0)
         if observations.controls is not None:
             control = location_and_scale(observations.controls)

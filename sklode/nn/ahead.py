@@ -244,8 +244,9 @@ class AheadODE(Accelerated):
         window, channel, lead = batch.window, batch.channel, batch.lead
         own, plain = (x[window, channel] for x in read)
         age = lead + torch.expm1(own[:, 1])
-        fading = torch.stack([torch.exp(-age / 6), torch.exp(-age / 24)], 1)
-        ahead = [torch.exp(-lead / 2), torch.exp(-lead / 6), lead / self.reach]
+        age, passed = age / self.reach, lead / self.reach
+        fading = torch.stack([torch.exp(-5 * age), torch.exp(-1.25 * age)], 1)
+        ahead = [torch.exp(-15 * passed), torch.exp(-5 * passed), passed]
         drawn = z0.view(len(z0), self.n_channels, -1)[window, channel]
         flat = None
         if self.decoder is not None:

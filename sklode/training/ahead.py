@@ -64,7 +64,7 @@ _ANSWERS = 4096, 1024
 """Values that a batch asks for at most; where answers look back."""
 
 _FULL_KL = 300
-"""With more observed rows than this the KL term counts for less, in proportion."""
+"""With more observed rows than this the KL term counts for less, by the square."""
 
 
 @dataclass(frozen=True)
@@ -294,7 +294,7 @@ class AheadRun(Run):
         origins = Origins(seen, model.units)
         usable = origins.usable(min(_FEWEST_SEEN, model.window_length))
         n_batches = _n_batches(seen, settings)
-        network.kl_scale = min(1.0, _FULL_KL / max(len(seen.ticks), 1))
+        network.kl_scale = min(1.0, _FULL_KL / max(len(seen.ticks), 1)) ** 2
 
         def draw(epoch: int) -> Iterator[nn.AheadBatch]:
             seed = int(torch.randint(2**31 - 1, (1,), generator=self.generator))
