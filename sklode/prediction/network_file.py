@@ -58,7 +58,7 @@ def _together(kind: Any, model: Any) -> Any:
     held = model.held
     require(held is None or held.shape == (n_channels,), "other constants")
     horizon = model.horizon
-    require(type(horizon) is int and horizon >= 0, f"the horizon {horizon}")
+    require(type(horizon) is int and horizon >= 0, f"the lengths {[horizon]}")
     require(0 <= model.share <= 1, f"the share {model.share}")
     units = model.time_unit, model.longest_gap
     require(all(0 < unit < np.inf for unit in units), f"the units of time {units}")

@@ -1,37 +1,16 @@
-"""Whether windows drift, and how far they move from a level."""
+"""How far windows move from a level."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from sklode.levels.choice import deviation_scale, drifts, spread_of
+from sklode.levels.choice import deviation_scale, spread_of
 
 
 def runs(series: np.ndarray, n: int = 16) -> tuple[np.ndarray, np.ndarray]:
     every = np.lib.stride_tricks.sliding_window_view(series, n)[:, :, None]
     return every, ~np.isnan(every)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_windows_of_a_walk_drift_and_those_of_noise_or_a_short_wave_do_not(
-    seed: int,
-) -> None:
-    noise = np.random.default_rng(seed).standard_normal(3000)
-    walk, wave = np.cumsum(noise), np.sin(np.arange(3000) / 2) + 0.1 * noise
-    for series, expected in ((walk, True), (noise, False), (wave, False)):
-        values, mask = runs(series - series.mean())
-        assert drifts(values[::10], mask[::10], 12) is expected
-
-
-def test_missing_values_do_not_count_for_a_drift() -> None:
-    values, mask = runs(np.random.default_rng(0).standard_normal(3000))
-    mask = np.array(mask)
-    mask[:, 1::3] = False
-    garbage = np.where(mask, values, 1e6)
-    assert not drifts(garbage, mask, 12)
-    mask[::3, :12] = False  # of which nothing was seen
-    assert not drifts(np.where(mask, values, 1e6), mask, 12)
 
 
 def test_the_spread_is_that_of_what_was_observed() -> None:

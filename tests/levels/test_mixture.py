@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from scipy.stats import lognorm, norm
 
 from sklode.levels.forms import Form
-from sklode.levels.mixture import Mixture
+from sklode.levels.mixture import Mixture, Move
 from tests.levels.processes import component
 
 LEVELS = np.array([0.001, 0.05, 0.5, 0.8, 0.999])
@@ -22,7 +22,8 @@ def mixture(*parts: tuple[float, float, float, float, bool]) -> Mixture:
         np.array, zip(*parts, strict=True)
     )
     spreads = np.sqrt(variances)[:, None]
-    return Mixture(weights, means[:, None], spreads, np.sqrt(noises), logarithm)
+    noises = np.sqrt(noises)[:, None]
+    return Mixture(weights, means[:, None], spreads, noises, logarithm)
 
 
 def distributions(of: Mixture, noise: bool) -> list[tuple[float, Any]]:
@@ -31,7 +32,7 @@ def distributions(of: Mixture, noise: bool) -> list[tuple[float, Any]]:
         of.weights,
         of.means[:, 0],
         of.spreads[:, 0],
-        of.noises,
+        of.noises[:, 0],
         of.logarithm,
         strict=True,
     ):
@@ -124,7 +125,7 @@ def test_components_come_in_the_units_of_y() -> None:
     of = Mixture.of([one, other], np.array([[0.1], [0.2]]), np.array([[1.0], [2.0]]))
     np.testing.assert_allclose(of.means[:, 0], [6.0, 2.1])
     np.testing.assert_allclose(of.spreads[:, 0] ** 2, [100.0, 0.5])
-    np.testing.assert_allclose(of.noises**2, [9.0 + 1e-4, 0.01 + 2.5e-7])
+    np.testing.assert_allclose(of.noises[:, 0] ** 2, [9.0 + 1e-4, 0.01 + 2.5e-7])
     assert of.weights.tolist() == [0.6, 0.4]
     assert of.logarithm.tolist() == [False, True]
 
@@ -133,3 +134,41 @@ def test_a_logarithm_beyond_all_floats_is_the_largest_and_no_infinity() -> None:
     of = mixture((1.0, 700.0, 900.0, 1.0, True))
     assert np.isfinite(of.quantiles(LEVELS)).all()
     assert not np.isfinite(of.variance()).all()  # which answers refuse
+
+
+def moved(of: Mixture, target: float, weight: float, factor: float, log: bool) -> Any:
+    move = Move(log, *(np.array([x]) for x in (target, weight, factor)))
+    return of.moved(move), move
+
+
+@pytest.mark.parametrize(("name", "log"), [("far apart", False), ("a log-normal", True)])
+def test_a_move_shifts_the_median_and_stretches_all_quantiles(
+    name: str, log: bool
+) -> None:
+    of = MIXTURES[name]
+    found, move = moved(of, 1.7, 0.3, 0.6, log)
+    plain = np.log if log else np.asarray
+    middle = plain(of.medians())
+    centre = 0.7 * middle + 0.3 * 1.7
+    expected = centre + 0.6 * (plain(of.quantiles(LEVELS)) - middle)
+    np.testing.assert_allclose(plain(found.quantiles(LEVELS)), expected, rtol=1e-6)
+    np.testing.assert_allclose(plain(found.medians()), centre, rtol=1e-6)
+    # draws move with the quantiles
+    drawn = move.of(of.quantiles(LEVELS)[0][:, None], of.medians())[:, 0]
+    np.testing.assert_allclose(drawn, found.quantiles(LEVELS)[0], rtol=1e-6)
+
+
+def test_a_move_of_no_weight_changes_nothing() -> None:
+    for name, log in (("far apart", False), ("a log-normal", True)):
+        of = MIXTURES[name]
+        found, _ = moved(of, 1e6, 0.0, 1.0, log)
+        np.testing.assert_allclose(found.quantiles(LEVELS), of.quantiles(LEVELS))
+        np.testing.assert_allclose(found.variance(), of.variance())
+
+
+def test_a_component_of_another_kind_moves_with_the_others() -> None:
+    of = mixture((0.8, 1.0, 0.3, 0.1, True), (0.2, 2.8, 0.4, 0.1, False))
+    found, _ = moved(of, 3.0, 1.0, 0.5, True)
+    assert found.logarithm.tolist() == [True, True]
+    assert (found.quantiles(LEVELS) > 0).all()
+    assert found.medians()[0] == pytest.approx(np.exp(3.0), rel=0.05)
