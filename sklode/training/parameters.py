@@ -136,28 +136,31 @@ PARAMETERS = """    Parameters
     activation : {"tanh", "elu", "softplus"}, default="tanh"
         Of the vector fields.
     window_length : int, optional
-        Observations seen per training window and at prediction. None: twice the
-        horizon, between 24 and 60, but no more than leaves room for two windows in the
-        longest series; with 8 series or more, for one. A shorter series is one whole
-        window.
+        Observations that the encoder sees, in training and at prediction. None: 48, at
+        most all but one of the longest series. With another ``level`` than "auto":
+        twice the horizon, between 24 and 60, but no more than leaves room for two
+        windows in the longest series; with 8 series or more, for one.
     horizon : int, optional
-        Observations after the window that a training window also predicts. None: the
-        farthest step of the ``fh`` given to ``fit``; else as long as the window where
-        that is given; else 20, at most a third of the longest series. 0:
-        reconstruction only.
+        With another ``level`` than "auto": observations after the window that a
+        training window also predicts. None: the farthest step of the ``fh`` given to
+        ``fit``; else as long as the window where that is given; else 20, at most a
+        third of the longest series. 0: reconstruction only. Under "auto" one training
+        serves every horizon, and nothing depends on this.
     thinning : float, default=0.5
-        What training hides from the encoder, and asks of the decoder. Each window draws
-        a share between 0 and this of its observations, which are hidden at random, so
-        that it is not learned by heart; and of so many windows the first observations
-        are, at most ``horizon`` of them, so that the decoder learns to run backward in
-        time. 0: nothing, the paper's training.
+        Each training window draws a share between 0 and this of its observations,
+        which are hidden from the encoder at random, so that windows are not learned by
+        heart. With another ``level`` than "auto" of so many windows the first
+        observations are hidden too, at most ``horizon`` of them, so that the decoder
+        learns to run backward in time. 0: nothing, the paper's training.
     level : {"auto", "series", "window", "last"} or None, default="auto"
-        What the network is added to. "auto": a structural model in continuous time,
-        solved exactly: trend, deviations, seasons and X, see `StructuralForecaster`;
-        the network learns what that leaves. "series": the training mean (the paper's
-        model); "window": the window's mean; "last": the last value, damped towards the
-        window's mean at a learned rate. Values are scaled by their standard deviation
-        from the level. None: y as it is.
+        What stands beside the network. "auto": a structural model in continuous time,
+        solved exactly: trend, deviations, seasons and X, see `StructuralForecaster`.
+        The network reads forward up to the last row and looks ahead from there; how
+        much of its forecast counts is found at each lead, see ``guard``. Else the
+        network alone answers, from a window that it describes whole, relative to:
+        "series": the training mean (the paper's model); "window": the window's mean;
+        "last": the last value, damped towards the window's mean at a learned rate.
+        Values are scaled by their standard deviation from that. None: y as it is.
     method : {"rk4", "midpoint", "euler", "dopri5"}, default="rk4"
         Of solving the differential equations: fixed steps ("rk4" is the 3/8 rule), or
         adaptive ones.
@@ -172,15 +175,16 @@ PARAMETERS = """    Parameters
         Threshold of norm gradient clipping over all parameters. "auto": the median of
         the norms seen in the first three epochs. None: no clipping.
     kl_weight : float, default=1.0
-        Weight of the KL term; a fiftieth of it while the windows grow.
+        Weight of the KL term; of many rows less, by the square of 300 / rows. With
+        another ``level`` than "auto" a fiftieth of it while the windows grow.
     observation_noise : float, optional
         Standard deviation of the Gaussian emission in normalised units. None: learned
         per channel.
     max_epochs : int, optional
-        Epochs; each draws every training window once, but no more than 32 batches of
-        them. None: as many as make about 1500 optimiser steps. During the first 1250
-        steps, at most 84 % of all, windows grow from an eighth of their length: short
-        ones show the local dynamics.
+        Epochs of at most 32 batches. None: as many as make about 900 optimiser steps.
+        With another ``level`` than "auto" 1500; during the first 1250 of them, at most
+        84 % of all, windows grow from an eighth of their length: short ones show the
+        local dynamics.
     batch_size : int, default=64
         Windows per optimiser step.
     lr : float, default=0.005
@@ -189,12 +193,16 @@ PARAMETERS = """    Parameters
     weight_decay : float, default=0.0
         Decoupled, of weight matrices; biases and scales do not decay.
     guard : bool or "auto", default="auto"
-        Whether what the network adds to the level has to be proved. The training leaves
-        out the last fifth of the rows (of series hardly longer than a window: every
-        fifth series), which level and network then forecast in blocks of ``horizon``
-        rows. As large a share of the network's correction enters the forecast as these
-        blocks prove, from 0 to 1; with fewer than four of them it is 0. A network that
-        has a share trains on with all rows. "auto": with ``level="auto"``.
+        Whether what the network adds has to be proved. With ``level="auto"``: the
+        training leaves out the last fifth of the rows (of 20 short series or more:
+        every fifth series). From origins among these a level that has not seen them
+        either, and the network, forecast what follows; the weight of the network at
+        each lead and channel is the one that these forecasts prove. A network without
+        prospects is given up after a third of the epochs; one that counts trains on
+        with all rows. Fewer than 300 rows prove nothing: then nothing is trained.
+        False: the network's forecasts count whole, unproved. With another ``level``
+        True compares with that level's forecasts, in blocks of ``horizon`` rows;
+        "auto" and False do not.
     early_stopping : bool, default=False
         Hold out the last tenth of every series (of many short ones: every tenth), stop
         when its loss no longer improves by 1e-4, and keep the best weights.
@@ -239,10 +247,10 @@ PARAMETERS = """    Parameters
 
 ATTRIBUTES = """    Attributes
     ----------
-    network_ : sklode.nn.LatentODE
-        The trained network.
+    network_ : sklode.nn.AheadODE or sklode.nn.LatentODE
+        The trained network; None where the level alone forecasts.
     history_ : DataFrame
-        A row per epoch: ``loss``, ``log_likelihood`` and ``kl`` per observed value,
+        A row per epoch, none where nothing was trained: ``loss``, ``log_likelihood`` and ``kl`` per observed value,
         ``kl_weight``, ``grad_norm`` before clipping, ``clipped_fraction``,
         ``validation_loss`` (NaN without early stopping), ``skipped_steps`` (not
         finite), ``restored_epoch`` (where it diverged: the epoch from whose beginning
@@ -250,24 +258,29 @@ ATTRIBUTES = """    Attributes
     n_epochs_, best_epoch_ : int
         Epochs trained, and the one whose weights are kept.
     window_length_, horizon_ : int
-        As given, or chosen; kept from ``pretrain``.
+        As given, or chosen; kept from ``pretrain``. No ``horizon_`` under "auto".
     time_unit_ : Timedelta or float
         The training stamps' median positive gap; kept from ``pretrain``.
     longest_gap_ : float
-        In units of ``time_unit_``: a longer gap between two observations counts as this
+        Not under "auto". In units of ``time_unit_``: a longer gap between two observations counts as this
         long. At most 1000, and less where such gaps are many; kept from ``pretrain``.
     location_, scale_ : ndarray of shape (channel,)
         What values are shifted and scaled by.
     network_share_ : float
-        Which share of the network's correction of the level enters forecasts, from 0
-        to 1, see ``guard``.
+        How much of the network's forecast counts, from 0 to 1: the mean over leads and
+        channels, see ``guard``.
+    network_weights_ : DataFrame
+        With ``level="auto"``: the same by lead (rows: time since the last observation,
+        in units of ``time_unit_``) and channel, interpolated between leads; 0 beyond
+        the longest lead that was proved.
     level_ : DataFrame
         With ``level="auto"``: what the level is made of, see `StructuralForecaster`.
     interval_scale_ : DataFrame
         What the model's own spread is multiplied by in samples, quantiles, intervals
         and variances: a column per channel, a row per time since the last observation
-        (in units of ``time_unit_``), interpolated between them. The first, at 0, is
-        that of stamps inside the history. At least 0.5; measured after training on
+        (in units of ``time_unit_``), interpolated between them. With ``level="auto"``
+        it is the level's spread, and 1 where no network counts. Else the first, at 0,
+        is that of stamps inside the history; at least 0.5; measured after training on
         held-out rows and, where those are few or none, on the rows trained on.
     engine_ : tuple of str
         What ran the encoder and the decoder.
