@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sktime.exceptions import NotFittedError
 
 from sklode import LatentODEForecaster, StructuralForecaster, WeightsFileError
 from sklode.levels.answers import LevelAnswers
@@ -190,6 +191,86 @@ def test_a_fit_keeps_what_pretrain_found(fits: list[Any]) -> None:
         forecaster.fit(channels(uneven_stamps()))
     with pytest.raises(ValueError, match=r"the same logarithm, 'auto'; got False"):
         forecaster.set_params(logarithm=False).fit(y)
+
+
+ASKING = {
+    "interval": lambda f, fh, X: f.predict_interval(fh, X, [0.5, 0.9]),
+    "usual interval": lambda f, fh, X: f.predict_interval(fh, X),
+    "quantiles": lambda f, fh, X: f.predict_quantiles(fh, X, [0.1, 0.7]),
+    "one quantile": lambda f, fh, X: f.predict_quantiles(fh, X, 0.3),
+    "usual quantiles": lambda f, fh, X: f.predict_quantiles(fh, X),
+    "variance": lambda f, fh, X: f.predict_var(fh, X),
+}
+
+
+def rows_of_each(*asked: tuple[str, str]) -> pd.MultiIndex:
+    rows = [(key, pd.Timestamp(stamp)) for key, stamp in asked]
+    return pd.MultiIndex.from_tuples(rows, names=["series", "when"])
+
+
+EACH = rows_of_each(
+    ("s2", "2021-04-01 09:10"),
+    ("s0", "2021-02-01 10:00"),
+    ("s1", "2021-02-01 00:13"),
+    ("s0", "2021-01-01 00:07"),
+    ("s2", "2021-04-01 09:10"),
+)
+"""In no order, one of them twice: past, between and future."""
+
+
+@pytest.mark.parametrize("question", ASKING)
+@pytest.mark.parametrize("has_controls", [False, True])
+def test_each_series_of_a_panel_has_intervals_at_its_own_stamps(
+    question: str, has_controls: bool
+) -> None:
+    ask, y = ASKING[question], panel()
+    y["other"] = 3 - y["y"].cumsum()
+    X = pd.DataFrame({"u": np.arange(len(y)) % 5.0}, y.index) if has_controls else None
+    ahead = pd.DataFrame({"u": [1.0, 2.0, 3.0, 4.0]}, EACH[:4])
+    forecaster = structural(seasons=None).fit(y, X)
+    found = ask(forecaster, EACH, ahead if has_controls else None)
+    pd.testing.assert_index_equal(found.index, EACH)
+    given = ahead.sort_index() if has_controls else None
+    for number, row in enumerate(EACH):
+        same_stamp = pd.DatetimeIndex([row[1]], name="when")
+        expected = ask(forecaster, same_stamp, given).loc[[row]]
+        pd.testing.assert_frame_equal(found.iloc[[number]], expected)
+
+
+def test_each_series_of_a_panel_has_paths_through_its_own_stamps() -> None:
+    forecaster = structural(seasons=None, n_samples=2000).fit(panel())
+    rows = EACH[:4]
+    paths = forecaster.sample(rows)
+    assert paths.index.names == ["sample", "series", "when"]
+    pd.testing.assert_index_equal(paths.loc[7].index, rows)
+    of_rows = paths["y"].to_numpy().reshape(2000, 4)
+    quantiles = forecaster.predict_quantiles(rows, alpha=[0.1, 0.5, 0.9]).to_numpy()
+    spread = quantiles[:, [2]] - quantiles[:, [0]]
+    drawn = np.quantile(of_rows, [0.1, 0.5, 0.9], axis=0).T
+    assert (np.abs(drawn - quantiles) < 0.1 * spread).all()
+    assert forecaster.sample(rows, 3, noise=False).shape == (12, 1)
+
+
+@pytest.mark.parametrize("question", [*ASKING, "paths"])
+def test_rows_that_a_panel_has_not_are_refused_as_predict_at_does(
+    question: str,
+) -> None:
+    ask = ASKING.get(question, lambda f, fh, X: f.sample(fh, X=X))
+    forecaster = structural(seasons=None).fit(panel())
+    deeper = pd.MultiIndex.from_tuples([("a", *row) for row in EACH])
+    for asked in (rows_of_each(("s9", "2021-04-01")), deeper):
+        with pytest.raises(
+            ValueError, match=r"that fit has seen|the index levels"
+        ) as a:
+            forecaster.predict_at(asked)
+        with pytest.raises(ValueError, match=re.escape(str(a.value))):
+            ask(forecaster, asked, None)
+    # which has no keys
+    lone = structural(seasons=None).fit(waves(uneven_stamps()))
+    with pytest.raises(TypeError, match=r"got a MultiIndex.*get_level_values"):
+        ask(lone, EACH, None)
+    with pytest.raises(NotFittedError):
+        ask(structural(), EACH, None)
 
 
 def test_pretraining_keeps_no_series() -> None:

@@ -83,7 +83,9 @@ def _check_items(fh: Any, items: list[Any], is_stamps: bool) -> None:
     if isinstance(fh, pd.MultiIndex):
         raise TypeError(
             "fh must hold steps or time stamps, the same for all series; got a "
-            "MultiIndex. Ask each series at its own stamps by predict_at(index)."
+            "MultiIndex. Of a panel, predict_at(index) asks each series at its own "
+            "stamps; predict_interval, predict_quantiles, predict_var and sample take "
+            "the same index. Of a single series, pass index.get_level_values(-1)."
         )
     if not items:
         raise ValueError(

@@ -16,6 +16,7 @@ from sklearn.utils import InputTags, Tags, TargetTags
 from sktime.datatypes import convert_to
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
+from sktime.utils.validation.forecasting import check_alpha
 
 from sklode.data import checks
 from sklode.data.history import History, as_channels, in_order
@@ -136,7 +137,6 @@ class ContinuousForecaster(BaseForecaster):
     update = on_a_copy(BaseForecaster.update)
     update_predict = on_a_copy(BaseForecaster.update_predict)
     predict = keeping_horizon(BaseForecaster.predict)
-    predict_var = keeping_horizon(BaseForecaster.predict_var)
     predict_proba = keeping_horizon(BaseForecaster.predict_proba)
 
     def set_params(self, **params: Any) -> Any:
@@ -328,27 +328,59 @@ class ContinuousForecaster(BaseForecaster):
                 f"index must be a pandas Index of time stamps; got {index!r}. Use for "
                 "example pd.DatetimeIndex([...])."
             )
-        # sktime's check of a table would walk through every series
+        return self._answers.means(index, self._as_table(X))
+
+    def _as_table(self, X: Any) -> pd.DataFrame | None:
+        """Return X; of a table, sktime's check would walk through every series."""
         is_table = isinstance(X, pd.Series | pd.DataFrame)
-        X = pd.DataFrame(X) if is_table else self._check_X(X=X)
-        return self._answers.means(index, X)
+        return pd.DataFrame(X) if is_table else self._check_X(X=X)
+
+    def _asks_each(self, fh: Any) -> bool:
+        """Return whether ``fh`` asks each series of a panel at its own stamps."""
+        if self._state != "fitted" or not isinstance(fh, pd.MultiIndex):
+            return False
+        return len(self._history.levels) > 1
 
     @keeping_horizon
     def predict_quantiles(
         self, fh: Any = None, X: Any = None, alpha: Any = None
     ) -> pd.DataFrame:
-        """Forecast quantiles, see `sktime.forecasting.base.BaseForecaster`."""
+        """Forecast quantiles, see `sktime.forecasting.base.BaseForecaster`.
+
+        ``fh`` is as there or, for a panel, a MultiIndex, with X, as in `predict_at`.
+        """
         if alpha is not None:
             checks.check_probabilities("alpha", alpha)
+        if self._asks_each(fh):
+            alpha = check_alpha([0.05, 0.95] if alpha is None else alpha)
+            return self._predict_quantiles(fh, self._as_table(X), alpha)
         return super().predict_quantiles(fh, X, alpha)
 
     @keeping_horizon
     def predict_interval(
         self, fh: Any = None, X: Any = None, coverage: Any = 0.90
     ) -> pd.DataFrame:
-        """Forecast intervals, see `sktime.forecasting.base.BaseForecaster`."""
+        """Forecast intervals, see `sktime.forecasting.base.BaseForecaster`.
+
+        ``fh`` is as there or, for a panel, a MultiIndex, with X, as in `predict_at`.
+        """
         checks.check_probabilities("coverage", coverage)
+        if self._asks_each(fh):
+            coverage = check_alpha(coverage, name="coverage")
+            return self._predict_interval(coverage, fh=fh, X=self._as_table(X))
         return super().predict_interval(fh, X, coverage)
+
+    @keeping_horizon
+    def predict_var(
+        self, fh: Any = None, X: Any = None, cov: bool = False
+    ) -> pd.DataFrame:
+        """Forecast variances, see `sktime.forecasting.base.BaseForecaster`.
+
+        ``fh`` is as there or, for a panel, a MultiIndex, with X, as in `predict_at`.
+        """
+        if self._asks_each(fh):
+            return self._predict_var(fh, self._as_table(X), cov)
+        return super().predict_var(fh, X, cov)
 
     @keeping_horizon
     def sample(
@@ -363,7 +395,7 @@ class ContinuousForecaster(BaseForecaster):
         Parameters
         ----------
         fh : int, sequence, Index or ForecastingHorizon, optional
-            As in `predict`.
+            As in `predict`; or, for a panel, a MultiIndex as in `predict_at`.
         n_samples : int, optional
             Number of paths; None: the parameter ``n_samples``.
         X : DataFrame, optional
@@ -383,8 +415,9 @@ class ContinuousForecaster(BaseForecaster):
         probability holds one: those of another ``n_samples`` are others.
         """
         self.check_is_fitted()
-        X_inner = self._check_X(X=X)
-        rows, known = self._asked(self._check_fh(fh), X_inner)
+        each = self._asks_each(fh)
+        X_inner = self._as_table(X) if each else self._check_X(X=X)
+        rows, known = self._asked(fh if each else self._check_fh(fh), X_inner)
         n = self.n_samples if n_samples is None else n_samples
         checks.check_count("n_samples", n, 1)
         columns = self._history.channels
@@ -472,14 +505,16 @@ class ContinuousForecaster(BaseForecaster):
         return -math.hypot(*errors) / math.sqrt(len(errors))  # no square overflows
 
     def _asked(
-        self, fh: ForecastingHorizon, X: pd.DataFrame | None
+        self, fh: ForecastingHorizon | pd.MultiIndex, X: pd.DataFrame | None
     ) -> tuple[pd.Index, np.ndarray]:
         """Return the rows that a horizon asks for, and which are answered.
 
         An absolute horizon asks every series of a panel at every stamp, but X need not
         know them all: sktime's evaluation asks at the union of the series' stamps. The
-        forecast is NaN where a series has no X.
+        forecast is NaN where a series has no X. A MultiIndex is the rows themselves.
         """
+        if isinstance(fh, pd.MultiIndex):
+            return fh, np.full(len(fh), True)
         asked, history = fh.to_pandas(), self._history
         rows = history.rows_ahead(asked) if fh.is_relative else history.rows_at(asked)
         if fh.is_relative or X is None or len(history.levels) == 1:
