@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -43,8 +45,18 @@ def test_pretraining_on_a_family_helps_a_member_with_little_data() -> None:
     parts = {k: pd.DataFrame({"y": np.roll(wave, k)}) for k in range(12)}
     family = pd.concat(parts, names=["k", "t"])
     train, test = pd.Series(wave[:14]), pd.Series(wave, name="y")[14:24]
-    sizes = {"hidden_size": 12, "field_width": 12, "emission_width": 16}
-    common = {**sizes, "level": "series", "batch_size": 16, "lr": 0.03}
-    alone = tiny(**common, max_epochs=30).fit(train)
-    taught = tiny(**common, max_epochs=30, finetune_epochs=0).pretrain(family)
-    assert taught.fit(train).score(test) > 0.5 * alone.score(test)
+    settings: dict[str, Any] = {
+        **{"hidden_size": 16, "latent_size": 4, "field_width": 16},
+        **{"emission_width": 16, "window_length": 12, "level": "series"},
+        **{"batch_size": 16, "lr": 0.02},
+    }
+    errors = []
+    for seed in range(3):
+        settings["random_state"] = seed
+        alone = tiny(**settings, max_epochs=100).fit(train)
+        taught = tiny(**settings, max_epochs=10, finetune_epochs=0).pretrain(family)
+        errors.append([-taught.fit(train).score(test), -alone.score(test)])
+    # of twelve seeds 0.03 to 0.20, and 0.42 to 0.92; without its weights 0.46 to 1.2
+    helped, unhelped = np.median(errors, axis=0)
+    assert helped <= 0.35, errors
+    assert helped <= 0.6 * unhelped, errors
