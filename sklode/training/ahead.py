@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -187,6 +187,7 @@ class AheadRun(Run):
 
     observations: Any = None
     given_up: bool = False
+    further: ClassVar[tuple[float, float]] = 0.35, 0.5
 
     def train(self, reporter: Reporter) -> AheadModel:
         """Train, prove, and return the model."""

@@ -250,8 +250,8 @@ ATTRIBUTES = """    Attributes
     network_ : sklode.nn.AheadODE or sklode.nn.LatentODE
         The trained network; None where the level alone forecasts.
     history_ : DataFrame
-        A row per epoch, none where nothing was trained: ``loss``, ``log_likelihood`` and ``kl`` per observed value,
-        ``kl_weight``, ``grad_norm`` before clipping, ``clipped_fraction``,
+        A row per epoch, none where nothing was trained: ``loss``, ``log_likelihood``
+        and ``kl`` per observed value, ``kl_weight``, ``grad_norm`` before clipping, ``clipped_fraction``,
         ``validation_loss`` (NaN without early stopping), ``skipped_steps`` (not
         finite), ``restored_epoch`` (where it diverged: the epoch from whose beginning
         it went on, at half the rate; else 0), ``lr``, ``seconds``.
@@ -262,8 +262,9 @@ ATTRIBUTES = """    Attributes
     time_unit_ : Timedelta or float
         The training stamps' median positive gap; kept from ``pretrain``.
     longest_gap_ : float
-        Not under "auto". In units of ``time_unit_``: a longer gap between two observations counts as this
-        long. At most 1000, and less where such gaps are many; kept from ``pretrain``.
+        Not under "auto". In units of ``time_unit_``: a longer gap between two
+        observations counts as this long. At most 1000, and less where such gaps are
+        many; kept from ``pretrain``.
     location_, scale_ : ndarray of shape (channel,)
         What values are shifted and scaled by.
     network_share_ : float

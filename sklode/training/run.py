@@ -7,7 +7,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import torch
 
@@ -32,9 +32,6 @@ __all__ = [
 ]
 
 BATCHES_PER_EPOCH = 32  # at most; else an epoch draws every window once
-
-_FURTHER = 0.2
-"""Of the epochs, at the lower rate, that a proved training goes on with on all rows."""
 
 _FINETUNE_SHARE = 0.2  # of the epochs, which finetune_epochs=None takes
 
@@ -71,6 +68,9 @@ class Run:
     reporter: Reporter = field(default_factory=Reporter)
     processes: Processes = field(default_factory=current)
     trainer: Trainer | None = None  # None before training
+
+    further: ClassVar[tuple[float, float]] = 0.2, _FINETUNE_RATE
+    """Of the epochs, and of ``lr``, that a proved training goes on with on all rows."""
 
     def train(self, reporter: Reporter) -> Any:
         """Train, and return the model."""
@@ -115,7 +115,8 @@ class Run:
         n_epochs, rate = terms.n_epochs, terms.rate
         if further:
             reporter, start = Reporter(reporter.verbose, prefix="on all rows: "), None
-            n_epochs, rate = math.ceil(_FURTHER * n_epochs), _FINETUNE_RATE
+            share, rate = self.further
+            n_epochs = math.ceil(share * n_epochs)
         material = self.material(further)
         trainer = Trainer(
             model.network,
