@@ -60,6 +60,7 @@ class _LatentODEForecaster(ContinuousForecaster):
     _answers: Any
     _run: Run | None = None  # while `fit` trains
     _broken_off: FittedModel | None = None  # what a fit that raised was at
+    _is_candidate = False  # whether scikit-learn cloned it, as its searches do
 
     def __init__(
         self,
@@ -138,9 +139,28 @@ class _LatentODEForecaster(ContinuousForecaster):
         """Return to the state after construction; ``warm_start`` keeps the model."""
         # what a fit was broken off at is later than the model that it began from
         latest = self._broken_off or getattr(self, "_model", None)
+        is_candidate = self._is_candidate
         super().reset()
+        self._is_candidate = is_candidate
         self._broken_off = latest if self.warm_start else None
         return self
+
+    def __sklearn_clone__(self) -> Any:
+        """Clone as sktime does, and know that a search may compare the clone."""
+        candidate = super().__sklearn_clone__()
+        candidate._is_candidate = True
+        return candidate
+
+    def score(self, y: Any, X: Any = None, fh: Any = None) -> float:
+        score = super().score(y, X, fh)
+        if self._is_candidate and self.level == "auto" and not self.network_share_:
+            warnings.warn(
+                "no network of this candidate counts, the level alone forecasts: what "
+                "differs only in the network scores the same. Search with "
+                'level="series", or with more rows.',
+                stacklevel=2,
+            )
+        return score
 
     def _broke_off(self, twin: Any) -> None:
         """Keep what a fit that raised was at, for ``warm_start``."""

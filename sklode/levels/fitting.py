@@ -226,13 +226,14 @@ def _most_probable(
             [objective(x + step * e) - here for e in np.eye(len(x))]
         ) / step
 
-    best = minimize(
-        with_slope,
-        logs[free],
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": _ITERATIONS},
-    )
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
+        best = minimize(
+            with_slope,
+            logs[free],
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": _ITERATIONS},
+        )
     found = logs.copy()
     found[free] = best.x
     in_units = len(values) * math.log(scale)

@@ -30,8 +30,8 @@ _FADES = 0.5, 2.0, 8.0
 _N_LAGS, _SPACING = 16, 1.5
 """Past values are read near so many lags before the origin, so far apart."""
 
-_N_BACK = 16
-"""Lags that are looked back at from the time that is asked."""
+_N_BACK, _FARTHEST = 16, 32.0
+"""Lags that are looked back at from the time that is asked, at first up to so long."""
 
 _SOFT = 3.0
 """Inputs beyond so many deviations count as their logarithm."""
@@ -157,8 +157,9 @@ class AheadODE(Accelerated):
         self.looks_back = looks_back
         n_asked = size + _EMBEDDING + 6 + _READ + n_controls
         if looks_back:
-            self.lags = nn.Parameter(torch.linspace(0, reach, _N_BACK))
-            narrow = torch.full((_N_BACK,), reach / (_N_BACK - 1))
+            farthest = min(reach, _FARTHEST)
+            self.lags = nn.Parameter(torch.linspace(0, farthest, _N_BACK))
+            narrow = torch.full((_N_BACK,), farthest / (_N_BACK - 1))
             self.log_widths = nn.Parameter(narrow.log())
             self.back = nn.Linear(2 * n_channels * _N_BACK, width // 2)
             n_asked += width // 2

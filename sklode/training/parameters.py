@@ -251,10 +251,10 @@ ATTRIBUTES = """    Attributes
         The trained network; None where the level alone forecasts.
     history_ : DataFrame
         A row per epoch, none where nothing was trained: ``loss``, ``log_likelihood``
-        and ``kl`` per observed value, ``kl_weight``, ``grad_norm`` before clipping, ``clipped_fraction``,
-        ``validation_loss`` (NaN without early stopping), ``skipped_steps`` (not
-        finite), ``restored_epoch`` (where it diverged: the epoch from whose beginning
-        it went on, at half the rate; else 0), ``lr``, ``seconds``.
+        and ``kl`` per observed value, ``kl_weight``, ``grad_norm`` before clipping,
+        ``clipped_fraction``, ``validation_loss`` (NaN without early stopping),
+        ``skipped_steps`` (not finite), ``restored_epoch`` (where it diverged: the epoch
+        from whose beginning it went on, at half the rate; else 0), ``lr``, ``seconds``.
     n_epochs_, best_epoch_ : int
         Epochs trained, and the one whose weights are kept.
     window_length_, horizon_ : int

@@ -168,7 +168,7 @@ class Proof:
         filtered = level.filtered(before)
         first = before.ticks[before.bounds[:-1]][asked.window]
         times = ticks_between(first, observations.ticks[asked.row]) / level.unit
-        controls = np.zeros((len(times), 0))
+        controls: Array = np.zeros((len(times), 0))
         if observations.controls is not None:
             controls = level.controls(observations.controls[asked.row])
         median, deviation, truth = np.empty((3, len(times)))
@@ -180,9 +180,9 @@ class Proof:
             mixture = filtered.answered(k, queries)
             found = mixture.quantiles(np.array([0.05, 0.5, 0.95]))
             values = observations.values[asked.row[mine], k]
-            table = np.column_stack([found, values])
+            table: Array = np.column_stack([found, values])
             if not np.isnan(units.least[k]):
-                table[:] = np.log(np.maximum(table, units.least[k]))
+                table = np.log(np.maximum(table, units.least[k]))
             median[mine], truth[mine] = table[:, 1], table[:, 3]
             deviation[mine] = (table[:, 2] - table[:, 0]) / _TO_DEVIATION
         deviation = np.maximum(deviation, 1e-9 * np.abs(median) + 1e-300)
