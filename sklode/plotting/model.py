@@ -220,6 +220,7 @@ def plot_latent(
     """
     check_fitted(forecaster, "plot_latent")
     check_count("n_samples", n_samples, 0)
+    forecaster._answers_of_windows("plot_latent")
     _check_plane(coordinates, forecaster.network_.latent_size)
     keys = list(forecaster._history.observations.keys)
     key = series if isinstance(series, tuple) else (series,)

@@ -112,12 +112,13 @@ def plan_ahead(
         else:
             keeps = start is not None and purpose in ("fine-tune", "update")
             level = start.level if keeps else StructuralLevel.fit(observations)  # type: ignore[union-attr]
-            model = _fresh(observations.until(cut), settings, level, seed)
+            proves = settings.guard is not False and can_prove(observations)
+            learned = observations.until(cut) if proves else observations
+            model = _fresh(learned, settings, level, seed)
             from_scratch = True
-            if keeps:  # what pretraining could not prove
+            # nor what pretraining could not prove
+            if keeps or not (proves or settings.guard is False):
                 model.network = None
-        if from_scratch and settings.guard is not False and not can_prove(observations):
-            model.network = None
         n_epochs, rate = 0, 1.0
         if model.network is not None:
             model.network.to(resolve_device(settings.device))

@@ -141,7 +141,9 @@ def moved(of: Mixture, target: float, weight: float, factor: float, log: bool) -
     return of.moved(move), move
 
 
-@pytest.mark.parametrize(("name", "log"), [("far apart", False), ("a log-normal", True)])
+@pytest.mark.parametrize(
+    ("name", "log"), [("far apart", False), ("a log-normal", True)]
+)
 def test_a_move_shifts_the_median_and_stretches_all_quantiles(
     name: str, log: bool
 ) -> None:

@@ -51,12 +51,13 @@ def test_pretraining_on_a_family_helps_a_member_with_little_data() -> None:
         **{"batch_size": 16, "lr": 0.02},
     }
     errors = []
-    for seed in range(3):
+    for seed in range(5):
         settings["random_state"] = seed
         alone = tiny(**settings, max_epochs=100).fit(train)
-        taught = tiny(**settings, max_epochs=10, finetune_epochs=0).pretrain(family)
+        taught = tiny(**settings, max_epochs=20, finetune_epochs=0).pretrain(family)
         errors.append([-taught.fit(train).score(test), -alone.score(test)])
-    # of twelve seeds 0.03 to 0.20, and 0.42 to 0.92; without its weights 0.46 to 1.2
+    # of thirty seeds 0.02 to 0.18, and of fourteen 0.42 to 0.92; without what was
+    # pretrained 0.46 to 1.2
     helped, unhelped = np.median(errors, axis=0)
     assert helped <= 0.35, errors
     assert helped <= 0.6 * unhelped, errors

@@ -1,0 +1,134 @@
+"""Level and network together: one distribution, at every weight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode import StructuralForecaster
+from sklode.prediction.ahead import Stacking
+from sklode.training import ahead
+from sklode.training.validation import Proof
+from tests.series import tiny, uneven_stamps, waves
+
+STEPS = [1, 2, 5, 9]
+REACH = 30.0
+
+
+def series(log: bool = False) -> pd.Series:
+    y = waves(uneven_stamps(60))
+    return np.exp(0.3 * y + np.linspace(0, 3, 60)) if log else y + np.linspace(0, 8, 60)
+
+
+def stacking(weight: float, n_channels: int = 1, factor: float = 0.8) -> Stacking:
+    leads, one = np.array([1.0, 10.0]), np.ones((2, n_channels))
+    return Stacking(leads, weight * one, factor * one if weight else one, REACH)
+
+
+def fitted(weight: float, y: Any, X: Any = None, **settings: Any) -> Any:
+    """Return a forecaster whose network counts by a weight, whatever it proves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ahead, "can_prove", lambda rows: True)
+        patch.setattr(Proof, "has_prospects", lambda *_: True)
+        found = stacking(weight) if weight else None
+        patch.setattr(Proof, "stacking", lambda *_: found)
+        chosen = {"level": "auto", "max_epochs": 2, "lr": 0.05, **settings}
+        return tiny(**chosen).fit(y, X=X)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["plain", "logarithm"])
+def by_weight(request: pytest.FixtureRequest) -> dict[float, Any]:
+    return {w: fitted(w, series(request.param)) for w in (0.0, 0.3, 1.0)}
+
+
+def test_forecasts_move_from_the_level_to_the_network(
+    by_weight: dict[float, Any],
+) -> None:
+    level, part, whole = by_weight.values()
+    assert [f.network_share_ for f in by_weight.values()] == [0.0, 0.3, 1.0]
+    assert part.network_weights_.to_numpy().tolist() == [[0.3], [0.3]]
+    low, middle, high = (f.predict(STEPS).to_numpy() for f in (level, part, whole))
+    is_log = bool(level.level_["logarithm"].iloc[0])
+    if is_log:
+        low, middle, high = map(np.log, (low, middle, high))
+    assert np.abs(low - high).min() > 1e-3
+    np.testing.assert_allclose(middle, 0.7 * low + 0.3 * high, rtol=1e-6)
+
+
+def test_point_quantiles_variance_and_paths_agree(by_weight: dict[float, Any]) -> None:
+    for forecaster in by_weight.values():
+        alpha = [0.05, 0.5, 0.95]
+        found = forecaster.predict_quantiles(STEPS, alpha=alpha).to_numpy()
+        np.testing.assert_allclose(found[:, 1], forecaster.predict(STEPS), rtol=1e-9)
+        paths = forecaster.sample(STEPS, n_samples=3000).to_numpy().reshape(3000, -1)
+        below = (paths[:, :, None] < found).mean(0)
+        np.testing.assert_allclose(below, [alpha] * len(STEPS), atol=0.02)
+        variance = forecaster.predict_var(STEPS).to_numpy()[:, 0]
+        ratio = paths.std(0) / np.sqrt(variance)
+        assert np.median(ratio) == pytest.approx(1.0, abs=0.04)
+
+
+def test_of_a_logarithm_all_that_is_forecast_is_positive() -> None:
+    forecaster = fitted(0.6, series(log=True))
+    assert forecaster.level_["logarithm"].all()
+    assert (forecaster.predict_interval(STEPS, coverage=0.99) > 0).all(axis=None)
+    assert (forecaster.sample(STEPS, n_samples=200) > 0).all(axis=None)
+
+
+def test_before_and_between_observations_and_beyond_the_reach_the_level_answers(
+    by_weight: dict[float, Any],
+) -> None:
+    stamps = by_weight[0.0]._history.index()
+    unit = by_weight[0.0].time_unit_
+    asked = stamps[3:50:7] + pd.Timedelta("7min")
+    far = stamps[-1:] + (REACH + 0.1) * unit
+    near = stamps[-1:] + (REACH - 0.1) * unit
+    asked = asked.append([stamps[:1] - pd.Timedelta("1D"), far])
+    expected = by_weight[0.0].predict_at(asked)
+    for weight, forecaster in by_weight.items():
+        pd.testing.assert_frame_equal(forecaster.predict_at(asked), expected)
+        moved = forecaster.predict_at(near) - by_weight[0.0].predict_at(near)
+        assert bool((moved.abs() > 1e-6).all(axis=None)) is (weight > 0)
+
+
+def test_without_a_weight_it_is_the_structural_forecaster() -> None:
+    forecaster, structural = fitted(0.0, series()), StructuralForecaster().fit(series())
+    assert forecaster.network_ is None
+    for answer in (
+        lambda f: f.predict([-3, 1, 9]),
+        lambda f: f.predict_interval(STEPS),
+        lambda f: f.predict_var(STEPS),
+        lambda f: f.level_,
+    ):
+        left, right = answer(forecaster), answer(structural)
+        pd.testing.assert_frame_equal(pd.DataFrame(left), pd.DataFrame(right))
+
+
+def test_weights_and_factors_are_linear_between_leads() -> None:
+    weights, factors = np.array([[0.2], [0.6]]), np.array([[2.0], [1.0]])
+    made = Stacking(np.array([2.0, 4.0]), weights, factors, 6.0)
+    weight, factor = made.at(0, np.array([-1.0, 1.0, 3.0, 6.0, 6.1]))
+    np.testing.assert_allclose(weight, [0, 0.2, 0.4, 0.6, 0])
+    np.testing.assert_allclose(factor, [1, 2.0, 1.5, 1.0, 1])
+
+
+def test_a_row_is_answered_alike_whatever_else_is_asked() -> None:
+    forecaster = fitted(1.0, series())
+    ahead_of = forecaster._history.index()[-1] + forecaster.time_unit_ * np.arange(1, 9)
+    together = forecaster.predict_at(pd.DatetimeIndex(ahead_of))
+    alone = forecaster.predict_at(pd.DatetimeIndex(ahead_of[5:6]))
+    np.testing.assert_allclose(alone, together.iloc[5:6], rtol=1e-6)
+
+
+def test_controls_that_are_given_ahead_move_the_networks_forecast() -> None:
+    y = series()
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"u": rng.standard_normal(60)}, y.index)
+    forecaster = fitted(1.0, y[:50], X[:50], max_epochs=20)
+    one, other = (
+        forecaster.predict(y.index[50:], X=X[50:] * sign) for sign in (1.0, -1.0)
+    )
+    assert bool(((one - other).abs() > 1e-4).all(axis=None))

@@ -1,0 +1,245 @@
+"""Training beside the level: when, on what, and what is left where nothing counts."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode import LatentODELSTMForecaster, StructuralForecaster
+from sklode.plotting import plot_history, plot_latent
+from sklode.training import ahead
+from sklode.training.loop import HISTORY_COLUMNS
+from sklode.training.validation import Proof
+from tests.prediction.test_ahead import fitted, series, stacking
+from tests.series import MOSTLY_ONE, channels, panel, tiny, uneven_stamps, waves
+
+STEPS = [1, 2, 5]
+
+
+@pytest.fixture
+def proving(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Let few rows prove that the network counts whole."""
+    monkeypatch.setattr(ahead, "can_prove", lambda rows: True)
+    monkeypatch.setattr(Proof, "has_prospects", lambda *_: True)
+    monkeypatch.setattr(Proof, "stacking", lambda *_: stacking(1.0))
+    return monkeypatch
+
+
+def auto(kind: Any = LatentODELSTMForecaster, **settings: Any) -> Any:
+    return tiny(kind, **{"level": "auto", "max_epochs": 3, **settings})
+
+
+@pytest.mark.parametrize("kind", MOSTLY_ONE)
+@pytest.mark.usefixtures("proving")
+def test_no_forecast_depends_on_horizon_or_on_the_fh_of_fit(kind: Any) -> None:
+    y = series()
+    expected = auto(kind).fit(y).predict_interval(STEPS)
+    for settings, fh in (({"horizon": 9}, None), ({"horizon": 0}, None), ({}, [1, 40])):
+        found = auto(kind, **settings).fit(y, fh=fh).predict_interval(STEPS)
+        pd.testing.assert_frame_equal(found, expected, check_exact=True)
+
+
+def test_where_nothing_can_be_proved_nothing_is_trained() -> None:
+    y = series()
+    forecaster = auto(verbose=2).fit(y)
+    assert forecaster.network_ is None
+    assert forecaster.network_share_ == 0.0
+    assert forecaster.n_epochs_ == forecaster.best_epoch_ == 0
+    assert list(forecaster.history_) == list(HISTORY_COLUMNS)[1:]
+    assert forecaster.history_.empty
+    assert forecaster.network_weights_.to_numpy().tolist() == [[0.0]]
+    assert forecaster.interval_scale_.to_numpy().tolist() == [[1.0]]
+    with pytest.raises(ValueError, match="epoch"):
+        plot_history(forecaster)
+    for ask in (
+        lambda: forecaster.sample_prior(y.index[:5]),
+        lambda: plot_latent(forecaster, fh=STEPS),
+    ):
+        with pytest.raises(ValueError, match=r'paper.s model; got .* level="series"'):
+            ask()
+
+
+def test_verbose_says_why_the_level_forecasts_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    auto(verbose=2).fit(series())
+    assert "rows are too few to prove a network" in capsys.readouterr().out
+    monkeypatch.setattr(ahead, "can_prove", lambda rows: True)
+    monkeypatch.setattr(Proof, "stacking", lambda *_: None)
+    auto(verbose=2).fit(series())
+    assert "has not proved itself" in capsys.readouterr().out
+    monkeypatch.setattr(Proof, "has_prospects", lambda *_: True)
+    monkeypatch.setattr(Proof, "stacking", lambda *_: stacking(0.5))
+    auto(verbose=2).fit(series())
+    assert "50% of its forecasts count" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("settings", [{}, {"horizon": 0}, {"window_length": 1}])
+@pytest.mark.parametrize("n", [1, 3, 20])
+def test_a_few_rows_are_the_levels(n: int, settings: dict[str, Any]) -> None:
+    y = series()[:n]
+    expected = StructuralForecaster().fit(y).predict(STEPS)
+    found = auto(**settings).fit(y).predict(STEPS)
+    pd.testing.assert_series_equal(found, expected)
+
+
+def test_a_network_without_prospects_is_given_up_after_a_third(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ahead, "can_prove", lambda rows: True)
+    monkeypatch.setattr(Proof, "has_prospects", lambda *_: False)
+    forecaster = auto(max_epochs=9).fit(series())
+    assert forecaster.n_epochs_ == 3
+    assert forecaster.network_ is None
+
+
+@pytest.mark.usefixtures("proving")
+def test_what_is_held_out_is_trained_on_only_once_it_has_proved_the_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[int] = []
+    origins = ahead.Origins
+
+    def recorded(rows: Any, units: Any) -> Any:
+        seen.append(len(rows.ticks))
+        return origins(rows, units)
+
+    monkeypatch.setattr(ahead, "Origins", recorded)
+    auto().fit(series())
+    assert seen == [48, 48, 60]  # to build it, to prove it, and on
+
+
+def test_a_network_that_is_not_guarded_counts_whole() -> None:
+    forecaster = auto(guard=False).fit(series())
+    assert forecaster.network_share_ == 1.0
+    assert forecaster.n_epochs_ == 3
+
+
+@pytest.mark.usefixtures("proving")
+def test_fits_are_repeatable_and_updates_move_the_origin() -> None:
+    y = series()
+    one, other = (auto().fit(y[:50]) for _ in range(2))
+    asked = y.index[52:]
+    pd.testing.assert_frame_equal(
+        one.predict_interval(asked), other.predict_interval(asked), check_exact=True
+    )
+    before = one.predict(asked)
+    one.update(y[50:52], update_params=False)
+    assert (one.predict(asked) - before).abs().min() > 1e-6
+    other.update(y[50:52])  # and trains on
+    assert other.n_epochs_ == 1
+    assert (one.predict(asked) - other.predict(asked)).abs().max() > 1e-6
+
+
+@pytest.mark.usefixtures("proving")
+def test_a_series_is_forecast_by_the_network_of_its_family() -> None:
+    y = panel((40, 35, 45))
+    forecaster = auto(finetune_epochs=0).pretrain(y)
+    weights = forecaster.pretrained_.network.state_dict()
+    short = waves(uneven_stamps(9, seed=5), seed=7)
+    forecaster.fit(short)
+    assert forecaster.network_share_ == 1.0
+    for name, weight in forecaster.network_.state_dict().items():
+        assert (weight == weights[name]).all(), name
+    tuned = auto(finetune_epochs=2).pretrain(y).fit(short)
+    assert tuned.n_epochs_ == 2
+    assert (tuned.predict(STEPS) - forecaster.predict(STEPS)).abs().max() > 1e-6
+
+
+def test_what_pretraining_has_not_proved_is_not_trained_by_a_fit() -> None:
+    forecaster = auto().pretrain(panel())
+    assert forecaster.pretrained_.network is None
+    forecaster.fit(waves(uneven_stamps(9)))
+    assert (forecaster.network_, forecaster.n_epochs_) == (None, 0)
+
+
+@pytest.mark.usefixtures("proving")
+def test_series_of_unequal_scale_are_forecast_in_their_own_units() -> None:
+    small, large = waves(uneven_stamps(60)), 2000 + 500 * waves(uneven_stamps(60, 1), 1)
+    y = pd.concat({"s": small, "l": large}, names=["series", "t"]).to_frame("y")
+    found = auto(max_epochs=20, lr=0.02).fit(y).predict(STEPS)["y"]
+    assert found["s"].abs().max() < 6
+    assert found["l"].between(2000 - 3000, 2000 + 3000).all()
+    assert (found["l"] - 2000).abs().max() > 20
+
+
+@pytest.mark.parametrize("n_channels", [2, 10])
+def test_missing_values_and_a_channel_beside_many(
+    n_channels: int, proving: pytest.MonkeyPatch
+) -> None:
+    proving.setattr(Proof, "stacking", lambda *_: stacking(1.0, n_channels))
+    rng = np.random.default_rng(0)
+    index = uneven_stamps(60)
+    y = pd.DataFrame({f"c{k}": waves(index, k) for k in range(n_channels)})
+    y = y.mask(rng.random(y.shape) < 0.5)
+    y.iloc[0] = 1.0
+    y["c0"] = 3.0  # which never varies
+    forecaster = auto().fit(y)
+    found = forecaster.predict_interval(STEPS)
+    assert np.isfinite(found.to_numpy()).all()
+    gone = y.assign(c1=np.nan)
+    with pytest.raises(ValueError, match="got none in column 'c1'"):
+        auto().fit(gone)
+
+
+def answers(forecaster: Any) -> list[pd.DataFrame]:
+    return [
+        pd.DataFrame(forecaster.predict(STEPS)),
+        forecaster.predict_interval(STEPS),
+        forecaster.sample(STEPS, n_samples=4),
+        forecaster.network_weights_,
+        forecaster.history_.drop(columns="seconds"),
+    ]
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.4])
+def test_a_file_and_a_pickle_answer_as_the_forecaster(
+    weight: float, tmp_path: Any
+) -> None:
+    pytest.importorskip("safetensors")
+    forecaster = fitted(weight, channels(uneven_stamps(60))["a"])
+    forecaster.save_weights(tmp_path / "file")
+    for again in (
+        LatentODELSTMForecaster.load_weights(tmp_path / "file"),
+        pickle.loads(pickle.dumps(forecaster)),
+    ):
+        for left, right in zip(answers(forecaster), answers(again), strict=True):
+            pd.testing.assert_frame_equal(left, right, check_exact=True)
+
+
+@pytest.mark.usefixtures("proving")
+def test_a_training_that_a_callback_stopped_goes_on() -> None:
+    class Stop:
+        def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> bool:
+            checkpoint = forecaster.checkpoint()
+            assert checkpoint.network_share_ == 1.0
+            assert len(checkpoint.history_) == row["epoch"]
+            return row["epoch"] == 2
+
+    y = series()
+    forecaster = auto(max_epochs=5, warm_start=True, callbacks=[Stop()]).fit(y)
+    assert forecaster.n_epochs_ == 2
+    forecaster.callbacks = None
+    forecaster.fit(y)
+    whole = auto(max_epochs=5, warm_start=True).fit(y)
+    assert forecaster.n_epochs_ == 5
+    pd.testing.assert_series_equal(forecaster.predict(STEPS), whole.predict(STEPS))
+
+
+def test_a_warm_start_after_nothing_was_trained_is_a_fit() -> None:
+    forecaster = auto(warm_start=True).fit(series())
+    assert forecaster.fit(series()).network_ is None
+
+
+def test_a_candidate_of_a_search_says_that_its_network_does_not_count() -> None:
+    from sklearn.base import clone
+
+    y = series()
+    candidate = clone(auto()).set_params(hidden_size=4).fit(y[:50])
+    with pytest.warns(UserWarning, match="no network of this candidate counts"):
+        candidate.score(y[50:])
+    auto().fit(y[:50]).score(y[50:])  # which is no candidate: no warning
