@@ -6,7 +6,7 @@ from torch import nn
 from torch.distributions import Normal
 
 from sklode.nn import clip_gradient_norm, elbo, log_likelihood
-from sklode.nn.objectives import kl_to_standard_normal
+from sklode.nn.objectives import huber_log_likelihood, kl_to_standard_normal
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -119,3 +119,28 @@ def test_parameters_may_come_from_a_generator() -> None:
         float(p.grad.square().sum()) for p in layer.parameters() if p.grad is not None
     )
     assert total == pytest.approx(1.0, rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 7.0])
+def test_hubers_density_integrates_to_one(scale: float) -> None:
+    errors = torch.linspace(-30 * scale, 30 * scale, 200_001)
+    density = huber_log_likelihood(errors, torch.tensor(scale)).exp()
+    assert float(torch.trapezoid(density, errors)) == pytest.approx(1, rel=1e-7)
+
+
+def test_hubers_density_is_normal_up_to_two_scales_and_exponential_beyond() -> None:
+    scale = torch.tensor(0.5)
+    at_zero = huber_log_likelihood(torch.tensor(0.0), scale)
+    sizes = torch.tensor([0.4, 1.0, 2.0, 2.5, 40.0])  # in scales
+    loss = at_zero - huber_log_likelihood(sizes * scale, scale)
+    expected = [0.08, 0.5, 2.0, 2 * 2.5 - 2, 2 * 40.0 - 2]
+    torch.testing.assert_close(loss, torch.tensor(expected))
+    mirrored = huber_log_likelihood(-sizes * scale, scale)
+    torch.testing.assert_close(mirrored, at_zero - loss)
+
+
+def test_hubers_gradient_is_bounded_however_large_an_error() -> None:
+    errors = torch.tensor([0.0, 1e30, -1e30], requires_grad=True)
+    huber_log_likelihood(errors, torch.tensor(0.5)).sum().backward()
+    assert errors.grad is not None
+    assert errors.grad.tolist() == pytest.approx([0.0, -4.0, 4.0])

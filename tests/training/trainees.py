@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from sklode.nn import Batch
 from sklode.nn.latent_ode import Bound
 from sklode.training.loop import Trainer
-from sklode.training.plan import Run
 from sklode.training.report import Reporter
+from sklode.training.run import Run
 
 Part = Callable[[Tensor, Tensor], Tensor]
 
