@@ -203,18 +203,26 @@ def dominant_period(paths: np.ndarray) -> np.ndarray:
 @pytest.mark.slow
 def test_new_series_look_like_the_sines_that_were_learned() -> None:
     y = sines()
-    forecaster = tiny(
+    settings: dict[str, Any] = {
         **{"hidden_size": 16, "latent_size": 4, "field_width": 16},
         **{"emission_width": 16, "window_length": 24, "horizon": 16},
         **{"max_epochs": 25, "level": "series"},
-    ).fit(y)
+    }
     hours = pd.date_range("2030", periods=40, freq="h")
-    paths = paths_of(forecaster.sample_prior(hours, 300))
-    assert paths.mean() == pytest.approx(5, abs=0.3)
-    assert paths.std() == pytest.approx(y["y"].std(), rel=0.15)
-    smooth = paths_of(forecaster.sample_prior(hours, 300, noise=False))
-    periods = dominant_period(smooth)
-    assert np.median(periods) == pytest.approx(12, rel=0.08)
-    assert (np.abs(periods - 12) < 1.5).mean() > 0.9
+    found = []
+    for seed in range(3):
+        forecaster = tiny(**{**settings, "random_state": seed}).fit(y)
+        paths = paths_of(forecaster.sample_prior(hours, 300))
+        smooth = paths_of(forecaster.sample_prior(hours, 300, noise=False))
+        periods = dominant_period(smooth)
+        sizes = [paths.mean(), paths.std() / y["y"].std(), np.median(periods)]
+        of_phases = smooth.std(0).min() / smooth.std()
+        found.append([*sizes, (np.abs(periods - 12) < 1.5).mean(), of_phases])
+    # of twelve seeds one learns no sine; the others differ by less than 0.04
+    mean, size, period, share, of_phases = np.median(found, axis=0)
+    assert mean == pytest.approx(5, abs=0.3), found
+    assert size == pytest.approx(1, rel=0.15), found
+    assert period == pytest.approx(12, rel=0.08), found
+    assert share > 0.9, found
     # at every phase, and so no copy of one series
-    assert smooth.std(0).min() > 0.8 * smooth.std()
+    assert of_phases > 0.8, found
