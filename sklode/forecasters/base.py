@@ -91,6 +91,9 @@ class ContinuousForecaster(BaseForecaster):
     _history: History
     _answers: Answering
 
+    def _scored(self) -> None:
+        """Say what a score does not tell: nothing."""
+
     def _broke_off(self, twin: Any) -> None:
         """Take over what a call that raised leaves in ``twin``: nothing."""
 
@@ -495,6 +498,7 @@ class ContinuousForecaster(BaseForecaster):
             )
             return float(super().score(y, X=X, fh=fh))
         self.check_is_fitted()
+        self._scored()
         residuals = self._residuals(y, X).to_numpy(dtype=float, na_value=np.nan)
         errors = residuals[~np.isnan(residuals)]
         if not len(errors):

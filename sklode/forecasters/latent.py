@@ -151,16 +151,15 @@ class _LatentODEForecaster(ContinuousForecaster):
         candidate._is_candidate = True
         return candidate
 
-    def score(self, y: Any, X: Any = None, fh: Any = None) -> float:
-        score = super().score(y, X, fh)
+    def _scored(self) -> None:
+        """Say where a score tells nothing of the network that a search looks for."""
         if self._is_candidate and self.level == "auto" and not self.network_share_:
             warnings.warn(
                 "no network of this candidate counts, the level alone forecasts: what "
                 "differs only in the network scores the same. Search with "
                 'level="series", or with more rows.',
-                stacklevel=2,
+                stacklevel=4,
             )
-        return score
 
     def _broke_off(self, twin: Any) -> None:
         """Keep what a fit that raised was at, for ``warm_start``."""

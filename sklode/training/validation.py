@@ -46,8 +46,8 @@ _KNOTS = 4
 _POOLED = 0.5
 """How much all channels and leads count beside those of one, which has a weight."""
 
-_FEWEST_CLUSTERS = 3
-_CONFIDENCE = 0.9
+_FEWEST_CLUSTERS = 4
+_CONFIDENCE = 0.95
 _WHOLE = 0.5
 """A share that may well be one, and is more than this for sure, is one."""
 
@@ -90,7 +90,7 @@ def proved_share(products: Array, squares: Array) -> tuple[float, float]:
     .. math:: a = \sum_b p_b / \sum_b q_b, \quad p_b = e_b \cdot d_b, \quad
         q_b = d_b \cdot d_b
 
-    over clusters b, ``products`` and ``squares`` (cluster,); of its 80 % interval both
+    over clusters b, ``products`` and ``squares`` (cluster,); of its 90 % interval both
     ends are returned, and 0 and 1 where nothing can be said.
     """
     some = squares > 0

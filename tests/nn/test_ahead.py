@@ -23,7 +23,7 @@ def network(
     if n_channels <= 8:
         flow = nn.VectorField(3 * n_channels, 8, 1, "tanh", n_controls)
         decoder = nn.Decoder(flow, solver)
-    made = nn.AheadODE(
+    made: Any = nn.AheadODE(
         encoder, decoder, n_channels, n_controls, 3, 12, 20.0, back, None
     )
     made.engine = engine

@@ -141,7 +141,7 @@ class SeenError(Exception):
     """Enough was seen: nothing need be trained."""
 
 
-def planned(forecaster: Any, y: Any, **given: Any) -> Run:
+def planned(forecaster: Any, y: Any, **given: Any) -> Any:
     """Return what a fit has planned, just before its training."""
     runs: list[Run] = []
 
