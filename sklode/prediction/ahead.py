@@ -133,7 +133,8 @@ class AheadModel:
         back = rows[numbers][:, None] - np.arange(self.window_length)
         kept[np.maximum(back, known.bounds[:-1][numbers][:, None])] = True
         some = known.where(kept)  # of series that are asked, their last rows
-        of = np.array([some.keys.index(known.keys[k]) for k in numbers])
+        place_of = {key: k for k, key in enumerate(some.keys)}
+        of = np.array([place_of[known.keys[k]] for k in numbers])
         origins = Origins(some, self.units)
         last = some.bounds[1:][of] - 1
         n_channels = self.sizes[0]
