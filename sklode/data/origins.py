@@ -198,5 +198,7 @@ def _of_each(
     count = np.add.reduceat(known.astype(float), first)
     mean = np.add.reduceat(filled, first) / np.maximum(count, 1)
     away = np.where(known, values - mean[observations.series], 0.0)
-    spread = np.sqrt(np.add.reduceat(away**2, first) / np.maximum(count, 1))
+    most = np.maximum.reduceat(np.abs(away), first)  # a float need not hold squares
+    away = away / np.where(most > 0, most, 1.0)[observations.series]
+    spread = most * np.sqrt(np.add.reduceat(away**2, first) / np.maximum(count, 1))
     return mean, spread, count >= _ENOUGH

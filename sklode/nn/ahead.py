@@ -255,7 +255,7 @@ class AheadODE(Accelerated):
             origin = z0.new_zeros(len(z0))
             z = self._decoded(z0, origin, asked, batch.path)[window, slot]
             flat = z
-            z = z.view(len(z), self.n_channels, -1)
+            z = z.view(len(z), self.n_channels, self.state_size)
             drawn = z[torch.arange(len(z), device=z.device), channel]
         parts = [
             drawn,

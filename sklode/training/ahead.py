@@ -112,11 +112,14 @@ def plan_ahead(
         else:
             keeps = start is not None and purpose in ("fine-tune", "update")
             level = start.level if keeps else StructuralLevel.fit(observations)  # type: ignore[union-attr]
+            learned = observations.until(cut)
             proves = settings.guard is not False and can_prove(observations)
-            learned = observations.until(cut) if proves else observations
+            proves &= bool((~np.isnan(learned.values)).any(0).all())
+            learned = learned if proves else observations
             model = _fresh(learned, settings, level, seed)
             from_scratch = True
-            # nor what pretraining could not prove
+            # nor what pretraining could not prove, nor where nothing can be learned
+            keeps |= not len(_usable(learned, model)[1])
             if keeps or not (proves or settings.guard is False):
                 model.network = None
         n_epochs, rate = 0, 1.0
@@ -127,6 +130,8 @@ def plan_ahead(
             n_epochs, rate = length(
                 settings, model.whole_epochs, n_batches, purpose, _UPDATES
             )
+            if not len(_usable(observations, model)[1]):
+                n_epochs = 0
         terms = _Terms(
             signature, n_epochs, rate, from_scratch, predict_seed, cut, whole
         )
@@ -171,6 +176,14 @@ def _fresh(
         rows,
         {name: getattr(settings, name) for name in ARCHITECTURE},
     )
+
+
+def _usable(
+    observations: Observations, model: AheadModel
+) -> tuple[Origins, NDArray[np.int64]]:
+    """Return rows in a model's units, and those that windows may end at."""
+    origins = Origins(observations, model.units)
+    return origins, origins.usable(min(_FEWEST_SEEN, model.window_length))
 
 
 def _columns(origins: Origins) -> list[tuple[Any, Any]]:
@@ -293,8 +306,7 @@ class AheadRun(Run):
             cut, _ = held_out_rows(seen, rng, _VALIDATED)
             validation = self._validation(seen, cut)
             seen = seen.until(cut) if validation else seen
-        origins = Origins(seen, model.units)
-        usable = origins.usable(min(_FEWEST_SEEN, model.window_length))
+        origins, usable = _usable(seen, model)
         n_batches = _n_batches(seen, settings)
         network.kl_scale = min(1.0, _FULL_KL / max(len(seen.ticks), 1)) ** 2
 
@@ -342,8 +354,7 @@ class AheadRun(Run):
         self, seen: Observations, cut: NDArray[np.int64]
     ) -> list[nn.AheadBatch]:
         """Return windows that end among held-out rows."""
-        origins = Origins(seen, self.model.units)
-        usable = origins.usable(min(_FEWEST_SEEN, self.model.window_length))
+        origins, usable = _usable(seen, self.model)
         usable = usable[usable + 1 >= cut[origins.series[usable]]]
         if not len(usable):
             return []

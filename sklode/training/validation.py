@@ -139,11 +139,14 @@ class Proof:
         self._n_rows = n_rows
         rows = _origins(observations, cut, whole)
         full = Origins(observations, units)
+        asked = _spread_rows(full.after(rows, reach), rows)
+        self._is_empty = not len(asked.window)
+        if self._is_empty:
+            return
         before, after = _until(observations, rows)
         self._origins = Origins(before, units)
         self._last = before.bounds[1:] - 1
         self._path = full.path(rows, reach)
-        asked = _spread_rows(full.after(rows, reach), rows)
         series = observations.series[rows]
         cluster = series[asked.window]
         if len(cut) < _BLOCKS:  # by when values were observed
@@ -217,6 +220,8 @@ class Proof:
 
     def has_prospects(self, network: nn.AheadODE) -> bool:
         """Return whether some weight of a network might be worth it."""
+        if self._is_empty:
+            return False
         try:
             sums = self._sums(self.change(network))[0]
         except SolverError:
@@ -228,6 +233,8 @@ class Proof:
 
     def stacking(self, network: nn.AheadODE) -> Stacking | None:
         """Return the weights that are proved; None where none is."""
+        if self._is_empty:
+            return None
         try:
             change = self.change(network)
         except SolverError:
@@ -262,7 +269,7 @@ class Proof:
         """
         asked = self._asked
         lead, channel = asked.questions.lead, asked.questions.channel
-        edges = np.unique(np.quantile(lead, np.arange(_KNOTS) / _KNOTS))
+        edges = np.unique(np.quantile(lead, np.arange(_KNOTS) / _KNOTS, method="lower"))
         place = np.searchsorted(edges, lead, side="right") - 1
         knots = np.array([np.median(lead[place == j]) for j in range(len(edges))])
         names, cluster = np.unique(asked.cluster, return_inverse=True)

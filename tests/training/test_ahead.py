@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
 from sklode.plotting import plot_history, plot_latent
@@ -102,15 +104,16 @@ def test_what_is_held_out_is_trained_on_only_once_it_has_proved_the_network(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seen: list[int] = []
-    origins = ahead.Origins
+    batch = ahead.AheadRun._batch
 
-    def recorded(rows: Any, units: Any) -> Any:
-        seen.append(len(rows.ticks))
-        return origins(rows, units)
+    def recorded(run: Any, origins: Any, *given: Any) -> Any:
+        seen.append(len(origins.times))
+        return batch(run, origins, *given)
 
-    monkeypatch.setattr(ahead, "Origins", recorded)
+    monkeypatch.setattr(ahead.AheadRun, "_batch", recorded)
     auto().fit(series())
-    assert seen == [48, 48, 60]  # to build it, to prove it, and on
+    assert list(dict.fromkeys(seen)) == [48, 60]
+    assert seen == sorted(seen)
 
 
 def test_a_network_that_is_not_guarded_counts_whole() -> None:
@@ -243,3 +246,85 @@ def test_a_candidate_of_a_search_says_that_its_network_does_not_count() -> None:
     with pytest.warns(UserWarning, match="no network of this candidate counts"):
         candidate.score(y[50:])
     auto().fit(y[:50]).score(y[50:])  # which is no candidate: no warning
+
+
+@pytest.mark.parametrize("lengths", [(1,) * 310, (2,) * 160, (320, 1, 2, 3)])
+def test_series_too_short_to_prove_anything_are_the_levels_or_are_learned(
+    lengths: tuple[int, ...],
+) -> None:
+    parts = {k: waves(uneven_stamps(n, k), k).to_frame() for k, n in enumerate(lengths)}
+    y = pd.concat(parts, names=["series", "when"])
+    for guard in ("auto", False):
+        forecaster = auto(guard=guard).fit(y)
+        # without a row that has some before it, and one after, nothing is learned
+        assert (forecaster.n_epochs_ > 0) is (320 in lengths)
+        assert np.isfinite(forecaster.predict([1])).to_numpy().all()
+
+
+def test_a_channel_that_was_not_seen_before_the_held_out_rows_proves_nothing() -> None:
+    y = channels(uneven_stamps(320))
+    y.iloc[:300, 1] = np.nan
+    forecaster = auto().fit(y)
+    assert forecaster.network_ is None
+    pd.testing.assert_frame_equal(
+        forecaster.predict(STEPS), StructuralForecaster().fit(y).predict(STEPS)
+    )
+
+
+@pytest.mark.usefixtures("proving")
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_a_few_rows_of_a_family_are_forecast_without_training_on(n: int) -> None:
+    forecaster = auto().pretrain(panel((40, 35, 45)))
+    forecaster.fit(waves(uneven_stamps(n, seed=5), seed=7))
+    assert forecaster.n_epochs_ == 0
+    assert forecaster.network_share_ == 1.0
+    assert np.isfinite(forecaster.predict(STEPS)).all()
+
+
+@pytest.mark.usefixtures("proving")
+def test_updates_forecast_as_a_fit_of_all_rows_does() -> None:
+    y = panel((40, 35, 45))
+    late = y.groupby(level=0).cumcount(ascending=False).to_numpy() < 4
+    pretrained = auto(finetune_epochs=0, freq="5min").pretrain(y[~late])
+    whole = copy.deepcopy(pretrained).fit(y)
+    grown = pretrained.fit(y[~late]).update(y[late], update_params=False)
+    pd.testing.assert_frame_equal(
+        grown.predict_interval(STEPS), whole.predict_interval(STEPS), rtol=1e-6
+    )
+
+
+@pytest.mark.usefixtures("proving", "interruptible")
+def test_an_interrupted_training_keeps_what_it_has_and_goes_on() -> None:
+    class Interrupt:
+        def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> None:
+            if row["epoch"] == 2:
+                raise KeyboardInterrupt
+
+    y = series()
+    forecaster = auto(max_epochs=4, warm_start=True, callbacks=[Interrupt()])
+    with pytest.warns(ConvergenceWarning, match="interrupted in epoch 3 of 4"):
+        forecaster.fit(y)
+    assert forecaster.n_epochs_ == 2
+    assert np.isfinite(forecaster.predict(STEPS)).all()
+    forecaster.callbacks = None
+    assert forecaster.fit(y).n_epochs_ == 4
+    whole = auto(max_epochs=4, warm_start=True).fit(y)
+    pd.testing.assert_series_equal(forecaster.predict(STEPS), whole.predict(STEPS))
+
+
+@pytest.mark.usefixtures("proving")
+def test_early_stopping_keeps_the_best_epoch_and_stops_after_it() -> None:
+    settings = {"early_stopping": True, "n_iter_no_change": 2, "lr": 0.5}
+    forecaster = auto(max_epochs=40, clip_norm=None, **settings).fit(series())
+    losses = forecaster.history_["validation_loss"]
+    assert losses.notna().all()
+    assert forecaster.n_epochs_ < 40
+    assert forecaster.best_epoch_ == losses.idxmin()
+
+
+@pytest.mark.usefixtures("proving")
+def test_numbers_of_any_size_are_learned_alike() -> None:
+    y = series()
+    losses = [auto().fit(y * 10.0**k).history_["loss"] for k in (0, 200, -200)]
+    for other in losses[1:]:
+        np.testing.assert_allclose(other, losses[0], rtol=1e-4)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
 from sklode.data.origins import Units
 from sklode.levels.components import least_of
 from sklode.levels.structural import StructuralLevel
+from sklode.prediction.ahead import AheadModel, Stacking, build_ahead
 from sklode.training import validation
+from sklode.training.parameters import Settings
 from sklode.training.validation import Proof, held_out_rows, proved_share
-from tests.series import two_sines
+from tests.series import channels, tiny, two_sines, uneven_stamps
 
 
 @pytest.mark.parametrize(
@@ -128,3 +133,74 @@ def test_a_network_counts_as_far_as_it_is_right(
 def test_too_few_rows_prove_nothing() -> None:
     assert not validation.can_prove(many(1, 200))
     assert validation.can_prove(many(60, 30))
+
+
+def test_rows_after_an_origin_are_not_seen_there(
+    proof: tuple[Any, Observations, StructuralLevel],
+) -> None:
+    made, rows, level = proof
+    changed = rows.values.copy()
+    changed[360:] += 50 * np.random.default_rng(0).normal(size=(40, 1))
+    other_rows = replace(rows, values=changed)
+    cut, whole = held_out_rows(rows, np.random.RandomState(0))
+    units = Units.of(rows.until(cut), level.unit, least_of(level.channels))
+    other = Proof(other_rows, cut, whole, level, units, 24, 30.0)
+    network = network_of(rows, units)
+    origin = made._last - made._origins.bounds[:-1]
+    before = origin[made._asked.questions.window] < 360
+    assert 0 < before.sum() < len(before)
+    for of in (
+        lambda p: p._asked.median,
+        lambda p: p._asked.deviation,
+        lambda p: p.change(network),
+    ):
+        np.testing.assert_array_equal(of(made)[before], of(other)[before])
+        assert not (of(made)[~before] == of(other)[~before]).all()
+
+
+def network_of(rows: Observations, units: Units) -> Any:
+    """Return an untrained network whose answers differ from one origin to another."""
+    n_controls = 0 if rows.controls is None else rows.controls.shape[1]
+    settings = SimpleNamespace(**vars(Settings.of(tiny(level="auto"))))
+    settings.encoder = "ode-lstm"
+    torch.manual_seed(0)
+    made = build_ahead(settings, rows.values.shape[1], n_controls, 30.0, False)
+    with torch.no_grad():
+        made.own_lines.normal_()
+        made.out[2].weight.mul_(20)  # type: ignore[operator]
+    return made.eval()
+
+
+def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards() -> None:
+    parts = {k: channels(uneven_stamps(n, k)) for k, n in enumerate((60, 80))}
+    y = pd.concat(parts, names=["series", "when"])
+    y.iloc[[10, 58, 70], 0] = np.nan
+    noise = np.random.default_rng(0).normal(size=140)
+    X = pd.DataFrame({"u": noise}, y.index)
+    rows = Observations.from_frame(y, X)
+    cut, whole = held_out_rows(rows, np.random.RandomState(0))
+    level = StructuralLevel.fit(rows.until(cut))
+    units = Units.of(rows.until(cut), level.unit, least_of(level.channels))
+    proof, network = (
+        Proof(rows, cut, whole, level, units, 12, 30.0),
+        network_of(rows, units),
+    )
+    asked, change = proof._asked.questions, proof.change(network)
+    proved = proof._asked.median + change * proof._asked.deviation
+    ones = np.ones((1, 2))
+    stacking = Stacking(np.zeros(1), ones, ones, 30.0)
+    model = AheadModel(network, level, units, rows.clock, 12, {}, stacking=stacking)
+    forecaster, places = tiny(level="auto").fit(y, X=X), y.index
+    lengths = np.diff(proof._origins.bounds)
+    for window in np.unique(asked.window)[::5]:
+        mine = (asked.window == window) & (np.abs(change) < 6)  # which is clipped there
+        if not mine.any():
+            continue
+        key = rows.series[asked.row[mine][0]]
+        seen = y.loc[[key]].iloc[: lengths[window]]
+        forecaster._history = forecaster._read(seen, X.loc[seen.index], None)
+        forecaster._set_model(model)
+        found = forecaster.predict_at(places[asked.row[mine]].unique(), X=X.loc[[key]])
+        row = found.index.get_indexer(places[asked.row[mine]])
+        expected = found.to_numpy()[row, asked.channel[mine]]
+        np.testing.assert_allclose(proved[mine], expected, rtol=1e-4, atol=1e-4)
