@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
+from sklode.prediction import ahead as prediction
 from sklode.prediction.ahead import Stacking
 from sklode.training import ahead
 from sklode.training.validation import Proof
@@ -132,3 +133,54 @@ def test_controls_that_are_given_ahead_move_the_networks_forecast() -> None:
         forecaster.predict(y.index[50:], X=X[50:] * sign) for sign in (1.0, -1.0)
     )
     assert bool(((one - other).abs() > 1e-4).all(axis=None))
+
+
+def family(unequal: bool) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return five series with controls; ``unequal``: of very different spreads."""
+    sizes = [1.0, 1.0, 1.0, 500.0, 500.0] if unequal else [1.0] * 5
+    parts = {
+        f"s{k}": size * waves(uneven_stamps(14 + k, k), k).to_frame("y")
+        for k, size in enumerate(sizes)
+    }
+    y = pd.concat(parts, names=["series", "when"])
+    u = np.random.default_rng(0).standard_normal(len(y))
+    return y, pd.DataFrame({"u": u}, y.index)
+
+
+@pytest.mark.parametrize("unequal", [False, True], ids=["pooled", "own units"])
+@pytest.mark.parametrize("controlled", [False, True], ids=["alone", "with X"])
+def test_a_series_is_answered_alike_whatever_others_are_asked(
+    monkeypatch: pytest.MonkeyPatch, unequal: bool, controlled: bool
+) -> None:
+    y, X = family(unequal)
+    late = y.groupby(level=0).cumcount(ascending=False).to_numpy() < 3
+    forecaster = fitted(1.0, y[~late], X[~late] if controlled else None)
+    assert forecaster._model.units.of_series is unequal
+    asked = y.index[late]
+    given = X[late] if controlled else None
+    together = forecaster.predict_at(asked, X=given)
+    level = fitted(0.0, y[~late], X[~late] if controlled else None)
+    assert (together - level.predict_at(asked, X=given)).abs().min(axis=None) > 1e-6
+    for key in ("s0", "s4"):
+        own = asked[asked.get_level_values(0) == key]
+        alone = forecaster.predict_at(own, X=None if given is None else given.loc[own])
+        pd.testing.assert_frame_equal(alone, together.loc[own], rtol=1e-5)
+    backward = forecaster.predict_at(asked[::-1], X=given)
+    pd.testing.assert_frame_equal(backward, together[::-1], rtol=1e-5)
+    monkeypatch.setattr(prediction, "_WINDOWS_AT_ONCE", 2)
+    monkeypatch.setattr(prediction, "_ANSWERS_AT_ONCE", 4)
+    pd.testing.assert_frame_equal(
+        forecaster.predict_at(asked, X=given), together, rtol=1e-5
+    )
+
+
+def test_rows_that_lay_ahead_are_the_levels_once_an_update_has_shown_them() -> None:
+    y = series()
+    forecaster = fitted(1.0, y[:50])
+    level = fitted(0.0, y[:50])
+    for known in (forecaster, level):
+        known.update(y[50:], update_params=False)
+    at = y.index[50:]  # which lay ahead
+    expected = level.predict_at(at)
+    pd.testing.assert_frame_equal(forecaster.predict_at(at), expected)
+    assert (forecaster.predict(STEPS) - level.predict(STEPS)).abs().min() > 1e-6
