@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
+from sklode.levels.structural import StructuralLevel
 from sklode.plotting import plot_history, plot_latent
 from sklode.training import ahead
 from sklode.training.loop import HISTORY_COLUMNS
@@ -110,10 +112,19 @@ def test_what_is_held_out_is_trained_on_only_once_it_has_proved_the_network(
         seen.append(len(origins.times))
         return batch(run, origins, *given)
 
+    levels: list[int] = []
+
+    def fit(rows: Any) -> StructuralLevel:
+        levels.append(len(rows.ticks))
+        return StructuralLevel.fit(rows)
+
     monkeypatch.setattr(ahead.AheadRun, "_batch", recorded)
-    auto().fit(series())
+    monkeypatch.setattr(ahead, "StructuralLevel", SimpleNamespace(fit=fit))
+    forecaster = auto().fit(series())
+    assert levels == [60, 48]  # of the forecasts, and of the proof
     assert list(dict.fromkeys(seen)) == [48, 60]
     assert seen == sorted(seen)
+    assert forecaster.location_[0] == np.median(series()[:48])
 
 
 def test_a_network_that_is_not_guarded_counts_whole() -> None:

@@ -171,9 +171,14 @@ def network_of(rows: Observations, units: Units) -> Any:
     return made.eval()
 
 
-def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards() -> None:
+@pytest.mark.parametrize("kind", ["alike", "of unequal scale", "logarithms"])
+def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(kind: str) -> None:
     parts = {k: channels(uneven_stamps(n, k)) for k, n in enumerate((60, 80))}
     y = pd.concat(parts, names=["series", "when"])
+    if kind == "of unequal scale":
+        y.iloc[:60] *= 1e4
+    if kind == "logarithms":
+        y = np.exp(y / 3 + np.append(np.arange(60), np.arange(80))[:, None] / 15)
     y.iloc[[10, 58, 70], 0] = np.nan
     noise = np.random.default_rng(0).normal(size=140)
     X = pd.DataFrame({"u": noise}, y.index)
@@ -181,10 +186,10 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards() -> None:
     cut, whole = held_out_rows(rows, np.random.RandomState(0))
     level = StructuralLevel.fit(rows.until(cut))
     units = Units.of(rows.until(cut), level.unit, least_of(level.channels))
-    proof, network = (
-        Proof(rows, cut, whole, level, units, 12, 30.0),
-        network_of(rows, units),
-    )
+    assert units.of_series is (kind == "of unequal scale")
+    assert np.isfinite(units.least).all() == (kind == "logarithms")
+    network = network_of(rows, units)
+    proof = Proof(rows, cut, whole, level, units, 12, 30.0)
     asked, change = proof._asked.questions, proof.change(network)
     proved = proof._asked.median + change * proof._asked.deviation
     ones = np.ones((1, 2))
@@ -203,4 +208,27 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards() -> None:
         found = forecaster.predict_at(places[asked.row[mine]].unique(), X=X.loc[[key]])
         row = found.index.get_indexer(places[asked.row[mine]])
         expected = found.to_numpy()[row, asked.channel[mine]]
+        if kind == "logarithms":
+            expected = np.log(expected)
         np.testing.assert_allclose(proved[mine], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_proof_of_many_origins_is_that_of_each() -> None:
+    a, b = (two_sines(seed, 250)[0].to_frame() for seed in (0, 1))
+    a, b = (x.set_axis(pd.RangeIndex(250)) for x in (a, b))
+    one, other = (
+        Observations.from_frame(pd.concat(dict(enumerate(parts)), names=["s", "t"]))
+        for parts in ((a, b), (b, a))
+    )
+    level = StructuralLevel.fit(one)
+    units = Units.of(one, level.unit, least_of(level.channels))
+    network = network_of(one, units)
+    cut = np.array([200, 450])
+    proofs = [Proof(x, cut, False, level, units, 12, 30.0) for x in (one, other)]
+    changes = [proof.change(network) for proof in proofs]
+    n_windows = len(proofs[0]._last)
+    assert n_windows > 64  # which the network takes at once
+    first = proofs[0]._asked.questions.window < n_windows // 2
+    assert first.sum() == (~first).sum()
+    swapped = np.append(changes[1][~first], changes[1][first])
+    np.testing.assert_allclose(changes[0], swapped, rtol=1e-3, atol=1e-4)
