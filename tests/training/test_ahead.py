@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +21,7 @@ from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.validation import Proof
 from tests.prediction.test_ahead import fitted, series, stacking
 from tests.series import MOSTLY_ONE, channels, panel, tiny, uneven_stamps, waves
+from tests.training.trainees import planned
 
 STEPS = [1, 2, 5]
 
@@ -164,7 +166,11 @@ def test_a_series_is_forecast_by_the_network_of_its_family() -> None:
     assert (tuned.predict(STEPS) - forecaster.predict(STEPS)).abs().max() > 1e-6
 
 
-def test_what_pretraining_has_not_proved_is_not_trained_by_a_fit() -> None:
+@pytest.mark.usefixtures("proving")
+def test_what_pretraining_has_not_proved_is_not_trained_by_a_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Proof, "stacking", lambda *_: None)
     forecaster = auto().pretrain(panel())
     assert forecaster.pretrained_.network is None
     forecaster.fit(waves(uneven_stamps(9)))
@@ -339,3 +345,74 @@ def test_numbers_of_any_size_are_learned_alike() -> None:
     losses = [auto().fit(y * 10.0**k).history_["loss"] for k in (0, 200, -200)]
     for other in losses[1:]:
         np.testing.assert_allclose(other, losses[0], rtol=1e-4)
+
+
+@pytest.mark.usefixtures("proving")
+@pytest.mark.parametrize("thinning", [0.0, 0.9])
+def test_windows_show_what_came_before_and_ask_for_what_followed(
+    thinning: float,
+) -> None:
+    y = channels(uneven_stamps(60))
+    run: Any = planned(auto(thinning=thinning, batch_size=16), y)
+    units = run.model.units
+    plain = (y.to_numpy() - units.location) / units.scale
+    stamps = y.index.to_series().diff().dt.total_seconds() / 60
+    times = stamps.cumsum().fillna(0).to_numpy() / (units.time / 60e9)
+    batches = list(run.material(False).draw(1))
+    assert len(batches) == math.ceil(48 / 16)
+    hidden = [~batch.mask[..., 0] for batch in batches]
+    n_hidden = sum(int(x.sum()) for x in hidden)
+    for batch in batches:
+        assert batch.mask[:, 0].all()  # the last row, which stays
+        for k in range(16):
+            last = np.flatnonzero(np.isclose(plain[:, 0], batch.values[k, 0, 0]))[0]
+            assert last < 48
+            shown = min(last + 1, 6)
+            expected = plain[last - np.arange(shown)]
+            np.testing.assert_allclose(batch.values[k, :shown], expected, atol=1e-5)
+            mine = batch.window == k
+            row = np.searchsorted(times, times[last] + batch.lead[mine].numpy() - 1e-3)
+            assert ((row > last) & (row < 48)).all()
+            expected = plain[row, batch.channel[mine].numpy()]
+            np.testing.assert_allclose(batch.target[mine], expected, atol=1e-5)
+    padded = sum(int((batch.times.diff(dim=1) == 0).sum()) for batch in batches)
+    assert (n_hidden > padded) is (thinning > 0)
+
+
+@pytest.mark.usefixtures("proving")
+def test_early_stopping_validates_on_rows_that_no_batch_asks_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[int] = []
+    batch = ahead.AheadRun._batch
+
+    def recorded(run: Any, origins: Any, *given: Any) -> Any:
+        seen.append(len(origins.times))
+        return batch(run, origins, *given)
+
+    monkeypatch.setattr(ahead.AheadRun, "_batch", recorded)
+    auto(early_stopping=True, max_epochs=2).fit(series())
+    # each time a validation batch, and those of an epoch
+    assert list(dict.fromkeys(seen)) == [48, 43, 60, 54]
+    assert (seen.count(48), seen.count(60)) == (1, 1)
+
+
+@pytest.mark.usefixtures("proving")
+def test_rare_channels_count_more_and_those_that_never_vary_nothing() -> None:
+    y = pd.DataFrame({f"c{k}": waves(uneven_stamps(400), k) for k in range(3)})
+    y.iloc[np.arange(400) % 4 > 0, 1] = np.nan
+    y["c2"] = 5.0
+    weights = planned(auto(), y).model.network.weights.numpy()
+    assert weights[1] > weights[0] > weights[2] == 0
+    counts = y[:320].notna().sum().to_numpy()
+    assert weights @ counts == pytest.approx(counts[:2].sum(), rel=1e-5)
+
+
+@pytest.mark.usefixtures("proving")
+def test_the_kl_term_counts_less_the_more_rows_there_are() -> None:
+    scales = []
+    for n in (60, 800):
+        run: Any = planned(auto(), waves(uneven_stamps(n)))
+        run.material(False)
+        scales.append(run.model.network.kl_scale)
+    assert scales[0] == 1 > scales[1] > 0
