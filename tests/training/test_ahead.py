@@ -353,7 +353,8 @@ def test_windows_show_what_came_before_and_ask_for_what_followed(
     thinning: float,
 ) -> None:
     y = channels(uneven_stamps(60))
-    run: Any = planned(auto(thinning=thinning, batch_size=16), y)
+    X = pd.DataFrame({"u": np.arange(60.0)}, y.index)
+    run: Any = planned(auto(thinning=thinning, batch_size=16), y, X=X)
     units = run.model.units
     plain = (y.to_numpy() - units.location) / units.scale
     stamps = y.index.to_series().diff().dt.total_seconds() / 60
@@ -375,6 +376,10 @@ def test_windows_show_what_came_before_and_ask_for_what_followed(
             assert ((row > last) & (row < 48)).all()
             expected = plain[row, batch.channel[mine].numpy()]
             np.testing.assert_allclose(batch.target[mine], expected, atol=1e-5)
+            asked = batch.lead[mine].expand(16, -1)
+            u = batch.path.at(asked).numpy()[k, :, 0]
+            u = u * units.control_scale + units.control_location
+            np.testing.assert_allclose(u, row, atol=1e-3)
     padded = sum(int((batch.times.diff(dim=1) == 0).sum()) for batch in batches)
     assert (n_hidden > padded) is (thinning > 0)
 
