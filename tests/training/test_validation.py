@@ -202,15 +202,23 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(kind: str) 
         if not mine.any():
             continue
         key = rows.series[asked.row[mine][0]]
-        seen = y.loc[[key]].iloc[: lengths[window]]
+        parts = {0: y.loc[[0]], 1: y.loc[[1]]}
+        parts[key] = parts[key].iloc[: lengths[window]]
+        seen = pd.concat(parts.values())
         forecaster._history = forecaster._read(seen, X.loc[seen.index], None)
-        forecaster._set_model(model)
-        found = forecaster.predict_at(places[asked.row[mine]].unique(), X=X.loc[[key]])
-        row = found.index.get_indexer(places[asked.row[mine]])
-        expected = found.to_numpy()[row, asked.channel[mine]]
-        if kind == "logarithms":
-            expected = np.log(expected)
-        np.testing.assert_allclose(proved[mine], expected, rtol=1e-4, atol=1e-4)
+        stamps = places[asked.row[mine]]
+        # of the level and the network, and of the level alone
+        for chosen, expected in (
+            (model, proved),
+            (replace(model, stacking=None), proof._asked.median),
+        ):
+            forecaster._set_model(chosen)
+            table = forecaster.predict_at(stamps.unique(), X=X.loc[[key]])
+            row = table.index.get_indexer(stamps)
+            found = table.to_numpy()[row, asked.channel[mine]]
+            if kind == "logarithms":
+                found = np.log(found)
+            np.testing.assert_allclose(expected[mine], found, rtol=1e-4, atol=1e-4)
 
 
 def test_a_proof_of_many_origins_is_that_of_each() -> None:
