@@ -1,7 +1,7 @@
 """Time whole fits through the forecaster, and an iteration inside of them.
 
 1. What compiling the fused engine takes, with an empty cache and from the cache.
-2. ``LatentODELSTMForecaster().fit(y)`` with defaults, of an irregular series of 1500
+2. ``LatentODELSTMForecaster(level="series").fit(y)``, of an irregular series of 1500
    points and, with the sizes of W1, of a panel of 1000 series of 100. The fused engine
    also trains to the end; all engines take turns over a few epochs, which grow the
    windows by the same stages, and the seconds are scaled to all epochs.
@@ -98,7 +98,9 @@ class Fit(NamedTuple):
 
 def fit(y: pd.Series | pd.DataFrame, parameters: Mapping[str, Any]) -> Fit:
     """Fit a fresh forecaster."""
-    forecaster = LatentODELSTMForecaster(random_state=0, **parameters)
+    forecaster = LatentODELSTMForecaster(
+        **{"level": "series", "random_state": 0, **parameters}
+    )
     start = time.perf_counter()
     forecaster.fit(y)
     took = time.perf_counter() - start

@@ -143,6 +143,8 @@ class Run:
         except BaseException:
             reporter.end()
             raise
+        finally:
+            trainer.goes_on = None  # so that neither keeps the other
         with processes.together():
             reporter.end()
         if not further:
