@@ -178,6 +178,7 @@ def iteration(name: str, load: Workload, options: argparse.Namespace) -> Iterati
         n_batches * load.n_series, load.n_stamps, load.n_channels
     )
     forecaster = LatentODELSTMForecaster(
+        level="series",
         **sizes_of(load),
         window_length=load.n_stamps,
         horizon=0,
