@@ -248,10 +248,12 @@ class AheadODE(Accelerated):
         age, passed = age / self.reach, lead / self.reach
         fading = torch.stack([torch.exp(-5 * age), torch.exp(-1.25 * age)], 1)
         ahead = [torch.exp(-15 * passed), torch.exp(-5 * passed), passed]
-        drawn = z0.view(len(z0), self.n_channels, -1)[window, channel]
+        slot, asked = _slots(window, lead, len(z0))
         flat = None
-        if self.decoder is not None:
-            slot, asked = _slots(window, lead, len(z0))
+        if self.decoder is None:
+            states = z0.view(len(z0), self.n_channels, self.state_size)
+            drawn = states[window, channel]
+        else:
             origin = z0.new_zeros(len(z0))
             z = self._decoded(z0, origin, asked, batch.path)[window, slot]
             flat = z
@@ -266,7 +268,6 @@ class AheadODE(Accelerated):
             own,
         ]
         if batch.path is not None:
-            slot, asked = _slots(window, lead, len(z0))
             parts.append(batch.path.at(asked)[window, slot])
         if self.looks_back:
             parts.append(self._looked_back(batch))

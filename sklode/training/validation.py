@@ -143,7 +143,7 @@ class Proof:
         self._is_empty = not len(asked.window)
         if self._is_empty:
             return
-        before, after = _until(observations, rows)
+        before = _until(observations, rows)
         self._origins = Origins(before, units)
         self._last = before.bounds[1:] - 1
         self._path = full.path(rows, reach)
@@ -155,7 +155,7 @@ class Proof:
             width = np.maximum(last - first, 1e-9)[cluster] / _BLOCKS
             block = np.clip(since / width, 0, _BLOCKS - 1).astype(np.int64)
             cluster = cluster * _BLOCKS + block
-        self._judge(observations, level, units, asked, cluster, before, after)
+        self._judge(observations, level, units, asked, cluster, before)
 
     def _judge(
         self,
@@ -165,7 +165,6 @@ class Proof:
         asked: Questions,
         cluster: Numbers,
         before: Observations,
-        after: Numbers,
     ) -> None:
         """Let the level forecast from each origin."""
         filtered = level.filtered(before)
@@ -291,8 +290,8 @@ def _origins(observations: Observations, cut: Numbers, whole: bool) -> Numbers:
     return spread(found, _ORIGINS)
 
 
-def _until(observations: Observations, rows: Numbers) -> tuple[Observations, Numbers]:
-    """Return the rows up to each origin as a series, and where they stood."""
+def _until(observations: Observations, rows: Numbers) -> Observations:
+    """Return the rows up to each origin as a series."""
     first = observations.bounds[:-1][observations.series[rows]]
     most = max(_MOST_ROWS // max(len(rows), 1), 1)
     first = np.maximum(first, rows + 1 - most)
@@ -300,16 +299,13 @@ def _until(observations: Observations, rows: Numbers) -> tuple[Observations, Num
     bounds = np.append(0, np.cumsum(lengths))
     place = np.arange(bounds[-1]) - np.repeat(bounds[:-1] - first, lengths)
     controls = observations.controls
-    return (
-        Observations(
-            observations.ticks[place],
-            observations.values[place],
-            None if controls is None else controls[place],
-            bounds,
-            tuple((k,) for k in range(len(rows))),
-            observations.like,
-        ),
-        place,
+    return Observations(
+        observations.ticks[place],
+        observations.values[place],
+        None if controls is None else controls[place],
+        bounds,
+        tuple((k,) for k in range(len(rows))),
+        observations.like,
     )
 
 
