@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import joblib
@@ -38,6 +40,9 @@ from tests.series import (
 )
 
 CV = TimeSeriesSplit(2)
+PATH = os.pathsep.join(
+    [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+)
 SETTINGS: dict[str, list[Any]] = {
     "hidden_size": [2, 5],
     "clip_norm": [None, 0.01, "auto"],
@@ -341,3 +346,29 @@ def test_a_parallel_search_scores_as_a_serial_one(backend: str) -> None:
         parallel.cv_results_["mean_test_score"], serial.cv_results_["mean_test_score"]
     )
     pd.testing.assert_series_equal(parallel.predict([1, 2]), serial.predict([1, 2]))
+
+
+@pytest.mark.slow
+def test_a_search_on_a_cluster_is_the_serial_one_bit_for_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # dask itself sets it
+    monkeypatch.setenv("PYTHONPATH", PATH)
+    y, grid = waves(pd.RangeIndex(40)), {"hidden_size": [2, 3], "lr": [0.01, 0.05]}
+    options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1}
+    found = []
+    with (
+        distributed.LocalCluster(**options, dashboard_address=":0") as workers,
+        distributed.Client(workers) as client,
+    ):
+        assert set(client.run(torch.get_num_threads).values()) == {1}
+        for backend in ("dask", "sequential"):
+            search = GridSearchCV(tiny(max_epochs=3), grid, cv=TimeSeriesSplit(2))
+            with joblib.parallel_config(backend):
+                found.append(search.fit(y))
+    scores = [search.cv_results_["mean_test_score"] for search in found]
+    np.testing.assert_array_equal(*scores)
+    assert len(set(scores[0])) == 4
+    forecasts = [search.predict([1, 2]) for search in found]
+    pd.testing.assert_series_equal(*forecasts, check_exact=True)

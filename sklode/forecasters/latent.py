@@ -30,7 +30,6 @@ from sklode.prediction.network_file import NETWORK_FORMAT
 from sklode.prediction.prior import STARTS
 from sklode.training.ahead import plan_ahead
 from sklode.training.loop import HISTORY_COLUMNS
-from sklode.training.parallel import in_common
 from sklode.training.parameters import (
     ATTRIBUTES,
     PARAMETERS,
@@ -200,7 +199,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         settings = Settings.of(self)
         if y is None:
             raise TypeError("pretrain needs a panel y; got None. Pass a DataFrame.")
-        rng = in_common(check_random_state(self.random_state))
+        rng = check_random_state(self.random_state)
         start = getattr(self, "pretrained_", None)
         history = self._read(y, X, start)
         history.observations.check_channels(history.channels)
@@ -220,7 +219,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         if self._is_trained:
             return self
         settings = Settings.of(self)
-        rng = in_common(check_random_state(self.random_state))
+        rng = check_random_state(self.random_state)
         start = self._broken_off if self.warm_start else None
         purpose: Purpose = "fit"
         pretrained = getattr(self, "pretrained_", None)
@@ -303,7 +302,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         # a level that was kept is not undone by a training without a guard
         if update_params and (model.share or not self.guard):
             settings = Settings.of(self)
-            rng = in_common(check_random_state(self.random_state))
+            rng = check_random_state(self.random_state)
             run = self._planned(observations, settings, rng, None, model, "update")
             model = run.train(self._reporter())
         self._set_model(model)

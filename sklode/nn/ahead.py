@@ -67,23 +67,6 @@ class AheadBatch(NamedTuple):
         """Number of values that the likelihood counts."""
         return len(self.target)
 
-    def part(self, windows: slice) -> AheadBatch:
-        """Return some of the windows, with their answers."""
-        if windows == slice(0, len(self.times)):
-            return self
-        first, stop, _ = windows.indices(len(self.times))
-        mine = (self.window >= first) & (self.window < stop)
-        path = self.path and ControlPath(*(x[windows] for x in self.path))
-        return AheadBatch(
-            self.times[windows],
-            self.values[windows],
-            self.mask[windows],
-            None if self.controls is None else self.controls[windows],
-            path,
-            self.window[mine] - first,
-            *(x[mine] for x in (self.channel, self.lead, self.target)),
-        )
-
 
 class AheadODE(Accelerated):
     r"""Variational autoencoder that encodes what was seen and decodes what follows.

@@ -42,18 +42,9 @@ class Batch(NamedTuple):
         """The controls at their stamps, where the model takes any."""
         return None if self.controls is None else ControlPath(self.times, self.controls)
 
-    def part(self, windows: slice) -> Batch:
-        """Return some of the windows."""
-        if windows == slice(0, len(self.times)):
-            return self
-        return self._of_each(lambda tensor: tensor[windows])
-
     def to(self, device: torch.device | str) -> Batch:
         """Return the batch on ``device``."""
-        return self._of_each(lambda tensor: tensor.to(device))
-
-    def _of_each(self, change: Any) -> Batch:
-        parts: list[Any] = [change(x) if isinstance(x, Tensor) else x for x in self]
+        parts: list[Any] = [x.to(device) if isinstance(x, Tensor) else x for x in self]
         return Batch(*parts)
 
 

@@ -28,7 +28,6 @@ from sklode.nn.modes import own_modes
 from sklode.prediction.ahead import AheadModel, Stacking, batch_of, build_ahead
 from sklode.prediction.model import ARCHITECTURE
 from sklode.training.fresh import drawing_weights
-from sklode.training.parallel import digest
 from sklode.training.parameters import Settings, resolve_device
 from sklode.training.report import Reporter
 from sklode.training.run import (
@@ -37,9 +36,9 @@ from sklode.training.run import (
     Purpose,
     Run,
     choose_engine,
+    digest,
     given,
     length,
-    sharing,
 )
 from sklode.training.validation import Proof, can_prove, held_out_rows
 
@@ -92,11 +91,10 @@ def plan_ahead(
     It begins from new weights, or from a copy of ``start``, with its level and units.
     """
     n_threads()  # a thread's first; it could else take another fit's limit for its own
-    processes = sharing(observations, settings, rng, start)
     signature = ""
     if purpose in ("fit", "fine-tune") and settings.warm_start:
         signature = digest(given(observations, settings), purpose)
-    with own_modes(gradients=True), processes.together():
+    with own_modes(gradients=True):
         if start is not None and start.stopped is not None:
             stopped, start = start.stopped, replace(start, stopped=None)
             if stopped.terms.signature == signature:
@@ -205,30 +203,24 @@ class AheadRun(Run):
 
     def train(self, reporter: Reporter) -> AheadModel:
         """Train, prove, and return the model."""
-        model, processes, terms = self.model, self.processes, self.terms
-        if processes.is_first:
-            self.reporter = reporter
+        model, terms = self.model, self.terms
+        self.reporter = reporter
         if model.network is None:
-            with processes.together():
-                self.reporter.say(
-                    "The rows are too few to prove a network beside the level: the "
-                    "level alone is the forecast."
-                )
+            self.reporter.say(
+                "The rows are too few to prove a network beside the level: the level "
+                "alone is the forecast."
+            )
             return model
-        with own_modes(gradients=True), processes.deferring_interrupts():
-            processes.share_weights(model.network)
+        with own_modes(gradients=True):
             self.trained()
             if terms.from_scratch:
                 self._prove_and_go_on()
-            if model.network is not None:
-                processes.share_weights(model.network)
         return model
 
     def _prove_and_go_on(self) -> None:
         """Find what counts of the network, and train that on with all rows."""
         model = self.model
         self.prove(model)
-        model.stacking = self.processes.everyones(model.stacking)[0]
         if model.stacking is None:
             if model.stopped is None:
                 model.network = None

@@ -24,7 +24,6 @@ from torch import Tensor
 from sklode.data.errors import SolverError
 from sklode.nn import Batch, elbo
 from sklode.training.descent import Descent
-from sklode.training.parallel import ALONE, Processes
 from sklode.training.recovery import Recovery
 from sklode.training.report import Reporter
 
@@ -92,7 +91,6 @@ class Trainer:
     The loss is the negative ELBO per observed value: the paper's eq. loss, and of the
     same size for any window. A step whose loss or gradient is not finite is skipped. An
     epoch that diverges, or that ends in ten skipped steps, is undone, see `Recovery`.
-    A step is that of the whole batch, however many processes share it.
     """
 
     network: Any
@@ -104,7 +102,6 @@ class Trainer:
     rate: float = 1.0  # the peak, as a share of ``lr``
     is_resumable: bool = False
     is_interruptible: bool = True  # Ctrl-C keeps the best weights, with a warning
-    processes: Processes = ALONE
     # at the end of the last whole epoch, if resumable; None at the training's end
     stopped_at: TrainState | None = field(default=None, init=False)
 
@@ -143,7 +140,7 @@ class Trainer:
                 )
             if self._is_over():
                 self.stopped_at = None
-            self.state.best_epoch = self.load_best(self.network, self.processes)
+            self.state.best_epoch = self.load_best(self.network)
             if self.state.rows:
                 self._judge_the_end()
 
@@ -176,15 +173,11 @@ class Trainer:
                     descent=self._descent.state(),
                     generator=self.generator.get_state(),
                 )
-            stop = False
-            with self.processes.together():
-                stop = reporter.epoch_end(row)
-            if any(self.processes.everyones(stop)):
+            if reporter.epoch_end(row):
                 break
-            if self.goes_on is not None:
-                if not all(self.processes.everyones(self.goes_on(epoch))):
-                    self.stopped_at = None
-                    break
+            if self.goes_on is not None and not self.goes_on(epoch):
+                self.stopped_at = None
+                break
 
     def run_epoch(self, epoch: int, batches: Iterable[Batch]) -> dict[str, float]:
         """Take a step on every batch and return the history's row."""
@@ -217,12 +210,7 @@ class Trainer:
         state = self.state
         state.last = [batch]
         self._descent.zero()
-        parts, failure = [0.0, 0.0, 0.0], None
-        try:
-            parts = self._differentiate(batch, kl_weight)
-        except BaseException as error:  # every process has to know of it
-            failure = error
-        parts = self.processes.add(parts, self._descent.gradient, failure)
+        parts = self._differentiate(batch, kl_weight)
         if not math.isfinite(parts[0]):
             return None
         threshold = self.settings.clip_norm
@@ -240,23 +228,19 @@ class Trainer:
         return [*parts, norm, float(threshold is not None and norm >= threshold)]
 
     def _differentiate(self, batch: Batch, kl_weight: float) -> list[float]:
-        """Take this process' part of the gradient; return that of loss, likelihood, KL.
+        """Take the gradient; return loss, log-likelihood and KL.
 
-        They are per observed value of the whole batch; NaN where nothing can be solved.
+        They are per observed value; NaN where nothing can be solved.
         """
         # torchdiffeq solves the adjoint backward, out of our sight
         of_adjoint = AssertionError if self.settings.adjoint else SolverError
-        mine = self.processes.share(len(batch.times))
         shape = len(batch.times), self.network.latent_size
         # the process' default dtype may be another than the network's
         dtype = batch.values.dtype
         noise = torch.randn(shape, generator=self.generator, dtype=dtype)
         n_observed = max(batch.n_scored, 1)
-        batch = batch.part(mine)
-        if not len(batch.times):
-            return [0.0, 0.0, 0.0]
         try:
-            bound = self.network(batch, noise[mine].to(batch.values))
+            bound = self.network(batch, noise.to(batch.values))
             likelihood = bound.log_likelihood.sum() / n_observed
             kl = bound.kl.sum() / n_observed
             loss = -elbo(likelihood, kl, kl_weight)
@@ -290,27 +274,27 @@ class Trainer:
         weights = self.network.state_dict()
         return {name: value.clone() for name, value in weights.items()}
 
-    def load_best(self, network: Any, processes: Processes = ALONE) -> int:
+    def load_best(self, network: Any) -> int:
         """Load the best weights so far into a network, and return their epoch."""
         state = self.state
         if state.candidate is not None:
             epoch, weights = state.candidate
             network.load_state_dict(weights)
             network.train()
-            if math.isfinite(_loss_on(state.last, network, processes)):
+            if math.isfinite(_loss_on(state.last, network)):
                 return epoch
         network.load_state_dict(state.best)
         return state.best_epoch
 
     def _last_loss(self) -> float:
         self.network.train()
-        return _loss_on(self.state.last, self.network, self.processes)
+        return _loss_on(self.state.last, self.network)
 
     def _validation_loss(self, batches: Sequence[Batch]) -> float:
         if not batches:
             return math.nan
         self.network.eval()
-        return _loss_on(batches, self.network, self.processes)
+        return _loss_on(batches, self.network)
 
     def _judge_the_end(self) -> None:
         """Say that a training has ended in a bad place; leave no useless weights."""
@@ -355,22 +339,18 @@ def _warn(text: str) -> None:
 
 
 @torch.no_grad()
-def _loss_on(batches: Sequence[Batch], network: Any, processes: Processes) -> float:
+def _loss_on(batches: Sequence[Batch], network: Any) -> float:
     """Return the negative log-likelihood per scored value, at the mean z0.
 
     Infinite where it is not finite; 0 without values.
     """
     loss = 0.0
-    with processes.together():
-        try:
-            for batch in batches:
-                part = batch.part(processes.share(len(batch.times)))
-                if len(part.times):
-                    bound = network(part)
-                    is_finite = bool(torch.isfinite(bound.kl).all())
-                    loss -= float(bound.log_likelihood.sum()) if is_finite else math.inf
-        except SolverError:
-            loss = math.inf
-    (total,) = processes.add([loss])
-    total /= max(sum(batch.n_scored for batch in batches), 1)
-    return total if math.isfinite(total) else math.inf
+    try:
+        for batch in batches:
+            bound = network(batch)
+            is_finite = bool(torch.isfinite(bound.kl).all())
+            loss -= float(bound.log_likelihood.sum()) if is_finite else math.inf
+    except SolverError:
+        loss = math.inf
+    loss /= max(sum(batch.n_scored for batch in batches), 1)
+    return loss if math.isfinite(loss) else math.inf

@@ -13,7 +13,6 @@ from sklode.data.parameters import FREQ, SIZE, check_constraints, check_freq
 from sklode.nn.anchors import ANCHORS
 from sklode.nn.solvers import METHODS
 from sklode.nn.vector_fields import ACTIVATIONS
-from sklode.training.parallel import current
 from sklode.training.report import CALLBACK_METHODS
 
 __all__ = ["ATTRIBUTES", "PARAMETERS", "Settings", "check_parameters", "resolve_device"]
@@ -106,13 +105,9 @@ def check_parameters(forecaster: Any) -> None:
 
 
 def resolve_device(name: str | torch.device) -> torch.device:
-    """Return the device named; on "cuda" each process has a GPU of its own."""
-    processes = current()
+    """Return the device named."""
     try:
         device = torch.device("cpu" if name == "auto" else name)
-        if device.type == "cuda" and device.index is None and processes.size > 1:
-            n_gpus = max(torch.cuda.device_count(), 1)
-            device = torch.device("cuda", processes.local_rank % n_gpus)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(

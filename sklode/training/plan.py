@@ -32,7 +32,6 @@ from sklode.training.batches import (
     validation_batches,
 )
 from sklode.training.fresh import fresh_model
-from sklode.training.parallel import digest
 from sklode.training.parameters import Settings, resolve_device
 from sklode.training.report import Reporter
 from sklode.training.run import (
@@ -41,9 +40,9 @@ from sklode.training.run import (
     Purpose,
     Run,
     choose_engine,
+    digest,
     given,
     length,
-    sharing,
 )
 
 __all__ = ["WindowRun", "plan"]
@@ -93,11 +92,10 @@ def plan(
     same; and may, under ``warm_start``, itself go on later.
     """
     n_threads()  # a thread's first; it could else take another fit's limit for its own
-    processes = sharing(observations, settings, rng, start)
     signature = ""
     if purpose in ("fit", "fine-tune") and settings.warm_start:
         signature = digest(given(observations, settings), purpose)
-    with own_modes(gradients=True), processes.together():
+    with own_modes(gradients=True):
         if start is not None and start.stopped is not None:
             stopped, start = start.stopped, replace(start, stopped=None)
             if stopped.terms.signature == signature:
@@ -143,20 +141,15 @@ class WindowRun(Run):
 
     def train(self, reporter: Reporter) -> FittedModel:
         """Train, calibrate, and return the model."""
-        model, processes = self.model, self.processes
-        if processes.is_first:
-            self.reporter = reporter
-        with own_modes(gradients=True), processes.deferring_interrupts():
-            processes.share_weights(model.network)
+        model = self.model
+        self.reporter = reporter
+        with own_modes(gradients=True):
             self.trained()
             if self.terms.proved_from is not None:
                 self._go_on_if_proved()
             else:
                 model.share = 1.0
-            processes.share_weights(model.network)
-            with processes.together():
-                self.calibrate(model)
-            model.calibration = processes.everyones(model.calibration)[0]
+            self.calibrate(model)
         return model
 
     def calibrate(self, model: FittedModel) -> None:
@@ -210,7 +203,6 @@ class WindowRun(Run):
         """
         model = self.model
         self.prove(model)
-        model.share = self.processes.everyones(model.share)[0]
         if not model.share:
             self.reporter.say(
                 "What the network adds to the level has not proved itself: the level "

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import torch
 
 from sklode.data.observations import Observations
@@ -16,7 +18,6 @@ from sklode.engine import functions as engine
 from sklode.engine.choice import choose
 from sklode.engine.threads import one_torch_thread
 from sklode.training.loop import Trainer, TrainState
-from sklode.training.parallel import Processes, current, digest
 from sklode.training.parameters import Settings
 from sklode.training.report import Reporter
 
@@ -26,9 +27,9 @@ __all__ = [
     "Purpose",
     "Run",
     "choose_engine",
+    "digest",
     "given",
     "length",
-    "sharing",
 ]
 
 BATCHES_PER_EPOCH = 32  # at most; else an epoch draws every window once
@@ -66,7 +67,6 @@ class Run:
     start: TrainState | None = None  # from where it goes on
     generator: torch.Generator = field(default_factory=torch.Generator)
     reporter: Reporter = field(default_factory=Reporter)
-    processes: Processes = field(default_factory=current)
     trainer: Trainer | None = None  # None before training
 
     further: ClassVar[tuple[float, float]] = 0.2, _FINETUNE_RATE
@@ -111,7 +111,7 @@ class Run:
     def trained(self, further: bool = False) -> None:
         """Train the network; ``further``: on, of which callbacks hear nothing."""
         model, settings, terms = self.model, self.settings, self.terms
-        reporter, processes, start = self.reporter, self.processes, self.start
+        reporter, start = self.reporter, self.start
         n_epochs, rate = terms.n_epochs, terms.rate
         if further:
             reporter, start = Reporter(reporter.verbose, prefix="on all rows: "), None
@@ -127,17 +127,15 @@ class Run:
             material.warm_up,
             rate,
             is_resumable=bool(terms.signature) and not further,
-            processes=processes,
         )
         if not further:
             self.trainer = trainer  # callbacks look at it
             trainer.goes_on = self.goes_on
         n_before = 0 if start is None else len(start.rows)
         try:
-            with processes.together():
-                reporter.begin(n_epochs, n_before)
+            reporter.begin(n_epochs, n_before)
             if n_epochs:
-                _compile(model.network, processes, reporter)
+                _compile(model.network, reporter)
             with self.torch_threads():
                 trainer.fit(material.draw, material.validation, reporter, start)
         except BaseException:
@@ -145,8 +143,7 @@ class Run:
             raise
         finally:
             trainer.goes_on = None  # so that neither keeps the other
-        with processes.together():
-            reporter.end()
+        reporter.end()
         if not further:
             model.best_epoch = trainer.state.best_epoch
             self._describe(model, trainer)
@@ -156,21 +153,6 @@ class Run:
         # torch's threads wait for work by spinning, on the cores that the engine needs
         is_fused = "eager" not in self.model.network.engines()
         return one_torch_thread() if is_fused else contextlib.nullcontext()
-
-
-def sharing(
-    observations: Observations, settings: Settings, rng: Any, start: Any
-) -> Processes:
-    """Return the processes that train together, checked to have the same data."""
-    processes = current()
-    if processes.size > 1:
-        network = None if start is None else start.network
-        weights = () if network is None else network.state_dict().values()
-        found = given(observations, settings)
-        found["digest of random_state"] = digest(*rng.get_state())
-        found["digest of earlier weights"] = digest(*(w.cpu().numpy() for w in weights))
-        processes.check_same(found)
-    return processes
 
 
 def length(
@@ -205,16 +187,25 @@ def given(observations: Observations, settings: Settings) -> dict[str, str]:
     }
 
 
-def _compile(network: Any, processes: Processes, reporter: Reporter) -> None:
-    """Compile what has to be; one process on each machine does it for the others."""
-    if "fused" not in network.engines():
-        return
-    for is_first_turn in (True, False) if processes.size > 1 else (True,):
-        with processes.together():
-            is_mine = (processes.local_rank == 0) == is_first_turn
-            if is_mine and not engine.is_compiled():
-                reporter.compiling()
-                engine.compile_kernel()
+def digest(*parts: Any) -> str:
+    """Return a digest of arrays, and of the text of what is none."""
+    total = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if not isinstance(part, np.ndarray):
+            total.update(f"{part!s};".encode())
+            continue
+        total.update(f"{part.dtype} {part.shape}".encode())
+        if np.issubdtype(part.dtype, np.floating):  # a NaN has many bit patterns
+            part = np.where(np.isnan(part), np.nan, part)
+        total.update(part.tobytes())
+    return total.hexdigest()
+
+
+def _compile(network: Any, reporter: Reporter) -> None:
+    """Compile what has to be."""
+    if "fused" in network.engines() and not engine.is_compiled():
+        reporter.compiling()
+        engine.compile_kernel()
 
 
 def choose_engine(network: Any, settings: Settings) -> None:
