@@ -94,9 +94,6 @@ class ContinuousForecaster(BaseForecaster):
     def _scored(self) -> None:
         """Say what a score does not tell: nothing."""
 
-    def _broke_off(self, twin: Any) -> None:
-        """Take over what a call that raised leaves in ``twin``: nothing."""
-
     def _check_X_y(
         self, X: Any = None, y: Any = None, **kwargs: Any
     ) -> tuple[Any, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import os
 import warnings
@@ -57,8 +56,7 @@ class _LatentODEForecaster(ContinuousForecaster):
     encoder: ClassVar[str]
     _model_format = NETWORK_FORMAT
     _answers: Any
-    _run: Run | None = None  # while `fit` trains
-    _broken_off: FittedModel | None = None  # what a fit that raised was at
+    _earlier: FittedModel | AheadModel | None = None  # what a warm fit begins from
     _is_candidate = False  # whether scikit-learn cloned it, as its searches do
 
     def __init__(
@@ -136,12 +134,11 @@ class _LatentODEForecaster(ContinuousForecaster):
 
     def reset(self) -> Any:
         """Return to the state after construction; ``warm_start`` keeps the model."""
-        # what a fit was broken off at is later than the model that it began from
-        latest = self._broken_off or getattr(self, "_model", None)
+        earlier = getattr(self, "_model", None) or self._earlier
         is_candidate = self._is_candidate
         super().reset()
         self._is_candidate = is_candidate
-        self._broken_off = latest if self.warm_start else None
+        self._earlier = earlier if self.warm_start else None
         return self
 
     def __sklearn_clone__(self) -> Any:
@@ -160,38 +157,6 @@ class _LatentODEForecaster(ContinuousForecaster):
                 stacklevel=4,
             )
 
-    def _broke_off(self, twin: Any) -> None:
-        """Keep what a fit that raised was at, for ``warm_start``."""
-        if twin.warm_start and twin._run is not None:
-            self._broken_off = twin._run.so_far() or self._broken_off
-
-    def checkpoint(self) -> Any:
-        """Return a fitted copy: in a callback, of the `fit` that is underway.
-
-        It has the best weights so far and calibrated spreads, and under ``warm_start``
-        its `fit` goes on from there. Elsewhere it is a plain copy.
-
-        Raises
-        ------
-        sktime.exceptions.NotFittedError
-            Before the first epoch of a first fit has ended, or without any.
-        """
-        run = self._run
-        model = None if run is None else run.so_far()
-        if run is None or model is None:
-            self.check_is_fitted("checkpoint")
-            return copy.deepcopy(self)
-        run.calibrate(model)
-        fitted = copy.copy(self)
-        fitted._broken_off = None
-        fitted._set_model(model)
-        fitted._state = "fitted"
-        return fitted
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled and copied: not a training that is underway."""
-        return {name: value for name, value in vars(self).items() if name != "_run"}
-
     def _pretrain(
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
     ) -> _LatentODEForecaster:
@@ -207,7 +172,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         run = self._planned(observations, settings, rng, fh, start, "pretrain")
         run.model.columns = history.channels, history.controls
         self.pretrained_ = run.train(self._reporter())
-        self._broken_off = None  # of a fit before
+        self._earlier = None  # of a fit before
         return self
 
     _pretrain_update = _pretrain
@@ -220,20 +185,19 @@ class _LatentODEForecaster(ContinuousForecaster):
             return self
         settings = Settings.of(self)
         rng = check_random_state(self.random_state)
-        start = self._broken_off if self.warm_start else None
+        start: Any = self._earlier if self.warm_start else None
         purpose: Purpose = "fit"
-        pretrained = getattr(self, "pretrained_", None)
-        if pretrained is not None and (start is None or start.fine_tunes):
-            start, purpose = start or pretrained, "fine-tune"
+        if start is None and hasattr(self, "pretrained_"):
+            start, purpose = self.pretrained_, "fine-tune"
         self._history = self._read(y, X, start)
         observations = self._history.observations
         if start is None:
             observations.check_channels(self._history.channels)
         run = self._planned(observations, settings, rng, fh, start, purpose)
         run.model.columns = self._history.channels, self._history.controls
-        self._run, self._predict_seed = run, run.terms.predict_seed
+        self._predict_seed = run.terms.predict_seed
         self._set_model(run.train(self._reporter()))
-        self._run = self._broken_off = None
+        self._earlier = None
         return self
 
     def _planned(

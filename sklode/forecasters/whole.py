@@ -27,11 +27,7 @@ def on_a_copy(method: _Method, writes: tuple[str, ...] | None = None) -> _Method
         twin.__dict__.update(self.__dict__)
         for name in _CHANGED_IN_PLACE & vars(self).keys():
             vars(twin)[name] = copy.copy(vars(self)[name])
-        try:
-            result = method(twin, *args, **kwargs)
-        except BaseException:
-            self._broke_off(twin)
-            raise
+        result = method(twin, *args, **kwargs)
         changed = vars(twin)
         if writes is None:
             self.__dict__ = changed.copy()  # at once: nothing can come between

@@ -67,17 +67,11 @@ class AheadModel:
     whole_epochs: int = 0  # of training from scratch
     best_epoch: int = 0
     stacking: Stacking | None = None  # None: nothing counts
-    stopped: Any = None  # the TrainState from where its training may go on
 
     @property
     def sizes(self) -> tuple[int, int]:
         """Numbers of columns of y and of X."""
         return len(self.units.location), len(self.units.control_location)
-
-    @property
-    def fine_tunes(self) -> bool:
-        """Whether it was stopped while it trained on from a pretrained model."""
-        return self.stopped is not None and not self.stopped.terms.from_scratch
 
     @property
     def weighed(self) -> Stacking:

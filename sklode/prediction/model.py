@@ -63,7 +63,6 @@ class FittedModel:
     best_epoch: int = 0  # whose weights the network has; 0: those it started from
     columns: tuple[Sequence[Any], Sequence[Any]] = ((), ())  # of y, and of X
     calibration: Calibration | None = None  # of spreads; None: the model's own
-    stopped: Any = None  # the TrainState from where its training may go on
     # (channel,): what channels that never varied in training are forecast by, in
     # normalised units; NaN for the others
     held: NDArray[np.floating] | None = None
@@ -74,11 +73,6 @@ class FittedModel:
         """Numbers of columns of y and of X."""
         units = self.normalisation
         return len(units.location), len(units.control_location)
-
-    @property
-    def fine_tunes(self) -> bool:
-        """Whether it was stopped while it trained on from a pretrained model."""
-        return self.stopped is not None and not self.stopped.terms.from_scratch
 
     @property
     def timeline(self) -> Timeline:

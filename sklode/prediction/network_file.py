@@ -21,7 +21,7 @@ __all__ = ["NETWORK_FORMAT"]
 def _apart(model: Any) -> Any:
     """Return a model with a dict in place of its network, see `_together`."""
     if model is None or model.network is None:
-        return model if model is None else replace(model, stopped=None)
+        return model
     network: Any = model.network
     parts: Any = {
         "weights": {k: x.cpu().numpy() for k, x in network.state_dict().items()},
@@ -33,7 +33,7 @@ def _apart(model: Any) -> Any:
         parts |= {"reach": network.reach, "looks_back": network.looks_back}
     else:
         parts["anchor"] = str(network.anchor.kind)
-    return replace(model, network=parts, stopped=None)
+    return replace(model, network=parts)
 
 
 def _together(kind: Any, model: Any) -> Any:
@@ -66,7 +66,7 @@ def _together(kind: Any, model: Any) -> Any:
     def build(settings: Any, parts: dict[str, Any]) -> Any:
         return build_network(settings, n_channels, n_controls, parts["anchor"])
 
-    return replace(model, network=_network(kind, model, build), stopped=None)
+    return replace(model, network=_network(kind, model, build))
 
 
 def _with_level(kind: Any, model: AheadModel) -> AheadModel:
@@ -88,14 +88,14 @@ def _with_level(kind: Any, model: AheadModel) -> AheadModel:
     require(bounded.all() and finite and np.isfinite(found.reach), "weights of no use")
     if model.network is None:
         kind._of_settings(model.architecture)
-        return replace(model, stopped=None)
+        return model
 
     def build(settings: Any, parts: dict[str, Any]) -> Any:
         reach, looks_back = parts["reach"], parts["looks_back"]
         require(type(looks_back) is bool and 0 < reach < np.inf, f"the reach {reach}")
         return build_ahead(settings, n_channels, n_controls, reach, looks_back)
 
-    return replace(model, network=_network(kind, model, build), stopped=None)
+    return replace(model, network=_network(kind, model, build))
 
 
 def _network(kind: Any, model: Any, build: Any) -> Any:

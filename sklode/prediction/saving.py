@@ -41,7 +41,7 @@ __all__ = ["FORMAT_VERSION", "ModelFormat", "load", "require", "save"]
 
 Kinds: TypeAlias = dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]]
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Rises with every change of what a file holds; files of other versions are refused."""
 
 _KEY = "sklode"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,8 +36,6 @@ from sklode.training.run import (
     Purpose,
     Run,
     choose_engine,
-    digest,
-    given,
     length,
 )
 from sklode.training.validation import Proof, can_prove, held_out_rows
@@ -70,7 +68,6 @@ _FULL_KL = 300
 class _Terms:
     """What a plan has settled beside the model."""
 
-    signature: str  # of data and settings; "": of a training that cannot go on later
     n_epochs: int
     rate: float  # share of ``lr``
     from_scratch: bool  # not from weights that were trained before
@@ -91,17 +88,7 @@ def plan_ahead(
     It begins from new weights, or from a copy of ``start``, with its level and units.
     """
     n_threads()  # a thread's first; it could else take another fit's limit for its own
-    signature = ""
-    if purpose in ("fit", "fine-tune") and settings.warm_start:
-        signature = digest(given(observations, settings), purpose)
     with own_modes(gradients=True):
-        if start is not None and start.stopped is not None:
-            stopped, start = start.stopped, replace(start, stopped=None)
-            if stopped.terms.signature == signature:
-                model = copy.deepcopy(start)
-                run = AheadRun(model, settings, stopped.terms, stopped)
-                run.observations = observations
-                return run
         generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
         seed, predict_seed = (int(rng.randint(2**31 - 1)) for _ in range(2))
         cut, whole = held_out_rows(observations, rng)
@@ -130,12 +117,8 @@ def plan_ahead(
             )
             if not len(_usable(observations, model)[1]):
                 n_epochs = 0
-        terms = _Terms(
-            signature, n_epochs, rate, from_scratch, predict_seed, cut, whole
-        )
-        run = AheadRun(model, settings, terms, None, generator)
-        run.observations = observations
-        return run
+        terms = _Terms(n_epochs, rate, from_scratch, predict_seed, cut, whole)
+        return AheadRun(model, settings, terms, generator, observations=observations)
 
 
 def _fresh(
@@ -220,10 +203,9 @@ class AheadRun(Run):
     def _prove_and_go_on(self) -> None:
         """Find what counts of the network, and train that on with all rows."""
         model = self.model
-        self.prove(model)
+        self._prove()
         if model.stacking is None:
-            if model.stopped is None:
-                model.network = None
+            model.network = None
             self.reporter.say(
                 "What the network adds to the level has not proved itself: the level "
                 "alone is the forecast."
@@ -233,14 +215,12 @@ class AheadRun(Run):
             f"The network has proved itself: {model.share:.0%} of its forecasts count, "
             f"up to {model.stacking.reach:.3g} times the usual gap ahead."
         )
-        if model.stopped is None and self.settings.guard is not False:
+        if self.settings.guard is not False:
             self.trained(further=True)
 
-    def prove(self, model: AheadModel) -> None:
+    def _prove(self) -> None:
         """Set how much of the network's forecasts counts."""
-        network = model.network
-        if network is None or not self.terms.from_scratch:
-            return
+        model, network = self.model, self.model.network
         if self.settings.guard is False:
             ones = np.ones((1, model.sizes[0]))
             model.stacking = Stacking(np.zeros(1), ones, ones, network.reach)

@@ -14,13 +14,10 @@ __all__ = ["Descent", "Snapshot"]
 
 
 class Snapshot(NamedTuple):
-    """Weights and the optimiser's moments; nothing in it is ever changed."""
+    """Weights and the optimiser's moments."""
 
     weights: Tensor
     moments: dict[str, Any]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Snapshot:
-        return self
 
 
 class Descent:
@@ -98,17 +95,3 @@ class Descent:
         """Go back to weights and moments."""
         self._vector.detach().copy_(snapshot.weights)
         self._optimizer.state[self._vector] = copy.deepcopy(snapshot.moments)
-
-    def state(self) -> dict[str, Any]:
-        """Return all that later steps depend on; `load` takes it."""
-        return {
-            "now": self.snapshot(),
-            "group": {k: v for k, v in self._group.items() if k != "params"},
-            "schedule": self._schedule.state_dict(),
-        }
-
-    def load(self, state: dict[str, Any]) -> None:
-        """Become what another descent was."""
-        self.restore(state["now"])
-        self._group.update(state["group"])
-        self._schedule.load_state_dict(state["schedule"])

@@ -1,19 +1,14 @@
-"""Maximise the evidence lower bound: epochs, steps, clipping, early stopping.
-
-All that later epochs depend on stands in `TrainState`, which is copied whole: a copy is
-a checkpoint from which another trainer goes on, bit for bit.
-"""
+"""Maximise the evidence lower bound: epochs, steps, clipping, early stopping."""
 
 from __future__ import annotations
 
-import copy
 import math
 import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -77,11 +72,6 @@ class TrainState:
     norms: list[float] = field(default_factory=list)  # for clip_norm="auto"
     skipped: int = 0  # steps in a row that were not finite
     last: list[Batch] = field(default_factory=list)  # the last batch
-    # set in what another training goes on from: states of the `Descent` and of the
-    # random numbers, and what its plan had settled
-    descent: dict[str, Any] = field(default_factory=dict)
-    generator: Any = None
-    terms: Any = None
 
 
 @dataclass(eq=False)
@@ -100,12 +90,7 @@ class Trainer:
     n_batches: int
     warm_up_epochs: int = 0
     rate: float = 1.0  # the peak, as a share of ``lr``
-    is_resumable: bool = False
-    is_interruptible: bool = True  # Ctrl-C keeps the best weights, with a warning
-    # at the end of the last whole epoch, if resumable; None at the training's end
-    stopped_at: TrainState | None = field(default=None, init=False)
-
-    goes_on: Callable[[int], bool] | None = field(default=None, init=False)
+    goes_on: Callable[[int], bool] = lambda epoch: True  # whether another is worth it
 
     def __post_init__(self) -> None:
         self.state = TrainState(Recovery(self.n_batches))
@@ -115,32 +100,28 @@ class Trainer:
         draw: Draw,
         validation: Sequence[Batch] = (),
         reporter: Reporter | None = None,
-        start: TrainState | None = None,
     ) -> None:
-        """Train, or go on from a start; leave the best weights in the network."""
+        """Train; leave the best weights in the network.
+
+        Ctrl-C keeps those of the epochs before, with a warning.
+        """
         decay, lr = self.settings.weight_decay, self.settings.lr * self.rate
         descent = Descent(self.network, lr, decay, self.n_epochs * self.n_batches)
         with closing(descent) as self._descent:
             self.state.best = self._weights()
-            if start is not None:
-                self.state, self.stopped_at = copy.deepcopy(start), start
-                descent.load(start.descent)
-                self.generator.set_state(start.generator)
             try:
                 with closing(reporter or Reporter()) as told:  # its bar, before words
                     self._take_epochs(draw, validation, told)
             except KeyboardInterrupt:
-                if not (self.is_interruptible and self.state.rows):  # nothing to keep
+                if not self.state.rows:  # nothing to keep
                     raise
                 epoch = min(len(self.state.rows) + 1, self.n_epochs)
                 _warn(
                     f"training was interrupted in epoch {epoch} of {self.n_epochs}; "
                     "the best weights of the epochs before are kept. Fit again with "
-                    "warm_start=True, on the same data, to go on."
+                    "warm_start=True to train on from them."
                 )
-            if self._is_over():
-                self.stopped_at = None
-            self.state.best_epoch = self.load_best(self.network)
+            self.state.best_epoch = self._load_best()
             if self.state.rows:
                 self._judge_the_end()
 
@@ -167,16 +148,7 @@ class Trainer:
             row = {name: row[name] for name in HISTORY_COLUMNS}
             state.rows.append(row)
             self._judge(row)
-            if self.is_resumable:
-                self.stopped_at = replace(
-                    copy.deepcopy(state),
-                    descent=self._descent.state(),
-                    generator=self.generator.get_state(),
-                )
-            if reporter.epoch_end(row):
-                break
-            if self.goes_on is not None and not self.goes_on(epoch):
-                self.stopped_at = None
+            if reporter.epoch_end(row) or not self.goes_on(epoch):
                 break
 
     def run_epoch(self, epoch: int, batches: Iterable[Batch]) -> dict[str, float]:
@@ -274,16 +246,15 @@ class Trainer:
         weights = self.network.state_dict()
         return {name: value.clone() for name, value in weights.items()}
 
-    def load_best(self, network: Any) -> int:
-        """Load the best weights so far into a network, and return their epoch."""
+    def _load_best(self) -> int:
+        """Load the best weights so far into the network, and return their epoch."""
         state = self.state
         if state.candidate is not None:
             epoch, weights = state.candidate
-            network.load_state_dict(weights)
-            network.train()
-            if math.isfinite(_loss_on(state.last, network)):
+            self.network.load_state_dict(weights)
+            if math.isfinite(self._last_loss()):
                 return epoch
-        network.load_state_dict(state.best)
+        self.network.load_state_dict(state.best)
         return state.best_epoch
 
     def _last_loss(self) -> float:

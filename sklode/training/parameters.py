@@ -224,10 +224,8 @@ PARAMETERS = """    Parameters
     random_state : int, RandomState or None, default=None
         Of every random number; no global generator is touched.
     warm_start : bool, default=False
-        A further ``fit`` of the same data with the same settings resumes a training
-        that was stopped (Ctrl-C, a callback, an error), as if it had not been. One that
-        is through, or other data or settings: a new training from the best weights.
-        False: from scratch.
+        A further ``fit`` is a new training from the best weights of the one before,
+        which a network of the same settings has. False: from scratch.
     verbose : {0, 1, 2}, default=0
         0: silent; 1: a progress bar (needs tqdm), or a line now and then where none can
         be drawn, as in a log file or beside parallel fits; 2: a line per epoch.
@@ -235,8 +233,7 @@ PARAMETERS = """    Parameters
         Each with any of ``on_fit_begin(forecaster)``, ``on_epoch_end(forecaster,
         row)``, which stops the training by returning True, and
         ``on_fit_end(forecaster)``, also where training was broken off. ``row`` is a
-        copy of the epoch's row in ``history_``, as a dict. In ``on_epoch_end``
-        ``forecaster.checkpoint()`` is a fitted copy with the best weights so far.
+        copy of the epoch's row in ``history_``, as a dict.
 
 """
 

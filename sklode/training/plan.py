@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from sklode.data.scaling import constants_of
 from sklode.data.windows import WindowSet
 from sklode.engine.threads import n_threads
 from sklode.nn.modes import own_modes
-from sklode.prediction.calibration import Calibration, measured_calibration
+from sklode.prediction.calibration import measured_calibration
 from sklode.prediction.model import FittedModel
 from sklode.training import guard
 from sklode.training.batches import (
@@ -40,8 +40,6 @@ from sklode.training.run import (
     Purpose,
     Run,
     choose_engine,
-    digest,
-    given,
     length,
 )
 
@@ -64,14 +62,12 @@ _WARM_UP_UPDATES, _WARM_UP_SHARE = 1250, 0.84  # no more than that share of all
 class _Terms:
     """What a plan has settled beside the model."""
 
-    signature: str  # of data and settings; "": of a training that cannot go on later
     cut: NDArray[np.int64]  # the first held-out row of each series
     # and of those that a guard leaves out of the training, at first; None without one
     proved_from: NDArray[np.int64] | None
     n_epochs: int
     rate: float  # share of ``lr``
     from_scratch: bool  # not from weights that were trained before
-    calibration: Calibration | None  # where spreads cannot be measured
     predict_seed: int
 
 
@@ -87,22 +83,9 @@ def plan(
 
     ``n_ahead`` is the farthest step of the horizon that will be asked for. The training
     begins from new weights, or from a copy of ``start``, with its units and lengths.
-
-    A ``fit`` goes on where that of ``start`` was stopped, if data and settings are the
-    same; and may, under ``warm_start``, itself go on later.
     """
     n_threads()  # a thread's first; it could else take another fit's limit for its own
-    signature = ""
-    if purpose in ("fit", "fine-tune") and settings.warm_start:
-        signature = digest(given(observations, settings), purpose)
     with own_modes(gradients=True):
-        if start is not None and start.stopped is not None:
-            stopped, start = start.stopped, replace(start, stopped=None)
-            if stopped.terms.signature == signature:
-                model, terms = copy.deepcopy(start), stopped.terms
-                model.calibration = terms.calibration
-                windows = model.windows(observations)
-                return WindowRun(model, settings, terms, stopped, windows=windows)
         generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
         fraction = _HELD_OUT if settings.early_stopping else 0.0
         if start is None:
@@ -122,15 +105,13 @@ def plan(
             proved_from = first_held_out_row(windows, _TRIED_ON, tried_rng)
             proved_from = np.minimum(proved_from, cut)
         terms = _Terms(
-            signature,
             cut,
             proved_from,
             *length(settings, model.whole_epochs, n_batches, purpose, _UPDATES),
             start is None,
-            model.calibration,
             int(rng.randint(2**31 - 1)),
         )
-        return WindowRun(model, settings, terms, None, generator, windows=windows)
+        return WindowRun(model, settings, terms, generator, windows=windows)
 
 
 @dataclass
@@ -149,11 +130,12 @@ class WindowRun(Run):
                 self._go_on_if_proved()
             else:
                 model.share = 1.0
-            self.calibrate(model)
+            self._calibrate()
         return model
 
-    def calibrate(self, model: FittedModel) -> None:
-        """Calibrate the spreads of the model, or of a copy of it."""
+    def _calibrate(self) -> None:
+        """Calibrate the spreads of the model."""
+        model = self.model
         model.hold()  # a guard may have let it go
         model.network.eval()
         with self.torch_threads():
@@ -202,7 +184,10 @@ class WindowRun(Run):
         As much of what it says counts as is proved. Else the forecast is the anchor.
         """
         model = self.model
-        self.prove(model)
+        model.network.eval()
+        blocks = guard.held_out_blocks(self.windows, self.terms.proved_from)
+        with own_modes(gradients=False), self.torch_threads():
+            model.share = guard.share_of(model.network, self.windows, blocks)
         if not model.share:
             self.reporter.say(
                 "What the network adds to the level has not proved itself: the level "
@@ -210,19 +195,10 @@ class WindowRun(Run):
             )
             guard.silence(model.network, self.windows, self.terms.cut)
             model.best_epoch = 0
-        elif model.stopped is None:  # else the user stopped it
+        else:
             self.trained(further=True)
         if 0 < model.share < 1:
             model.network.emission.weaken(model.share)
-
-    def prove(self, model: FittedModel) -> None:
-        """Set how large a share of what a network says is proved."""
-        if self.terms.proved_from is None:
-            return
-        model.network.eval()
-        blocks = guard.held_out_blocks(self.windows, self.terms.proved_from)
-        with own_modes(gradients=False), self.torch_threads():
-            model.share = guard.share_of(model.network, self.windows, blocks)
 
 
 def _is_guarded(settings: Settings, windows: WindowSet) -> bool:

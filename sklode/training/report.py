@@ -46,15 +46,14 @@ class Reporter:
                 ) from error
             self._tqdm = tqdm
 
-    def begin(self, n_epochs: int, n_before: int = 0) -> None:
-        """Training begins, or goes on after so many of its epochs."""
+    def begin(self, n_epochs: int) -> None:
+        """Training begins."""
         self._n_epochs = n_epochs
         self._due = time.monotonic() + _SECONDS_BETWEEN_LINES
         if self._tqdm is not None and n_epochs and _draws_bars():
             self._bar = self._tqdm(
                 total=n_epochs,
-                initial=n_before,
-                desc=f"{self.prefix}epoch {n_before}/{n_epochs}",
+                desc=f"{self.prefix}epoch 0/{n_epochs}",
                 bar_format="{desc} |{bar}| {elapsed}<{remaining}{postfix}",
                 dynamic_ncols=True,
                 leave=False if self.prefix else None,  # None: unless inside another bar

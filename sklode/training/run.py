@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
-import numpy as np
 import torch
 
-from sklode.data.observations import Observations
 from sklode.engine import functions as engine
 from sklode.engine.choice import choose
 from sklode.engine.threads import one_torch_thread
-from sklode.training.loop import Trainer, TrainState
+from sklode.training.loop import Trainer
 from sklode.training.parameters import Settings
 from sklode.training.report import Reporter
 
@@ -27,8 +23,6 @@ __all__ = [
     "Purpose",
     "Run",
     "choose_engine",
-    "digest",
-    "given",
     "length",
 ]
 
@@ -64,10 +58,8 @@ class Run:
     model: Any
     settings: Settings
     terms: Any  # what its plan has settled
-    start: TrainState | None = None  # from where it goes on
     generator: torch.Generator = field(default_factory=torch.Generator)
     reporter: Reporter = field(default_factory=Reporter)
-    trainer: Trainer | None = None  # None before training
 
     further: ClassVar[tuple[float, float]] = 0.2, _FINETUNE_RATE
     """Of the epochs, and of ``lr``, that a proved training goes on with on all rows."""
@@ -80,73 +72,44 @@ class Run:
         """Return what is trained on: at first, and once it has been proved."""
         raise NotImplementedError
 
-    def prove(self, model: Any) -> None:
-        """Find what of the model, or of a copy of it, counts."""
-
-    def calibrate(self, model: Any) -> None:
-        """Calibrate the spreads of the model, or of a copy of it."""
-
     def goes_on(self, epoch: int) -> bool:
         """Return whether a training is worth another epoch."""
         return True
 
-    def so_far(self) -> Any | None:
-        """Return a copy with the best weights so far; None in the first epoch."""
-        if self.trainer is None or not self.trainer.state.rows:
-            return None
-        model = copy.deepcopy(self.model)
-        model.best_epoch = self.trainer.load_best(model.network)
-        self._describe(model, self.trainer)
-        self.prove(model)
-        return model
-
-    def _describe(self, model: Any, trainer: Trainer) -> None:
-        """Let a model know its training, and from where that may go on."""
-        model.rows = list(trainer.state.rows)
-        if self.terms.from_scratch:
-            model.whole_epochs = len(model.rows)
-        if trainer.stopped_at is not None:
-            model.stopped = replace(trainer.stopped_at, terms=self.terms)
-
     def trained(self, further: bool = False) -> None:
         """Train the network; ``further``: on, of which callbacks hear nothing."""
-        model, settings, terms = self.model, self.settings, self.terms
-        reporter, start = self.reporter, self.start
+        model, terms, reporter = self.model, self.terms, self.reporter
         n_epochs, rate = terms.n_epochs, terms.rate
         if further:
-            reporter, start = Reporter(reporter.verbose, prefix="on all rows: "), None
+            reporter = Reporter(reporter.verbose, prefix="on all rows: ")
             share, rate = self.further
             n_epochs = math.ceil(share * n_epochs)
         material = self.material(further)
         trainer = Trainer(
             model.network,
-            settings,
+            self.settings,
             self.generator,
             n_epochs,
             material.n_batches,
             material.warm_up,
             rate,
-            is_resumable=bool(terms.signature) and not further,
         )
         if not further:
-            self.trainer = trainer  # callbacks look at it
             trainer.goes_on = self.goes_on
-        n_before = 0 if start is None else len(start.rows)
         try:
-            reporter.begin(n_epochs, n_before)
+            reporter.begin(n_epochs)
             if n_epochs:
                 _compile(model.network, reporter)
             with self.torch_threads():
-                trainer.fit(material.draw, material.validation, reporter, start)
-        except BaseException:
-            reporter.end()
-            raise
+                trainer.fit(material.draw, material.validation, reporter)
         finally:
-            trainer.goes_on = None  # so that neither keeps the other
-        reporter.end()
-        if not further:
-            model.best_epoch = trainer.state.best_epoch
-            self._describe(model, trainer)
+            reporter.end()
+        if further:
+            return
+        model.best_epoch = trainer.state.best_epoch
+        model.rows = trainer.state.rows
+        if terms.from_scratch:
+            model.whole_epochs = len(model.rows)
 
     def torch_threads(self) -> contextlib.AbstractContextManager[None]:
         """Leave the cores to the engine where that runs the network."""
@@ -175,30 +138,6 @@ def length(
     if purpose == "update":
         return n_epochs, 1.0
     return max(n_epochs, math.ceil(_FINETUNE_UPDATES / n_batches)), _FINETUNE_RATE
-
-
-def given(observations: Observations, settings: Settings) -> dict[str, str]:
-    """Return parameters, and digests of data, by their names."""
-    return {
-        **{name: str(value) for name, value in vars(settings).items()},
-        "digest of stamps": digest(observations.ticks, observations.bounds),
-        "digest of y": digest(observations.values),
-        "digest of X": digest(observations.controls),
-    }
-
-
-def digest(*parts: Any) -> str:
-    """Return a digest of arrays, and of the text of what is none."""
-    total = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        if not isinstance(part, np.ndarray):
-            total.update(f"{part!s};".encode())
-            continue
-        total.update(f"{part.dtype} {part.shape}".encode())
-        if np.issubdtype(part.dtype, np.floating):  # a NaN has many bit patterns
-            part = np.where(np.isnan(part), np.nan, part)
-        total.update(part.tobytes())
-    return total.hexdigest()
 
 
 def _compile(network: Any, reporter: Reporter) -> None:

@@ -108,24 +108,3 @@ def test_the_rate_makes_one_cycle_within_the_training(sgd: type[Recording]) -> N
     assert rates[-1] < 0.01 * 0.3
     # the history has the rate that each epoch starts with
     assert column(trainer, "lr") == pytest.approx(rates[::4])
-
-
-def test_a_descent_becomes_what_another_one_was() -> None:
-    state: dict[str, Any] = {}
-    models = []
-    for first in (0, 4, 4):  # what was kept is not changed by going on from it
-        model = network()
-        models.append(model)
-        with closing(Descent(model, 0.1, 0.3, 8)) as descent:
-            if first:
-                descent.load(state)
-            for step in range(first, 7):
-                if step == 4 and not first:
-                    rate = descent.rate
-                    descent.slow_down()
-                    assert descent.rate == rate / 2
-                    state = descent.state()
-                descent.zero()
-                loss(model).backward()
-                descent.step()
-        assert_equal(model, models[0])

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sktime.forecasting.model_selection import ForecastingGridSearchCV
 from sktime.split import ExpandingWindowSplitter
@@ -220,16 +221,55 @@ def test_a_refused_fit_is_not_what_a_warm_start_continues_from() -> None:
     assert_kept(forecaster.fit(y).network_, after)
 
 
-def test_a_fit_that_is_no_longer_warm_begins_from_scratch() -> None:
-    class Break:
-        def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> None:
-            raise ZeroDivisionError
+class Break:
+    """Raise an error in an epoch."""
 
+    def __init__(self, error: type[BaseException], epoch: int = 2) -> None:
+        self.error, self.epoch = error, epoch
+
+    def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> None:
+        if row["epoch"] == self.epoch:
+            raise self.error
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+def test_a_fit_that_an_error_ended_leaves_nothing(is_warm: bool) -> None:
     y = series()
     for forecaster in (tiny(), tiny(finetune_epochs=2).pretrain(panel())):
         expected = weights(copy.deepcopy(forecaster).fit(y))
-        forecaster.warm_start, forecaster.callbacks = True, [Break()]
+        forecaster.warm_start, forecaster.callbacks = True, [Break(ZeroDivisionError)]
         with pytest.raises(ZeroDivisionError):
-            forecaster.fit(y)
-        forecaster.warm_start, forecaster.callbacks = False, None
+            forecaster.set_params(max_epochs=3).fit(y)
+        forecaster.set_params(max_epochs=tiny().max_epochs)
+        forecaster.warm_start, forecaster.callbacks = is_warm, None
         assert np.array_equal(weights(forecaster.fit(y)), expected)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_a_fit_that_ctrl_c_ended_is_kept_and_a_warm_start_continues_from_it() -> None:
+    y = series()
+    forecaster = tiny(warm_start=True, max_epochs=6, lr=0.05)
+    forecaster.callbacks = [Break(KeyboardInterrupt, 3)]
+    with pytest.warns(ConvergenceWarning, match=r"interrupted in epoch 4 of 6"):
+        before = forecaster.fit(y).network_
+    assert forecaster.n_epochs_ == forecaster.best_epoch_ == 3
+    assert np.isfinite(forecaster.predict(STEPS)).all()
+    forecaster.callbacks, forecaster.lr = None, 1e-9
+    assert_kept(forecaster.fit(y).network_, before)
+    assert forecaster.n_epochs_ == 6
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_while_a_fit_is_finished_leaves_the_forecaster_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def press(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    y = series()
+    forecaster = tiny(level="series").fit(y)
+    expected = forecaster.predict(STEPS)
+    monkeypatch.setattr("sklode.training.plan.measured_calibration", press)
+    with pytest.raises(KeyboardInterrupt):
+        forecaster.fit(y + 1)
+    pd.testing.assert_series_equal(forecaster.predict(STEPS), expected)

@@ -84,17 +84,6 @@ def test_a_terminal_shows_one_bar_on_one_line(terminal: Screen) -> None:
     assert all(f"{short}={last[name]:.4g}" in final for short, name in shown.items())
 
 
-def test_a_bar_begins_where_a_training_goes_on(
-    terminal: Screen,
-) -> None:
-    y, stop = waves(uneven_stamps(60)), SimpleNamespace(on_epoch_end=lambda *_: True)
-    settings = {"max_epochs": 10, "window_length": 30, "horizon": 10, "verbose": 1}
-    forecaster = tiny(**settings, warm_start=True, callbacks=[stop]).fit(y)
-    forecaster.set_params(callbacks=None).fit(y)
-    assert "\n\repoch 1/10 |" in terminal.text
-    assert re.search(r"epoch 10/10 \|█+\| .*<00:00, loss=", terminal.frames()[-1])
-
-
 def test_a_log_file_gets_a_line_now_and_then_and_at_the_end(
     log_file: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:

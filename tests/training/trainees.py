@@ -7,13 +7,16 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
 
 from sklode.nn import Batch
 from sklode.nn.latent_ode import Bound
+from sklode.training.ahead import AheadRun
 from sklode.training.loop import Trainer
+from sklode.training.plan import WindowRun
 from sklode.training.report import Reporter
 from sklode.training.run import Run
 
@@ -115,14 +118,13 @@ def train(
     validation: Sequence[Batch] = (),
     told: Callable[[dict[str, float]], Any] = lambda row: None,
     n_epochs: int = 1,
-    start: Any = None,
     **given: Any,
 ) -> Trainer:
     """Train on the same batches in every epoch; ``told`` may stop it."""
     trainer = trainer_of(network, n_epochs, len(batches), **given)
     callback = SimpleNamespace(on_epoch_end=lambda _, row: told(row))
     reporter = Reporter(callbacks=[callback])
-    trainer.fit(lambda *_: batches, validation, reporter, start)
+    trainer.fit(lambda *_: batches, validation, reporter)
     return trainer
 
 
@@ -137,19 +139,21 @@ def column(trainer: Trainer, name: str) -> list[float]:
     return [row[name] for row in trainer.state.rows]
 
 
-class SeenError(Exception):
-    """Enough was seen: nothing need be trained."""
-
-
 def planned(forecaster: Any, y: Any, **given: Any) -> Any:
     """Return what a fit has planned, just before its training."""
     runs: list[Run] = []
 
-    def look(forecaster: Any) -> None:
-        runs.append(forecaster._run)
+    class SeenError(Exception):
+        """Enough was seen: nothing need be trained."""
+
+    def look(run: Run, reporter: Reporter) -> None:
+        runs.append(run)
         raise SeenError
 
-    forecaster.callbacks = [SimpleNamespace(on_fit_begin=look)]
-    with contextlib.suppress(SeenError):
+    with (
+        mock.patch.object(WindowRun, "train", look),
+        mock.patch.object(AheadRun, "train", look),
+        contextlib.suppress(SeenError),
+    ):
         forecaster.fit(y, **given)
     return runs[0]
