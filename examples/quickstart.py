@@ -41,11 +41,11 @@ print(
 # Three models
 # ------------
 # The level alone, which is solved in closed form; the network on top of it, as far as
-# it has proved to add something; and the network alone, which sees two years of weeks.
-# The first two have their defaults.
+# it has proved to add something; and the network alone, which sees two years of weeks,
+# and knows no trend. The first two have their defaults.
 
 ALONE = {
-    "level": "window",
+    "level": "series",
     "window_length": 104,  # two years of weeks
     "horizon": 104,
     "step_size": 4.0,  # weeks: a thirteenth of the season

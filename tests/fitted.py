@@ -205,14 +205,6 @@ def pretrained_and_fitted() -> Fitted:
     return _split(waves(uneven_stamps()), forecaster)
 
 
-def level_kept_by_the_guard() -> Fitted:
-    steps = np.random.default_rng(0).standard_normal(60)
-    y = pd.Series(np.cumsum(steps), uneven_stamps(60))
-    found = _split(y, tiny(guard=True, level="last"))
-    assert found.forecaster.best_epoch_ == 0
-    return found
-
-
 def adaptive_solver() -> Fitted:
     return _split(waves(), tiny(LatentODERNNForecaster, method="dopri5", rtol=1e-2))
 
@@ -220,10 +212,6 @@ def adaptive_solver() -> Fitted:
 def without_flow() -> Fitted:
     forecaster = tiny(LatentODEForecaster, observation_noise=0.3, field_depth=2)
     return _split(waves(), forecaster)
-
-
-def on_level(name: str | None) -> Callable[[], Fitted]:
-    return lambda: _split(waves(uneven_stamps(40)), tiny(level=name))
 
 
 KINDS: dict[str, Callable[[], Fitted]] = {
@@ -254,12 +242,10 @@ KINDS: dict[str, Callable[[], Fitted]] = {
         constant_channel,
         list_of_frames,
         pretrained_and_fitted,
-        level_kept_by_the_guard,
         adaptive_solver,
         without_flow,
     )
 }
-KINDS |= {f"level={name}": on_level(name) for name in ("window", "last", None)}
 
 
 def answers(forecaster: Any, asked: Fitted) -> dict[str, Any]:

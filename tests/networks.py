@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from sklode import nn
-from sklode.nn.anchors import Anchor
 
 
 def field(
@@ -44,7 +43,6 @@ def latent_ode(
     activation: str = "tanh",
     n_channels: int = 2,
     n_controls: int = 0,
-    anchor: str = "series",
     noise: float | None = None,
     engine: str = "eager",
 ) -> nn.LatentODE:
@@ -66,7 +64,6 @@ def latent_ode(
         nn.Translator(hidden, latent),
         nn.Decoder(flow, solver),
         nn.Emission(latent, n_channels, 6, n_controls, noise),
-        Anchor(anchor, n_channels),
         engine=engine,
     )
 

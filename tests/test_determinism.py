@@ -266,7 +266,7 @@ def test_nothing_of_the_process_is_changed(
 ) -> None:
     y = waves(STAMPS)
     with process_unchanged():
-        forecaster = tiny(engine=engine, guard=True, early_stopping=True)
+        forecaster = tiny(engine=engine, early_stopping=True)
         forecaster.fit(y[:24], fh=[1, 2])
         forecaster.predict()
         forecaster.predict_interval()

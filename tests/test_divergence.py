@@ -77,11 +77,11 @@ def test_adaptive_solve_that_fails_names_the_stamps_asked() -> None:
 
 
 HARD: list[dict[str, Any]] = [
-    {"activation": "softplus", "field_depth": 3, "level": "last"},
-    {"activation": "elu", "method": "euler", "level": None},
+    {"activation": "softplus", "field_depth": 3},
+    {"activation": "elu", "method": "euler"},
     {"activation": "elu", "method": "dopri5", "adjoint": True, "max_epochs": 3},
-    {"activation": "elu", "early_stopping": True, "level": "window"},
-    {"activation": "elu", "field_depth": 6, "method": "midpoint", "guard": True},
+    {"activation": "elu", "early_stopping": True},
+    {"activation": "elu", "field_depth": 6, "method": "midpoint"},
 ]
 
 

@@ -139,17 +139,14 @@ WORKLOADS: dict[str, Workload] = {
         partial(data, n_series=1, n_stamps=1000), 100_000, operations=("predict",)
     ),
     **{
-        f"{name}, {level}": Workload(make, 20, {"level": level}, ("predict",))
+        f"{name}, auto": Workload(make, 20, {"level": "auto"}, ("predict",))
         for name, make in (("panel", PANEL), ("series", SERIES))
-        for level in ("auto", "last")
     },
     **{
-        f"{name}, {what}": Workload(make, 20, parameters, FORECASTS)
-        for name, make in (("panel", PANEL), ("series", SERIES))
-        for what, parameters in (
-            ("early stopping", {"early_stopping": True}),
-            ("guard", {"guard": True}),
+        f"{name}, early stopping": Workload(
+            make, 20, {"early_stopping": True}, FORECASTS
         )
+        for name, make in (("panel", PANEL), ("series", SERIES))
     },
     **{
         f"small panel, {what}": Workload(SMALL, 20, parameters, FORECASTS)

@@ -37,7 +37,6 @@ import torch
 from workloads import EMISSION_WIDTH, WORKLOADS, Workload, draw, operations
 
 from sklode import nn
-from sklode.nn.anchors import Anchor
 
 Step: TypeAlias = Callable[[], float]
 
@@ -55,7 +54,6 @@ def network(load: Workload, engine: str) -> nn.LatentODE:
         nn.Translator(load.hidden_size, load.latent_size),
         nn.Decoder(nn.VectorField(load.latent_size, *shape), solver),
         nn.Emission(load.latent_size, load.n_channels, EMISSION_WIDTH),
-        Anchor("series", load.n_channels),
         engine=engine,
     )
 

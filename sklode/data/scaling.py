@@ -9,7 +9,7 @@ Before the first observation and after the last one time is never shortened.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,20 +118,12 @@ class Normalisation:
     control_scale: Array
 
     @classmethod
-    def of(cls, observations: Observations, rescale: bool = True) -> Normalisation:
-        """Measure ``observations``; without ``rescale`` y is left as it is."""
-        n_channels = observations.values.shape[1]
-        location: Array = np.zeros(n_channels)
-        scale: Array = np.ones(n_channels)
-        if rescale:
-            location, scale = location_and_scale(observations.values)
+    def of(cls, observations: Observations) -> Normalisation:
+        """Measure ``observations``."""
+        location, scale = location_and_scale(observations.values)
         if observations.controls is None:
             return cls(location, scale, np.zeros(0), np.ones(0))
         return cls(location, scale, *location_and_scale(observations.controls))
-
-    def rescaled(self, factor: Array) -> Normalisation:
-        """Return the same with y's scale multiplied by ``factor``, (channel,)."""
-        return replace(self, scale=self.scale * factor)
 
     def values(self, values: Array) -> Array:
         """Return y's values in normalised units."""

@@ -18,7 +18,7 @@ __all__ = ["SCORED_WINDOWS", "WindowArrays", "WindowSet", "spread"]
 Array = NDArray[np.floating]
 
 SCORED_WINDOWS = 64
-"""Held-out windows that are scored after each epoch, and that choose the anchor."""
+"""Held-out windows that are scored after each epoch."""
 
 
 class WindowArrays(NamedTuple):

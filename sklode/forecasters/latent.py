@@ -70,7 +70,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         window_length: int | None = None,
         horizon: int | None = None,
         thinning: float = 0.5,
-        level: str | None = "auto",
+        level: str = "auto",
         method: str = "rk4",
         step_size: float = 1.0,
         rtol: float = 1e-3,
@@ -222,12 +222,13 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.n_epochs_ = len(model.rows)
         self.best_epoch_ = model.best_epoch
         self.window_length_ = model.window_length
-        self.network_share_ = model.share
         self.engine_ = () if model.network is None else model.network.engines()
         if isinstance(model, AheadModel):
+            self.network_share_ = model.share
             unit, found = self._set_ahead(model), model.weighed
             lags, scales = found.leads, found.factors
         else:
+            self.network_share_ = 1.0
             self._answers = Answers(model, self._history, self._predict_seed)
             self.horizon_ = model.horizon
             self.location_ = model.normalisation.location
@@ -264,7 +265,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         self._take_up(y, X)
         observations, model = self._history.observations, self._model
         # a level that was kept is not undone by a training without a guard
-        if update_params and (model.share or not self.guard):
+        if update_params and (self.network_share_ or not self.guard):
             settings = Settings.of(self)
             rng = check_random_state(self.random_state)
             run = self._planned(observations, settings, rng, None, model, "update")
@@ -284,7 +285,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         """Draw new series that look like those that fit and update have seen.
 
         They continue none of them: each begins, at the first stamp, as a training
-        window does that is chosen at random, with that window's level.
+        window does that is chosen at random.
 
         Parameters
         ----------
@@ -399,7 +400,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         }
         return [
             {**small, "window_length": 4, "horizon": 2, "method": "euler"},
-            {**small, "level": "last", "early_stopping": True, "clip_norm": None},
+            {**small, "level": "series", "early_stopping": True, "clip_norm": None},
         ]
 
 

@@ -25,11 +25,10 @@ _LEAST_NOISE = 1e-3
 
 
 class Posterior(NamedTuple):
-    """q(z0), with the time t0, (batch,), that z0 belongs to and the window's level."""
+    """q(z0), with the time t0, (batch,), that z0 belongs to."""
 
     q_z0: Normal
     t0: Tensor
-    level: Any
 
 
 class Bound(NamedTuple):
@@ -108,38 +107,19 @@ class Emission(nn.Module):
         return functional.softplus(self.raw_noise) + _LEAST_NOISE
 
     @torch.no_grad()
-    def start_silent(self) -> None:
-        """Set the output layer's weights to zero, so that x^ is 0 until it learns."""
-        for parameter in self.network[-1].parameters():
-            parameter.zero_()
-
-    @torch.no_grad()
-    def weaken(self, share: float) -> None:
-        """Multiply x^, whatever z, by a share."""
-        for parameter in self.network[-1].parameters():
-            parameter.mul_(share)
-
-    @torch.no_grad()
-    def start_with_noise(self, scale: Tensor) -> None:
-        """Set the learned standard deviation, (channel,); one that is given stays."""
-        if self.noise is None:
-            excess = (scale - _LEAST_NOISE).clamp(min=_LEAST_NOISE)
-            # the inverse of softplus; for large values it is the identity
-            self.raw_noise.copy_(excess + torch.log(-torch.expm1(-excess)))
-
-    @torch.no_grad()
     def hold(self, channels: Tensor, values: Tensor) -> None:
         """Let x^ be ``values`` in some channels, whatever z, with the least noise.
 
-        Both are of shape (channel,); values in normalised units, relative to the level.
+        Both are of shape (channel,); values in normalised units.
         """
         last: Any = self.network[-1]
         last.weight[channels] = 0.0
         last.bias[channels] = values[channels].to(last.bias)
         if self.noise is None:
-            learned = self.raw_noise.clone()
-            self.start_with_noise(torch.zeros_like(learned))
-            self.raw_noise[~channels] = learned[~channels]
+            least = torch.full_like(self.raw_noise, _LEAST_NOISE)
+            # the inverse of softplus
+            raw = least + torch.log(-torch.expm1(-least))
+            self.raw_noise[channels] = raw[channels]
 
     def forward(self, z: Tensor, controls: Controls | None = None) -> Tensor:
         """Return x^ of shape (..., channel) for z of shape (..., latent)."""
@@ -169,9 +149,6 @@ class LatentODE(Accelerated):
         With a vector field of its own.
     emission : nn.Module
         From z(t), and u(t), to the observation.
-    anchor : nn.Module
-        Of `sklode.levels`: the level of a window, taken off before the encoder and
-        added to x^.
     engine : {"eager", "fused"}, default="eager"
         "fused": `sklode.engine` runs encoder and decoder where it covers them, with
         the same numbers faster; "eager": plain torch always.
@@ -183,7 +160,6 @@ class LatentODE(Accelerated):
         translator: nn.Module,
         decoder: Decoder,
         emission: Emission,
-        anchor: nn.Module,
         engine: str = "eager",
     ) -> None:
         super().__init__()
@@ -192,7 +168,6 @@ class LatentODE(Accelerated):
         self.translator: Any = translator
         self.decoder: Any = decoder
         self.emission = emission
-        self.anchor: Any = anchor
 
     @property
     def latent_size(self) -> int:
@@ -213,16 +188,14 @@ class LatentODE(Accelerated):
         """
         observed = mask.any(-1)
         values = torch.where(mask, values, torch.zeros_like(values))
-        level = self.anchor(times, values, mask, controls)
-        deviations = torch.where(mask, values - level.at(times, controls), 0.0)
-        parts = [deviations, mask.to(values.dtype)]
+        parts = [values, mask.to(values.dtype)]
         if controls is not None:
             parts.append(controls)
         inputs = torch.cat(parts, dim=-1)
         h = self._encoded(times, inputs, observed)
         first = observed.to(torch.uint8).argmax(1, keepdim=True)
         t0 = torch.gather(times, 1, first).squeeze(1)
-        return Posterior(self.translator(h), t0, level)
+        return Posterior(self.translator(h), t0)
 
     def encode(self, batch: Batch) -> Posterior:
         """Return `posterior` of what a batch shows the encoder."""
@@ -247,8 +220,7 @@ class LatentODE(Accelerated):
         Of ``z0``, (sample, batch, latent), they are (sample, batch, query, channel).
         """
         n = len(z0)
-        q_z0, t0, level = posterior
-        copies = Posterior(q_z0, t0.repeat(n), level.repeated(n))
+        copies = Posterior(posterior.q_z0, posterior.t0.repeat(n))
         if controls is not None:
             path_times, values = controls
             controls = ControlPath(path_times.repeat(n, 1), values.repeat(n, 1, 1))
@@ -269,7 +241,7 @@ class LatentODE(Accelerated):
         z0 : Tensor of shape (batch, latent)
             A draw from, or the mean of, ``posterior.q_z0``.
         posterior : Posterior
-            Gives t0 and the window's level.
+            Gives t0.
         times : Tensor of shape (batch, query)
             In any order, before or after t0.
         controls : ControlPath, optional
@@ -311,4 +283,5 @@ class LatentODE(Accelerated):
         """Return the mean of p(x | z(t)), through the engine."""
         z = self._decoded(z0, posterior.t0, times, controls)
         u = None if controls is None else controls.at(times)
-        return self.emission(z, u) + posterior.level.at(times, u)
+        x: Tensor = self.emission(z, u)
+        return x

@@ -14,7 +14,6 @@ from sklode import nn
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, Timeline
 from sklode.data.windows import WindowSet
-from sklode.nn.anchors import Anchor
 from sklode.prediction.calibration import Calibration
 
 __all__ = [
@@ -66,7 +65,6 @@ class FittedModel:
     # (channel,): what channels that never varied in training are forecast by, in
     # normalised units; NaN for the others
     held: NDArray[np.floating] | None = None
-    share: float = 1.0  # of what the network says, of the forecast; 0: the anchor alone
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -117,9 +115,7 @@ def build_encoder(settings: Any, input_size: int) -> tuple[Any, nn.Solver]:
     return kind(input_size, settings.hidden_size, flow, solver), solver
 
 
-def build_network(
-    settings: Any, n_channels: int, n_controls: int, anchor: str
-) -> nn.LatentODE:
+def build_network(settings: Any, n_channels: int, n_controls: int) -> nn.LatentODE:
     """Return an untrained network of the sizes and the solver that settings name."""
     encoder, solver = build_encoder(settings, 2 * n_channels + n_controls)
     shape = (settings.field_width, settings.field_depth, settings.activation)
@@ -128,5 +124,4 @@ def build_network(
     decoder = nn.Decoder(nn.VectorField(latent_size, *shape, n_controls), solver)
     width, noise = settings.emission_width, settings.observation_noise
     emission = nn.Emission(latent_size, n_channels, width, n_controls, noise)
-    level = Anchor(anchor, n_channels)
-    return nn.LatentODE(encoder, translator, decoder, emission, level)
+    return nn.LatentODE(encoder, translator, decoder, emission)

@@ -31,8 +31,6 @@ def _apart(model: Any) -> Any:
     }
     if isinstance(model, AheadModel):
         parts |= {"reach": network.reach, "looks_back": network.looks_back}
-    else:
-        parts["anchor"] = str(network.anchor.kind)
     return replace(model, network=parts)
 
 
@@ -59,12 +57,11 @@ def _together(kind: Any, model: Any) -> Any:
     require(held is None or held.shape == (n_channels,), "other constants")
     horizon = model.horizon
     require(type(horizon) is int and horizon >= 0, f"the lengths {[horizon]}")
-    require(0 <= model.share <= 1, f"the share {model.share}")
     units = model.time_unit, model.longest_gap
     require(all(0 < unit < np.inf for unit in units), f"the units of time {units}")
 
     def build(settings: Any, parts: dict[str, Any]) -> Any:
-        return build_network(settings, n_channels, n_controls, parts["anchor"])
+        return build_network(settings, n_channels, n_controls)
 
     return replace(model, network=_network(kind, model, build))
 

@@ -39,7 +39,7 @@ def new_series(
     .. math::
         w \sim U\{1, \dots, W\}, \quad z_0 \sim q(z_0 \mid x_w)
         \text{ or } N(0, I), \quad
-        x(t) = \mathrm{level}_w(t) + \hat x(z(t)) + \epsilon, \quad z(t_0) = z_0
+        x(t) = \hat x(z(t)) + \epsilon, \quad z(t_0) = z_0
 
     The first is the aggregate posterior (Makhzani et al. 2015; Tomczak and Welling
     2018), which is what the decoder was trained on. The ELBO pulls it towards N(0, I)

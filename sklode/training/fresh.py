@@ -1,4 +1,4 @@
-"""An untrained model: sizes, units, level and initial weights, as the data call for."""
+"""An untrained model: sizes, units and initial weights, as the data call for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, Timeline
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
-from sklode.levels.choice import deviation_scale
 from sklode.nn.modes import default_float32
 from sklode.nn.solvers import FOLLOWED
 from sklode.prediction.model import (
@@ -88,24 +87,18 @@ def fresh_model(
     )
     cut = first_held_out_row(layout, held_out, rng)
     learned = observations.until(cut)
-    normalisation = Normalisation.of(learned, settings.level is not None)
+    normalisation = Normalisation.of(learned)
     windows = WindowSet(
         *arrays_of(learned, normalisation, timeline), window_length, horizon
     )
     which = spread(np.arange(len(windows)), 4 * SCORED_WINDOWS)
     sample = windows.gather(which)
-    anchor = settings.level or "series"
-    if anchor != "series":
-        scale = deviation_scale(sample.values, sample.mask, window_length)
-        normalisation = normalisation.rescaled(scale)
     n_controls = 0 if observations.controls is None else observations.controls.shape[1]
     with drawing_weights(int(rng.randint(2**31 - 1))):
         n_channels = observations.values.shape[1]
-        network = build_network(settings, n_channels, n_controls, anchor)
+        network = build_network(settings, n_channels, n_controls)
         span = float(np.median(sample.times[:, -1]))
         network.decoder.vector_field.start_rotating(_periods(settings, span))
-        if anchor == "last":  # what is added to it has to be learned
-            network.emission.start_silent()
     model = FittedModel(
         network,
         normalisation,

@@ -300,8 +300,8 @@ class Trainer:
             f"{what}; {kept}. Lower lr (lr={settings.lr:g}), or set clip_norm lower, "
             f"for example to 1.0 (clip_norm={settings.clip_norm}), or use "
             'activation="tanh", a smaller step_size or, for method="dopri5", larger '
-            "rtol and atol. guard=True forecasts the level alone where training does "
-            "not prove itself."
+            "rtol and atol. level='auto' has a guard that keeps what does not prove "
+            "itself out of the forecasts."
         )
 
 

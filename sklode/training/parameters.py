@@ -10,7 +10,6 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from sklode.data.parameters import FREQ, SIZE, check_constraints, check_freq
-from sklode.nn.anchors import ANCHORS
 from sklode.nn.solvers import METHODS
 from sklode.nn.vector_fields import ACTIVATIONS
 from sklode.training.report import CALLBACK_METHODS
@@ -49,7 +48,7 @@ class Settings:
     window_length: Annotated[int | None, _integer(1), None]
     horizon: Annotated[int | None, _integer(0), None]
     thinning: Annotated[float, Interval(Real, 0, 1, closed="left")]
-    level: Annotated[str | None, StrOptions({*ANCHORS, "auto"}), None]
+    level: Annotated[str, StrOptions({"auto", "series"})]
     method: Annotated[str, StrOptions(set(METHODS))]
     step_size: _Positive
     rtol: _Positive
@@ -94,6 +93,12 @@ _CONSTRAINTS: dict[str, list[Any]] = {
 def check_parameters(forecaster: Any) -> None:
     """Check every constructor parameter of a forecaster."""
     check_constraints(_CONSTRAINTS, forecaster)
+    if forecaster.guard is True and forecaster.level != "auto":
+        raise ValueError(
+            'guard=True belongs to level="auto", whose network has a level to prove '
+            f"itself beside; got level={forecaster.level!r}. Use "
+            'level="auto", or leave guard at "auto".'
+        )
     resolve_device(forecaster.device)
     for callback in forecaster.callbacks or ():
         if not any(hasattr(callback, name) for name in CALLBACK_METHODS):
@@ -132,11 +137,11 @@ PARAMETERS = """    Parameters
         Of the vector fields.
     window_length : int, optional
         Observations that the encoder sees, in training and at prediction. None: 48, at
-        most all but one of the longest series. With another ``level`` than "auto":
+        most all but one of the longest series. With ``level="series"``:
         twice the horizon, between 24 and 60, but no more than leaves room for two
         windows in the longest series; with 8 series or more, for one.
     horizon : int, optional
-        With another ``level`` than "auto": observations after the window that a
+        With ``level="series"``: observations after the window that a
         training window also predicts. None: the farthest step of the ``fh`` given to
         ``fit``; else as long as the window where that is given; else 20, at most a
         third of the longest series. 0: reconstruction only. Under "auto" one training
@@ -144,18 +149,17 @@ PARAMETERS = """    Parameters
     thinning : float, default=0.5
         Each training window draws a share between 0 and this of its observations,
         which are hidden from the encoder at random, so that windows are not learned by
-        heart. With another ``level`` than "auto" of so many windows the first
+        heart. With ``level="series"`` of so many windows the first
         observations are hidden too, at most ``horizon`` of them, so that the decoder
         learns to run backward in time. 0: nothing, the paper's training.
-    level : {"auto", "series", "window", "last"} or None, default="auto"
+    level : {"auto", "series"}, default="auto"
         What stands beside the network. "auto": a structural model in continuous time,
         solved exactly: trend, deviations, seasons and X, see `StructuralForecaster`.
         The network reads forward up to the last row and looks ahead from there; how
-        much of its forecast counts is found at each lead, see ``guard``. Else the
-        network alone answers, from a window that it describes whole, relative to:
-        "series": the training mean (the paper's model); "window": the window's mean;
-        "last": the last value, damped towards the window's mean at a learned rate.
-        Values are scaled by their standard deviation from that. None: y as it is.
+        much of its forecast counts is found at each lead, see ``guard``. "series":
+        nothing, the paper's model. The network alone answers, from a window that it
+        describes whole; values are relative to the training mean, in their standard
+        deviations.
     method : {"rk4", "midpoint", "euler", "dopri5"}, default="rk4"
         Of solving the differential equations: fixed steps ("rk4" is the 3/8 rule), or
         adaptive ones.
@@ -171,13 +175,13 @@ PARAMETERS = """    Parameters
         the norms seen in the first three epochs. None: no clipping.
     kl_weight : float, default=1.0
         Weight of the KL term; of many rows less, by the square of 300 / rows. With
-        another ``level`` than "auto" a fiftieth of it while the windows grow.
+        ``level="series"`` a fiftieth of it while the windows grow.
     observation_noise : float, optional
         Standard deviation of the Gaussian emission in normalised units. None: learned
         per channel.
     max_epochs : int, optional
         Epochs of at most 32 batches. None: as many as make about 900 optimiser steps.
-        With another ``level`` than "auto" 1500; during the first 1250 of them, at most
+        With ``level="series"`` 1500; during the first 1250 of them, at most
         84 % of all, windows grow from an eighth of their length: short ones show the
         local dynamics.
     batch_size : int, default=64
@@ -195,9 +199,8 @@ PARAMETERS = """    Parameters
         each lead and channel is the one that these forecasts prove. A network without
         prospects is given up after a third of the epochs; one that counts trains on
         with all rows. Fewer than 300 rows prove nothing: then nothing is trained.
-        False: the network's forecasts count whole, unproved. With another ``level``
-        True compares with that level's forecasts, in blocks of ``horizon`` rows;
-        "auto" and False do not.
+        False: the network's forecasts count whole, unproved. Nothing is proved with
+        ``level="series"``, under which True is refused.
     early_stopping : bool, default=False
         Hold out the last tenth of every series (of many short ones: every tenth), stop
         when its loss no longer improves by 1e-4, and keep the best weights.

@@ -1,7 +1,7 @@
 """From observations to a fitted model: what is settled before training, and then it.
 
 `plan` settles sizes, units, what is held out, the engine and how long to train; the
-`Run` that it returns trains, tries the training where it is guarded, and calibrates.
+`Run` that it returns trains, and calibrates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from sklode.engine.threads import n_threads
 from sklode.nn.modes import own_modes
 from sklode.prediction.calibration import measured_calibration
 from sklode.prediction.model import FittedModel
-from sklode.training import guard
 from sklode.training.batches import (
     first_held_out_row,
     hidden_rows,
@@ -46,7 +45,7 @@ from sklode.training.run import (
 __all__ = ["WindowRun", "plan"]
 
 _UPDATES = 1500  # optimiser steps that max_epochs=None aims at
-_HELD_OUT, _TRIED_ON = 0.1, 0.2  # shares of rows, by early stopping and a guard's trial
+_HELD_OUT = 0.1  # share of rows, by early stopping
 
 _STAGES = ((0.125, 0.0), (0.25, 0.47), (0.5, 0.82), (1.0, 1.0))
 """Windows grow during the warm-up: (share of their length, share of the warm-up).
@@ -63,8 +62,6 @@ class _Terms:
     """What a plan has settled beside the model."""
 
     cut: NDArray[np.int64]  # the first held-out row of each series
-    # and of those that a guard leaves out of the training, at first; None without one
-    proved_from: NDArray[np.int64] | None
     n_epochs: int
     rate: float  # share of ``lr``
     from_scratch: bool  # not from weights that were trained before
@@ -99,14 +96,8 @@ def plan(
         windows = model.windows(observations)
         _, n_batches = _epoch_size(windows, cut, settings)
         choose_engine(model.network, settings)
-        proved_from = None
-        if start is None and _is_guarded(settings, windows):
-            tried_rng = copy.deepcopy(rng)  # what is drawn else is that without a guard
-            proved_from = first_held_out_row(windows, _TRIED_ON, tried_rng)
-            proved_from = np.minimum(proved_from, cut)
         terms = _Terms(
             cut,
-            proved_from,
             *length(settings, model.whole_epochs, n_batches, purpose, _UPDATES),
             start is None,
             int(rng.randint(2**31 - 1)),
@@ -126,17 +117,12 @@ class WindowRun(Run):
         self.reporter = reporter
         with own_modes(gradients=True):
             self.trained()
-            if self.terms.proved_from is not None:
-                self._go_on_if_proved()
-            else:
-                model.share = 1.0
             self._calibrate()
         return model
 
     def _calibrate(self) -> None:
         """Calibrate the spreads of the model."""
         model = self.model
-        model.hold()  # a guard may have let it go
         model.network.eval()
         with self.torch_threads():
             terms, thinning = self.terms, self.settings.thinning
@@ -145,17 +131,12 @@ class WindowRun(Run):
             )
 
     def material(self, further: bool) -> Material:
-        """Return the windows before the first held-out rows.
-
-        Of a guard those count too, unless it has been proved and goes ``further``.
-        """
+        """Return the windows before the first held-out rows."""
         model, settings, terms = self.model, self.settings, self.terms
         cut = terms.cut
-        if terms.proved_from is not None and not further:
-            cut = terms.proved_from
         n_drawn, n_batches = _epoch_size(self.windows, cut, settings)
         warm_up = 0  # none, with weights that were trained before
-        if terms.from_scratch and not further:
+        if terms.from_scratch:
             warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
             warm_up = min(warm_up, int(_WARM_UP_SHARE * terms.n_epochs))
         stages = [
@@ -175,40 +156,8 @@ class WindowRun(Run):
 
         validation = []
         if settings.early_stopping:
-            validation = validation_batches(self.windows, terms.cut, device)
+            validation = validation_batches(self.windows, cut, device)
         return Material(draw, n_batches, warm_up, validation)
-
-    def _go_on_if_proved(self) -> None:
-        """Train on with all rows if the network adds to forecasts of the anchor.
-
-        As much of what it says counts as is proved. Else the forecast is the anchor.
-        """
-        model = self.model
-        model.network.eval()
-        blocks = guard.held_out_blocks(self.windows, self.terms.proved_from)
-        with own_modes(gradients=False), self.torch_threads():
-            model.share = guard.share_of(model.network, self.windows, blocks)
-        if not model.share:
-            self.reporter.say(
-                "What the network adds to the level has not proved itself: the level "
-                "alone is the forecast."
-            )
-            guard.silence(model.network, self.windows, self.terms.cut)
-            model.best_epoch = 0
-        else:
-            self.trained(further=True)
-        if 0 < model.share < 1:
-            model.network.emission.weaken(model.share)
-
-
-def _is_guarded(settings: Settings, windows: WindowSet) -> bool:
-    """Return whether what the network adds has to be proved."""
-    if settings.guard is True and not windows.horizon:
-        raise ValueError(
-            "guard=True tries a training on forecasts of horizon rows; got horizon=0. "
-            "Raise horizon, or use guard=False."
-        )
-    return settings.guard is True
 
 
 def _epoch_size(

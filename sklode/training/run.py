@@ -61,7 +61,7 @@ class Run:
     generator: torch.Generator = field(default_factory=torch.Generator)
     reporter: Reporter = field(default_factory=Reporter)
 
-    further: ClassVar[tuple[float, float]] = 0.2, _FINETUNE_RATE
+    further: ClassVar[tuple[float, float]]
     """Of the epochs, and of ``lr``, that a proved training goes on with on all rows."""
 
     def train(self, reporter: Reporter) -> Any:

@@ -28,7 +28,6 @@ MANY = settings(CHECKED, max_examples=150)
 
 DOCUMENTED = (
     r"observed value in every (series|column)",
-    r"guard=True tries",
     r"Every forecast of this window",
 )
 """What fit may refuse of these series and settings, by its message."""
@@ -111,12 +110,10 @@ def tables(draw: st.DrawFn) -> Any:
 OPTIONS: dict[str, Any] = {
     "window_length": st.one_of(st.none(), st.integers(1, 30)),
     "horizon": st.one_of(st.none(), st.integers(0, 15)),
-    "level": st.sampled_from(["series", "window", "last"]),
     "method": st.sampled_from(["rk4", "midpoint", "euler"]),
     "step_size": st.sampled_from([0.5, 3.0]),
     "batch_size": st.sampled_from([1, 7]),
     "lr": st.sampled_from([0.005, 0.5]),
-    "guard": st.just(True),
     "early_stopping": st.just(True),
 }
 ENGINE = "eager" if importlib.util.find_spec("numba") is None else "fused"

@@ -64,7 +64,7 @@ def test_no_window_is_empty_whatever_is_missing(
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
-@pytest.mark.parametrize("level", ["auto", "series", "last"])
+@pytest.mark.parametrize("level", ["auto", "series"])
 def test_a_channel_that_is_observed_once_is_forecast_by_that_value(
     kind: type, level: str
 ) -> None:

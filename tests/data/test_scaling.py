@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, Timeline
-from tests.series import channels, panel, tiny, uneven_stamps, waves
+from tests.series import panel, tiny, uneven_stamps, waves
 
 NAN = float("nan")
 
@@ -150,12 +150,6 @@ def test_location_and_scale_are_pooled_over_the_series_of_a_panel() -> None:
     forecaster = tiny(level="series").fit(y)
     np.testing.assert_allclose(forecaster.location_, y.mean())
     np.testing.assert_allclose(forecaster.scale_, y.std(ddof=0))
-
-
-def test_without_normalisation_y_is_left_as_it_is() -> None:
-    forecaster = tiny(level=None).fit(channels())
-    assert forecaster.location_.tolist() == [0, 0]
-    assert forecaster.scale_.tolist() == [1, 1]
 
 
 @given(exponent=st.integers(-290, 300), seed=st.integers(0, 99))

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from sklode.nn import Batch, LatentODE, Solver
-from sklode.nn.anchors import ANCHORS
 from tests.networks import assert_same, gradients, latent_ode, windows
 
 pytest.importorskip("numba", reason="the fused engine needs numba")
@@ -60,9 +59,8 @@ def test_bound_and_its_gradients_equal_those_of_torch(
 
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("depth", [1, 2])
-@pytest.mark.parametrize("anchor", ANCHORS)
-def test_depth_and_anchor_make_no_difference(depth: int, anchor: str) -> None:
-    fused, eager = both(depth=depth, anchor=anchor)
+def test_depth_makes_no_difference(depth: int) -> None:
+    fused, eager = both(depth=depth)
     batch, noise = windows(), torch.randn(4, 3)
     assert_same(everything(fused, batch, noise), everything(eager, batch, noise), 1e-10)
 
@@ -89,7 +87,7 @@ def test_window_without_any_gap_equals_torch() -> None:
 
 @pytest.mark.usefixtures("float64")
 def test_answers_before_and_after_t0_equal_those_of_torch() -> None:
-    fused, eager = both(solver=Solver("rk4", 0.6), n_controls=1, anchor="last")
+    fused, eager = both(solver=Solver("rk4", 0.6), n_controls=1)
     batch = windows(n_controls=1)
     asked = 6 * torch.randn(4, 8)
     answers = []

@@ -15,7 +15,6 @@ from torch import Tensor
 pytest.importorskip("numba", reason="the fused engine needs numba")
 
 from sklode import nn
-from sklode.nn.anchors import Anchor
 from sklode.nn.vector_fields import ACTIVATIONS
 from tests.networks import field, gradients
 
@@ -67,7 +66,6 @@ class Case(NamedTuple):
             nn.Translator(self.hidden, self.latent),
             nn.Decoder(flow, solver),
             nn.Emission(self.latent, self.n_channels, 6, self.n_controls),
-            Anchor("series", self.n_channels),
         )
 
     def batch(self) -> nn.Batch:

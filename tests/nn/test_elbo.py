@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from torch.distributions import MultivariateNormal, Normal
 
 from sklode.nn import RNN, Batch, Decoder, Emission, LatentODE, Solver
-from sklode.nn.anchors import Anchor
 from sklode.nn.objectives import elbo
 from tests.networks import windows
 from tests.problems import LinearField, Zero
@@ -41,7 +40,6 @@ def linear_gaussian(field: nn.Module, translator: Given, n_channels: int) -> Lat
         translator,
         Decoder(field, Solver()),
         emission,
-        Anchor("series", n_channels),
     )
 
 

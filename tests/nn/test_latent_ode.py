@@ -6,14 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from sklode.nn import Batch, ControlPath, LatentODE, Solver
-from sklode.nn.anchors import ANCHORS
 from sklode.nn.objectives import kl_to_standard_normal
 from tests.networks import assert_same, gradients, latent_ode, one_series, windows
 
 pytestmark = pytest.mark.usefixtures("float64")
 
 EVERY_KIND = pytest.mark.parametrize("kind", ["rnn", "ode-rnn", "ode-lstm"])
-EVERY_ANCHOR = pytest.mark.parametrize("anchor", ANCHORS)
 
 
 def everything(network: LatentODE, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
@@ -30,9 +28,8 @@ def posterior(network: LatentODE, batch: Batch) -> tuple[Tensor, Tensor, Tensor]
     return p.q_z0.mean, p.q_z0.stddev, p.t0
 
 
-@EVERY_ANCHOR
-def test_masked_value_is_ignored_even_if_nan(anchor: str) -> None:
-    network, batch, noise = latent_ode(anchor=anchor), windows(), torch.randn(4, 3)
+def test_masked_value_is_ignored_even_if_nan() -> None:
+    network, batch, noise = latent_ode(), windows(), torch.randn(4, 3)
     assert batch.values.isnan().any()
     with_nan = everything(network, batch, noise)
     for filler in (0.0, -1e6):
@@ -82,9 +79,8 @@ def test_encoder_tells_a_missing_channel_from_a_zero() -> None:
 
 
 @EVERY_KIND
-@EVERY_ANCHOR
-def test_window_has_the_same_bound_alone_and_in_a_batch(kind: str, anchor: str) -> None:
-    network = latent_ode(kind, anchor=anchor, n_controls=1)
+def test_window_has_the_same_bound_alone_and_in_a_batch(kind: str) -> None:
+    network = latent_ode(kind, n_controls=1)
     batch, noise = windows(n_controls=1), torch.randn(4, 3)
     together = network(batch, noise)
     for k in range(4):
@@ -94,9 +90,8 @@ def test_window_has_the_same_bound_alone_and_in_a_batch(kind: str, anchor: str) 
 
 
 @EVERY_KIND
-@EVERY_ANCHOR
-def test_fully_masked_stamps_change_no_forecast(kind: str, anchor: str) -> None:
-    network, batch = latent_ode(kind, anchor=anchor), windows(1, 5, 5)
+def test_fully_masked_stamps_change_no_forecast(kind: str) -> None:
+    network, batch = latent_ode(kind), windows(1, 5, 5)
     # before the first stamp, and after the last one
     first, last = batch.times[:, :1], batch.times[:, -1:]
     more = batch._replace(
@@ -113,10 +108,9 @@ def test_fully_masked_stamps_change_no_forecast(kind: str, anchor: str) -> None:
 
 
 @EVERY_KIND
-@EVERY_ANCHOR
-def test_hidden_rows_are_decoded_but_not_encoded(kind: str, anchor: str) -> None:
+def test_hidden_rows_are_decoded_but_not_encoded(kind: str) -> None:
     network, batch = (
-        latent_ode(kind, anchor=anchor, n_controls=1),
+        latent_ode(kind, n_controls=1),
         windows(n_controls=1),
     )
     noise = torch.randn(4, 3)
@@ -197,7 +191,7 @@ def test_only_scored_entries_are_counted() -> None:
 
 @EVERY_KIND
 def test_window_without_any_observation_counts_nothing(kind: str) -> None:
-    network, batch = latent_ode(kind, anchor="last"), windows()
+    network, batch = latent_ode(kind), windows()
     mask = batch.mask.clone()
     mask[3] = False
     bound = network(batch._replace(mask=mask))
@@ -259,34 +253,25 @@ def test_translator_gives_mean_and_log_variance() -> None:
     torch.testing.assert_close(stddev[3], torch.tensor([1.0, 2.0, 3.0]))
 
 
-def test_level_is_taken_off_before_the_encoder_and_added_to_the_answer() -> None:
-    network, batch = latent_ode(anchor="window"), windows()
-    shift = torch.tensor([100.0, -40.0])
-    asked = torch.tensor([[0.0, 9.0]]).expand(4, -1)
-    answers = []
-    for values in (batch.values, batch.values + shift):
-        p = network.posterior(batch.times, values, batch.mask)
-        answers.append(network.decode(p.q_z0.mean, p, asked))
-    torch.testing.assert_close(answers[1].mean, answers[0].mean + shift)
-    assert torch.equal(answers[1].stddev, answers[0].stddev)
-
-
 def test_fixed_emission_noise_is_that_number_and_is_not_learned() -> None:
     network = latent_ode(noise=0.25)
     assert network.emission.noise_scale.tolist() == [0.25, 0.25]
     assert not [name for name, _ in network.named_parameters() if "noise" in name]
 
 
-def test_emission_noise_can_start_anywhere_but_where_it_is_given() -> None:
-    emission = latent_ode(n_channels=4).emission
-    scale = torch.tensor([0.05, 0.7, 3.0, 100.0])
-    emission.start_with_noise(scale)
-    torch.testing.assert_close(emission.noise_scale.detach(), scale)
-    assert emission.raw_noise.requires_grad
-    emission.start_with_noise(torch.tensor([0.0, 1e-9, 1e-3, 2e-3]))
-    assert emission.noise_scale.tolist() == pytest.approx([2e-3] * 4)
+def test_a_held_channel_is_its_constant_with_the_least_noise() -> None:
+    emission = latent_ode(n_channels=3).emission
+    before = emission.noise_scale.tolist()
+    channels = torch.tensor([False, True, False])
+    emission.hold(channels, torch.tensor([torch.nan, 0.7, torch.nan]))
+    x = emission(torch.randn(5, 3))
+    assert (x[:, 1] == 0.7).all()
+    assert float(x[:, [0, 2]].std(0).min().detach()) > 0
+    found = emission.noise_scale.tolist()
+    assert found[1] == pytest.approx(2e-3)
+    assert [found[0], found[2]] == [before[0], before[2]]
     given = latent_ode(noise=0.25).emission
-    given.start_with_noise(torch.ones(2))
+    given.hold(torch.tensor([True, False]), torch.tensor([1.0, torch.nan]))
     assert given.noise_scale.tolist() == [0.25, 0.25]
 
 
@@ -319,9 +304,8 @@ def test_learned_emission_noise_is_positive_and_rises_to_the_residuals() -> None
         torch.testing.assert_close(network.emission.noise_scale, rms, atol=1e-4, rtol=0)
 
 
-@EVERY_ANCHOR
-def test_draws_are_decoded_as_each_on_its_own(anchor: str) -> None:
-    network, batch = latent_ode(n_controls=1, anchor=anchor), windows(n_controls=1)
+def test_draws_are_decoded_as_each_on_its_own() -> None:
+    network, batch = latent_ode(n_controls=1), windows(n_controls=1)
     p, path = network.encode(batch), batch.path
     draws = torch.randn(5, 4, 3)
     together = network.decode_draws(draws, p, batch.times, path)

@@ -14,10 +14,8 @@ import pandas as pd
 import pytest
 from sktime.forecasting.base import ForecastingHorizon
 
-from sklode import LatentODERNNForecaster
 from tests.lines import (
     KINDS,
-    SLOPE,
     TOLERANCE,
     assert_on_line,
     fitted_on,
@@ -265,30 +263,3 @@ def test_residuals_are_the_same_whatever_horizon_was_given_to_fit(fh: Any) -> No
     residuals = forecaster.predict_residuals(on_line(kind.steps(1, 4), kind.step) - 2)
     np.testing.assert_allclose(residuals, -2, atol=TOLERANCE)
     np.testing.assert_allclose(forecaster.predict_residuals(), 0, atol=TOLERANCE)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["range", "uneven, unit us"])
-def test_training_finds_the_line(name: str) -> None:
-    kind = KINDS[name]
-    forecaster = LatentODERNNForecaster(
-        hidden_size=8,
-        latent_size=2,
-        field_width=8,
-        emission_width=8,
-        window_length=8,
-        horizon=6,
-        level="window",
-        thinning=0.0,
-        kl_weight=0.01,
-        observation_noise=0.03,
-        max_epochs=3000,
-        lr=0.01,
-        random_state=0,
-    )
-    forecaster.fit(on_line(kind.index, kind.step))
-    within = kind.index.append(kind.steps(1, 2, 3))
-    error = np.abs(forecaster.predict_at(within)["y"] - line(within, kind.step))
-    # of eight seeds at most 0.13 and 0.54 of SLOPE; a constant is wrong by three
-    assert error.mean() < SLOPE / 3
-    assert error.max() < SLOPE

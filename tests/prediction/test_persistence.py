@@ -166,7 +166,7 @@ def test_a_loaded_forecaster_trains_on_from_its_weights(tmp_path: Path) -> None:
 
 
 def test_precision_of_the_weights_is_kept(tmp_path: Path) -> None:
-    saved = tiny(level="last", engine="eager").fit(waves(uneven_stamps()))
+    saved = tiny(level="series", engine="eager").fit(waves(uneven_stamps()))
     saved.network_.double()
     loaded = by_weights(saved, tmp_path)
     assert next(loaded.network_.parameters()).dtype == torch.float64

@@ -49,19 +49,16 @@ def test_new_series_begin_where_windows_begin_and_run_along_the_line() -> None:
     assert places.min(1).std() > 0
 
 
-def test_the_prior_of_z0_is_standard_normal_around_the_level_of_a_window() -> None:
+def test_the_prior_of_z0_is_standard_normal_around_the_mean() -> None:
     forecaster = on_the_line()
     paths = paths_of(forecaster.sample_prior(NEW, 4000, noise=False, start="normal"))
     rise = SLOPE * np.arange(len(NEW)) / 3
     np.testing.assert_allclose(
         paths - paths[:, :1], np.tile(rise, (4000, 1)), atol=TOLERANCE
     )
-    # level: the last value seen, 7 steps after the window's start
-    centre = starts_of_windows() + 7 * SLOPE
-    scale = forecaster.scale_.item()
-    assert paths[:, 0].mean() == pytest.approx(centre.mean(), abs=0.1 * scale)
-    expected = np.hypot(centre.std(), scale)
-    assert paths[:, 0].std() == pytest.approx(expected, rel=0.05)
+    mean, scale = forecaster.location_.item(), forecaster.scale_.item()
+    assert paths[:, 0].mean() == pytest.approx(mean, abs=0.1 * scale)
+    assert paths[:, 0].std() == pytest.approx(scale, rel=0.05)
 
 
 def test_noise_is_added_to_each_stamp_of_each_new_series_on_its_own() -> None:

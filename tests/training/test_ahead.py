@@ -177,6 +177,17 @@ def test_what_pretraining_has_not_proved_is_not_trained_by_a_fit(
     assert (forecaster.network_, forecaster.n_epochs_) == (None, 0)
 
 
+def test_an_update_keeps_the_level_that_a_guard_has_kept(
+    proving: pytest.MonkeyPatch,
+) -> None:
+    proving.setattr(Proof, "stacking", lambda *_: None)
+    y = series()
+    forecaster = auto().fit(y[:50])
+    proving.setattr(Proof, "stacking", lambda *_: stacking(1.0))
+    forecaster.update(y[50:])
+    assert (forecaster.network_, forecaster.network_share_) == (None, 0.0)
+
+
 @pytest.mark.usefixtures("proving")
 def test_series_of_unequal_scale_are_forecast_in_their_own_units() -> None:
     small, large = waves(uneven_stamps(60)), 2000 + 500 * waves(uneven_stamps(60, 1), 1)

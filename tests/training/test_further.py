@@ -15,7 +15,6 @@ from sktime.forecasting.model_selection import ForecastingGridSearchCV
 from sktime.split import ExpandingWindowSplitter
 
 from sklode.model_selection import AbsoluteHorizon
-from sklode.training import guard
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 from tests.training.trainees import assert_kept, planned
 
@@ -169,31 +168,6 @@ def test_repeated_updates_take_a_fifth_of_the_training_from_scratch(
         assert forecaster.history_["lr"].max() == pytest.approx(0.01, rel=0.1)
     forecaster.max_epochs = 10
     assert forecaster.update(y[20:]).n_epochs_ == 2
-
-
-@pytest.mark.parametrize("level", ["series", "last", None])
-def test_an_update_keeps_the_level_that_a_guard_has_kept(level: str | None) -> None:
-    y = pd.Series(np.random.default_rng(0).standard_normal(66), uneven_stamps(66))
-    forecaster = tiny(guard=True, level=level, horizon=15, lr=0.1)
-    forecaster.fit(y[:60])
-    assert forecaster.best_epoch_ == 0
-    moved = copy.deepcopy(forecaster).update(y[60:], update_params=False)
-    before = weights(forecaster)
-    for k in (60, 63):
-        forecaster.update(y[k : k + 3])
-    assert np.array_equal(weights(forecaster), before)
-    pd.testing.assert_series_equal(forecaster.predict(STEPS), moved.predict(STEPS))
-    # until it is no longer guarded
-    forecaster.guard = False
-    assert not np.array_equal(weights(forecaster.update(y[-1:])), before)
-    # and what was trained is, whichever epoch was the best
-    taught = tiny(guard=True, finetune_epochs=0, level="series")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(guard, "share_of", lambda *_: 1.0)
-        taught.pretrain(panel()).fit(y[:60])
-    before, taught.finetune_epochs = weights(taught), 1
-    assert taught.best_epoch_ == 0
-    assert not np.array_equal(weights(taught.update(y[60:])), before)
 
 
 # Warm starts

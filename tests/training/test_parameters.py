@@ -42,7 +42,7 @@ BAD_PARAMETERS: dict[str, list[Any]] = {
     "window_length": [0, -1, 2.5, "8", NAN],
     "horizon": [-1, 2.5, "8", NAN],
     "thinning": [-0.1, 1, "0.5", None, NAN],
-    "level": ["minmax", "linear", 1, True],
+    "level": ["minmax", "window", "last", 1, True, None],
     "method": ["rk5", 4, None],
     "step_size": NOT_A_POSITIVE,
     "rtol": NOT_A_POSITIVE,
@@ -92,3 +92,10 @@ def test_a_bad_parameter_is_refused_by_name(name: str, value: Any) -> None:
 def test_pretrain_refuses_a_bad_parameter_too(kind: type) -> None:
     with pytest.raises(ValueError, match=r"'lr'.*Got -1"):
         tiny(kind, lr=-1).pretrain(panel())
+
+
+@pytest.mark.usefixtures("untrained")
+def test_a_guard_has_nothing_to_prove_without_a_level() -> None:
+    message = r"guard=True belongs to level=.auto.*; got level='series'\. Use level="
+    with pytest.raises(ValueError, match=message):
+        tiny(level="series", guard=True).fit(waves(uneven_stamps()))

@@ -15,9 +15,11 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from sklode.training import guard
+from sklode.training import ahead
 from sklode.training import report as report_module
 from sklode.training.report import Reporter
+from sklode.training.validation import Proof
+from tests.prediction.test_ahead import stacking
 from tests.series import panel, tiny, uneven_stamps, waves
 
 
@@ -53,9 +55,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, log_file: Screen) -> Screen:
     return log_file
 
 
-@pytest.mark.parametrize(
-    "settings", [{"guard": True}, {"early_stopping": True}, {"warm_start": True}]
-)
+@pytest.mark.parametrize("settings", [{"early_stopping": True}, {"warm_start": True}])
 def test_nothing_at_all_is_written_by_default(
     settings: dict[str, Any],
     capfd: pytest.CaptureFixture,
@@ -120,17 +120,20 @@ def test_fits_beside_others_write_lines_although_there_is_a_terminal(
 def test_the_verdict_of_a_guard_is_told(
     terminal: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forecaster, y = tiny(guard=True, max_epochs=5, verbose=1), waves(uneven_stamps(60))
+    settings: dict[str, Any] = {"level": "auto", "max_epochs": 5, "verbose": 1}
+    forecaster, y = tiny(**settings), waves(uneven_stamps(60))
     verdict = (
         "What the network adds to the level has not proved itself: the level alone is "
         "the forecast."
     )
-    monkeypatch.setattr(guard, "share_of", lambda *_: 1.0)
+    monkeypatch.setattr(ahead, "can_prove", lambda rows: True)
+    monkeypatch.setattr(Proof, "has_prospects", lambda *_: True)
+    monkeypatch.setattr(Proof, "stacking", lambda *_: stacking(1.0))
     forecaster.fit(y)
     assert terminal.frames()[0].startswith("epoch 0/5 |")
     assert terminal.frames()[-1].startswith("on all rows: epoch")
     assert verdict not in terminal.text
-    monkeypatch.setattr(guard, "share_of", lambda *_: 0.0)
+    monkeypatch.setattr(Proof, "stacking", lambda *_: None)
     forecaster.fit(y)
     assert terminal.text.endswith(f"{verdict}\n")
 
