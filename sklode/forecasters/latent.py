@@ -195,7 +195,7 @@ class _LatentODEForecaster(ContinuousForecaster):
             observations.check_channels(self._history.channels)
         run = self._planned(observations, settings, rng, fh, start, purpose)
         run.model.columns = self._history.channels, self._history.controls
-        self._predict_seed = run.terms.predict_seed
+        self._predict_seed = run.predict_seed
         self._set_model(run.train(self._reporter()))
         self._earlier = None
         return self

@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,6 +44,9 @@ __all__ = ["AheadRun", "plan_ahead"]
 
 _UPDATES = 900  # optimiser steps that max_epochs=None aims at
 _TRIED = 1 / 3  # of the epochs, after which a network without prospects is given up
+_FURTHER = 0.35, 0.5
+"""Of the epochs, and of ``lr``, that a proved training goes on with on all rows."""
+
 _VALIDATED = 0.1  # of the rows, by early stopping
 
 _ROWS_READ = 48
@@ -62,18 +65,6 @@ _ANSWERS = 4096, 1024
 
 _FULL_KL = 300
 """With more observed rows than this the KL term counts for less, by the square."""
-
-
-@dataclass(frozen=True)
-class _Terms:
-    """What a plan has settled beside the model."""
-
-    n_epochs: int
-    rate: float  # share of ``lr``
-    from_scratch: bool  # not from weights that were trained before
-    predict_seed: int
-    cut: NDArray[np.int64]  # the first row of each series that is held out for a proof
-    whole: bool  # whether whole series are
 
 
 def plan_ahead(
@@ -117,8 +108,18 @@ def plan_ahead(
             )
             if not len(_usable(observations, model)[1]):
                 n_epochs = 0
-        terms = _Terms(n_epochs, rate, from_scratch, predict_seed, cut, whole)
-        return AheadRun(model, settings, terms, generator, observations=observations)
+        return AheadRun(
+            model,
+            settings,
+            generator,
+            n_epochs,
+            rate,
+            from_scratch,
+            predict_seed,
+            cut,
+            observations,
+            whole,
+        )
 
 
 def _fresh(
@@ -180,43 +181,45 @@ def _n_batches(observations: Observations, settings: Settings) -> int:
 class AheadRun(Run):
     """A training that looks ahead from rows anywhere in the series."""
 
-    observations: Any = None
+    observations: Observations
+    whole: bool  # whether whole series are held out for a proof
     given_up: bool = False
-    further: ClassVar[tuple[float, float]] = 0.35, 0.5
 
     def train(self, reporter: Reporter) -> AheadModel:
         """Train, prove, and return the model."""
-        model, terms = self.model, self.terms
-        self.reporter = reporter
+        model: AheadModel = self.model
         if model.network is None:
-            self.reporter.say(
+            reporter.say(
                 "The rows are too few to prove a network beside the level: the level "
                 "alone is the forecast."
             )
             return model
         with own_modes(gradients=True):
-            self.trained()
-            if terms.from_scratch:
-                self._prove_and_go_on()
+            self.learn(self.material(), reporter, self.goes_on)
+            if self.from_scratch:
+                self._prove_and_go_on(reporter)
         return model
 
-    def _prove_and_go_on(self) -> None:
+    def _prove_and_go_on(self, reporter: Reporter) -> None:
         """Find what counts of the network, and train that on with all rows."""
         model = self.model
         self._prove()
         if model.stacking is None:
             model.network = None
-            self.reporter.say(
+            reporter.say(
                 "What the network adds to the level has not proved itself: the level "
                 "alone is the forecast."
             )
             return
-        self.reporter.say(
+        reporter.say(
             f"The network has proved itself: {model.share:.0%} of its forecasts count, "
             f"up to {model.stacking.reach:.3g} times the usual gap ahead."
         )
         if self.settings.guard is not False:
-            self.trained(further=True)
+            share, rate = _FURTHER
+            told = Reporter(reporter.verbose, prefix="on all rows: ")  # no callbacks
+            n_epochs = math.ceil(share * self.n_epochs)
+            self._fit(self.material(further=True), told, n_epochs, rate)
 
     def _prove(self) -> None:
         """Set how much of the network's forecasts counts."""
@@ -233,10 +236,9 @@ class AheadRun(Run):
 
     def goes_on(self, epoch: int) -> bool:
         """Return whether the network has prospects, asked after a third."""
-        terms = self.terms
-        tried = math.ceil(_TRIED * terms.n_epochs)
-        is_asked = terms.from_scratch and self.settings.guard is not False
-        if not is_asked or epoch != tried or epoch == terms.n_epochs:
+        tried = math.ceil(_TRIED * self.n_epochs)
+        is_asked = self.from_scratch and self.settings.guard is not False
+        if not is_asked or epoch != tried or epoch == self.n_epochs:
             return True
         network = self.model.network
         network.eval()
@@ -247,12 +249,12 @@ class AheadRun(Run):
     def _proof(self) -> Proof:
         """Return the held-out origins; a level that has not seen them forecasts."""
         if self._found is None:
-            learned = self.observations.until(self.terms.cut)
+            learned = self.observations.until(self.cut)
             model = self.model
             self._found = Proof(
                 self.observations,
-                self.terms.cut,
-                self.terms.whole,
+                self.cut,
+                self.whole,
                 StructuralLevel.fit(learned),
                 model.units,
                 model.window_length,
@@ -262,19 +264,19 @@ class AheadRun(Run):
 
     _found: Proof | None = None
 
-    def material(self, further: bool) -> Material:
+    def material(self, further: bool = False) -> Material:
         """Return windows that end anywhere before the first held-out rows.
 
         All rows count where nothing has to be proved, or is.
         """
-        model, settings, terms = self.model, self.settings, self.terms
+        model, settings = self.model, self.settings
         network = model.network
         seen = self.observations
-        if terms.from_scratch and settings.guard is not False and not further:
-            seen = seen.until(terms.cut)
+        if self.from_scratch and settings.guard is not False and not further:
+            seen = seen.until(self.cut)
         validation = []
         if settings.early_stopping:
-            rng = np.random.RandomState(terms.predict_seed)
+            rng = np.random.RandomState(self.predict_seed)
             cut, _ = held_out_rows(seen, rng, _VALIDATED)
             validation = self._validation(seen, cut)
             seen = seen.until(cut) if validation else seen
@@ -330,6 +332,6 @@ class AheadRun(Run):
         usable = usable[usable + 1 >= cut[origins.series[usable]]]
         if not len(usable):
             return []
-        rng = np.random.default_rng(self.terms.predict_seed)
+        rng = np.random.default_rng(self.predict_seed)
         rows = np.sort(rng.permutation(usable)[:64])
         return [self._batch(origins, rows, self.model.network.reach, rng)]

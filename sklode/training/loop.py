@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,7 +22,7 @@ from sklode.training.descent import Descent
 from sklode.training.recovery import Recovery
 from sklode.training.report import Reporter
 
-__all__ = ["HISTORY_COLUMNS", "TrainState", "Trainer"]
+__all__ = ["HISTORY_COLUMNS", "Trainer"]
 
 HISTORY_COLUMNS = (
     "epoch",
@@ -57,23 +57,6 @@ z0 says too little, and what it leaves out is taken for noise.
 Draw: TypeAlias = Callable[[int], Iterable[Batch]]  # of an epoch, from 1 on
 
 
-@dataclass
-class TrainState:
-    """What a training is between two epochs: plain numbers and tensors."""
-
-    recovery: Recovery
-    rows: list[dict[str, float]] = field(default_factory=list)
-    best_epoch: int = 0  # 0: before training
-    best: dict[str, Tensor] = field(default_factory=dict)
-    # an epoch and weights that are better still, if the loss under them is finite
-    candidate: tuple[int, dict[str, Tensor]] | None = None
-    best_score: float = math.inf  # the least validation loss
-    waited: int = 0  # epochs since it last improved
-    norms: list[float] = field(default_factory=list)  # for clip_norm="auto"
-    skipped: int = 0  # steps in a row that were not finite
-    last: list[Batch] = field(default_factory=list)  # the last batch
-
-
 @dataclass(eq=False)
 class Trainer:
     """Fit a `LatentODE` in place by stochastic gradient ascent on the ELBO.
@@ -93,7 +76,17 @@ class Trainer:
     goes_on: Callable[[int], bool] = lambda epoch: True  # whether another is worth it
 
     def __post_init__(self) -> None:
-        self.state = TrainState(Recovery(self.n_batches))
+        self.rows: list[dict[str, float]] = []  # of the history
+        self.best_epoch = 0  # 0: before training
+        self._best: dict[str, Tensor] = {}
+        # an epoch and weights that are better still, if the loss under them is finite
+        self._candidate: tuple[int, dict[str, Tensor]] | None = None
+        self._best_score = math.inf  # the least validation loss
+        self._waited = 0  # epochs since it last improved
+        self._norms: list[float] = []  # for clip_norm="auto"
+        self._skipped = 0  # steps in a row that were not finite
+        self._last: list[Batch] = []  # the last batch
+        self._recovery = Recovery(self.n_batches)
 
     def fit(
         self,
@@ -108,45 +101,43 @@ class Trainer:
         decay, lr = self.settings.weight_decay, self.settings.lr * self.rate
         descent = Descent(self.network, lr, decay, self.n_epochs * self.n_batches)
         with closing(descent) as self._descent:
-            self.state.best = self._weights()
+            self._best = self._weights()
             try:
                 with closing(reporter or Reporter()) as told:  # its bar, before words
                     self._take_epochs(draw, validation, told)
             except KeyboardInterrupt:
-                if not self.state.rows:  # nothing to keep
+                if not self.rows:  # nothing to keep
                     raise
-                epoch = min(len(self.state.rows) + 1, self.n_epochs)
+                epoch = min(len(self.rows) + 1, self.n_epochs)
                 _warn(
                     f"training was interrupted in epoch {epoch} of {self.n_epochs}; "
                     "the best weights of the epochs before are kept. Fit again with "
                     "warm_start=True to train on from them."
                 )
-            self.state.best_epoch = self._load_best()
-            if self.state.rows:
+            self.best_epoch = self._load_best()
+            if self.rows:
                 self._judge_the_end()
 
     def _is_over(self) -> bool:
-        state = self.state
-        no_better = state.waited >= self.settings.n_iter_no_change
-        return state.recovery.given_up or no_better or len(state.rows) >= self.n_epochs
+        no_better = self._waited >= self.settings.n_iter_no_change
+        return self._recovery.given_up or no_better or len(self.rows) >= self.n_epochs
 
     def _take_epochs(
         self, draw: Draw, validation: Sequence[Batch], reporter: Reporter
     ) -> None:
-        state = self.state
         while not self._is_over():
-            epoch = len(state.rows) + 1
-            state.recovery.epoch_begins(epoch, self._descent)
+            epoch = len(self.rows) + 1
+            self._recovery.epoch_begins(epoch, self._descent)
             row = self.run_epoch(epoch, draw(epoch))
-            finite = state.skipped < _PATIENCE_WITH_NON_FINITE
-            row["restored_epoch"] = state.recovery.epoch_ends(
+            finite = self._skipped < _PATIENCE_WITH_NON_FINITE
+            row["restored_epoch"] = self._recovery.epoch_ends(
                 -row["log_likelihood"], finite, self._descent, self._last_loss
             )
             if row["restored_epoch"]:
-                state.candidate, state.skipped = None, 0
+                self._candidate, self._skipped = None, 0
             row["validation_loss"] = self._validation_loss(validation)
             row = {name: row[name] for name in HISTORY_COLUMNS}
-            state.rows.append(row)
+            self.rows.append(row)
             self._judge(row)
             if reporter.epoch_end(row) or not self.goes_on(epoch):
                 break
@@ -154,7 +145,6 @@ class Trainer:
     def run_epoch(self, epoch: int, batches: Iterable[Batch]) -> dict[str, float]:
         """Take a step on every batch and return the history's row."""
         started = time.perf_counter()
-        state = self.state
         kl_weight = self.settings.kl_weight
         if epoch <= self.warm_up_epochs:
             kl_weight *= _WARM_UP_KL
@@ -163,8 +153,8 @@ class Trainer:
         steps = []
         for batch in batches:
             steps.append(self._step(batch, kl_weight, epoch))
-            state.skipped = state.skipped + 1 if steps[-1] is None else 0
-            if state.skipped >= _PATIENCE_WITH_NON_FINITE:
+            self._skipped = self._skipped + 1 if steps[-1] is None else 0
+            if self._skipped >= _PATIENCE_WITH_NON_FINITE:
                 break
         taken = [step for step in steps if step is not None]
         means = np.mean(taken or [[math.nan] * len(_MEANS)], axis=0).tolist()
@@ -179,23 +169,22 @@ class Trainer:
 
     def _step(self, batch: Batch, kl_weight: float, epoch: int) -> list[float] | None:
         """Take a step; return its `_MEANS`, None if loss or gradient is not finite."""
-        state = self.state
-        state.last = [batch]
+        self._last = [batch]
         self._descent.zero()
         parts = self._differentiate(batch, kl_weight)
         if not math.isfinite(parts[0]):
             return None
         threshold = self.settings.clip_norm
         if threshold == "auto":
-            threshold = statistics.median(state.norms) if state.norms else None
+            threshold = statistics.median(self._norms) if self._norms else None
         norm = self._descent.clip(threshold)
         if not math.isfinite(norm):
             return None
-        if state.candidate is not None:  # a finite loss was seen under it
-            state.best_epoch, state.best = state.candidate
-            state.candidate = None
+        if self._candidate is not None:  # a finite loss was seen under it
+            self.best_epoch, self._best = self._candidate
+            self._candidate = None
         if epoch <= _AUTO_CLIP_EPOCHS:
-            state.norms.append(norm)
+            self._norms.append(norm)
         self._descent.step()
         return [*parts, norm, float(threshold is not None and norm >= threshold)]
 
@@ -228,19 +217,19 @@ class Trainer:
         The warm-up's validation losses are of another objective. Without validation
         the last weights are the best, if their loss will be finite.
         """
-        state, score = self.state, row["validation_loss"]
+        score = row["validation_loss"]
         if row["epoch"] <= self.warm_up_epochs + 1:
-            state.best_score, state.waited = math.inf, -1
+            self._best_score, self._waited = math.inf, -1
         is_validated = not math.isnan(score)
-        improved = score < state.best_score - _IMPROVEMENT
-        state.waited = state.waited + 1 if is_validated and not improved else 0
+        improved = score < self._best_score - _IMPROVEMENT
+        self._waited = self._waited + 1 if is_validated and not improved else 0
         weights_of = int(row["restored_epoch"] or row["epoch"] + 1) - 1
         # steps that were all skipped say that these are no good weights
-        if score < state.best_score and not math.isnan(row["loss"]):
-            state.best_score = score
-            state.best_epoch, state.best = weights_of, self._weights()
-        elif not is_validated and not state.skipped:
-            state.candidate = weights_of, self._weights()
+        if score < self._best_score and not math.isnan(row["loss"]):
+            self._best_score = score
+            self.best_epoch, self._best = weights_of, self._weights()
+        elif not is_validated and not self._skipped:
+            self._candidate = weights_of, self._weights()
 
     def _weights(self) -> dict[str, Tensor]:
         weights = self.network.state_dict()
@@ -248,18 +237,17 @@ class Trainer:
 
     def _load_best(self) -> int:
         """Load the best weights so far into the network, and return their epoch."""
-        state = self.state
-        if state.candidate is not None:
-            epoch, weights = state.candidate
+        if self._candidate is not None:
+            epoch, weights = self._candidate
             self.network.load_state_dict(weights)
             if math.isfinite(self._last_loss()):
                 return epoch
-        self.network.load_state_dict(state.best)
-        return state.best_epoch
+        self.network.load_state_dict(self._best)
+        return self.best_epoch
 
     def _last_loss(self) -> float:
         self.network.train()
-        return _loss_on(self.state.last, self.network)
+        return _loss_on(self._last, self.network)
 
     def _validation_loss(self, batches: Sequence[Batch]) -> float:
         if not batches:
@@ -269,18 +257,18 @@ class Trainer:
 
     def _judge_the_end(self) -> None:
         """Say that a training has ended in a bad place; leave no useless weights."""
-        state, settings, row = self.state, self.settings, self.state.rows[-1]
+        settings, row = self.settings, self.rows[-1]
         is_validated = not math.isnan(row["validation_loss"])
-        gone_back = state.recovery.end(self._descent, self._last_loss, is_validated)
+        gone_back = self._recovery.end(self._descent, self._last_loss, is_validated)
         if gone_back is not None:
-            state.best_epoch = gone_back[0] - 1
-        not_finite = max(state.skipped, row["skipped_steps"])
-        if state.recovery.given_up and state.skipped < _PATIENCE_WITH_NON_FINITE:
+            self.best_epoch = gone_back[0] - 1
+        not_finite = max(self._skipped, row["skipped_steps"])
+        if self._recovery.given_up and self._skipped < _PATIENCE_WITH_NON_FINITE:
             what = (
                 "training stopped after it had diverged again and again, down to a "
                 f"rate of {self._descent.rate:.3g}"
             )
-        elif state.recovery.given_up or math.isnan(row["loss"]):
+        elif self._recovery.given_up or math.isnan(row["loss"]):
             what = (
                 f"training ended in {not_finite:g} steps in a row whose loss or "
                 "gradient was not finite"
@@ -293,8 +281,8 @@ class Trainer:
             )
         else:
             return
-        kept = f"the last good weights, of epoch {state.best_epoch}, are kept"
-        if not state.best_epoch:
+        kept = f"the last good weights, of epoch {self.best_epoch}, are kept"
+        if not self.best_epoch:
             kept = "no epoch left good weights; those before training are kept"
         _warn(
             f"{what}; {kept}. Lower lr (lr={settings.lr:g}), or set clip_norm lower, "

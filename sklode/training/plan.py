@@ -10,7 +10,6 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -57,17 +56,6 @@ behind many periods; and they are cheap.
 _WARM_UP_UPDATES, _WARM_UP_SHARE = 1250, 0.84  # no more than that share of all
 
 
-@dataclass(frozen=True)
-class _Terms:
-    """What a plan has settled beside the model."""
-
-    cut: NDArray[np.int64]  # the first held-out row of each series
-    n_epochs: int
-    rate: float  # share of ``lr``
-    from_scratch: bool  # not from weights that were trained before
-    predict_seed: int
-
-
 def plan(
     observations: Observations,
     settings: Settings,
@@ -96,53 +84,48 @@ def plan(
         windows = model.windows(observations)
         _, n_batches = _epoch_size(windows, cut, settings)
         choose_engine(model.network, settings)
-        terms = _Terms(
-            cut,
+        return WindowRun(
+            model,
+            settings,
+            generator,
             *length(settings, model.whole_epochs, n_batches, purpose, _UPDATES),
             start is None,
             int(rng.randint(2**31 - 1)),
+            cut,
+            windows,
         )
-        return WindowRun(model, settings, terms, generator, windows=windows)
 
 
 @dataclass
 class WindowRun(Run):
     """A training on windows whose first rows the decoder starts from."""
 
-    windows: Any = None
+    windows: WindowSet
 
     def train(self, reporter: Reporter) -> FittedModel:
-        """Train, calibrate, and return the model."""
-        model = self.model
-        self.reporter = reporter
+        """Train, calibrate the spreads, and return the model."""
+        model: FittedModel = self.model
         with own_modes(gradients=True):
-            self.trained()
-            self._calibrate()
+            self.learn(self.material(), reporter)
+            model.network.eval()
+            with self.torch_threads():
+                model.calibration = measured_calibration(
+                    model, self.windows, self.cut, self.n_epochs, self.settings.thinning
+                )
         return model
 
-    def _calibrate(self) -> None:
-        """Calibrate the spreads of the model."""
-        model = self.model
-        model.network.eval()
-        with self.torch_threads():
-            terms, thinning = self.terms, self.settings.thinning
-            model.calibration = measured_calibration(
-                model, self.windows, terms.cut, terms.n_epochs, thinning
-            )
-
-    def material(self, further: bool) -> Material:
+    def material(self) -> Material:
         """Return the windows before the first held-out rows."""
-        model, settings, terms = self.model, self.settings, self.terms
-        cut = terms.cut
+        settings, cut = self.settings, self.cut
         n_drawn, n_batches = _epoch_size(self.windows, cut, settings)
         warm_up = 0  # none, with weights that were trained before
-        if terms.from_scratch:
+        if self.from_scratch:
             warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
-            warm_up = min(warm_up, int(_WARM_UP_SHARE * terms.n_epochs))
+            warm_up = min(warm_up, int(_WARM_UP_SHARE * self.n_epochs))
         stages = [
             (begin * warm_up, self.windows.shortened(share)) for share, begin in _STAGES
         ]
-        device = next(model.network.parameters()).device
+        device = next(self.model.network.parameters()).device
 
         def draw(epoch: int) -> Iterator[nn.Batch]:
             part = [windows for begin, windows in stages if epoch > begin][-1]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from sklode.engine import functions as engine
 from sklode.engine.choice import choose
@@ -53,63 +55,66 @@ class Material(NamedTuple):
 
 @dataclass
 class Run:
-    """A training, planned, underway or done, of its own copy of a model."""
+    """A training, planned or underway, of its own copy of a model."""
 
     model: Any
     settings: Settings
-    terms: Any  # what its plan has settled
-    generator: torch.Generator = field(default_factory=torch.Generator)
-    reporter: Reporter = field(default_factory=Reporter)
-
-    further: ClassVar[tuple[float, float]]
-    """Of the epochs, and of ``lr``, that a proved training goes on with on all rows."""
+    generator: torch.Generator
+    n_epochs: int
+    rate: float  # share of ``lr``
+    from_scratch: bool  # not from weights that were trained before
+    predict_seed: int
+    cut: NDArray[np.int64]  # the first held-out row of each series
 
     def train(self, reporter: Reporter) -> Any:
         """Train, and return the model."""
         raise NotImplementedError
 
-    def material(self, further: bool) -> Material:
-        """Return what is trained on: at first, and once it has been proved."""
-        raise NotImplementedError
+    def learn(
+        self,
+        material: Material,
+        reporter: Reporter,
+        goes_on: Callable[[int], bool] = lambda epoch: True,
+    ) -> None:
+        """Train the network, and let the model know how that went.
 
-    def goes_on(self, epoch: int) -> bool:
-        """Return whether a training is worth another epoch."""
-        return True
+        ``goes_on`` is asked after each epoch whether another one is worth it.
+        """
+        model = self.model
+        trainer = self._fit(material, reporter, self.n_epochs, self.rate, goes_on)
+        model.best_epoch, model.rows = trainer.best_epoch, trainer.rows
+        if self.from_scratch:
+            model.whole_epochs = len(model.rows)
 
-    def trained(self, further: bool = False) -> None:
-        """Train the network; ``further``: on, of which callbacks hear nothing."""
-        model, terms, reporter = self.model, self.terms, self.reporter
-        n_epochs, rate = terms.n_epochs, terms.rate
-        if further:
-            reporter = Reporter(reporter.verbose, prefix="on all rows: ")
-            share, rate = self.further
-            n_epochs = math.ceil(share * n_epochs)
-        material = self.material(further)
+    def _fit(
+        self,
+        material: Material,
+        reporter: Reporter,
+        n_epochs: int,
+        rate: float,
+        goes_on: Callable[[int], bool] = lambda epoch: True,
+    ) -> Trainer:
+        """Fit the network, and return how."""
+        network = self.model.network
         trainer = Trainer(
-            model.network,
+            network,
             self.settings,
             self.generator,
             n_epochs,
             material.n_batches,
             material.warm_up,
             rate,
+            goes_on,
         )
-        if not further:
-            trainer.goes_on = self.goes_on
         try:
             reporter.begin(n_epochs)
             if n_epochs:
-                _compile(model.network, reporter)
+                _compile(network, reporter)
             with self.torch_threads():
                 trainer.fit(material.draw, material.validation, reporter)
         finally:
             reporter.end()
-        if further:
-            return
-        model.best_epoch = trainer.state.best_epoch
-        model.rows = trainer.state.rows
-        if terms.from_scratch:
-            model.whole_epochs = len(model.rows)
+        return trainer
 
     def torch_threads(self) -> contextlib.AbstractContextManager[None]:
         """Leave the cores to the engine where that runs the network."""

@@ -82,8 +82,8 @@ def test_fine_tuning_takes_a_fifth_but_a_hundred_steps_at_less_than_lr(
     given: dict[str, int], n_epochs: int, rate: float
 ) -> None:
     forecaster = tiny(lr=0.01, batch_size=2).pretrain(panel((8, 8)))
-    terms = planned(forecaster.set_params(**given), series()).terms
-    assert (terms.n_epochs, terms.rate) == (n_epochs, rate)
+    run = planned(forecaster.set_params(**given), series())
+    assert (run.n_epochs, run.rate) == (n_epochs, rate)
 
 
 def test_without_fine_tuning_only_the_history_is_new() -> None:

@@ -35,7 +35,7 @@ def test_loss_is_the_negative_elbo_per_observed_value() -> None:
     started = time.perf_counter()
     settings: dict[str, Any] = {"kl_weight": 0.5, "lr": 1e-9, "warm_up_epochs": 2}
     trainer = train(network, batches, n_epochs=3, **settings)
-    assert all(tuple(row) == HISTORY_COLUMNS for row in trainer.state.rows)
+    assert all(tuple(row) == HISTORY_COLUMNS for row in trainer.rows)
     assert column(trainer, "epoch") == [1, 2, 3]
     assert 0 < sum(column(trainer, "seconds")) < time.perf_counter() - started
     assert column(trainer, "log_likelihood") == pytest.approx([-3.0] * 3)
@@ -48,18 +48,18 @@ def test_loss_is_the_negative_elbo_per_observed_value() -> None:
     assert column(trainer, "grad_norm") == pytest.approx(norms)
     # without validation the last weights are the best
     assert all(math.isnan(loss) for loss in column(trainer, "validation_loss"))
-    assert trainer.state.best_epoch == 3
+    assert trainer.best_epoch == 3
 
 
 def test_gradients_are_clipped_at_the_threshold_and_told_as_before(
     sgd: type[Recording],
 ) -> None:
     batches = [batch(0.5), batch(8.0), batch(1.0), batch(3.5)]
-    (row,) = train(Trainee(linear), batches, clip_norm=1.0).state.rows
+    (row,) = train(Trainee(linear), batches, clip_norm=1.0).rows
     assert row["grad_norm"] == pytest.approx((0.5 + 8 + 1 + 3.5) / 4)
     assert row["clipped_fraction"] == 3 / 4  # a norm at the threshold is clipped
     assert sgd.gradients == pytest.approx([0.5, 1.0, 1.0, 1.0], rel=1e-5)
-    (row,) = train(Trainee(linear), batches, clip_norm=None).state.rows
+    (row,) = train(Trainee(linear), batches, clip_norm=None).rows
     assert row["clipped_fraction"] == 0.0
     assert sgd.gradients == pytest.approx([0.5, 8.0, 1.0, 3.5])  # and do not pile up
 
@@ -134,7 +134,7 @@ def test_early_stopping_restores_the_best_weights(
         **given,
     )
     assert column(trainer, "validation_loss") == pytest.approx(losses[:n_epochs])
-    assert trainer.state.best_epoch == best
+    assert trainer.best_epoch == best
     assert network.weight == seen[best]
 
 
@@ -167,7 +167,7 @@ def unsolvable_at_zero(w: Tensor, number: Tensor) -> Tensor:
 def test_a_step_that_is_not_finite_is_skipped_and_counted(bad: float) -> None:
     network = Trainee(unsolvable_at_zero)
     batches = [batch(bad), batch(2.0), batch(bad), batch(bad), batch(3.0)]
-    (row,) = train(network, batches, lr=0.1).state.rows
+    (row,) = train(network, batches, lr=0.1).rows
     assert row["skipped_steps"] == 3
     # means are over the steps that were taken
     assert row["grad_norm"] == pytest.approx(2.5)
@@ -191,7 +191,7 @@ def test_skipped_steps_do_not_move_the_weights(
     with pytest.warns(ConvergenceWarning, match=told):
         trainer = train(network, [batch(number)] * 3, lr=0.1, clip_norm=None)
     assert column(trainer, "skipped_steps") == [3]
-    assert (trainer.state.best_epoch, network.weight) == (0, weight)
+    assert (trainer.best_epoch, network.weight) == (0, weight)
 
 
 def test_an_adjoint_that_fails_backward_is_a_step_that_is_skipped() -> None:
@@ -202,7 +202,7 @@ def test_an_adjoint_that_fails_backward_is_a_step_that_is_skipped() -> None:
     def solved(w: Tensor, number: Tensor) -> Tensor:
         return solver.step(field, (w * number).view(1, 1), dt)
 
-    (row,) = train(Trainee(solved), [explosive, tame], adjoint=True).state.rows
+    (row,) = train(Trainee(solved), [explosive, tame], adjoint=True).rows
     assert row["skipped_steps"] == 1
     assert row["log_likelihood"] == pytest.approx(3**-0.5 / 10, rel=0.02)
     # elsewhere an AssertionError is a defect
@@ -220,7 +220,7 @@ def test_only_ten_skipped_steps_in_a_row_stop_the_training_with_advice() -> None
         trainer = train(network, bad[:4], n_epochs=9, clip_norm=None)
     # the tenth in a row is the second of the third epoch
     assert column(trainer, "skipped_steps") == [4, 4, 2]
-    assert (trainer.state.best_epoch, network.weight) == (0, 0.5)
+    assert (trainer.best_epoch, network.weight) == (0, 0.5)
 
 
 # Interruptions: Ctrl-C
@@ -250,8 +250,8 @@ def test_an_interruption_keeps_the_best_weights_of_the_epochs_before(
         trainer = train(
             network, batches, held_out, lambda _: seen.append(network.weight), 9
         )
-    assert len(trainer.state.rows) == 3
-    assert trainer.state.best_epoch == best
+    assert len(trainer.rows) == 3
+    assert trainer.best_epoch == best
     assert network.weight == seen[best]
     assert len(set(seen)) == 4
 

@@ -121,7 +121,7 @@ def test_the_default_is_so_many_epochs_as_make_1500_steps() -> None:
     # three batches; no more than 32 of them; as given
     for batch_size, max_epochs, expected in ((16, None, 500), (1, None, 46), (9, 7, 7)):
         run = planned(tiny(max_epochs=max_epochs, batch_size=batch_size), y)
-        assert run.terms.n_epochs == expected
+        assert run.n_epochs == expected
 
 
 def test_windows_grow_over_84_percent_of_the_epochs_and_hide_rows(
@@ -234,7 +234,7 @@ def test_rows_that_are_held_out_teach_neither_network_nor_units(
     settings: dict[str, Any] = {"early_stopping": True, "level": "series"}
     run = planned(tiny(**settings), y, X=X)
     lengths = np.diff(run.windows.bounds)
-    held_out = np.arange(len(y)) >= np.repeat(run.terms.cut, lengths)
+    held_out = np.arange(len(y)) >= np.repeat(run.cut, lengths)
     assert held_out.sum() == n_held_out
     other, other_X = y.copy(), X.copy()
     other.loc[held_out] = 10 * other.loc[held_out] + 5

@@ -65,11 +65,11 @@ def test_a_diverged_epoch_is_undone_and_the_rate_halved(weight: float) -> None:
     # the sixth epoch begins where the fourth did
     assert seen[5] == seen[3] != seen[4]
     assert abs(seen[-1] - 2) < abs(seen[5] - 2)
-    assert trainer.state.best_epoch == 9
+    assert trainer.best_epoch == 9
     if math.isnan(weight):
         assert column(trainer, "skipped_steps") == [0, 0, 0, 0, 3, 0, 0, 0, 0]
         return
-    assert trainer.state.rows[4]["loss"] > 100  # of the epoch as it was
+    assert trainer.rows[4]["loss"] > 100  # of the epoch as it was
     steady, _ = thrown({})
     ratio = np.divide(column(trainer, "lr"), column(steady, "lr"))
     np.testing.assert_allclose(ratio, [1] * 5 + [0.5] * 4, rtol=1e-6)
@@ -80,11 +80,11 @@ def test_the_diverged_end_of_a_training_is_not_kept() -> None:
     trainer, seen = thrown({9: 50.0})
     assert column(trainer, "restored_epoch")[-1] == 8
     assert seen[-1] == seen[7]
-    assert trainer.state.best_epoch == 7
+    assert trainer.best_epoch == 7
     # nor is what was validated, but as that which it is after going back
     trainer, seen = thrown({5: 50.0}, [9.0, 8.0, 7.0, 6.0, 1.0, 9.0, 9.0, 9.0, 9.0])
     assert seen[-1] == seen[5] == seen[3]
-    assert trainer.state.best_epoch == 3  # whose weights they are
+    assert trainer.best_epoch == 3  # whose weights they are
 
 
 @SINGLE
@@ -193,7 +193,7 @@ def test_a_divergence_at_the_end_restores_the_last_weights_before_it() -> None:
         )
     good = [w for w in seen if w > 0]
     assert len(good) > 4
-    assert network.weight == good[-1] == seen[trainer.state.best_epoch]
+    assert network.weight == good[-1] == seen[trainer.best_epoch]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_a_training_that_made_the_model_worse_says_so_and_what_to_change() -> No
     network, batches = Trainee(bowl), [batch(0.0)] * 10
     with pytest.warns(ConvergenceWarning, match=told):
         trainer = train(network, batches, n_epochs=2, lr=5.0, clip_norm=None)
-    assert (trainer.state.best_epoch, network.weight) == (0, 1.0)
+    assert (trainer.best_epoch, network.weight) == (0, 1.0)
 
 
 def test_a_training_that_goes_wrong_late_goes_back_to_its_best_epoch() -> None:
@@ -243,7 +243,7 @@ def test_a_training_that_goes_wrong_late_goes_back_to_its_best_epoch() -> None:
     settings: dict[str, Any] = {"lr": 0.1, "clip_norm": None}
     with pytest.warns(ConvergenceWarning, match=r"when epoch 4 began; .* of epoch 3"):
         trainer = train(network, batches, (), told, n_epochs=5, **settings)
-    assert (trainer.state.best_epoch, network.weight) == (3, seen[3])
+    assert (trainer.best_epoch, network.weight) == (3, seen[3])
 
 
 @pytest.mark.parametrize("weight", [0.0, 1.0])

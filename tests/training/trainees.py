@@ -136,7 +136,7 @@ def assert_kept(found: nn.Module, before: nn.Module, atol: float = 1e-6) -> None
 
 def column(trainer: Trainer, name: str) -> list[float]:
     """Return a column of the history."""
-    return [row[name] for row in trainer.state.rows]
+    return [row[name] for row in trainer.rows]
 
 
 def planned(forecaster: Any, y: Any, **given: Any) -> Any:
