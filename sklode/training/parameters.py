@@ -137,21 +137,21 @@ PARAMETERS = """    Parameters
         Of the vector fields.
     window_length : int, optional
         Observations that the encoder sees, in training and at prediction. None: 48, at
-        most all but one of the longest series. With ``level="series"``:
-        twice the horizon, between 24 and 60, but no more than leaves room for two
-        windows in the longest series; with 8 series or more, for one.
+        most all but one of the longest series. With ``level="series"``: twice the
+        horizon, between 24 and 60, but no more than leaves room for two windows in the
+        longest series; with 8 series or more, for one.
     horizon : int, optional
-        With ``level="series"``: observations after the window that a
-        training window also predicts. None: the farthest step of the ``fh`` given to
-        ``fit``; else as long as the window where that is given; else 20, at most a
-        third of the longest series. 0: reconstruction only. Under "auto" one training
-        serves every horizon, and nothing depends on this.
+        With ``level="series"``: observations after the window that a training window
+        also predicts. None: the farthest step of the ``fh`` given to ``fit``; else as
+        long as the window where that is given; else 20, at most a third of the longest
+        series. 0: reconstruction only. Under "auto" one training serves every horizon,
+        and nothing depends on this.
     thinning : float, default=0.5
         Each training window draws a share between 0 and this of its observations,
         which are hidden from the encoder at random, so that windows are not learned by
-        heart. With ``level="series"`` of so many windows the first
-        observations are hidden too, at most ``horizon`` of them, so that the decoder
-        learns to run backward in time. 0: nothing, the paper's training.
+        heart. With ``level="series"`` of so many windows the first observations are
+        hidden too, at most ``horizon`` of them, so that the decoder learns to run
+        backward in time. 0: nothing, the paper's training.
     level : {"auto", "series"}, default="auto"
         What stands beside the network. "auto": a structural model in continuous time,
         solved exactly: trend, deviations, seasons and X, see `StructuralForecaster`.
@@ -181,9 +181,9 @@ PARAMETERS = """    Parameters
         per channel.
     max_epochs : int, optional
         Epochs of at most 32 batches. None: as many as make about 900 optimiser steps.
-        With ``level="series"`` 1500; during the first 1250 of them, at most
-        84 % of all, windows grow from an eighth of their length: short ones show the
-        local dynamics.
+        With ``level="series"`` 1500; during the first 1250 of them, at most 84 % of
+        all, windows grow from an eighth of their length: short ones show the local
+        dynamics.
     batch_size : int, default=64
         Windows per optimiser step.
     lr : float, default=0.005
@@ -227,8 +227,8 @@ PARAMETERS = """    Parameters
     random_state : int, RandomState or None, default=None
         Of every random number; no global generator is touched.
     warm_start : bool, default=False
-        A further ``fit`` is a new training from the best weights of the one before,
-        which a network of the same settings has. False: from scratch.
+        A further ``fit`` is a new training that begins from the best weights of the one
+        before; settings of the network must stay the same. False: from scratch.
     verbose : {0, 1, 2}, default=0
         0: silent; 1: a progress bar (needs tqdm), or a line now and then where none can
         be drawn, as in a log file or beside parallel fits; 2: a line per epoch.
