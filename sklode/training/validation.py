@@ -38,20 +38,21 @@ _MANY_SERIES, _SHORT = 20, 200
 _BLOCKS = 6
 """Parts of a few series' held-out rows: errors in one of them count as one."""
 
-_ORIGINS, _IN_A_SERIES, _ROWS_AFTER = 240, 48, 30
+_ORIGINS, _IN_A_SERIES, _ROWS_AFTER = 240, 96, 30
 """Origins in all, in one long series, and rows after each that are looked at."""
 
 _MOST_ROWS = 2_000_000  # that the level filters
 _KNOTS = 4
-_POOLED = 0.5
-"""How much all channels and leads count beside those of one, which has a weight."""
+_NEXT, _OTHERS, _ALL = 0.25, 0.1, 0.5
+"""How much the next shorter and longer leads count beside a weight's own, and all; and
+all channels beside one, of which something has to be proved first."""
 
 _FEWEST_CLUSTERS = 4
 _CONFIDENCE = 0.95
 _WHOLE = 0.5
 """A share that may well be one, and is more than this for sure, is one."""
 
-_PROSPECT = 0.05
+_PROSPECT = 0.1
 """A network whose best weight is hardly above this is given up."""
 
 _CLIPPED = 6.0
@@ -242,16 +243,14 @@ class Proof:
             return None
         sums, knots, place = self._sums(change)
         _, n_clusters, n_channels, n_knots = sums.shape
-        together = sums.sum((2, 3), keepdims=True) / (n_channels * n_knots)
+        pooled = sums + _OTHERS * sums.mean(3, keepdims=True)
+        pooled[..., 1:] += _NEXT * sums[..., :-1]
+        pooled[..., :-1] += _NEXT * sums[..., 1:]
+        of_channel = sums.mean(3) + _ALL * sums.mean((2, 3))[..., None]
         weights = np.zeros((n_knots, n_channels))
-        for k in range(n_channels):
-            of_channel = sums[:, :, k : k + 1].mean(3, keepdims=True)
-            gate = of_channel + _POOLED * together
-            if proved_share(*gate[:, :, 0, 0])[0] <= 0:
-                continue
-            for j in range(n_knots):
-                cell = sums[:, :, k, j] + _POOLED * of_channel[:, :, 0, 0]
-                weights[j, k] = proved_share(*cell)[0]
+        for j, k in np.ndindex(weights.shape):
+            if proved_share(*of_channel[..., k])[0] > 0:
+                weights[j, k] = proved_share(*pooled[..., k, j])[0]
         if not weights.any():
             return None
         asked = self._asked
