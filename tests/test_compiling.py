@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("numba", reason="the fused engine needs numba")
-
 FIT = """
 import sys
 from sklode import LatentODELSTMForecaster

@@ -93,8 +93,6 @@ def test_a_child_forked_beside_a_limit_being_set_does_not_wait_for_ever() -> Non
 def test_torch_keeps_to_one_thread_beside_threads_of_the_engine(
     engine: str, seen: tuple[int, int]
 ) -> None:
-    if engine == "fused":
-        pytest.importorskip("numba")
     found = []
 
     class Counter:

@@ -16,7 +16,6 @@ time those that are left out unless named, whose whole fits take up to an hour.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import statistics
 import time
 from collections.abc import Sequence
@@ -106,9 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Row]:
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if set(options.settings) - set(SLOW):
-        with contextlib.suppress(ImportError):  # without numba they run eager
-            # compiles, or the first setting would be charged with it
-            LatentODELSTMForecaster(max_epochs=1, engine="fused").fit(two_sines(0)[0])
+        # compiles, or the first setting would be charged with it
+        LatentODELSTMForecaster(max_epochs=1, engine="fused").fit(two_sines(0)[0])
     rows = {name: Row([], []) for name in options.settings}
     for seed in range(options.series):
         for name, row in rows.items():

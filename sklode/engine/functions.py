@@ -150,7 +150,7 @@ def compile_kernel() -> None:
 
 @functools.cache
 def _fused() -> Any:
-    """Return the engine's own side, which needs numba."""
+    """Return the engine's own side; an import of sklode need not wait for numba."""
     return importlib.import_module("sklode.engine.fused")
 
 

@@ -109,16 +109,10 @@ class Filtered(NamedTuple):
 
 
 def kernel() -> Any:
-    """Return what runs the filter: compiled where numba is there."""
-    from sklode.engine.choice import choose
+    """Return what runs the filter; an import of sklode need not wait for numba."""
+    from sklode.levels import kernel as compiled
 
-    if choose("auto") == "fused":
-        from sklode.levels import kernel as compiled
-
-        return compiled
-    from sklode.levels import matrices
-
-    return matrices
+    return compiled
 
 
 def begun(spaces: list[StateSpace]) -> States:

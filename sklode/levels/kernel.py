@@ -1,6 +1,6 @@
 """The Kalman filter and smoother of one channel, one row after the other.
 
-Plain loops that numba compiles. `sklode.levels.matrices` does the same with matrices.
+Plain loops that numba compiles; `tests/levels/matrices.py` does the same by matrices.
 
 The states are, in this order: level, slope, velocity, deviation; two of each harmonic,
 of which the first is what is observed; one coefficient of each control. ``rates`` holds

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sklode.engine import functions as fused
-from sklode.engine.choice import choose
 from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODELSTM, ODERNN, RNN
 from sklode.nn.shapes import Controls, State, States, Steps, Times
@@ -53,11 +52,7 @@ class Accelerated(nn.Module):
         return twin
 
     def settle(self, device: str) -> None:
-        """Go back to a device and the engine, as far as this machine has them."""
-        try:
-            choose(self.engine)
-        except ImportError:  # no numba here: the same numbers up to rounding
-            self.engine = "eager"
+        """Go back to a device, as far as this machine has it."""
         if torch.device(device).type == "cpu":
             return
         try:

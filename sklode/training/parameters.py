@@ -218,10 +218,10 @@ PARAMETERS = """    Parameters
         own or inferred frequency; else a calendar frequency that all stamps lie on;
         else the median gap.
     engine : {"auto", "fused", "eager"}, default="auto"
-        What runs encoder and decoder. "fused": compiled by numba (the extra ``fast``),
-        once a machine; fixed-step methods on a CPU, up to two hidden layers. "eager":
-        plain torch, which serves everything. "auto": fused where numba is and what it
-        serves, else eager. Both give the same numbers up to rounding.
+        What runs encoder and decoder. "fused": compiled by numba, once a machine;
+        fixed-step methods on a CPU, up to two hidden layers. "eager": plain torch,
+        which serves everything. "auto": fused what it serves, else eager. Both give the
+        same numbers up to rounding.
     device : str or torch.device, default="auto"
         "auto": the CPU. "cuda" trains in plain torch.
     random_state : int, RandomState or None, default=None

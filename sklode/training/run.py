@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 
 from sklode.engine import functions as engine
-from sklode.engine.choice import choose
 from sklode.engine.threads import one_torch_thread
 from sklode.training.loop import Trainer
 from sklode.training.parameters import Settings
@@ -160,7 +159,7 @@ def choose_engine(network: Any, settings: Settings) -> None:
     ValueError
         If the fused engine is asked for, and does not serve encoder or decoder.
     """
-    network.engine = choose(settings.engine)
+    network.engine = "eager" if settings.engine == "eager" else "fused"
     if settings.engine == "fused" and "eager" in network.engines():
         raise ValueError(
             "engine='fused' serves fixed-step methods without adjoint, one or two "

@@ -6,7 +6,6 @@ twelve orders of magnitude, and the settings that meet them.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import warnings
 from typing import Any, NamedTuple
@@ -116,7 +115,6 @@ OPTIONS: dict[str, Any] = {
     "lr": st.sampled_from([0.005, 0.5]),
     "early_stopping": st.just(True),
 }
-ENGINE = "eager" if importlib.util.find_spec("numba") is None else "fused"
 
 
 @st.composite
@@ -124,7 +122,7 @@ def cases(draw: st.DrawFn) -> Case:
     names = draw(st.sets(st.sampled_from(sorted(OPTIONS)), max_size=5))
     chosen = {name: draw(OPTIONS[name]) for name in sorted(names)}
     steps = draw(st.sets(st.integers(-5, 25), min_size=1, max_size=6))
-    sizes = {"window_length": None, "horizon": None, "engine": ENGINE, **chosen}
+    sizes = {"window_length": None, "horizon": None, "engine": "fused", **chosen}
     kind = draw(st.sampled_from(FORECASTERS))
     return Case(draw(tables()), sizes, sorted(steps), kind)
 

@@ -9,8 +9,6 @@ from torch import Tensor
 from sklode.nn import Batch, LatentODE, Solver
 from tests.networks import assert_same, gradients, latent_ode, windows
 
-pytest.importorskip("numba", reason="the fused engine needs numba")
-
 
 def both(**settings: object) -> tuple[LatentODE, LatentODE]:
     """Return the same network twice: through the engine, and in plain torch."""

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("numba", reason="the fused engine needs numba")
-
 from numba import config, types
 
 from sklode.engine import cache, simd

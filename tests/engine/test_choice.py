@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 
 from sklode import nn
 from sklode.engine import functions as engine
-from sklode.engine.choice import choose
 from tests.series import FORECASTERS, MOSTLY_ONE, panel, tiny, uneven_stamps, waves
 
 
@@ -25,30 +23,8 @@ def compiled(monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
 def test_auto_is_fused_whatever_is_compiled(
     monkeypatch: pytest.MonkeyPatch, answer: bool
 ) -> None:
-    pytest.importorskip("numba")
     compiled(monkeypatch, answer)
-    assert choose("auto") == choose("fused") == "fused"
-    assert choose("eager") == "eager"
     assert tiny().fit(waves()).engine_ == ("fused", "fused")
-
-
-def test_without_numba_there_is_no_fused_engine(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "numba", None)
-    assert choose("auto") == "eager"
-    with pytest.raises(ImportError, match=r"needs numba.*pip install .sklode\[fast\]"):
-        tiny(engine="fused").fit(waves())
-
-
-def test_numba_that_compiles_nothing_is_as_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    numba = pytest.importorskip("numba")
-    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
-    assert choose("auto") == "eager"
-    with pytest.raises(ImportError, match="not usable: NUMBA_DISABLE_JIT is set"):
-        choose("fused")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +45,6 @@ def test_numba_that_compiles_nothing_is_as_none(
 def test_what_the_fused_engine_cannot_serve_is_refused(
     kind: type, settings: Any, got: str
 ) -> None:
-    pytest.importorskip("numba")
     message = (
         "engine='fused' serves fixed-step methods without adjoint, one or two hidden "
         "layers, sklode's own modules, and the CPU; got "
@@ -80,8 +55,6 @@ def test_what_the_fused_engine_cannot_serve_is_refused(
 
 
 def test_a_module_of_the_users_own_is_refused_by_name() -> None:
-    pytest.importorskip("numba")
-
     class Habit(nn.VectorField):
         """A field that the engine cannot know."""
 
@@ -107,7 +80,6 @@ def test_an_activation_that_no_engine_has_is_refused() -> None:
 def test_verbose_says_that_the_engine_is_being_compiled(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, verbose: int
 ) -> None:
-    pytest.importorskip("numba")
     compiled(monkeypatch, False)
     tiny(engine="fused", verbose=verbose).fit(waves())
     lines = capsys.readouterr()[verbose % 2].splitlines()  # 1: on standard error
@@ -130,7 +102,6 @@ def test_nothing_is_said_where_nothing_is_compiled(
     is_compiled: bool,
     settings: Any,
 ) -> None:
-    pytest.importorskip("numba")
     compiled(monkeypatch, is_compiled)
     tiny(**settings).fit(waves())
     assert "ompiling" not in "".join(capfd.readouterr())
@@ -139,7 +110,6 @@ def test_nothing_is_said_where_nothing_is_compiled(
 def test_nothing_is_said_where_nothing_is_trained(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    pytest.importorskip("numba")
     compiled(monkeypatch, False)
     forecaster = tiny(engine="fused", verbose=2, finetune_epochs=0).pretrain(panel())
     assert "Compiling" in capsys.readouterr().out
@@ -150,7 +120,6 @@ def test_nothing_is_said_where_nothing_is_trained(
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MOSTLY_ONE)
 def test_every_engine_trains_to_the_same_forecasts(kind: type) -> None:
-    pytest.importorskip("numba")
     y, steps = waves(pd.RangeIndex(40)), [-3, 1, 2, 8]
     # where one rounding more leads training elsewhere, engines cannot agree
     calm = {"batch_size": 8, "lr": 0.02, "window_length": 12, "horizon": 6}
@@ -173,6 +142,5 @@ def test_every_engine_trains_to_the_same_forecasts(kind: type) -> None:
 
 
 def test_what_is_compiled_is_known_of_this_process_and_the_disk() -> None:
-    pytest.importorskip("numba")
     engine.compile_kernel()
     assert engine.is_compiled()

@@ -17,8 +17,6 @@ import pandas as pd
 import pytest
 import torch
 
-pytest.importorskip("numba", reason="the fused engine needs numba")
-
 from sklode import LatentODELSTMForecaster, LatentODERNNForecaster
 from sklode.engine import fused
 from tests.networks import gradients, latent_ode, windows

@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-pytest.importorskip("numba", reason="the fused engine needs numba")
-
 from sklode.engine import functions as engine
 from sklode.nn import Decoder, Solver, VectorField
 from tests.networks import amplified, assert_same, field

@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("numba", reason="the fused engine needs numba")
-
 from sklode.engine import fused, kernel
 from sklode.engine.program import Program
 

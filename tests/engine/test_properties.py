@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-pytest.importorskip("numba", reason="the fused engine needs numba")
-
 from sklode import nn
 from sklode.nn.vector_fields import ACTIVATIONS
 from tests.networks import field, gradients

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sklode.levels import kernel, matrices
 from sklode.levels.channel import ChannelLevel
 from sklode.levels.components import Component
 from sklode.levels.forms import Form
@@ -20,7 +19,6 @@ from sklode.levels.tables import Queries, Table
 
 Array = NDArray[np.floating]
 
-ENGINES: list[Any] = [kernel, matrices]
 SPAN = 40.0
 
 LEAST = 1e-3

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sklode.levels import kernel
 from sklode.levels.components import Component
 from sklode.levels.forms import Form
 from sklode.levels.tables import Table
@@ -53,10 +54,10 @@ def controls_of(one: Component) -> int:
 
 
 @each_case
-def test_the_likelihood_is_that_of_the_process(name: str, engine: Any) -> None:
+def test_the_likelihood_is_that_of_the_process(name: str) -> None:
     one, table = drawn_from(name, (30, 1, 17))
     space, n = one.space(SPAN), len(table.bounds) - 1
-    loss = engine.filter_rows(
+    loss = kernel.filter_rows(
         table.times,
         one.scaled(table.values),
         one.controls(table),
@@ -79,9 +80,7 @@ def test_the_likelihood_is_that_of_the_process(name: str, engine: Any) -> None:
 
 @each_case
 @pytest.mark.parametrize("where", ["ahead", "anywhere"])
-def test_answers_are_the_processs_given_all_rows(
-    name: str, where: str, engine: Any
-) -> None:
+def test_answers_are_the_processs_given_all_rows(name: str, where: str) -> None:
     one, table = drawn_from(name)
     times = np.append(TIMES, table.times[[3, 8, -1]])
     times = np.sort(times[times > table.times[-1]] if where == "ahead" else times)
@@ -96,7 +95,7 @@ def test_answers_are_the_processs_given_all_rows(
 
 
 @each_case
-def test_parts_are_the_processs_parts(name: str, engine: Any) -> None:
+def test_parts_are_the_processs_parts(name: str) -> None:
     one, table = drawn_from(name)
     queries = asked(TIMES, n_controls=controls_of(one))
     _, parts = level(table, one).parts(queries)
@@ -104,7 +103,7 @@ def test_parts_are_the_processs_parts(name: str, engine: Any) -> None:
     np.testing.assert_allclose(parts, exact.parts, rtol=1e-7, atol=1e-8)
 
 
-def test_each_series_of_a_panel_is_answered_by_its_own_rows(engine: Any) -> None:
+def test_each_series_of_a_panel_is_answered_by_its_own_rows() -> None:
     one, table = drawn_from("all parts", (20, 0, 1, 9))
     times = [np.array([-2.0, 3.3, 60.0]), np.array([5.0]), TIMES, np.array([70.0])]
     queries = asked(*times, n_controls=2)
@@ -133,7 +132,7 @@ def test_a_series_of_no_rows_is_answered_alike_in_any_company(
 
 
 @pytest.mark.parametrize("name", ["all parts", "level", "logarithm"])
-def test_an_update_is_as_if_all_rows_had_been_there(name: str, engine: Any) -> None:
+def test_an_update_is_as_if_all_rows_had_been_there(name: str) -> None:
     one, table = drawn_from(name, (25, 12))
     table.times[25:] += 2.2  # nothing was seen of the second at first
     queries = asked(TIMES, TIMES, n_controls=controls_of(one))
@@ -158,7 +157,7 @@ def _between(table: Table, after: float, until: float) -> Table:
 
 
 @pytest.mark.parametrize("name", ["all parts", "velocity that lasts", "line"])
-def test_simulated_paths_have_the_processs_covariance(name: str, engine: Any) -> None:
+def test_simulated_paths_have_the_processs_covariance(name: str) -> None:
     one, times = CASES[name], np.array([0.0, 0.0, 0.4, 3.0, 3.001, 40.0, 90.0])
     n, space = len(times), one.space(SPAN, 5.0)
     d, queries = len(space.start), asked(times - 5.0, n_controls=controls_of(one))
@@ -171,7 +170,7 @@ def test_simulated_paths_have_the_processs_covariance(name: str, engine: Any) ->
     normals[:, :, d:] = np.eye(n * d).reshape(n, d, n * d)
     controls = np.ascontiguousarray(queries.controls)
     rows = times, controls, 0.0, states, jumps, space.rates, space.waves, normals
-    paths = engine.simulate_rows(*rows)
+    paths = kernel.simulate_rows(*rows)
     none = Table(np.zeros(0), np.zeros(0), np.zeros((0, 2)), np.array([0, 0]))
     exact = posterior(one, none, times - 5.0, controls).covariance
     exact[3:, 3:] += 2.0

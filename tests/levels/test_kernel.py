@@ -7,20 +7,27 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from sklode.levels import kernel, matrices
+from sklode.levels import kernel
 from sklode.levels.forms import Form, StateSpace
 from sklode.levels.rules import CLEAR, CUT, RUN
 from sklode.levels.tables import Table
+from tests.levels import matrices
 from tests.levels.processes import (
-    ENGINES,
     SPAN,
     component,
     posterior,
     table_of,
 )
 
+ENGINES: list[Any] = [kernel, matrices]
+
 ONE = component(Form((5.0, 11.0), n_controls=1), noise=0.4)
 SPACE = ONE.space(SPAN)
+
+
+@pytest.fixture(params=ENGINES, ids=["kernel", "matrices"])
+def engine(request: pytest.FixtureRequest) -> Any:
+    return request.param
 
 
 class Filtered(NamedTuple):

@@ -129,7 +129,6 @@ def test_controls_ahead_act_from_their_time_on() -> None:
 
 @pytest.mark.parametrize("n_channels", [2, 10])
 def test_engines_agree_on_bound_and_gradients(n_channels: int) -> None:
-    pytest.importorskip("numba")
     bounds, gradients = [], []
     for engine in ("eager", "fused"):
         made = network(n_channels, engine=engine)

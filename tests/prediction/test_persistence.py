@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 
-from sklode import LatentODELSTMForecaster, engine, nn
+from sklode import nn
 from tests.fitted import KINDS, answers, assert_same, assert_same_forecaster
 from tests.series import panel, tiny, uneven_stamps, waves
 
@@ -368,16 +368,3 @@ class Nothing(nn.LatentODE):
 
     def __reduce__(self) -> Any:
         return int, ()
-
-
-def test_without_numba_a_fused_network_is_eager(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    forecaster = tiny(engine="fused").fit(waves(uneven_stamps()))
-    pickled, path = pickle.dumps(forecaster), tmp_path / "forecaster"
-    forecaster.save_weights(path)
-    expected = forecaster.predict(fh=[1, 2, 3])
-    monkeypatch.setattr(engine.choice, "_what_numba_lacks", lambda: "no numba")
-    for found in (pickle.loads(pickled), LatentODELSTMForecaster.load_weights(path)):
-        assert found.network_.engines() == ("eager", "eager")
-        np.testing.assert_allclose(found.predict(fh=[1, 2, 3]), expected, rtol=1e-4)

@@ -1,7 +1,7 @@
-"""`sklode.levels.kernel` by matrices: where numba is not, and for comparison.
+"""`sklode.levels.kernel` by matrices.
 
 A transition matrix for each gap, and textbook formulas. The same arguments, the same
-results but for rounding; some twenty times as slow.
+results but for rounding.
 """
 
 from __future__ import annotations
