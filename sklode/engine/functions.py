@@ -16,10 +16,8 @@ from sklode.engine.tableaus import TABLEAUS
 __all__ = [
     "CellWeights",
     "FieldWeights",
-    "compile_kernel",
     "decode_at",
     "encode",
-    "is_compiled",
     "supports",
 ]
 
@@ -136,16 +134,6 @@ def decode_at(
     """
     run = functools.partial(_fused().Decoding, (method, field.activation))
     return _run(run, dt, left, theta, z0, control_bias, *field.layers)
-
-
-def is_compiled() -> bool:
-    """Return whether the engine need not be compiled any more, as of now."""
-    return bool(_fused().is_compiled())
-
-
-def compile_kernel() -> None:
-    """Have the engine ready for float32: from disk, or compile it."""
-    _fused().compile_kernel()
 
 
 @functools.cache

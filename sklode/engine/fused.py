@@ -16,44 +16,20 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
 from sklode.engine import decoding, encoding, kernel
-from sklode.engine.cache import Cache
 from sklode.engine.program import Array, Index, Program
 from sklode.engine.simd import n_lanes
 from sklode.engine.steps import FieldSizes
 from sklode.engine.threads import n_threads
 
-__all__ = ["Decoding", "Encoding", "compile_kernel", "is_compiled"]
+__all__ = ["Decoding", "Encoding"]
 
 _WORTH_A_THREAD = 30_000_000
 """Multiplications of a stage, over all steps, from which threads are worth waking."""
 
 _NOTHING = np.zeros((0, 0), np.int64)
-
-
-def is_compiled(dtype: str = "float32") -> bool:
-    """Return whether the kernel need not be compiled any more, as of now."""
-    signature = tuple(map(numba.typeof, _nothing_to_do(dtype)))
-    if signature in kernel.run.overloads:
-        return True
-    cache = kernel.run._cache  # numba's own where nothing can be kept
-    return isinstance(cache, Cache) and cache.holds(signature, kernel.run.targetctx)
-
-
-def compile_kernel(dtype: str = "float32") -> None:
-    """Have the kernel ready for a precision: from disk, or compile it."""
-    kernel.run(*_nothing_to_do(dtype))
-
-
-def _nothing_to_do(dtype: str) -> tuple[Any, ...]:
-    program = Program((), n_lanes(np.dtype(dtype).itemsize)).finish()
-    memory = np.zeros(0, dtype)
-    arrays = (np.zeros((0, 0, 0), dtype),) * kernel.N_ARRAYS
-    given = arrays, _NOTHING, _NOTHING, memory, memory
-    return program.code, program.registers, *given, *[0] * 4
 
 
 class Field:

@@ -10,7 +10,6 @@ of a vector. With ``NUMBA_BOUNDSCHECK=1`` every index is checked.
 
 from __future__ import annotations
 
-import contextlib
 import operator
 
 import numba
@@ -20,8 +19,6 @@ from numba import types
 from numba.core import cgutils, config
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
-
-from sklode.engine.cache import Cache
 
 
 def _register_bytes():
@@ -51,10 +48,10 @@ _OPTIONS = {"fastmath": set(_FAST), "nogil": True, "error_model": "numpy"}
 
 def compiled(function):
     """Compile a function, once a machine; once a process where nothing can be kept."""
-    dispatcher = numba.njit(**_OPTIONS)(function)
-    with contextlib.suppress(RuntimeError):  # no folder to write to
-        dispatcher._cache = Cache(function)
-    return dispatcher
+    try:
+        return numba.njit(cache=True, **_OPTIONS)(function)
+    except RuntimeError:  # no folder to write to
+        return numba.njit(**_OPTIONS)(function)
 
 
 def inlined(function):

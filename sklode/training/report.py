@@ -61,10 +61,6 @@ class Reporter:
         for callback in self._having("on_fit_begin"):
             callback.on_fit_begin(self.owner)
 
-    def compiling(self) -> None:
-        """Say that the fused engine is about to be compiled, which takes a while."""
-        self.say("Compiling the fused engine: once a machine, for some seconds.")
-
     def epoch_end(self, row: dict[str, float]) -> bool:
         """Take the history's new row; return whether to stop."""
         self._show(row)

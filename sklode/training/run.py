@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sklode.engine import functions as engine
 from sklode.engine.threads import one_torch_thread
 from sklode.training.loop import Trainer
 from sklode.training.parameters import Settings
@@ -107,8 +106,6 @@ class Run:
         )
         try:
             reporter.begin(n_epochs)
-            if n_epochs:
-                _compile(network, reporter)
             with self.torch_threads():
                 trainer.fit(material.draw, material.validation, reporter)
         finally:
@@ -144,11 +141,6 @@ def length(
     return max(n_epochs, math.ceil(_FINETUNE_UPDATES / n_batches)), _FINETUNE_RATE
 
 
-def _compile(network: Any, reporter: Reporter) -> None:
-    """Compile what has to be."""
-    if "fused" in network.engines() and not engine.is_compiled():
-        reporter.compiling()
-        engine.compile_kernel()
 
 
 def choose_engine(network: Any, settings: Settings) -> None:

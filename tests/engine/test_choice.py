@@ -10,20 +10,10 @@ import pandas as pd
 import pytest
 
 from sklode import nn
-from sklode.engine import functions as engine
-from tests.series import FORECASTERS, MOSTLY_ONE, panel, tiny, uneven_stamps, waves
+from tests.series import FORECASTERS, MOSTLY_ONE, tiny, waves
 
 
-def compiled(monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
-    """Have the engine be compiled already, or not."""
-    monkeypatch.setattr(engine, "is_compiled", lambda: answer)
-
-
-@pytest.mark.parametrize("answer", [False, True])
-def test_auto_is_fused_whatever_is_compiled(
-    monkeypatch: pytest.MonkeyPatch, answer: bool
-) -> None:
-    compiled(monkeypatch, answer)
+def test_auto_is_fused() -> None:
     assert tiny().fit(waves()).engine_ == ("fused", "fused")
 
 
@@ -76,47 +66,6 @@ def test_an_activation_that_no_engine_has_is_refused() -> None:
         tiny(engine="fused", activation="relu").fit(waves())
 
 
-@pytest.mark.parametrize("verbose", [1, 2])
-def test_verbose_says_that_the_engine_is_being_compiled(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, verbose: int
-) -> None:
-    compiled(monkeypatch, False)
-    tiny(engine="fused", verbose=verbose).fit(waves())
-    lines = capsys.readouterr()[verbose % 2].splitlines()  # 1: on standard error
-    assert lines[0] == "Compiling the fused engine: once a machine, for some seconds."
-    assert "epoch 1/1" in lines[1]
-
-
-@pytest.mark.parametrize(
-    ("is_compiled", "settings"),
-    [
-        (False, {"verbose": 0, "engine": "fused"}),
-        (True, {"verbose": 1, "engine": "fused"}),
-        (True, {"verbose": 2, "engine": "fused"}),
-        (False, {"verbose": 2, "engine": "eager"}),
-    ],
-)
-def test_nothing_is_said_where_nothing_is_compiled(
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture,
-    is_compiled: bool,
-    settings: Any,
-) -> None:
-    compiled(monkeypatch, is_compiled)
-    tiny(**settings).fit(waves())
-    assert "ompiling" not in "".join(capfd.readouterr())
-
-
-def test_nothing_is_said_where_nothing_is_trained(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
-    compiled(monkeypatch, False)
-    forecaster = tiny(engine="fused", verbose=2, finetune_epochs=0).pretrain(panel())
-    assert "Compiling" in capsys.readouterr().out
-    forecaster.fit(waves(uneven_stamps()))
-    assert capsys.readouterr().out == ""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", MOSTLY_ONE)
 def test_every_engine_trains_to_the_same_forecasts(kind: type) -> None:
@@ -139,8 +88,3 @@ def test_every_engine_trains_to_the_same_forecasts(kind: type) -> None:
     )
     np.testing.assert_allclose(fused.history_["loss"], eager.history_["loss"], 1e-3)
     np.testing.assert_array_equal(fit("fused").predict(steps), fused.predict(steps))
-
-
-def test_what_is_compiled_is_known_of_this_process_and_the_disk() -> None:
-    engine.compile_kernel()
-    assert engine.is_compiled()

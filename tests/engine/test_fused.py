@@ -197,13 +197,6 @@ def test_sizes_that_do_not_fit_are_refused_as_a_program_is_written() -> None:
         program.combine(three, [(0.0, three)])
 
 
-def test_compiled_code_is_as_old_as_its_sources() -> None:
-    from sklode.engine import cache
-
-    stamp = kernel.run._cache._cache_file._source_stamp
-    assert stamp[1] == cache._SOURCES
-
-
 def test_what_is_no_number_stays_none() -> None:
     _, (kind, made_of) = problem(3, n_series=2, n_steps=4, **SIZES)
     made_of[4][1, 0] = np.nan
