@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,6 @@ from sklode.levels.components import (
     Filtered,
     States,
     begun,
-    from_first_rows,
     heaviest,
     kernel,
     run,
@@ -48,8 +46,8 @@ class ChannelLevel:
         states, summed = [], heaviest(components)
         for component in components:
             space = component.space(span)
-            found, after = from_first_rows(component, space, table, space.nothing)
-            states.append(after)
+            states.append(begun([space] * (len(table.bounds) - 1)))
+            found = run(component, space, table, space.nothing, states[-1])
             if component is summed:
                 sums = _summed(found, table)
         return cls(components, table, span, states, sums)
@@ -61,7 +59,7 @@ class ChannelLevel:
         for component, after in zip(self.components, self.states, strict=True):
             space = component.space(self.span)
             more = States(*(x.copy() for x in after))
-            found = run(component, space, new, since, more, space.nothing)
+            found = run(component, space, new, space.nothing, more, since)
             states.append(more)
             if component is summed:
                 passed, later = np.zeros(len(self.sums)), new.ends > self.table.ends
@@ -87,7 +85,7 @@ class ChannelLevel:
             space = component.space(self.span)
             if later.any():
                 after = States(*(x.copy() for x in self.states[k]))
-                found = run(component, space, ahead, since, after, space.whole)
+                found = run(component, space, ahead, space.whole, after, since)
                 means[k, later] = found.signal[:, 0]
                 variances[k, later] = found.variance[:, 0]
             if inside.any():
@@ -152,8 +150,10 @@ class ChannelLevel:
         states = means[series][:, None] + _root(covariances[series]) @ (
             rng.standard_normal((len(means[series]), n))
         )
-        still = np.zeros(len(rows.times))
-        return _simulated(component, space, rows, since, states, still, rng)
+        normals = rng.standard_normal((len(rows.times), *states.shape))
+        given, still = component.read(space, rows), np.zeros(len(rows.times))
+        paths: Array = kernel().simulate_rows(*given, since, states, still, normals)
+        return paths
 
     def _paths_inside(
         self, k: int, series: int, asked: Queries, n: int, rng: np.random.Generator
@@ -166,25 +166,20 @@ class ChannelLevel:
         inside = np.arange(len(self.table.bounds) - 1) == series
         rows, query = merged(self.table, asked, inside)
         space = component.space(self.span, self._lead(rows, inside)[0])
-        found, _ = from_first_rows(component, space, rows, space.whole)
-        controls = component.controls(rows)
-        more, _ = _smooth(controls, rows, space, found)
+        found = run(component, space, rows, space.whole)
+        given = component.read(space, rows)
+        past = found.scaled, found.precision, found.kept
+        more, _ = kernel().smooth_rows(*given, rows.bounds, *past)
         states = _root(space.start) @ rng.standard_normal((len(space.start), n))
-        paths = _simulated(component, space, rows, 0.0, states, found.jumps, rng)
+        normals = rng.standard_normal((len(rows.times), *states.shape))
+        paths = kernel().simulate_rows(*given, 0.0, states, found.jumps, normals)
         known = found.precision > 0
         spread = np.zeros(len(known))
         spread[known] = 1 / found.precision[known] - found.variance[known, 0]
         spread = np.sqrt(np.maximum(spread, 0.0))[:, None]
         values = paths + spread * rng.standard_normal(paths.shape)
-        expected = kernel().condition_rows(
-            rows.times,
-            controls,
-            space.rates,
-            space.waves,
-            found.precision,
-            np.ascontiguousarray(found.kept[:, 0]),
-            values,
-        )
+        kept = np.ascontiguousarray(found.kept[:, 0])
+        expected = kernel().condition_rows(*given, found.precision, kept, values)
         paths += found.signal + more - expected
         place = np.flatnonzero(query >= 0)
         result: Array = paths[place[np.argsort(query[place])]]
@@ -206,8 +201,10 @@ class ChannelLevel:
         spaces = {lead: component.space(self.span, lead) for lead in set(leads)}
         space = spaces[leads[0]]
         states = begun([spaces[lead] for lead in leads])
-        found = run(component, space, rows, np.zeros(len(leads)), states, parts)
-        more, less = _smooth(component.controls(rows), rows, space, found)
+        found = run(component, space, rows, parts, states)
+        given = component.read(space, rows)
+        past = found.scaled, found.precision, found.kept
+        more, less = kernel().smooth_rows(*given, rows.bounds, *past)
         asked = query >= 0
         signal, variance = found.signal + more, found.variance - less
         return signal[asked], variance[asked], query[asked]
@@ -251,15 +248,9 @@ def filtered_rows(
 
     The states are what is expected of them given the rows up to each, (row, state).
     """
-    found, _ = from_first_rows(component, space, table, space.whole)
-    states: Array = kernel().state_rows(
-        table.times,
-        table.bounds,
-        space.rates,
-        space.waves,
-        found.scaled,
-        np.ascontiguousarray(found.kept[:, 0]),
-    )
+    found = run(component, space, table, space.whole)
+    given, kept = component.read(space, table), np.ascontiguousarray(found.kept[:, 0])
+    states = kernel().state_rows(*given, table.bounds, found.scaled, kept)
     return _innovations(found), states
 
 
@@ -282,42 +273,6 @@ def _faded(passed: Array) -> Array:
     """Return what is left after some time, (time, memory)."""
     faded: Array = np.exp(-passed[:, None] / np.array(MEMORIES))
     return faded
-
-
-def _smooth(
-    controls: Array, table: Table, space: StateSpace, found: Filtered
-) -> tuple[Array, Array]:
-    """Return what later rows add to parts, and take off their variances."""
-    more, less = kernel().smooth_rows(
-        table.times,
-        controls,
-        table.bounds,
-        space.rates,
-        space.waves,
-        found.scaled,
-        found.precision,
-        found.kept,
-    )
-    return more, less
-
-
-def _simulated(
-    component: Component,
-    space: StateSpace,
-    rows: Table,
-    since: float,
-    states: Array,
-    jumps: Array,
-    rng: np.random.Generator,
-) -> Array:
-    """Return draws of the signal at the rows of one series, (row, draw)."""
-    normals = rng.standard_normal((len(rows.times), *states.shape))
-    controls = component.controls(rows)
-    paths: Any = kernel().simulate_rows(
-        rows.times, controls, since, states, jumps, space.rates, space.waves, normals
-    )
-    result: Array = paths
-    return result
 
 
 def _root(covariance: Array) -> Array:

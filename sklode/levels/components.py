@@ -19,7 +19,6 @@ __all__ = [
     "Filtered",
     "States",
     "begun",
-    "from_first_rows",
     "heaviest",
     "kernel",
     "least_of",
@@ -69,9 +68,13 @@ class Component(NamedTuple):
         values = self.location + self.scale * values
         return np.exp(np.minimum(values, 709.0)) if self.form.logarithm else values
 
-    def controls(self, table: Table) -> Array:
-        """Return the controls that it reads."""
-        return np.ascontiguousarray(table.controls[:, : self.form.n_controls])
+    def read(self, space: StateSpace, table: Table) -> tuple[Array, ...]:
+        """Return what all functions of `kernel` begin with: rows, and how states move.
+
+        That is times and the controls that it reads, rates and waves.
+        """
+        controls = np.ascontiguousarray(table.controls[:, : self.form.n_controls])
+        return table.times, controls, space.rates, space.waves
 
 
 def heaviest(components: Sequence[Component]) -> Component:
@@ -126,31 +129,19 @@ def run(
     component: Component,
     space: StateSpace,
     table: Table,
-    since: Array,
-    states: States,
     parts: Array,
+    states: States | None = None,
+    since: Array | None = None,
 ) -> Filtered:
-    """Filter rows; the states, ``since`` before the first ones, change in place."""
-    return Filtered(
-        *kernel().filter_rows(
-            table.times,
-            component.scaled(table.values),
-            component.controls(table),
-            table.bounds,
-            since,
-            *states,
-            space.rates,
-            space.waves,
-            component.cut,
-            parts,
-        )
-    )
+    """Filter rows; the states, ``since`` before the first ones, change in place.
 
-
-def from_first_rows(
-    component: Component, space: StateSpace, table: Table, parts: Array
-) -> tuple[Filtered, States]:
-    """Filter all rows of series; return what is found, and the states after them."""
+    None: all rows of series are filtered, from their first ones on.
+    """
     n = len(table.bounds) - 1
-    states = begun([space] * n)
-    return run(component, space, table, np.zeros(n), states, parts), states
+    states = begun([space] * n) if states is None else states
+    since = np.zeros(n) if since is None else since
+    given, values = component.read(space, table), component.scaled(table.values)
+    found = kernel().filter_rows(
+        *given, table.bounds, values, since, *states, component.cut, parts
+    )
+    return Filtered(*found)

@@ -191,7 +191,7 @@ def _looked_ahead(
     since = times[:: len(_LEADS)] - table.times[ahead]
     # expectations need no covariances
     known = States(states[ahead], np.zeros((n_asked, d, d)), np.zeros((n_asked, 2)))
-    signal = run(component, space, later, since, known, space.whole).signal
+    signal = run(component, space, later, space.whole, known, since).signal
     residuals = np.full(rows.shape, np.nan)
     residuals[ahead] = values[asked].reshape(-1, len(_LEADS)) - signal.reshape(
         -1, len(_LEADS)

@@ -20,8 +20,9 @@ from sklode.levels.components import (
     FEWEST_HARMONICS,
     Component,
     Filtered,
-    from_first_rows,
+    begun,
     kernel,
+    run,
 )
 from sklode.levels.forms import BASE, VAGUE, Form, priors, state_space
 from sklode.levels.rules import CUT
@@ -195,27 +196,16 @@ def _most_probable(
     if not pooled:
         logs[BASE.index("constant")] = math.log(VAGUE)
         free[BASE.index("constant")] = False
+    component = Component(form, logs, 1.0, location, scale)
     filter_rows, n = kernel().filter_rows, len(sample.bounds) - 1
-    controls = Component(form, logs, 1.0, location, scale).controls(sample)
 
     def objective(x: Array, harmonics: int = FEWEST_HARMONICS) -> float:
         logs[free] = x
         space = state_space(form, logs, span, harmonics)
-        d = len(space.start)
-        misfit = filter_rows(
-            sample.times,
-            scaled,
-            controls,
-            sample.bounds,
-            np.zeros(n),
-            np.zeros((n, d)),
-            np.repeat(space.start[None], n, axis=0),
-            np.zeros((n, 2)),
-            space.rates,
-            space.waves,
-            CUT,
-            space.nothing,
-        )[0]
+        given, first = component.read(space, sample), begun([space] * n)
+        misfit, *_ = filter_rows(
+            *given, sample.bounds, scaled, np.zeros(n), *first, CUT, space.nothing
+        )
         distance = (x - medians[free]) / widths[free]
         total = misfit + 0.5 * float(distance @ distance)
         return total if math.isfinite(total) else 1e9
@@ -240,8 +230,9 @@ def _most_probable(
     in_units += sum(periods[period] for period in form.periods)
     if form.logarithm:
         in_units += float(values.sum())
-    component = Component(form, found, 1.0, location, scale)
-    return _Candidate(component, best.fun + in_units, objective, free)
+    return _Candidate(
+        component._replace(logs=found), best.fun + in_units, objective, free
+    )
 
 
 def _finer(candidate: _Candidate, table: Table, span: float) -> _Candidate:
@@ -281,8 +272,7 @@ def _cut(component: Component, table: Table, span: float) -> float:
 def _filtered(component: Component, table: Table, span: float, cut: float) -> Filtered:
     """Return what the filter finds in the rows of series."""
     space, component = component.space(span), component._replace(cut=cut)
-    found, _ = from_first_rows(component, space, table, space.nothing)
-    return found
+    return run(component, space, table, space.nothing)
 
 
 def _around(candidate: _Candidate, n_draws: int) -> list[tuple[float, Component]]:

@@ -120,15 +120,15 @@ def _observe(row, n_waves, controls):
 @compiled
 def filter_rows(
     times,
-    values,
     controls,
+    rates,
+    waves,
     bounds,
+    values,
     since,
     means,
     covariances,
     runs,
-    rates,
-    waves,
     cut,
     parts,
 ):
@@ -226,7 +226,7 @@ def filter_rows(
 
 
 @compiled
-def smooth_rows(times, controls, bounds, rates, waves, scaled, precision, gains):
+def smooth_rows(times, controls, rates, waves, bounds, scaled, precision, gains):
     """Return what later rows add to what `filter_rows` said.
 
     Of its parts, whose covariances with the states are ``gains``, (row, part, state):
@@ -281,7 +281,7 @@ def smooth_rows(times, controls, bounds, rates, waves, scaled, precision, gains)
 
 
 @compiled
-def state_rows(times, bounds, rates, waves, scaled, gains):
+def state_rows(times, controls, rates, waves, bounds, scaled, gains):
     """Return the states that the filter expects after each row, (row, state).
 
     ``scaled`` (row,) and ``gains`` (row, state) are what `filter_rows` found.
@@ -306,7 +306,7 @@ def state_rows(times, bounds, rates, waves, scaled, gains):
 
 
 @compiled
-def simulate_rows(times, controls, since, states, jumps, rates, waves, normals):
+def simulate_rows(times, controls, rates, waves, since, states, jumps, normals):
     """Return draws of the signal of one series at its rows, (row, draw).
 
     ``states`` (state, draw) are drawn, ``since`` before the first row; they change in

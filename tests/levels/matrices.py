@@ -53,15 +53,15 @@ def _observed(waves, controls):
 
 def filter_rows(
     times,
-    values,
     controls,
+    rates,
+    waves,
     bounds,
+    values,
     since,
     means,
     covariances,
     runs,
-    rates,
-    waves,
     cut,
     parts,
 ):
@@ -112,7 +112,7 @@ def filter_rows(
     return loss, scaled, precision, jumps, signal, variance, kept
 
 
-def smooth_rows(times, controls, bounds, rates, waves, scaled, precision, gains):
+def smooth_rows(times, controls, rates, waves, bounds, scaled, precision, gains):
     """See `sklode.levels.kernel.smooth_rows`."""
     n, n_parts, d = gains.shape
     more, less = np.zeros((n, n_parts)), np.zeros((n, n_parts))
@@ -133,19 +133,18 @@ def smooth_rows(times, controls, bounds, rates, waves, scaled, precision, gains)
     return more, less
 
 
-def state_rows(times, bounds, rates, waves, scaled, gains):
+def state_rows(times, controls, rates, waves, bounds, scaled, gains):
     """See `sklode.levels.kernel.state_rows`."""
     result = gains * scaled[:, None]
-    n_controls = gains.shape[1] - 4 - 2 * len(waves)
     for begin, end in pairwise(bounds):
         for i in range(begin + 1, end):
             gap = times[i] - times[i - 1]
-            move, _ = _over(gap, rates, waves, n_controls)
+            move, _ = _over(gap, rates, waves, controls.shape[1])
             result[i] += move @ result[i - 1]
     return result
 
 
-def simulate_rows(times, controls, since, states, jumps, rates, waves, normals):
+def simulate_rows(times, controls, rates, waves, since, states, jumps, normals):
     """See `sklode.levels.kernel.simulate_rows`."""
     signals = np.zeros((len(times), states.shape[1]))
     for i in range(len(times)):

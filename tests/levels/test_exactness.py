@@ -58,16 +58,13 @@ def test_the_likelihood_is_that_of_the_process(name: str) -> None:
     one, table = drawn_from(name, (30, 1, 17))
     space, n = one.space(SPAN), len(table.bounds) - 1
     loss = kernel.filter_rows(
-        table.times,
-        one.scaled(table.values),
-        one.controls(table),
+        *one.read(space, table),
         table.bounds,
+        one.scaled(table.values),
         np.zeros(n),
         np.zeros((n, len(space.start))),
         np.repeat(space.start[None], n, axis=0),
         np.zeros((n, 2)),
-        space.rates,
-        space.waves,
         np.inf,
         space.nothing,
     )[0]
@@ -169,7 +166,7 @@ def test_simulated_paths_have_the_processs_covariance(name: str) -> None:
     normals = np.zeros((n, d, n_draws))
     normals[:, :, d:] = np.eye(n * d).reshape(n, d, n * d)
     controls = np.ascontiguousarray(queries.controls)
-    rows = times, controls, 0.0, states, jumps, space.rates, space.waves, normals
+    rows = times, controls, space.rates, space.waves, 0.0, states, jumps, normals
     paths = kernel.simulate_rows(*rows)
     none = Table(np.zeros(0), np.zeros(0), np.zeros((0, 2)), np.array([0, 0]))
     exact = posterior(one, none, times - 5.0, controls).covariance

@@ -56,9 +56,9 @@ def filtered(
         states = np.zeros((n, d)), start, np.zeros((n, 2))
     states = tuple(np.array(x) for x in states)
     parts = space.whole if parts is None else parts
-    rows = table.times, table.values, table.controls, table.bounds
-    rules = space.rates, space.waves, cut, parts
-    result = engine.filter_rows(*rows, np.full(n, since), *states, *rules)
+    given = table.times, table.controls, space.rates, space.waves
+    rows = table.bounds, table.values, np.full(n, since)
+    result = engine.filter_rows(*given, *rows, *states, cut, parts)
     return Filtered._make((*result, states))
 
 
@@ -102,13 +102,13 @@ def test_loops_and_matrices_filter_and_smooth_alike(shape: str, seed: int) -> No
             else:
                 assert_near(found, expected)
         if len(parts):
-            rates = SPACE.rates, SPACE.waves
             smoothed = [
                 engine.smooth_rows(
                     table.times,
                     table.controls,
+                    SPACE.rates,
+                    SPACE.waves,
                     table.bounds,
-                    *rates,
                     of.scaled,
                     of.precision,
                     of.kept,
@@ -126,8 +126,8 @@ def test_the_states_after_each_row_are_those_of_a_filter_that_stops_there(
     table = rows(shape)
     found = filtered(engine, table)
     kept = np.ascontiguousarray(found.kept[:, 0])
-    columns = SPACE.rates, SPACE.waves, found.scaled, kept
-    states = engine.state_rows(table.times, table.bounds, *columns)
+    given = table.times, table.controls, SPACE.rates, SPACE.waves
+    states = engine.state_rows(*given, table.bounds, found.scaled, kept)
     ends = table.bounds[1:][np.diff(table.bounds) > 0] - 1
     after = found.states[0][np.diff(table.bounds) > 0]
     np.testing.assert_allclose(states[ends], after, rtol=1e-9, atol=1e-9)
@@ -147,11 +147,11 @@ def test_loops_and_matrices_draw_alike(shape: str) -> None:
         engine.simulate_rows(
             table.times,
             table.controls,
+            SPACE.rates,
+            SPACE.waves,
             0.7,
             states.copy(),
             found.jumps,
-            SPACE.rates,
-            SPACE.waves,
             white,
         )
         for engine in ENGINES
@@ -302,9 +302,9 @@ def test_robust_answers_are_the_processs_with_the_noise_taken(
     smoothed = engine.smooth_rows(
         table.times,
         table.controls,
-        table.bounds,
         SPACE.rates,
         SPACE.waves,
+        table.bounds,
         found.scaled,
         found.precision,
         found.kept,
