@@ -248,9 +248,8 @@ def filtered_rows(
 
     The states are what is expected of them given the rows up to each, (row, state).
     """
-    found = run(component, space, table, space.whole)
-    given, kept = component.read(space, table), np.ascontiguousarray(found.kept[:, 0])
-    states = kernel().state_rows(*given, table.bounds, found.scaled, kept)
+    states = np.empty((len(table.times), len(space.start)))
+    found = run(component, space, table, space.nothing, after=states)
     return _innovations(found), states
 
 

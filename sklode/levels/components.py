@@ -132,16 +132,19 @@ def run(
     parts: Array,
     states: States | None = None,
     since: Array | None = None,
+    after: Array | None = None,
 ) -> Filtered:
     """Filter rows; the states, ``since`` before the first ones, change in place.
 
-    None: all rows of series are filtered, from their first ones on.
+    None: all rows of series are filtered, from their first ones on. For ``parts`` and
+    ``after`` see `kernel.filter_rows`.
     """
     n = len(table.bounds) - 1
     states = begun([space] * n) if states is None else states
     since = np.zeros(n) if since is None else since
+    after = space.nothing if after is None else after
     given, values = component.read(space, table), component.scaled(table.values)
     found = kernel().filter_rows(
-        *given, table.bounds, values, since, *states, component.cut, parts
+        *given, table.bounds, values, since, *states, component.cut, parts, after
     )
     return Filtered(*found)

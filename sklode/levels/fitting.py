@@ -203,9 +203,8 @@ def _most_probable(
         logs[free] = x
         space = state_space(form, logs, span, harmonics)
         given, first = component.read(space, sample), begun([space] * n)
-        misfit, *_ = filter_rows(
-            *given, sample.bounds, scaled, np.zeros(n), *first, CUT, space.nothing
-        )
+        rows, none = (sample.bounds, scaled, np.zeros(n)), space.nothing
+        misfit, *_ = filter_rows(*given, *rows, *first, CUT, none, none)
         distance = (x - medians[free]) / widths[free]
         total = misfit + 0.5 * float(distance @ distance)
         return total if math.isfinite(total) else 1e9

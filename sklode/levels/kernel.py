@@ -27,7 +27,6 @@ __all__ = [
     "filter_rows",
     "simulate_rows",
     "smooth_rows",
-    "state_rows",
 ]
 
 RATES = ("walk", "velocity", "memory", "deviation", "fade", "noise")
@@ -131,13 +130,16 @@ def filter_rows(
     runs,
     cut,
     parts,
+    after,
 ):
     """Run the filter over all series; update means, covariances and runs in place.
 
     ``means`` (series, state) and ``covariances`` are those ``since`` (series,) before
     the first row; ``runs`` (series, 2) are how many innovations beyond ``cut`` came
     last, and the last of them. A missing value is NaN. ``parts`` (part, state) says, by
-    ones, which states a part of the signal adds up; the last part is all of them.
+    ones, which states a part of the signal adds up; the last part is all of them. The
+    expected states after each row are written to ``after``, (row, state), or (0, state)
+    where nobody asks for them.
 
     Returns the negative log-likelihood but for a constant; of each row its innovation
     over that one's variance (0 where nothing is observed), one over that variance, and
@@ -188,6 +190,8 @@ def filter_rows(
                             kept[i, part, j] += weight * covariance[k, j]
                 for k in range(d):
                     variance[i, part] += parts[part, k] * row[k] * kept[i, part, k]
+            if len(after) > 0:
+                after[i] = mean[:, 0]
             if math.isnan(values[i]):
                 continue
             error = values[i] - expected
@@ -219,6 +223,8 @@ def filter_rows(
                 mean[k, 0] += gain[k] * scaled[i]
                 for j in range(d):
                     covariance[k, j] -= gain[k] * gain[j] / total
+            if len(after) > 0:
+                after[i] = mean[:, 0]
         means[series] = mean[:, 0]
         covariances[series] = covariance
         runs[series] = run, side
@@ -278,31 +284,6 @@ def smooth_rows(times, controls, rates, waves, bounds, scaled, precision, gains)
                     _backward(known, factors)
                     _backward(known.T, factors)
     return more, less
-
-
-@compiled
-def state_rows(times, controls, rates, waves, bounds, scaled, gains):
-    """Return the states that the filter expects after each row, (row, state).
-
-    ``scaled`` (row,) and ``gains`` (row, state) are what `filter_rows` found.
-    """
-    n, d = gains.shape
-    result = np.empty((n, d))
-    factors = np.zeros((len(waves) + 1, 4))
-    last_gap = -1.0
-    for series in range(len(bounds) - 1):
-        mean = np.zeros((d, 1))
-        for i in range(bounds[series], bounds[series + 1]):
-            gap = times[i] - times[i - 1] if i > bounds[series] else 0.0
-            if gap > 0:
-                if gap != last_gap:
-                    _turn(gap, rates, waves, factors)
-                    last_gap = gap
-                _forward(mean, factors)
-            for k in range(d):
-                mean[k, 0] += gains[i, k] * scaled[i]
-                result[i, k] = mean[k, 0]
-    return result
 
 
 @compiled

@@ -18,7 +18,6 @@ __all__ = [
     "filter_rows",
     "simulate_rows",
     "smooth_rows",
-    "state_rows",
 ]
 
 
@@ -64,6 +63,7 @@ def filter_rows(
     runs,
     cut,
     parts,
+    after,
 ):
     """See `sklode.levels.kernel.filter_rows`."""
     n, d, n_parts = len(times), means.shape[1], len(parts)
@@ -108,6 +108,8 @@ def filter_rows(
             if precision[i] > 0:
                 mean = mean + gain * scaled[i]
                 covariance = covariance - np.outer(gain, gain) * precision[i]
+            if len(after):
+                after[i] = mean
         means[series], covariances[series], runs[series] = mean, covariance, (run, side)
     return loss, scaled, precision, jumps, signal, variance, kept
 
@@ -131,17 +133,6 @@ def smooth_rows(times, controls, rates, waves, bounds, scaled, precision, gains)
                 move, _ = _over(gap, rates, waves, controls.shape[1])
                 pull, known = move.T @ pull, move.T @ known @ move
     return more, less
-
-
-def state_rows(times, controls, rates, waves, bounds, scaled, gains):
-    """See `sklode.levels.kernel.state_rows`."""
-    result = gains * scaled[:, None]
-    for begin, end in pairwise(bounds):
-        for i in range(begin + 1, end):
-            gap = times[i] - times[i - 1]
-            move, _ = _over(gap, rates, waves, controls.shape[1])
-            result[i] += move @ result[i - 1]
-    return result
 
 
 def simulate_rows(times, controls, rates, waves, since, states, jumps, normals):

@@ -67,6 +67,7 @@ def test_the_likelihood_is_that_of_the_process(name: str) -> None:
         np.zeros((n, 2)),
         np.inf,
         space.nothing,
+        space.nothing,
     )[0]
     losses = [
         posterior(one, rows, rows.times, rows.controls).loss
