@@ -72,7 +72,7 @@ class Cross(NamedTuple):
         if not 2 <= len(tables) <= _MOST_CHANNELS:
             return found
         tables = _last_rows(tables)
-        series, times = _stamps(tables)
+        series, times, places = _stamps(tables)
         if len(times) < _LEAST_ROWS:
             return found
         begins = np.searchsorted(series, np.arange(len(tables[0].bounds)))
@@ -81,10 +81,9 @@ class Cross(NamedTuple):
             usable[:_BURNT] = False
         told = np.zeros((len(times), len(tables), len(MEMORIES)))
         origins, residuals, gaps = [], [], []
-        for k, (components, span, table) in enumerate(
-            zip(channels, spans, tables, strict=True)
+        for k, (components, span, table, place) in enumerate(
+            zip(channels, spans, tables, places, strict=True)
         ):
-            place = _places(series, times, table)
             innovations, errors, ahead = _looked_ahead(components, span, table)
             told[place, k, 0] = innovations
             last = np.full(len(times), -1)
@@ -140,22 +139,19 @@ def _last_rows(tables: Sequence[Table]) -> list[Table]:
     return [table.of_series(chosen) for table in tables]
 
 
-def _stamps(tables: Sequence[Table]) -> tuple[NDArray[np.int64], Array]:
-    """Return the rows of all channels, (series, time), each once and sorted."""
+def _stamps(
+    tables: Sequence[Table],
+) -> tuple[NDArray[np.int64], Array, list[NDArray[np.int64]]]:
+    """Return the rows of all channels, (series, time), each once and sorted.
+
+    And where the rows of each table are among them.
+    """
     both = np.concatenate([np.stack([t.series, t.times], axis=1) for t in tables])
-    rows = np.unique(both, axis=0)
-    return rows[:, 0].astype(np.int64), rows[:, 1]
-
-
-def _places(series: NDArray[np.int64], times: Array, table: Table) -> NDArray[np.int64]:
-    """Return where the rows of a table are among all."""
-    place = np.empty(len(table.times), np.int64)
-    begins = np.searchsorted(series, np.arange(len(table.bounds)))
-    for k in range(len(table.bounds) - 1):
-        own = slice(table.bounds[k], table.bounds[k + 1])
-        every = times[begins[k] : begins[k + 1]]
-        place[own] = begins[k] + np.searchsorted(every, table.times[own])
-    return place
+    rows, place = np.unique(both, axis=0, return_inverse=True)
+    ends = np.cumsum([len(table.times) for table in tables])
+    # numpy 2.0 gives it a column's shape
+    places = np.split(place.ravel(), ends[:-1])
+    return rows[:, 0].astype(np.int64), rows[:, 1], places
 
 
 def _looked_ahead(
