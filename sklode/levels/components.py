@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklode.levels.forms import BASE, LEAST_NOISE, Form, StateSpace, state_space
-from sklode.levels.rules import CUT
 from sklode.levels.tables import Table
 
 __all__ = [
+    "CUT",
     "FEWEST_HARMONICS",
     "Component",
     "Filtered",
@@ -30,6 +30,9 @@ Array = NDArray[np.floating]
 FEWEST_HARMONICS = 6
 """That a season of longer periods has; fitting may find that it needs more."""
 
+CUT = 3.0
+"""Innovations beyond so many standard deviations weigh less, see `kernel`."""
+
 _LOWEST = 1e-9
 """Of the usual value: what a model of logarithms takes zero and less for."""
 
@@ -43,7 +46,7 @@ class Component(NamedTuple):
     location: float
     scale: float
     harmonics: int = FEWEST_HARMONICS
-    cut: float = CUT  # see `rules`; infinite where large innovations are true
+    cut: float = CUT  # infinite where large innovations are true
 
     def space(self, span: float, before: float = 0.0) -> StateSpace:
         """Return its state space, of first rows so long before those of the series."""

@@ -17,6 +17,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from sklode.levels.components import (
+    CUT,
     FEWEST_HARMONICS,
     Component,
     Filtered,
@@ -25,7 +26,6 @@ from sklode.levels.components import (
     run,
 )
 from sklode.levels.forms import BASE, VAGUE, Form, priors, state_space
-from sklode.levels.rules import CUT
 from sklode.levels.tables import Table, power_of_two
 
 __all__ = ["fit_components"]

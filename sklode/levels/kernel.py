@@ -8,6 +8,10 @@ what moves the first four (`RATES` names them), ``waves`` a row of each harmonic
 angular frequency, its memory and its variance. Of several series end to end, series k
 has the rows ``bounds[k]`` to ``bounds[k + 1]``.
 
+Up to ``cut`` standard deviations an innovation counts as it is; beyond, the less the
+larger it is, as an error of the observation. Several such in a row and on one side are
+no errors: the level has moved.
+
 Durbin and Koopman, "Time Series Analysis by State Space Methods" (2012), chapter 4; the
 backward recursion is theirs of the smoothed states (section 4.4).
 """
@@ -19,10 +23,11 @@ import math
 import numpy as np
 
 from sklode.engine.simd import compiled
-from sklode.levels.rules import CLEAR, RUN
 
 __all__ = [
+    "CLEAR",
     "RATES",
+    "RUN",
     "condition_rows",
     "filter_rows",
     "simulate_rows",
@@ -32,6 +37,12 @@ __all__ = [
 RATES = ("walk", "velocity", "memory", "deviation", "fade", "noise")
 """Variance of the walk per time, of the velocity; its memory; variance of the
 deviation, its memory; variance of the observation noise."""
+
+CLEAR = 2.5
+"""Beyond so many times ``cut`` innovations hardly weigh at all."""
+
+RUN = 3
+"""So many in a row, beyond the cut on one side, are a new level."""
 
 
 @compiled

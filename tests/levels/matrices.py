@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from sklode.levels.rules import CLEAR, RUN
+from sklode.levels.kernel import CLEAR, RUN
 
 __all__ = [
     "condition_rows",

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from sklode.data.history import History
-from sklode.levels.rules import CUT
+from sklode.levels.components import CUT
 from sklode.levels.seasons import peaks
 from sklode.levels.structural import StructuralLevel
 

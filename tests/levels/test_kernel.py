@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from sklode.levels import kernel
+from sklode.levels.components import CUT
 from sklode.levels.forms import Form, StateSpace
-from sklode.levels.rules import CLEAR, CUT, RUN
+from sklode.levels.kernel import CLEAR, RUN
 from sklode.levels.tables import Table
 from tests.levels import matrices
 from tests.levels.processes import (

@@ -10,7 +10,7 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
-from sklode.levels.rules import CUT
+from sklode.levels.components import CUT
 from sklode.levels.structural import StructuralLevel
 from tests.levels.test_seasons import stamps
 
