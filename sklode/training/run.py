@@ -141,8 +141,6 @@ def length(
     return max(n_epochs, math.ceil(_FINETUNE_UPDATES / n_batches)), _FINETUNE_RATE
 
 
-
-
 def choose_engine(network: Any, settings: Settings) -> None:
     """Set which engine trains the network, and forecasts with it afterwards.
 
