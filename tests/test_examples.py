@@ -121,7 +121,6 @@ def test_quickstart_beats_a_line(run: Run) -> None:
     assert mse["linear trend (10 years)"] == pytest.approx(4.340, abs=2e-3)
     assert mse["structural level"] == pytest.approx(0.169, abs=0.02)
     assert mse["Latent ODE-LSTM"] < 0.3  # 0.16 here; rounding alone moves it
-    assert mse["network alone"] > mse["structural level"]  # it knows no trend
     for name, row in table.iterrows():
         assert f"{name:26}{row['MAE']:8.3f}{row['MSE']:8.3f}" in run["printed"]
     assert (run["interval"].iloc[:, 0] < run["interval"].iloc[:, 1]).all()

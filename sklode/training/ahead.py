@@ -44,8 +44,7 @@ __all__ = ["AheadRun", "plan_ahead"]
 
 _UPDATES = 900  # optimiser steps that max_epochs=None aims at
 _TRIED = 1 / 3  # of the epochs, after which a network without prospects is given up
-_FURTHER = 0.35, 0.5
-"""Of the epochs, and of ``lr``, that a proved training goes on with on all rows."""
+_FURTHER_RATE = 0.5  # of ``lr``; proved, it is trained as long again, on all rows
 
 _VALIDATED = 0.1  # of the rows, by early stopping
 
@@ -130,8 +129,9 @@ def _fresh(
     origins = Origins(learned, units)
     longest = int(learned.lengths.max())
     rows = settings.window_length or min(_ROWS_READ, max(longest - 1, 1))
-    ends = origins.times[learned.bounds[1:] - 1]
-    reach = min(_REACH, _SHARE_OF_SPAN * float(np.median(ends)))
+    spans = origins.times[learned.bounds[1:] - 1]
+    usual = float(np.median(np.repeat(spans, learned.lengths)))  # of rows' series
+    reach = min(_REACH, _SHARE_OF_SPAN * usual)
     reach = max(reach, 1.0)
     n_channels = learned.values.shape[1]
     n_controls = 0 if learned.controls is None else learned.controls.shape[1]
@@ -195,12 +195,12 @@ class AheadRun(Run):
             )
             return model
         with own_modes(gradients=True):
-            self.learn(self.material(), reporter, self.goes_on)
+            trainer = self.learn(self.material(), reporter, self.goes_on)
             if self.from_scratch:
-                self._prove_and_go_on(reporter)
+                self._prove_and_go_on(reporter, trainer.stopped)
         return model
 
-    def _prove_and_go_on(self, reporter: Reporter) -> None:
+    def _prove_and_go_on(self, reporter: Reporter, stopped: bool) -> None:
         """Find what counts of the network, and train that on with all rows."""
         model = self.model
         self._prove()
@@ -215,11 +215,9 @@ class AheadRun(Run):
             f"The network has proved itself: {model.share:.0%} of its forecasts count, "
             f"up to {model.stacking.reach:.3g} times the usual gap ahead."
         )
-        if self.settings.guard is not False:
-            share, rate = _FURTHER
+        if self.settings.guard is not False and not stopped:
             told = Reporter(reporter.verbose, prefix="on all rows: ")  # no callbacks
-            n_epochs = math.ceil(share * self.n_epochs)
-            self._fit(self.material(further=True), told, n_epochs, rate)
+            self._fit(self.material(further=True), told, self.n_epochs, _FURTHER_RATE)
 
     def _prove(self) -> None:
         """Set how much of the network's forecasts counts."""
@@ -278,8 +276,10 @@ class AheadRun(Run):
         if settings.early_stopping:
             rng = np.random.RandomState(self.predict_seed)
             cut, _ = held_out_rows(seen, rng, _VALIDATED)
-            validation = self._validation(seen, cut)
-            seen = seen.until(cut) if validation else seen
+            before = seen.until(cut)
+            if len(_usable(before, model)[1]):
+                validation = self._validation(seen, cut)
+                seen = before if validation else seen
         origins, usable = _usable(seen, model)
         n_batches = _n_batches(seen, settings)
         network.kl_scale = min(1.0, _FULL_KL / max(len(seen.ticks), 1)) ** 2

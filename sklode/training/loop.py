@@ -78,6 +78,7 @@ class Trainer:
     def __post_init__(self) -> None:
         self.rows: list[dict[str, float]] = []  # of the history
         self.best_epoch = 0  # 0: before training
+        self.stopped = False  # by Ctrl-C or a callback
         self._best: dict[str, Tensor] = {}
         # an epoch and weights that are better still, if the loss under them is finite
         self._candidate: tuple[int, dict[str, Tensor]] | None = None
@@ -108,6 +109,7 @@ class Trainer:
             except KeyboardInterrupt:
                 if not self.rows:  # nothing to keep
                     raise
+                self.stopped = True
                 epoch = min(len(self.rows) + 1, self.n_epochs)
                 _warn(
                     f"training was interrupted in epoch {epoch} of {self.n_epochs}; "
@@ -139,7 +141,8 @@ class Trainer:
             row = {name: row[name] for name in HISTORY_COLUMNS}
             self.rows.append(row)
             self._judge(row)
-            if reporter.epoch_end(row) or not self.goes_on(epoch):
+            self.stopped = reporter.epoch_end(row)
+            if self.stopped or not self.goes_on(epoch):
                 break
 
     def run_epoch(self, epoch: int, batches: Iterable[Batch]) -> dict[str, float]:

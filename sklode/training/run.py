@@ -73,8 +73,8 @@ class Run:
         material: Material,
         reporter: Reporter,
         goes_on: Callable[[int], bool] = lambda epoch: True,
-    ) -> None:
-        """Train the network, and let the model know how that went.
+    ) -> Trainer:
+        """Train the network, let the model know how that went, and return how.
 
         ``goes_on`` is asked after each epoch whether another one is worth it.
         """
@@ -83,6 +83,7 @@ class Run:
         model.best_epoch, model.rows = trainer.best_epoch, trainer.rows
         if self.from_scratch:
             model.whole_epochs = len(model.rows)
+        return trainer
 
     def _fit(
         self,

@@ -23,7 +23,7 @@ from sklode.levels.tables import Queries
 from sklode.nn.modes import own_modes
 from sklode.prediction.ahead import Stacking, batch_of
 
-__all__ = ["Proof", "can_prove", "held_out_rows", "proved_share"]
+__all__ = ["Proof", "best_weight", "can_prove", "held_out_rows"]
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
@@ -83,30 +83,31 @@ def held_out_rows(
     return end - np.maximum(np.round(share * (end - first)), 1).astype(np.int64), False
 
 
-def proved_share(products: Array, squares: Array) -> tuple[float, float]:
-    r"""Return the lower and the upper end of the best weight, from clusters.
+def best_weight(products: Array, squares: Array) -> tuple[float, float, float]:
+    r"""Return the best weight as clusters estimate it, with its lower and upper bound.
 
-    With the level's errors e and what the network would change, d, the best is
+    With the level's errors e and what the network would change, d, it is
 
     .. math:: a = \sum_b p_b / \sum_b q_b, \quad p_b = e_b \cdot d_b, \quad
         q_b = d_b \cdot d_b
 
-    over clusters b, ``products`` and ``squares`` (cluster,); of its 90 % interval both
-    ends are returned, and 0 and 1 where nothing can be said.
+    over clusters b, ``products`` and ``squares`` (cluster,). First and last are the ends
+    of its 90 % interval; it is 0 between infinite ones where nothing can be said.
     """
     some = squares > 0
     products, squares = products[some], squares[some]
     total, n = squares.sum(), len(squares)
     if n < _FEWEST_CLUSTERS or not np.isfinite(products).all():
-        return 0.0, 1.0
+        return -np.inf, 0.0, np.inf
     best = products.sum() / total
     error = np.sqrt(n / (n - 1) * ((products - best * squares) ** 2).sum()) / total
     doubt = stdtrit(n - 1, _CONFIDENCE) * error
-    if best - doubt > _WHOLE:  # too little doubt to pay for it
-        low = 1.0 if best + doubt >= 1 else best
-        return float(min(low, 1.0)), float(min(best + doubt, 1.0))
-    low, high = np.clip([best - doubt, best + doubt], 0.0, 1.0)
-    return float(low), float(high)
+    return float(best - doubt), float(best), float(best + doubt)
+
+
+def _weight(low: float, best: float, high: float) -> float:
+    """Return the weight to take: one, where it may well be that."""
+    return 1.0 if low > _WHOLE and high >= 1 else min(max(best, 0.0), 1.0)
 
 
 @dataclass
@@ -227,9 +228,9 @@ class Proof:
         except SolverError:
             return False
         together = sums.sum((2, 3))
-        ends = [proved_share(*together)]
-        ends += [proved_share(*sums[:, :, k].sum(2)) for k in range(sums.shape[2])]
-        return max(high for _, high in ends) > _PROSPECT
+        ends = [best_weight(*together)]
+        ends += [best_weight(*sums[:, :, k].sum(2)) for k in range(sums.shape[2])]
+        return max(high for *_, high in ends) > _PROSPECT
 
     def stacking(self, network: nn.AheadODE) -> Stacking | None:
         """Return the weights that are proved; None where none is."""
@@ -249,8 +250,8 @@ class Proof:
         of_channel = sums.mean(3) + _ALL * sums.mean((2, 3))[..., None]
         weights = np.zeros((n_knots, n_channels))
         for j, k in np.ndindex(weights.shape):
-            if proved_share(*of_channel[..., k])[0] > 0:
-                weights[j, k] = proved_share(*pooled[..., k, j])[0]
+            if best_weight(*of_channel[..., k])[0] > 0:
+                weights[j, k] = _weight(*best_weight(*pooled[..., k, j]))
         if not weights.any():
             return None
         asked = self._asked

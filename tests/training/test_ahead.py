@@ -315,20 +315,26 @@ def test_updates_forecast_as_a_fit_of_all_rows_does() -> None:
 
 
 @pytest.mark.usefixtures("proving", "interruptible")
-def test_an_interrupted_training_keeps_what_it_has() -> None:
+def test_an_interrupted_training_keeps_what_it_has_and_is_not_gone_on_with(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     class Interrupt:
         def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> None:
             if row["epoch"] == 2:
                 raise KeyboardInterrupt
 
     y = series()
-    forecaster = auto(max_epochs=4, warm_start=True, callbacks=[Interrupt()])
+    settings = {"max_epochs": 4, "warm_start": True, "verbose": 2}
+    forecaster = auto(callbacks=[Interrupt()], **settings)
     with pytest.warns(ConvergenceWarning, match="interrupted in epoch 3 of 4"):
         forecaster.fit(y)
     assert forecaster.n_epochs_ == 2
+    assert "on all rows" not in capsys.readouterr().out
     assert np.isfinite(forecaster.predict(STEPS)).all()
     forecaster.callbacks = None
     assert forecaster.fit(y).n_epochs_ == 4
+    assert auto(max_epochs=4, verbose=2).fit(y).network_ is not None
+    assert "on all rows" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("proving")
@@ -339,6 +345,19 @@ def test_early_stopping_keeps_the_best_epoch_and_stops_after_it() -> None:
     assert losses.notna().all()
     assert forecaster.n_epochs_ < 40
     assert forecaster.best_epoch_ == losses.idxmin()
+
+
+@pytest.mark.parametrize("n", [4, 5, 6])
+def test_early_stopping_holds_out_nothing_that_training_cannot_spare(n: int) -> None:
+    y = series().iloc[:n]
+    forecaster = auto(guard=False, early_stopping=True, max_epochs=2).fit(y)
+    assert np.isfinite(forecaster.history_["loss"]).all()
+
+
+def test_one_long_series_beside_tiny_ones_is_learned_far_ahead() -> None:
+    y = panel((200, 3, 3, 3))
+    network = auto(guard=False, max_epochs=1, freq="5min").fit(y).network_
+    assert network.reach > 30
 
 
 @pytest.mark.usefixtures("proving")

@@ -19,31 +19,44 @@ from sklode.levels.structural import StructuralLevel
 from sklode.prediction.ahead import AheadModel, Stacking, build_ahead
 from sklode.training import validation
 from sklode.training.parameters import Settings
-from sklode.training.validation import Proof, held_out_rows, proved_share
+from sklode.training.validation import Proof, best_weight, held_out_rows
 from tests.series import channels, tiny, two_sines, uneven_stamps
 
 
 @pytest.mark.parametrize(
-    ("products", "squares", "low", "high"),
+    ("products", "squares", "best", "doubt"),
     [
-        ([1.0] * 4, [1.0] * 4, 1.0, 1.0),
-        ([1.0] * 4, [2.0] * 4, 0.5, 0.5),
-        ([-1.0] * 4, [1.0] * 4, 0.0, 0.0),
-        ([3.0, -1.0] * 2, [1.0] * 4, 0.0, 1.0),
-        ([1.1, 0.9] * 2, [1.0] * 4, 1.0, 1.0),  # one, and no less than 0.9
-        ([0.8] * 4, [1.0] * 4, 0.8, 0.8),
-        # 0.7, give or take 2.35 * 0.058
-        ([0.8, 0.6] * 2, [1.0] * 4, 0.7, 0.7 + 2.3534 * 0.1 / 3**0.5),
-        ([1.0] * 3, [1.0] * 3, 0.0, 1.0),
-        ([0.0] * 4, [0.0] * 4, 0.0, 1.0),
-        ([np.nan] * 4, [1.0] * 4, 0.0, 1.0),
+        ([1.0] * 4, [1.0] * 4, 1.0, 0.0),
+        ([1.0] * 4, [2.0] * 4, 0.5, 0.0),
+        ([-1.0] * 4, [1.0] * 4, -1.0, 0.0),
+        # the 95 % quantile of Student's t of 3 degrees, and the mean's error
+        ([0.8, 0.6] * 2, [1.0] * 4, 0.7, 2.3534 * 0.1 / 3**0.5),
+        ([1.0] * 3, [1.0] * 3, 0.0, np.inf),
+        ([0.0] * 4, [0.0] * 4, 0.0, np.inf),
+        ([np.nan] * 4, [1.0] * 4, 0.0, np.inf),
     ],
 )
-def test_a_share_is_what_clusters_prove(
-    products: list[float], squares: list[float], low: float, high: float
+def test_the_best_weight_is_known_as_well_as_clusters_agree(
+    products: list[float], squares: list[float], best: float, doubt: float
 ) -> None:
-    found = proved_share(np.array(products), np.array(squares))
-    assert found == pytest.approx((low, high), abs=1e-4)
+    found = best_weight(np.array(products), np.array(squares))
+    assert found == pytest.approx((best - doubt, best, best + doubt), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "weight"),
+    [
+        ((0.8, 0.9, 1.1), 1.0),  # it may well be one
+        ((0.8, 0.9, 0.95), 0.9),
+        ((0.3, 0.7, 1.1), 0.7),  # too little is known of it
+        ((-0.5, -0.1, 0.3), 0.0),
+        ((1.1, 1.2, 1.3), 1.0),
+    ],
+)
+def test_a_weight_is_its_estimate_or_one(
+    bounds: tuple[float, float, float], weight: float
+) -> None:
+    assert validation._weight(*bounds) == weight
 
 
 def many(n_series: int, n: int) -> Observations:
