@@ -91,8 +91,8 @@ def best_weight(products: Array, squares: Array) -> tuple[float, float, float]:
     .. math:: a = \sum_b p_b / \sum_b q_b, \quad p_b = e_b \cdot d_b, \quad
         q_b = d_b \cdot d_b
 
-    over clusters b, ``products`` and ``squares`` (cluster,). First and last are the ends
-    of its 90 % interval; it is 0 between infinite ones where nothing can be said.
+    over clusters b, ``products`` and ``squares`` (cluster,). First and last are ends
+    of its 90 % interval; it is 0 between infinite ends where nothing can be said.
     """
     some = squares > 0
     products, squares = products[some], squares[some]
