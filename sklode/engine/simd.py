@@ -10,6 +10,7 @@ of a vector. With ``NUMBA_BOUNDSCHECK=1`` every index is checked.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 
 import numba
@@ -17,6 +18,7 @@ import numpy as np
 from llvmlite import binding, ir
 from numba import types
 from numba.core import cgutils, config
+from numba.core.caching import FunctionCache
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
@@ -46,12 +48,21 @@ _FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
 _OPTIONS = {"fastmath": set(_FAST), "nogil": True, "error_model": "numpy"}
 
 
+class _Cache(FunctionCache):
+    """A function's compiled code on disk."""
+
+    def load_overload(self, sig, target_context):
+        code = super().load_overload(sig, target_context)
+        # processes that compile at once may have given two signatures the same file
+        return code if code is None or code.signature.args == sig else None
+
+
 def compiled(function):
     """Compile a function, once a machine; once a process where nothing can be kept."""
-    try:
-        return numba.njit(cache=True, **_OPTIONS)(function)
-    except RuntimeError:  # no folder to write to
-        return numba.njit(**_OPTIONS)(function)
+    dispatcher = numba.njit(**_OPTIONS)(function)
+    with contextlib.suppress(RuntimeError):  # no folder to write to
+        dispatcher._cache = _Cache(function)
+    return dispatcher
 
 
 def inlined(function):

@@ -27,7 +27,7 @@ from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel
 from sklode.prediction.network_file import NETWORK_FORMAT
 from sklode.prediction.prior import STARTS
-from sklode.training.ahead import plan_ahead
+from sklode.training.ahead import AheadRun, plan_ahead
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.parameters import (
     ATTRIBUTES,
@@ -36,9 +36,9 @@ from sklode.training.parameters import (
     check_parameters,
     resolve_device,
 )
-from sklode.training.plan import plan
+from sklode.training.plan import WindowRun, plan
 from sklode.training.report import Reporter
-from sklode.training.run import Purpose, Run
+from sklode.training.run import Purpose
 
 __all__ = [
     "LatentODEForecaster",
@@ -208,7 +208,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         fh: Any,
         start: Any,
         purpose: Purpose,
-    ) -> Run:
+    ) -> WindowRun | AheadRun:
         """Return the training that the parameter ``level`` asks for."""
         if self.level == "auto":
             return plan_ahead(observations, settings, rng, start, purpose)

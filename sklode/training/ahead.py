@@ -11,7 +11,6 @@ import copy
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -145,7 +144,8 @@ def _fresh(
             periods = (4.0 * (max(reach, 8.0) / 4.0) ** places).tolist()
             decoder.vector_field.start_rotating(periods)
     counts = origins.mask.sum(0)
-    varies = np.array([len(np.unique(v[m])) > 1 for v, m in _columns(origins)])
+    seen = zip(origins.values.T, origins.mask.T, strict=True)
+    varies = np.array([len(np.unique(v[m])) > 1 for v, m in seen])
     weights = np.where(varies, np.maximum(counts, 30.0) ** -0.5, 0.0)
     total = (weights * counts).sum()
     weights = weights * (counts[varies].sum() / total if total > 0 else 1.0)
@@ -166,10 +166,6 @@ def _usable(
     """Return rows in a model's units, and those that windows may end at."""
     origins = Origins(observations, model.units)
     return origins, origins.usable(min(_FEWEST_SEEN, model.window_length))
-
-
-def _columns(origins: Origins) -> list[tuple[Any, Any]]:
-    return list(zip(origins.values.T, origins.mask.T, strict=True))
 
 
 def _n_batches(observations: Observations, settings: Settings) -> int:

@@ -64,10 +64,6 @@ class Run:
     predict_seed: int
     cut: NDArray[np.int64]  # the first held-out row of each series
 
-    def train(self, reporter: Reporter) -> Any:
-        """Train, and return the model."""
-        raise NotImplementedError
-
     def learn(
         self,
         material: Material,

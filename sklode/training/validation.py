@@ -194,7 +194,10 @@ class Proof:
         self._asked = _Asked(asked, cluster, median, deviation, error)
 
     def change(self, network: nn.AheadODE) -> Array:
-        """Return what a network would change, (answer,), in the level's deviations."""
+        """Return what a network would change, (answer,), in the level's deviations.
+
+        NaN where it cannot be solved.
+        """
         asked = self._asked
         found = np.empty(len(asked.median))
         window = asked.questions.window
@@ -212,8 +215,11 @@ class Proof:
                 path,  # type: ignore[arg-type]
                 network,
             )
-            with own_modes(gradients=False):
-                found[mine] = network.predict(batch).double().cpu().numpy()
+            try:
+                with own_modes(gradients=False):
+                    found[mine] = network.predict(batch).double().cpu().numpy()
+            except SolverError:
+                found[mine] = np.nan
         place = window, asked.questions.channel
         found = self._origins.location[place] + self._origins.scale[place] * found
         change = (found - asked.median) / asked.deviation
@@ -223,9 +229,8 @@ class Proof:
         """Return whether some weight of a network might be worth it."""
         if self._is_empty:
             return False
-        try:
-            sums = self._sums(self.change(network))[0]
-        except SolverError:
+        sums = self._sums(self.change(network))[0]
+        if not np.isfinite(sums).all():
             return False
         together = sums.sum((2, 3))
         ends = [best_weight(*together)]
@@ -236,12 +241,7 @@ class Proof:
         """Return the weights that are proved; None where none is."""
         if self._is_empty:
             return None
-        try:
-            change = self.change(network)
-        except SolverError:
-            return None
-        if not np.isfinite(change).all():
-            return None
+        change = self.change(network)
         sums, knots, place = self._sums(change)
         _, n_clusters, n_channels, n_knots = sums.shape
         pooled = sums + _OTHERS * sums.mean(3, keepdims=True)

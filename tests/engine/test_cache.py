@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from numba import config
 
 from sklode.engine import simd
 
@@ -50,6 +52,38 @@ def fit_elsewhere(
     assert done.returncode == 0, done.stderr
     hits, answer = done.stdout.splitlines()
     return int(hits), answer
+
+
+TWICE = """
+from sklode.engine.simd import compiled
+
+@compiled
+def twice(x):
+    return 2 * x
+"""
+
+
+def test_code_of_another_signature_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes that compile at once may both take the first free name of a file."""
+    monkeypatch.setattr(config, "CACHE_DIR", "")  # where NUMBA_CACHE_DIR is set
+    path = tmp_path / "twice.py"
+    path.write_text(TWICE)
+
+    def begun() -> Any:  # as by a process that just began
+        names: dict[str, Any] = {"__name__": "twice"}
+        exec(compile(TWICE, str(path), "exec"), names)
+        return names["twice"]
+
+    first = begun()
+    assert (first(2), first(2.5)) == (4, 5.0)
+    of_int, of_float = sorted((tmp_path / "__pycache__").glob("*.nbc"))
+    of_float.write_bytes(of_int.read_bytes())
+    for hits in (0, 1):
+        again = begun()
+        assert again(2.5) == 5.0
+        assert sum(again.stats.cache_hits.values()) == hits
 
 
 @pytest.mark.slow
