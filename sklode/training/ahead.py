@@ -43,7 +43,9 @@ __all__ = ["AheadRun", "plan_ahead"]
 
 _UPDATES = 900  # optimiser steps that max_epochs=None aims at
 _TRIED = 1 / 3  # of the epochs, after which a network without prospects is given up
-_FURTHER_RATE = 0.5  # of ``lr``; proved, it is trained as long again, on all rows
+_FURTHER, _FURTHER_RATE = (1 / 3, 1), 0.5
+"""Of the epochs, of few series and of many short ones, and of ``lr``: what a proved
+network trains on for, with all rows."""
 
 _VALIDATED = 0.1  # of the rows, by early stopping
 
@@ -213,7 +215,8 @@ class AheadRun(Run):
         )
         if self.settings.guard is not False and not stopped:
             told = Reporter(reporter.verbose, prefix="on all rows: ")  # no callbacks
-            self._fit(self.material(further=True), told, self.n_epochs, _FURTHER_RATE)
+            n_epochs = math.ceil(_FURTHER[self.whole] * self.n_epochs)
+            self._fit(self.material(further=True), told, n_epochs, _FURTHER_RATE)
 
     def _prove(self) -> None:
         """Set how much of the network's forecasts counts."""

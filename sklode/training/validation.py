@@ -53,7 +53,7 @@ _WHOLE = 0.5
 """A share that may well be one, and is more than this for sure, is one."""
 
 _PROSPECT = 0.1
-"""A network whose best weight is hardly above this is given up."""
+"""A network whose best weight is no larger than this in any channel is given up."""
 
 _CLIPPED = 6.0
 _FEWEST_ERRORS = 30
@@ -235,7 +235,7 @@ class Proof:
         together = sums.sum((2, 3))
         ends = [best_weight(*together)]
         ends += [best_weight(*sums[:, :, k].sum(2)) for k in range(sums.shape[2])]
-        return max(high for *_, high in ends) > _PROSPECT
+        return max(best for _, best, _ in ends) > _PROSPECT
 
     def stacking(self, network: nn.AheadODE) -> Stacking | None:
         """Return the weights that are proved; None where none is."""
