@@ -271,15 +271,17 @@ class AheadRun(Run):
         seen = self.observations
         if self.from_scratch and settings.guard is not False and not further:
             seen = seen.until(self.cut)
+        origins, usable = _usable(seen, model)
         validation = []
         if settings.early_stopping:
             rng = np.random.RandomState(self.predict_seed)
             cut, _ = held_out_rows(seen, rng, _VALIDATED)
             before = seen.until(cut)
-            if len(_usable(before, model)[1]):
-                validation = self._validation(seen, cut)
-                seen = before if validation else seen
-        origins, usable = _usable(seen, model)
+            spared = _usable(before, model)
+            ends = usable[usable + 1 >= cut[origins.series[usable]]]
+            if len(spared[1]) and len(ends):
+                validation = [self._validation(origins, ends)]
+                seen, (origins, usable) = before, spared
         n_batches = _n_batches(seen, settings)
         network.kl_scale = min(1.0, _FULL_KL / max(len(seen.ticks), 1)) ** 2
 
@@ -323,14 +325,8 @@ class AheadRun(Run):
             origins.values[asked.row, asked.channel],
         )
 
-    def _validation(
-        self, seen: Observations, cut: NDArray[np.int64]
-    ) -> list[nn.AheadBatch]:
-        """Return windows that end among held-out rows."""
-        origins, usable = _usable(seen, self.model)
-        usable = usable[usable + 1 >= cut[origins.series[usable]]]
-        if not len(usable):
-            return []
+    def _validation(self, origins: Origins, ends: NDArray[np.int64]) -> nn.AheadBatch:
+        """Return windows that end at some of the held-out rows."""
         rng = np.random.default_rng(self.predict_seed)
-        rows = np.sort(rng.permutation(usable)[:64])
-        return [self._batch(origins, rows, self.model.network.reach, rng)]
+        rows = np.sort(rng.permutation(ends)[:64])
+        return self._batch(origins, rows, self.model.network.reach, rng)

@@ -50,7 +50,7 @@ all channels beside one, of which something has to be proved first."""
 _FEWEST_CLUSTERS = 4
 _CONFIDENCE = 0.95
 _WHOLE = 0.5
-"""A share that may well be one, and is more than this for sure, is one."""
+"""A weight that may well be one, and is more than this for sure, is one."""
 
 _PROSPECT = 0.1
 """A network whose best weight is no larger than this in any channel is given up."""
@@ -249,9 +249,10 @@ class Proof:
         pooled[..., :-1] += _NEXT * sums[..., 1:]
         of_channel = sums.mean(3) + _ALL * sums.mean((2, 3))[..., None]
         weights = np.zeros((n_knots, n_channels))
-        for j, k in np.ndindex(weights.shape):
+        for k in range(n_channels):
             if best_weight(*of_channel[..., k])[0] > 0:
-                weights[j, k] = _weight(*best_weight(*pooled[..., k, j]))
+                parts = (pooled[..., k, j] for j in range(n_knots))
+                weights[:, k] = [_weight(*best_weight(*part)) for part in parts]
         if not weights.any():
             return None
         asked = self._asked

@@ -103,24 +103,30 @@ def test_a_network_without_prospects_is_given_up_after_a_third(
     assert forecaster.network_ is None
 
 
-@pytest.mark.usefixtures("proving")
-def test_what_is_held_out_is_trained_on_only_once_it_has_proved_the_network(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen: list[int] = []
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each batch is drawn from."""
+    found: list[int] = []
     batch = ahead.AheadRun._batch
 
     def recorded(run: Any, origins: Any, *given: Any) -> Any:
-        seen.append(len(origins.times))
+        found.append(len(origins.times))
         return batch(run, origins, *given)
 
+    monkeypatch.setattr(ahead.AheadRun, "_batch", recorded)
+    return found
+
+
+@pytest.mark.usefixtures("proving")
+def test_what_is_held_out_is_trained_on_only_once_it_has_proved_the_network(
+    monkeypatch: pytest.MonkeyPatch, seen: list[int]
+) -> None:
     levels: list[int] = []
 
     def fit(rows: Any) -> StructuralLevel:
         levels.append(len(rows.ticks))
         return StructuralLevel.fit(rows)
 
-    monkeypatch.setattr(ahead.AheadRun, "_batch", recorded)
     monkeypatch.setattr(ahead, "StructuralLevel", SimpleNamespace(fit=fit))
     forecaster = auto().fit(series())
     assert levels == [60, 48]  # of the forecasts, and of the proof
@@ -407,16 +413,8 @@ def test_windows_show_what_came_before_and_ask_for_what_followed(
 
 @pytest.mark.usefixtures("proving")
 def test_early_stopping_validates_on_rows_that_no_batch_asks_for(
-    monkeypatch: pytest.MonkeyPatch,
+    seen: list[int],
 ) -> None:
-    seen: list[int] = []
-    batch = ahead.AheadRun._batch
-
-    def recorded(run: Any, origins: Any, *given: Any) -> Any:
-        seen.append(len(origins.times))
-        return batch(run, origins, *given)
-
-    monkeypatch.setattr(ahead.AheadRun, "_batch", recorded)
     auto(early_stopping=True, max_epochs=2).fit(series())
     # each time a validation batch, and those of an epoch
     assert list(dict.fromkeys(seen)) == [48, 43, 60, 54]
