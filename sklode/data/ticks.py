@@ -20,6 +20,7 @@ except ImportError:  # before pandas 3
 __all__ = [
     "DAY",
     "TIMELIKE",
+    "clock_ahead",
     "clock_of",
     "default_step",
     "future_stamps",
@@ -87,6 +88,13 @@ def stamps_of(ticks: Ticks, like: pd.Index) -> pd.Index:
         return pd.Index(ticks)
     rounded = stamps.as_unit(like.unit)
     return rounded if np.array_equal(ticks_of(rounded), ticks) else stamps
+
+
+def clock_ahead(ticks: Ticks, like: pd.Index) -> NDArray[np.float64]:
+    """Return by how many ticks the clock on the wall is ahead of universal time."""
+    if getattr(like, "tz", None) is None:
+        return np.zeros(len(ticks))
+    return ticks_between(ticks, ticks_of(stamps_of(ticks, like).tz_localize(None)))
 
 
 def clock_of(times: pd.Index) -> str:

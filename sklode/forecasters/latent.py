@@ -244,7 +244,7 @@ class _LatentODEForecaster(ContinuousForecaster):
     def _set_ahead(self, model: AheadModel) -> float:
         """Take over a model of a level; return its unit of time."""
         before = getattr(self, "_answers", None)
-        known = self._history.observations
+        known = self._history.rows
         if isinstance(before, LevelAnswers) and before.level is model.level:
             states = before.states.updated(known)  # only the new rows are filtered
         else:

@@ -205,7 +205,7 @@ class StructuralForecaster(ContinuousForecaster):
         if seasons != "auto":
             seasons = season_ticks(seasons or (), history)
         return FittedLevel(
-            StructuralLevel.fit(observations, seasons, self.logarithm),
+            StructuralLevel.fit(history.rows, seasons, self.logarithm),
             len(observations.ticks),
             observations.clock,
             (history.channels, history.controls),
@@ -214,7 +214,7 @@ class StructuralForecaster(ContinuousForecaster):
 
     def _set_model(self, model: FittedLevel) -> None:
         self._model = model
-        states = model.level.filtered(self._history.observations)
+        states = model.level.filtered(self._history.rows)
         self._answer_by(LevelAnswers(states, self._history, self._predict_seed))
 
     def _answer_by(self, answers: LevelAnswers) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -10,8 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sklode.data.history import GivenControls, History
-from sklode.data.ticks import DAY, rows_before
+from sklode.data.ticks import DAY, clock_ahead, rows_before
 from sklode.levels.components import Component
+from sklode.levels.effects import Effect, places
 from sklode.levels.mixture import Mixture, Move
 from sklode.levels.structural import FilteredLevel, StructuralLevel
 from sklode.levels.tables import Queries
@@ -67,7 +69,7 @@ class LevelAnswers:
 
     def updated(self, history: History) -> LevelAnswers:
         """Return the answers once more rows were seen."""
-        level = self._level.updated(history.observations)
+        level = self._level.updated(history.rows)
         return LevelAnswers(level, history, self._seed, self._ahead)
 
     def means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
@@ -111,9 +113,7 @@ class LevelAnswers:
             component, parts = channel.parts(queries)
             parts = parts * component.scale
             parts[:, [0, -1]] += component.location
-            unit = self._level.level.unit
-            names = part_names(component, unit, self._history.rows.like)
-            for k, part in enumerate(names):
+            for k, part in enumerate(self._part_names(component)):
                 column = np.empty(len(index))
                 column[order] = parts[:, k]
                 found[name, part] = column
@@ -136,28 +136,44 @@ class LevelAnswers:
             )
             variances = parts[:, :-1].var(0)
             total = variances.sum() + component.noise
-            like, unit = self._history.rows.like, self._level.level.unit
-            names = part_names(component, unit, like)
-            logs = np.exp(component.logs)
-            memories = [logs[3], logs[5], *logs[9::2], np.inf]
+            names, logs = self._part_names(component), np.exp(component.logs)
+            late = [effect.memory for effect in self._effects(component)]
+            memories = [logs[3], logs[5], *logs[9::2], *late]
             sizes = np.append(variances, component.noise)
             for part, size, memory in zip(
                 [*names[:-1], "noise"], sizes, [*memories, 0.0], strict=True
             ):
-                if part == "X" and not component.form.n_controls:
-                    continue
                 rows.append(
                     {
                         "channel": name,
                         "part": part,
                         "share": size / total,
                         "size": component.scale * size**0.5,
-                        "memory": length_of(memory * unit, like),
+                        "memory": self._length(memory),
                         "logarithm": component.form.logarithm,
                         "probability": chosen,
                     }
                 )
         return pd.DataFrame(rows).set_index(["channel", "part"])
+
+    def _effects(self, component: Component) -> list[Effect]:
+        """Return the effects of X in a form."""
+        by_first = {columns[0]: e for e, columns in places(self.level.effects).items()}
+        return [by_first[columns[0]] for columns in component.form.effects]
+
+    def _part_names(self, component: Component) -> list[str]:
+        """Return the names of `StateSpace.parts`; a season is named by its period."""
+        periods, names = component.form.periods, self._history.controls
+        return [
+            *("trend", "deviation"),
+            *(f"season of {self._length(period)}" for period in periods),
+            *(effect.name(names) for effect in self._effects(component)),
+            "signal",
+        ]
+
+    def _length(self, time: float) -> str:
+        """Return a length of time, in units of the level, as a reader would say it."""
+        return length_of(time * self.level.unit, self._history.rows.like)
 
     def queries(
         self, index: pd.Index, X: pd.DataFrame | None
@@ -166,8 +182,8 @@ class LevelAnswers:
         series, ticks = self._history.located(index)
         times = self._level.times(series, ticks)
         order = np.lexsort((times, series))
-        controls = self._controls(index, X, series, ticks)
-        return Queries(series[order], times[order], controls[order]), order
+        inputs = self._inputs(index, X, series, ticks)
+        return Queries(series[order], times[order], inputs[order]), order
 
     def _each(
         self,
@@ -194,23 +210,27 @@ class LevelAnswers:
         given = self._history.controls_for(index, X)
         return self._ahead.moves(self._history, queries, given)
 
-    def _controls(
+    def _inputs(
         self, index: pd.Index, X: pd.DataFrame | None, series: Numbers, ticks: Numbers
     ) -> Array:
-        """Return X at stamps, standardised: of two rows at one stamp the given one."""
+        """Return what the level reads at stamps: of two rows of X the given one."""
         given, rows = self._history.controls_for(index, X), self._history.rows
+        inputs: Array = clock_ahead(ticks, rows.like)[:, None] / self.level.unit
         if given is None or rows.controls is None:
-            return np.zeros((len(series), 0))
+            return inputs
         of = np.concatenate([rows.series, given.series])
         at = np.concatenate([rows.ticks, given.ticks])
         values = np.concatenate([rows.controls, given.values])
         usable = np.isfinite(values).all(axis=1)
         of, at, values = of[usable], at[usable], values[usable]
         order = np.lexsort((at, of))  # stable: what is given comes last
-        of, at, values = of[order], at[order], values[order]
-        bounds = np.searchsorted(of, np.arange(len(rows.keys) + 1))
-        place = np.maximum(rows_before(bounds, at, series, ticks), bounds[series])
-        return self._level.level.controls(values[place])
+        again = (np.diff(of[order]) == 0) & (np.diff(at[order]) == 0)
+        order = order[np.append(~again, True)]
+        bounds = np.searchsorted(of[order], np.arange(len(rows.keys) + 1))
+        known = replace(rows, ticks=at[order], controls=values[order], bounds=bounds)
+        before = rows_before(bounds, known.ticks, series, ticks)
+        place = np.maximum(before, bounds[series])
+        return np.hstack([inputs, self.level.inputs(known)[place, 1:]])
 
 
 def _finite(table: Array) -> Array:
@@ -222,15 +242,6 @@ def _finite(table: Array) -> Array:
             "for spreads, predict_interval takes no squares."
         )
     return table
-
-
-def part_names(component: Component, unit: float, like: pd.Index) -> list[str]:
-    """Return the names of `StateSpace.parts`; a season is named by its period."""
-    seasons = [
-        f"season of {length_of(period * unit, like)}"
-        for period in component.form.periods
-    ]
-    return ["trend", "deviation", *seasons, "X", "signal"]
 
 
 def length_of(ticks: float, like: pd.Index) -> str:

@@ -98,7 +98,7 @@ class ChannelLevel:
     def described(self, most: int) -> tuple[Component, Array]:
         """Return the parts at its last rows, given these alone, see `parts`."""
         last = self.table.last(most)
-        queries = Queries(last.series, last.times, last.controls)
+        queries = Queries(last.series, last.times, last.inputs)
         return replace(self, table=last).parts(queries)
 
     def parts(self, queries: Queries) -> tuple[Component, Array]:
@@ -129,7 +129,7 @@ class ChannelLevel:
             for series in np.unique(queries.series):
                 own = np.flatnonzero(queries.series == series)
                 asked = Queries(
-                    queries.series[own], queries.times[own], queries.controls[own]
+                    queries.series[own], queries.times[own], queries.inputs[own]
                 )
                 draw = self._paths_inside if inside[series] else self._paths_ahead
                 paths = draw(int(k), int(series), asked, len(mine), rng)

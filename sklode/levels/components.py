@@ -57,6 +57,10 @@ class Component(NamedTuple):
         """Variance of the observation noise, in units of the states."""
         return float(np.exp(2 * self.logs[BASE.index("noise")])) + LEAST_NOISE**2
 
+    def reading(self, effects: list[tuple[int, ...]]) -> Component:
+        """Return it with effects of X, of each the columns that it reads."""
+        return self._replace(form=self.form._replace(effects=tuple(effects)))
+
     def scaled(self, values: Array) -> Array:
         """Return values in the units of the states.
 
@@ -74,10 +78,11 @@ class Component(NamedTuple):
     def read(self, space: StateSpace, table: Table) -> tuple[Array, ...]:
         """Return what all functions of `kernel` begin with: rows, and how states move.
 
-        That is times and the controls that it reads, rates and waves.
+        That is times, the clock and the columns of X that it reads, rates and waves.
         """
-        controls = np.ascontiguousarray(table.controls[:, : self.form.n_controls])
-        return table.times, controls, space.rates, space.waves
+        columns = [1 + column for effect in self.form.effects for column in effect]
+        inputs = np.ascontiguousarray(table.inputs[:, [0, *columns]])
+        return table.times, inputs, space.rates, space.waves
 
 
 def heaviest(components: Sequence[Component]) -> Component:

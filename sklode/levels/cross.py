@@ -181,7 +181,7 @@ def _looked_ahead(
     later = Table(
         times,
         np.full(len(times), np.nan),
-        table.controls[asked],
+        table.inputs[asked],
         np.arange(0, len(times) + 1, len(_LEADS)),
     )
     since = times[:: len(_LEADS)] - table.times[ahead]

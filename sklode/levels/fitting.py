@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,18 @@ from sklode.levels.components import (
     kernel,
     run,
 )
+from sklode.levels.effects import Effect, Estimate, Inputs, estimated
 from sklode.levels.forms import BASE, VAGUE, Form, priors, state_space
 from sklode.levels.tables import Table, power_of_two
 
 __all__ = ["fit_components"]
 
 Array = NDArray[np.floating]
+Numbers = NDArray[np.int64]
+
+_NONE = Estimate()
+_TURNS = 2
+_WORTH = 0.5  # other effects of X, in natural logarithms
 
 _HARMONICS = FEWEST_HARMONICS, 12, 24
 """Of seasons: while hyperparameters are sought the fewest, then the most probable."""
@@ -65,10 +71,14 @@ _STEP = 0.1  # of the differences that the curvature is measured by
 
 
 class _Candidate(NamedTuple):
-    component: Component
+    component: Component  # without effects of X
+    estimate: Estimate  # of those
     loss: float  # minus the logarithm of the posterior density, in y's units
     objective: Callable[..., float]
     free: NDArray[np.bool_]  # of the hyperparameters, those that were sought
+
+
+Found = list[tuple[Component, tuple[Effect, ...]]]
 
 
 def fit_components(
@@ -76,56 +86,60 @@ def fit_components(
     span: float,
     periods: dict[float, float],
     logarithm: str | bool = "auto",
-) -> list[Component]:
-    """Return what a channel's forecasts average over; at least one component.
+    inputs: Inputs | None = None,
+) -> Found:
+    """Return what a channel's forecasts average over, with the effects of X in each.
 
-    Times are in units of the usual gap. ``periods`` may be seasons; each has what it
-    takes off the logarithm of the probability of a form that has it.
+    At least one component. Times are in units of the usual gap. ``periods`` may be
+    seasons; each has what it takes off the logarithm of the probability of a form that
+    has it. ``inputs`` are X at the rows of the table.
     """
-    sample = _sample(table)
-    pooled = len(table.bounds) > 2
-    n_controls = table.controls.shape[1]
-    is_positive = len(table.values) >= _LOGARITHMS and bool((table.values > 0).all())
+    n_rows = len(table.values)
+    is_positive = n_rows >= _LOGARITHMS and bool((table.values > 0).all())
+    if inputs is not None and len(table.bounds) > 2:
+        rows, bounds = _sample(table)
+        table, inputs = table.of_rows(rows, bounds), inputs.at(rows)
+    search = _Search(table, span, periods, inputs)
     if is_positive and logarithm == "auto":
-        is_positive = sample.values.max() > 1.5 * sample.values.min()
+        is_positive = search.sample.values.max() > 1.5 * search.sample.values.min()
     found = []
     if logarithm is not True:
-        found = _grown(sample, span, pooled, periods, n_controls, False)
+        found = search.grown(False)
     if is_positive and logarithm == "auto":
-        best = min(found, key=lambda c: c.loss).component
-        for form in sorted({best.form, Form(n_controls=best.form.n_controls)}):
-            form = form._replace(logarithm=True)
-            found.append(_most_probable(sample, span, pooled, periods, form))
+        best = min(found, key=lambda c: c.loss)
+        for form in sorted({best.component.form, Form()}):
+            found.append(search.most_probable(form._replace(logarithm=True)))
+            found += search.with_effects(found[-1], best.estimate)
     if logarithm is True:
-        found = _grown(sample, span, pooled, periods, n_controls, True)
+        found = search.grown(True)
     least = min(c.loss for c in found)
-    judged = _sample(table, *_JUDGED) if pooled else table.last(_JUDGED[0])
-    near = [_finer(c, judged, span) for c in found if c.loss <= least + _MARGIN]
-    best = min(near, key=lambda c: c.loss).component
-    cut = _cut(best, judged, span)
+    near = [search.finer(c) for c in found if c.loss <= least + _MARGIN]
+    cut = search.cut(min(near, key=lambda c: c.loss))
     near = [c._replace(component=c.component._replace(cut=cut)) for c in near]
     n_draws = _DRAWS * min(
-        _DRAWN_ROWS / max(len(sample.values), 1), _LONG / len(table.values), 1.0
+        _DRAWN_ROWS / max(len(search.sample.values), 1), _LONG / n_rows, 1.0
     )
     if n_draws < 1:  # every pass takes long: the most probable one
         near = [min(near, key=lambda c: c.loss)]
-    weighed = [w for c in near for w in _around(c, int(n_draws))]
-    logs = np.array([weight for weight, _ in weighed])
+    weighed = [(*w, c.estimate.effects) for c in near for w in _around(c, int(n_draws))]
+    logs = np.array([weight for weight, _, _ in weighed])
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
     kept = weights > _LEAST_WEIGHT
     weights /= weights[kept].sum()
     return [
-        component._replace(weight=float(weight))
-        for weight, (_, component), keep in zip(weights, weighed, kept, strict=True)
+        (component._replace(weight=float(weight)), effects)
+        for weight, (_, component, effects), keep in zip(
+            weights, weighed, kept, strict=True
+        )
         if keep
     ]
 
 
 def _sample(
     table: Table, most_series: int = _MOST_SERIES, most_rows: int = _MOST_POOLED
-) -> Table:
-    """Return the rows that hyperparameters are sought by."""
+) -> tuple[Numbers, Numbers]:
+    """Return the rows that hyperparameters are sought by, and bounds of series."""
     lengths = np.diff(table.bounds)
     series = np.flatnonzero(lengths)
     if len(series) > most_series:
@@ -144,134 +158,175 @@ def _sample(
         else:
             rows.append(np.arange(first, end))
         bounds.append(bounds[-1] + len(rows[-1]))
-    return table.of_rows(np.concatenate(rows), np.array(bounds))
+    return np.concatenate(rows), np.array(bounds)
 
 
-def _grown(
-    sample: Table,
-    span: float,
-    pooled: bool,
-    periods: dict[float, float],
-    n_controls: int,
-    logarithm: bool,
-) -> list[_Candidate]:
-    """Return candidates: the plain form, and parts added while one makes it better."""
-    best = _most_probable(sample, span, pooled, periods, Form((), logarithm))
-    found, left = [best], list(periods) + ([None] if n_controls else [])
-    while left:
-        tried = []
-        for part in left:
-            form = best.component.form
-            if part is None:
-                form = form._replace(n_controls=n_controls)
-            else:
-                form = form._replace(periods=(*form.periods, part))
-            start = best.component.logs
-            tried.append(_most_probable(sample, span, pooled, periods, form, start))
-        found += tried
-        better = min(tried, key=lambda c: c.loss)
-        if better.loss >= best.loss:
-            break
-        left.pop(tried.index(better))
-        best = better
-    return found
+class _Search:
+    """The search for the most probable form of a channel, and its hyperparameters.
 
-
-def _most_probable(
-    sample: Table,
-    span: float,
-    pooled: bool,
-    periods: dict[float, float],
-    form: Form,
-    start: Array | None = None,
-) -> _Candidate:
-    """Return the most probable hyperparameters of a form."""
-    values = np.log(sample.values) if form.logarithm else sample.values
-    location, scale = _location_and_scale(values)
-    scaled = (values - location) / scale
-    medians, widths, logs = priors(form)
-    if start is not None:
-        logs[: len(start)] = start
-    free = np.full(len(logs), True)
-    if not pooled:
-        logs[BASE.index("constant")] = math.log(VAGUE)
-        free[BASE.index("constant")] = False
-    component = Component(form, logs, 1.0, location, scale)
-    filter_rows, n = kernel().filter_rows, len(sample.bounds) - 1
-
-    def objective(x: Array, harmonics: int = FEWEST_HARMONICS) -> float:
-        logs[free] = x
-        space = state_space(form, logs, span, harmonics)
-        given, first = component.read(space, sample), begun([space] * n)
-        rows, none = (sample.bounds, scaled, np.zeros(n)), space.nothing
-        misfit, *_ = filter_rows(*given, *rows, *first, CUT, none, none)
-        distance = (x - medians[free]) / widths[free]
-        total = misfit + 0.5 * float(distance @ distance)
-        return total if math.isfinite(total) else 1e9
-
-    def with_slope(x: Array) -> tuple[float, Array]:
-        here, step = objective(x), 1e-6
-        return here, np.array(
-            [objective(x + step * e) - here for e in np.eye(len(x))]
-        ) / step
-
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused
-        best = minimize(
-            with_slope,
-            logs[free],
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": _ITERATIONS},
-        )
-    found = logs.copy()
-    found[free] = best.x
-    in_units = len(values) * math.log(scale)
-    in_units += sum(periods[period] for period in form.periods)
-    if form.logarithm:
-        in_units += float(values.sum())
-    return _Candidate(
-        component._replace(logs=found), best.fun + in_units, objective, free
-    )
-
-
-def _finer(candidate: _Candidate, table: Table, span: float) -> _Candidate:
-    """Return a candidate with as many harmonics as its rows make most probable."""
-    component = candidate.component
-    if not component.form.periods:
-        return candidate
-    several = [component._replace(harmonics=n) for n in _HARMONICS]
-    best = min(several, key=lambda one: _filtered(one, table, span, CUT).loss)
-    few, many = (
-        candidate.objective(component.logs[candidate.free], one.harmonics)
-        for one in (component, best)
-    )
-    return candidate._replace(component=best, loss=candidate.loss + many - few)
-
-
-def _cut(component: Component, table: Table, span: float) -> float:
-    """Return beyond how many standard deviations innovations are not believed.
-
-    Errors of the next row are measured, by absolute values. The first rows of series,
-    of which nothing is known, do not count.
+    Effects of X are estimated given the hyperparameters, and these given the effects,
+    in turn: the filter need not carry coefficients while it is run most often.
     """
-    errors = []
-    for cut in (CUT, math.inf):
-        found = _filtered(component, table, span, cut)
-        each = np.abs(found.scaled / found.precision)
-        each[table.bounds[:-1]] = 0.0
-        errors.append(each)
-    gains = errors[0] - errors[1]
-    # where nothing was disbelieved shortly before, both say the same
-    differ = np.abs(gains) > _ALIKE * errors[0]
-    is_proved = gains.sum() > 2 * math.sqrt(gains @ gains)  # by more than one row
-    is_better = errors[1][differ].sum() < _BELIEVED * errors[0][differ].sum()
-    return math.inf if is_proved and is_better else CUT
 
+    def __init__(
+        self,
+        table: Table,
+        span: float,
+        periods: dict[float, float],
+        inputs: Inputs | None,
+    ) -> None:
+        self._table, self._span, self._periods = table, span, periods
+        self._pooled = len(table.bounds) > 2
+        self._inputs = inputs
+        self._rows, bounds = _sample(table)
+        self.sample = table.of_rows(self._rows, bounds)
+        if self._pooled and inputs is not None:  # whose coefficients are known
+            self._late, bounds = np.arange(len(table.values)), table.bounds
+        elif self._pooled:
+            self._late, bounds = _sample(table, *_JUDGED)
+        else:
+            first = max(len(table.values) - _JUDGED[0], 0)
+            self._late = np.arange(first, len(table.values))
+            bounds = np.array([0, len(self._late)])
+        self._judged = table.of_rows(self._late, bounds)
+        self._near = None if inputs is None else inputs.at(self._late)
 
-def _filtered(component: Component, table: Table, span: float, cut: float) -> Filtered:
-    """Return what the filter finds in the rows of series."""
-    space, component = component.space(span), component._replace(cut=cut)
-    return run(component, space, table, space.nothing)
+    def _response(self, estimate: Estimate, rows: Numbers) -> Any:
+        """Return what effects add at some rows, in units of the states."""
+        if self._inputs is None or not estimate.effects:
+            return 0.0
+        return self._inputs.response(estimate, self._table.bounds)[rows]
+
+    def grown(self, logarithm: bool) -> list[_Candidate]:
+        """Return candidates: the plain form, and parts added while one helps."""
+        best = self.most_probable(Form((), logarithm))
+        found, left = [best], list(self._periods)
+        while True:
+            form, start = best.component.form, best.component.logs
+            forms = [form._replace(periods=(*form.periods, part)) for part in left]
+            tried = [self.most_probable(form, start, best.estimate) for form in forms]
+            tried += self.with_effects(best)
+            found += tried
+            better = min(tried, key=lambda c: c.loss, default=best)
+            parts = better.component.form.periods
+            worth = _WORTH if parts == form.periods else 0.0
+            if better.loss >= best.loss - worth:
+                return found
+            best, left = better, [part for part in left if part not in parts]
+
+    def with_effects(
+        self, candidate: _Candidate, start: Estimate | None = None
+    ) -> list[_Candidate]:
+        """Return a candidate with the most probable effects of X, if it has any.
+
+        Or with the effects of ``start``, whose coefficients are estimated.
+        """
+        if self._near is None or (start is not None and not start.effects):
+            return []
+        for turn in range(_TURNS):
+            known = start if start is not None and not turn else candidate.estimate
+            given = candidate.component, self._span, self._judged, self._near
+            estimate = estimated(*given, known, turn > 0 or start is None)
+            if not estimate.effects and not candidate.estimate.effects:
+                return []
+            form, logs = candidate.component.form, candidate.component.logs
+            candidate = self.most_probable(form, logs, estimate)
+        return [candidate]
+
+    def most_probable(
+        self, form: Form, start: Array | None = None, estimate: Estimate = _NONE
+    ) -> _Candidate:
+        """Return the most probable hyperparameters of a form, given effects of X."""
+        sample, span, pooled = self.sample, self._span, self._pooled
+        values = np.log(sample.values) if form.logarithm else sample.values
+        location, scale = _location_and_scale(values)
+        scaled = (values - location) / scale
+        scaled = scaled - self._response(estimate, self._rows)
+        medians, widths, logs = priors(form)
+        if start is not None:
+            logs[: len(start)] = start
+        free = np.full(len(logs), True)
+        if not pooled:
+            logs[BASE.index("constant")] = math.log(VAGUE)
+            free[BASE.index("constant")] = False
+        component = Component(form, logs, 1.0, location, scale)
+        filter_rows, n = kernel().filter_rows, len(sample.bounds) - 1
+
+        def objective(x: Array, harmonics: int = FEWEST_HARMONICS) -> float:
+            logs[free] = x
+            space = state_space(form, logs, span, harmonics)
+            given, first = component.read(space, sample), begun([space] * n)
+            rows, none = (sample.bounds, scaled, np.zeros(n)), space.nothing
+            misfit, *_ = filter_rows(*given, *rows, *first, CUT, none, none)
+            distance = (x - medians[free]) / widths[free]
+            total = misfit + 0.5 * float(distance @ distance)
+            return total if math.isfinite(total) else 1e9
+
+        def with_slope(x: Array) -> tuple[float, Array]:
+            here, step = objective(x), 1e-6
+            return here, np.array(
+                [objective(x + step * e) - here for e in np.eye(len(x))]
+            ) / step
+
+        with np.errstate(over="ignore", invalid="ignore"):  # refused where not finite
+            best = minimize(
+                with_slope,
+                logs[free],
+                jac=True,
+                method="L-BFGS-B",
+                options={"maxiter": _ITERATIONS},
+            )
+        found = logs.copy()
+        found[free] = best.x
+        in_units = len(values) * math.log(scale)
+        in_units += sum(self._periods[period] for period in form.periods)
+        if form.logarithm:
+            in_units += float(values.sum())
+        loss = best.fun + in_units + estimate.loss
+        component = component._replace(logs=found)
+        return _Candidate(component, estimate, loss, objective, free)
+
+    def finer(self, candidate: _Candidate) -> _Candidate:
+        """Return a candidate with as many harmonics as rows make most probable."""
+        component = candidate.component
+        if not component.form.periods:
+            return candidate
+        several = [component._replace(harmonics=n) for n in _HARMONICS]
+        each = [candidate._replace(component=one) for one in several]
+        best = min(each, key=lambda one: self._filtered(one, CUT).loss)
+        few, many = (
+            candidate.objective(component.logs[candidate.free], one.harmonics)
+            for one in (component, best.component)
+        )
+        return best._replace(loss=candidate.loss + many - few)
+
+    def cut(self, candidate: _Candidate) -> float:
+        """Return beyond how many standard deviations innovations are not believed.
+
+        Errors of the next row are measured, by absolute values. The first rows of
+        series, of which nothing is known, do not count.
+        """
+        errors = []
+        for cut in (CUT, math.inf):
+            found = self._filtered(candidate, cut)
+            each = np.abs(found.scaled / found.precision)
+            each[self._judged.bounds[:-1]] = 0.0
+            errors.append(each)
+        gains = errors[0] - errors[1]
+        # where nothing was disbelieved shortly before, both say the same
+        differ = np.abs(gains) > _ALIKE * errors[0]
+        is_proved = gains.sum() > 2 * math.sqrt(gains @ gains)  # by more than one row
+        is_better = errors[1][differ].sum() < _BELIEVED * errors[0][differ].sum()
+        return math.inf if is_proved and is_better else CUT
+
+    def _filtered(self, candidate: _Candidate, cut: float) -> Filtered:
+        """Return what the filter finds in the late rows, of what X leaves."""
+        component = candidate.component._replace(cut=cut)
+        left = component.scaled(self._judged.values)
+        left = left - self._response(candidate.estimate, self._late)
+        table = self._judged._replace(values=component.original(left))
+        space = component.space(self._span)
+        return run(component, space, table, space.nothing)
 
 
 def _around(candidate: _Candidate, n_draws: int) -> list[tuple[float, Component]]:
@@ -280,7 +335,7 @@ def _around(candidate: _Candidate, n_draws: int) -> list[tuple[float, Component]
     Draws from the normal distribution of the same curvature, weighed by the square root
     of their importance, which few draws estimate badly; the most probable among them.
     """
-    component, loss, objective, free = candidate
+    component, _, loss, objective, free = candidate
     if not n_draws:
         return [(-loss, component)]
     centre = component.logs[free]

@@ -47,7 +47,8 @@ class Form(NamedTuple):
 
     periods: tuple[float, ...] = ()
     logarithm: bool = False
-    n_controls: int = 0
+    effects: tuple[tuple[int, ...], ...] = ()
+    """Columns of X that each effect reads, see `sklode.levels.effects`."""
 
 
 class StateSpace(NamedTuple):
@@ -57,6 +58,7 @@ class StateSpace(NamedTuple):
     waves: Array  # (harmonic, 3)
     start: Array  # (state, state)
     season: NDArray[np.int64]  # (harmonic,)
+    effect: NDArray[np.int64]  # (column,)
 
     @property
     def nothing(self) -> Array:
@@ -72,14 +74,14 @@ class StateSpace(NamedTuple):
     def parts(self) -> Array:
         """The states that each part adds up, (part, state).
 
-        They are trend, deviation, one of each season, X and the sum of all.
+        They are trend, deviation, one of each season, one of each effect of X, and the
+        sum of all.
         """
-        n_seasons, n_waves = len(set(self.season.tolist())), len(self.waves)
-        parts = np.zeros((n_seasons + 4, len(self.start)))
+        n_seasons = len(set(self.season.tolist()))
+        others = np.append(np.repeat(self.season, 2), n_seasons + self.effect)
+        parts = np.zeros((2 + max(others, default=-1) + 2, len(self.start)))
         parts[0, 0] = parts[1, 3] = 1
-        states = np.arange(4, 4 + 2 * n_waves)
-        parts[2 + np.repeat(self.season, 2), states] = 1
-        parts[-2, 4 + 2 * n_waves :] = 1
+        parts[2 + others.astype(np.int64), 4 + np.arange(len(others))] = 1
         parts[-1] = 1
         return parts
 
@@ -110,8 +112,8 @@ def state_space(
     frequency, share, season = _waves(form.periods, harmonics)
     size, kept = np.exp(logs[8:]).reshape(-1, 2).T
     table = np.column_stack([frequency, kept[season], size[season] ** 2 * share])
-    coefficients = np.ones(form.n_controls)
-    others = np.concatenate([np.repeat(table[:, 2], 2), coefficients])
+    effect = np.repeat(np.arange(len(form.effects)), [len(c) for c in form.effects])
+    others = np.append(np.repeat(table[:, 2], 2), np.ones(len(effect)))
     start = np.zeros((4 + len(others), 4 + len(others)))
     passed = max(span - before, 0.0)
     x, back = passed / memory, (span + before) / span
@@ -123,7 +125,7 @@ def state_space(
     start[2, 2] = velocity
     start[3, 3] = deviation**2
     np.fill_diagonal(start[4:, 4:], others)
-    return StateSpace(rates, table, start, season)
+    return StateSpace(rates, table, start, season, effect.astype(np.int64))
 
 
 @functools.cache

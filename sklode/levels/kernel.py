@@ -3,10 +3,11 @@
 Plain loops that numba compiles; `tests/levels/matrices.py` does the same by matrices.
 
 The states are, in this order: level, slope, velocity, deviation; two of each harmonic,
-of which the first is what is observed; one coefficient of each control. ``rates`` holds
-what moves the first four (`RATES` names them), ``waves`` a row of each harmonic: its
-angular frequency, its memory and its variance. Of several series end to end, series k
-has the rows ``bounds[k]`` to ``bounds[k + 1]``.
+of which the first is what is observed; one coefficient of each column of X. ``rates``
+holds what moves the first four (`RATES` names them), ``waves`` a row of each harmonic:
+its angular frequency, its memory and its variance. ``inputs`` (row, 1 + column) are by
+how much the clock on the wall is ahead, whose hours the harmonics follow, and X. Of
+several series end to end, series k has the rows ``bounds[k]`` to ``bounds[k + 1]``.
 
 Up to ``cut`` standard deviations an innovation counts as it is; beyond, the less the
 larger it is, as an error of the observation. Several such in a row and on one side are
@@ -29,7 +30,9 @@ __all__ = [
     "RATES",
     "RUN",
     "condition_rows",
+    "expected_rows",
     "filter_rows",
+    "respond",
     "simulate_rows",
     "smooth_rows",
 ]
@@ -118,19 +121,21 @@ def _disturb(covariance, rates, factors):
 
 
 @compiled
-def _observe(row, n_waves, controls):
+def _observe(row, waves, inputs):
     """Write how the states add up to an observation."""
     row[0] = row[3] = 1.0
-    for k in range(n_waves):
-        row[2 * k + 4] = 1.0
-    for k in range(len(controls)):
-        row[2 * n_waves + 4 + k] = controls[k]
+    for k in range(len(waves)):
+        turned = waves[k, 0] * inputs[0]
+        row[2 * k + 4] = math.cos(turned)
+        row[2 * k + 5] = math.sin(turned)
+    for k in range(1, len(inputs)):
+        row[2 * len(waves) + 3 + k] = inputs[k]
 
 
 @compiled
 def filter_rows(
     times,
-    controls,
+    inputs,
     rates,
     waves,
     bounds,
@@ -181,7 +186,7 @@ def filter_rows(
                 _forward(covariance, factors)
                 _forward(covariance.T, factors)
                 _disturb(covariance, rates, factors)
-            _observe(row, len(waves), controls[i])
+            _observe(row, waves, inputs[i])
             gain[:] = 0.0
             expected = 0.0
             for k in range(d):
@@ -243,7 +248,7 @@ def filter_rows(
 
 
 @compiled
-def smooth_rows(times, controls, rates, waves, bounds, scaled, precision, gains):
+def smooth_rows(times, inputs, rates, waves, bounds, scaled, precision, gains):
     """Return what later rows add to what `filter_rows` said.
 
     Of its parts, whose covariances with the states are ``gains``, (row, part, state):
@@ -259,7 +264,7 @@ def smooth_rows(times, controls, rates, waves, bounds, scaled, precision, gains)
         pull, known = np.zeros((d, 1)), np.zeros((d, d))
         for i in range(bounds[series + 1] - 1, bounds[series] - 1, -1):
             if precision[i] > 0:
-                _observe(row, len(waves), controls[i])
+                _observe(row, waves, inputs[i])
                 gain = gains[i, whole]
                 both, along = 0.0, 0.0
                 for k in range(d):
@@ -298,7 +303,7 @@ def smooth_rows(times, controls, rates, waves, bounds, scaled, precision, gains)
 
 
 @compiled
-def simulate_rows(times, controls, rates, waves, since, states, jumps, normals):
+def simulate_rows(times, inputs, rates, waves, since, states, jumps, normals):
     """Return draws of the signal of one series at its rows, (row, draw).
 
     ``states`` (state, draw) are drawn, ``since`` before the first row; they change in
@@ -326,7 +331,7 @@ def simulate_rows(times, controls, rates, waves, since, states, jumps, normals):
             spread = math.sqrt(noise[j, j])
             for k in range(n_draws):
                 states[j, k] += spread * normals[i, j, k]
-        _observe(row, len(waves), controls[i])
+        _observe(row, waves, inputs[i])
         for j in range(d):
             for k in range(n_draws):
                 signals[i, k] += row[j] * states[j, k]
@@ -334,7 +339,60 @@ def simulate_rows(times, controls, rates, waves, since, states, jumps, normals):
 
 
 @compiled
-def condition_rows(times, controls, rates, waves, precision, kept, values):
+def expected_rows(times, inputs, rates, waves, bounds, precision, kept, values):
+    """Return what is expected of ``values`` by the rows before, all (row, column).
+
+    By a filter that makes of each column what `filter_rows` made of y, whose
+    ``precision`` (row,) and ``kept`` (row, state) are given.
+    """
+    n, n_columns = values.shape
+    d = kept.shape[1]
+    signals = np.zeros((n, n_columns))
+    factors = np.zeros((len(waves) + 1, 4))
+    row = np.zeros(d)
+    states = np.zeros((d, n_columns))
+    for series in range(len(bounds) - 1):
+        states[:] = 0.0
+        for i in range(bounds[series], bounds[series + 1]):
+            gap = times[i] - times[i - 1] if i > bounds[series] else 0.0
+            if gap > 0:
+                _turn(gap, rates, waves, factors)
+                _forward(states, factors)
+            _observe(row, waves, inputs[i])
+            for j in range(d):
+                for k in range(n_columns):
+                    signals[i, k] += row[j] * states[j, k]
+            if precision[i] > 0:
+                for j in range(d):
+                    weight = kept[i, j] * precision[i]
+                    for k in range(n_columns):
+                        states[j, k] += weight * (values[i, k] - signals[i, k])
+    return signals
+
+
+@compiled
+def respond(times, bounds, columns, memory):
+    """Return how columns act that build up and fade, (row, column).
+
+    They are linear between rows, and were always as they are at a series' first row.
+    """
+    found = columns.copy()
+    for series in range(len(bounds) - 1):
+        for i in range(bounds[series] + 1, bounds[series + 1]):
+            x = (times[i] - times[i - 1]) / memory
+            left = math.exp(-x)
+            mean = (1 - left) / x if x > 1e-6 else 1 - x / 2
+            for k in range(columns.shape[1]):
+                found[i, k] = (
+                    left * found[i - 1, k]
+                    + (mean - left) * columns[i - 1, k]
+                    + (1 - mean) * columns[i, k]
+                )
+    return found
+
+
+@compiled
+def condition_rows(times, inputs, rates, waves, precision, kept, values):
     """Return what the filter and smoother of one series make of drawn ``values``.
 
     Of each draw the expected signal, (row, draw), given all rows of which ``precision``
@@ -342,30 +400,17 @@ def condition_rows(times, controls, rates, waves, precision, kept, values):
     """
     n, n_draws = values.shape
     d = kept.shape[1]
-    signals = np.zeros((n, n_draws))
-    scaled = np.zeros((n, n_draws))
+    bounds = np.array([0, n])
+    signals = expected_rows(
+        times, inputs, rates, waves, bounds, precision, kept, values
+    )
+    scaled = (values - signals) * precision.reshape(n, 1)
     factors = np.zeros((len(waves) + 1, 4))
     row = np.zeros(d)
-    states = np.zeros((d, n_draws))
-    for i in range(n):
-        gap = times[i] - times[i - 1] if i else 0.0
-        if gap > 0:
-            _turn(gap, rates, waves, factors)
-            _forward(states, factors)
-        _observe(row, len(waves), controls[i])
-        for j in range(d):
-            for k in range(n_draws):
-                signals[i, k] += row[j] * states[j, k]
-        if precision[i] > 0:
-            for k in range(n_draws):
-                scaled[i, k] = (values[i, k] - signals[i, k]) * precision[i]
-            for j in range(d):
-                for k in range(n_draws):
-                    states[j, k] += kept[i, j] * scaled[i, k]
-    states[:] = 0.0  # from here on what later rows pull at
+    states = np.zeros((d, n_draws))  # what later rows pull at
     for i in range(n - 1, -1, -1):
         if precision[i] > 0:
-            _observe(row, len(waves), controls[i])
+            _observe(row, waves, inputs[i])
             for k in range(n_draws):
                 along = 0.0
                 for j in range(d):

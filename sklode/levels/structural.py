@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 
 from sklode.data.observations import Observations
 from sklode.data.scaling import Timeline
-from sklode.data.ticks import ticks_between
+from sklode.data.ticks import clock_ahead, ticks_between
 from sklode.levels.channel import ChannelLevel
 from sklode.levels.components import Component, heaviest
 from sklode.levels.cross import Cross
+from sklode.levels.effects import Effect, Inputs, columns_of, places
 from sklode.levels.fitting import fit_components
 from sklode.levels.forms import BASE, Form
 from sklode.levels.mixture import Mixture, Move
@@ -48,6 +49,7 @@ class StructuralLevel:
     spans: list[float]  # of each channel: of a usual series, in units of time
     control_location: Array  # (control,)
     control_scale: Array
+    effects: list[Effect]  # what columns of X may do
     cross: Cross  # what channels tell each other
 
     @classmethod
@@ -62,24 +64,36 @@ class StructuralLevel:
         ``seasons`` are periods in ticks, each of which is taken where the data ask for
         it; "auto": those of the clock and of a periodogram.
         """
-        unit = Timeline.of(observations).unit
+        unit = Timeline.of(observations.where(observations.is_observed)).unit
         none = Cross.none(observations.values.shape[1])
-        level = cls(unit, [], [], *_standard(observations.controls), none)
+        level = cls(unit, [], [], *_standard(observations.controls), [], none)
         tables = level.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
         if isinstance(seasons, str):
             clock = clock_periods(observations, unit, longest * unit)
         else:
             clock = list(seasons)
-        for table in tables:
+        found, given = [], (observations.bounds, level.times(observations))
+        for table, values in zip(tables, observations.values.T, strict=True):
             spans = table.spans[table.spans > 0]
             span = float(np.median(spans)) if len(spans) else max(longest, 1.0)
             periods = {period / unit: _doubt(period / unit) for period in clock}
             if isinstance(seasons, str):
                 periods |= _others(table, list(periods))
-            level.channels.append(fit_components(table, span, periods, logarithm))
+            X = None
+            if observations.controls is not None:
+                rows = np.flatnonzero(~np.isnan(values))
+                X = Inputs(*given, level.standard(observations.controls), rows)
+            found.append(fit_components(table, span, periods, logarithm, X))
             level.spans.append(span)
-        cross = Cross.fit(level.channels, level.spans, tables)
+        every = [effect for each in found for _, effects in each for effect in effects]
+        level.effects.extend(sorted(set(every)))
+        columns = places(level.effects)
+        for each in found:
+            level.channels.append(
+                [one.reading([columns[e] for e in effects]) for one, effects in each]
+            )
+        cross = Cross.fit(level.channels, level.spans, level.tables(observations))
         return replace(level, cross=cross)
 
     def filtered(self, observations: Observations) -> FilteredLevel:
@@ -99,13 +113,19 @@ class StructuralLevel:
             for components in self.channels
         ]
         for component in (one for components in channels for one in components):
-            periods, logarithm, n_controls = component["form"]
-            component["form"] = [list(periods), logarithm, n_controls]
-        return {**vars(self), "channels": channels, "cross": self.cross._asdict()}
+            periods, logarithm, effects = component["form"]
+            component["form"] = [[*periods], logarithm, [[*e] for e in effects]]
+        effects = [[e.column, [*e.knots], e.memory] for e in self.effects]
+        others = {"effects": effects, "cross": self.cross._asdict()}
+        return {**vars(self), "channels": channels, **others}
 
     @classmethod
     def of_parts(
-        cls, channels: list[Any], cross: dict[str, Any], **others: Any
+        cls,
+        channels: list[Any],
+        effects: list[Any],
+        cross: dict[str, Any],
+        **others: Any,
     ) -> StructuralLevel:
         """Return the level of `parts`; a ValueError where there can be none."""
         made = []
@@ -114,7 +134,9 @@ class StructuralLevel:
             weights = [component.weight for component in made[-1]]
             if not weights or not math.isclose(sum(weights), 1.0, rel_tol=1e-6):
                 raise ValueError(f"weights must add up to one; got {weights}")
-        level = cls(channels=made, cross=Cross.of_parts(**cross), **others)
+        acts = [Effect(column, tuple(knots), m) for column, knots, m in effects]
+        told = Cross.of_parts(**cross)
+        level = cls(channels=made, effects=acts, cross=told, **others)
         scales = level.unit, *level.spans, *level.control_scale
         if not all(0 < scale < math.inf for scale in scales):
             raise ValueError(f"units and spans must be above zero; got {scales}")
@@ -122,9 +144,22 @@ class StructuralLevel:
             raise ValueError(f"{len(made)} channels have {len(level.spans)} spans")
         return level
 
-    def controls(self, values: Array) -> Array:
-        """Return controls as the coefficients read them."""
-        return (values - self.control_location) / self.control_scale
+    def inputs(self, rows: Observations) -> Array:
+        """Return what `kernel` reads beside times, (row, 1 + column), at rows of X."""
+        ahead = clock_ahead(rows.ticks, rows.like)[:, None] / self.unit
+        if rows.controls is None:
+            return ahead
+        given = rows.bounds, self.times(rows), self.standard(rows.controls)
+        return np.hstack([ahead, columns_of(self.effects, *given)])
+
+    def standard(self, controls: Array) -> Array:
+        """Return X in standard deviations from its mean."""
+        return (controls - self.control_location) / self.control_scale
+
+    def times(self, rows: Observations) -> Array:
+        """Return time since each series' first row, in units of the usual gap."""
+        first = rows.ticks[rows.bounds[:-1]]
+        return ticks_between(first[rows.series], rows.ticks) / self.unit
 
     def tables(
         self,
@@ -137,11 +172,7 @@ class StructuralLevel:
         Or every row, NaN where a channel was not observed.
         """
         series = observations.series
-        first = observations.ticks[observations.bounds[:-1]]
-        times = ticks_between(first[series], observations.ticks) / self.unit
-        controls: Array = np.zeros((len(times), 0))
-        if observations.controls is not None:
-            controls = self.controls(observations.controls)
+        times, inputs = self.times(observations), self.inputs(observations)
         tables = []
         for values in observations.values.T:
             known = ~np.isnan(values) | every_row
@@ -149,7 +180,7 @@ class StructuralLevel:
                 known &= chosen
             counts = np.bincount(series[known], minlength=len(observations.keys))
             bounds = np.append(0, np.cumsum(counts))
-            tables.append(Table(times[known], values[known], controls[known], bounds))
+            tables.append(Table(times[known], values[known], inputs[known], bounds))
         return tables
 
 
@@ -227,8 +258,9 @@ class FilteredLevel:
 
 def _component(form: Any, **others: Any) -> Component:
     """Return a component whose hyperparameters fit its form, and are finite."""
-    periods, logarithm, n_controls = form
-    component = Component(Form(tuple(periods), logarithm, n_controls), **others)
+    periods, logarithm, effects = form
+    made = Form(tuple(periods), logarithm, tuple(map(tuple, effects)))
+    component = Component(made, **others)
     n = len(BASE) + 2 * len(periods)
     if component.logs.shape != (n,) or not np.isfinite(component.logs).all():
         raise ValueError(f"{n} finite hyperparameters are needed; got {component.logs}")

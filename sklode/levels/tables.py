@@ -18,7 +18,7 @@ class Table(NamedTuple):
 
     times: Array  # (row,)
     values: Array  # (row,), NaN where missing
-    controls: Array  # (row, control), standardised
+    inputs: Array  # (row, 1 + column), see `kernel`
     bounds: NDArray[np.int64]  # (series + 1,)
 
     @property
@@ -61,8 +61,8 @@ class Table(NamedTuple):
 
     def of_rows(self, rows: Any, bounds: Numbers) -> Table:
         """Return some rows, in their order; ``bounds`` are those of their series."""
-        times, values, controls = self.times[rows], self.values[rows], self.controls
-        return Table(times, values, controls[rows], bounds)
+        times, values, inputs = self.times[rows], self.values[rows], self.inputs
+        return Table(times, values, inputs[rows], bounds)
 
 
 class Queries(NamedTuple):
@@ -70,7 +70,7 @@ class Queries(NamedTuple):
 
     series: Numbers
     times: Array  # in units of the usual gap, since each series' first row
-    controls: Array  # (query, control), standardised
+    inputs: Array  # (query, 1 + column), see `kernel`
 
 
 def table_of(queries: Queries, chosen: NDArray[np.bool_], n_series: int) -> Table:
@@ -78,7 +78,7 @@ def table_of(queries: Queries, chosen: NDArray[np.bool_], n_series: int) -> Tabl
     counts = np.bincount(queries.series[chosen], minlength=n_series)
     times = queries.times[chosen]
     bounds = np.append(0, np.cumsum(counts))
-    return Table(times, np.full(len(times), np.nan), queries.controls[chosen], bounds)
+    return Table(times, np.full(len(times), np.nan), queries.inputs[chosen], bounds)
 
 
 def joined(table: Table, new: Table) -> Table:
@@ -108,12 +108,12 @@ def _sorted(
     place = np.append(np.full(len(table.times), -1), np.arange(len(new.times)))
     times = np.append(table.times, new.times)
     values = np.append(table.values, new.values)
-    controls = np.concatenate([table.controls, new.controls])
+    inputs = np.concatenate([table.inputs, new.inputs])
     order = np.lexsort((place >= 0, times, series))
     order = order[chosen[series[order]]]
     counts = np.bincount(series[order], minlength=len(chosen))[chosen]
     bounds = np.append(0, np.cumsum(counts))
-    return Table(times[order], values[order], controls[order], bounds), place[order]
+    return Table(times[order], values[order], inputs[order], bounds), place[order]
 
 
 def power_of_two(values: Array) -> float:

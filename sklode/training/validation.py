@@ -172,15 +172,13 @@ class Proof:
         filtered = level.filtered(before)
         first = before.ticks[before.bounds[:-1]][asked.window]
         times = ticks_between(first, observations.ticks[asked.row]) / level.unit
-        controls: Array = np.zeros((len(times), 0))
-        if observations.controls is not None:
-            controls = level.controls(observations.controls[asked.row])
+        inputs = level.inputs(observations)[asked.row]
         median, deviation, truth = np.empty((3, len(times)))
         for k in range(observations.values.shape[1]):
             mine = np.flatnonzero(asked.channel == k)
             if not len(mine):
                 continue
-            queries = Queries(asked.window[mine], times[mine], controls[mine])
+            queries = Queries(asked.window[mine], times[mine], inputs[mine])
             mixture = filtered.answered(k, queries)
             found = mixture.quantiles(np.array([0.05, 0.5, 0.95]))
             values = observations.values[asked.row[mine], k]

@@ -1,0 +1,323 @@
+r"""What a column of X does: nothing, a straight line or a smooth curve, soon or late.
+
+.. math:: \mathrm{effect}(t) = \sum_j \beta_j r_j(t), \quad
+    \dot r_j = (b_j(u(t)) - r_j) / \tau, \quad \beta_j \sim N(0, 1)
+
+with u a column of X, linear between its rows; b the line and the curve's columns; and
+no r but b itself where an effect has no memory :math:`\tau`. A curve is a natural cubic
+spline, whose columns :math:`b_j` are so large that its second derivative is equally
+likely anywhere; beyond what was seen it goes on as a straight line.
+
+Green and Silverman, "Nonparametric Regression and Generalized Linear Models" (1994),
+chapter 2. Which effects there are is judged by the probability of the data: Durbin and
+Koopman, "Time Series Analysis by State Space Methods" (2012), section 6.2.3.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+from scipy.optimize import minimize_scalar
+
+from sklode.levels.components import Component, kernel, run
+from sklode.levels.tables import Table
+
+__all__ = ["Effect", "Estimate", "Inputs", "columns_of", "estimated", "places"]
+
+Array = NDArray[np.floating]
+Numbers = NDArray[np.int64]
+
+_KNOTS = 8
+_FEWEST_VALUES = 6  # different ones, of a column that may have a curve
+
+_MEMORIES = 2.0 ** np.arange(0.0, 10.0, 1.25)
+"""In usual gaps, to begin with: the most probable one lies near one of them."""
+
+_SPANS = 10.0  # in the longest series, of the longest memory
+_DOUBT_OF_CURVE = 1.0
+_DOUBT_OF_MEMORY = math.log(len(_MEMORIES))
+_WORTH = 0.1  # a change of effects, in natural logarithms
+_SWEEPS = 4
+
+
+class Effect(NamedTuple):
+    """How a column of X acts."""
+
+    column: int
+    knots: tuple[float, ...] = ()  # of the standardised column; none: a straight line
+    memory: float = 0.0  # in usual gaps; 0: it acts at once
+
+    @property
+    def doubt(self) -> float:
+        """What it takes off the logarithm of the probability of a form that has it."""
+        return _DOUBT_OF_CURVE * bool(self.knots) + _DOUBT_OF_MEMORY * (self.memory > 0)
+
+    def name(self, controls: list[Any]) -> str:
+        """Return what a reader would call it, given the names of X's columns."""
+        return f"{controls[self.column]} ({'curve' if self.knots else 'line'})"
+
+    @property
+    def n_columns(self) -> int:
+        """Number of its coefficients."""
+        return max(len(self.knots) - 1, 1)
+
+    def at(self, values: Array) -> Array:
+        """Return b, (row, coefficient), at values of its column, (row,)."""
+        if not self.knots:
+            return values[:, None]
+        inside = np.clip(values, self.knots[0], self.knots[-1])
+        curve = _curve(self.knots)
+        found = curve(inside) + (values - inside)[:, None] * curve(inside, 1)
+        return np.column_stack([values, found])
+
+
+@functools.cache
+def _curve(knots: tuple[float, ...]) -> Any:
+    """Return a function of a curve's columns; squares add up to one, on average."""
+    each = CubicSpline(knots, np.eye(len(knots)), bc_type="natural")
+    bends, gaps = each(knots, 2), np.diff(knots)
+    # second derivatives are straight between knots
+    inner = np.diag(np.append(gaps, 0) + np.insert(gaps, 0, 0)) / 3
+    inner += (np.diag(gaps, 1) + np.diag(gaps, -1)) / 6
+    roughness, vectors = np.linalg.eigh(bends.T @ inner @ bends)
+    weights = vectors[:, 2:] / np.sqrt(roughness[2:])  # the first two are straight
+    weights /= math.sqrt((weights**2).sum(1).mean())
+    return CubicSpline(knots, weights, bc_type="natural")
+
+
+def columns_of(
+    effects: list[Effect], bounds: Numbers, times: Array, controls: Array
+) -> Array:
+    """Return the columns of effects at all rows of X, (row, coefficient)."""
+    parts: list[Array] = [np.zeros((len(times), 0))]
+    for effect in effects:
+        found = effect.at(controls[:, effect.column])
+        if effect.memory:
+            found = kernel().respond(times, bounds, found, effect.memory)
+        parts.append(found)
+    return np.hstack(parts)
+
+
+def places(effects: list[Effect]) -> dict[Effect, tuple[int, ...]]:
+    """Return the columns of each effect among those of all."""
+    ends = np.cumsum([0, *(effect.n_columns for effect in effects)]).tolist()
+    pairs = itertools.pairwise(ends)
+    return {e: tuple(range(*pair)) for e, pair in zip(effects, pairs, strict=True)}
+
+
+class Estimate(NamedTuple):
+    """Effects, and their coefficients given the hyperparameters of a form."""
+
+    effects: tuple[Effect, ...] = ()
+    coefficients: Any = None  # (series, coefficient)
+    loss: float = 0.0  # what else they add to minus the logarithm of the probability
+
+
+class Inputs:
+    """X at rows of series, of which a channel was observed at some."""
+
+    def __init__(
+        self, bounds: Numbers, times: Array, controls: Array, rows: Numbers
+    ) -> None:
+        self._given = bounds, times, controls
+        self._rows = rows  # sorted
+        self._columns: dict[Effect, Array] = {}
+
+    def at(self, chosen: Any) -> Inputs:
+        """Return those of some observed rows: from the first of each series on."""
+        bounds, times, controls = self._given
+        rows = self._rows[chosen]
+        series = np.searchsorted(bounds, rows, side="right") - 1
+        own, first = np.unique(series, return_index=True)
+        pairs = zip(first, own, strict=True)
+        kept = [np.arange(rows[i], bounds[k + 1]) for i, k in pairs]
+        lengths = [len(part) for part in kept]
+        every = np.concatenate(kept)
+        ends = np.append(0, np.cumsum(lengths))
+        place = np.searchsorted(every, rows)
+        return Inputs(ends, times[every], controls[every], place)
+
+    def columns(self, effect: Effect) -> Array:
+        """Return the columns of an effect at observed rows, (row, coefficient)."""
+        if effect not in self._columns:
+            self._columns[effect] = columns_of([effect], *self._given)[self._rows]
+        return self._columns[effect]
+
+    def response(self, estimate: Estimate, bounds: Numbers) -> Array:
+        """Return what effects add at observed rows, (row,), in units of the states."""
+        found = columns_of(list(estimate.effects), *self._given)[self._rows]
+        each = np.repeat(estimate.coefficients, np.diff(bounds), axis=0)
+        response: Array = (found * each).sum(1)
+        return response
+
+    def candidates(self, span: float) -> list[list[Effect]]:
+        """Return the effects that each column may have."""
+        memories = [0.0, *_MEMORIES[_MEMORIES <= span / _SPANS]]
+        found = []
+        for k, values in enumerate(self._given[2][self._rows].T):
+            kinds: list[tuple[float, ...]] = [()]
+            if len(np.unique(values)) >= _FEWEST_VALUES:
+                kinds.append(_knots(values))
+            is_constant = not np.ptp(values) > 0
+            each = [Effect(k, kind, float(m)) for kind in kinds for m in memories]
+            found.append([] if is_constant else each)
+        return found
+
+
+def _knots(values: Array) -> tuple[float, ...]:
+    """Return knots at quantiles, as far as those are apart, up to both ends."""
+    knots = np.unique(np.quantile(values, np.linspace(0, 1, _KNOTS)))
+    kept = np.diff(knots, prepend=-np.inf) > 1e-3 * np.ptp(knots)
+    return tuple(knots[kept].tolist())
+
+
+class _Judge:
+    """How probable effects are, given what the filter makes of a channel's rows.
+
+    It makes the same of the effects' columns, as all that it does is linear: what it
+    does not expect of them explains what it does not expect of y.
+    """
+
+    def __init__(
+        self, component: Component, span: float, table: Table, inputs: Inputs, rest: Any
+    ) -> None:
+        self._inputs, self._bounds = inputs, table.bounds
+        space = component.space(span)
+        found = run(component, space, table._replace(values=rest), space.whole)
+        self._given = component.read(space, table)
+        self._root = np.sqrt(found.precision)[:, None]
+        self._past = found.precision, np.ascontiguousarray(found.kept[:, 0])
+        self._y = self._surprise(component.scaled(table.values)[:, None])
+        self._columns: dict[Effect, list[Array]] = {}
+
+    def _surprise(self, columns: Array) -> list[Array]:
+        """Return what is not expected of columns, in deviations, by series."""
+        given = *self._given, self._bounds, *self._past
+        columns = np.ascontiguousarray(columns)
+        left = (columns - kernel().expected_rows(*given, columns)) * self._root
+        return np.split(left, self._bounds[1:-1])
+
+    def _of(self, effect: Effect) -> list[Array]:
+        if effect not in self._columns:
+            self._columns[effect] = self._surprise(self._inputs.columns(effect))
+        return self._columns[effect]
+
+    def products(self, one: Effect, others: list[Effect]) -> tuple[Array, Array]:
+        """Return what an effect's columns tell of others', and of y's.
+
+        They are (series, own, other) and (series, own, 1).
+        """
+        own = self._of(one)
+        several = [self._y, *map(self._of, others)]
+        found = [
+            np.stack([a.T @ b for a, b in zip(own, other, strict=True)])
+            for other in several
+        ]
+        return np.concatenate([found[0][..., :0], *found[1:]], axis=2), found[0]
+
+    def system(self, effects: list[Effect]) -> tuple[Array, Array]:
+        """Return inverse covariance of coefficients and, times it, what is expected."""
+        n_series = len(self._bounds) - 1
+        if not effects:
+            return np.zeros((n_series, 0, 0)), np.zeros((n_series, 0, 1))
+        parts = [self.products(one, effects) for one in effects]
+        inner = np.concatenate([part[0] for part in parts], axis=1)
+        return inner + np.eye(inner.shape[1]), np.concatenate([p[1] for p in parts], 1)
+
+    def best(
+        self, options: list[Effect], others: list[Effect]
+    ) -> tuple[float, Effect | None]:
+        """Return the most probable option beside others, and by how much it is."""
+        inner, told = self.system(others)
+        best: tuple[float, Effect | None] = 0.0, None
+        for option in options:
+            own, target = self.products(option, [option, *others])
+            cross = own[..., option.n_columns :]
+            solved = np.linalg.solve(inner, np.concatenate([cross.mT, told], axis=2))
+            rest = cross @ solved
+            own = own[..., : option.n_columns] + np.eye(option.n_columns)
+            gain = _evidence(own - rest[..., :-1], target - rest[..., -1:])
+            gain -= option.doubt
+            if gain > best[0] + _WORTH:
+                best = gain, option
+        return best
+
+
+def _evidence(inner: Array, told: Array) -> float:
+    """Return the logarithm of how much more probable coefficients make the data."""
+    explained = (told * np.linalg.solve(inner, told)).sum()
+    return 0.5 * float(explained - np.linalg.slogdet(inner)[1].sum())
+
+
+def estimated(
+    component: Component,
+    span: float,
+    table: Table,
+    inputs: Inputs,
+    start: Estimate,
+    search: bool = True,
+) -> Estimate:
+    """Return the most probable effects beside the parts of a component.
+
+    Of ``start`` only the coefficients, unless they are to be searched for.
+    """
+    y = component.scaled(table.values)
+    known = inputs.response(start, table.bounds) if start.effects else 0.0
+    rest = component.original(y - known)
+    judge = _Judge(component, span, table, inputs, rest)
+    chosen: dict[int, Effect] = {effect.column: effect for effect in start.effects}
+    if search:
+        chosen = _searched(judge, inputs.candidates(span), chosen)
+    effects = [chosen[k] for k in sorted(chosen)]
+    if not effects:
+        return Estimate()
+    inner, told = judge.system(effects)
+    found = np.linalg.solve(inner, told)[..., 0]
+    loss = 0.5 * float((found**2).sum() + np.linalg.slogdet(inner)[1].sum())
+    loss += sum(effect.doubt for effect in effects)
+    return Estimate(tuple(effects), found, loss)
+
+
+def _searched(
+    judge: _Judge, candidates: list[list[Effect]], chosen: dict[int, Effect]
+) -> dict[int, Effect]:
+    """Return the effects that none of the candidates makes more probable, by column."""
+    first = {k: judge.best(each, [])[0] for k, each in enumerate(candidates)}
+    order = sorted(first, key=lambda k: -first[k])
+    for _ in range(_SWEEPS):
+        before = dict(chosen)
+        for k in order:
+            others = [chosen[j] for j in sorted(chosen) if j != k]
+            own = [chosen[k]] if k in chosen else []
+            _, best = judge.best([*own, *candidates[k]], others)
+            chosen.pop(k, None)
+            if best is not None:
+                chosen[k] = _sharpened(judge, best, others)
+        if chosen == before:
+            break
+    return chosen
+
+
+def _sharpened(judge: _Judge, effect: Effect, others: list[Effect]) -> Effect:
+    """Return an effect with the most probable memory near its own."""
+    if not effect.memory:
+        return effect
+
+    def loss(change: float) -> float:
+        other = effect._replace(memory=effect.memory * math.exp(change))
+        return -judge.best([other], others)[0]
+
+    width = math.log(_MEMORIES[1] / _MEMORIES[0])
+    options = {"xatol": 0.02}
+    found = minimize_scalar(
+        loss, bounds=(-width, width), method="bounded", options=options
+    )
+    if not found.fun < loss(0.0):
+        return effect
+    return effect._replace(memory=effect.memory * math.exp(float(found.x)))
