@@ -28,7 +28,7 @@ from scipy.optimize import minimize_scalar
 from sklode.levels.components import Component, kernel, run
 from sklode.levels.tables import Table
 
-__all__ = ["Effect", "Estimate", "Inputs", "columns_of", "estimated", "places"]
+__all__ = ["Effect", "Estimate", "Inputs", "alike", "columns_of", "estimated", "places"]
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
@@ -102,6 +102,15 @@ def columns_of(
             found = kernel().respond(times, bounds, found, effect.memory)
         parts.append(found)
     return np.hstack(parts)
+
+
+def alike(some: tuple[Effect, ...], others: tuple[Effect, ...]) -> bool:
+    """Return whether effects are the same but for how long their memories are."""
+
+    def kind(effect: Effect) -> Effect:
+        return effect._replace(memory=float(effect.memory > 0))
+
+    return [*map(kind, some)] == [*map(kind, others)]
 
 
 def places(effects: list[Effect]) -> dict[Effect, tuple[int, ...]]:

@@ -25,7 +25,7 @@ from sklode.levels.components import (
     kernel,
     run,
 )
-from sklode.levels.effects import Effect, Estimate, Inputs, estimated
+from sklode.levels.effects import Effect, Estimate, Inputs, alike, estimated
 from sklode.levels.forms import BASE, VAGUE, Form, priors, state_space
 from sklode.levels.tables import Table, power_of_two
 
@@ -36,7 +36,6 @@ Numbers = NDArray[np.int64]
 
 _NONE = Estimate()
 _TURNS = 2
-_WORTH = 0.5  # other effects of X, in natural logarithms
 
 _HARMONICS = FEWEST_HARMONICS, 12, 24
 """Of seasons: while hyperparameters are sought the fewest, then the most probable."""
@@ -109,7 +108,7 @@ def fit_components(
         best = min(found, key=lambda c: c.loss)
         for form in sorted({best.component.form, Form()}):
             found.append(search.most_probable(form._replace(logarithm=True)))
-            found += search.with_effects(found[-1], best.estimate)
+        found += search.with_effects(found[-1], best.estimate)
     if logarithm is True:
         found = search.grown(True)
     least = min(c.loss for c in found)
@@ -208,11 +207,10 @@ class _Search:
             tried += self.with_effects(best)
             found += tried
             better = min(tried, key=lambda c: c.loss, default=best)
-            parts = better.component.form.periods
-            worth = _WORTH if parts == form.periods else 0.0
-            if better.loss >= best.loss - worth:
-                return found
-            best, left = better, [part for part in left if part not in parts]
+            if better.loss >= best.loss:
+                return found + self.with_effects(best, best.estimate)
+            best = better
+            left = [p for p in left if p not in best.component.form.periods]
 
     def with_effects(
         self, candidate: _Candidate, start: Estimate | None = None
@@ -223,15 +221,17 @@ class _Search:
         """
         if self._near is None or (start is not None and not start.effects):
             return []
+        found: list[_Candidate] = []
         for turn in range(_TURNS):
             known = start if start is not None and not turn else candidate.estimate
             given = candidate.component, self._span, self._judged, self._near
-            estimate = estimated(*given, known, turn > 0 or start is None)
-            if not estimate.effects and not candidate.estimate.effects:
-                return []
+            estimate = estimated(*given, known, start is None)
+            if start is None and alike(estimate.effects, candidate.estimate.effects):
+                break
             form, logs = candidate.component.form, candidate.component.logs
             candidate = self.most_probable(form, logs, estimate)
-        return [candidate]
+            found = [candidate]
+        return found
 
     def most_probable(
         self, form: Form, start: Array | None = None, estimate: Estimate = _NONE
@@ -254,10 +254,11 @@ class _Search:
 
         def objective(x: Array, harmonics: int = FEWEST_HARMONICS) -> float:
             logs[free] = x
-            space = state_space(form, logs, span, harmonics)
-            given, first = component.read(space, sample), begun([space] * n)
-            rows, none = (sample.bounds, scaled, np.zeros(n)), space.nothing
-            misfit, *_ = filter_rows(*given, *rows, *first, CUT, none, none)
+            with np.errstate(all="ignore"):  # what is not finite is refused
+                space = state_space(form, logs, span, harmonics)
+                given, first = component.read(space, sample), begun([space] * n)
+                rows, none = (sample.bounds, scaled, np.zeros(n)), space.nothing
+                misfit, *_ = filter_rows(*given, *rows, *first, CUT, none, none)
             distance = (x - medians[free]) / widths[free]
             total = misfit + 0.5 * float(distance @ distance)
             return total if math.isfinite(total) else 1e9
@@ -268,14 +269,13 @@ class _Search:
                 [objective(x + step * e) - here for e in np.eye(len(x))]
             ) / step
 
-        with np.errstate(over="ignore", invalid="ignore"):  # refused where not finite
-            best = minimize(
-                with_slope,
-                logs[free],
-                jac=True,
-                method="L-BFGS-B",
-                options={"maxiter": _ITERATIONS},
-            )
+        best = minimize(
+            with_slope,
+            logs[free],
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": _ITERATIONS},
+        )
         found = logs.copy()
         found[free] = best.x
         in_units = len(values) * math.log(scale)
