@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from sklode.data.history import GivenControls, History
 from sklode.data.ticks import DAY, clock_ahead, rows_before
-from sklode.levels.components import Component
+from sklode.levels.components import Component, heaviest
 from sklode.levels.effects import Effect, places
 from sklode.levels.mixture import Mixture, Move
 from sklode.levels.structural import FilteredLevel, StructuralLevel
@@ -27,6 +28,20 @@ _UNITS = {"d": DAY, "h": DAY / 24, "min": DAY / 1440, "s": DAY / 86400}
 
 _DESCRIBED = 2000
 """The last rows that a description tells the shares of."""
+
+
+_PLACES = 200  # of a drawn curve
+_NINETY = np.array([-1.6449, 0.0, 1.6449])
+
+
+class Curve(NamedTuple):
+    """What a column of X adds to y; of a logarithm, what it multiplies y by."""
+
+    part: str
+    column: Hashable
+    values: Array  # (place,), of the column
+    effect: Array  # (place,)
+    bounds: Array  # (place, 2), of a 90 % interval
 
 
 class LooksAhead(Protocol):
@@ -175,6 +190,32 @@ class LevelAnswers:
         """Return a length of time, in units of the level, as a reader would say it."""
         return length_of(time * self.level.unit, self._history.rows.like)
 
+    def curves(self, channel: int, series: int) -> list[Curve]:
+        """Return the effect of each column of X in the most probable form."""
+        one, level = self._level.channels[channel], self.level
+        component = heaviest(one.components)
+        pairs = zip(one.components, one.states, strict=True)
+        known = next(states for each, states in pairs if each is component)
+        rows, found, end = self._history.rows, [], known.means.shape[1]
+        names = self._part_names(component)[:-1]
+        for effect, part in zip(
+            self._effects(component)[::-1], names[::-1], strict=False
+        ):
+            own, end = slice(end - effect.n_columns, end), end - effect.n_columns
+            seen = rows.controls[:, effect.column]  # type: ignore[index]
+            values = np.linspace(seen.min(), seen.max(), _PLACES)
+            standard = values - level.control_location[effect.column]
+            columns = effect.at(standard / level.control_scale[effect.column])
+            covariance = known.covariances[series][own, own]
+            middle = columns @ known.means[series][own]
+            spread = np.sqrt(((columns @ covariance) * columns).sum(1))
+            drawn = component.scale * (middle[:, None] + _NINETY * spread[:, None])
+            if component.form.logarithm:
+                drawn = np.exp(drawn)
+            column = self._history.controls[effect.column]
+            found.append(Curve(part, column, values, drawn[:, 1], drawn[:, [0, 2]]))
+        return found[::-1]
+
     def queries(
         self, index: pd.Index, X: pd.DataFrame | None
     ) -> tuple[Queries, Numbers]:
@@ -218,6 +259,7 @@ class LevelAnswers:
         inputs: Array = clock_ahead(ticks, rows.like)[:, None] / self.level.unit
         if given is None or rows.controls is None:
             return inputs
+        self._warn_of_far_controls(given)
         of = np.concatenate([rows.series, given.series])
         at = np.concatenate([rows.ticks, given.ticks])
         values = np.concatenate([rows.controls, given.values])
@@ -231,6 +273,25 @@ class LevelAnswers:
         before = rows_before(bounds, known.ticks, series, ticks)
         place = np.maximum(before, bounds[series])
         return np.hstack([inputs, self.level.inputs(known)[place, 1:]])
+
+    def _warn_of_far_controls(self, given: GivenControls) -> None:
+        """Warn where X, as far as it is used, is far from all that was seen."""
+        rows = self._history.rows
+        low, high = rows.controls.min(0), rows.controls.max(0)  # type: ignore[union-attr]
+        reach = high - low
+        is_far = (given.values < low - reach) | (given.values > high + reach)
+        used = sorted({effect.column for effect in self.level.effects})
+        for k in (k for k in used if is_far[:, k].any()):
+            row = int(np.argmax(is_far[:, k]))
+            at = rows.named(given.ticks[row], rows.keys[given.series[row]])
+            warnings.warn(
+                f"X should be as it was in fit; got {given.values[row, k]:g} in column "
+                f"{self._history.controls[k]!r} at {at}, where {low[k]:g} to "
+                f"{high[k]:g} were seen. Its effect goes on as a straight line there, "
+                "which may be far off. Look for other units, or a broken sensor.",
+                UserWarning,
+                stacklevel=2,
+            )
 
 
 def _finite(table: Array) -> Array:

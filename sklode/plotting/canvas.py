@@ -72,8 +72,12 @@ class Canvas(NamedTuple):
         size: tuple[float, float] = (6.4, 5.0),
         n_columns: int = 1,
         share_x: bool = False,
+        n_apart: int = 0,
     ) -> Canvas:
-        """Return the caller's axes, or new ones of a shape, each of some inches."""
+        """Return the caller's axes, or new ones of a shape, each of some inches.
+
+        ``share_x``: all share one, but for the last ones, ``n_apart`` of them.
+        """
         n = math.prod(shape)
         if ax is not None:
             axes = _given(ax, n)
@@ -88,11 +92,11 @@ class Canvas(NamedTuple):
         figure = pyplot().figure(figsize=whole, layout="constrained")
         made = np.empty(n, dtype=object)
         for k in range(n):
-            shared = made[0] if share_x and k else None
+            shared = made[0] if share_x and 0 < k < n - n_apart else None
             made[k] = figure.add_subplot(n_rows, n_columns, k + 1, sharex=shared)
             made[k].spines[["top", "right"]].set_visible(False)
             made[k].margins(x=0.02)
-            is_last = k + n_columns >= n
+            is_last = k + n_columns >= n - n_apart
             made[k].xaxis.set_tick_params(labelbottom=is_last or not share_x)
         return cls(list(made), made.reshape(shape) if shape else made[0], is_ours=True)
 

@@ -42,10 +42,11 @@ def plot_components(
     r"""Plot the parts that a structural level has found in a series.
 
     One axes each, in y's units: the trend, with the observations behind it; each
-    season; the deviation; the effect of X, where it is used; and the remainder, which
+    season; the deviation; the effects of X, where it is used; and the remainder, which
     is the observations minus the sum of all parts. Observations far outside are
-    triangles at an edge. The parts of a logarithm multiply:
-    the trend is in y's units, all others are factors.
+    triangles at an edge. The parts of a logarithm multiply: the trend is in y's units,
+    all others are factors. Below is the effect of each column of X that is used, over
+    its values, with a band of 90 %: where it acts late, what it comes to.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ def plot_components(
         The first stamp that is drawn, as pandas reads it: short seasons of a long
         series are seen only in a part of it. None: all.
     title, x_label, ax
-        As in `plot_forecast`; an axes for each part.
+        As in `plot_forecast`; an axes for each part, and each column of X.
 
     Returns
     -------
@@ -92,6 +93,8 @@ def plot_components(
     ahead, X = (None, X) if fh is None else forecaster._rows_for(fh, X)
     rows, n_seen = _rows_of(history, keys.index(key), ahead)
     found = forecaster._level_parts(rows, X)[channel]
+    curves = forecaster._answers.curves(names.index(channel), keys.index(key))
+    found = _with_one_effect(found, [curve.part for curve in curves])
     found = found.set_axis(rows.get_level_values(-1))
     y = history.frame()[channel]
     y = y if key == () else y.xs(key, level=list(range(len(key))))
@@ -110,12 +113,30 @@ def plot_components(
     panels.add(absurd, "y", partial(_at_edges, label="far outside"))
     if len(later) > 1:
         panels.add(later, "y", partial(canvas.line, style=future, label="forecast"))
-    axes = panels.draw(title, x_label, None, n_columns=1)
+    apart = [partial(_effect, curve=curve, style=past) for curve in curves]
+    axes = panels.draw(title, x_label, None, n_columns=1, apart=apart)
     shown = points["trend"]
     spread = float(np.ptp(np.log(shown) if is_factor else shown))
     for one in np.ravel(axes):
         _heightened(one, _LEAST_HEIGHT * spread)
     return axes
+
+
+def _with_one_effect(found: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
+    """Return a table whose effects of X are one part, before the signal."""
+    if not parts:
+        return found
+    others = found.drop(columns=parts)
+    others.insert(others.shape[1] - 1, "X", found[parts].sum(axis=1))
+    return others
+
+
+def _effect(axes: Any, curve: Any, style: dict[str, Any]) -> None:
+    """Draw what a column of X adds, or multiplies by, over its values."""
+    fill = canvas.tint(style["color"], 0.25)
+    canvas.band(axes, curve.values, curve.bounds, fill, "90 % interval of an effect")
+    canvas.line(axes, curve.values, curve.effect[:, None], style, "level")
+    axes.set(xlabel=str(curve.column), ylabel=f"effect of\n{curve.part}")
 
 
 def _tables(
@@ -126,7 +147,8 @@ def _tables(
     left = y / found["signal"] if is_factor else y - found["signal"]
     parts = [part for part in found if part not in ("signal", "deviation", "X")]
     is_neutral = (found == float(is_factor)).all()
-    parts += [part for part in ("deviation", "X") if not is_neutral[part]]
+    used = (part for part in ("deviation", "X") if part in found)
+    parts += [part for part in used if not is_neutral[part]]
     parts.append("remainder")
     points = pd.DataFrame({"trend": y, "remainder": left.reindex(y.index)})
     usual, absurd = _told_apart(points, y)

@@ -257,12 +257,19 @@ class Panels:
         x_label: str | None,
         y_label: str | None,
         n_columns: int | None = None,
+        apart: Sequence[Callable[[Any], None]] = (),
     ) -> Any:
-        """Draw the layers, the first one of what was seen; return the axes."""
-        sheet = self._canvas(n_columns)
+        """Draw the layers, the first one of what was seen; return the axes.
+
+        ``apart`` draw what is not over time, each on an axes of its own, the last ones.
+        """
+        sheet = self._canvas(n_columns, len(apart))
+        n_timed = len(sheet.axes) - len(apart)
+        for draw, axes in zip(apart, sheet.axes[n_timed:], strict=True):
+            draw(axes)
         x_label = str(self.levels[-1] or "") if x_label is None else x_label
         pairs = product(self.keys, self.channels)
-        for pair, axes in zip(pairs, sheet.axes, strict=True):
+        for pair, axes in zip(pairs, sheet.axes[:n_timed], strict=True):
             self._dress(axes)
             layers = [
                 (*parts[pair], draw) for parts, draw in self.layers if pair in parts
@@ -297,9 +304,9 @@ class Panels:
         later = [x for ends in others for x in ends.values()]
         return last if max(later, default=last) > last else None
 
-    def _canvas(self, n_columns: int | None) -> canvas.Canvas:
-        """Return an axes for each series and channel."""
-        n_series, n_channels = len(self.keys), len(self.channels)
+    def _canvas(self, n_columns: int | None, n_apart: int) -> canvas.Canvas:
+        """Return an axes for each series and channel, and some more."""
+        n_series, n_channels = len(self.keys), len(self.channels) + n_apart
         shape = tuple(n for n in (n_series, n_channels) if n > 1)
         if n_columns is None:
             n_columns = n_channels if n_series > 1 else 1 if n_channels <= 6 else 2
@@ -310,7 +317,7 @@ class Panels:
         spans = [x[[0, -1]] for parts, _ in self.layers for x, _ in parts.values()]
         longest = np.ptp(spans, axis=1).max() if spans else 0.0
         share_x = n_series == 1 or bool(spans and np.ptp(spans) <= 2 * longest)
-        return canvas.Canvas.of(self.ax, shape, size, n_columns, share_x)
+        return canvas.Canvas.of(self.ax, shape, size, n_columns, share_x, n_apart)
 
     def _dress(self, axes: Any) -> None:
         """Let ticks read as stamps, unless they do already."""

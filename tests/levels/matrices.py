@@ -44,15 +44,15 @@ def _over(gap, rates, waves, n_controls):
     return move, noise
 
 
-def _observed(waves, controls):
-    return np.concatenate(
-        [[1.0, 0.0, 0.0, 1.0], np.tile([1.0, 0.0], len(waves)), controls]
-    )
+def _observed(waves, inputs):
+    turned = waves[:, 0] * inputs[0]
+    seen = np.stack([np.cos(turned), np.sin(turned)], axis=1).ravel()
+    return np.concatenate([[1.0, 0.0, 0.0, 1.0], seen, inputs[1:]])
 
 
 def filter_rows(
     times,
-    controls,
+    inputs,
     rates,
     waves,
     bounds,
@@ -78,10 +78,10 @@ def filter_rows(
             gap = since[series] if i == begin else times[i] - times[i - 1]
             if gap > 0:
                 if gap not in crossings:
-                    crossings = {gap: _over(gap, rates, waves, controls.shape[1])}
+                    crossings = {gap: _over(gap, rates, waves, inputs.shape[1] - 1)}
                 move, noise = crossings[gap]
                 mean, covariance = move @ mean, move @ covariance @ move.T + noise
-            row = _observed(waves, controls[i])
+            row = _observed(waves, inputs[i])
             error = values[i] - row @ mean
             if not np.isnan(error):
                 gain = covariance @ row
@@ -114,7 +114,7 @@ def filter_rows(
     return loss, scaled, precision, jumps, signal, variance, kept
 
 
-def smooth_rows(times, controls, rates, waves, bounds, scaled, precision, gains):
+def smooth_rows(times, inputs, rates, waves, bounds, scaled, precision, gains):
     """See `sklode.levels.kernel.smooth_rows`."""
     n, n_parts, d = gains.shape
     more, less = np.zeros((n, n_parts)), np.zeros((n, n_parts))
@@ -122,7 +122,7 @@ def smooth_rows(times, controls, rates, waves, bounds, scaled, precision, gains)
         pull, known = np.zeros(d), np.zeros((d, d))
         for i in range(end - 1, begin - 1, -1):
             if precision[i] > 0:
-                row, gain = _observed(waves, controls[i]), gains[i, -1]
+                row, gain = _observed(waves, inputs[i]), gains[i, -1]
                 rest = np.eye(d) - np.outer(gain, row) * precision[i]
                 pull = row * scaled[i] + rest.T @ pull
                 known = np.outer(row, row) * precision[i] + rest.T @ known @ rest
@@ -130,19 +130,19 @@ def smooth_rows(times, controls, rates, waves, bounds, scaled, precision, gains)
             less[i] = ((gains[i] @ known) * gains[i]).sum(1)
             gap = times[i] - times[i - 1] if i > begin else 0.0
             if gap > 0:
-                move, _ = _over(gap, rates, waves, controls.shape[1])
+                move, _ = _over(gap, rates, waves, inputs.shape[1] - 1)
                 pull, known = move.T @ pull, move.T @ known @ move
     return more, less
 
 
-def simulate_rows(times, controls, rates, waves, since, states, jumps, normals):
+def simulate_rows(times, inputs, rates, waves, since, states, jumps, normals):
     """See `sklode.levels.kernel.simulate_rows`."""
     signals = np.zeros((len(times), states.shape[1]))
     for i in range(len(times)):
         gap = since if i == 0 else times[i] - times[i - 1]
         noise = np.zeros((len(states), len(states)))
         if gap > 0:
-            move, noise = _over(gap, rates, waves, controls.shape[1])
+            move, noise = _over(gap, rates, waves, inputs.shape[1] - 1)
             states[:] = move @ states
         white = normals[i]
         spread = np.sqrt(np.diag(noise))
@@ -150,20 +150,20 @@ def simulate_rows(times, controls, rates, waves, since, states, jumps, normals):
         rest = math.sqrt(max(noise[0, 0] - both**2, 0.0) + jumps[i])
         states[0] += rest * white[0] + both * white[2]
         states[2:] += spread[2:, None] * white[2:]
-        signals[i] = _observed(waves, controls[i]) @ states
+        signals[i] = _observed(waves, inputs[i]) @ states
     return signals
 
 
-def condition_rows(times, controls, rates, waves, precision, kept, values):
+def condition_rows(times, inputs, rates, waves, precision, kept, values):
     """See `sklode.levels.kernel.condition_rows`."""
     n, d = kept.shape
     signals, scaled = np.zeros(values.shape), np.zeros(values.shape)
     states = np.zeros((d, values.shape[1]))
-    rows = [_observed(waves, u) for u in controls]
+    rows = [_observed(waves, u) for u in inputs]
     gaps = np.diff(times, prepend=times[:1])
     for i in range(n):
         if gaps[i] > 0:
-            states = _over(gaps[i], rates, waves, controls.shape[1])[0] @ states
+            states = _over(gaps[i], rates, waves, inputs.shape[1] - 1)[0] @ states
         signals[i] = rows[i] @ states
         if precision[i] > 0:
             scaled[i] = (values[i] - signals[i]) * precision[i]
@@ -174,5 +174,5 @@ def condition_rows(times, controls, rates, waves, precision, kept, values):
             states += np.outer(rows[i], scaled[i] - precision[i] * (kept[i] @ states))
         signals[i] += kept[i] @ states
         if gaps[i] > 0:
-            states = _over(gaps[i], rates, waves, controls.shape[1])[0].T @ states
+            states = _over(gaps[i], rates, waves, inputs.shape[1] - 1)[0].T @ states
     return signals

@@ -64,9 +64,9 @@ def _integrated(s: Array, t: Array, memory: float) -> Array:
 def parts(
     component: Component, span: float, s: Array, t: Array, u: Array, v: Array
 ) -> list[Array]:
-    """Return the covariances of trend, deviation, seasons and X.
+    """Return the covariances of trend, deviation, seasons and effects of X.
 
-    Of times ``s``, with controls ``u``, and ``t``, with ``v``.
+    Of times ``s``, with inputs ``u``, and ``t``, with ``v``.
     """
     sizes = np.exp(component.logs)
     slope, walk, drift, memory, deviation, fade, _, constant = sizes[:8]
@@ -80,10 +80,12 @@ def parts(
         size, kept = sizes[8 + 2 * k : 10 + 2 * k]
         n = min(component.harmonics, max(math.floor(period / 2 + 0.25), 1))
         total = sum(1 / m for m in range(1, n + 1))
-        waves = [np.cos(2 * np.pi * m * lag / period) / m for m in range(1, n + 1)]
+        turn = 2 * np.pi * (s + u[:, :1] - t - v[:, :1].T) / period
+        waves = [np.cos(m * turn) / m for m in range(1, n + 1)]
         found.append(size**2 * np.exp(-lag / kept) * sum(waves) / total)
-    n_controls = component.form.n_controls
-    found.append(u[:, :n_controls] @ v[:, :n_controls].T)
+    for effect in component.form.effects:
+        columns = [1 + column for column in effect]
+        found.append(u[:, columns] @ v[:, columns].T)
     return found
 
 
@@ -100,7 +102,7 @@ def posterior(
     component: Component,
     table: Table,
     times: Array,
-    controls: Array,
+    inputs: Array,
     noises: Array | None = None,
     jumps: Array | None = None,
 ) -> Posterior:
@@ -109,13 +111,13 @@ def posterior(
     ``noises`` are the rows' variances of the noise, ``jumps`` those of jumps of the
     level at the rows.
     """
-    t, u = table.times, table.controls
+    t, u = table.times, table.inputs
     y = component.scaled(table.values)
     if noises is None:
         noises = np.full(len(t), math.exp(2 * component.logs[6]) + LEAST**2)
     own: Any = sum(parts(component, SPAN, t, t, u, u))
-    cross = parts(component, SPAN, times, t, controls, u)
-    asked = sum(parts(component, SPAN, times, times, controls, controls))
+    cross = parts(component, SPAN, times, t, inputs, u)
+    asked = sum(parts(component, SPAN, times, times, inputs, inputs))
     if jumps is not None:
         before, seen = t[None] <= times[:, None], t[None] <= t[:, None]
         own = own + (seen * jumps) @ seen.T
@@ -134,6 +136,12 @@ def posterior(
     )
 
 
+def inputs_at(times: Array, rng: np.random.Generator, n_controls: int) -> Array:
+    """Return X, and beside it a clock that is put forward, and back."""
+    ahead = np.where((times > 8) & (times < 20), 1.5, 0.0) * bool(n_controls)
+    return np.column_stack([ahead, rng.standard_normal((len(times), n_controls))])
+
+
 def table_of(
     lengths: tuple[int, ...] = (30,),
     component: Component | None = None,
@@ -146,7 +154,7 @@ def table_of(
     for n in lengths:
         t = np.cumsum(rng.exponential(1.0, n).round(3) + 0.001)
         t -= t[0] if n else 0.0
-        u = rng.standard_normal((n, n_controls))
+        u = inputs_at(t, rng, n_controls)
         y: Array = rng.standard_normal(n)
         if component is not None:
             space: Any = sum(parts(component, SPAN, t, t, u, u))
@@ -164,7 +172,7 @@ def table_of(
 def one_of(table: Table, k: int) -> Table:
     """Return a series alone."""
     own = slice(table.bounds[k], table.bounds[k + 1])
-    rows = table.times[own], table.values[own], table.controls[own]
+    rows = table.times[own], table.values[own], table.inputs[own]
     return Table(*rows, np.array([0, len(rows[0])]))
 
 
@@ -172,8 +180,7 @@ def asked(*times: Any, n_controls: int = 0, seed: int = 1) -> Queries:
     """Return queries: of each series its own times."""
     series = np.repeat(np.arange(len(times)), [len(own) for own in times])
     flat = np.concatenate([np.asarray(own, dtype=float) for own in times])
-    controls = np.random.default_rng(seed).standard_normal((len(flat), n_controls))
-    return Queries(series, flat, controls)
+    return Queries(series, flat, inputs_at(flat, np.random.default_rng(seed), n_controls))
 
 
 def level(table: Table, *components: Component) -> ChannelLevel:

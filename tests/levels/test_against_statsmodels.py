@@ -31,7 +31,7 @@ def assert_same(
     """Check forecasts, the smoothed signal and their variances."""
     seen = ~np.isnan(y)
     rows = np.arange(N)[seen] * 1.0
-    table = Table(rows, y[seen], np.zeros((len(rows), 0)), np.array([0, len(rows)]))
+    table = Table(rows, y[seen], np.zeros((len(rows), 1)), np.array([0, len(rows)]))
     channel = level(table, one)
     mean, variance = answer(channel, asked(N + np.arange(12)))
     forecast = results.get_forecast(12)

@@ -26,7 +26,7 @@ from tests.levels.processes import (
 )
 
 CASES: dict[str, Component] = {
-    "all parts": component(Form((7.0, 19.5), n_controls=2)),
+    "all parts": component(Form((7.0, 19.5), effects=((0,), (1,)))),
     "level": component(**{**ABSENT, "walk": 1.0}),
     "line": component(**{**ABSENT, "slope": 3.0}),
     "velocity that lasts": component(memory=2000.0, drift=4.0, noise=0.01),
@@ -50,7 +50,7 @@ def drawn_from(name: str, lengths: tuple[int, ...] = (30,)) -> tuple[Component, 
 
 
 def controls_of(one: Component) -> int:
-    return 2 if one.form.n_controls else 0
+    return 2 if one.form.effects else 0
 
 
 @each_case
@@ -70,7 +70,7 @@ def test_the_likelihood_is_that_of_the_process(name: str) -> None:
         space.nothing,
     )[0]
     losses = [
-        posterior(one, rows, rows.times, rows.controls).loss
+        posterior(one, rows, rows.times, rows.inputs).loss
         for rows in (one_of(table, k) for k in range(n))
     ]
     assert loss == pytest.approx(sum(losses), rel=1e-9, abs=1e-8)
@@ -84,7 +84,7 @@ def test_answers_are_the_processs_given_all_rows(name: str, where: str) -> None:
     times = np.sort(times[times > table.times[-1]] if where == "ahead" else times)
     queries = asked(times, n_controls=controls_of(one))
     mean, variance = answer(level(table, one), queries)
-    exact = posterior(one, table, times, queries.controls)
+    exact = posterior(one, table, times, queries.inputs)
     size = one.scale * np.sqrt(np.diag(exact.covariance)).max()
     expected = one.location + one.scale * exact.mean
     np.testing.assert_allclose(mean, expected, rtol=1e-8, atol=1e-8 * size)
@@ -97,7 +97,7 @@ def test_parts_are_the_processs_parts(name: str) -> None:
     one, table = drawn_from(name)
     queries = asked(TIMES, n_controls=controls_of(one))
     _, parts = level(table, one).parts(queries)
-    exact = posterior(one, table, TIMES, queries.controls)
+    exact = posterior(one, table, TIMES, queries.inputs)
     np.testing.assert_allclose(parts, exact.parts, rtol=1e-7, atol=1e-8)
 
 
@@ -108,7 +108,7 @@ def test_each_series_of_a_panel_is_answered_by_its_own_rows() -> None:
     found = answer(level(table, one), queries)
     for k in range(4):
         own = queries.series == k
-        exact = posterior(one, one_of(table, k), times[k], queries.controls[own])
+        exact = posterior(one, one_of(table, k), times[k], queries.inputs[own])
         np.testing.assert_allclose(found[0][own], exact.mean, atol=1e-8)
         np.testing.assert_allclose(found[1][own], np.diag(exact.covariance), rtol=1e-7)
 
@@ -123,7 +123,7 @@ def test_a_series_of_no_rows_is_answered_alike_in_any_company(
     for k, time in enumerate(times):
         alone = answer(channel, asked([], [time]))
         np.testing.assert_allclose(alone[1], together[1][k], rtol=1e-12)
-    exact = posterior(one, one_of(table, 1), np.array(times), np.zeros((2, 0)))
+    exact = posterior(one, one_of(table, 1), np.array(times), np.zeros((2, 1)))
     np.testing.assert_allclose(together[1], np.diag(exact.covariance), rtol=1e-8)
     draws = channel.drawn(asked([], times), 20_000, 0, False)
     np.testing.assert_allclose(np.cov(draws.T), exact.covariance, rtol=0.05)
@@ -147,8 +147,8 @@ def _between(table: Table, after: float, until: float) -> Table:
     chosen = (table.times > after) & (table.times <= until)
     series = np.repeat(np.arange(len(table.bounds) - 1), np.diff(table.bounds))
     counts = np.bincount(series[chosen], minlength=len(table.bounds) - 1)
-    times, values, controls = (column[chosen] for column in table[:3])
-    return Table(times, values, controls, np.append(0, np.cumsum(counts)))
+    times, values, inputs = (column[chosen] for column in table[:3])
+    return Table(times, values, inputs, np.append(0, np.cumsum(counts)))
 
 
 # Draws
@@ -166,11 +166,11 @@ def test_simulated_paths_have_the_processs_covariance(name: str) -> None:
     states[:, :d] = vectors * np.sqrt(np.maximum(values, 0))
     normals = np.zeros((n, d, n_draws))
     normals[:, :, d:] = np.eye(n * d).reshape(n, d, n * d)
-    controls = np.ascontiguousarray(queries.controls)
-    rows = times, controls, space.rates, space.waves, 0.0, states, jumps, normals
+    inputs = np.ascontiguousarray(queries.inputs)
+    rows = times, inputs, space.rates, space.waves, 0.0, states, jumps, normals
     paths = kernel.simulate_rows(*rows)
-    none = Table(np.zeros(0), np.zeros(0), np.zeros((0, 2)), np.array([0, 0]))
-    exact = posterior(one, none, times - 5.0, controls).covariance
+    none = Table(np.zeros(0), np.zeros(0), np.zeros((0, 3)), np.array([0, 0]))
+    exact = posterior(one, none, times - 5.0, inputs).covariance
     exact[3:, 3:] += 2.0
     np.testing.assert_allclose(paths @ paths.T, exact, rtol=1e-8, atol=1e-10)
 
@@ -183,7 +183,7 @@ def test_draws_have_the_posteriors_mean_and_covariance(name: str, where: str) ->
     times = np.array([-6.0, 0.0, 0.9, 1.1, 12.0, last + 0.5, last + 1.5, last + 20])
     times = times[times > last] if where == "ahead" else times
     queries, n = asked([], times, n_controls=controls_of(one)), 20_000
-    exact = posterior(one, one_of(table, 1), times, queries.controls)
+    exact = posterior(one, one_of(table, 1), times, queries.inputs)
     channel = level(table, one)
     for noise in (False, True):
         draws = channel.drawn(queries, n, 3, noise)
@@ -213,14 +213,14 @@ def test_a_hundred_thousand_rows_are_answered_as_by_the_rows_nearby() -> None:
     rng, n = np.random.default_rng(0), 100_000
     times = np.cumsum(rng.exponential(1.0, n) + 1e-3)
     times -= times[0]
-    table = Table(times, rng.standard_normal(n), np.zeros((n, 0)), np.array([0, n]))
+    table = Table(times, rng.standard_normal(n), np.zeros((n, 1)), np.array([0, n]))
     places = [0, 50_000, n - 1]
     found = answer(level(table, one), asked(times[places] + 0.5))
     for k, place in enumerate(places):
         near = slice(max(place - 200, 0), place + 200)
-        columns = times[near], table.values[near], table.controls[near]
+        columns = times[near], table.values[near], table.inputs[near]
         rows = Table(*columns, bounds=np.array([0, len(columns[0])]))
-        exact = posterior(one, rows, times[[place]] + 0.5, np.zeros((1, 0)))
+        exact = posterior(one, rows, times[[place]] + 0.5, np.zeros((1, 1)))
         assert found[0][k] == pytest.approx(exact.mean[0], abs=1e-6)
         assert found[1][k] == pytest.approx(exact.covariance[0, 0], rel=1e-6)
 
@@ -230,7 +230,7 @@ def test_a_hundred_thousand_rows_in_blocks_are_the_same_rows() -> None:
     n = 100_000
     times = np.cumsum(np.random.default_rng(0).exponential(1.0, n) + 1e-3)
     values = np.sin(2 * np.pi * times / 7) + times / n
-    table = Table(times - times[0], values, np.zeros((n, 0)), np.array([0, n]))
+    table = Table(times - times[0], values, np.zeros((n, 1)), np.array([0, n]))
     queries = asked(table.times[-1] + np.array([0.5, 3.0, 400.0]))
     expected = answer(level(table, one), queries)
     channel = level(_between(table, -1.0, 2e4), one)
@@ -257,7 +257,7 @@ def test_a_line_is_continued() -> None:
 
 def test_values_without_noise_are_gone_through() -> None:
     one, table = component(noise=1e-9), table_of((30,), CASES["all parts"], 2)
-    table = table._replace(controls=np.zeros((30, 0)))
+    table = table._replace(inputs=np.zeros((30, 1)))
     mean, variance = answer(level(table, one), asked(table.times))
     np.testing.assert_allclose(mean, table.values, atol=1e-3)
     assert (variance <= 1.001 * LEAST**2).all()
@@ -271,7 +271,7 @@ def test_a_season_is_continued_over_a_gap() -> None:
         return np.sin(2 * np.pi * t / 9) + 0.3 * np.cos(4 * np.pi * t / 9)
 
     n = len(times)
-    table = Table(times, wave(times), np.zeros((n, 0)), np.array([0, n]))
+    table = Table(times, wave(times), np.zeros((n, 1)), np.array([0, n]))
     gap = np.linspace(60, 380, 50)
     mean, _ = answer(level(table, one), asked(gap))
     np.testing.assert_allclose(mean, wave(gap), atol=0.01)

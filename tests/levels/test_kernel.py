@@ -22,7 +22,7 @@ from tests.levels.processes import (
 
 ENGINES: list[Any] = [kernel, matrices]
 
-ONE = component(Form((5.0, 11.0), n_controls=1), noise=0.4)
+ONE = component(Form((5.0, 11.0), effects=((0,),)), noise=0.4)
 SPACE = ONE.space(SPAN)
 
 
@@ -58,7 +58,7 @@ def filtered(
         states = np.zeros((n, d)), start, np.zeros((n, 2))
     states = tuple(np.array(x) for x in states)
     parts = space.whole if parts is None else parts
-    given = table.times, table.controls, space.rates, space.waves
+    given = table.times, table.inputs, space.rates, space.waves
     rows = table.bounds, table.values, np.full(n, since)
     after = np.empty((len(table.times), d))
     result = engine.filter_rows(*given, *rows, *states, cut, parts, after)
@@ -108,7 +108,7 @@ def test_loops_and_matrices_filter_and_smooth_alike(shape: str, seed: int) -> No
             smoothed = [
                 engine.smooth_rows(
                     table.times,
-                    table.controls,
+                    table.inputs,
                     SPACE.rates,
                     SPACE.waves,
                     table.bounds,
@@ -147,7 +147,7 @@ def test_loops_and_matrices_draw_alike(shape: str) -> None:
     paths = [
         engine.simulate_rows(
             table.times,
-            table.controls,
+            table.inputs,
             SPACE.rates,
             SPACE.waves,
             0.7,
@@ -162,7 +162,7 @@ def test_loops_and_matrices_draw_alike(shape: str) -> None:
     conditioned = [
         engine.condition_rows(
             table.times,
-            table.controls,
+            table.inputs,
             SPACE.rates,
             SPACE.waves,
             found.precision,
@@ -302,7 +302,7 @@ def test_robust_answers_are_the_processs_with_the_noise_taken(
     found = filtered(engine, table)
     smoothed = engine.smooth_rows(
         table.times,
-        table.controls,
+        table.inputs,
         SPACE.rates,
         SPACE.waves,
         table.bounds,
@@ -313,7 +313,7 @@ def test_robust_answers_are_the_processs_with_the_noise_taken(
     mean = (found.signal + smoothed[0])[:, 0]
     variance = (found.variance - smoothed[1])[:, 0]
     rules = noises(found), found.jumps
-    exact = posterior(ONE, table, table.times, table.controls, *rules)
+    exact = posterior(ONE, table, table.times, table.inputs, *rules)
     assert (rules[0] > 1.01 * SPACE.rates[5]).any()
     np.testing.assert_allclose(mean, exact.mean, rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(variance, np.diag(exact.covariance), rtol=1e-5)
