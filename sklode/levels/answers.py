@@ -278,8 +278,8 @@ class LevelAnswers:
         """Warn where X, as far as it is used, is far from all that was seen."""
         rows = self._history.rows
         low, high = rows.controls.min(0), rows.controls.max(0)  # type: ignore[union-attr]
-        reach = high - low
-        is_far = (given.values < low - reach) | (given.values > high + reach)
+        middle, half = low / 2 + high / 2, high / 2 - low / 2
+        is_far = np.abs(given.values / 4 - middle / 4) > 0.75 * half  # floats end
         used = sorted({effect.column for effect in self.level.effects})
         for k in (k for k in used if is_far[:, k].any()):
             row = int(np.argmax(is_far[:, k]))

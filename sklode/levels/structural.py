@@ -274,7 +274,7 @@ def _standard(controls: Array | None) -> tuple[Array, Array]:
     """Return means and standard deviations; 1 of what does not vary."""
     if controls is None:
         return np.zeros(0), np.ones(0)
-    unit = power_of_two(controls)
+    unit = np.array([power_of_two(column) for column in controls.T])
     scale = unit * (controls / unit).std(0)
     location = unit * (controls / unit).mean(0)
     constant = scale <= 1e-9 * np.abs(location)

@@ -180,7 +180,9 @@ def asked(*times: Any, n_controls: int = 0, seed: int = 1) -> Queries:
     """Return queries: of each series its own times."""
     series = np.repeat(np.arange(len(times)), [len(own) for own in times])
     flat = np.concatenate([np.asarray(own, dtype=float) for own in times])
-    return Queries(series, flat, inputs_at(flat, np.random.default_rng(seed), n_controls))
+    return Queries(
+        series, flat, inputs_at(flat, np.random.default_rng(seed), n_controls)
+    )
 
 
 def level(table: Table, *components: Component) -> ChannelLevel:

@@ -90,7 +90,7 @@ def test_x_is_taken_where_it_tells_something(seed: int) -> None:
     e = noise(seed + 100)
 
     def has_x(form: Form) -> bool:
-        return form.n_controls == 2
+        return len(form.effects) == 2
 
     assert share(level(e + X["u"] - 0.5 * X["v"], X), has_x) > 0.9
     assert share(level(e, X), has_x) < 0.5
