@@ -1,0 +1,299 @@
+"""What columns of X do: lines, curves, and effects that build up and fade."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.stats import norm
+
+from sklode import StructuralForecaster
+from sklode.levels import kernel
+from sklode.levels.components import run
+from sklode.levels.effects import Effect, Inputs, _Judge, columns_of, places
+from sklode.levels.forms import Form
+from tests.levels.processes import SPAN, asked, component, level, table_of
+
+KNOTS = (-1.5, -0.7, -0.2, 0.3, 0.8, 1.9)
+STAMPS = pd.date_range("2024-01-01", periods=400, freq="h")
+
+
+def structural(**settings: Any) -> StructuralForecaster:
+    return StructuralForecaster(**{"seasons": None, "logarithm": False, **settings})
+
+
+def wandering(seed: int, n: int = 400, memory: float = 10.0) -> Any:
+    rng = np.random.default_rng(seed)
+    values = np.zeros(n)
+    kept = np.exp(-1 / memory)
+    for k in range(1, n):
+        values[k] = kept * values[k - 1] + np.sqrt(1 - kept**2) * rng.normal()
+    return values
+
+
+def late(u: Any, hours: Any, memory: float) -> Any:
+    """Return the exact first-order response to X that is linear between rows."""
+
+    def slope(t: float, x: Any) -> Any:
+        return (np.interp(t, hours, u) - x) / memory
+
+    ends = hours[0], hours[-1]
+    return solve_ivp(slope, ends, u[:1], t_eval=hours, max_step=0.2, rtol=1e-8).y[0]
+
+
+def found_effects(forecaster: Any) -> list[str]:
+    parts = forecaster.level_.index.get_level_values("part")
+    return [part for part in parts if part.endswith(("(line)", "(curve)"))]
+
+
+# Columns
+
+
+def test_a_curve_is_a_natural_cubic_spline_that_goes_on_straight() -> None:
+    effect = Effect(0, KNOTS)
+    x = np.linspace(-9, 9, 1801)
+    columns = effect.at(x)
+    assert columns.shape == (len(x), effect.n_columns) == (len(x), len(KNOTS) - 1)
+    np.testing.assert_array_equal(columns[:, 0], x)
+    bends = np.diff(columns[:, 1:], n=2, axis=0) / 0.01**2
+    outside = (x[1:-1] < KNOTS[0] - 0.02) | (x[1:-1] > KNOTS[-1] + 0.02)
+    np.testing.assert_allclose(bends[outside], 0, atol=1e-6)
+    inside = (x[1:-1] > KNOTS[0]) & (x[1:-1] < KNOTS[-1])
+    # second derivatives of different columns have nothing in common
+    products = bends[inside].T @ bends[inside]
+    np.testing.assert_allclose(products / products[0, 0], np.eye(4), atol=0.03)
+    at_knots = effect.at(np.array(KNOTS))[:, 1:]
+    assert 0.1 < (at_knots**2).sum(1).mean() < 10
+
+
+@pytest.mark.parametrize("memory", [0.01, 0.5, 3.0, 1e5])
+def test_an_effect_with_a_memory_is_a_first_order_response(memory: float) -> None:
+    hours = np.array([0.0, 0.4, 0.5, 2.0, 2.1, 7.0, 7.0001, 12.0])
+    u = np.array([1.0, 2.0, -1.0, 0.5, 0.5, 3.0, -2.0, 0.0])
+    bounds = np.array([0, len(hours), 2 * len(hours)])
+    found = columns_of(
+        [Effect(0, memory=memory)], bounds, np.tile(hours, 2), np.append(u, -u)[:, None]
+    )[:, 0]
+    np.testing.assert_allclose(found[: len(hours)], -found[len(hours) :])
+    if memory == 0.01:
+        np.testing.assert_allclose(found[[0, 3, 5]], u[[0, 3, 5]], atol=0.03)
+    elif memory == 1e5:
+        np.testing.assert_allclose(found[: len(hours)], 1.0, atol=1e-3)
+    else:
+        expected = late(u, hours, memory)
+        np.testing.assert_allclose(found[: len(hours)], expected, atol=2e-4)
+
+
+def test_effects_read_the_columns_that_are_theirs() -> None:
+    effects = [Effect(0), Effect(1, KNOTS), Effect(1, memory=2.0)]
+    assert places(effects) == {
+        effects[0]: (0,),
+        effects[1]: (1, 2, 3, 4, 5),
+        effects[2]: (6,),
+    }
+
+
+# Probability
+
+
+def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
+    rng = np.random.default_rng(0)
+    plain = component(Form((7.0,)))
+    table = table_of((40, 25), plain, n_controls=2)
+    bounds, controls = table.bounds, rng.normal(size=(65, 2))
+    inputs = Inputs(bounds, table.times, controls, np.arange(65))
+    judge = _Judge(plain, SPAN, table, inputs, table.values)
+    effects = [Effect(0, KNOTS), Effect(1, memory=2.0)]
+
+    def loss(chosen: list[Effect]) -> float:
+        columns = columns_of(chosen, bounds, table.times, controls)
+        rows = table._replace(inputs=np.column_stack([table.inputs[:, 0], columns]))
+        one = plain.reading(list(places(chosen).values()))
+        space = one.space(SPAN)
+        return run(one, space, rows, space.nothing).loss
+
+    alone, _ = judge.best([effects[0]], [])
+    assert alone == 0.0  # it is no more probable than nothing
+    gain = loss([effects[1]]) - loss(effects)
+    inner, told = judge.system([effects[1]])
+    assert inner.shape == (2, 1, 1)
+    own = judge.system(effects)
+    evidence = [
+        0.5 * ((b * np.linalg.solve(a, b)).sum() - np.linalg.slogdet(a)[1].sum())
+        for a, b in (own, (inner, told))
+    ]
+    assert evidence[0] - evidence[1] == pytest.approx(gain, abs=1e-6)
+
+
+def test_expected_rows_are_those_of_the_filter() -> None:
+    one = component(Form((7.0,)))
+    table = table_of((40, 25), one)
+    space = one.space(SPAN)
+    found = run(one, space, table, space.whole)
+    given = (*one.read(space, table), table.bounds, found.precision)
+    values = one.scaled(table.values)[:, None]
+    expected = kernel.expected_rows(*given, found.kept[:, 0].copy(), values)
+    np.testing.assert_allclose(expected, found.signal, atol=1e-10)
+
+
+# Forecasts
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("name", "effect"),
+    [
+        ("T (line)", lambda u: 2 * u),
+        ("T (curve)", lambda u: 3 * np.abs(u)),
+        ("T (curve)", lambda u: 3 * np.tanh(2 * u)),
+    ],
+    ids=["line", "kink", "saturation"],
+)
+def test_the_form_of_an_effect_is_found(name: str, effect: Any, seed: int) -> None:
+    u = wandering(seed)
+    truth = 5 + effect(u)
+    y = pd.Series(
+        truth + 0.3 * np.random.default_rng(seed + 1000).normal(size=400), STAMPS
+    )
+    X = pd.DataFrame({"T": 18 + 7 * u, "other": wandering(seed + 50)}, STAMPS)
+    forecaster = structural().fit(y[:350], X=X[:350])
+    assert found_effects(forecaster) == [name]
+    found = forecaster.predict(fh=STAMPS[350:], X=X[350:])
+    assert np.abs(found - truth[350:]).mean() < 0.3
+    inside = forecaster.predict_interval(STAMPS[350:], X[350:], coverage=0.9).to_numpy()
+    covered = (y[350:].to_numpy() > inside[:, 0]) & (y[350:].to_numpy() < inside[:, 1])
+    assert covered.mean() > 0.75
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("effect", [lambda u: u, np.tanh], ids=["line", "curve"])
+def test_an_effect_that_builds_up_and_fades_is_found(effect: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    hours = np.sort(rng.uniform(0, 400, 400))
+    index = pd.Timestamp("2024-01-01") + pd.to_timedelta(hours, unit="h")
+    u = 2 * wandering(seed + 9, memory=4.0)
+    truth = late(effect(u), hours, 5.0)
+    y = pd.Series(truth + 0.1 * rng.normal(size=400), index)
+    X = pd.DataFrame({"u": u}, index)
+    forecaster = structural().fit(y[:350], X=X[:350])
+    (part,) = found_effects(forecaster)
+    memory = pd.Timedelta(forecaster.level_.loc[(0, part), "memory"])
+    assert 3.5 < memory / pd.Timedelta("1h") < 7
+    found = forecaster.predict(fh=index[350:], X=X[350:])
+    assert np.abs(found - truth[350:]).mean() < 0.35 * truth.std()
+
+
+def test_x_of_rows_without_y_counts_where_effects_are_late() -> None:
+    u = wandering(1, memory=3.0)
+    y = pd.Series(late(u, np.arange(400.0), 6.0), STAMPS)
+    y += 0.02 * np.random.default_rng(0).normal(size=400)
+    gappy = y.copy()
+    gappy[330:350] = np.nan
+    X = pd.DataFrame({"u": u}, STAMPS)
+    forecaster = structural().fit(gappy[:350], X=X[:350])
+    found = forecaster.predict(fh=STAMPS[350:360], X=X[350:])
+    assert np.abs(found - y[350:360]).mean() < 0.1
+    inside = forecaster.predict(fh=STAMPS[330:350])
+    assert np.abs(inside - y[330:350]).mean() < 0.1
+
+
+def test_noise_has_no_effect() -> None:
+    names = []
+    for seed in range(8):
+        y = pd.Series(np.cumsum(wandering(seed, 200)), STAMPS[:200])
+        noise = np.random.default_rng(seed + 1000).normal(size=(200, 3))
+        X = pd.DataFrame(noise, STAMPS[:200], list("abc"))
+        names += found_effects(structural().fit(y, X=X))
+    assert len(names) <= 1
+
+
+def test_series_of_a_panel_have_curves_of_their_own() -> None:
+    parts, inputs = {}, {}
+    for k, sign in enumerate((1, -1, 1, -1)):
+        u = wandering(k, 160)
+        noise = np.random.default_rng(k + 1000).normal(size=160)
+        parts[k] = pd.DataFrame({"y": 3 * sign * np.abs(u) + 0.2 * noise}, STAMPS[:160])
+        inputs[k] = pd.DataFrame({"u": u}, STAMPS[:160])
+    y, X = (pd.concat(each, names=["k", "t"]) for each in (parts, inputs))
+    known = y.index.get_level_values("t") < STAMPS[140]
+    forecaster = structural().fit(y[known], X=X[known])
+    found = forecaster.predict(fh=STAMPS[140:160], X=X[~known])
+    assert float(np.abs(found - y[~known]).mean().iloc[0]) < 0.5
+
+
+def test_an_update_goes_on_with_effects() -> None:
+    u = wandering(3)
+    y = pd.Series(3 * np.abs(u), STAMPS) + 0.1 * wandering(4)
+    X = pd.DataFrame({"u": u}, STAMPS)
+    forecaster = structural().fit(y[:300], X=X[:300])
+    forecaster.update(y[300:350], X=X[300:350], update_params=False)
+    found = forecaster.predict(fh=STAMPS[350:], X=X[350:])
+    assert np.abs(found - y[350:]).mean() < 0.4
+    at_once = forecaster._model.level.filtered(forecaster._history.rows)
+    for one, other in zip(
+        at_once.channels[0].states,
+        forecaster._answers.states.channels[0].states,
+        strict=True,
+    ):
+        np.testing.assert_allclose(other.means, one.means, atol=1e-9)
+
+
+def test_draws_of_an_effect_have_the_variance_that_is_said() -> None:
+    one = component(Form(effects=((0, 1, 2),)))
+    channel = level(table_of((25,), one, n_controls=3), one)
+    queries = asked([30.0, 45.0], n_controls=3)
+    draws = channel.drawn(queries, 20_000, 0, True)
+    np.testing.assert_allclose(
+        draws.var(0), channel.answered(queries).variance(), rtol=0.05
+    )
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("factor", [1.0, 10.0])
+def test_x_far_from_what_was_seen_is_told_once_and_forecast(factor: float) -> None:
+    u = wandering(0)
+    y = pd.Series(2 * u, STAMPS) + 0.1 * wandering(1)
+    X = pd.DataFrame({"T": u, "none": wandering(2)}, STAMPS)
+    forecaster = structural().fit(y[:390], X=X[:390])
+    future = X[390:] * [factor, 100.0]  # of the second nothing depends
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = forecaster.predict(fh=STAMPS[390:], X=future)
+    assert np.isfinite(found).all()
+    texts = [str(one.message) for one in told]
+    is_far = np.abs(future["T"]).max() > 3 * np.abs(u[:390]).max()
+    assert len(texts) == int(is_far)
+    assert all("in column 'T' at 2024-01-17" in text for text in texts)
+
+
+def test_a_curve_goes_on_straight_where_nothing_was_seen() -> None:
+    u = wandering(0)
+    y = pd.Series(np.where(u > 0, 3 * u, 0.0), STAMPS) + 0.05 * wandering(1)
+    forecaster = structural().fit(y, X=pd.DataFrame({"u": u}, STAMPS))
+    ahead = pd.date_range(STAMPS[-1], periods=4, freq="h")[1:]
+    X = pd.DataFrame({"u": u.max() + np.array([0.0, 0.5, 1.0])}, ahead)
+    found = np.diff(forecaster.predict(fh=ahead, X=X))
+    assert found == pytest.approx([1.5, 1.5], abs=0.4)
+
+
+def test_a_band_of_an_effect_holds_the_truth() -> None:
+    inside = []
+    for seed in range(6):
+        u = wandering(seed)
+        y = pd.Series(
+            np.tanh(u) + 0.5 * np.random.default_rng(seed + 1000).normal(size=400)
+        )
+        forecaster = structural().fit(y, X=pd.DataFrame({"u": u}))
+        for curve in forecaster._answers.curves(0, 0):
+            truth = np.tanh(curve.values)
+            truth = truth - truth[100] + curve.effect[100]
+            low, high = curve.bounds.T
+            inside.append(((truth > low) & (truth < high))[20:-20].mean())
+    assert len(inside) == 6
+    assert np.mean(inside) > norm.cdf(0.5)
