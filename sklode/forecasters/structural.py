@@ -71,10 +71,10 @@ class StructuralForecaster(ContinuousForecaster):
     """Structural time series model in continuous time, solved in closed form.
 
     Each channel is a sum of linear-Gaussian parts: a level that wanders, a damped
-    trend, deviations that fade, seasons, and a linear effect of X. A Kalman filter
-    crosses gaps of any length exactly, so that irregular stamps, missing values and
-    times in the past are no special cases. There is no network to train, and torch is
-    not needed.
+    trend, deviations that fade, seasons on the clock of the index's time zone, and
+    effects of X, straight or curved, at once or late. A Kalman filter crosses gaps of
+    any length exactly, so that irregular stamps, missing values and times in the past
+    are no special cases. There is no network to train, and torch is not needed.
 
     Parameters
     ----------
@@ -100,7 +100,8 @@ class StructuralForecaster(ContinuousForecaster):
         What was found, in the most probable form: a row per channel and part. ``share``
         of the variance of all parts over the last rows; ``size``, a standard deviation
         in units of y or of its logarithm; ``memory``, how long the part is remembered;
-        whether the ``logarithm`` is modelled; ``probability`` of the form.
+        whether the ``logarithm`` is modelled; ``probability`` of the form; and whether
+        other columns of y move the forecasts of this one (``cross``).
 
     Notes
     -----

@@ -141,10 +141,9 @@ class LevelAnswers:
         Its share of the variance of all parts over the last rows; its size, a standard
         deviation in units of y or of its logarithm; and how long it is remembered.
         """
-        rows = []
-        for channel, name in zip(
-            self._level.channels, self._history.channels, strict=True
-        ):
+        rows, told = [], self.level.cross.weights
+        pairs = zip(self._level.channels, self._history.channels, strict=True)
+        for place, (channel, name) in enumerate(pairs):
             component, parts = channel.described(_DESCRIBED)
             chosen = sum(
                 c.weight for c in channel.components if c.form == component.form
@@ -167,6 +166,7 @@ class LevelAnswers:
                         "memory": self._length(memory),
                         "logarithm": component.form.logarithm,
                         "probability": chosen,
+                        "cross": bool(told[:, :, place].any()),
                     }
                 )
         return pd.DataFrame(rows).set_index(["channel", "part"])

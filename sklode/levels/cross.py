@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from sklode.levels.channel import MEMORIES, filtered_rows
 from sklode.levels.components import Component, States, heaviest, run
@@ -40,6 +41,7 @@ _REACH = 2.0
 _PENALTIES = 10.0 ** np.arange(1, 5.5, 0.5)
 _FADES = 0.0, 1 / 128, 1 / 32, 1 / 8, 1.0
 _BLOCKS = 5
+_CONFIDENCE = 0.95  # one of several penalties was chosen: that gains by chance
 _CLIPPED = 4.0
 """Residuals beyond so many median deviations count as these."""
 
@@ -66,7 +68,7 @@ class Cross(NamedTuple):
         """Find what innovations of all channels tell about each one's forecasts.
 
         Blocks of rows that are left out in turn choose the penalty. One channel's shift
-        stays out unless it makes their errors smaller, by more than a standard error.
+        stays out unless it makes their errors smaller beyond doubt.
         """
         found = cls.none(len(tables))
         if not 2 <= len(tables) <= _MOST_CHANNELS:
@@ -232,7 +234,8 @@ def _told(told: Array, residuals: Array, gaps: Array) -> tuple[Array, float]:
     best = int(np.argmin(errors))
     gains = goal**2 - (goal - tried[best]) ** 2
     by_block = np.array([gains[block == b].mean() for b in range(_BLOCKS)])
-    if not by_block.mean() > by_block.std(ddof=1) / math.sqrt(_BLOCKS):
+    doubt = by_block.std(ddof=1) / math.sqrt(_BLOCKS)
+    if not by_block.mean() > stdtrit(_BLOCKS - 1, _CONFIDENCE) * doubt:
         return none
     weights = _ridge(features, goal, float(_PENALTIES[best])) / scale
     return weights, _fade(tried[best], residuals, gaps)

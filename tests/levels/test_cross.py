@@ -68,6 +68,23 @@ def test_unrelated_channels_are_forecast_as_if_alone() -> None:
         assert np.array_equal(both[[name]], ahead(plain().fit(y[[name]])))
 
 
+def test_chance_is_not_taken_for_what_columns_tell() -> None:
+    told = 0
+    for seed in range(8):
+        values = np.random.default_rng(seed).standard_normal((250, 2))
+        values = np.cumsum(values, axis=0) if seed % 2 else values
+        y = pd.DataFrame(values, columns=["a", "b"])
+        told += int(level(y).cross.weights.any((0, 1)).sum())
+    assert told <= 1  # of 16
+
+
+def test_what_was_found_says_which_columns_are_told(
+    fitted: StructuralForecaster,
+) -> None:
+    told = fitted.level_["cross"].groupby(level="channel").all()
+    assert told.to_dict() == {"leader": False, "follower": True}
+
+
 @pytest.mark.parametrize("n_channels", [1, 9])
 def test_one_channel_and_many_stay_apart(n_channels: int) -> None:
     y = pd.DataFrame({k: led(150)["leader"].shift(k) for k in range(n_channels)})
