@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
@@ -126,8 +127,8 @@ class LevelAnswers:
             self._level.channels, self._history.channels, strict=True
         ):
             component, parts = channel.parts(queries)
-            parts = parts * component.scale
-            parts[:, [0, -1]] += component.location
+            parts = parts * np.reshape(component.scale, (-1, 1))
+            parts[:, [0, -1]] += np.reshape(component.location, (-1, 1))
             for k, part in enumerate(self._part_names(component)):
                 column = np.empty(len(index))
                 column[order] = parts[:, k]
@@ -162,7 +163,7 @@ class LevelAnswers:
                         "channel": name,
                         "part": part,
                         "share": size / total,
-                        "size": component.scale * size**0.5,
+                        "size": float(np.median(component.scale)) * size**0.5,
                         "memory": self._length(memory),
                         "logarithm": component.form.logarithm,
                         "probability": chosen,
@@ -181,7 +182,10 @@ class LevelAnswers:
         periods, names = component.form.periods, self._history.controls
         return [
             *("trend", "deviation"),
-            *(f"season of {self._length(period)}" for period in periods),
+            *(
+                "slow deviation" if p == math.inf else f"season of {self._length(p)}"
+                for p in periods
+            ),
             *(effect.name(names) for effect in self._effects(component)),
             "signal",
         ]
@@ -209,7 +213,8 @@ class LevelAnswers:
             covariance = known.covariances[series][own, own]
             middle = columns @ known.means[series][own]
             spread = np.sqrt(((columns @ covariance) * columns).sum(1))
-            drawn = component.scale * (middle[:, None] + _NINETY * spread[:, None])
+            scale = component.at(series).scale
+            drawn = scale * (middle[:, None] + _NINETY * spread[:, None])
             if component.form.logarithm:
                 drawn = np.exp(drawn)
             column = self._history.controls[effect.column]

@@ -43,11 +43,13 @@ class ChannelLevel:
     @classmethod
     def of(cls, components: list[Component], table: Table, span: float) -> ChannelLevel:
         """Filter the rows of a channel."""
+        components = [component.own(table, span) for component in components]
         states, summed = [], heaviest(components)
         for component in components:
             space = component.space(span)
             states.append(begun([space] * (len(table.bounds) - 1)))
-            found = run(component, space, table, space.nothing, states[-1])
+            one = component.at(table.series)
+            found = run(one, space, table, space.nothing, states[-1])
             if component is summed:
                 sums = _summed(found, table)
         return cls(components, table, span, states, sums)
@@ -85,7 +87,7 @@ class ChannelLevel:
             space = component.space(self.span)
             if later.any():
                 after = States(*(x.copy() for x in self.states[k]))
-                found = run(component, space, ahead, space.whole, after, since)
+                found = run(component.at(0), space, ahead, space.whole, after, since)
                 means[k, later] = found.signal[:, 0]
                 variances[k, later] = found.variance[:, 0]
             if inside.any():
@@ -93,7 +95,8 @@ class ChannelLevel:
                 signal, variance, place = smoothed
                 means[k, place] = signal[:, 0]
                 variances[k, place] = variance[:, 0]
-        return Mixture.of(self.components, means, variances)
+        each = [component.at(queries.series) for component in self.components]
+        return Mixture.of(each, means, variances)
 
     def described(self, most: int) -> tuple[Component, Array]:
         """Return the parts at its last rows, given these alone, see `parts`."""
@@ -111,7 +114,7 @@ class ChannelLevel:
         inside[queries.series] = True
         space = component.space(self.span)
         signal, _, place = self._smoothed(component, queries, inside, space.parts)
-        return component, signal[np.argsort(place)]
+        return component.at(queries.series), signal[np.argsort(place)]
 
     def drawn(self, queries: Queries, n: int, seed: int, noise: bool) -> Array:
         """Return ``n`` joint draws of each series' values at queries, (draw, query).
@@ -136,7 +139,7 @@ class ChannelLevel:
                 if noise:
                     spread = component.noise**0.5
                     paths = paths + spread * rng.standard_normal(paths.shape)
-                draws[np.ix_(mine, own)] = component.original(paths).T
+                draws[np.ix_(mine, own)] = component.at(series).original(paths).T
         return draws
 
     def _paths_ahead(
@@ -162,7 +165,7 @@ class ChannelLevel:
 
         By simulation smoothing: Durbin and Koopman (2012), section 4.9.
         """
-        component = self.components[k]
+        component = self.components[k].at(series)
         inside = np.arange(len(self.table.bounds) - 1) == series
         rows, query = merged(self.table, asked, inside)
         space = component.space(self.span, self._lead(rows, inside)[0])
@@ -201,7 +204,8 @@ class ChannelLevel:
         spaces = {lead: component.space(self.span, lead) for lead in set(leads)}
         space = spaces[leads[0]]
         states = begun([spaces[lead] for lead in leads])
-        found = run(component, space, rows, parts, states)
+        one = component.at(np.flatnonzero(inside)[rows.series])
+        found = run(one, space, rows, parts, states)
         given = component.read(space, rows)
         past = found.scaled, found.precision, found.kept
         more, less = kernel().smooth_rows(*given, rows.bounds, *past)

@@ -33,6 +33,8 @@ FEWEST_HARMONICS = 6
 CUT = 3.0
 """Innovations beyond so many standard deviations weigh less, see `kernel`."""
 
+_PASSES = 2  # of the filter, that find the scale of each series
+
 _LOWEST = 1e-9
 """Of the usual value: what a model of logarithms takes zero and less for."""
 
@@ -43,10 +45,12 @@ class Component(NamedTuple):
     form: Form
     logs: Array  # hyperparameters
     weight: float
-    location: float
-    scale: float
+    location: Any  # a number, or each series' own, see `own`
+    scale: Any
     harmonics: int = FEWEST_HARMONICS
     cut: float = CUT  # infinite where large innovations are true
+    apart: float = 0.0  # how far the logarithms of series' own scales are apart
+    centred: bool = False  # each series has a location of its own
 
     def space(self, span: float, before: float = 0.0) -> StateSpace:
         """Return its state space, of first rows so long before those of the series."""
@@ -61,13 +65,44 @@ class Component(NamedTuple):
         """Return it with effects of X, of each the columns that it reads."""
         return self._replace(form=self.form._replace(effects=tuple(effects)))
 
+    def own(self, table: Table, span: float) -> Component:
+        """Return it with the location and scale of each series, (series,).
+
+        Scales are the most probable ones; the fewer rows, the nearer to the usual one.
+        """
+        if not self.apart:
+            return self
+        series, counts = table.series, np.diff(table.bounds)
+        location, scale = np.full((2, len(counts)), [[self.location], [self.scale]])
+        values = self.scaled(table.values)
+        for k in np.flatnonzero(counts):
+            own = values[table.bounds[k] : table.bounds[k + 1]]
+            middle = np.median(own)
+            location[k] += self.scale * middle * self.centred
+            scale[k] *= np.abs(own - middle).mean() or 1.0
+        space = self.space(span)
+        for _ in range(_PASSES):
+            one = self._replace(location=location, scale=scale).at(series)
+            found = run(one, space, table, space.nothing)
+            sums = np.bincount(series, found.scaled**2 / found.precision, len(counts))
+            scale = scale * np.sqrt((sums + 1) / np.maximum(counts, 1))
+        weight = self.apart**2 / (self.apart**2 + 0.5 / np.maximum(counts, 0.1))
+        scale = self.scale * (scale / self.scale) ** weight
+        return self._replace(location=location, scale=scale)
+
+    def at(self, series: Any) -> Component:
+        """Return it with the location and scale that some series have."""
+        if not self.apart:
+            return self
+        return self._replace(location=self.location[series], scale=self.scale[series])
+
     def scaled(self, values: Array) -> Array:
         """Return values in the units of the states.
 
         Without a logarithm a value is as far off as the filter does not believe.
         """
         if self.form.logarithm:
-            values = np.log(np.maximum(values, math.exp(self.location) * _LOWEST))
+            values = np.log(np.maximum(values, np.exp(self.location) * _LOWEST))
         return (values - self.location) / self.scale
 
     def original(self, values: Array) -> Array:

@@ -164,7 +164,8 @@ def _looked_ahead(
     Residuals are (row, lead), NaN where there are none, and the gaps up to them.
     """
     component = heaviest(components)
-    space = component.space(span)
+    space, usual = component.space(span), component._replace(apart=0.0)
+    component = component.own(table, span).at(table.series)
     innovations, states = filtered_rows(component, space, table)
     n, d = states.shape
     ends = np.repeat(table.bounds[1:], np.diff(table.bounds))
@@ -189,7 +190,7 @@ def _looked_ahead(
     since = times[:: len(_LEADS)] - table.times[ahead]
     # expectations need no covariances
     known = States(states[ahead], np.zeros((n_asked, d, d)), np.zeros((n_asked, 2)))
-    signal = run(component, space, later, space.whole, known, since).signal
+    signal = run(usual, space, later, space.whole, known, since).signal
     residuals = np.full(rows.shape, np.nan)
     residuals[ahead] = values[asked].reshape(-1, len(_LEADS)) - signal.reshape(
         -1, len(_LEADS)

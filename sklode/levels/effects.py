@@ -276,6 +276,7 @@ def estimated(
 
     Of ``start`` only the coefficients, unless they are to be searched for.
     """
+    component = component.own(table, span).at(table.series)
     y = component.scaled(table.values)
     known = inputs.response(start, table.bounds) if start.effects else 0.0
     rest = component.original(y - known)

@@ -65,6 +65,12 @@ _ALIKE, _BELIEVED = 0.01, 0.95
 _MARGIN = 4.0
 """Forms so many natural logarithms less probable than the best one are left out."""
 
+_TELLING = 4  # rows that tell how series of a panel differ
+_FREE = 1e3  # of scales that may be anything
+_APART, _FAR = 0.25, 3.0
+"""Series differ whose scales are so far apart, in natural logarithms, or locations, in
+spreads."""
+
 _LEAST_WEIGHT = 2e-3
 _STEP = 0.1  # of the differences that the curvature is measured by
 
@@ -239,17 +245,18 @@ class _Search:
         """Return the most probable hyperparameters of a form, given effects of X."""
         sample, span, pooled = self.sample, self._span, self._pooled
         values = np.log(sample.values) if form.logarithm else sample.values
-        location, scale = _location_and_scale(values)
-        scaled = (values - location) / scale
+        units = _in_units(sample, span, form.logarithm)
+        own = units.own(sample, span).at(sample.series)
+        scaled = (values - own.location) / own.scale
         scaled = scaled - self._response(estimate, self._rows)
         medians, widths, logs = priors(form)
         if start is not None:
             logs[: len(start)] = start
         free = np.full(len(logs), True)
-        if not pooled:
+        if not pooled or units.centred:
             logs[BASE.index("constant")] = math.log(VAGUE)
             free[BASE.index("constant")] = False
-        component = Component(form, logs, 1.0, location, scale)
+        component = units._replace(form=form, logs=logs)
         filter_rows, n = kernel().filter_rows, len(sample.bounds) - 1
 
         def objective(x: Array, harmonics: int = FEWEST_HARMONICS) -> float:
@@ -278,7 +285,8 @@ class _Search:
         )
         found = logs.copy()
         found[free] = best.x
-        in_units = len(values) * math.log(scale)
+        in_units = len(values) * math.log(units.scale)
+        in_units += float(np.log(own.scale / units.scale).sum())
         in_units += sum(self._periods[period] for period in form.periods)
         if form.logarithm:
             in_units += float(values.sum())
@@ -322,6 +330,7 @@ class _Search:
     def _filtered(self, candidate: _Candidate, cut: float) -> Filtered:
         """Return what the filter finds in the late rows, of what X leaves."""
         component = candidate.component._replace(cut=cut)
+        component = component.own(self._judged, self._span).at(self._judged.series)
         left = component.scaled(self._judged.values)
         left = left - self._response(candidate.estimate, self._late)
         table = self._judged._replace(values=component.original(left))
@@ -372,6 +381,28 @@ def _curvature(objective: Callable[[Array], float], x: Array) -> Array:
             both = objective(x + steps[i] + steps[j])
             result[i, j] = result[j, i] = both - up[i] - up[j] + here
     return result / _STEP**2
+
+
+def _in_units(table: Table, span: float, logarithm: bool) -> Component:
+    """Return the plain form with the location and scale that all forms share.
+
+    Series of a panel have their own where these are clearly apart.
+    """
+    form = Form((), logarithm)
+    values = np.log(table.values) if logarithm else table.values
+    units = Component(form, priors(form)[2], 1.0, *_location_and_scale(values))
+    some = np.flatnonzero(np.diff(table.bounds) >= _TELLING)
+    if len(some) < 2:
+        return units
+    own = units._replace(apart=_FREE, centred=True).own(table, span).at(some)
+    logs, middle = np.log(own.scale), float(np.median(own.location))
+    blur = (0.5 / np.diff(table.bounds)[some]).mean()
+    apart = math.sqrt(max(logs.var(ddof=1) - blur, 1e-6))
+    far = float(np.median(np.abs(own.location - middle) / own.scale))
+    if max(apart / _APART, far / _FAR) < 1:
+        return units
+    usual = middle, math.exp(np.median(logs))
+    return Component(*units[:3], *usual, apart=apart, centred=far > _FAR)
 
 
 def _location_and_scale(values: Array) -> tuple[float, float]:

@@ -59,8 +59,9 @@ class Mixture:
     @classmethod
     def of(cls, components: list[Any], means: Array, variances: Array) -> Mixture:
         """Return it in y's units, from states' units."""
-        scale = np.array([c.scale for c in components])[:, None]
-        location = np.array([c.location for c in components])[:, None]
+        n = means.shape[1]
+        scale = np.stack([np.broadcast_to(c.scale, n) for c in components])
+        location = np.stack([np.broadcast_to(c.location, n) for c in components])
         noises = np.array([c.noise for c in components])
         # no squares: a float that holds y need not hold them
         with np.errstate(over="ignore"):

@@ -37,6 +37,7 @@ __all__ = ["FilteredLevel", "StructuralLevel"]
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 
+_SLOW = 100  # fewer rows of a series tell no slow deviation from a trend
 _SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
 
 
@@ -80,6 +81,8 @@ class StructuralLevel:
             periods = {period / unit: _doubt(period / unit) for period in clock}
             if isinstance(seasons, str):
                 periods |= _others(table, list(periods))
+            if np.median(np.diff(table.bounds)) >= _SLOW:
+                periods[math.inf] = 0.0  # a slow deviation, see `forms.priors`
             X = None
             if observations.controls is not None:
                 rows = np.flatnonzero(~np.isnan(values))
@@ -198,7 +201,9 @@ class FilteredLevel:
         All are, where an earlier one is another now, or a series is new.
         """
         fresh = _rows_after(self.observations, observations)
-        if fresh is None:
+        # more rows change what is known of the scale of a series
+        apart = any(one.apart for each in self.level.channels for one in each)
+        if fresh is None or apart:
             return self.level.filtered(observations)
         tables = self.level.tables(observations, fresh)
         channels = [
@@ -217,7 +222,8 @@ class FilteredLevel:
         mixture = self.channels[channel].answered(queries)
         shift = self._shift(channel, queries)
         if shift.any():
-            mixture = mixture.shifted(heaviest(self.level.channels[channel]), shift)
+            one = heaviest(self.channels[channel].components).at(queries.series)
+            mixture = mixture.shifted(one, shift)
         return mixture if move is None else mixture.moved(move)
 
     def drawn(
@@ -233,7 +239,9 @@ class FilteredLevel:
         draws = self.channels[channel].drawn(queries, n, seed, noise)
         shift = self._shift(channel, queries)
         if shift.any():
-            component, moved = heaviest(self.level.channels[channel]), shift != 0
+            moved = shift != 0
+            component = heaviest(self.channels[channel].components)
+            component = component.at(queries.series[moved])
             scaled = component.scaled(draws[:, moved]) + shift[moved]
             draws[:, moved] = component.original(scaled)
         if move is None:
@@ -265,7 +273,8 @@ def _component(form: Any, **others: Any) -> Component:
     if component.logs.shape != (n,) or not np.isfinite(component.logs).all():
         raise ValueError(f"{n} finite hyperparameters are needed; got {component.logs}")
     sizes = component.weight, component.scale, *periods
-    if not (all(size > 0 for size in sizes) and math.isfinite(component.location)):
+    finite = math.isfinite(component.location) and 0 <= component.apart < math.inf
+    if not (all(size > 0 for size in sizes) and finite):
         raise ValueError(f"weight, scale and periods must be above zero; got {sizes}")
     return component
 
