@@ -68,8 +68,8 @@ _MARGIN = 4.0
 _TELLING = 4  # rows that tell how series of a panel differ
 _FREE = 1e3  # of scales that may be anything
 _APART, _FAR = 0.25, 3.0
-"""Series differ whose scales are so far apart, in natural logarithms, or locations, in
-spreads."""
+"""Series differ whose scales are so far apart, in natural logarithms; and locations
+then, in spreads."""
 
 _LEAST_WEIGHT = 2e-3
 _STEP = 0.1  # of the differences that the curvature is measured by
@@ -399,7 +399,7 @@ def _in_units(table: Table, span: float, logarithm: bool) -> Component:
     blur = (0.5 / np.diff(table.bounds)[some]).mean()
     apart = math.sqrt(max(logs.var(ddof=1) - blur, 1e-6))
     far = float(np.median(np.abs(own.location - middle) / own.scale))
-    if max(apart / _APART, far / _FAR) < 1:
+    if apart < _APART:
         return units
     usual = middle, math.exp(np.median(logs))
     return Component(*units[:3], *usual, apart=apart, centred=far > _FAR)
