@@ -51,7 +51,6 @@ ONLY_IMPORTERS = {
         "plotting",
         "prediction.answers",
         "prediction.saving",
-        "training.clipping",
     },
 }
 

@@ -326,3 +326,24 @@ def test_example_prints_its_findings_and_saves_a_picture(
     assert len(findings) == 12
     assert all(claim in captured.out for claim in findings["claim"])
     assert matplotlib.image.imread(path).std() > 0.05
+
+
+def test_the_flow_is_drawn_as_the_geometric_mean_over_series() -> None:
+    index = pd.MultiIndex.from_product(
+        [range(3), range(5), ["h", "c"]], names=["series", "visits", "by"]
+    )
+    flow = index.to_frame(index=False)
+    rng = np.random.default_rng(0)
+    flow["log10_norm"] = -flow["visits"] + rng.standard_normal(len(flow))
+    flow.loc[(flow["visits"] == 0) & (flow["by"] == "c"), "log10_norm"] = -np.inf
+    axes = jacobians.draw_flow({"LSTM": flow, "half": flow[flow["by"] == "h"]})
+    larger = flow.groupby(["series", "visits"])["log10_norm"].max().unstack(0)
+    thick, *thin = axes.lines[:4]
+    assert thick.get_label() == "LSTM"
+    np.testing.assert_allclose(thick.get_ydata(), larger.mean(axis=1))
+    for line, (_, series) in zip(thin, larger.items(), strict=True):
+        np.testing.assert_allclose(line.get_ydata(), series)
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "LSTM",
+        "half",
+    ]

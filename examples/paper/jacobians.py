@@ -11,8 +11,10 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any, NamedTuple
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
@@ -267,6 +269,26 @@ def _walk(model: Any, inputs: EncoderInputs | None) -> _Walk:
     return _Walk(
         size, parts, dt, visits, flows.unflatten(0, shape), cells.unflatten(0, shape)
     )
+
+
+def draw_flow(flows: dict[str, pd.DataFrame], axes: Any = None) -> Any:
+    """Draw how much of the error each visit feels, and return the axes.
+
+    Of each `gradient_flow`, by name, the larger of the norms by h and by C, as powers
+    of ten: a straight line is a gradient that vanishes, or explodes, exponentially.
+    Thick lines are geometric means over series, whose own lines are thin.
+    """
+    if axes is None:
+        _, axes = plt.subplots(layout="constrained")
+    for (name, flow), style in zip(flows.items(), cycle(["-", "--", ":"])):
+        known = flow[np.isfinite(flow["log10_norm"])]  # not h_1 by C_1, which is 0
+        table = known.pivot_table("log10_norm", "visits", "series", aggfunc="max")
+        (line,) = axes.plot(table.mean(axis=1), linestyle=style, label=name)
+        thin = {"color": line.get_color(), "linewidth": 0.6, "alpha": 0.3}
+        axes.plot(table, zorder=1.5, **thin)
+    axes.set(xlabel="visits between", ylabel=r"$\log_{10}$ of the norm")
+    axes.legend(frameon=False)
+    return axes
 
 
 def _with_jacobian(f: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, Tensor]:

@@ -33,7 +33,6 @@ __all__ = [
     "check_same_kind",
     "check_table",
     "check_times",
-    "check_trained",
     "check_values",
     "controls_at",
     "did_you_mean",
@@ -375,13 +374,4 @@ def check_fitted(
         raise NotFittedError(
             f"{asked} needs a fitted forecaster; got a {type(forecaster).__name__} "
             "that is not. Call fit(y) first."
-        )
-
-
-def check_trained(history: pd.DataFrame, asked: str) -> None:
-    """Check that there is an epoch in a history."""
-    if not len(history):
-        raise ValueError(
-            f"{asked} needs the history of a training; got one without an epoch "
-            "(finetune_epochs=0 trains for none). Pass a forecaster that was trained."
         )

@@ -5,13 +5,12 @@ None of them shows it, changes matplotlib's settings or the data that it is give
 """
 
 from sklode.plotting.components import plot_components
-from sklode.plotting.model import plot_gradient_flow, plot_history, plot_latent
+from sklode.plotting.model import plot_history, plot_latent
 from sklode.plotting.series import plot_forecast, plot_samples
 
 __all__ = [
     "plot_components",
     "plot_forecast",
-    "plot_gradient_flow",
     "plot_history",
     "plot_latent",
     "plot_samples",

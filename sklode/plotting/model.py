@@ -1,8 +1,8 @@
-"""What a fitted model shows: its training, its gradients and its latent path."""
+"""What a fitted model shows: its training and its latent path."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any
 
@@ -10,16 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.checks import (
-    check_choice,
-    check_count,
-    check_fitted,
-    check_trained,
-)
+from sklode.data.checks import check_count, check_fitted
 from sklode.plotting import canvas
 from sklode.plotting.canvas import Canvas
 
-__all__ = ["plot_gradient_flow", "plot_history", "plot_latent"]
+__all__ = ["plot_history", "plot_latent"]
 
 Array = NDArray[np.floating]
 
@@ -67,7 +62,11 @@ def plot_history(forecaster: Any, *, title: str | None = None, ax: Any = None) -
         threshold = forecaster.clip_norm
     needed = [*_HISTORY, "restored_epoch"]
     canvas.check_held(history.columns, needed, "a history")
-    check_trained(history, "plot_history")
+    if not len(history):
+        raise ValueError(
+            "plot_history needs the history of a training; got one without an epoch "
+            "(finetune_epochs=0 trains for none). Pass a forecaster that was trained."
+        )
     sheet = Canvas.of(ax, (3,), (3.8, 3.6), n_columns=3)
     losses, parts, norms = sheet.axes
     epochs = history.index.to_numpy()
@@ -96,74 +95,6 @@ def plot_history(forecaster: Any, *, title: str | None = None, ax: Any = None) -
     if isinstance(threshold, Real):  # those of numpy too
         dashes = {"color": canvas.INK, "linewidth": 1.0, "linestyle": "--"}
         norms.axhline(float(threshold), label=f"clip_norm = {threshold:g}", **dashes)
-    return sheet.explained(title)
-
-
-def plot_gradient_flow(
-    flow: Any, *, x: str = "visits", title: str | None = None, ax: Any = None
-) -> Any:
-    r"""Plot how much of the error each visit of an encoder feels.
-
-    The norms :math:`\|\partial h_1 / \partial h_k\|` as powers of ten: a straight line
-    is a gradient that vanishes, or explodes, exponentially. The thick line is the
-    geometric mean over series, whose own lines are thin.
-
-    Parameters
-    ----------
-    flow : DataFrame, or dict of them
-        What ``gradient_flow`` of ``examples/paper/jacobians.py`` returns, a row per
-        series, visit and part of the memory, with the columns ``series`` (a number),
-        ``visits`` (between), ``time`` (between, in ``time_unit_``), ``by`` ("h", or "c"
-        for the derivative by an LSTM's C) and ``log10_norm``. Several by name are
-        compared, of each the larger of both parts.
-    x : {"visits", "time"}, default="visits"
-        What lies on the horizontal axis.
-    title, ax
-        As in `plot_forecast`.
-
-    Returns
-    -------
-    Axes
-        Norms of zero, as of h_1 by C_1, are absent.
-
-    Raises
-    ------
-    ImportError
-        If matplotlib is not installed.
-    TypeError, ValueError
-        If ``flow`` is no table, lacks a column, or is none or more than six.
-    """
-    check_choice("x", x, ("visits", "time"))
-    tables = flow if isinstance(flow, Mapping) else {"": flow}
-    for table in tables.values():
-        if not isinstance(table, pd.DataFrame):
-            raise TypeError(
-                f"a gradient flow must be a DataFrame; got {type(table).__name__}. "
-                "Measure it as examples/paper/jacobians.py does."
-            )
-        needed = ["series", "visits", "time", "by", "log10_norm"]
-        canvas.check_held(table.columns, needed, "a gradient flow")
-    if tables is not flow:
-        tables = {
-            r"$\|\partial h_1 / \partial h_k\|$": flow[flow["by"] == "h"],
-            r"$\|\partial h_1 / \partial C_k\|$": flow[flow["by"] == "c"],
-        }
-    styles = canvas.styles_of(tables)
-    sheet = Canvas.of(ax)
-    (axes,) = sheet.axes
-    axes.axhline(0.0, color=canvas.GUIDE, linewidth=0.8, zorder=0)
-    for (name, table), style in zip(tables.items(), styles, strict=True):
-        known = table[np.isfinite(table["log10_norm"])]
-        known = known.groupby(["series", "visits", "time"])["log10_norm"].max()
-        known = known.reset_index()
-        for _, one in known.groupby("series"):
-            canvas.threads(axes, one[x], one[["log10_norm"]], style["color"])
-        mean = known.groupby("visits", as_index=False)[["time", "log10_norm"]].mean()
-        if len(mean):
-            places, norms = mean[[x, "log10_norm"]].to_numpy().T
-            canvas.line(axes, places, norms, style, str(name))
-    what = {"visits": "visits between", "time": "time between, in time units"}
-    axes.set(xlabel=what[x], ylabel=r"$\log_{10}$ of the norm")
     return sheet.explained(title)
 
 

@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 from matplotlib.quiver import Quiver
 from sklearn.exceptions import NotFittedError
 
-from sklode.plotting import plot_gradient_flow, plot_history, plot_latent
+from sklode.plotting import plot_history, plot_latent
 from sklode.prediction.calibration import Calibration
 from tests.networks import amplified
 from tests.plotting.test_series import legend, line, points
@@ -76,50 +76,6 @@ def test_a_table_tells_of_divergences_but_of_no_threshold(trained: Any) -> None:
     pd.testing.assert_frame_equal(history, before)
 
 
-def flow_of(n_series: int = 3, n_visits: int = 5, by: str = "hc") -> pd.DataFrame:
-    """Return norms as gradient_flow does; h_1 does not depend on C_1."""
-    index = pd.MultiIndex.from_product(
-        [range(n_series), range(n_visits), list(by)], names=["series", "visits", "by"]
-    )
-    rng = np.random.default_rng(0)
-    flow = index.to_frame(index=False)
-    flow["time"] = flow["visits"] * (1.0 + flow["series"])
-    flow["log10_norm"] = -flow["visits"] + rng.standard_normal(len(flow))
-    flow.loc[(flow["visits"] == 0) & (flow["by"] == "c"), "log10_norm"] = -np.inf
-    return flow
-
-
-@pytest.mark.parametrize("x", ["visits", "time"])
-def test_the_flow_is_the_geometric_mean_over_series(x: str) -> None:
-    flow = flow_of()
-    axes = plot_gradient_flow(flow.iloc[::-1], x=x)
-    finite = flow[np.isfinite(flow["log10_norm"])]
-    for by, label in zip("hc", legend(axes), strict=True):
-        assert f"{by if by == 'h' else 'C'}_k" in label
-        mean = (
-            finite[finite["by"] == by]
-            .groupby("visits")[["time", "log10_norm"]]
-            .mean()
-            .reset_index()
-        )
-        np.testing.assert_allclose(points(axes, label), mean[[x, "log10_norm"]])
-    thin = [one for one in axes.lines if one.get_linewidth() == 0.6]
-    first = flow[(flow["series"] == 0) & (flow["by"] == "h")]
-    assert len(thin) == 6
-    np.testing.assert_array_equal(thin[0].get_xydata(), first[[x, "log10_norm"]])
-
-
-def test_several_flows_are_compared_by_their_larger_part() -> None:
-    lstm = flow_of()
-    _, axes = plt.subplots()
-    several = {"LSTM": lstm, "RNN": flow_of(by="h")}
-    assert plot_gradient_flow(several, ax=axes, title="Flow") is axes
-    assert (legend(axes), axes.get_title()) == (["LSTM", "RNN"], "Flow")
-    larger = lstm.groupby(["series", "visits"])["log10_norm"].max()
-    expected = larger.groupby("visits").mean()
-    np.testing.assert_allclose(points(axes, "LSTM")[:, 1], expected)
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -129,16 +85,6 @@ def test_several_flows_are_compared_by_their_larger_part() -> None:
             lambda: plot_history(pd.DataFrame()),
             ValueError,
             "a history must hold 'loss'",
-        ),
-        (lambda: plot_gradient_flow(3), TypeError, "flow must be a DataFrame; got int"),
-        (
-            lambda: plot_gradient_flow(flow_of().drop(columns="visits")),
-            *(ValueError, "a gradient flow must hold 'visits'; got"),
-        ),
-        (lambda: plot_gradient_flow({}), ValueError, "1 to 6 lines.*got 0"),
-        (
-            lambda: plot_gradient_flow(flow_of(), x="visit"),
-            *(ValueError, r'must be one of "visits", "time"; got .visit.'),
         ),
         (lambda: plot_latent(tiny(), FH), NotFittedError, "plot_latent needs a fitted"),
         (lambda: plot_latent(waves(), FH), TypeError, "plot_latent is of a forecaster"),
