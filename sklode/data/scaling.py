@@ -133,10 +133,6 @@ class Normalisation:
         """Return X's values in normalised units."""
         return (controls - self.control_location) / self.control_scale
 
-    def original_controls(self, controls: Array) -> Array:
-        """Return the inverse of `controls`."""
-        return controls * self.control_scale + self.control_location
-
     def original(self, values: Array) -> Array:
         """Return normalised values of y in original units."""
         return values * self.scale + self.location

@@ -7,11 +7,10 @@ import functools
 import math
 import os
 import warnings
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.utils import InputTags, Tags, TargetTags
 from sktime.datatypes import convert_to
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
@@ -25,35 +24,9 @@ from sklode.data.observations import Observations
 from sklode.forecasters.whole import keeping_horizon, on_a_copy
 from sklode.prediction import saving
 
-__all__ = ["Answering", "ContinuousForecaster", "as_paths"]
+__all__ = ["ContinuousForecaster", "as_paths"]
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
-
-Array = NDArray[np.floating]
-
-
-class Answering(Protocol):
-    """What a fitted model answers at rows of an index, in y's units; all is finite.
-
-    ``X`` holds the controls of those rows that the history does not hold; ``n`` is the
-    number of draws, for answers that are made of draws.
-    """
-
-    def means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
-        """Return forecasts, with ``index`` and y's columns."""
-
-    def variances(self, index: pd.Index, X: pd.DataFrame | None, n: int) -> Array:
-        """Return variances, (row, channel)."""
-
-    def quantiles(
-        self, index: pd.Index, X: pd.DataFrame | None, n: int, alpha: list[float]
-    ) -> Array:
-        """Return quantiles of observations, (row, channel, alpha)."""
-
-    def paths(
-        self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
-    ) -> Array:
-        """Return joint draws, (sample, row, channel)."""
 
 
 class ContinuousForecaster(BaseForecaster):
@@ -89,7 +62,7 @@ class ContinuousForecaster(BaseForecaster):
     _model_format: ClassVar[saving.ModelFormat]
     encoder: ClassVar[str | None] = None  # of a network, where there is one
     _history: History
-    _answers: Answering
+    _answers: Any  # at rows of an index, see `LevelAnswers` of `sklode.levels`
 
     def _scored(self) -> None:
         """Say what a score does not tell: nothing."""

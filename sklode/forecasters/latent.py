@@ -55,7 +55,6 @@ class _LatentODEForecaster(ContinuousForecaster):
 
     encoder: ClassVar[str]
     _model_format = NETWORK_FORMAT
-    _answers: Any
     _earlier: FittedModel | AheadModel | None = None  # what a warm fit begins from
     _is_candidate = False  # whether scikit-learn cloned it, as its searches do
 

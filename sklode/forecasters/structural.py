@@ -74,7 +74,7 @@ class StructuralForecaster(ContinuousForecaster):
     trend, deviations that fade, seasons on the clock of the index's time zone, and
     effects of X, straight or curved, at once or late. A Kalman filter crosses gaps of
     any length exactly, so that irregular stamps, missing values and times in the past
-    are no special cases. There is no network to train, and torch is not needed.
+    are no special cases. There is no network to train.
 
     Parameters
     ----------
