@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import warnings
 from inspect import cleandoc
@@ -19,7 +18,6 @@ from sklode.data.horizons import steps_ahead
 from sklode.data.observations import Observations
 from sklode.data.ticks import TIMELIKE
 from sklode.forecasters.base import ContinuousForecaster, as_paths
-from sklode.forecasters.whole import on_a_copy
 from sklode.levels.answers import LevelAnswers
 from sklode.prediction.ahead import AheadModel
 from sklode.prediction.answers import Answers
@@ -299,11 +297,9 @@ class _LatentODEForecaster(ContinuousForecaster):
             )
         return self._answers.components(index, X)
 
-    @functools.partial(on_a_copy, writes=())
     def _latent_paths(self, fh: Any, X: Any, series: int, n: int) -> Any:
         """Return what `sklode.plotting.plot_latent` draws."""
-        X_inner = self._check_X(X=X)
-        rows, _ = self._asked(self._check_fh(fh), X_inner)
+        rows, X_inner = self._rows_for(fh, X)
         answers = self._answers_of_windows("plot_latent")
         return answers.latent_paths(rows, X_inner, series, n)
 

@@ -119,18 +119,13 @@ class Accelerated(nn.Module):
         theta: Tensor,
     ) -> States:
         """Take all steps, and answer between them, through the fused engine."""
-        field, bias = self._decoder_weights(z0, held)
-        method = self.decoder.solver.method
+        decoder = self.decoder
+        field, by_control = _split_weights(decoder.vector_field, z0.shape[-1])
+        bias = None
+        if held is not None and by_control is not None:  # added to the first layer's
+            bias = functional.linear(held, by_control)
+        method = decoder.solver.method
         return fused.decode_at(z0, dt, bias, left, theta, field, method)
-
-    def _decoder_weights(
-        self, z0: State, held: Controls | None
-    ) -> tuple[fused.FieldWeights, Tensor | None]:
-        """Return the decoder's layers, and what held controls add to the first."""
-        field, by_control = _split_weights(self.decoder.vector_field, z0.shape[-1])
-        if held is None or by_control is None:
-            return field, None
-        return field, functional.linear(held, by_control)
 
 
 def _split_weights(

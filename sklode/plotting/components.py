@@ -118,7 +118,10 @@ def plot_components(
     shown = points["trend"]
     spread = float(np.ptp(np.log(shown) if is_factor else shown))
     for one in np.ravel(axes):
-        _heightened(one, _LEAST_HEIGHT * spread)
+        low, high = one.get_ylim()
+        short = _LEAST_HEIGHT * spread - (high - low)
+        if short > 0:
+            one.set_ylim(low - short / 2, high + short / 2)
     return axes
 
 
@@ -179,14 +182,6 @@ def _at_edges(axes: Any, x: Any, sides: Any, label: str) -> None:
             axes.plot(places, 0 * places + height, marker=marker, **at, **look)
 
 
-def _heightened(axes: Any, least: float) -> None:
-    """Let axes be as high as the parts of other axes make them comparable."""
-    low, high = axes.get_ylim()
-    if high - low < least:
-        middle = (low + high) / 2
-        axes.set_ylim(middle - least / 2, middle + least / 2)
-
-
 def _rows_of(
     history: History, number: int, ahead: pd.Index | None
 ) -> tuple[pd.Index, int]:
@@ -207,11 +202,8 @@ def _rows_of(
         ticks = np.append(ticks, between.round().astype(np.int64))
     ticks = np.unique(ticks)
     stamps = stamps_of(ticks, rows.like)
-    index = (
-        pd.MultiIndex.from_tuples(
-            [(*key, stamp) for stamp in stamps], names=history.levels
-        )
-        if key
-        else stamps.rename(history.levels[0])
-    )
+    index = stamps.rename(history.levels[0])
+    if key:
+        levels = [*([one] for one in key), stamps]
+        index = pd.MultiIndex.from_product(levels, names=history.levels)
     return index, int((ticks <= last).sum())

@@ -298,11 +298,8 @@ class Panels:
             {c: x[-1] for (k, c), (x, _) in parts.items() if k == key}
             for parts, _ in self.layers
         )
-        if not seen:
-            return None
-        last = seen.get(channel, max(seen.values()))
-        later = [x for ends in others for x in ends.values()]
-        return last if max(later, default=last) > last else None
+        last = seen.get(channel, max(seen.values(), default=math.inf))
+        return last if any(x > last for ends in others for x in ends.values()) else None
 
     def _canvas(self, n_columns: int | None, n_apart: int) -> canvas.Canvas:
         """Return an axes for each series and channel, and some more."""

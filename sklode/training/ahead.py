@@ -193,7 +193,7 @@ class AheadRun(Run):
             )
             return model
         with own_modes(gradients=True):
-            trainer = self.learn(self.material(), reporter, self.goes_on)
+            trainer = self.learn(self.material(), reporter)
             if self.from_scratch:
                 self._prove_and_go_on(reporter, trainer.stopped)
         return model
@@ -235,6 +235,7 @@ class AheadRun(Run):
         """Return whether the network has prospects, asked after a third."""
         tried = math.ceil(_TRIED * self.n_epochs)
         is_asked = self.from_scratch and self.settings.guard is not False
+        is_asked &= self.model.stacking is None  # nothing is proved yet
         if not is_asked or epoch != tried or epoch == self.n_epochs:
             return True
         network = self.model.network

@@ -64,42 +64,32 @@ class Run:
     predict_seed: int
     cut: NDArray[np.int64]  # the first held-out row of each series
 
-    def learn(
-        self,
-        material: Material,
-        reporter: Reporter,
-        goes_on: Callable[[int], bool] = lambda epoch: True,
-    ) -> Trainer:
-        """Train the network, let the model know how that went, and return how.
+    def goes_on(self, epoch: int) -> bool:
+        """Return whether another epoch is worth it, asked after each."""
+        return True
 
-        ``goes_on`` is asked after each epoch whether another one is worth it.
-        """
+    def learn(self, material: Material, reporter: Reporter) -> Trainer:
+        """Train the network, let the model know how that went, and return how."""
         model = self.model
-        trainer = self._fit(material, reporter, self.n_epochs, self.rate, goes_on)
+        trainer = self._fit(material, reporter, self.n_epochs, self.rate)
         model.best_epoch, model.rows = trainer.best_epoch, trainer.rows
         if self.from_scratch:
             model.whole_epochs = len(model.rows)
         return trainer
 
     def _fit(
-        self,
-        material: Material,
-        reporter: Reporter,
-        n_epochs: int,
-        rate: float,
-        goes_on: Callable[[int], bool] = lambda epoch: True,
+        self, material: Material, reporter: Reporter, n_epochs: int, rate: float
     ) -> Trainer:
         """Fit the network, and return how."""
-        network = self.model.network
         trainer = Trainer(
-            network,
+            self.model.network,
             self.settings,
             self.generator,
             n_epochs,
             material.n_batches,
             material.warm_up,
             rate,
-            goes_on,
+            self.goes_on,
         )
         try:
             reporter.begin(n_epochs)
