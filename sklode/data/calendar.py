@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from sklode.data.checks import check_choice, check_times
 from sklode.data.ticks import DAY
 
-__all__ = ["calendar_features"]
-
 _UNITS = {"year": "Y", "month": "M", "week": "W", "day": "D"}
 """The periods of the calendar, and numpy's units that begin with them."""
 

@@ -22,24 +22,6 @@ from sklearn.exceptions import NotFittedError
 from sklode.data.errors import TimesInValuesWarning
 from sklode.data.ticks import clock_of, series_of, ticks_of
 
-__all__ = [
-    "check_choice",
-    "check_controls",
-    "check_count",
-    "check_fitted",
-    "check_index",
-    "check_probabilities",
-    "check_rows",
-    "check_same_kind",
-    "check_table",
-    "check_times",
-    "check_values",
-    "controls_at",
-    "did_you_mean",
-    "warn_of_times_in_values",
-]
-
-
 # --- tables of numbers ----------------------------------------------------------------
 
 

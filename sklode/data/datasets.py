@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pandas as pd
 
-__all__ = ["load_co2"]
-
 
 def load_co2() -> pd.Series:
     """Load the weekly CO2 record of Mauna Loa, in ppm, without its missing weeks.

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "HistoryWarning",
-    "SolverError",
-    "TimesInValuesWarning",
-    "WeightsFileError",
-]
-
 
 class HistoryWarning(UserWarning):
     """An update contradicts what was seen before, or comes before all of it.

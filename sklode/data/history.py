@@ -31,8 +31,6 @@ from sklode.data.ticks import (
     ticks_of,
 )
 
-__all__ = ["GivenControls", "History", "as_channels", "in_order"]
-
 Array = NDArray[np.floating]
 Freq: TypeAlias = str | pd.DateOffset | pd.Timedelta | None
 

@@ -15,8 +15,6 @@ from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.data.checks import check_same_kind, check_times
 
-__all__ = ["OffsetHorizon", "as_horizon", "steps_ahead"]
-
 
 class OffsetHorizon(ForecastingHorizon):
     """A relative horizon of calendar offsets, which sktime's own class refuses."""

@@ -25,8 +25,6 @@ from sklode.data.ticks import (
     ticks_of,
 )
 
-__all__ = ["Observations"]
-
 Array = NDArray[np.floating]
 Key = tuple[Hashable, ...]
 

@@ -16,8 +16,6 @@ from sklode.data.observations import Observations
 from sklode.data.scaling import constants_of, location_and_scale
 from sklode.data.ticks import ticks_between
 
-__all__ = ["Origins", "Questions", "Units"]
-
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 

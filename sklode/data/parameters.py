@@ -16,8 +16,6 @@ from sklearn.utils._param_validation import (
 
 from sklode.data.checks import did_you_mean
 
-__all__ = ["FREQ", "SIZE", "check_constraints", "check_freq"]
-
 SIZE = Interval(Integral, 1, None, closed="left")
 """Constraint of a number of at least one."""
 

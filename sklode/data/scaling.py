@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY, TIMELIKE, rows_before, ticks_between
 
-__all__ = ["Normalisation", "Timeline", "constants_of", "location_and_scale"]
-
 Array = NDArray[np.floating]
 
 _LONGEST_GAP = 1000.0

@@ -14,8 +14,6 @@ import pandas as pd
 from sklode.data.history import History
 from sklode.data.ticks import clock_of
 
-__all__ = ["check_seasons", "season_ticks"]
-
 _TIMES = str | timedelta | np.timedelta64 | pd.DateOffset | pd.offsets.BaseOffset
 
 _REMEDY = (

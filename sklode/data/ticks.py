@@ -17,20 +17,6 @@ try:
 except ImportError:  # before pandas 3
     from pandas._libs.tslibs.period import IncompatibleFrequency
 
-__all__ = [
-    "DAY",
-    "TIMELIKE",
-    "clock_ahead",
-    "clock_of",
-    "default_step",
-    "future_stamps",
-    "rows_before",
-    "series_of",
-    "stamps_of",
-    "ticks_between",
-    "ticks_of",
-]
-
 Ticks = NDArray[np.int64]
 
 TIMELIKE = "datetimes or timedeltas"

@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["SCORED_WINDOWS", "WindowArrays", "WindowSet", "spread"]
-
 Array = NDArray[np.floating]
 
 SCORED_WINDOWS = 64

@@ -13,14 +13,6 @@ from torch.autograd.function import once_differentiable
 
 from sklode.engine.tableaus import TABLEAUS
 
-__all__ = [
-    "CellWeights",
-    "FieldWeights",
-    "decode_at",
-    "encode",
-    "supports",
-]
-
 ACTIVATIONS = ("tanh", "elu", "softplus")
 
 

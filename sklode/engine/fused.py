@@ -24,8 +24,6 @@ from sklode.engine.simd import n_lanes
 from sklode.engine.steps import FieldSizes
 from sklode.engine.threads import n_threads
 
-__all__ = ["Decoding", "Encoding"]
-
 _WORTH_A_THREAD = 30_000_000
 """Multiplications of a stage, over all steps, from which threads are worth waking."""
 

@@ -37,8 +37,6 @@ from sklode.engine.simd import (
     zeros,
 )
 
-__all__ = ["run"]
-
 # Instructions: of order, of memory, of arithmetic.
 STOP, EACH_BLOCK, NEXT_BLOCK, EACH_STEP, NEXT_STEP, WHERE, FULL, EMPTY = range(8)
 ZERO, COPY, KEEP, RECALL, GATHER, SCATTER = range(8, 14)

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from sklode.engine import kernel
 
-__all__ = ["Array", "Index", "Program", "Rows", "Vector", "Weight"]
-
 Array: TypeAlias = NDArray[np.floating]
 Index: TypeAlias = NDArray[np.int64]
 

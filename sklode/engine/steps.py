@@ -23,8 +23,6 @@ from sklode.engine import kernel
 from sklode.engine.program import STEPS, Program, Rows
 from sklode.engine.tableaus import TABLEAUS
 
-__all__ = ["ACTIVATIONS", "Field", "FieldSizes", "Flow", "Points"]
-
 ACTIVATIONS = {"tanh": kernel.TANH, "elu": kernel.ELU, "softplus": kernel.SOFTPLUS}
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["TABLEAUS", "Tableau"]
-
 
 class Tableau(NamedTuple):
     """Butcher tableau of an explicit method: stage weights and final weights."""

@@ -9,9 +9,6 @@ from collections.abc import Iterator
 
 import torch
 
-__all__ = ["n_threads", "one_torch_thread"]
-
-
 _LIMITED = threading.local()
 """Its ``users`` is the user's number of threads, in a thread that is limited."""
 

@@ -24,8 +24,6 @@ from sklode.data.observations import Observations
 from sklode.forecasters.whole import keeping_horizon, on_a_copy
 from sklode.prediction import saving
 
-__all__ = ["ContinuousForecaster", "as_paths"]
-
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 
 

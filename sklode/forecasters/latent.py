@@ -38,12 +38,6 @@ from sklode.training.plan import WindowRun, plan
 from sklode.training.report import Reporter
 from sklode.training.run import Purpose
 
-__all__ = [
-    "LatentODEForecaster",
-    "LatentODELSTMForecaster",
-    "LatentODERNNForecaster",
-]
-
 
 class _LatentODEForecaster(ContinuousForecaster):
     """What the three forecasters share: all but the encoder.

@@ -20,8 +20,6 @@ from sklode.levels.answers import LevelAnswers
 from sklode.levels.structural import StructuralLevel
 from sklode.prediction.saving import ModelFormat, require
 
-__all__ = ["StructuralForecaster"]
-
 _CONSTRAINTS: dict[str, list[Any]] = {
     "seasons": [StrOptions({"auto"}), list, tuple, None],
     "logarithm": [StrOptions({"auto"}), "boolean"],

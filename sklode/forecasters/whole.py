@@ -7,8 +7,6 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-__all__ = ["keeping_horizon", "on_a_copy"]
-
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 

@@ -16,8 +16,6 @@ from sklode.nn.shapes import Controls, State, States, Steps, Times
 from sklode.nn.solvers import Solver
 from sklode.nn.vector_fields import VectorField
 
-__all__ = ["Accelerated"]
-
 
 class Accelerated(nn.Module):
     """A network with an ``encoder`` and a ``decoder`` that the fused engine may run.

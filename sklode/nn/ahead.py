@@ -19,8 +19,6 @@ from sklode.nn.latent_ode import Bound
 from sklode.nn.objectives import huber_log_likelihood
 from sklode.nn.shapes import Controls, Mask, State, Times, Values
 
-__all__ = ["AheadBatch", "AheadODE"]
-
 FEW = 8
 """Up to so many channels the states flow; of more each keeps still, and fades."""
 

@@ -13,8 +13,6 @@ from sklode.data.windows import WindowSet
 from sklode.nn.decoders import ControlPath
 from sklode.nn.shapes import Controls, Mask, Times, Values
 
-__all__ = ["Batch", "make_batch"]
-
 
 class Batch(NamedTuple):
     """Windows of series, side by side; padded stamps repeat the last one, unobserved.

@@ -12,8 +12,6 @@ from sklode.data.errors import SolverError
 from sklode.nn.shapes import Controls, State, States, Steps, Times
 from sklode.nn.solvers import Solver
 
-__all__ = ["MAX_STEPS", "ControlPath", "Decoder"]
-
 MAX_STEPS = 1_000_000
 """The farthest that the decoder goes, in steps of its grid."""
 

@@ -18,8 +18,6 @@ from sklode.data.checks import check_choice
 from sklode.nn.shapes import State, States, Times
 from sklode.nn.solvers import Solver
 
-__all__ = ["MAX_SUBSTEPS", "ODELSTM", "ODERNN", "RNN"]
-
 MAX_SUBSTEPS = 32
 """A gap is split into at most this many equal solver steps."""
 

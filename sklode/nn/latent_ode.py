@@ -18,8 +18,6 @@ from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.objectives import kl_to_standard_normal, log_likelihood
 from sklode.nn.shapes import Controls, Mask, State, Times, Values
 
-__all__ = ["Bound", "Emission", "LatentODE", "Posterior", "Translator"]
-
 _LEAST_NOISE = 1e-3
 """Least standard deviation of the learned emission, in normalised units."""
 

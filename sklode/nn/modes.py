@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 import torch
 
-__all__ = ["default_float32", "own_modes"]
-
 
 @contextlib.contextmanager
 def own_modes(gradients: bool) -> Iterator[None]:

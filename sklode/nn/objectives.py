@@ -11,14 +11,6 @@ from torch.distributions import Normal
 
 from sklode.nn.shapes import Mask, Values
 
-__all__ = [
-    "clip_gradient_norm",
-    "elbo",
-    "huber_log_likelihood",
-    "kl_to_standard_normal",
-    "log_likelihood",
-]
-
 _HUBER = 2.0
 """From so many scales on an error counts in proportion, not by its square."""
 

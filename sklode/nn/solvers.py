@@ -21,8 +21,6 @@ from sklode.data.errors import SolverError
 from sklode.engine.tableaus import TABLEAUS
 from sklode.nn.shapes import State, States, Steps
 
-__all__ = ["FOLLOWED", "METHODS", "Solver"]
-
 METHODS = (*TABLEAUS, "dopri5")
 
 FOLLOWED = {"rk4": math.pi / 2, "midpoint": 0.5, "euler": 0.1, "dopri5": math.pi / 2}

@@ -14,8 +14,6 @@ from torch.nn import functional
 from sklode.data.checks import check_choice
 from sklode.nn.shapes import State
 
-__all__ = ["ACTIVATIONS", "VectorField"]
-
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
     "elu": functional.elu,

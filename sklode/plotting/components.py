@@ -14,8 +14,6 @@ from sklode.data.ticks import stamps_of
 from sklode.plotting import canvas
 from sklode.plotting.series import Panels
 
-__all__ = ["plot_components"]
-
 _N_PLACES = 1000
 """Places between first and last stamp at which a line is drawn, beside the stamps."""
 

@@ -14,8 +14,6 @@ from sklode.data.checks import check_count, check_fitted
 from sklode.plotting import canvas
 from sklode.plotting.canvas import Canvas
 
-__all__ = ["plot_history", "plot_latent"]
-
 Array = NDArray[np.floating]
 
 _HISTORY = {

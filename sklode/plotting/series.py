@@ -27,8 +27,6 @@ from sklode.data.checks import (
 from sklode.data.ticks import series_of
 from sklode.plotting import canvas
 
-__all__ = ["Panels", "plot_forecast", "plot_samples"]
-
 Array = NDArray[np.float64]
 
 Parts = dict[tuple[tuple[Hashable, ...], Hashable], tuple[Array, Array]]

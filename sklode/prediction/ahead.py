@@ -22,8 +22,6 @@ from sklode.nn.ahead import FEW
 from sklode.nn.modes import own_modes
 from sklode.prediction.model import build_encoder
 
-__all__ = ["AheadModel", "Stacking", "batch_of", "build_ahead"]
-
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 

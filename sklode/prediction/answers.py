@@ -22,8 +22,6 @@ from sklode.prediction.predictor import (
 )
 from sklode.prediction.prior import new_series
 
-__all__ = ["Answers"]
-
 Array = NDArray[np.floating]
 
 

@@ -21,8 +21,6 @@ from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.nn import Batch, LatentODE, make_batch
 from sklode.prediction.randomness import normals
 
-__all__ = ["Calibration", "measured_calibration"]
-
 Array = NDArray[np.floating]
 
 _N_DRAWS = 32

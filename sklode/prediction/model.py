@@ -16,14 +16,6 @@ from sklode.data.scaling import Normalisation, Timeline
 from sklode.data.windows import WindowSet
 from sklode.prediction.calibration import Calibration
 
-__all__ = [
-    "ARCHITECTURE",
-    "FittedModel",
-    "arrays_of",
-    "build_encoder",
-    "build_network",
-]
-
 ARCHITECTURE = (
     "hidden_size",
     "latent_size",

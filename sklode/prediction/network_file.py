@@ -15,8 +15,6 @@ from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel, build_network
 from sklode.prediction.saving import ModelFormat, require
 
-__all__ = ["NETWORK_FORMAT"]
-
 
 def _apart(model: Any) -> Any:
     """Return a model with a dict in place of its network, see `_together`."""

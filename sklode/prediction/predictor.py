@@ -22,8 +22,6 @@ from sklode.nn.modes import own_modes
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.randomness import normals
 
-__all__ = ["KnownControls", "LatentPaths", "Predictor", "Queries"]
-
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 

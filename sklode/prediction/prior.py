@@ -12,8 +12,6 @@ from sklode.data.windows import WindowSet
 from sklode.nn import ControlPath, LatentODE, make_batch
 from sklode.nn.modes import own_modes
 
-__all__ = ["STARTS", "new_series"]
-
 Array = NDArray[np.floating]
 
 STARTS = ("windows", "normal")

@@ -11,8 +11,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-__all__ = ["normals"]
-
 Bits = NDArray[np.uint64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -37,8 +37,6 @@ from sklode.data.observations import Observations
 from sklode.data.ticks import stamps_of, ticks_of
 from sklode.levels.structural import StructuralLevel
 
-__all__ = ["FORMAT_VERSION", "ModelFormat", "load", "require", "save"]
-
 Kinds: TypeAlias = dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]]
 
 FORMAT_VERSION = 3

@@ -39,8 +39,6 @@ from sklode.training.run import (
 )
 from sklode.training.validation import Proof, can_prove, held_out_rows
 
-__all__ = ["AheadRun", "plan_ahead"]
-
 _UPDATES = 900  # optimiser steps that max_epochs=None aims at
 _TRIED = 1 / 3  # of the epochs, after which a network without prospects is given up
 _FURTHER, _FURTHER_RATE = (1 / 3, 1), 0.5

@@ -9,13 +9,6 @@ from numpy.typing import NDArray
 from sklode import nn
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 
-__all__ = [
-    "first_held_out_row",
-    "hidden_rows",
-    "training_windows",
-    "validation_batches",
-]
-
 _ENOUGH = 0.5
 """Share of the windows that are left to train on where the ends of series are not."""
 

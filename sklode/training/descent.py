@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from sklode.nn import clip_gradient_norm
 
-__all__ = ["Descent", "Snapshot"]
-
 
 class Snapshot(NamedTuple):
     """Weights and the optimiser's moments."""

@@ -25,8 +25,6 @@ from sklode.prediction.model import (
 )
 from sklode.training.batches import first_held_out_row
 
-__all__ = ["default_lengths", "drawing_weights", "fresh_model"]
-
 _GLOBAL_GENERATOR = threading.Lock()
 """Held while initial weights are drawn, which torch does from its global generator.
 

@@ -22,8 +22,6 @@ from sklode.training.descent import Descent
 from sklode.training.recovery import Recovery
 from sklode.training.report import Reporter
 
-__all__ = ["HISTORY_COLUMNS", "Trainer"]
-
 HISTORY_COLUMNS = (
     "epoch",
     "loss",

@@ -14,8 +14,6 @@ from sklode.nn.solvers import METHODS
 from sklode.nn.vector_fields import ACTIVATIONS
 from sklode.training.report import CALLBACK_METHODS
 
-__all__ = ["ATTRIBUTES", "PARAMETERS", "Settings", "check_parameters", "resolve_device"]
-
 
 def _real(low: float, closed: str = "neither") -> Interval:
     return Interval(Real, low, None, closed=closed)

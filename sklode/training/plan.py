@@ -41,8 +41,6 @@ from sklode.training.run import (
     length,
 )
 
-__all__ = ["WindowRun", "plan"]
-
 _UPDATES = 1500  # optimiser steps that max_epochs=None aims at
 _HELD_OUT = 0.1  # share of rows, by early stopping
 

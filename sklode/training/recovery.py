@@ -10,8 +10,6 @@ from typing import NamedTuple, TypeAlias
 
 from sklode.training.descent import Descent, Snapshot
 
-__all__ = ["Recovery"]
-
 _KNOWS_NOTHING = 0.5 * (1 + math.log(2 * math.pi))
 """Loss per value of a constant, for values of a spread of 1: normalised ones."""
 

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["CALLBACK_METHODS", "Reporter"]
-
 CALLBACK_METHODS = ("on_fit_begin", "on_epoch_end", "on_fit_end")
 """What a callback may have, see the parameter ``callbacks`` of the forecasters."""
 

@@ -17,15 +17,6 @@ from sklode.training.loop import Trainer
 from sklode.training.parameters import Settings
 from sklode.training.report import Reporter
 
-__all__ = [
-    "BATCHES_PER_EPOCH",
-    "Material",
-    "Purpose",
-    "Run",
-    "choose_engine",
-    "length",
-]
-
 BATCHES_PER_EPOCH = 32  # at most; else an epoch draws every window once
 
 _FINETUNE_SHARE = 0.2  # of the epochs, which finetune_epochs=None takes

@@ -23,8 +23,6 @@ from sklode.levels.tables import Queries
 from sklode.nn.modes import own_modes
 from sklode.prediction.ahead import Stacking, batch_of
 
-__all__ = ["Proof", "best_weight", "can_prove", "held_out_rows"]
-
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 
