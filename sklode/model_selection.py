@@ -11,6 +11,9 @@ from sktime.performance_metrics.forecasting._base import BaseForecastingErrorMet
 from sktime.split.base import BaseSplitter
 
 
+__all__ = ["AbsoluteHorizon", "AlignedMetric"]
+
+
 class AbsoluteHorizon(BaseSplitter):
     """Make sktime's evaluation ask at the test fold's own time stamps.
 

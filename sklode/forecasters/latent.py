@@ -88,8 +88,9 @@ class _LatentODEForecaster(ContinuousForecaster):
         callbacks: list[Any] | tuple[Any, ...] | None = None,
     ) -> None:
         given = locals()
-        # each is stored under its own name, as it was given
-        self.__dict__.update({name: given[name] for name in self.get_param_names()})
+        # each is stored under its own name, as it was given; a subclass may have others
+        names = _LatentODEForecaster.get_param_names()
+        self.__dict__.update({name: given[name] for name in names})
         super().__init__()
 
     def reset(self) -> Any:
