@@ -10,7 +10,6 @@ import pandas as pd
 from sktime.performance_metrics.forecasting._base import BaseForecastingErrorMetric
 from sktime.split.base import BaseSplitter
 
-
 __all__ = ["AbsoluteHorizon", "AlignedMetric"]
 
 
