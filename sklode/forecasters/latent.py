@@ -87,10 +87,40 @@ class _LatentODEForecaster(ContinuousForecaster):
         verbose: int = 0,
         callbacks: list[Any] | tuple[Any, ...] | None = None,
     ) -> None:
-        given = locals()
-        # each is stored under its own name, as it was given; a subclass may have others
-        names = _LatentODEForecaster.get_param_names()
-        self.__dict__.update({name: given[name] for name in names})
+        self.hidden_size = hidden_size
+        self.latent_size = latent_size
+        self.field_width = field_width
+        self.field_depth = field_depth
+        self.emission_width = emission_width
+        self.activation = activation
+        self.window_length = window_length
+        self.horizon = horizon
+        self.thinning = thinning
+        self.level = level
+        self.method = method
+        self.step_size = step_size
+        self.rtol = rtol
+        self.atol = atol
+        self.adjoint = adjoint
+        self.clip_norm = clip_norm
+        self.kl_weight = kl_weight
+        self.observation_noise = observation_noise
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.guard = guard
+        self.early_stopping = early_stopping
+        self.n_iter_no_change = n_iter_no_change
+        self.finetune_epochs = finetune_epochs
+        self.n_samples = n_samples
+        self.freq = freq
+        self.engine = engine
+        self.device = device
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.callbacks = callbacks
         super().__init__()
 
     def reset(self) -> Any:

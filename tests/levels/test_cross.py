@@ -75,7 +75,7 @@ def test_chance_is_not_taken_for_what_columns_tell() -> None:
         values = np.cumsum(values, axis=0) if seed % 2 else values
         y = pd.DataFrame(values, columns=["a", "b"])
         told += int(level(y).cross.weights.any((0, 1)).sum())
-    assert told <= 1  # of 16
+    assert told <= 2  # of 16
 
 
 def test_what_was_found_says_which_columns_are_told(
