@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
@@ -182,10 +181,7 @@ class LevelAnswers:
         periods, names = component.form.periods, self._history.controls
         return [
             *("trend", "deviation"),
-            *(
-                "slow deviation" if p == math.inf else f"season of {self._length(p)}"
-                for p in periods
-            ),
+            *(f"season of {self._length(period)}" for period in periods),
             *(effect.name(names) for effect in self._effects(component)),
             "signal",
         ]

@@ -35,8 +35,6 @@ _WIDTHS = (1.0, 1.5, 1.5, 1.0, 1.0, 1.0, 1.0, 1.0)
 _STARTS = (1.0, 0.5, 0.3, 8.0, 0.3, 5.0, 0.3, 1.0)
 _SEASON = (0.3, 1.5), (15.0, 1.0)  # median and width: of its size, of periods it keeps
 _SEASON_START = 0.7, 10.0
-_SLOW = (0.3, 1.0), (64.0, 1.0)  # the same of a slow deviation, in units of time
-_SLOW_START = 0.3, 64.0
 
 VAGUE = 10.0
 """Of a lone series the first level may be anything: nothing else tells of it."""
@@ -92,12 +90,10 @@ def priors(form: Form) -> tuple[Array, Array, Array]:
     """Return medians, standard deviations and starting values of all logarithms."""
     medians, widths, starts = map(np.array, (_MEDIANS, _WIDTHS, _STARTS))
     for period in form.periods:
-        endless = math.isinf(period)
-        units = np.array([1.0, 1.0 if endless else period])
-        prior, start = (_SLOW, _SLOW_START) if endless else (_SEASON, _SEASON_START)
-        medians = np.append(medians, [p[0] for p in prior] * units)
-        widths = np.append(widths, [p[1] for p in prior])
-        starts = np.append(starts, start * units)
+        units = np.array([1.0, period])
+        medians = np.append(medians, [p[0] for p in _SEASON] * units)
+        widths = np.append(widths, [p[1] for p in _SEASON])
+        starts = np.append(starts, _SEASON_START * units)
     return np.log(medians), widths, np.log(starts)
 
 
@@ -142,7 +138,7 @@ def _waves(
     seasons: list[int] = []
     for number, period in enumerate(periods):
         # stamps one unit apart show no shorter wave than two units
-        n = 1 if math.isinf(period) else max(1, min(int(period / 2 + 0.25), harmonics))
+        n = max(1, min(int(period / 2 + 0.25), harmonics))
         order = np.arange(1, n + 1)
         frequencies.append(2 * math.pi * order / period)
         shares.append(1 / order / (1 / order).sum())

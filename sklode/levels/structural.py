@@ -37,7 +37,6 @@ __all__ = ["FilteredLevel", "StructuralLevel"]
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 
-_SLOW = 100  # fewer rows of a series tell no slow deviation from a trend
 _SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
 
 
@@ -81,8 +80,6 @@ class StructuralLevel:
             periods = {period / unit: _doubt(period / unit) for period in clock}
             if isinstance(seasons, str):
                 periods |= _others(table, list(periods))
-            if np.median(np.diff(table.bounds)) >= _SLOW:
-                periods[math.inf] = 0.0  # a slow deviation, see `forms.priors`
             X = None
             if observations.controls is not None:
                 rows = np.flatnonzero(~np.isnan(values))
