@@ -245,7 +245,8 @@ def reach_and_steps_of_a_model_are_measured(shown: Names) -> None:
     assert reach.loc[0, "h"] == 1
     assert reach.loc[23].max() < reach.loc[5].max() < 1
     assert len(shown["steps"]) == 16 * 23 * 4
-    assert 0 <= shown["report"].clipped_fraction <= 1
+    assert shown["norms"]["count"] == 5
+    assert len(shown["axes"].lines) == 1 + 16
 
 
 @says("stopping.md")
@@ -274,12 +275,11 @@ def a_logarithm_keeps_intervals_positive(shown: Names) -> None:
 
 @says("clipping.md")
 def the_history_shows_what_was_clipped(shown: Names) -> None:
-    history, report = shown["forecaster"].history_, shown["report"]
+    history = shown["history"]
     # three steps an epoch; the first one sets the threshold and is not clipped
     assert history.loc[1, "clipped_fraction"] < 1
-    assert report.median_norm == history["grad_norm"].median()
-    assert report.max_norm == history["grad_norm"].max()
-    assert report.exploded.empty
+    assert shown["norms"].equals(history["grad_norm"])
+    assert history["grad_norm"].max() < 10 * history["grad_norm"].median()
 
 
 @says("exogenous.md")
