@@ -196,12 +196,10 @@ class LevelAnswers:
         component = heaviest(one.components)
         pairs = zip(one.components, one.states, strict=True)
         known = next(states for each, states in pairs if each is component)
-        rows, found, end = self._history.rows, [], known.means.shape[1]
-        names = self._part_names(component)[:-1]
-        for effect, part in zip(
-            self._effects(component)[::-1], names[::-1], strict=False
-        ):
-            own, end = slice(end - effect.n_columns, end), end - effect.n_columns
+        rows, found, effects = self._history.rows, [], self._effects(component)
+        end = known.means.shape[1] - sum(effect.n_columns for effect in effects)
+        for effect in effects:
+            own, end = slice(end, end + effect.n_columns), end + effect.n_columns
             seen = rows.controls[:, effect.column]  # type: ignore[index]
             values = np.linspace(seen.min(), seen.max(), _PLACES)
             standard = values - level.control_location[effect.column]
@@ -213,9 +211,10 @@ class LevelAnswers:
             drawn = scale * (middle[:, None] + _NINETY * spread[:, None])
             if component.form.logarithm:
                 drawn = np.exp(drawn)
-            column = self._history.controls[effect.column]
-            found.append(Curve(part, column, values, drawn[:, 1], drawn[:, [0, 2]]))
-        return found[::-1]
+            names = self._history.controls
+            named = effect.name(names), names[effect.column]
+            found.append(Curve(*named, values, drawn[:, 1], drawn[:, [0, 2]]))
+        return found
 
     def queries(
         self, index: pd.Index, X: pd.DataFrame | None

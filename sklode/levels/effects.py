@@ -126,6 +126,7 @@ class Estimate(NamedTuple):
     effects: tuple[Effect, ...] = ()
     coefficients: Any = None  # (series, coefficient)
     loss: float = 0.0  # what else they add to minus the logarithm of the probability
+    response: Any = None  # (row,), what they add to y, in units of the states
 
 
 class Inputs:

@@ -198,9 +198,7 @@ class _Search:
 
     def _response(self, estimate: Estimate, rows: Numbers) -> Any:
         """Return what effects add at some rows, in units of the states."""
-        if self._inputs is None or not estimate.effects:
-            return 0.0
-        return self._inputs.response(estimate, self._table.bounds)[rows]
+        return estimate.response[rows] if estimate.effects else 0.0
 
     def grown(self, logarithm: bool) -> list[_Candidate]:
         """Return candidates: the plain form, and parts added while one helps."""
@@ -225,15 +223,19 @@ class _Search:
 
         Or with the effects of ``start``, whose coefficients are estimated.
         """
-        if self._near is None or (start is not None and not start.effects):
+        inputs, near = self._inputs, self._near
+        if inputs is None or near is None or not (start is None or start.effects):
             return []
         found: list[_Candidate] = []
         for turn in range(_TURNS):
             known = start if start is not None and not turn else candidate.estimate
-            given = candidate.component, self._span, self._judged, self._near
+            given = candidate.component, self._span, self._judged, near
             estimate = estimated(*given, known, start is None)
             if start is None and alike(estimate.effects, candidate.estimate.effects):
                 break
+            if estimate.effects:
+                response = inputs.response(estimate, self._table.bounds)
+                estimate = estimate._replace(response=response)
             form, logs = candidate.component.form, candidate.component.logs
             candidate = self.most_probable(form, logs, estimate)
             found = [candidate]

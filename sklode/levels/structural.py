@@ -73,7 +73,7 @@ class StructuralLevel:
             clock = clock_periods(observations, unit, longest * unit)
         else:
             clock = list(seasons)
-        found, given = [], (observations.bounds, level.times(observations))
+        found = []
         for table, values in zip(tables, observations.values.T, strict=True):
             spans = table.spans[table.spans > 0]
             span = float(np.median(spans)) if len(spans) else max(longest, 1.0)
@@ -82,8 +82,9 @@ class StructuralLevel:
                 periods |= _others(table, list(periods))
             X = None
             if observations.controls is not None:
-                rows = np.flatnonzero(~np.isnan(values))
-                X = Inputs(*given, level.standard(observations.controls), rows)
+                standard = level.standard(observations.controls)
+                given = observations.bounds, level.times(observations), standard
+                X = Inputs(*given, np.flatnonzero(~np.isnan(values)))
             found.append(fit_components(table, span, periods, logarithm, X))
             level.spans.append(span)
         every = [effect for each in found for _, effects in each for effect in effects]
@@ -93,7 +94,9 @@ class StructuralLevel:
             level.channels.append(
                 [one.reading([columns[e] for e in effects]) for one, effects in each]
             )
-        cross = Cross.fit(level.channels, level.spans, level.tables(observations))
+        if every:
+            tables = level.tables(observations)
+        cross = Cross.fit(level.channels, level.spans, tables)
         return replace(level, cross=cross)
 
     def filtered(self, observations: Observations) -> FilteredLevel:
