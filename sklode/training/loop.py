@@ -85,6 +85,7 @@ class Trainer:
         self._norms: list[float] = []  # for clip_norm="auto"
         self._skipped = 0  # steps in a row that were not finite
         self._last: list[Batch] = []  # the last batch
+        self._recovery = Recovery(self.n_batches)
 
     def fit(
         self,
@@ -99,7 +100,6 @@ class Trainer:
         decay, lr = self.settings.weight_decay, self.settings.lr * self.rate
         descent = Descent(self.network, lr, decay, self.n_epochs * self.n_batches)
         with closing(descent) as self._descent:
-            self._recovery = Recovery(self.n_batches, descent, self._last_loss)
             self._best = self._weights()
             try:
                 with closing(reporter or Reporter()) as told:  # its bar, before words
@@ -127,11 +127,12 @@ class Trainer:
     ) -> None:
         while not self._is_over():
             epoch = len(self.rows) + 1
-            self._recovery.epoch_begins(epoch)
+            self._recovery.epoch_begins(epoch, self._descent)
             row = self.run_epoch(epoch, draw(epoch))
             finite = self._skipped < _PATIENCE_WITH_NON_FINITE
-            loss = -row["log_likelihood"]
-            row["restored_epoch"] = self._recovery.epoch_ends(loss, finite)
+            row["restored_epoch"] = self._recovery.epoch_ends(
+                -row["log_likelihood"], finite, self._descent, self._last_loss
+            )
             if row["restored_epoch"]:
                 self._candidate, self._skipped = None, 0
             row["validation_loss"] = self._validation_loss(validation)
@@ -259,7 +260,7 @@ class Trainer:
         """Say that a training has ended in a bad place; leave no useless weights."""
         settings, row = self.settings, self.rows[-1]
         is_validated = not math.isnan(row["validation_loss"])
-        gone_back = self._recovery.end(is_validated)
+        gone_back = self._recovery.end(self._descent, self._last_loss, is_validated)
         if gone_back is not None:
             self.best_epoch = gone_back[0] - 1
         not_finite = max(self._skipped, row["skipped_steps"])

@@ -42,8 +42,7 @@ class Recovery:
     finite are a divergence in any case.
     """
 
-    def __init__(self, n_batches: int, descent: Descent, last_loss: _Loss) -> None:
-        self._descent, self._last_loss = descent, last_loss
+    def __init__(self, n_batches: int) -> None:
         self._n_judged = math.ceil(_JUDGED_STEPS / n_batches)
         self._losses: deque[float] = deque(maxlen=self._n_judged)
         # so that some are of before those that are judged
@@ -54,12 +53,14 @@ class Recovery:
         self._taken = 0
         self.given_up = False
 
-    def epoch_begins(self, number: int) -> None:
+    def epoch_begins(self, number: int, descent: Descent) -> None:
         """Remember what is trained as it is now."""
-        self._now = _Epoch(number, math.inf, self._descent.snapshot())
+        self._now = _Epoch(number, math.inf, descent.snapshot())
         self._first = self._first or self._now
 
-    def epoch_ends(self, loss: float, finite: bool) -> int:
+    def epoch_ends(
+        self, loss: float, finite: bool, descent: Descent, last_loss: _Loss
+    ) -> int:
         """Return the epoch to whose beginning training goes back, 0 for none.
 
         The loss is NaN if no step was taken; ``finite`` is False after too many steps
@@ -75,10 +76,10 @@ class Recovery:
         if finite and len(self._losses) < self._n_judged:
             return 0
         for epoch in filter(None, known):
-            if not finite or self._was_better(epoch, loss):
+            if not finite or self._was_better(epoch, loss, descent, last_loss):
                 self._losses.clear()
-                self._descent.restore(epoch.begun)
-                self._descent.slow_down()
+                descent.restore(epoch.begun)
+                descent.slow_down()
                 self._taken += 1
                 self.given_up = self._taken > _MOST
                 return epoch.number
@@ -89,14 +90,15 @@ class Recovery:
             self._best = min(self._best or judged, judged, key=_loss_of)
         return 0
 
-    def end(self, trust: bool = False) -> tuple[int, float, float] | None:
+    def end(
+        self, descent: Descent, last_loss: _Loss, trust: bool = False
+    ) -> tuple[int, float, float] | None:
         """Go back where the last batch was far better described before.
 
         When the first epoch began, or that of the lowest loss; the latter not where
         validation has chosen the weights (``trust``). Returns its number, the loss at
         the end and that of then; None where the weights have stayed.
         """
-        descent, last_loss = self._descent, self._last_loss
         present, loss = descent.snapshot(), last_loss()
         if math.isfinite(loss) and self._now.number < self._n_judged:
             return None  # after few steps one loss above another is chance
@@ -112,14 +114,16 @@ class Recovery:
         descent.restore(present)
         return None
 
-    def _was_better(self, epoch: _Epoch, loss: float) -> bool:
+    def _was_better(
+        self, epoch: _Epoch, loss: float, descent: Descent, last_loss: _Loss
+    ) -> bool:
         """Return whether it was better then, in sum and on the last batch."""
         if epoch.loss >= _KNOWS_NOTHING or not _is_worse(loss, epoch.loss):
             return False
-        present, loss = self._descent.snapshot(), self._last_loss()
-        self._descent.restore(epoch.begun)
-        was_better = _is_worse(loss, self._last_loss())
-        self._descent.restore(present)
+        present, loss = descent.snapshot(), last_loss()
+        descent.restore(epoch.begun)
+        was_better = _is_worse(loss, last_loss())
+        descent.restore(present)
         return was_better
 
 

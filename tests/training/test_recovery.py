@@ -126,11 +126,13 @@ def ends_of(losses: list[float], n_batches: int) -> list[int]:
     """Return what epochs of these losses go back to; the weights are the losses."""
     network, found = Trainee(linear), []
     with closing(Descent(network, 0.1, 0.0, 1)) as descent:
-        recovery = Recovery(n_batches, descent, lambda: network.weight)
+        recovery = Recovery(n_batches)
         for epoch, loss in enumerate(losses, start=1):
             network.throw(loss)
-            recovery.epoch_begins(epoch)
-            found.append(recovery.epoch_ends(loss, True))
+            recovery.epoch_begins(epoch, descent)
+            found.append(
+                recovery.epoch_ends(loss, True, descent, lambda: network.weight)
+            )
             if found[-1]:
                 assert network.weight == pytest.approx(losses[found[-1] - 1])
     return found
