@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,8 @@ from sklode.data.history import GivenControls, History
 from sklode.data.ticks import DAY, clock_ahead, rows_before
 from sklode.levels.components import Component, heaviest
 from sklode.levels.effects import Effect, places
-from sklode.levels.mixture import Mixture, Move
+from sklode.levels.floors import Floored, steps_of
+from sklode.levels.mixture import Move
 from sklode.levels.structural import FilteredLevel, StructuralLevel
 from sklode.levels.tables import Queries
 
@@ -71,6 +72,8 @@ class LevelAnswers:
         self._history = history
         self._seed = seed
         self._ahead = ahead
+        seen = steps_of(history.observations.values)
+        self._steps = np.minimum(level.level.steps, seen)  # NaN where either is
 
     @property
     def level(self) -> StructuralLevel:
@@ -88,8 +91,8 @@ class LevelAnswers:
         return LevelAnswers(level, history, self._seed, self._ahead)
 
     def means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
-        """Return forecasts at the rows of an index: medians of their distributions."""
-        table = self._each(index, X, lambda mixture: mixture.medians())
+        """Return forecasts at the rows of an index, see `Mixture.points`."""
+        table = self._each(index, X, lambda mixture: mixture.points())
         return pd.DataFrame(table, index, self._history.channels)
 
     def variances(self, index: pd.Index, X: pd.DataFrame | None, n: int) -> Array:
@@ -111,6 +114,9 @@ class LevelAnswers:
         paths = np.empty((n, len(index), len(self._history.channels)))
         for k, move in enumerate(self._moves(index, X, queries)):
             drawn = self._level.drawn(k, queries, n, self._seed + k, noise, move)
+            if not np.isnan(self._steps[k]):
+                one = self._answered(k, queries, move)
+                drawn = one.put(drawn) if noise else np.maximum(drawn, 0.0)
             paths[:, order, k] = drawn
         return _finite(paths)
 
@@ -230,7 +236,7 @@ class LevelAnswers:
         self,
         index: pd.Index,
         X: pd.DataFrame | None,
-        of: Callable[[Mixture], Array],
+        of: Callable[[Any], Array],
         n_levels: int = 0,
     ) -> Array:
         """Return a number, or several, of each row's distribution in each channel."""
@@ -239,8 +245,16 @@ class LevelAnswers:
         table = np.empty((*shape, n_levels) if n_levels else shape)
         if len(index):
             for k, move in enumerate(self._moves(index, X, queries)):
-                table[order, k] = of(self._level.answered(k, queries, move))
+                table[order, k] = of(self._answered(k, queries, move))
         return _finite(table)
+
+    def _answered(self, channel: int, queries: Queries, move: Move | None) -> Any:
+        """Return a channel's distribution: not below zero where no value of y is."""
+        mixture, step = (
+            self._level.answered(channel, queries, move),
+            self._steps[channel],
+        )
+        return mixture if np.isnan(step) else Floored(mixture, step)
 
     def _moves(
         self, index: pd.Index, X: pd.DataFrame | None, queries: Queries

@@ -51,6 +51,7 @@ class Component(NamedTuple):
     cut: float = CUT  # infinite where large innovations are true
     apart: float = 0.0  # how far the logarithms of series' own scales are apart
     centred: bool = False  # each series has a location of its own
+    offset: float = 0.0  # added to values before a logarithm
 
     def space(self, span: float, before: float = 0.0) -> StateSpace:
         """Return its state space, of first rows so long before those of the series."""
@@ -102,13 +103,16 @@ class Component(NamedTuple):
         Without a logarithm a value is as far off as the filter does not believe.
         """
         if self.form.logarithm:
-            values = np.log(np.maximum(values, np.exp(self.location) * _LOWEST))
+            least = np.exp(self.location) * _LOWEST
+            values = np.log(np.maximum(values + self.offset, least))
         return (values - self.location) / self.scale
 
     def original(self, values: Array) -> Array:
         """Return the inverse of `scaled`."""
         values = self.location + self.scale * values
-        return np.exp(np.minimum(values, 709.0)) if self.form.logarithm else values
+        if self.form.logarithm:
+            return np.exp(np.minimum(values, 709.0)) - self.offset
+        return values
 
     def read(self, space: StateSpace, table: Table) -> tuple[Array, ...]:
         """Return what all functions of `kernel` begin with: rows, and how states move.
@@ -126,10 +130,14 @@ def heaviest(components: Sequence[Component]) -> Component:
 
 
 def least_of(channels: Sequence[Sequence[Component]]) -> Array:
-    """Return what each channel's logarithm takes smaller values for; NaN: none."""
+    """Return what each channel's logarithm takes smaller values for; NaN: none.
+
+    None where there are zeros, of which it needs an offset.
+    """
     best = [heaviest(components) for components in channels]
     found = [
-        math.exp(c.location) * _LOWEST if c.form.logarithm else np.nan for c in best
+        math.exp(c.location) * _LOWEST if c.form.logarithm and not c.offset else np.nan
+        for c in best
     ]
     return np.array(found)
 

@@ -26,6 +26,7 @@ from sklode.levels.components import (
     run,
 )
 from sklode.levels.effects import Effect, Estimate, Inputs, alike, estimated
+from sklode.levels.floors import has_zeros, offset_of, skewness
 from sklode.levels.forms import BASE, VAGUE, Form, priors, state_space
 from sklode.levels.tables import Table, power_of_two
 
@@ -55,6 +56,17 @@ _LONG = 20_000
 
 _LOGARITHMS = 8
 """Values that "auto" needs for one: where they are few its tails are too long."""
+
+_MOST_ZEROS = 0.1
+"""The share of zeros among values that may have one."""
+
+_SKEWED = 4 / 3
+"""By how much the quantile of `CUT` deviations moves with skewness (Cornish, Fisher)"""
+
+_CHANGES = [BASE.index(name) for name in ("slope", "walk", "drift", "deviation")]
+_MEMORIES = [BASE.index(name) for name in ("memory", "fade")]
+_KEPT = slice(len(BASE) + 1, None, 2)  # memories of seasons
+_STILL = 1e-4
 
 _JUDGED = 2000, 40_000
 """Series of a panel, and rows, that tell whether large innovations are errors."""
@@ -100,7 +112,8 @@ def fit_components(
     has it. ``inputs`` are X at the rows of the table.
     """
     n_rows = len(table.values)
-    is_positive = n_rows >= _LOGARITHMS and bool((table.values > 0).all())
+    n_zeros = int((table.values <= 0).sum()) if (table.values >= 0).all() else n_rows
+    is_positive = n_rows >= _LOGARITHMS and n_zeros <= _MOST_ZEROS * n_rows
     if inputs is not None and len(table.bounds) > 2:
         rows, bounds = _sample(table)
         table, inputs = table.of_rows(rows, bounds), inputs.at(rows)
@@ -110,6 +123,11 @@ def fit_components(
     found = []
     if logarithm is not True:
         found = search.grown(False)
+        if has_zeros(table.values):
+            best = min(found, key=lambda c: c.loss)
+            for form in sorted({best.component.form, Form()}):
+                steady = search.most_probable(form, None, best.estimate, steady=True)
+                found.append(steady)
     if is_positive and logarithm == "auto":
         best = min(found, key=lambda c: c.loss)
         for form in sorted({best.component.form, Form()}):
@@ -242,13 +260,25 @@ class _Search:
         return found
 
     def most_probable(
-        self, form: Form, start: Array | None = None, estimate: Estimate = _NONE
+        self,
+        form: Form,
+        start: Array | None = None,
+        estimate: Estimate = _NONE,
+        steady: bool = False,
     ) -> _Candidate:
-        """Return the most probable hyperparameters of a form, given effects of X."""
+        """Return the most probable hyperparameters of a form, given effects of X.
+
+        ``steady``: of those where nothing changes while the series lasts, but by noise.
+        """
         sample, span, pooled = self.sample, self._span, self._pooled
-        values = np.log(sample.values) if form.logarithm else sample.values
-        units = _in_units(sample, span, form.logarithm)
+        offset, cut = 0.0, CUT
+        if form.logarithm:
+            offset = offset_of(self._table.values)
+        elif has_zeros(self._table.values):
+            cut += _SKEWED * skewness(sample)
+        units = _in_units(sample, span, form.logarithm, offset)
         own = units.own(sample, span).at(sample.series)
+        values = np.log(sample.values + offset) if form.logarithm else sample.values
         scaled = (values - own.location) / own.scale
         scaled = scaled - self._response(estimate, self._rows)
         medians, widths, logs = priors(form)
@@ -258,7 +288,10 @@ class _Search:
         if not pooled or units.centred:
             logs[BASE.index("constant")] = math.log(VAGUE)
             free[BASE.index("constant")] = False
-        component = units._replace(form=form, logs=logs)
+        if steady:
+            logs[_CHANGES], logs[_KEPT] = math.log(_STILL), math.log(span / _STILL)
+            free[[*_CHANGES, *_MEMORIES]] = free[_KEPT] = False
+        component = units._replace(form=form, logs=logs, cut=cut)
         filter_rows, n = kernel().filter_rows, len(sample.bounds) - 1
 
         def objective(x: Array, harmonics: int = FEWEST_HARMONICS) -> float:
@@ -267,7 +300,7 @@ class _Search:
                 space = state_space(form, logs, span, harmonics)
                 given, first = component.read(space, sample), begun([space] * n)
                 rows, none = (sample.bounds, scaled, np.zeros(n)), space.nothing
-                misfit, *_ = filter_rows(*given, *rows, *first, CUT, none, none)
+                misfit, *_ = filter_rows(*given, *rows, *first, cut, none, none)
             distance = (x - medians[free]) / widths[free]
             total = misfit + 0.5 * float(distance @ distance)
             return total if math.isfinite(total) else 1e9
@@ -303,7 +336,7 @@ class _Search:
             return candidate
         several = [component._replace(harmonics=n) for n in _HARMONICS]
         each = [candidate._replace(component=one) for one in several]
-        best = min(each, key=lambda one: self._filtered(one, CUT).loss)
+        best = min(each, key=lambda one: self._filtered(one, component.cut).loss)
         few, many = (
             candidate.objective(component.logs[candidate.free], one.harmonics)
             for one in (component, best.component)
@@ -317,7 +350,8 @@ class _Search:
         series, of which nothing is known, do not count.
         """
         errors = []
-        for cut in (CUT, math.inf):
+        usual = candidate.component.cut
+        for cut in (usual, math.inf):
             found = self._filtered(candidate, cut)
             each = np.abs(found.scaled / found.precision)
             each[self._judged.bounds[:-1]] = 0.0
@@ -327,7 +361,7 @@ class _Search:
         differ = np.abs(gains) > _ALIKE * errors[0]
         is_proved = gains.sum() > 2 * math.sqrt(gains @ gains)  # by more than one row
         is_better = errors[1][differ].sum() < _BELIEVED * errors[0][differ].sum()
-        return math.inf if is_proved and is_better else CUT
+        return math.inf if is_proved and is_better else usual
 
     def _filtered(self, candidate: _Candidate, cut: float) -> Filtered:
         """Return what the filter finds in the late rows, of what X leaves."""
@@ -385,14 +419,15 @@ def _curvature(objective: Callable[[Array], float], x: Array) -> Array:
     return result / _STEP**2
 
 
-def _in_units(table: Table, span: float, logarithm: bool) -> Component:
+def _in_units(table: Table, span: float, logarithm: bool, offset: float) -> Component:
     """Return the plain form with the location and scale that all forms share.
 
     Series of a panel have their own where these are clearly apart.
     """
     form = Form((), logarithm)
-    values = np.log(table.values) if logarithm else table.values
-    units = Component(form, priors(form)[2], 1.0, *_location_and_scale(values))
+    values = np.log(table.values + offset) if logarithm else table.values
+    found = _location_and_scale(values)
+    units = Component(form, priors(form)[2], 1.0, *found, offset=offset)
     some = np.flatnonzero(np.diff(table.bounds) >= _TELLING)
     if len(some) < 2:
         return units
@@ -404,7 +439,10 @@ def _in_units(table: Table, span: float, logarithm: bool) -> Component:
     if apart < _APART:
         return units
     usual = middle, math.exp(np.median(logs))
-    return Component(*units[:3], *usual, apart=apart, centred=far > _FAR)
+    location, scale = usual
+    return units._replace(
+        location=location, scale=scale, apart=apart, centred=far > _FAR
+    )
 
 
 def _location_and_scale(values: Array) -> tuple[float, float]:

@@ -55,6 +55,7 @@ class Mixture:
     spreads: Array  # of the noise-free signal: standard deviations
     noises: Array  # (component, query or 1): those of the observation noise
     logarithm: NDArray[np.bool_]  # (component,)
+    offset: float = 0.0  # of values, before the logarithm
 
     @classmethod
     def of(cls, components: list[Any], means: Array, variances: Array) -> Mixture:
@@ -73,7 +74,17 @@ class Mixture:
             spreads,
             scale * np.sqrt(noises)[:, None],
             np.array([c.form.logarithm for c in components]),
+            max(c.offset for c in components),
         )
+
+    def normal(self) -> tuple[Array, Array, Array]:
+        """Return means, deviations of the signal and of the noise, of its normals."""
+        chosen = ~self.logarithm
+        weights = self.weights[chosen, None] / self.weights[chosen].sum()
+        mean, root = (weights * self.means[chosen]).sum(0), np.sqrt(weights)
+        apart = root * (self.means[chosen] - mean)
+        signal = np.hypot.reduce([*apart, *(root * self.spreads[chosen])])
+        return mean, signal, np.hypot.reduce(root * self.noises[chosen])
 
     def shifted(self, component: Any, shift: Array) -> Mixture:
         """Return it once ``shift``, (query,), is added in the units of a component.
@@ -85,19 +96,20 @@ class Mixture:
         if component.form.logarithm:
             means = np.where(log, self.means + move, self.means * np.exp(move))
         else:
-            relative = move / self._original(np.where(log, self.means, 1.0))
+            size = self._original(np.where(log, self.means, 1.0)) + self.offset
+            relative = move / size
             least = np.log1p(np.maximum(relative, -0.9))
             means = self.means + np.where(log, least, move)
         return replace(self, means=means)
 
     def moved(self, move: Move) -> Mixture:
         """Return it after a move; all its components are then of the move's kind."""
-        middle, log = move.plain(self.medians()), self.logarithm[:, None]
+        middle, log = move.plain(self.points()), self.logarithm[:, None]
         size = np.maximum(self._original(self.means), _LEAST)
         if move.logarithm:
             means, stretch = np.where(log, self.means, np.log(size)), 1 / size
         else:
-            means, stretch = np.where(log, size, self.means), size
+            means, stretch = np.where(log, size, self.means), size + self.offset
         factor = move.factor * np.where(log == move.logarithm, 1.0, stretch)
         return Mixture(
             self.weights,
@@ -133,6 +145,18 @@ class Mixture:
         """Return the median of each query, (query,)."""
         return self.quantiles(np.array([0.5]))[:, 0]
 
+    def points(self) -> Array:
+        """Return forecasts, (query,): medians, or of an offset those of the mean rate.
+
+        That is what observations are on average, were the signal known: among zeros a
+        median may be zero.
+        """
+        if not self.offset:
+            return self.medians()
+        rise = np.where(self.logarithm[:, None], self.noises**2 / 2, 0.0)
+        rates = replace(self, means=self.means + rise)
+        return rates.quantiles(np.array([0.5]), noise=False)[:, 0]
+
     def variance(self) -> Array:
         """Return the variance of each query, noise included, (query,)."""
         spread = np.hypot(self.spreads, self.noises)
@@ -140,14 +164,16 @@ class Mixture:
         with np.errstate(over="ignore", invalid="ignore"):
             squares = spread**2
             grown = np.exp(self.means + squares / 2)
-            mean = np.where(log, grown, self.means)
+            mean = np.where(log, grown - self.offset, self.means)
             own = np.where(log, grown**2 * np.expm1(squares), squares)
             return self.weights @ (own + (mean - self.weights @ mean) ** 2)
 
     def _original(self, values: Array) -> Array:
         log = self.logarithm[:, None]
-        return np.where(log, np.exp(np.minimum(values, _LARGEST)), values)
+        grown = np.exp(np.minimum(values, _LARGEST)) - self.offset
+        return np.where(log, grown, values)
 
     def _inverse(self, values: Array) -> Array:
         log = self.logarithm[:, None]
-        return np.where(log, np.log(np.maximum(values, _LEAST)), values)
+        logs = np.log(np.maximum(values + self.offset, _LEAST))
+        return np.where(log, logs, values)

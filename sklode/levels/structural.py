@@ -27,6 +27,7 @@ from sklode.levels.components import Component, heaviest
 from sklode.levels.cross import Cross
 from sklode.levels.effects import Effect, Inputs, columns_of, places
 from sklode.levels.fitting import fit_components
+from sklode.levels.floors import steps_of
 from sklode.levels.forms import BASE, Form
 from sklode.levels.mixture import Mixture, Move
 from sklode.levels.seasons import clock_periods, peaks
@@ -50,6 +51,7 @@ class StructuralLevel:
     control_location: Array  # (control,)
     control_scale: Array
     effects: list[Effect]  # what columns of X may do
+    steps: Array  # (channel,), see `floors.steps_of`
     cross: Cross  # what channels tell each other
 
     @classmethod
@@ -66,7 +68,11 @@ class StructuralLevel:
         """
         unit = Timeline.of(observations.where(observations.is_observed)).unit
         none = Cross.none(observations.values.shape[1])
-        level = cls(unit, [], [], *_standard(observations.controls), [], none)
+        standard, steps = (
+            _standard(observations.controls),
+            steps_of(observations.values),
+        )
+        level = cls(unit, [], [], *standard, [], steps, none)
         tables = level.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
         if isinstance(seasons, str):
@@ -143,7 +149,10 @@ class StructuralLevel:
         scales = level.unit, *level.spans, *level.control_scale
         if not all(0 < scale < math.inf for scale in scales):
             raise ValueError(f"units and spans must be above zero; got {scales}")
-        if not len(level.spans) == len(level.cross.fades) == len(made):
+        if not np.isin(level.steps[~np.isnan(level.steps)], [0, 1]).all():
+            raise ValueError(f"steps must be 0, 1 or NaN; got {level.steps}")
+        sizes = {len(level.spans), len(level.cross.fades), len(level.steps), len(made)}
+        if len(sizes) > 1:
             raise ValueError(f"{len(made)} channels have {len(level.spans)} spans")
         return level
 
@@ -246,7 +255,7 @@ class FilteredLevel:
             draws[:, moved] = component.original(scaled)
         if move is None:
             return draws
-        return move.of(draws, self.answered(channel, queries).medians())
+        return move.of(draws, self.answered(channel, queries).points())
 
     def _shift(self, channel: int, queries: Queries) -> Array:
         """Return what all channels say about one's forecasts, (query,)."""
