@@ -98,8 +98,9 @@ class StructuralForecaster(ContinuousForecaster):
         What was found, in the most probable form: a row per channel and part. ``share``
         of the variance of all parts over the last rows; ``size``, a standard deviation
         in units of y or of its logarithm; ``memory``, how long the part is remembered;
-        whether the ``logarithm`` is modelled; ``probability`` of the form; and whether
-        other columns of y move the forecasts of this one (``cross``).
+        whether the ``logarithm`` is modelled; ``probability`` of the form; ``values``:
+        "counts", "not below zero" or "any"; and whether other columns of y move the
+        forecasts of this one (``cross``).
 
     Notes
     -----

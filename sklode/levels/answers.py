@@ -31,6 +31,8 @@ _DESCRIBED = 2000
 """The last rows that a description tells the shares of."""
 
 
+_VALUES = {-1: "any", 0: "not below zero", 1: "counts"}
+
 _PLACES = 200  # of a drawn curve
 _NINETY = np.array([-1.6449, 0.0, 1.6449])
 
@@ -150,6 +152,7 @@ class LevelAnswers:
         rows, told = [], self.level.cross.weights
         pairs = zip(self._level.channels, self._history.channels, strict=True)
         for place, (channel, name) in enumerate(pairs):
+            kind = int(np.nan_to_num(self._steps[place], nan=-1))
             component, parts = channel.described(_DESCRIBED)
             chosen = sum(
                 c.weight for c in channel.components if c.form == component.form
@@ -172,6 +175,7 @@ class LevelAnswers:
                         "memory": self._length(memory),
                         "logarithm": component.form.logarithm,
                         "probability": chosen,
+                        "values": _VALUES[kind],
                         "cross": bool(told[:, :, place].any()),
                     }
                 )
@@ -250,10 +254,8 @@ class LevelAnswers:
 
     def _answered(self, channel: int, queries: Queries, move: Move | None) -> Any:
         """Return a channel's distribution: not below zero where no value of y is."""
-        mixture, step = (
-            self._level.answered(channel, queries, move),
-            self._steps[channel],
-        )
+        mixture = self._level.answered(channel, queries, move)
+        step = self._steps[channel]
         return mixture if np.isnan(step) else Floored(mixture, step)
 
     def _moves(

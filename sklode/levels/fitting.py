@@ -58,15 +58,15 @@ _LOGARITHMS = 8
 """Values that "auto" needs for one: where they are few its tails are too long."""
 
 _MOST_ZEROS = 0.1
-"""The share of zeros among values that may have one."""
+"""Where more of the values are zero there is none."""
 
 _SKEWED = 4 / 3
-"""By how much the quantile of `CUT` deviations moves with skewness (Cornish, Fisher)"""
+"""By so many deviations the quantile at `CUT` moves with skewness: Cornish, Fisher."""
 
 _CHANGES = [BASE.index(name) for name in ("slope", "walk", "drift", "deviation")]
 _MEMORIES = [BASE.index(name) for name in ("memory", "fade")]
 _KEPT = slice(len(BASE) + 1, None, 2)  # memories of seasons
-_STILL = 1e-4
+_STILL = 1e-4  # of what does not change, in units of spread
 
 _JUDGED = 2000, 40_000
 """Series of a panel, and rows, that tell whether large innovations are errors."""

@@ -1,4 +1,4 @@
-r"""Values that are never below zero: counts and others, of which some are zero."""
+"""Answers of channels without a value below zero: counts, rain, shares."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Floored", "has_zeros", "offset_of", "skewness", "steps_of"]
 
 Array = NDArray[np.floating]
 
-_RATIOS = np.linspace(-2.5, 6.0, 400)
+_RATIOS = np.linspace(-2.5, 3.0, 300)
 """Of mean and standard deviation, of a normal that is cut off at zero."""
 
-_FAR = 6.0  # standard deviations: nothing is below zero
+_FAR = 3.0  # standard deviations above zero: next to nothing is below it
 _COARSE = 6.0  # a standard deviation to which steps of one are small
 _HALVINGS = 20
 _LEAST = 5e-324  # of positive floats
@@ -83,13 +83,13 @@ class Floored:
         """Find a and b, of means, deviations of the signal and of the noise."""
         least = np.maximum(1e-12 * np.abs(middle), _LEAST)
         spread = np.maximum(np.hypot(signal, noise), least)
-        signal = np.maximum(signal, least)
+        signal, near = np.maximum(signal, least), middle < _FAR * spread
         mean, own = (signal * x for x in _cut_off(middle / signal))
+        mean, own = np.where(near, mean, middle), np.where(near, own, signal)
         wide = np.maximum(np.hypot(own, noise), least)
         if self._step:  # rounding adds to a variance
             wide *= np.sqrt(np.maximum(1 - 1 / (12 * wide**2), 0.5))
         means, spreads = _cut_off(_RATIOS)
-        near = mean < _FAR * wide
         ratio = np.interp(mean / wide, means / spreads, _RATIOS)
         kept = (wide / _cut_off(ratio)[1])[near]
         centre = np.where(near, 0.0, middle)
