@@ -68,8 +68,9 @@ class StructuralLevel:
         """
         unit = Timeline.of(observations.where(observations.is_observed)).unit
         none = Cross.none(observations.values.shape[1])
-        standard = _standard(observations.controls)
-        level = cls(unit, [], [], *standard, [], steps_of(observations.values), none)
+        centre, scale = _standard(observations.controls)
+        steps = steps_of(observations.values)
+        level = cls(unit, [], [], centre, scale, [], steps, none)
         tables = level.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
         if isinstance(seasons, str):
