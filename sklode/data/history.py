@@ -22,10 +22,11 @@ from sklode.data.checks import (
     controls_at,
 )
 from sklode.data.observations import Observations
-from sklode.data.outliers import without_outliers
+from sklode.data.sensors import cleaned
 from sklode.data.ticks import (
     default_step,
     future_stamps,
+    rows_before,
     stamps_of,
     ticks_between,
     ticks_of,
@@ -53,6 +54,8 @@ class History:
     channels: list[Hashable]  # names of the columns of y
     controls: list[Hashable]  # and of X; empty without X
     of_array: bool = False  # whether y was an array, whose rows are its stamps
+    clean: bool = True  # whether what a broken sensor wrote is left out
+    raw: Array | None = None  # y before anything was left out, where anything was
 
     def __post_init__(self) -> None:
         self.observations = self.rows.observed()  # those with an observed value
@@ -65,18 +68,43 @@ class History:
         freq: Freq = None,
         channels: list[Hashable] | None = None,
         of_array: bool = False,
+        clean: bool = True,
     ) -> History:
         """Read series; ``channels`` names y's columns where they are called others."""
         channels = list(y.columns) if channels is None else channels
-        rows = without_outliers(Observations.from_frame(y, X), channels)
-        return cls(
-            rows,
-            _steps_of(rows, y.index, freq),
+        given = Observations.from_frame(y, X)
+        found = cls(
+            given,
+            _steps_of(given, y.index, freq),
             list(y.index.names),
             channels,
             [] if X is None else list(X.columns),
             of_array,
+            clean,
         )
+        return found._cleaned()
+
+    @property
+    def given(self) -> Observations:
+        """All rows before anything was left out, in the unit at the end."""
+        return self.rows if self.raw is None else replace(self.rows, values=self.raw)
+
+    def _cleaned(self, before: History | None = None) -> History:
+        """Return the history without what a broken sensor wrote, with a warning.
+
+        What was left out ``before`` is not warned of once more.
+        """
+        if not self.clean:
+            return self
+        rows, warned, seen = self.rows, np.zeros(self.rows.values.shape, bool), ()
+        if before is not None:
+            seen, old = before.rows.keys, before.rows
+            row = rows_before(rows.bounds, rows.ticks, old.series, old.ticks)
+            warned[row] = np.isnan(old.values) & ~np.isnan(before.given.values)
+        raw, values = cleaned(rows, self.channels, seen, warned)
+        if np.array_equal(values, rows.values, equal_nan=True):
+            return self
+        return replace(self, rows=replace(rows, values=values), raw=raw)
 
     def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Freq) -> History:
         """Return the history with more rows of its series, or with more series.
@@ -95,7 +123,7 @@ class History:
             X = _with_columns(X, self.controls, "X")
         self._check_levels(y.index, "the rows of an update")
         new = Observations.from_frame(y, X)
-        rows = self.rows.merged(without_outliers(new, self.channels, self.rows))
+        rows = self.given.merged(new)
         n_known = len(self.steps)
         spelt = {tuple(map(str, key)): key for key in rows.keys[:n_known]}
         for key in rows.keys[n_known:]:
@@ -107,7 +135,7 @@ class History:
                     "others."
                 )
         steps = self.steps + _steps_of(rows, y.index, freq, n_known)
-        return replace(self, rows=rows, steps=steps)
+        return replace(self, rows=rows, steps=steps, raw=None)._cleaned(self)
 
     @property
     def last(self) -> pd.Index:
@@ -162,7 +190,7 @@ class History:
             )
         table = values.reshape(len(values), -1)
         observed = table[~np.isnan(table).all(axis=1)]
-        if np.array_equal(observed, self.observations.values, equal_nan=True):
+        if np.array_equal(observed, self.given.observed().values, equal_nan=True):
             raise ValueError(
                 "an array stands for the steps after the last stamp; got the very "
                 f"values that were seen, {len(values)} rows. If their own stamps are "

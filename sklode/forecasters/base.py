@@ -30,8 +30,8 @@ _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 class ContinuousForecaster(BaseForecaster):
     """What all forecasters share: they read series, and answer at any time.
 
-    A subclass has the parameters ``n_samples``, ``freq`` and ``random_state``, and the
-    methods ``_pretrain``, ``_fit``, ``_update`` and ``_set_model``, which leave
+    A subclass has the parameters ``n_samples``, ``freq``, ``clean`` and
+    ``random_state``, and the methods ``_pretrain``, ``_fit``, ``_update`` and ``_set_model``, which leave
     ``_history``, ``_model``, ``_predict_seed`` and ``_answers``; and for `saving`
     ``_of_settings`` and ``_model_format``.
     """
@@ -120,7 +120,7 @@ class ContinuousForecaster(BaseForecaster):
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
         of_array = self._y_metadata["mtype"] == "np.ndarray"
-        history = History.of(y, X, self.freq, channels, of_array)
+        history = History.of(y, X, self.freq, channels, of_array, self.clean)
         if start is not None:
             self._check_continues(start, history.observations)
         return history

@@ -80,6 +80,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         finetune_epochs: int | None = None,
         n_samples: int = 100,
         freq: str | pd.DateOffset | pd.Timedelta | None = None,
+        clean: bool = True,
         engine: str = "auto",
         device: str | torch.device = "auto",
         random_state: int | np.random.RandomState | None = None,
@@ -115,6 +116,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.finetune_epochs = finetune_epochs
         self.n_samples = n_samples
         self.freq = freq
+        self.clean = clean
         self.engine = engine
         self.device = device
         self.random_state = random_state

@@ -25,6 +25,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "logarithm": [StrOptions({"auto"}), "boolean"],
     "n_samples": [SIZE],
     "freq": FREQ,
+    "clean": ["boolean"],
     "random_state": ["random_state"],
 }
 
@@ -89,6 +90,10 @@ class StructuralForecaster(ContinuousForecaster):
         Length of one step of a relative horizon on a DatetimeIndex. None: the index's
         own or inferred frequency; else a calendar frequency that all stamps lie on;
         else the median gap.
+    clean : bool, default=True
+        Leave out what a broken sensor wrote: lone absurd values, a number such as -999
+        for missing ones, runs of a stuck value; and rescale rows before a change of
+        unit. Each with a warning. False: every value counts as it is.
     random_state : int, RandomState or None, default=None
         Of the sample paths; no global generator is touched.
 
@@ -144,12 +149,14 @@ class StructuralForecaster(ContinuousForecaster):
         logarithm: str | bool = "auto",
         n_samples: int = 100,
         freq: str | pd.DateOffset | pd.Timedelta | None = None,
+        clean: bool = True,
         random_state: Any = None,
     ) -> None:
         self.seasons = seasons
         self.logarithm = logarithm
         self.n_samples = n_samples
         self.freq = freq
+        self.clean = clean
         self.random_state = random_state
         super().__init__()
 

@@ -82,6 +82,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     },
     "n_samples": [SIZE],
     "freq": FREQ,
+    "clean": ["boolean"],
     "random_state": ["random_state"],
     "verbose": [Interval(Integral, 0, 2, closed="both")],
     "callbacks": [list, tuple, None],
@@ -215,6 +216,10 @@ PARAMETERS = """    Parameters
         Length of one step of a relative horizon on a DatetimeIndex. None: the index's
         own or inferred frequency; else a calendar frequency that all stamps lie on;
         else the median gap.
+    clean : bool, default=True
+        Leave out what a broken sensor wrote: lone absurd values, a number such as -999
+        for missing ones, runs of a stuck value; and rescale rows before a change of
+        unit. Each with a warning. False: every value counts as it is.
     engine : {"auto", "fused", "eager"}, default="auto"
         What runs encoder and decoder. "fused": compiled by numba, once a machine;
         fixed-step methods on a CPU, up to two hidden layers. "eager": plain torch,
