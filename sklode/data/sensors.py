@@ -148,7 +148,9 @@ def _sentinels(values: Array) -> Mask | None:
         if len(usual) < 8 or not len(marks) or counts[is_rare].min() < 3:
             continue
         beyond = np.maximum(usual[0] - marks, marks - usual[-1])
-        nines = [set(repr(abs(2 * float(m))).removesuffix(".0")) <= {*"9."} for m in marks]
+        nines = [
+            set(repr(abs(2 * float(m))).removesuffix(".0")) <= {*"9."} for m in marks
+        ]
         is_far = beyond > np.where(nines, 1, 10) * (usual[-1] - usual[0])
         is_outward = np.where(marks < usual[0], marks < 0, marks > 0)
         is_mark = np.isin(values / 2, marks)
