@@ -96,9 +96,10 @@ class History:
         """
         if not self.clean:
             return self
-        rows, warned, seen = self.rows, np.zeros(self.rows.values.shape, bool), ()
+        rows, warned = self.rows, np.zeros(self.rows.values.shape, dtype=bool)
+        seen = () if before is None else before.rows.keys
         if before is not None:
-            seen, old = before.rows.keys, before.rows
+            old = before.rows
             row = rows_before(rows.bounds, rows.ticks, old.series, old.ticks)
             warned[row] = np.isnan(old.values) & ~np.isnan(before.given.values)
         raw, values = cleaned(rows, self.channels, seen, warned)

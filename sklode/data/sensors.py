@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Container, Hashable
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -24,7 +23,7 @@ from sklode.data.observations import Key, Observations
 
 __all__ = ["cleaned"]
 
-Array = NDArray[np.float64]
+Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 
 _FACTOR = 1e4
@@ -39,8 +38,8 @@ _UNITS = np.log([10.0, 60.0, 100.0, 1e3, 3600.0, 1e4, 1e5, 1e6, 1e9])
 _FOUND = (
     f"more than {_FACTOR:g} times farther from the median than all others of their "
     "series, next to which these could not be told apart",
-    "that repeat one number far beyond all others of their series, as a mark of missing "
-    f"values does",
+    "that repeat one number far beyond all others of their series, as a mark of "
+    "missing values does",
     f"that repeat the one before, in runs of {_RUN} or more in series that else hardly "
     "ever do, as of a sensor that is stuck",
     "before a row from which on level and spread are {}, as of another unit",
@@ -131,9 +130,10 @@ def _sentinels(values: Array) -> Mask | None:
     """Return which values are one of up to four numbers that stand for missing ones.
 
     Such a number comes three times or more, at separate places, and together they are
-    at most a third of all. It lies ten times as far outside all others as these are
-    wide, or once where all its digits are nines; and not on their side of zero nearer
-    to it, as what is switched off does.
+    at most a third of all. It lies farther outside all others than ten times their
+    whole range, or a hundred times if it is positive, as a rare load may be; or a tenth
+    of that if all its digits are nines. It is not between zero and the others, as
+    what is switched off.
     """
     half = np.sort(values) / 2
     n = len(half)
@@ -151,7 +151,8 @@ def _sentinels(values: Array) -> Mask | None:
         nines = [
             set(repr(abs(2 * float(m))).removesuffix(".0")) <= {*"9."} for m in marks
         ]
-        is_far = beyond > np.where(nines, 1, 10) * (usual[-1] - usual[0])
+        width = usual[-1] - usual[0]
+        is_far = beyond > np.where(marks > 0, 100, 10) / np.where(nines, 10, 1) * width
         is_outward = np.where(marks < usual[0], marks < 0, marks > 0)
         is_mark = np.isin(values / 2, marks)
         n_places = np.count_nonzero(np.diff(is_mark, prepend=False) & is_mark)
@@ -192,14 +193,17 @@ def _unit(values: Array) -> tuple[int, float, float, str] | None:
     if n < 30:
         return None
     size = np.abs(values)
-    if size.min() > 0 and (values[0] > 0) == (values > 0).all():
+    if size.min() > 0 and np.ptp(np.sign(values)) == 0:
         k = _only_jump(np.log(size), 2.0)
         level, spread = _changes(size, k)
-        unit = _UNITS[np.argmin(np.abs(_UNITS - abs(level)))] * np.sign(level)
-        if abs(level - unit) < 0.25 and abs(spread - unit) < 1.1:
+        unit = np.copysign(_UNITS[np.argmin(np.abs(_UNITS - abs(level)))], level)
+        n_enough = 5 if abs(unit) > 4.5 else 30  # less than 100 times happens
+        is_near = abs(level - unit) < 0.25 and abs(spread - unit) < 1.1
+        if is_near and k >= 30 and n - k >= n_enough:
             factor = round(float(np.exp(abs(unit))))
-            how = f"{factor if unit > 0 else f'1/{factor}'} times as large"
-            return k, float(factor) ** np.sign(unit), 0.0, how
+            if unit > 0:
+                return k, float(factor), 0.0, f"{factor} times as large"
+            return k, 1 / factor, 0.0, f"a {factor}th as large"
     k = _only_jump(values, 4.0)
     if min(k, n - k) < 30:
         return None
@@ -231,4 +235,5 @@ def _changes(values: Array, k: int) -> tuple[float, float]:
         return np.nan, np.nan
     levels = np.median(values[k - n : k]), np.median(values[k : k + n])
     spreads = [np.abs(np.diff(part)).mean() for part in (values[:k], values[k:])]
-    return tuple(np.log(after) - np.log(before) for before, after in (levels, spreads))
+    level, spread = (np.log(b) - np.log(a) for a, b in (levels, spreads))
+    return float(level), float(spread)

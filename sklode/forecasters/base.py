@@ -31,9 +31,9 @@ class ContinuousForecaster(BaseForecaster):
     """What all forecasters share: they read series, and answer at any time.
 
     A subclass has the parameters ``n_samples``, ``freq``, ``clean`` and
-    ``random_state``, and the methods ``_pretrain``, ``_fit``, ``_update`` and ``_set_model``, which leave
-    ``_history``, ``_model``, ``_predict_seed`` and ``_answers``; and for `saving`
-    ``_of_settings`` and ``_model_format``.
+    ``random_state``, and the methods ``_pretrain``, ``_fit``, ``_update`` and
+    ``_set_model``, which leave ``_history``, ``_model``, ``_predict_seed`` and
+    ``_answers``; and for `saving` ``_of_settings`` and ``_model_format``.
     """
 
     _tags: ClassVar[dict[str, Any]] = {
@@ -59,6 +59,7 @@ class ContinuousForecaster(BaseForecaster):
     _is_trained = False  # while `load_weights` lets sktime fit it
     _model_format: ClassVar[saving.ModelFormat]
     encoder: ClassVar[str | None] = None  # of a network, where there is one
+    clean: bool
     _history: History
     _answers: Any  # at rows of an index, see `LevelAnswers` of `sklode.levels`
 
