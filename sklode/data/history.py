@@ -96,16 +96,16 @@ class History:
         """
         if not self.clean:
             return self
-        rows, warned = self.rows, np.zeros(self.rows.values.shape, dtype=bool)
-        seen = () if before is None else before.rows.keys
+        rows, n_seen = self.rows, 0
+        warned = np.zeros(rows.values.shape, dtype=bool)
         if before is not None:
-            old = before.rows
+            old, n_seen = before.rows, len(before.steps)
             row = rows_before(rows.bounds, rows.ticks, old.series, old.ticks)
             warned[row] = np.isnan(old.values) & ~np.isnan(before.given.values)
-        raw, values = cleaned(rows, self.channels, seen, warned)
-        if np.array_equal(values, rows.values, equal_nan=True):
+        found = cleaned(rows, self.channels, warned, n_seen)
+        if found is None:
             return self
-        return replace(self, rows=replace(rows, values=values), raw=raw)
+        return replace(self, rows=replace(rows, values=found[1]), raw=found[0])
 
     def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Freq) -> History:
         """Return the history with more rows of its series, or with more series.
