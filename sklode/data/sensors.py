@@ -29,6 +29,9 @@ _UNITS = [(f**s, 0.0) for f in (10, 60, 1e2, 1e3, 3600, 1e4, 1e6, 1e9) for s in 
 _UNITS += [(1.8, 32.0), (1 / 1.8, -32 / 1.8)]
 """From one unit to another: factor and shift, such as kilo or Celsius to Fahrenheit."""
 
+_ENDS = ((2, 2), (2, 1), (1, 2), (2, 0), (1, 1), (0, 2), (1, 0), (0, 1))
+"""So many of the least and of the greatest numbers may stand for missing values."""
+
 _FOUND = (
     f"more than {_FACTOR:g} times farther from the median than all others of their "
     "series, next to which these could not be told apart",
@@ -56,8 +59,9 @@ def cleaned(
         known = given.bounds[k] + np.flatnonzero(~np.isnan(part))
         for rule, find in enumerate((_lone, _sentinels, _stuck), 1):
             found = find(values[known, channel])
-            kind[known[found], channel] = rule
-            known = known[~found]
+            if found.any():
+                kind[known[found], channel] = rule
+                known = known[~found]
         start, factor, shift = _unit(values[known, channel])
         if start:
             changes.append((known[start], channel, factor))
@@ -75,13 +79,14 @@ def cleaned(
     for rule, what in enumerate(_FOUND, 1):
         where = np.argwhere((kind == rule) & ~warned)
         if len(where):
-            (row, channel, *factor), done = where[0], "Taken for missing"
+            (row, channel), factor = where[0].tolist(), 1.0
+            done = "Taken for missing"
             if rule == 4:
-                row, channel, *factor = changes[0]
+                row, channel, factor = changes[0]
                 done = "Rescaled to the unit at the end"
             key = given.keys[given.series[row]]
             warnings.warn(
-                f"y has {len(where)} value(s) {what.format(*factor)}; the first is "
+                f"y has {len(where)} value(s) {what.format(factor)}; the first is "
                 f"{given.values[row, channel]:g} in column {channels[channel]!r} at "
                 f"{given.named(given.ticks[row], key)}. {done}. If such values are "
                 "true, clean=False keeps them all.",
@@ -125,33 +130,27 @@ def _sentinels(values: Array) -> Mask:
     none, n = np.zeros(len(values), dtype=bool), len(values)
     if n < 8 or (half[0] < half[2] and half[-3] < half[-1]):
         return none
-    distinct, counts = np.unique(half, return_counts=True)
-    for below, above in (
-        (2, 2),
-        (2, 1),
-        (1, 2),
-        (2, 0),
-        (1, 1),
-        (0, 2),
-        (1, 0),
-        (0, 1),
-    ):
-        usual = distinct[below : len(distinct) - above]
-        marks = np.append(distinct[:below], distinct[len(distinct) - above :])
-        if len(usual) < 8 or counts[~np.isin(distinct, usual)].min() < 3:
+    gaps = half[1:] - half[:-1]
+    if gaps.max() <= half[2 * n // 3] - half[n // 3]:
+        return none
+    starts = np.flatnonzero(np.append(True, gaps > 0))
+    distinct, counts = half[starts], np.diff(starts, append=n)
+    for below, above in _ENDS:
+        last = len(distinct) - above
+        usual, marks = distinct[below:last], np.delete(distinct, slice(below, last))
+        n_marks = np.delete(counts, slice(below, last))
+        if len(usual) < 8 or n_marks.min() < 3 or 3 * n_marks.sum() > n:
             continue
         nines = [
             {*repr(2 * abs(float(x))).removesuffix(".0")} <= {*"9."} for x in marks
         ]
-        times = np.where(marks > 0, 100, 10) / np.where(nines, 10, 1)
-        is_beyond = np.maximum(usual[0] - marks, marks - usual[-1]) > times * (
-            usual[-1] - usual[0]
-        )
-        is_outward = (marks < usual[0]) == (marks < 0)
-        found = np.isin(values / 2, marks)
-        n_places = np.count_nonzero(found[1:] > found[:-1]) + found[0]
-        if (is_beyond & is_outward).all() and 3 * found.sum() <= n and n_places > 1:
-            return found
+        least = np.where(marks > 0, 100, 10) / np.where(nines, 10, 1)
+        far = np.maximum(usual[0] - marks, marks - usual[-1]) / (usual[-1] - usual[0])
+        is_outward = np.where(marks < usual[0], marks < 0, marks > 0)
+        if (is_outward & (far > least)).all():
+            found = np.isin(values / 2, marks)
+            if np.count_nonzero(found[1:] != found[:-1]) > 2:
+                return found
     return none
 
 
@@ -161,17 +160,20 @@ def _stuck(values: Array) -> Mask:
     Runs are states, and stay, where they are of the least or the greatest value, of
     zero, or of a value that has several; and the first, before which nothing changed.
     """
-    starts = np.flatnonzero(np.append(True, values[1:] != values[:-1])[: len(values)])
+    found, is_new = np.zeros(len(values), dtype=bool), values[1:] != values[:-1]
+    if len(values) - np.count_nonzero(is_new) < _RUN:
+        return found
+    starts = np.flatnonzero(np.append(True, is_new))
     lengths = np.diff(starts, append=len(values))
     is_run = lengths >= _RUN
-    usual, found = lengths[~is_run], np.zeros(len(values), dtype=bool)
+    usual = lengths[~is_run]
     if not is_run.any() or len(usual) <= 0.98 * usual.sum():
         return found
     at = values[starts]
     states, n_runs = np.unique(at[is_run], return_counts=True)
     is_run &= ~np.isin(at, states[n_runs > 1]) & (at != 0) & (starts > 0)
     is_run &= (at > at[lengths < _RUN].min()) & (at < at[lengths < _RUN].max())
-    if lengths[is_run].min(initial=0) >= 4 * usual.max():
+    if is_run.any() and lengths[is_run].min() >= 4 * usual.max():
         found = np.repeat(is_run, lengths)
         found[starts] = False
     return found if 3 * found.sum() <= len(values) else np.zeros_like(found)
@@ -184,7 +186,7 @@ def _unit(values: Array) -> tuple[int, float, float]:
     comes near; conversions of less than 100 need 30 rows after it, all others 5.
     """
     for level, far in ((np.log(np.abs(values)), 2), (values, 4)):
-        jumps = np.abs(np.diff(level))
+        jumps = np.abs(level[1:] - level[:-1])
         k = int(jumps.argmax()) + 1 if len(jumps) > 33 else 0
         n_after = len(values) - k
         if k < 30 or n_after < 5:
