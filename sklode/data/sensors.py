@@ -29,9 +29,6 @@ _UNITS = [(f**s, 0.0) for f in (10, 60, 1e2, 1e3, 3600, 1e4, 1e6, 1e9) for s in 
 _UNITS += [(1.8, 32.0), (1 / 1.8, -32 / 1.8)]
 """From one unit to another: factor and shift, such as kilo or Celsius to Fahrenheit."""
 
-_ENDS = ((2, 2), (2, 1), (1, 2), (2, 0), (1, 1), (0, 2), (1, 0), (0, 1))
-"""So many of the least and of the greatest numbers may stand for missing values."""
-
 _FOUND = (
     f"more than {_FACTOR:g} times farther from the median than all others of their "
     "series, next to which these could not be told apart",
@@ -56,13 +53,14 @@ def cleaned(
     changes = []  # first row in another unit, its channel, and the factor
     for k, channel in product(range(len(given.keys)), range(len(channels))):
         part = values[given.bounds[k] : given.bounds[k + 1], channel]
-        known = given.bounds[k] + np.flatnonzero(~np.isnan(part))
+        known = np.flatnonzero(~np.isnan(part))
+        observed, known = part[known], known + given.bounds[k]
         for rule, find in enumerate((_lone, _sentinels, _stuck), 1):
-            found = find(values[known, channel])
+            found = find(observed)
             if found.any():
                 kind[known[found], channel] = rule
-                known = known[~found]
-        start, factor, shift = _unit(values[known, channel])
+                known, observed = known[~found], observed[~found]
+        start, factor, shift = _unit(observed)
         if start:
             changes.append((known[start], channel, factor))
             kind[known[:start], channel] = 4
@@ -71,7 +69,7 @@ def cleaned(
             if k < n_seen:
                 raise ValueError(
                     "an update must be in the unit of the rows before; got "
-                    f"{values[known[start], channel]:g} and others, as if by a factor "
+                    f"{observed[start]:g} and others, as if by a factor "
                     f"of {factor:.4g}, in column {channels[channel]!r} from "
                     f"{given.named(given.ticks[known[start]], given.keys[k])} on. "
                     "Convert them, or fit anew on all rows."
@@ -135,11 +133,13 @@ def _sentinels(values: Array) -> Mask:
         return none
     starts = np.flatnonzero(np.append(True, gaps > 0))
     distinct, counts = half[starts], np.diff(starts, append=n)
-    for below, above in _ENDS:
-        last = len(distinct) - above
-        usual, marks = distinct[below:last], np.delete(distinct, slice(below, last))
-        n_marks = np.delete(counts, slice(below, last))
-        if len(usual) < 8 or n_marks.min() < 3 or 3 * n_marks.sum() > n:
+    if len(distinct) < 9:
+        return none
+    low, high = (1 + (c[1] > 2) if c[0] > 2 else 0 for c in (counts, counts[::-1]))
+    for below, above in product(range(low, -1, -1), range(high, -1, -1)):
+        usual = distinct[below : len(distinct) - above]
+        marks = np.append(distinct[:below], distinct[len(distinct) - above :])
+        if len(usual) < 8:
             continue
         nines = [
             {*repr(2 * abs(float(x))).removesuffix(".0")} <= {*"9."} for x in marks
@@ -149,7 +149,8 @@ def _sentinels(values: Array) -> Mask:
         is_outward = np.where(marks < usual[0], marks < 0, marks > 0)
         if (is_outward & (far > least)).all():
             found = np.isin(values / 2, marks)
-            if np.count_nonzero(found[1:] != found[:-1]) > 2:
+            n_places = np.count_nonzero(np.diff(found, prepend=False) & found)
+            if n_places > 1 and 3 * found.sum() <= n:
                 return found
     return none
 
