@@ -195,17 +195,15 @@ def _unit(values: Array) -> tuple[int, float, float]:
         jump, jumps[k - 1] = jumps[k - 1], 0
         if not jump > far * jumps.max():
             continue
-        n = min(n_after, 50)
-        before, after = (
-            np.median(values[k - min(k, n) : k]),
-            np.median(values[k : k + n]),
-        )
+        n = min(n_after, 20)
+        before, after = np.median(values[k - n : k]), np.median(values[k : k + n])
         spreads = [np.abs(np.diff(part)).mean() for part in (values[:k], values[k:])]
         for factor, shift in _UNITS:
-            size = abs(np.log(factor))
-            miss = abs(factor * before + shift - after) / abs(after - before)
+            is_large = abs(np.log(factor)) > 4.5
+            miss = abs(factor * before + shift - after)
+            miss /= abs(after - before) if shift else abs(after)
             spread = abs(np.log(spreads[1] / spreads[0] / factor))
-            near = (0.1, 0.25) if shift else (0.2, 1.1)
-            if miss < near[0] and spread < near[1] and (size > 4.5 or n_after >= 30):
+            near = (0.1, 0.25) if shift else (0.5 if is_large else 0.2, 1.1)
+            if miss < near[0] and spread < near[1] and (is_large or n_after >= 30):
                 return k, factor, shift
     return 0, 1.0, 0.0

@@ -39,7 +39,7 @@ from sklode.levels.structural import StructuralLevel
 
 Kinds: TypeAlias = dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]]
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Rises with every change of what a file holds; files of other versions are refused."""
 
 _KEY = "sklode"
@@ -221,7 +221,8 @@ def _history(parts: dict[str, Any]) -> History:
     require(ends.dtype == np.int64 and len(ends) == len(rows.keys) + 1, "no bounds")
     whole = ends[0] == 0 and ends[-1] == len(rows.ticks) and (np.diff(ends) > 0).all()
     require(whole, "rows of no series")  # nor more than there are
-    history = History(**parts)
+    history, shape = History(**parts), rows.values.shape
+    require(history.raw is None or history.raw.shape == shape, "other values")
     index, names = history.index(rows), history.controls
     require(index.is_unique, "stamps twice")
     X = pd.DataFrame(rows.controls, index, names) if names else None

@@ -1,15 +1,18 @@
-"""Lone values that would hide all others are taken for missing, and said to be."""
+"""What a broken sensor wrote is left out or rescaled, and said to be; nothing else."""
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from sklode import StructuralForecaster
 from sklode.data.history import History
-from tests.series import channels, panel, tiny, uneven_stamps, waves
+from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 MESSAGE = r"1 value\(s\) more than 10000 times .*first is {}.*Taken for missing"
 WAVE = np.sin(np.arange(50.0))
@@ -100,3 +103,245 @@ def test_pretrain_takes_outliers_for_missing_too() -> None:
     with pytest.warns(UserWarning, match=MESSAGE.format("-1e")):
         pretrained = tiny().pretrain(y)
     assert np.abs(pretrained.pretrained_.normalisation.location).max() < 1
+
+
+# Sentinels, stuck runs, units
+
+N = 240
+RNG = np.random.default_rng(0)
+NOISE = RNG.normal(size=N)
+DAY = 20 + 3 * np.sin(2 * np.pi * np.arange(N) / 24) + 0.4 * NOISE
+RARE = np.arange(N) % 9 == 4
+CELSIUS = 15 + 4 * np.sin(2 * np.pi * np.arange(N) / 24) + 0.5 * NOISE
+
+
+def with_run(start: int, length: int, values: Any = DAY) -> np.ndarray:
+    y = np.array(values)
+    y[start : start + length] = y[start]
+    return y
+
+
+def read(y: Any, **settings: Any) -> tuple[np.ndarray, list[str]]:
+    """Return what is left of values, and the warnings."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        history = History.of(pd.DataFrame({"y": y}), None, **settings)
+    return history.rows.values[:, 0], [str(warning.message) for warning in found]
+
+
+SENTINELS: dict[str, tuple[Any, Any]] = {
+    "-999": (np.where(RARE, -999, DAY), RARE),
+    "9999": (np.where(RARE, 9999, DAY), RARE),
+    "a third": (np.where(np.arange(N) % 3, DAY, -99.9), np.arange(N) % 3 == 0),
+    "of single precision": (np.where(RARE, -9.96921e36, DAY), RARE),
+    "two": (np.where(RARE, np.where(np.arange(N) < 99, -999, -9999), DAY), RARE),
+    "on both sides": (
+        np.where(RARE, np.where(np.arange(N) < 99, -1e6, 1e6), DAY),
+        RARE,
+    ),
+    "among whole numbers": (np.where(RARE, -999, np.round(3 * DAY)), RARE),
+}
+
+
+@pytest.mark.parametrize("name", SENTINELS)
+def test_a_number_that_stands_for_missing_values_is_left_out(name: str) -> None:
+    y, is_mark = SENTINELS[name]
+    values, messages = read(y)
+    np.testing.assert_array_equal(values, np.where(is_mark, np.nan, y))
+    row = int(np.argmax(is_mark))
+    (message,) = messages
+    assert message.startswith(f"y has {is_mark.sum()} value(s) that repeat one number")
+    assert f"first is {y[row]:g} in column 'y' at {row}. Taken for miss" in message
+    assert "clean=False keeps them" in message
+
+
+@pytest.mark.parametrize(("start", "length"), [(80, 8), (80, 60), (N - 60, 60)])
+def test_of_a_stuck_run_the_first_value_is_kept(start: int, length: int) -> None:
+    y = with_run(start, length)
+    values, messages = read(y)
+    expected = y.copy()
+    expected[start + 1 : start + length] = np.nan
+    np.testing.assert_array_equal(values, expected)
+    (message,) = messages
+    assert message.startswith(f"y has {length - 1} value(s) that repeat the one before")
+    assert f"in column 'y' at {start + 1}. Taken for missing" in message
+
+
+@pytest.mark.parametrize("n_after", [5, 24, 100])
+@pytest.mark.parametrize("factor", [1000, 1e-3, 100, 1e6])
+def test_rows_before_a_change_of_unit_are_rescaled(n_after: int, factor: float) -> None:
+    y = DAY.copy()
+    y[-n_after:] *= factor
+    values, messages = read(y)
+    np.testing.assert_allclose(values, DAY * factor)
+    (message,) = messages
+    assert f"{N - n_after} value(s) followed by others in another unit" in message
+    assert f"a factor of {factor:.4g}; the first is" in message
+    assert f"in column 'y' at {N - n_after}. Rescaled to the unit at the end" in message
+
+
+@pytest.mark.parametrize("n_after", [30, 120])
+def test_celsius_and_fahrenheit_are_told_apart(n_after: int) -> None:
+    is_after, fahrenheit = np.arange(N) >= N - n_after, 1.8 * CELSIUS + 32
+    values, _ = read(np.where(is_after, fahrenheit, CELSIUS))
+    np.testing.assert_allclose(values, fahrenheit)
+    values, _ = read(np.where(is_after, CELSIUS, fahrenheit))
+    np.testing.assert_allclose(values, CELSIUS)
+
+
+T = np.arange(N)
+LATE = T >= N // 2
+TRUE: dict[str, Any] = {
+    "closed on Sundays": np.where(T % 7 == 6, 0, 1000 + 50 * NOISE),
+    "standby": np.where(T % 7 == 6, 3.0, 2000 + 10 * NOISE),
+    "one block of -999": np.where((T > 99) & (T < 120), -999, DAY),
+    "more than a third": np.where(T % 5 < 2, -999, DAY),
+    "two of -999": np.where(np.isin(T, [70, 150]), -999, DAY),
+    "a rare large order": np.where(RARE, 1000, RNG.poisson(8, N)),
+    "a rare order among few kinds": np.where(RARE, 9999, RNG.poisson(0.3, N)),
+    "a price in nines": np.where(RARE, 99.99, np.round(60 + NOISE, 2)),
+    "-1 next to small values": np.where(RARE, -1, DAY),
+    "rain": np.where(T % 10 < 7, 0, np.exp(2 * NOISE)),
+    "counts": RNG.poisson(0.5, N),
+    "prices": np.round(50 * np.exp(np.cumsum(0.01 * NOISE)), 2),
+    "steps": np.repeat(NOISE[:12], 20),
+    "steps with noise": np.repeat(50 * NOISE[:12], 20) + NOISE,
+    "a square wave": np.where(T // 20 % 2, 20.0, 3.0),
+    "saturation": np.clip(DAY, 18, 22),
+    "saturated once": with_run(80, 20, np.where(T == 80, 30, DAY)),
+    "night": np.maximum(0, np.sin(2 * np.pi * T / 24)) * (5 + NOISE),
+    "zero for a while": np.where((T > 99) & (T < 120), 0, DAY - 20),
+    "a run of 7": with_run(80, 7),
+    "the same run twice": np.where((T > 80) & (T < 95) | (T > 180), 20.0, DAY),
+    "at rest before it starts": with_run(0, 50),
+    "constant for long": with_run(100, 120),
+    "rounded": np.round(DAY),
+    "a dead band": np.round(np.cumsum(NOISE) / 3),
+    "constant": np.full(N, 3.3),
+    "growth": np.exp(0.02 * T + 0.05 * NOISE),
+    "growth by ten a row": 10.0**T,
+    "volatility": np.where(LATE, 30, 1) * NOISE,
+    "volatility about a level": 100 + np.where(LATE, 10, 1) * NOISE,
+    "a step": np.where(LATE, 20_000, 20) + NOISE,
+    "a step by 0.8 x + 32": np.where(LATE, 68, 20) + NOISE,
+    "a factor of 3.6": np.where(LATE, 3.6, 1) * DAY,
+    "a series that starts": np.where(LATE, DAY, 0),
+    "1000 times as much for a while": np.where(T // 80 == 1, 1000, 1) * DAY,
+    "four rows of another unit": np.where(T >= N - 4, 1000, 1) * DAY,
+    "ten rows of ten times": np.where(T >= N - 10, 10, 1) * DAY,
+}
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_values_that_may_be_true_are_kept(name: str) -> None:
+    values, messages = read(TRUE[name])
+    assert messages == []
+    np.testing.assert_array_equal(values, TRUE[name])
+
+
+BROKEN = {
+    "lone": np.where(T == 50, 1e9, DAY),
+    "sentinel": SENTINELS["-999"][0],
+    "stuck": with_run(150, 50),
+    "unit": np.where(LATE, 1000, 1) * DAY,
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_nothing_is_left_out_where_values_are_to_be_kept(name: str) -> None:
+    values, messages = read(BROKEN[name], clean=False)
+    assert messages == []
+    np.testing.assert_array_equal(values, BROKEN[name])
+
+
+def test_each_series_and_channel_is_judged_alone_with_one_warning_a_kind() -> None:
+    frame = pd.DataFrame({"a": DAY, **BROKEN})
+    y = pd.concat({"s": frame, "t": frame, "u": frame * 0 + DAY[:, None]})
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        rows = History.of(y, None).rows
+    expected = pd.DataFrame({k: read(v)[0] for k, v in frame.items()})
+    np.testing.assert_allclose(rows.values[:N], expected)
+    np.testing.assert_allclose(rows.values[N : 2 * N], expected)
+    np.testing.assert_array_equal(rows.values[2 * N :], y.loc["u"])
+    messages = [str(warning.message) for warning in found]
+    assert len(messages) == 4
+    for message, name, n in zip(messages, BROKEN, (2, 54, 98, N), strict=True):
+        assert f"y has {n} value(s)" in message
+        assert f"in column {name!r} at" in message
+        assert "of series ('s',)" in message
+
+
+def test_findings_do_not_hide_each_other() -> None:
+    y = with_run(60, 30)
+    y[N // 2 :] *= 1000
+    y[[5, 77, 99, 130, 200]], y[33] = -9999, 1e12
+    values, messages = read(y)
+    expected = 1000 * with_run(60, 30)
+    expected[[5, 77, 99, 130, 200, 33, *range(61, 90)]] = np.nan
+    np.testing.assert_allclose(values, expected)
+    assert len(messages) == 4
+
+
+@pytest.mark.parametrize("cut", [100, 165, 239])
+@pytest.mark.parametrize("name", ["lone", "sentinel", "stuck"])
+def test_an_update_ends_in_the_history_of_a_fit_on_all_rows(
+    name: str, cut: int
+) -> None:
+    y = pd.DataFrame({"y": BROKEN[name]})
+    whole = read(y["y"])[0]
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        history = History.of(y[:cut], None)
+        n_before = len(found)
+        for part in (y[cut : cut + 20], y[cut + 20 :]):
+            if len(part):
+                history = history.extended(part, None, None)
+    np.testing.assert_array_equal(history.rows.values[:, 0], whole)
+    told = [str(warning.message) for warning in found]
+    new = [message for message in told[n_before:] if "Taken for missing" in message]
+    n_told = sum(int(message.split()[2]) for message in told)
+    assert n_told == np.isnan(whole).sum()  # each value once
+    assert bool(new) == np.isnan(whole[cut:]).any()
+
+
+def test_an_update_in_another_unit_is_refused_and_changes_nothing() -> None:
+    y = pd.Series(BROKEN["unit"], pd.date_range("2021", periods=N, freq="h"))
+    forecaster = StructuralForecaster().fit(y[: N // 2])
+    before = forecaster.predict([1, 2])
+    with pytest.raises(
+        ValueError, match=r"factor of 1000, in .* 2021-01-06 00:00:00 on"
+    ):
+        forecaster.update(y[N // 2 :])
+    pd.testing.assert_series_equal(forecaster.predict([1, 2]), before)
+    with pytest.warns(UserWarning, match="in another unit"):
+        forecaster.fit(y[:-50])
+    forecaster.update(y[-50:])  # in the unit at the end
+    assert 15_000 < forecaster.predict([1]).iloc[0] < 25_000
+
+
+@pytest.mark.parametrize("kind", [StructuralForecaster, *FORECASTERS])
+def test_a_file_keeps_what_was_left_out(kind: Any, tmp_path: Path) -> None:
+    y = pd.Series(BROKEN["sentinel"], pd.date_range("2021", periods=N, freq="h"))
+    forecaster = kind() if kind is StructuralForecaster else tiny(kind)
+    with pytest.warns(UserWarning, match=r"27 value\(s\) that repeat one number"):
+        forecaster.fit(y)
+    forecaster.save_weights(tmp_path / "file")
+    loaded = kind.load_weights(tmp_path / "file")
+    pd.testing.assert_series_equal(loaded.predict([1, 2]), forecaster.predict([1, 2]))
+    new = pd.Series([-999.0], y.index[-1:] + pd.Timedelta("1h"))
+    for one in (forecaster, loaded):  # one alone would be no sentinel
+        with pytest.warns(UserWarning, match=r"1 value\(s\) that repeat one number"):
+            one.update(new, update_params=False)
+        assert np.isnan(one._history.rows.values[-1, 0])
+    kept = kind(**{**forecaster.get_params(), "clean": False}).fit(y)
+    kept.save_weights(tmp_path / "kept")
+    assert kind.load_weights(tmp_path / "kept").clean is False
+    assert np.nanmin(kept._history.rows.values) == -999
+
+
+def test_residuals_where_values_were_left_out_are_those_of_what_was_passed() -> None:
+    y = pd.Series(BROKEN["sentinel"])
+    with pytest.warns(UserWarning, match="Taken for missing"):
+        forecaster = StructuralForecaster().fit(y)
+    assert (forecaster.predict_residuals(y)[RARE] < -1000).all()

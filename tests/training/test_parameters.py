@@ -60,6 +60,7 @@ BAD_PARAMETERS: dict[str, list[Any]] = {
     "n_iter_no_change": NOT_A_SIZE,
     "finetune_epochs": [-1, 2.5, "8"],
     "n_samples": NOT_A_SIZE,
+    "clean": NOT_A_BOOL,
     "freq": ["fortnightish", "-1h", "0h", 5, pd.Timedelta(0)],
     "engine": ["gpu", None, 1],
     "device": ["abacus", None, 1],
