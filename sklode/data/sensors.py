@@ -203,7 +203,7 @@ def _unit(values: Array) -> tuple[int, float, float]:
             miss = abs(factor * before + shift - after)
             miss /= abs(after - before) if shift else abs(after)
             spread = abs(np.log(spreads[1] / spreads[0] / factor))
-            near = (0.1, 0.25) if shift else (0.5 if is_large else 0.2, 1.1)
+            near = (0.05, 0.25) if shift else (0.5 if is_large else 0.2, 1.1)
             if miss < near[0] and spread < near[1] and (is_large or n_after >= 30):
                 return k, factor, shift
     return 0, 1.0, 0.0
