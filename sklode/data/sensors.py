@@ -32,11 +32,11 @@ _UNITS += [(1.8, 32.0), (1 / 1.8, -32 / 1.8)]
 _FOUND = (
     f"more than {_FACTOR:g} times farther from the median than all others of their "
     "series, next to which these could not be told apart",
-    "that repeat one number far beyond all others of their series, as a mark of "
-    "missing values does",
-    f"that repeat the one before, in runs of {_RUN} or more in series that else hardly "
-    "ever do, as of a sensor that is stuck",
-    "followed by others in another unit: level and spread change by a factor of {:.4g}",
+    "that repeat one number far beyond all others, as a mark of missing values does",
+    f"that repeat the one before in runs of {_RUN} or more, as of a sensor that is "
+    "stuck, in series that else hardly ever do",
+    "from which on the unit seems to be another: level and spread change by a factor "
+    "of {:.4g}",
 )
 
 
@@ -47,10 +47,10 @@ def cleaned(
     """Return values in the unit at the end of each series, and what is left of them.
 
     Both (row, channel); None where nothing was found. There is no warning of values
-    that were ``warned`` of before. The unit of the first ``n_seen`` series is known.
+    that were ``warned`` of before. The first ``n_seen`` series must keep their unit.
     """
     values, kind = given.values.copy(), np.zeros(given.values.shape, dtype=np.int8)
-    changes = []  # first row in another unit, its channel, and the factor
+    first_factor = 0.0
     for k, channel in product(range(len(given.keys)), range(len(channels))):
         part = values[given.bounds[k] : given.bounds[k + 1], channel]
         known = np.flatnonzero(~np.isnan(part))
@@ -62,35 +62,28 @@ def cleaned(
                 known, observed = known[~found], observed[~found]
         start, factor, shift = _unit(observed)
         if start:
-            changes.append((known[start], channel, factor))
-            kind[known[:start], channel] = 4
-            values[known[:start], channel] *= factor
-            values[known[:start], channel] += shift
-            if k < n_seen:
-                raise ValueError(
-                    "an update must be in the unit of the rows before; got "
-                    f"{observed[start]:g} and others, as if by a factor "
-                    f"of {factor:.4g}, in column {channels[channel]!r} from "
-                    f"{given.named(given.ticks[known[start]], given.keys[k])} on. "
-                    "Convert them, or fit anew on all rows."
-                )
+            kind[known[start], channel] = 4
+            values[known[:start], channel] = factor * observed[:start] + shift
+            first_factor = first_factor or factor
     for rule, what in enumerate(_FOUND, 1):
         where = np.argwhere((kind == rule) & ~warned)
-        if len(where):
-            (row, channel), factor = where[0].tolist(), 1.0
-            done = "Taken for missing"
-            if rule == 4:
-                row, channel, factor = changes[0]
-                done = "Rescaled to the unit at the end"
-            key = given.keys[given.series[row]]
-            warnings.warn(
-                f"y has {len(where)} value(s) {what.format(factor)}; the first is "
-                f"{given.values[row, channel]:g} in column {channels[channel]!r} at "
-                f"{given.named(given.ticks[row], key)}. {done}. If such values are "
-                "true, clean=False keeps them all.",
-                UserWarning,
-                stacklevel=2,
+        if not len(where):
+            continue
+        row, channel = where[0]
+        series = given.series[row]
+        text = (
+            f"y has {len(where)} value(s) {what.format(first_factor)}; the first is "
+            f"{given.values[row, channel]:g} in column {channels[channel]!r} at "
+            f"{given.named(given.ticks[row], given.keys[series])}."
+        )
+        if rule == 4 and series < n_seen:
+            raise ValueError(
+                f"an update must be in the unit of the rows before; {text} Convert "
+                "what follows, or fit anew on all rows."
             )
+        done = "Taken for missing" if rule < 4 else "Rows before are rescaled to it"
+        remedy = "If such values are true, clean=False keeps them all."
+        warnings.warn(f"{text} {done}. {remedy}", UserWarning, stacklevel=2)
     if not kind.any():
         return None
     return values, np.where((kind > 0) & (kind < 4), np.nan, values)
@@ -124,14 +117,10 @@ def _sentinels(values: Array) -> Mask:
     hundred times if positive, as rare loads are; by a tenth of that if all its digits
     are nines. It is not between zero and the others, as what is switched off.
     """
-    half = np.sort(values) / 2
-    none, n = np.zeros(len(values), dtype=bool), len(values)
+    half, none, n = np.sort(values) / 2, np.zeros_like(values, bool), len(values)
     if n < 8 or (half[0] < half[2] and half[-3] < half[-1]):
         return none
-    gaps = half[1:] - half[:-1]
-    if gaps.max() <= half[2 * n // 3] - half[n // 3]:
-        return none
-    starts = np.flatnonzero(np.append(True, gaps > 0))
+    starts = np.flatnonzero(np.append(True, half[1:] > half[:-1]))
     distinct, counts = half[starts], np.diff(starts, append=n)
     if len(distinct) < 9:
         return none
@@ -186,7 +175,7 @@ def _unit(values: Array) -> tuple[int, float, float]:
     Row 0: from none. Level and spread have to tell of it, at one jump that no other
     comes near; conversions of less than 100 need 30 rows after it, all others 5.
     """
-    for level, far in ((np.log(np.abs(values)), 2), (values, 4)):
+    for level, far, n_near in ((np.log(np.abs(values)), 2, 20), (values, 4, 50)):
         jumps = np.abs(level[1:] - level[:-1])
         k = int(jumps.argmax()) + 1 if len(jumps) > 33 else 0
         n_after = len(values) - k
@@ -195,7 +184,7 @@ def _unit(values: Array) -> tuple[int, float, float]:
         jump, jumps[k - 1] = jumps[k - 1], 0
         if not jump > far * jumps.max():
             continue
-        n = min(n_after, 20)
+        n = min(n_after, n_near, k)
         before, after = np.median(values[k - n : k]), np.median(values[k : k + n])
         spreads = [np.abs(np.diff(part)).mean() for part in (values[:k], values[k:])]
         for factor, shift in _UNITS:
@@ -203,7 +192,7 @@ def _unit(values: Array) -> tuple[int, float, float]:
             miss = abs(factor * before + shift - after)
             miss /= abs(after - before) if shift else abs(after)
             spread = abs(np.log(spreads[1] / spreads[0] / factor))
-            near = (0.05, 0.25) if shift else (0.5 if is_large else 0.2, 1.1)
+            near = (0.1, 0.25) if shift else (0.5 if is_large else 0.2, 1.1)
             if miss < near[0] and spread < near[1] and (is_large or n_after >= 30):
                 return k, factor, shift
     return 0, 1.0, 0.0
