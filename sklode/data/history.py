@@ -96,12 +96,12 @@ class History:
         """
         if not self.clean:
             return self
-        rows, n_seen = self.rows, 0
+        rows, n_seen = self.rows, 0 if before is None else len(before.steps)
         warned = np.zeros(rows.values.shape, dtype=bool)
-        if before is not None:
-            old, n_seen = before.rows, len(before.steps)
+        if before is not None and before.raw is not None:
+            old = before.rows
             row = rows_before(rows.bounds, rows.ticks, old.series, old.ticks)
-            warned[row] = np.isnan(old.values) & ~np.isnan(before.given.values)
+            warned[row] = np.isnan(old.values) & ~np.isnan(before.raw)
         found = cleaned(rows, self.channels, warned, n_seen)
         if found is None:
             return self

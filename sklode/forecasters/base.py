@@ -59,7 +59,6 @@ class ContinuousForecaster(BaseForecaster):
     _is_trained = False  # while `load_weights` lets sktime fit it
     _model_format: ClassVar[saving.ModelFormat]
     encoder: ClassVar[str | None] = None  # of a network, where there is one
-    clean: bool
     _history: History
     _answers: Any  # at rows of an index, see `LevelAnswers` of `sklode.levels`
 
