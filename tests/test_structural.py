@@ -103,6 +103,7 @@ def test_a_file_whose_settings_are_none_is_refused(tmp_path: Path) -> None:
         ("logarithm", None),
         ("n_samples", 0),
         ("n_samples", 2.5),
+        ("clean", "yes"),
         ("freq", "fortnightish"),
         ("freq", "-1h"),
         ("random_state", "seed"),

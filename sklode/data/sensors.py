@@ -27,7 +27,7 @@ _RUN = 8
 
 _UNITS = [(f**s, 0.0) for f in (10, 60, 1e2, 1e3, 3600, 1e4, 1e6, 1e9) for s in (1, -1)]
 _UNITS += [(1.8, 32.0), (1 / 1.8, -32 / 1.8)]
-"""From one unit to another: factor and shift, such as kilo or Celsius to Fahrenheit."""
+"""From one unit to another: factor and shift; last Celsius to Fahrenheit and back."""
 
 _FOUND = (
     f"more than {_FACTOR:g} times farther from the median than all others of their "
@@ -175,7 +175,9 @@ def _unit(values: Array) -> tuple[int, float, float]:
     Row 0: from none. Level and spread have to tell of it, at one jump that no other
     comes near; conversions of less than 100 need 30 rows after it, all others 5.
     """
-    for level, far, n_near in ((np.log(np.abs(values)), 2, 20), (values, 4, 50)):
+    logarithm = np.log(np.abs(values))
+    ways = (logarithm, 2, 20, _UNITS[:-2]), (values, 4, 50, _UNITS[-2:])
+    for level, far, n_near, units in ways:
         jumps = np.abs(level[1:] - level[:-1])
         k = int(jumps.argmax()) + 1 if len(jumps) > 33 else 0
         n_after = len(values) - k
@@ -187,7 +189,7 @@ def _unit(values: Array) -> tuple[int, float, float]:
         n = min(n_after, n_near, k)
         before, after = np.median(values[k - n : k]), np.median(values[k : k + n])
         spreads = [np.abs(np.diff(part)).mean() for part in (values[:k], values[k:])]
-        for factor, shift in _UNITS:
+        for factor, shift in units:
             is_large = abs(np.log(factor)) > 4.5
             miss = abs(factor * before + shift - after)
             miss /= abs(after - before) if shift else abs(after)
