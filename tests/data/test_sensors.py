@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import StructuralForecaster
+from sklode import StructuralForecaster, WeightsFileError
 from sklode.data.history import History
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
@@ -345,3 +345,11 @@ def test_residuals_where_values_were_left_out_are_those_of_what_was_passed() -> 
     with pytest.warns(UserWarning, match="Taken for missing"):
         forecaster = StructuralForecaster().fit(y)
     assert (forecaster.predict_residuals(y)[RARE] < -1000).all()
+
+
+def test_a_file_whose_values_do_not_fit_together_is_refused(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="Taken for missing"):
+        forecaster = StructuralForecaster().fit(pd.Series(BROKEN["sentinel"]))
+    forecaster._history.raw = forecaster._history.raw[:5]
+    with pytest.raises(WeightsFileError, match="got other values"):
+        forecaster.save_weights(tmp_path / "file")
