@@ -82,27 +82,28 @@ class History:
             of_array,
             clean,
         )
-        return found._cleaned()
+        return found._cleaned(range(len(given.keys)))
 
     @property
     def given(self) -> Observations:
         """All rows before anything was left out, in the unit at the end."""
         return self.rows if self.raw is None else replace(self.rows, values=self.raw)
 
-    def _cleaned(self, before: History | None = None) -> History:
+    def _cleaned(self, judged: Sequence[int], before: History | None = None) -> History:
         """Return the history without what a broken sensor wrote, with a warning.
 
-        What was left out ``before`` is not warned of once more.
+        The series ``judged`` are searched. What was left out ``before`` is not warned
+        of once more.
         """
         if not self.clean:
             return self
         rows, n_seen = self.rows, 0 if before is None else len(before.steps)
-        warned = np.zeros(rows.values.shape, dtype=bool)
+        left_out = np.zeros(rows.values.shape, dtype=bool)
         if before is not None and before.raw is not None:
             old = before.rows
             row = rows_before(rows.bounds, rows.ticks, old.series, old.ticks)
-            warned[row] = np.isnan(old.values) & ~np.isnan(before.raw)
-        found = cleaned(rows, self.channels, warned, n_seen)
+            left_out[row] = np.isnan(old.values) & ~np.isnan(before.raw)
+        found = cleaned(rows, self.channels, judged, left_out, n_seen)
         if found is None:
             return self
         return replace(self, rows=replace(rows, values=found[1]), raw=found[0])
@@ -136,7 +137,10 @@ class History:
                     "others."
                 )
         steps = self.steps + _steps_of(rows, y.index, freq, n_known)
-        return replace(self, rows=rows, steps=steps, raw=None)._cleaned(self)
+        number = {key: k for k, key in enumerate(rows.keys)}
+        judged = [number[key] for key in new.keys]
+        merged = replace(self, rows=rows, steps=steps, raw=None)
+        return merged._cleaned(judged, self)
 
     @property
     def last(self) -> pd.Index:

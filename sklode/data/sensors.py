@@ -6,7 +6,7 @@ Each rule would rather let a fault pass than touch a true value.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from itertools import product
 
 import numpy as np
@@ -38,20 +38,32 @@ _FOUND = (
     "from which on the unit seems to be another: level and spread change by a factor "
     "of {:.4g}",
 )
+_RESCALED = len(_FOUND)
+"""Number of the last rule, which leaves nothing out."""
 
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")
 def cleaned(
-    given: Observations, channels: list[Hashable], warned: Mask, n_seen: int
+    given: Observations,
+    channels: list[Hashable],
+    judged: Sequence[int],
+    left_out: Mask,
+    n_seen: int,
 ) -> tuple[Array, Array] | None:
     """Return values in the unit at the end of each series, and what is left of them.
 
-    Both (row, channel); None where nothing was found. There is no warning of values
-    that were ``warned`` of before. The first ``n_seen`` series must keep their unit.
+    Both (row, channel); None where nothing was found. Only the series ``judged`` are
+    searched; of others the values that were ``left_out`` before stay so, and there is
+    no second warning of these. The first ``n_seen`` series must keep their unit.
     """
     values, kind = given.values.copy(), np.zeros(given.values.shape, dtype=np.int8)
-    first_factor = 0.0
-    for k, channel in product(range(len(given.keys)), range(len(channels))):
+    factors: dict[
+        tuple[int, int], float
+    ] = {}  # by the first row and the channel of another unit
+    is_out = left_out.copy()
+    for k in judged:
+        is_out[given.bounds[k] : given.bounds[k + 1]] = False
+    for k, channel in product(judged, range(len(channels))):
         part = values[given.bounds[k] : given.bounds[k + 1], channel]
         known = np.flatnonzero(~np.isnan(part))
         observed, known = part[known], known + given.bounds[k]
@@ -62,31 +74,37 @@ def cleaned(
                 known, observed = known[~found], observed[~found]
         start, factor, shift = _unit(observed)
         if start:
-            kind[known[start], channel] = 4
+            kind[known[start], channel] = _RESCALED
             values[known[:start], channel] = factor * observed[:start] + shift
-            first_factor = first_factor or factor
+            factors[known[start], channel] = factor
     for rule, what in enumerate(_FOUND, 1):
-        where = np.argwhere((kind == rule) & ~warned)
+        where = np.argwhere((kind == rule) & ~left_out)
         if not len(where):
             continue
         row, channel = where[0]
         series = given.series[row]
         text = (
-            f"y has {len(where)} value(s) {what.format(first_factor)}; the first is "
-            f"{given.values[row, channel]:g} in column {channels[channel]!r} at "
+            f"y has {len(where)} value(s) {what.format(factors.get((row, channel)))}; "
+            f"the first is {given.values[row, channel]:g} in column "
+            f"{channels[channel]!r} at "
             f"{given.named(given.ticks[row], given.keys[series])}."
         )
-        if rule == 4 and series < n_seen:
+        if rule == _RESCALED and series < n_seen:
             raise ValueError(
                 f"an update must be in the unit of the rows before; {text} Convert "
                 "what follows, or fit anew on all rows."
             )
-        done = "Taken for missing" if rule < 4 else "Rows before are rescaled to it"
+        done = (
+            "Taken for missing"
+            if rule < _RESCALED
+            else "Rows before are rescaled to it"
+        )
         remedy = "If such values are true, clean=False keeps them all."
         warnings.warn(f"{text} {done}. {remedy}", UserWarning, stacklevel=2)
-    if not kind.any():
+    is_out |= (kind > 0) & (kind < _RESCALED)
+    if not (is_out.any() or factors):
         return None
-    return values, np.where((kind > 0) & (kind < 4), np.nan, values)
+    return values, np.where(is_out, np.nan, values)
 
 
 def _lone(values: Array) -> Mask:
@@ -120,8 +138,8 @@ def _sentinels(values: Array) -> Mask:
     half, none, n = np.sort(values) / 2, np.zeros_like(values, bool), len(values)
     if n < 8 or (half[0] < half[2] and half[-3] < half[-1]):
         return none
-    starts = np.flatnonzero(np.append(True, half[1:] > half[:-1]))
-    distinct, counts = half[starts], np.diff(starts, append=n)
+    starts, counts = _runs(half)
+    distinct = half[starts]
     if len(distinct) < 9:
         return none
     low, high = (1 + (c[1] > 2) if c[0] > 2 else 0 for c in (counts, counts[::-1]))
@@ -150,11 +168,8 @@ def _stuck(values: Array) -> Mask:
     Runs are states, and stay, where they are of the least or the greatest value, of
     zero, or of a value that has several; and the first, before which nothing changed.
     """
-    found, is_new = np.zeros(len(values), dtype=bool), values[1:] != values[:-1]
-    if len(values) - np.count_nonzero(is_new) < _RUN:
-        return found
-    starts = np.flatnonzero(np.append(True, is_new))
-    lengths = np.diff(starts, append=len(values))
+    found = np.zeros(len(values), dtype=bool)
+    starts, lengths = _runs(values)
     is_run = lengths >= _RUN
     usual = lengths[~is_run]
     if not is_run.any() or len(usual) <= 0.98 * usual.sum():
@@ -167,6 +182,12 @@ def _stuck(values: Array) -> Mask:
         found = np.repeat(is_run, lengths)
         found[starts] = False
     return found if 3 * found.sum() <= len(values) else np.zeros_like(found)
+
+
+def _runs(values: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where runs of equal values begin, and how long they are."""
+    starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+    return starts, np.diff(starts, append=len(values))
 
 
 def _unit(values: Array) -> tuple[int, float, float]:
