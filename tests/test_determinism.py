@@ -23,7 +23,7 @@ import pytest
 import torch
 
 from sklode.data.errors import HistoryWarning, SolverError
-from sklode.engine import fused
+from sklode.engine import blocks
 from sklode.training.loop import Trainer
 from tests.controls import controls
 from tests.fingerprints import ENGINES, SPREAD, fingerprint, fingerprints
@@ -83,23 +83,24 @@ def users_threads() -> Iterator[Callable[[int], None]]:
 
 
 @pytest.mark.parametrize("n_threads", [2, 3])
-def test_parts_of_a_batch_in_several_threads_are_summed_in_their_order(
+def test_blocks_of_a_batch_in_several_threads_are_summed_in_their_order(
     n_threads: int,
     users_threads: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     users_threads(n_threads)
-    n_parts, in_parts = set(), fused._in_parts
+    n_blocks, run_all = set(), blocks.Blocks._map
 
-    def counted(*args: Any) -> list:
-        parts = in_parts(*args)
-        n_parts.add(len(parts))
-        return parts
+    def counted(self: Any, *given: Any) -> list:
+        found = run_all(self, *given)
+        n_blocks.add(len(found))
+        return found
 
-    monkeypatch.setattr(fused, "_in_parts", counted)
-    monkeypatch.setattr(fused, "_WORTH_A_THREAD", 0)
+    monkeypatch.setattr(blocks.Blocks, "_map", counted)
+    monkeypatch.setattr(blocks, "_WORTH_A_THREAD", 0)
+    monkeypatch.setattr(blocks, "_BLOCK", 8)
     first = fingerprint("fused", n_stamps=90)
-    assert n_threads in n_parts
+    assert max(n_blocks) > 1
     for _ in range(2):
         assert fingerprint("fused", n_stamps=90) == first
 

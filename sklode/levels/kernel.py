@@ -23,7 +23,7 @@ import math
 
 import numpy as np
 
-from sklode.engine.simd import compiled
+from sklode.engine.products import compiled
 
 __all__ = [
     "CLEAR",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sklode.engine import functions as fused
+from sklode.engine import autograd as fused
 from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODELSTM, ODERNN, RNN
 from sklode.nn.shapes import Controls, State, States, Steps, Times

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from numba import config
 
-from sklode.engine import simd
+from sklode.engine import products
 
 FIT = """
 from numba.core import caching
@@ -22,14 +22,14 @@ if {refused}:
     caching._CacheLocator.ensure_cache_path = refuse
 
 import sys
-from sklode.engine import fused, kernel
-from tests.engine.test_fused import SIZES, problem, run
+from sklode.engine import walk
+from tests.engine.test_runs import SIZES, problem, run
 from tests.series import tiny, waves
 
 for precision in {precisions}:  # compiled before the fit
     run(problem(n_series=2, n_steps=3, dtype=precision, **SIZES))
 forecaster = tiny(engine="fused", max_epochs=2).fit(waves())
-print(sum(kernel.run.stats.cache_hits.values()))
+print(sum(walk.walk.stats.cache_hits.values()))
 print(forecaster.engine_, forecaster.predict([1, 2]).to_numpy().tobytes().hex())
 """
 
@@ -38,7 +38,7 @@ def fit_elsewhere(
     cache: Path, *precisions: str, refused: bool = False
 ) -> tuple[int, str]:
     """Return how often another process found code on disk, engine and forecast."""
-    root = str(Path(simd.__file__).parents[2])
+    root = str(Path(products.__file__).parents[2])
     environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": root}
     code = FIT.format(refused=refused, precisions=precisions)
     done = subprocess.run(
@@ -55,7 +55,7 @@ def fit_elsewhere(
 
 
 TWICE = """
-from sklode.engine.simd import compiled
+from sklode.engine.products import compiled
 
 @compiled
 def twice(x):

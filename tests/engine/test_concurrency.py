@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from sklode import LatentODELSTMForecaster, LatentODERNNForecaster
-from sklode.engine import fused
+from sklode.engine import blocks, encode
 from tests.networks import gradients, latent_ode, windows
 from tests.series import tiny, uneven_stamps, waves
 
@@ -29,17 +29,19 @@ STEPS = [1, 2, 5]
 def threads_are_woken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Share even a small batch over two threads; list which threads took a part."""
     seen: list[int] = []
-    in_parts = fused._in_parts
+    run_all = blocks.Blocks._map
 
-    def recording(batch: Any, per_block: int, work: Any) -> list:
-        def recorded(low: int, high: int) -> Any:
+    def recording(self: Any, work: Any, *given: Any) -> list:
+        def recorded(*part: Any) -> Any:
             seen.append(threading.get_ident())
-            return work(low, high)
+            time.sleep(1e-4)  # else one thread may take all blocks
+            return work(*part)
 
-        return in_parts(batch, per_block, recorded)
+        return run_all(self, recorded, *given)
 
-    monkeypatch.setattr(fused, "_in_parts", recording)
-    monkeypatch.setattr(fused, "_WORTH_A_THREAD", 0)
+    monkeypatch.setattr(blocks.Blocks, "_map", recording)
+    monkeypatch.setattr(blocks, "_WORTH_A_THREAD", 0)
+    monkeypatch.setattr(blocks, "_BLOCK", 8)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield seen
@@ -114,7 +116,7 @@ def test_an_error_in_one_part_is_raised_and_leaves_the_threads_usable(
         raise MemoryError("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(fused, "_memory", broken)
+        patch.setattr(encode, "by_step", broken)
         with pytest.raises(MemoryError, match="no room"):
             fit()
     pd.testing.assert_series_equal(fit(), expected, rtol=0, atol=0)
@@ -144,23 +146,23 @@ def test_number_of_threads_changes_sums_by_rounding_only(
     assert all(torch.equal(again[name], value) for name, value in others[1].items())
 
 
-def test_parts_are_added_in_their_order_whichever_is_ready_first(
+def test_blocks_are_added_in_their_order_whichever_is_ready_first(
     monkeypatch: pytest.MonkeyPatch, threads_are_woken: list[int]
 ) -> None:
     network, batch, noise = latent_ode(engine="fused"), windows(70), torch.randn(70, 3)
-    in_parts = fused._in_parts
+    run_all = blocks.Blocks._map
     torch.set_num_threads(5)
 
     def slopes(seconds: Callable[[int], float]) -> list[torch.Tensor]:
-        def delayed(batch: Any, per_block: int, work: Any) -> list:
-            def after_a_while(low: int, high: int) -> Any:
+        def delayed(self: Any, work: Any, *given: Any) -> list:
+            def after_a_while(low: int, *others: Any) -> Any:
                 time.sleep(seconds(low))
-                return work(low, high)
+                return work(low, *others)
 
-            return in_parts(batch, per_block, after_a_while)
+            return run_all(self, after_a_while, *given)
 
         with monkeypatch.context() as patch:
-            patch.setattr(fused, "_in_parts", delayed)
+            patch.setattr(blocks.Blocks, "_map", delayed)
             bound = network(batch, noise)
             loss = (bound.log_likelihood - bound.kl).sum()
             return list(gradients(network, loss).values())
@@ -173,17 +175,17 @@ def test_parts_are_added_in_their_order_whichever_is_ready_first(
 CHILDREN = """
 import multiprocessing, os, sys
 import joblib, torch
-from sklode.engine import fused
+from sklode.engine import blocks
 from tests.engine.test_concurrency import fit
 
 def fit_on_two_threads(seed):
-    fused._WORTH_A_THREAD = 0
+    blocks._WORTH_A_THREAD, blocks._BLOCK = 0, 8
     torch.set_num_threads(2)
     return fit(seed=seed), os.getpid()
 
 if __name__ == "__main__":
     expected = [fit_on_two_threads(seed)[0] for seed in range(2)]
-    assert fused._threads_of(os.getpid())._threads  # the parent's have worked
+    assert blocks._threads_of(os.getpid(), 2)._threads  # the parent's have worked
     if sys.argv[1] == "loky":
         call = joblib.delayed(fit_on_two_threads)
         loky = joblib.Parallel(2, backend="loky", timeout=120)
@@ -218,7 +220,7 @@ def test_fits_in_children_of_a_process_that_has_fitted(
     """A fork takes none of its parent's threads along, and must not wait for them."""
     script = tmp_path / "children.py"
     script.write_text(CHILDREN)
-    root = str(Path(fused.__file__).parents[2])
+    root = str(Path(blocks.__file__).parents[2])
     # where the tests run on one thread, the children shall not
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"}
     done = subprocess.run(

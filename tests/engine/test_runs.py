@@ -1,4 +1,4 @@
-"""The fused engine's own: precision, threads, and what memory is read and written."""
+"""Runs of the engine: precision, threads, blocks, and what memory is read."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from sklode.engine import fused, kernel
-from sklode.engine.program import Program
+from sklode.engine import blocks, decode, encode, fields
 
 SIZES: dict[str, Any] = {"width": 6, "n_state": 5, "n_inputs": 2}
 KINDS: list[dict[str, Any]] = [
@@ -58,9 +57,9 @@ def problem(
     theta, z0 = random(*left.shape) ** 2, random(n_series, n_state)
     added = random(n_series, n_steps, width) if controlled else None
     how = method, "tanh"
-    encoder = how, dt, seen, x, *cell, *layers
-    decoder = how, -dt, left, theta, z0, added, *layers
-    return [(fused.Encoding, encoder), (fused.Decoding, decoder)]
+    encoder = how, True, dt, seen, x, *cell, *layers
+    decoder = how, True, -dt, left, theta, z0, added, *layers
+    return [(encode.Encoding, encoder), (decode.Decoding, decoder)]
 
 
 def run(problem: list[Any]) -> list[np.ndarray]:
@@ -88,30 +87,61 @@ def as_single(part: Any) -> Any:
 def test_single_precision_keeps_its_digits(n_steps: int, tolerance: float) -> None:
     sizes: Any = {"n_series": 4, "n_steps": n_steps, "width": 20, "n_state": 25}
     double = problem(**sizes, n_inputs=2, depth=2)
-    for _, (_, dt, *_) in double:
+    for _, (_, _, dt, *_) in double:
         dt *= 0.2
     single = [(kind, tuple(map(as_single, made_of))) for kind, made_of in double]
     assert all(found.dtype == np.float32 for found in run(single))
     assert_close(run(single), run(double), tolerance)
 
 
-def test_threads_change_nothing_but_the_order_of_sums(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(fused, "_WORTH_A_THREAD", 0)
+def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_WORTH_A_THREAD", 0)
+    monkeypatch.setattr(blocks, "_BLOCK", 9)
     made = problem(1, n_series=50, n_steps=9, depth=2, **SIZES)
     before = torch.get_num_threads()
     results = []
     try:
-        for n_threads in (1, 2, 3, 2):
+        for n_threads in (1, 2, 3):
             torch.set_num_threads(n_threads)
             results.append(run(made))
     finally:
         torch.set_num_threads(before)
     for other in results[1:]:
-        assert_close(other, results[0], 1e-12)
-    for a, b in zip(results[1], results[3], strict=True):
-        np.testing.assert_array_equal(a, b)
+        for a, b in zip(other, results[0], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_blocks_change_nothing_but_the_order_of_sums(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = problem(1, n_series=50, n_steps=9, depth=2, controlled=True, **SIZES)
+    whole = run(made)
+    for size in (1, 7, 20):
+        monkeypatch.setattr(blocks, "_BLOCK", size)
+        assert_close(run(made), whole, 1e-12)
+
+
+def test_what_is_not_kept_is_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "_BLOCK", 9)
+    made = problem(1, n_series=50, n_steps=9, depth=2, controlled=True, **SIZES)
+    kept = run(made)
+    for n_bytes in (0, 50_000):  # nothing, and some blocks of six
+        monkeypatch.setattr(blocks, "_KEPT_AT_MOST", n_bytes)
+        for found, expected in zip(run(made), kept, strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_gradients_that_fade_leave_no_subnormal_numbers() -> None:
+    (kind, made_of), _ = problem(
+        2, n_series=3, n_steps=400, n_gates=1, dtype="float32", **SIZES
+    )
+    made_of[5][...] *= 0.1  # the cell forgets what it was
+    made = kind(*made_of)
+    by_x = made.backward(np.ones_like(made.result), [True] * len(made_of))[2]
+    sizes = np.abs(by_x)
+    assert sizes[:, -1].max() > 1e-3
+    assert sizes[:, 0].max() == 0
+    assert sizes[sizes > 0].min() > 1e-37
 
 
 @EVERY_KIND
@@ -122,24 +152,28 @@ def test_what_memory_held_before_does_not_matter(
     """Where a fresh array is read before it is written, results depend on luck."""
     made = problem(4, n_series=n_series, n_steps=n_steps, **SIZES, **kind)
     expected = run(made)
-    fresh = fused.aligned
 
-    def full_of_nothing(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        room = fresh(shape, dtype)
-        room[...] = np.nan
-        return room
+    class Filled:
+        """numpy, whose fresh arrays hold what is no number."""
 
-    monkeypatch.setattr(fused, "aligned", full_of_nothing)
-    monkeypatch.setattr(fused, "_memory", lambda n, dtype: fused.aligned((n,), dtype))
+        def __getattr__(self, name: str) -> Any:
+            return getattr(np, name)
+
+        def empty(self, *given: Any) -> np.ndarray:
+            return np.full(given[0], np.nan, given[1])
+
+        def empty_like(self, like: np.ndarray) -> np.ndarray:
+            return np.full_like(like, np.nan)
+
+    for module in (encode, decode, fields):
+        monkeypatch.setattr(module, "np", Filled())
     for found, before in zip(run(made), expected, strict=True):
         assert np.isfinite(before).all()
         np.testing.assert_array_equal(found, before)
 
 
 CHECKED = """
-import numpy as np
-from sklode.engine import fused, kernel
-from tests.engine import test_fused as tests
+from tests.engine import test_runs as tests
 
 sizes = [(1, 1, 1, 1, 1), (5, 20, 13, 3, 30), (17, 9, 3, 26, 2), (2, 0, 4, 4, 1)]
 names = "n_series", "n_steps", "width", "n_state", "n_inputs"
@@ -147,11 +181,12 @@ for size in sizes:
     for kind in tests.KINDS:
         named = dict(zip(names, size), **kind)
         tests.run(tests.problem(dtype="float32", **named))
-memory = fused._memory
-fused._memory = lambda n, dtype: memory(n, dtype)[16:]
+(kind, made_of), _ = tests.problem(dtype="float32", **named)
 try:
-    tests.run(tests.problem(dtype="float32", **named))
-except (IndexError, ValueError):
+    made = kind(*made_of)
+    made.kept[0][0].resize((1, 1), refcheck=False)
+    made.backward(made.result, [True] * len(made_of))
+except IndexError:
     print("noticed")
 """
 
@@ -172,34 +207,9 @@ def test_nothing_beside_an_array_is_read_or_written(tmp_path: Path) -> None:
     assert done.stdout.split() == ["noticed"]
 
 
-def test_sizes_that_do_not_fit_are_refused_as_a_program_is_written() -> None:
-    program = Program([(3, 4), (3,)], 16)
-    three, four = program.rows(3), program.rows(4)
-    weight, bias = program.weight(0), program.vector(1)
-    program.product(weight, four, three, bias)
-    two_blocks = program.rows(3, 2)
-    wrong = [
-        lambda: program.product(weight, three, three, bias),
-        lambda: program.product(weight, four, four, bias),
-        lambda: program.product(program.weight(0, transpose=True), three, four, bias),
-        lambda: program.activate(kernel.TANH, three, four),
-        lambda: program.combine(three, [(1.0, four)]),
-        lambda: program.combine(three, [(1.0, three)], four),
-        lambda: program.copy(three, four),
-        lambda: program.lstm(two_blocks, three, three, program.rows(1)),
-    ]
-    for write in wrong:
-        with pytest.raises(ValueError, match="rows must have equal sizes"):
-            write()
-    with pytest.raises(ValueError, match="there are 2 blocks; got block 2"):
-        two_blocks.block(2)
-    with pytest.raises(ValueError, match="one to four terms"):
-        program.combine(three, [(0.0, three)])
-
-
 def test_what_is_no_number_stays_none() -> None:
     _, (kind, made_of) = problem(3, n_series=2, n_steps=4, **SIZES)
-    made_of[4][1, 0] = np.nan
+    made_of[5][1, 0] = np.nan
     states = kind(*made_of).result
     assert np.isfinite(states[0]).all()
     assert np.isnan(states[1]).any()

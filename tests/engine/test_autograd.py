@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from sklode.engine import functions as engine
+from sklode.engine import autograd as engine
 from sklode.nn import Decoder, Solver, VectorField
 from tests.networks import amplified, assert_same, field
 

@@ -87,7 +87,7 @@ def encode(
     """
     how = (method, field.activation) if field else None
     weights = [cell.w_hh, cell.bias, cell.w_ih, *(field.layers if field else [])]
-    run = functools.partial(_fused().Encoding, how)
+    run = functools.partial(_compiled("encode").Encoding, how)
     return _run(run, dt, visits.to(x.dtype), x, *weights)
 
 
@@ -124,18 +124,19 @@ def decode_at(
     -------
     Tensor of shape (batch, query, state)
     """
-    run = functools.partial(_fused().Decoding, (method, field.activation))
+    how = method, field.activation
+    run = functools.partial(_compiled("decode").Decoding, how)
     return _run(run, dt, left, theta, z0, control_bias, *field.layers)
 
 
 @functools.cache
-def _fused() -> Any:
-    """Return the engine's own side; an import of sklode need not wait for numba."""
-    return importlib.import_module("sklode.engine.fused")
+def _compiled(name: str) -> Any:
+    """Return a module of compiled functions; an import of sklode need not wait."""
+    return importlib.import_module(f"sklode.engine.{name}")
 
 
 def _run(*arguments: Any) -> Tensor:
-    result: Tensor = _Run.apply(*arguments)
+    result: Tensor = _Run.apply(torch.is_grad_enabled(), *arguments)
     return result
 
 
@@ -143,15 +144,15 @@ class _Run(torch.autograd.Function):
     """One run of the engine: called with what makes it from arrays, and tensors."""
 
     @staticmethod
-    def forward(ctx: Any, make: Any, *tensors: Tensor | None) -> Tensor:
-        ctx.run = make(*map(_array, tensors))
+    def forward(ctx: Any, graded: bool, make: Any, *tensors: Tensor | None) -> Tensor:
+        ctx.run = make(graded and any(ctx.needs_input_grad), *map(_array, tensors))
         return torch.from_numpy(ctx.run.result)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        found = ctx.run.backward(_array(grad), ctx.needs_input_grad[1:])
-        return None, *(None if g is None else torch.from_numpy(g) for g in found)
+        found = ctx.run.backward(_array(grad), ctx.needs_input_grad[2:])
+        return None, None, *(None if g is None else torch.from_numpy(g) for g in found)
 
 
 def _array(tensor: Tensor | None) -> np.ndarray | None:

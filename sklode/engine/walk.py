@@ -1,0 +1,143 @@
+"""Walks along steps, forward and backward: the compiled core of encoder and decoder.
+
+A step is a flow, where any series flows, and an update of the cell, where any stamp is
+seen; the decoder's also gives dz/dt where it starts, and then need not flow.
+
+A matrix (series, feature) is a one-dimensional array, row after row, as in
+`sklode.engine.flow`; what is kept of each step is a row of an array (step, ...).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sklode.engine.activations import TANH, activate, tanh
+from sklode.engine.flow import add, copy, flush, leave, step, step_back
+from sklode.engine.products import add_outer, apart, entry, inlined, inner, product
+
+FLOWS, VISITS, DENSE = 1, 2, 4
+"""Flags of a step: what it does."""
+
+_ONE = np.float32(1)
+
+
+@entry
+def walk(dt, flags, given, cell, field, kept, room):
+    """Take all steps; keep the states before each, and what was computed on the way."""
+    seen, x, bias = given
+    h, c, read, gates, v1, v2, rates = kept
+    moved = room[1][1]
+    for k in range(flags.size):
+        copy(h[k], moved)
+        copy(c[k], c[k + 1])
+        if flags[k] & (FLOWS | DENSE):
+            here, flows = bias[k if bias.shape[0] > 1 else 0], flags[k] & FLOWS
+            step(field, h[k], dt[k], here, flows, v1[k], v2[k], room, moved)
+        if flags[k] & DENSE:
+            leave(field, v2[k, 0] if v2.size > 0 else v1[k, 0], rates[k])
+        copy(moved, h[k + 1])
+        if flags[k] & VISITS:
+            now, after = (read[k], gates[k], c[k]), (c[k + 1], h[k + 1])
+            _visit(cell, x[k], seen[k], moved, now, after)
+
+
+@inlined
+def _visit(cell, x, seen, moved, now, after):
+    """Update h, and C of an LSTM cell, of the series that are seen."""
+    n, (line, gates, old_c), (c, h) = seen.size, now, after
+    n_state, n_out, n_read = h.size // n, gates.size // n, line.size // n
+    for r in range(n):
+        for j in range(n_state):
+            line[r * n_read + j] = moved[r * n_state + j]
+        for j in range(n_read - n_state - 1):
+            line[r * n_read + n_state + j] = x[r * (n_read - n_state - 1) + j]
+        line[(r + 1) * n_read - 1] = _ONE
+    product(line, cell[0], n_out, cell[0][:0], gates)
+    scale = cell[1]
+    for i in range(gates.size):  # tanh, or the sigmoid (1 + tanh(x / 2)) / 2
+        gates[i] = scale[i] * tanh(scale[i] * gates[i]) + (_ONE - scale[i])
+    if n_out == n_state:
+        copy(gates, moved)
+    else:
+        _write(gates, old_c, n_state, moved)
+        for r in range(n):
+            for i in range(r * n_state, (r + 1) * n_state):
+                c[i] += seen[r] * (moved[i] - c[i])
+        activate(TANH, moved)
+        for r in range(n):
+            for j in range(n_state):
+                moved[r * n_state + j] *= gates[r * n_out + 3 * n_state + j]
+    for r in range(n):
+        for i in range(r * n_state, (r + 1) * n_state):
+            h[i] += seen[r] * (moved[i] - h[i])
+
+
+@inner
+def _write(gates, c, n_state, out):
+    """Set out to an LSTM cell's new C, f * C + i * g."""
+    apart()
+    for r in range(out.size // n_state):
+        for j in range(n_state):
+            i, at = r * n_state + j, 4 * r * n_state + j
+            out[i] = gates[at + n_state] * c[i] + gates[at] * gates[at + 2 * n_state]
+
+
+@inlined
+def _visit_back(g, c, gates, seen, n_state, t, by_gates):
+    """Set the gradients by what enters the gates; leave what passes them by."""
+    is_lstm = c.size > 0
+    if is_lstm:
+        _write(gates, c, n_state, t)
+        activate(TANH, t)
+    for r in range(seen.size):
+        for j in range(n_state):
+            i, at = r * n_state + j, 4 * r * n_state + j
+            by_h = seen[r] * g[0, i]
+            g[0, i] -= by_h
+            if not is_lstm:
+                by_gates[i] = by_h * (_ONE - gates[i] * gates[i])
+                continue
+            write, keep = gates[at], gates[at + n_state]
+            new, o = gates[at + 2 * n_state], gates[at + 3 * n_state]
+            by_c = seen[r] * g[1, i]
+            g[1, i] -= by_c
+            by_c += by_h * o * (_ONE - t[i] * t[i])
+            g[1, i] += by_c * keep
+            by_gates[at] = by_c * new * write * (_ONE - write)
+            by_gates[at + n_state] = by_c * c[i] * keep * (_ONE - keep)
+            by_gates[at + 2 * n_state] = by_c * write * (_ONE - new * new)
+            by_gates[at + 3 * n_state] = by_h * t[i] * o * (_ONE - o)
+
+
+@entry
+def walk_back(g, dt, flags, given, cell, field, kept, grads, room):
+    """Turn g, the gradients by the last h and C, into those by the first.
+
+    ``given`` are what is seen, the gradients by the states and by dz/dt at the steps'
+    starts, and room for those by x and by the bias. Gradients by weights are added to
+    ``grads``, those by the cell's to ``cell[2]``.
+    """
+    seen, by_states, by_rates, by_x, by_bias = given
+    h, c, read, gates, v1, v2, _ = kept
+    n, n_state = dt.shape[1], g.shape[1] // dt.shape[1]
+    n_out, n_read = gates.shape[1] // n, read.shape[1] // n
+    by_h, t, by_gates, none = room[1][1], room[1][2], room[2], room[2][:0]
+    for k in range(flags.size - 1, -1, -1):
+        if flags[k] & DENSE:
+            add(by_states[k + 1], g[0])
+        if flags[k] & VISITS:
+            _visit_back(g, c[k], gates[k], seen[k], n_state, t, by_gates)
+            add_outer(by_gates, read[k], n_out, n_read, cell[2], none, cell[3])
+            product(by_gates, cell[0], n_state, g[0], by_h)
+            copy(by_h, g[0])
+            if by_x.size > 0:
+                product(by_gates, cell[1], n_read - n_state - 1, none, by_x[k])
+        if flags[k] & (FLOWS | DENSE):
+            here, flows = by_bias[k if by_bias.shape[0] > 1 else 0], flags[k] & FLOWS
+            at, rate, by = h[k], by_rates[k], g[0]
+            step_back(
+                field, by, at, dt[k], rate, flows, v1[k], v2[k], grads, room, here
+            )
+        is_left = flush(g[0])
+        if not (flush(g[1]) or is_left or flags[k] & DENSE):
+            break  # nothing comes back any more
