@@ -181,6 +181,7 @@ for size in sizes:
     for kind in tests.KINDS:
         named = dict(zip(names, size), **kind)
         tests.run(tests.problem(dtype="float32", **named))
+named = dict(zip(names, sizes[1]), **kind)
 (kind, made_of), _ = tests.problem(dtype="float32", **named)
 try:
     made = kind(*made_of)
