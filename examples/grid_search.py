@@ -41,8 +41,8 @@ train, test = y[:240], y[240:]
 # ----------
 # Three folds, each later and longer than the one before: train on 120, 160 and 200
 # observations, score on the next 40. Nothing of a fold's future is seen. With
-# ``refit=True``, the default, the best is fitted to all of ``train`` at the end. A window
-# of 48 observations shows two waves and more: enough to read their phase off.
+# ``refit=True``, the default, the best is fitted to all of ``train`` at the end. A
+# window of 48 observations shows two waves and more: enough to read their phase off.
 
 SETTINGS = {
     "window_length": 48,
