@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -48,30 +45,6 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Load:
 
 def first_losses(step: Callable[[], float]) -> list[float]:
     return [step() for _ in range(3)]
-
-
-def test_floor_counts_the_cheaper_algebra_of_each_field(load: Load) -> None:
-    workloads = load("workloads")
-    sizes = workloads.Workload(2, 3, 1, 2, 1, 3, field_depth=1)
-    # a step of h stays in the hidden space: W_1, three times M and W_o;
-    # one of z evaluates W_1 and W_o four times
-    flow, dynamics = 6 + 3 * 9 + 6, 4 * (3 + 3)
-    gates, emission, translator = 8 * (2 + 1), 20 * 1 + 1 * 20, 2 * 2
-    per_series = 3 * (flow + gates + dynamics + emission) + translator
-    assert workloads.operations(sizes) == 2 * per_series * 2 * 3
-    deeper = 3 * 2 * 4 * 9  # of both fields, the second layer at four stages
-    deep = workloads.operations(sizes._replace(field_depth=2))
-    assert deep == 2 * (per_series + deeper) * 2 * 3
-
-
-def test_windows_have_gaps_of_at_most_a_step_and_an_observed_start(load: Load) -> None:
-    workloads = load("workloads")
-    windows = workloads.draw(workloads.WORKLOADS["W2"])
-    assert windows.observed[:, 0].all()
-    torch.testing.assert_close(windows.gaps[:, 1:], windows.times.diff(dim=1))
-    assert (windows.gaps[:, 0] == 0).all()
-    assert windows.gaps[:, 1:].min() >= 0.6
-    assert windows.gaps.max() <= 1
 
 
 def test_straightforward_loop_is_encoder_and_decoder_of_sklode(load: Load) -> None:
@@ -166,65 +139,6 @@ def test_table_of_a_training_step_agrees_with_itself(
     assert all(name in out for name in measured)
 
 
-def test_contender_whose_library_is_missing_is_left_out(
-    load: Load, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    benchmark = load("training_step")
-    monkeypatch.delitem(sys.modules, "plain_jax", raising=False)
-    monkeypatch.setitem(sys.modules, "jax", None)
-    steps = benchmark.ready(["jax"], benchmark.WORKLOADS["W2"], 60)
-    assert steps == {}
-    assert capsys.readouterr().out.startswith("jax left out: ")
-
-
-def test_contender_that_is_not_ready_in_time_is_left_out(
-    load: Load, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    benchmark = load("training_step")
-    monkeypatch.setitem(benchmark.CONTENDERS, "jax", lambda _: time.sleep(30))
-    steps = benchmark.ready(["jax"], benchmark.WORKLOADS["W2"], 0.01)
-    assert steps == {}
-    assert capsys.readouterr().out == "jax left out: not ready after 0.01 s\n"
-
-
-PEAK = """
-import numpy as np
-from measuring import peak_megabytes
-
-def step():
-    return float(np.ones(10_000_000).sum())
-
-print(peak_megabytes(lambda: None, lambda: step))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not Path("/proc/self/clear_refs").exists(),
-    reason="only Linux forgets an earlier peak",
-)
-def test_peak_memory_is_what_a_step_adds_for_a_moment() -> None:
-    fresh = subprocess.run(  # here, memory that earlier tests left may be given back
-        [sys.executable, "-c", PEAK],
-        cwd=FOLDER,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert fresh.returncode == 0, fresh.stderr
-    assert 75 < float(fresh.stdout) < 100
-
-
-@pytest.mark.slow
-def test_memory_is_measured_in_a_process_of_its_own(load: Load) -> None:
-    benchmark = load("training_step")
-    options = ["--repeats", "1", "--contenders", "straightforward", "torchdiffeq"]
-    measured = benchmark.main(options)["W2"]
-    assert measured["straightforward"].megabytes >= 0
-    assert measured["torchdiffeq"].megabytes >= 0
-    assert measured["floor"].megabytes is None
-
-
 @pytest.mark.slow
 def test_iterations_of_fit_are_compared_with_the_loop(
     load: Load, capsys: pytest.CaptureFixture[str]
@@ -257,12 +171,6 @@ def test_fits_of_few_epochs_are_scaled_to_all(load: Load) -> None:
 def test_compiling_is_timed_with_and_without_a_cache(load: Load) -> None:
     results = load("whole_fit").main(["--parts", "compile"])
     assert set(results["compile"]) == {"cold", "warm"}
-
-
-def test_exponent_of_a_power_law_is_found(load: Load) -> None:
-    sizes = [2, 4, 16, 64]
-    found = load("scaling").exponent(sizes, [3 * size**1.5 for size in sizes])
-    assert found == pytest.approx(1.5)
 
 
 @pytest.mark.slow

@@ -77,42 +77,6 @@ def test_an_origin_leaves_its_horizon_and_sees_the_rows_before(load: Load) -> No
     )
 
 
-def test_last_value_is_that_of_each_channel(load: Load) -> None:
-    data = days([[1, 5], [2, np.nan], [3, np.nan], [4, np.nan], [9, 9]])
-    protocol = load("protocol")
-    experiment = protocol.Experiment(data, 3)
-    found = protocol.last_value(experiment, 3, 1)
-    expected = experiment.scaled
-    assert found[0, 0, 0] == expected[2, 0]
-    assert found[1, 0, 0] == expected[3, 0]
-    # the second channel has no scale, and at the second origin no value in sight
-    assert found[1, 0, 1] == 0.0
-
-
-def test_harmonics_and_climatology_find_a_pure_wave(load: Load) -> None:
-    protocol = load("protocol")
-    index = pd.date_range("2013-01-01", "2016-12-31")
-    leap = np.where(index.year == 2016, 366, 365)
-    wave = np.sin(2 * np.pi * (index.dayofyear - 1) / leap)
-    data = pd.DataFrame({"c": 3 + 2 * wave.to_numpy()}, index)
-    experiment = protocol.Experiment(data, len(data) - 366)
-    np.testing.assert_allclose(
-        protocol.yearly_harmonics(experiment), experiment.scaled, atol=1e-9
-    )
-    smooth = protocol.baselines(experiment, 7, 7, seasonal=True)["climatology"]
-    assert experiment.mse(smooth) < 1e-3
-
-
-def test_ridge_learns_what_is_linear(load: Load) -> None:
-    t = np.arange(400)
-    data = days(np.stack([np.sin(t / 3), np.cos(t / 3)], axis=1))
-    experiment = load("protocol").Experiment(data, 300)
-    found = load("protocol").baselines(experiment, 7, 7, seasonal=False)
-    assert experiment.mse(found["last value"]) > 0.5
-    assert experiment.mse(found["ridge on the window"]) < 1e-3
-    assert experiment.mse(found["ridge on differences"]) < 1e-3
-
-
 def test_all_origins_together_give_what_updates_give_in_turn(load: Load) -> None:
     protocol, features = load("protocol"), load("settings").features
     experiment = protocol.Experiment(noisy(60), 50)
@@ -214,44 +178,6 @@ def test_spirals_lie_on_the_curves_of_the_paper(load: Load) -> None:
     np.testing.assert_allclose(np.diff(15 / radius), np.diff(angle), atol=1e-9)
 
 
-def test_spirals_share_their_positions_and_hold_the_first(load: Load) -> None:
-    make_spirals = load("protocol").make_spirals
-    observed, truth = make_spirals(6, 50, random_state=1)
-    positions = [
-        part.index.get_level_values(1) for _, part in observed.groupby(level=0)
-    ]
-    assert all(positions[0].equals(other) for other in positions[1:])
-    assert positions[0][0] == 0
-    assert len(positions[0].unique()) == 50
-    assert positions[0].max() < 250
-    assert truth.index.get_level_values(1).unique().tolist() == list(range(-62, 312))
-
-
-def test_spirals_carry_noise_of_the_size_asked_for(load: Load) -> None:
-    make_spirals = load("protocol").make_spirals
-    observed, truth = make_spirals(100, 100, noise=0.3, random_state=2)
-    assert (observed - truth.loc[observed.index]).to_numpy().std() == pytest.approx(
-        0.3, rel=0.03
-    )
-
-
-def test_spirals_are_repeated_by_their_seed(load: Load) -> None:
-    make_spirals = load("protocol").make_spirals
-    first, again = (make_spirals(3, 10, random_state=5)[0] for _ in range(2))
-    other = make_spirals(3, 10, random_state=6)[0]
-    pd.testing.assert_frame_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
-@pytest.mark.parametrize("n_stamps", [0, 251])
-def test_spirals_refuse_more_stamps_than_a_window_has(
-    load: Load, n_stamps: int
-) -> None:
-    make_spirals = load("protocol").make_spirals
-    with pytest.raises(ValueError, match=rf"between 1 and 250; got {n_stamps}"):
-        make_spirals(2, n_stamps)
-
-
 def test_places_are_read_off_the_curves(load: Load) -> None:
     spirals = load("spirals")
     index = pd.MultiIndex.from_product([[0, 1], [0, 100]], names=["series", "position"])
@@ -265,27 +191,6 @@ def test_places_are_read_off_the_curves(load: Load) -> None:
     np.testing.assert_array_equal(spirals.places_of(truth), place)
 
 
-def test_each_row_is_scored_in_one_part(load: Load) -> None:
-    spirals = load("spirals")
-    _, truth = spirals.make_set(30, 0, 40, per_series=False)
-    parts = spirals.parts_of(truth)
-    assert (sum(rows.astype(int) for rows in parts.values()) == 1).all()
-    places = pd.Series(spirals.places_of(truth), truth.index).unstack()
-    start = places[0]
-    assert start.between(62, 187).all()
-    np.testing.assert_array_equal(
-        places.to_numpy(), start.to_numpy()[:, None] + places.columns.to_numpy()
-    )
-    n_covered = {name: int(rows.sum()) for name, rows in parts.items()}
-    assert n_covered["reconstruction"] == 40 * 250
-    # of the 62 places after a window's end those before 438, of those before from 62 on
-    after = np.clip(438 - (start + 250), 0, 62).sum()
-    before = np.clip(start - 62, 0, 62).sum()
-    assert n_covered["forward covered"] == after
-    assert n_covered["forward beyond"] == 40 * 62 - after
-    assert n_covered["backward covered"] == before
-
-
 def test_covered_and_beyond_are_scored_apart(load: Load) -> None:
     spirals = load("spirals")
     _, truth = spirals.make_set(30, 0, 40, per_series=False)
@@ -295,37 +200,6 @@ def test_covered_and_beyond_are_scored_apart(load: Load) -> None:
         forecast.loc[spirals.parts_of(truth)[part]] += by
     expected = {part: offset.get(part, 0.0) ** 2 for part in spirals.PARTS}
     assert spirals.scores(forecast, truth) == pytest.approx(expected)
-
-
-def test_series_of_the_second_variant_have_their_own_stamps(load: Load) -> None:
-    observed, truth = load("spirals").make_set(30, 0, 6, per_series=True)
-    stamps = [tuple(observed.loc[k].index) for k in range(6)]
-    assert len(set(stamps)) == 6
-    assert all(len(own) == 30 and own[0] == 0 for own in stamps)
-    error = (observed - truth.loc[observed.index]).to_numpy()
-    assert error.std() == pytest.approx(0.3, abs=0.03)
-
-
-def test_the_solver_steps_over_as_many_positions_in_every_set(
-    load: Load, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spirals, steps = load("spirals"), {}
-
-    class Asked:
-        def __init__(self, **arguments: Any) -> None:
-            self.arguments = arguments
-
-        def fit(self, observed: pd.DataFrame) -> Any:
-            return self.arguments
-
-    monkeypatch.setitem(spirals.MODELS, "asked", (Asked, {}))
-    for n_stamps in spirals.STAMPS:
-        observed, _ = spirals.make_set(n_stamps, 0, 2, per_series=False)
-        arguments = spirals.fit("asked", spirals.SPIRALS, observed, seed=0)
-        assert arguments["window_length"] == n_stamps
-        steps[n_stamps] = arguments["step_size"] * 250 / n_stamps  # in positions
-    assert list(steps.values()) == pytest.approx([steps[100]] * 4)
-    assert steps[100] == 2.5 * spirals.SPIRALS["step_size"]
 
 
 def test_a_report_says_whether_gradients_exploded(load: Load) -> None:
@@ -352,27 +226,6 @@ def test_every_setting_is_one_of_the_forecasters(load: Load) -> None:
         for task in getattr(settings, name).values():
             assert set(task) <= known
     assert set(settings.SPIRALS) | set(settings.PAPER_SPIRALS) <= known
-
-
-def test_search_keeps_what_scores_lower(
-    load: Load, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def score(settings: dict[str, Any]) -> float:
-        return 1 + abs(settings["a"] - 3) + abs(settings.get("b", 9) - 1)
-
-    candidates = {"a": (1, 2, 3, 4), "b": (0, 1, 2)}
-    found, lowest = load("tune").search({"a": 1}, candidates, score)
-    assert (found, lowest) == ({"a": 3, "b": 1}, 1.0)
-    assert "b = 1" in capsys.readouterr().out
-
-
-def test_validation_never_reaches_the_test_part(load: Load) -> None:
-    experiment = load("protocol").Experiment(days(np.arange(1400.0)), 1000)
-    parts = load("tune").folds(experiment, (300, 100))
-    assert [(first, len(part.data)) for part, first in parts] == [
-        (700, 900),
-        (900, 1000),
-    ]
 
 
 def test_the_grid_is_scored_on_the_rows_that_follow(load: Load) -> None:
