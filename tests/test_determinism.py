@@ -24,7 +24,6 @@ import torch
 
 from sklode.data.errors import HistoryWarning, SolverError
 from sklode.engine import blocks
-from sklode.training.loop import Trainer
 from tests.controls import controls
 from tests.fingerprints import ENGINES, SPREAD, fingerprint, fingerprints
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
@@ -326,55 +325,6 @@ def test_nothing_of_the_process_is_changed_by_a_training_that_breaks_off(
         return
     with process_unchanged(), pytest.raises(error):
         forecaster.fit(y)
-
-
-PLACES = {
-    "a step of the training": (Trainer, "_step"),
-    "an epoch": (Trainer, "run_epoch"),
-    "the loss": (torch.Tensor, "backward"),
-}
-
-
-@each_engine
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("error", [Broken, KeyboardInterrupt])
-def test_nothing_of_the_process_is_changed_by_an_error_inside(
-    engine: str,
-    place: str,
-    error: type[BaseException],
-    fitted: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def fail(*args: Any, **kwargs: Any) -> None:
-        raise error
-
-    monkeypatch.setattr(*PLACES[place], fail)
-    with process_unchanged(), pytest.raises(error):
-        tiny(engine=engine).fit(waves(STAMPS)[:24])
-
-
-@each_engine
-@pytest.mark.parametrize("error", [Broken, KeyboardInterrupt, SolverError])
-def test_nothing_of_the_process_is_changed_by_an_error_in_the_network(
-    engine: str,
-    error: type[BaseException],
-    fitted: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    model = fitted[engine]
-
-    def fail(*args: Any, **kwargs: Any) -> None:
-        raise error
-
-    with monkeypatch.context() as patched:
-        patched.setattr(type(model.network_), "decode_draws", fail)
-        for question in (model.predict, model.predict_interval, model.sample):
-            with process_unchanged(), pytest.raises(error):
-                question([1])
-        patched.setattr(type(model.network_), "__init__", fail)
-        with process_unchanged(), pytest.raises(error):
-            tiny(engine=engine).fit(waves(STAMPS))
-    assert np.isfinite(model.predict([1])).all()
 
 
 @each_engine

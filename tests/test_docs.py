@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import StructuralForecaster, calendar_features
+from sklode import StructuralForecaster
 from tests.pages import PAGES, ROOT, parts, python_of
 
 Names = dict[str, Any]
@@ -115,53 +115,12 @@ def test_page_runs_and_gives_what_it_says(names: Names) -> None:
         check(names)
 
 
-@says("exogenous.md")
-def categories_and_static_attributes_are_encoded(shown: Names) -> None:
-    future, forecast = shown["future"], shown["y_pred"]
-    pd.testing.assert_index_equal(forecast.index, future)
-    X = shown["controls"](future)
-    one_hot = ["place_city", "place_coast", "sale_half price", "sale_none"]
-    waves = calendar_features(future, "week")
-    assert list(X.columns) == [*one_hot, *waves.columns]
-    stamps = future.get_level_values("day")
-    assert X["place_coast"].to_numpy().tolist() == (
-        (future.get_level_values("shop") == "s2").astype(float).tolist()
-    )
-    assert X["sale_half price"].to_numpy().tolist() == (
-        (stamps.day <= 7).astype(float).tolist()
-    )
-    dummies = pd.get_dummies(shown["categories"], dtype=float)
-    np.testing.assert_array_equal(X[one_hot], dummies.loc[future])
-    y, past, raw = shown["y"], shown["past"], shown["categories"]
-    with pytest.raises(TypeError, match="X must be numeric, not categorical; got col"):
-        shown["forecaster"].fit(y.loc[past], X=raw.loc[past])
-
-
-@says("errors.md")
-def an_update_that_contradicts_is_refused(shown: Names) -> None:
-    assert "2 of them, the first at 2026-01-29 00:00:00" in shown["message"]
-    seen = shown["forecaster"].predict_residuals()
-    residuals = shown["forecaster"].predict_residuals(shown["y"])
-    pd.testing.assert_series_equal(seen, residuals, check_freq=False)
-
-
 @says("calendar.md")
 def the_season_is_forecast_a_year_ahead(shown: Names) -> None:
     y, forecast = shown["y"], shown["y_pred"]
     test = y["2025":]
     pd.testing.assert_index_equal(forecast.index, test.index)
     assert ((forecast - test) ** 2).mean() < 0.1 * test.var()
-
-
-@says("sampling.md")
-def averages_over_intervals_are_those_of_the_paths(shown: Names) -> None:
-    starts, table, forecaster = (shown[k] for k in ("starts", "table", "forecaster"))
-    assert (table["5 %"] < table["mean"]).all()
-    assert (table["mean"] < table["95 %"]).all()
-    fine = pd.to_timedelta((np.arange(300) + 0.5) * 3 / 300, unit="h")
-    paths = forecaster.sample(starts[1] + fine, n_samples=200, noise=False)
-    average = paths.iloc[:, 0].unstack(0).mean().to_numpy()
-    np.testing.assert_allclose(average, shown["averages"][:, 1], atol=1e-4)
 
 
 @says("levels.md")
@@ -173,11 +132,6 @@ def the_level_of_the_airline_series_is_what_the_picture_shows(shown: Names) -> N
     assert level["logarithm"].all()
 
 
-@says("levels.md")
-def what_the_network_adds_is_a_share(shown: Names) -> None:
-    assert 0 <= shown["forecaster"].network_share_ <= 1
-
-
 @says("structural.md")
 def the_year_is_found_in_forty_points(shown: Names) -> None:
     assert len(shown["y"]) == 40
@@ -185,17 +139,6 @@ def the_year_is_found_in_forty_points(shown: Names) -> None:
     assert error == pytest.approx(0.39, abs=0.03)
     parts = shown["forecaster"].level_.index.get_level_values("part")
     assert "season of 365.2 d" in parts
-
-
-@says("levels.md")
-def seeds_are_averaged(shown: Names) -> None:
-    each = [
-        f.predict(fh=[1, 5]).to_numpy().ravel()
-        for _, f in shown["average"].forecasters_
-    ]
-    mean = shown["average"].predict(fh=[1, 5])
-    np.testing.assert_allclose(mean, np.mean(each, axis=0), rtol=1e-6)
-    assert np.ptp(each, axis=0).min() > 0
 
 
 @says("saving.md")
@@ -237,24 +180,6 @@ def the_tour_forecasts_down_to_the_noise(shown: Names) -> None:
     assert shown["search"].best_params_["hidden_size"] in (8, 32)
 
 
-@says("gradients.md")
-def reach_and_steps_of_a_model_are_measured(shown: Names) -> None:
-    reach = shown["reach"]
-    assert reach.columns.tolist() == ["c", "h"]
-    assert reach.index.tolist() == list(range(24))
-    assert reach.loc[0, "h"] == 1
-    assert reach.loc[23].max() < reach.loc[5].max() < 1
-    assert len(shown["steps"]) == 16 * 23 * 4
-    assert shown["norms"]["count"] == 5
-    assert len(shown["axes"].lines) == 1 + 16
-
-
-@says("stopping.md")
-def a_training_that_was_stopped_is_trained_on(shown: Names) -> None:
-    assert shown["stopped"] == 6  # the seventh was interrupted, and is not counted
-    assert len(shown["forecaster"].history_) == 20
-
-
 @says("time.md")
 def stamps_and_steps_are_those_that_were_asked_for(shown: Names) -> None:
     y, forecaster = shown["y"], shown["forecaster"]
@@ -268,37 +193,10 @@ def stamps_and_steps_are_those_that_were_asked_for(shown: Names) -> None:
     pd.testing.assert_index_equal(shown["both"].predict_at(own).index, own)
 
 
-@says("windows.md")
-def a_logarithm_keeps_intervals_positive(shown: Names) -> None:
-    assert shown["interval"].min().min() > 0
-
-
-@says("clipping.md")
-def the_history_shows_what_was_clipped(shown: Names) -> None:
-    history = shown["history"]
-    # three steps an epoch; the first one sets the threshold and is not clipped
-    assert history.loc[1, "clipped_fraction"] < 1
-    assert shown["norms"].equals(history["grad_norm"])
-    assert history["grad_norm"].max() < 10 * history["grad_norm"].median()
-
-
 @says("exogenous.md")
 def scenarios_of_what_is_known_ahead_differ_by_its_effect(shown: Names) -> None:
     scenarios = shown["scenarios"]
     assert 2.5 < (scenarios["on"] - scenarios["off"]).mean() < 5.5
-
-
-@says("panels.md")
-def a_pretrained_model_takes_up_a_new_series_without_training(shown: Names) -> None:
-    member, family, later = (shown[name] for name in ("member", "family", "later"))
-    assert member.n_epochs_ == 0
-    assert member.cutoff[0] == later.index[-1]
-    taught = family.pretrained_.network.state_dict()
-    for name, weights in member.network_.state_dict().items():
-        np.testing.assert_array_equal(weights, taught[name])
-    ends = shown["panel"].reset_index("time").groupby("sensor")["time"].max()
-    first = shown["forecaster"].predict(fh=[1]).reset_index("time")["time"]
-    assert (first > ends).all()
 
 
 @says("tuning.md")
@@ -323,39 +221,6 @@ def smaller_steps_and_higher_orders_solve_better(shown: Names) -> None:
         assert error[method, 0.5] * factor < error[method, 1.0]
         assert error[method, 1.0] < error[method, 2.0]
     assert error["rk4", 1.0] < 0.1 < error["midpoint", 1.0] < error["euler", 1.0]
-
-
-@says("speed.md")
-def the_engine_that_was_asked_for_ran(shown: Names) -> None:
-    assert shown["forecaster"].engine_ == ("eager", "eager")
-
-
-@says("uncertainty.md")
-def wider_intervals_hold_narrower_ones_and_paths_their_tops(shown: Names) -> None:
-    interval = shown["interval"].droplevel(0, axis=1)
-    assert (interval[0.9, "lower"] < interval[0.5, "lower"]).all()
-    assert (interval[0.5, "upper"] < interval[0.9, "upper"]).all()
-    quantiles = shown["quantiles"].droplevel(0, axis=1)
-    np.testing.assert_allclose(quantiles[0.05], interval[0.9, "lower"])
-    tops, paths = shown["tops"], shown["paths"]
-    assert len(tops) == 200
-    assert tops.iloc[7].item() == paths.loc[7].max().item()
-
-
-@says("missing.md")
-def channels_without_a_common_stamp_are_filled(shown: Names) -> None:
-    y, filled = shown["y"], shown["filled"]
-    assert not y.notna().all(axis=1).any()
-    assert filled.notna().all(axis=None)
-    assert filled["a"][y["a"].notna()].equals(y["a"].dropna())
-    assert y.isna().mean().round(2).tolist() == [0.4, 0.6]
-
-
-@says("sktime.md")
-def a_pipeline_forecasts_at_a_stamp_in_the_units_of_y(shown: Names) -> None:
-    y, forecast = shown["y"], shown["forecast"]
-    assert forecast.index.tolist() == [pd.Timestamp("2026-01-06 12:00")]
-    assert y.min() < forecast.item() < y.max()
 
 
 def test_every_check_has_its_page() -> None:
@@ -385,10 +250,3 @@ def the_example_sees_the_season(names: Names) -> None:
     error = ((names["y_pred"] - ahead) ** 2).mean()
     assert error < 0.2 * ahead.var()
     assert names["search"].best_params_["hidden_size"] in (8, 16)
-
-
-@says("progress.md")
-def a_bad_trial_is_pruned(shown: Names) -> None:
-    assert shown["states"] == ["COMPLETE", "COMPLETE", "PRUNED"]
-    pruned = shown["study"].trials[2]
-    assert max(pruned.intermediate_values) < 12

@@ -220,39 +220,6 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("memory")
 
 
-def test_workloads_have_the_rows_that_their_names_say(memory: ModuleType) -> None:
-    given = memory.WORKLOADS["panel, 3 channels, X"].make(0.001, n_ahead=7)
-    assert given.past.shape == (10 * 50, 3)
-    assert given.past_X.shape == (10 * 50, 2)
-    assert given.future.groupby("series").size().tolist() == [7] * 10
-    assert given.future_X.index.equals(given.future.index)
-    last = given.past.groupby("series").tail(1).index.get_level_values("time")
-    first = given.future.groupby("series").head(1).index.get_level_values("time")
-    assert (first == last + 1).all()
-    lone = memory.WORKLOADS["series, irregular"].make(0.001)
-    assert len(lone.past) == 1000
-    assert lone.past.index.is_monotonic_increasing
-    assert lone.future.index[0] > lone.past.index[-1]
-    two = memory.WORKLOADS["panel of two levels"].make(0.05).past
-    assert two.index.names == ["region", "series", "time"]
-    assert two.index.get_level_values("region").nunique() == 5
-
-
-def test_a_workload_over_the_bound_is_told(
-    memory: ModuleType, capsys: pytest.CaptureFixture[str]
-) -> None:
-    steps = [memory.Step("fit", 1.5, 1.25, 7.75)]
-    memory.show("mine", memory.Measured(1000, 0.25, 8.0, steps, None))
-    memory.show("mine", memory.Measured(1000, 0.25, 7.9, steps, None))
-    memory.show("mine", memory.Measured(1000, 0.25, 7.9, steps, "MemoryError: 1"))
-    out = [line for line in capsys.readouterr().out.splitlines() if line]
-    assert out[0] == "mine: 1,000 rows"
-    assert out[1].split() == ["fit", "1.50", "1.25", "s", "7.75", "GiB"]
-    assert out[2].endswith("8.00 GiB: over 8 GiB")
-    assert out[5].endswith("7.90 GiB: OK")
-    assert out[8].endswith("stopped: MemoryError: 1")
-
-
 @pytest.mark.slow
 @on_linux
 def test_a_workload_is_measured_in_all_it_is_asked(memory: ModuleType) -> None:

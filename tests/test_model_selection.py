@@ -8,8 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
-from sklearn.model_selection import KFold
-from sktime.benchmarking.forecasting import ForecastingBenchmark
 from sktime.forecasting.base import ForecastingHorizon
 from sktime.forecasting.model_evaluation import evaluate
 from sktime.forecasting.model_selection import (
@@ -146,17 +144,6 @@ def test_an_absolute_horizon_wraps_any_splitter_by_position(cv: Any) -> None:
     np.testing.assert_allclose(results["test_MeanAbsoluteError"], errors)
 
 
-def test_timedeltas_are_evaluated_counted_from_a_date() -> None:
-    y = waves(uneven_stamps())
-    elapsed = y.set_axis(y.index - y.index[0])
-    splitter = AbsoluteHorizon(CV)
-    dated = elapsed.set_axis(pd.Timestamp(0) + elapsed.index)
-    errors = evaluate(tiny(), splitter, dated, scoring=MAE, error_score="raise")
-    usual = evaluate(tiny(), splitter, y, scoring=MAE, error_score="raise")
-    name = "test_MeanAbsoluteError"
-    np.testing.assert_allclose(errors[name], usual[name])
-
-
 def test_missing_values_of_a_test_fold_do_not_count() -> None:
     y = waves(uneven_stamps())
     y.iloc[[5, 15, 19]] = np.nan
@@ -199,23 +186,6 @@ def test_evaluate_hands_on_the_controls_of_the_test_stamps(name: str) -> None:
     np.testing.assert_allclose(results["test_MeanAbsoluteError"], errors)
 
 
-def test_without_an_absolute_horizon_evaluate_scores_other_times_with_a_warning() -> (
-    None
-):
-    y = waves(uneven_stamps())
-    with pytest.warns(UserWarning, match="Indices of y_true will be used for y_pred"):
-        results = evaluate(tiny(), CV, y, scoring=MAE, return_data=True)
-    for row, (train, truth, right) in zip(
-        results.itertuples(), by_hand(y, CV), strict=True
-    ):
-        forecast = tiny().fit(train).predict([1, 2, 3])  # steps of the median gap
-        pd.testing.assert_index_equal(row.y_pred.index, forecast.index)
-        assert not forecast.index.intersection(truth.index).equals(truth.index)
-        wrong = np.abs(forecast.to_numpy() - truth.to_numpy()).mean()
-        assert row.test_MeanAbsoluteError == pytest.approx(wrong)
-        assert wrong != pytest.approx(mean_error(truth, right))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["refit", "update", "no-update_params"])
 @pytest.mark.parametrize("name", ["datetimes", "uneven months", "panel", "panel apart"])
@@ -241,43 +211,6 @@ def test_evaluate_may_update_instead_of_refitting(strategy: str, name: str) -> N
         truth = y.iloc[test]
         expected.append(mean_error(truth, forecaster.predict_at(truth.index)))
     np.testing.assert_allclose(results["test_MeanAbsoluteError"], expected)
-
-
-def test_the_strategies_of_evaluate_differ_after_the_first_fold() -> None:
-    y = waves(uneven_stamps())
-    forecaster = tiny(max_epochs=3, finetune_epochs=3, lr=0.05)
-    first, second = zip(
-        *(
-            evaluate(
-                forecaster, AbsoluteHorizon(CV), y, scoring=MAE, strategy=strategy
-            )["test_MeanAbsoluteError"]
-            for strategy in ("refit", "update", "no-update_params")
-        ),
-        strict=True,
-    )
-    assert len(set(first)) == 1
-    assert len(set(second)) == 3
-
-
-@pytest.mark.filterwarnings("ignore:The default of config:FutureWarning")
-def test_grid_search_of_sktime_picks_the_least_error() -> None:
-    y = waves(uneven_stamps())
-    errors = {}
-    for epochs in (1, 5):
-        forecaster = tiny(max_epochs=epochs, lr=0.05)
-        results = evaluate(forecaster, AbsoluteHorizon(CV), y, scoring=MAE)
-        errors[epochs] = results["test_MeanAbsoluteError"].mean()
-    search = ForecastingGridSearchCV(
-        tiny(lr=0.05),
-        AbsoluteHorizon(CV),
-        {"max_epochs": [1, 5]},
-        scoring=MAE,
-        backend="None",
-        error_score="raise",
-    )
-    search.fit(y)
-    assert search.best_params_ == {"max_epochs": min(errors, key=lambda k: errors[k])}
-    assert search.best_score_ == pytest.approx(min(errors.values()))
 
 
 IGNORE_SEARCH = pytest.mark.filterwarnings(
@@ -355,22 +288,6 @@ def test_parallel_evaluations_and_searches_score_as_serial_ones(
             ).fit(y)
             scores.append(tuner.cv_results_["mean_test_MeanAbsoluteError"])
         np.testing.assert_array_equal(scores[1], scores[0])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["datetimes", "uneven months", "panel apart"])
-def test_a_benchmark_reports_the_errors_at_the_test_stamps(name: str) -> None:
-    y = panel_apart() if name == "panel apart" else SERIES[name]
-    cv = PANEL_CV if name == "panel apart" else CV
-    benchmark = ForecastingBenchmark()
-    benchmark.add_estimator(tiny(), estimator_id="ode")
-    metric = AlignedMetric(MAE)
-    benchmark.add_task(y, AbsoluteHorizon(cv), [metric], task_id="waves")
-    results = benchmark.run().iloc[0]
-    errors = [mean_error(truth, forecast) for _, truth, forecast in by_hand(y, cv)]
-    for k, error in enumerate(errors):
-        assert results[f"MeanAbsoluteError_fold_{k}_test"] == pytest.approx(error)
-    assert results["MeanAbsoluteError_mean"] == pytest.approx(np.mean(errors))
 
 
 def test_series_at_different_stamps_are_scored_at_their_own() -> None:
@@ -455,27 +372,6 @@ def test_probabilistic_metrics_score_at_the_test_stamps(name: str) -> None:
         assert row.test_CRPS == pytest.approx((scale * crps).mean())
 
 
-@pytest.mark.slow
-def test_pretraining_on_other_series_is_evaluated_at_the_own_stamps_of_each() -> None:
-    y = panel_apart()
-    results = evaluate(
-        tiny(),
-        AbsoluteHorizon(PANEL_CV),
-        y,
-        scoring=AlignedMetric(MAE),
-        cv_global=KFold(3),
-        error_score="raise",
-    )
-    errors = []
-    for key in ("s0", "s1", "s2"):
-        others, own = y.drop(key), y.loc[[key]]
-        for train, test in PANEL_CV.split(own):
-            forecaster = tiny().pretrain(others).fit(own.iloc[train])
-            truth = own.iloc[test]
-            errors.append(mean_error(truth, forecaster.predict_at(truth.index)))
-    np.testing.assert_allclose(results["test_MeanAbsoluteError"], errors)
-
-
 FEW = pd.MultiIndex.from_tuples([("a", 0), ("a", 5), ("b", 3)], names=["series", "t"])
 ALL = pd.MultiIndex.from_product([["b", "a"], [5, 0, 3]], names=["series", "t"])
 TRUTH = pd.DataFrame({"y": [1.0, 2.0, 3.0], "z": [0.0, 0.0, 0.0]}, FEW)
@@ -545,13 +441,6 @@ def test_a_row_that_was_not_forecast_is_named(name: str) -> None:
     forecasts = {"y_pred": truth, "y_pred_benchmark": truth, name: truth[[0, 7]]}
     with pytest.raises(ValueError, match=rf"^{name} must have .* none at 4.*Absolute"):
         AlignedMetric(MeanRelativeAbsoluteError())(truth, **forecasts)
-
-
-def test_an_aligned_metric_refuses_forecasts_at_other_times() -> None:
-    y = waves(uneven_stamps())
-    metric = AlignedMetric(MAE)
-    with pytest.raises(ValueError, match="y_pred must have every row of y_true"):
-        evaluate(tiny(), CV, y, scoring=metric, error_score="raise")
 
 
 def test_an_aligned_metric_hands_on_arrays() -> None:

@@ -10,27 +10,19 @@ import pytest
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sktime.forecasting.base import ForecastingHorizon
 from sktime.forecasting.compose import (
-    ColumnEnsembleForecaster,
     EnsembleForecaster,
     FallbackForecaster,
     ForecastByLevel,
     ForecastingPipeline,
-    MultiplexForecaster,
     TransformedTargetForecaster,
 )
-from sktime.forecasting.model_selection import ForecastingGridSearchCV
 from sktime.forecasting.stream import UpdateRefitsEvery
-from sktime.forecasting.trend import PolynomialTrendForecaster
-from sktime.performance_metrics.forecasting import MeanAbsoluteError
-from sktime.split import ExpandingWindowSplitter
 from sktime.transformations.adapt import TabularToSeriesAdaptor
 from sktime.transformations.boxcox import LogTransformer
-from sktime.transformations.detrend import Deseasonalizer, Detrender
-from sktime.transformations.difference import Differencer
 from sktime.transformations.impute import Imputer
 
-from sklode import AbsoluteHorizon, LatentODEForecaster, LatentODELSTMForecaster
-from tests.series import channels, panel, tiny, uneven_stamps, waves
+from sklode import LatentODEForecaster, LatentODELSTMForecaster
+from tests.series import panel, tiny, uneven_stamps, waves
 
 # sktime's compositions warn when they are built; ours are checked elsewhere.
 pytestmark = pytest.mark.filterwarnings(
@@ -112,34 +104,6 @@ def test_an_imputer_fills_before_the_forecaster_sees(index: pd.Index) -> None:
     assert not np.allclose(forecast, tiny().fit(y).predict([1, 2]))
 
 
-def test_differences_are_summed_from_the_last_value_on() -> None:
-    y = waves(MONTHS)
-    forecast = (Differencer() * tiny()).fit(y).predict([1, 2, 3])
-    steps = y.diff()
-    steps.iloc[0] = 0  # sktime fills the first one
-    expected = y.iloc[-1] + tiny().fit(steps).predict([1, 2, 3]).cumsum()
-    same(forecast, expected)
-
-
-@pytest.mark.parametrize("index", [MONTHS, pd.RangeIndex(24)])
-def test_a_trend_is_added_to_the_forecast(index: pd.Index) -> None:
-    y = waves(index) + 3 * np.arange(24)
-    forecast = (Detrender(PolynomialTrendForecaster(degree=1)) * tiny()).fit(y)
-    line = np.polynomial.Polynomial.fit(np.arange(24), y, 1)
-    residuals = y - line(np.arange(24))
-    expected = tiny().fit(residuals).predict([1, 2, 5]) + line(np.array([24, 25, 28]))
-    same(forecast.predict([1, 2, 5]), expected, rtol=1e-4)
-
-
-def test_a_season_is_added_to_the_forecast() -> None:
-    y = waves(MONTHS) + np.tile([0.0, 7.0, 1.0, -4.0], 6)
-    deseasonalizer = Deseasonalizer(sp=4)
-    rest = deseasonalizer.fit_transform(y)
-    season = (y - rest).iloc[:4].to_numpy()
-    expected = tiny().fit(rest).predict([1, 2, 7]) + season[[0, 1, 2]]
-    same((Deseasonalizer(sp=4) * tiny()).fit(y).predict([1, 2, 7]), expected)
-
-
 @EVERY_INDEX
 def test_an_updated_pipeline_forecasts_from_the_new_values(index: pd.Index) -> None:
     y = np.exp(waves(index))
@@ -178,92 +142,6 @@ def test_an_ensemble_is_the_mean_of_its_members(index: pd.Index) -> None:
     same(weighted.predict([1, 2]), (3 * plain + lstm) / 4)
 
 
-@pytest.mark.slow
-@EVERY_INDEX
-@pytest.mark.parametrize(("name", "kind"), PAIR)
-def test_a_multiplexer_forecasts_as_the_one_selected(
-    index: pd.Index, name: str, kind: type
-) -> None:
-    y = waves(index)
-    chosen = MultiplexForecaster(pair(), selected_forecaster=name).fit(y)
-    alone = tiny(kind).fit(y)
-    same(chosen.predict([1, 2]), alone.predict([1, 2]))
-    same(
-        chosen.predict_quantiles([1, 2], alpha=[0.1]),
-        alone.predict_quantiles([1, 2], alpha=[0.1]),
-    )
-
-
-@pytest.mark.slow
-def test_a_search_over_a_multiplexer_selects_the_least_error() -> None:
-    y = waves(uneven_stamps())
-    cv = ExpandingWindowSplitter([1, 2, 3], initial_window=14, step_length=4)
-    search = ForecastingGridSearchCV(
-        MultiplexForecaster(pair()),
-        AbsoluteHorizon(cv),
-        {"selected_forecaster": ["plain", "lstm"]},
-        scoring=MeanAbsoluteError(),
-        backend=None,
-        refit=True,
-        error_score="raise",
-    ).fit(y)
-    errors = {
-        name: np.mean(
-            [
-                np.abs(tiny(kind).fit(y.iloc[a]).predict(y.index[b]) - y.iloc[b]).mean()
-                for a, b in cv.split(y)
-            ]
-        )
-        for name, kind in PAIR
-    }
-    best = min(errors, key=lambda name: errors[name])
-    assert search.best_params_ == {"selected_forecaster": best}
-    assert search.best_score_ == pytest.approx(errors[best])
-    same(search.predict([1, 2]), tiny(dict(PAIR)[best]).fit(y).predict([1, 2]))
-
-
-def test_a_search_reaches_into_a_pipeline() -> None:
-    y = np.exp(waves(uneven_stamps()))
-    cv = ExpandingWindowSplitter([1, 2, 3], initial_window=14, step_length=4)
-    pipeline = TransformedTargetForecaster(
-        [("log", LogTransformer()), ("forecaster", tiny())]
-    )
-    search = ForecastingGridSearchCV(
-        pipeline,
-        AbsoluteHorizon(cv),
-        {"forecaster__hidden_size": [2, 4], "log__offset": [0, 5]},
-        scoring=MeanAbsoluteError(),
-        backend=None,
-        refit=True,
-        error_score="raise",
-    ).fit(y)
-
-    def error(settings: dict[str, Any]) -> float:
-        size, offset = settings["forecaster__hidden_size"], settings["log__offset"]
-        return float(
-            np.mean(
-                [
-                    np.abs(
-                        np.exp(
-                            tiny(hidden_size=size)
-                            .fit(np.log(y.iloc[a] + offset))
-                            .predict(y.index[b])
-                        )
-                        - offset
-                        - y.iloc[b]
-                    ).mean()
-                    for a, b in cv.split(y)
-                ]
-            )
-        )
-
-    results = search.cv_results_
-    expected = [error(settings) for settings in results["params"]]
-    np.testing.assert_allclose(results["mean_test_MeanAbsoluteError"], expected)
-    assert len(set(expected)) == 4
-    assert search.best_params_ == results["params"][int(np.argmin(expected))]
-
-
 def test_each_series_of_a_panel_may_have_a_forecaster_of_its_own() -> None:
     y = panel()
     forecast = ForecastByLevel(tiny(), "local").fit(y).predict([1, 2])
@@ -275,17 +153,6 @@ def test_each_series_of_a_panel_may_have_a_forecaster_of_its_own() -> None:
     assert not np.allclose(together, forecast)
 
 
-def test_an_update_of_one_series_only_leaves_the_others_forecasts() -> None:
-    y = panel()
-    early = y.drop(y.index[[-1, -2]])  # of the last series
-    forecaster = ForecastByLevel(tiny(), "local").fit(early)
-    before = forecaster.predict([1, 2])
-    after = forecaster.update(y, update_params=False).predict([1, 2])
-    keys = ["s0", "s1"]
-    same(after.loc[keys], before.loc[keys])
-    assert after.loc["s2"].index[0] > before.loc["s2"].index[0]
-
-
 def test_an_update_without_new_stamps_changes_no_forecast() -> None:
     y = waves(uneven_stamps())
     forecaster = tiny().fit(y)
@@ -293,27 +160,6 @@ def test_an_update_without_new_stamps_changes_no_forecast() -> None:
     for _ in range(2):
         forecaster.update(y[-3:], update_params=False)
     same(forecaster.predict([1, 2]), before)
-
-
-@pytest.mark.slow
-@EVERY_INDEX
-def test_each_channel_may_have_a_forecaster_of_its_own(index: pd.Index) -> None:
-    y = channels(index)
-    members = [("one", tiny(LatentODEForecaster), "a"), ("two", tiny(), "b")]
-    ensemble = ColumnEnsembleForecaster(members).fit(y)
-    alone = {
-        "a": tiny(LatentODEForecaster).fit(y["a"]),
-        "b": tiny().fit(y["b"]),
-    }
-    same(
-        ensemble.predict([1, 2]),
-        pd.DataFrame({name: one.predict([1, 2]) for name, one in alone.items()}),
-    )
-    interval = ensemble.predict_interval([1, 2], coverage=0.8)
-    for name, one in alone.items():
-        np.testing.assert_allclose(
-            interval[name], one.predict_interval([1, 2], coverage=0.8)[name]
-        )
 
 
 @pytest.mark.slow

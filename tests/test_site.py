@@ -7,7 +7,6 @@ import importlib.util
 import inspect
 import re
 from collections import Counter
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -87,23 +86,6 @@ def resolve(dotted: str, place: str) -> Any:
 
 def test_the_gallery_lists_every_script() -> None:
     assert sorted(extension("gallery_settings").ORDER) == SCRIPTS
-
-
-def test_a_script_that_the_gallery_does_not_list_is_an_error() -> None:
-    settings = extension("gallery_settings")
-    with pytest.raises(ValueError, match=r"listed in ORDER of .*; got other\.py"):
-        settings.AsListed("examples")("other.py")
-
-
-def test_scripts_of_the_gallery_write_their_pictures_beside_their_pages() -> None:
-    settings = extension("gallery_settings")
-    script = {"target_file": "/x/docs/gallery/some.py"}
-    flag, path = settings.output_elsewhere({}, script)
-    assert flag == "--output"
-    assert Path(path) == Path("/x/docs/gallery/some.png")
-    page = [f"The picture is in {path}; /gallery/images/some_001.png"]
-    settings.without_folder(None, "gallery/some", page)
-    assert page == ["The picture is in some.png; /gallery/images/some_001.png"]
 
 
 def test_links_out_of_docs_are_led_to_pages_that_show_the_same() -> None:

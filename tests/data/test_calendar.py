@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from sklode import LatentODELSTMForecaster, calendar_features
+from sklode import calendar_features
 
 NEW_YORK = "America/New_York"
 HAS_FAR_STAMPS = int(pd.__version__.split(".")[0]) >= 3  # others count nanoseconds
 MID_YEAR = "4000-07-02" if HAS_FAR_STAMPS else "2096-07-02"
-LATEST = datetime.max if HAS_FAR_STAMPS else datetime(2262, 1, 1)
 
 
 def shares(stamps: Any, period: str) -> list[float]:
@@ -77,13 +73,6 @@ def test_sines_and_cosines_stand_under_their_names() -> None:
     )
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_every_unit_of_an_index_gives_the_same(unit: str) -> None:
-    stamps = pd.DatetimeIndex(["2026-04-02 06:00", "1955-08-03 18:00"])
-    expected = calendar_features(stamps.as_unit("ns"))
-    np.testing.assert_array_equal(calendar_features(stamps.as_unit(unit)), expected)
-
-
 @pytest.mark.parametrize("day", ["2026-03-08", "2026-11-01", "2026-06-01"])
 def test_day_and_week_follow_the_clock_where_it_is_changed(day: str) -> None:
     # 23 hours, 25 hours and 24 hours long, all three from midnight to midnight
@@ -105,17 +94,6 @@ def test_the_index_is_that_which_was_given_in_its_order() -> None:
     none = calendar_features(days[:0])
     assert none.shape == (0, 12)
     assert (none.dtypes == np.float64).all()
-
-
-@given(
-    st.datetimes(datetime(1700, 1, 1), LATEST),
-    st.sampled_from(["year", "month", "week", "day"]),
-    st.integers(1, 50),
-)
-def test_harmonics_are_those_of_one_angle(when: Any, period: Any, k: int) -> None:
-    row = calendar_features(pd.DatetimeIndex([when]), period, k).iloc[0].to_numpy()
-    first = complex(row[1], row[0])
-    assert complex(row[-1], row[-2]) == pytest.approx(first**k, abs=1e-12)
 
 
 DATES = pd.date_range("2026-01-01", periods=4)
@@ -148,21 +126,3 @@ def test_what_is_no_calendar_is_refused(case: str) -> None:
     index, settings, message = BAD[case]
     with pytest.raises((TypeError, ValueError), match=message):
         calendar_features(index, **settings)
-
-
-@pytest.mark.slow
-def test_a_season_longer_than_the_window_is_learned_from_the_calendar() -> None:
-    rng = np.random.default_rng(0)
-    days = pd.date_range("2018-01-01", "2021-12-31")
-    stamps = days[rng.random(len(days)) < 0.5]
-    phase = 2 * np.pi * (stamps.dayofyear.to_numpy() - 1) / 365.25
-    season = pd.Series(np.sin(phase) + 0.4 * np.cos(2 * phase), stamps)
-    y = season + 0.3 * rng.standard_normal(len(stamps))
-    train, test = y[:"2020"], y["2021":]
-    sizes: dict[str, Any] = {"window_length": 30, "horizon": 30, "max_epochs": 10}
-    forecaster = LatentODELSTMForecaster(**sizes, level="series", random_state=0)
-    blind = forecaster.fit(train).predict(test.index)
-    forecaster.fit(train, X=calendar_features(train.index, "year"))
-    found = forecaster.predict(test.index, X=calendar_features(test.index, "year"))
-    assert ((found - test) ** 2).mean() < 0.5 * ((blind - test) ** 2).mean()
-    assert ((found - season[test.index]) ** 2).mean() < 0.02

@@ -15,7 +15,6 @@ import torch
 
 import sklode
 from sklode import calendar_features, nn
-from sklode.data.checks import check_choice, did_you_mean
 from tests.controls import controls
 from tests.series import channels, panel, tiny, uneven_stamps, uneven_ticks, waves
 
@@ -125,15 +124,6 @@ def test_a_table_that_says_nothing_or_too_much_is_refused(case: str) -> None:
     y, message = TABLES[case]
     with pytest.raises(REFUSAL, match=f"(?s){message}"):
         unfit().fit(y)
-
-
-@pytest.mark.parametrize("dtype", ["Float64", "Int64", "Sparse[float]", "boolean"])
-def test_numbers_of_any_dtype_are_fitted_and_updated_alike(dtype: str) -> None:
-    y = (10 * Y).round().clip(0, 1) if dtype == "boolean" else (10 * Y).round()
-    expected = tiny().fit(y[:20]).update(y[20:], update_params=False)
-    found = tiny().fit(y[:20].astype(dtype))
-    found.update(y[20:].astype(dtype), update_params=False)
-    pd.testing.assert_series_equal(found.predict([1, 2]), expected.predict([1, 2]))
 
 
 # --- time stamps ----------------------------------------------------------------------
@@ -478,14 +468,6 @@ def test_a_misspelt_choice_is_answered_with_the_nearest(case: str) -> None:
     misspelt, meant = MISSPELT[case]
     with pytest.raises(ValueError, match=rf'[Gg]ot .* Did you mean "{meant}"\?$'):
         misspelt()
-
-
-def test_what_is_near_to_no_choice_is_answered_with_all() -> None:
-    check_choice("start", "normal", ("windows", "normal"))
-    message = r'^start must be one of "a", "b"; got None\.$'
-    with pytest.raises(ValueError, match=message):
-        check_choice("start", None, ("a", "b"))
-    assert did_you_mean("gpu", ["eager", "fused"]) == did_you_mean(4, ["rk4"]) == ""
 
 
 # --- times among the values -----------------------------------------------------------

@@ -10,12 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode.prediction import predictor as prediction
 from tests.controls import (
     INDEX,
     LATER,
     PAST,
-    STEPS,
     TRAINED,
     at,
     controls,
@@ -23,43 +21,12 @@ from tests.controls import (
     largest,
     moved,
 )
-from tests.series import FORECASTERS, tiny, uneven_stamps, uneven_ticks, waves
+from tests.series import FORECASTERS, tiny, waves
 
 
 @pytest.fixture(scope="module")
 def trained() -> Any:
     return forecaster_with_controls()
-
-
-INDEXES: dict[str, pd.Index] = {
-    "range": pd.RangeIndex(24),
-    "integers": pd.Index(uneven_ticks()),
-    "periods with gaps": pd.period_range("2020-01", periods=60, freq="M")[
-        [*range(0, 40, 2), 45, 50, 52, 59]
-    ],
-    "days": pd.date_range("2020-01-01", periods=24, freq="D"),
-    "uneven datetimes": uneven_stamps(),
-    "uneven datetimes with a time zone": uneven_stamps().tz_localize("Europe/Berlin"),
-    "timedeltas": pd.TimedeltaIndex(pd.to_timedelta(uneven_ticks(), unit="min")),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("index", INDEXES.values(), ids=INDEXES.keys())
-def test_relative_steps_and_their_stamps_give_one_forecast(index: pd.Index) -> None:
-    y = waves(index)
-    stamps = tiny().fit(y).predict(STEPS).index
-    X = controls(stamps)
-    forecaster = tiny(**TRAINED).fit(y, controls(index))
-    forecast = forecaster.predict(STEPS, X=X)
-    pd.testing.assert_index_equal(forecast.index, stamps)
-    exact = forecaster.predict_at(stamps, X=X)["y"]
-    pd.testing.assert_series_equal(exact, forecast, check_freq=False)
-    if not isinstance(index, pd.TimedeltaIndex):  # sktime has no such horizon
-        absolute = forecaster.predict(at(stamps), X=X)
-        pd.testing.assert_series_equal(absolute, forecast, check_freq=False)
-    other = forecaster.predict(STEPS, X=X + 1)
-    assert np.abs(other - forecast).min() > 1e-4
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
@@ -95,37 +62,6 @@ def test_a_control_moves_every_channel() -> None:
     assert ((other - forecast).abs() > 1e-4).all(axis=None)
 
 
-def test_spread_and_sample_paths_read_the_controls_as_the_forecast_does(
-    trained: Any,
-) -> None:
-    trained = copy.deepcopy(trained)
-    trained._model.calibration = None  # so that the noise is the same everywhere
-    trained._set_model(trained._model)
-    X = controls(LATER)
-    for given in (X, moved(X, LATER)):
-        paths = trained.sample(at(LATER), n_samples=7, X=given)["y"].unstack(0)
-        alpha = [0.1, 0.5, 0.9]
-        quantiles = trained.predict_quantiles(at(LATER), X=given, alpha=alpha)
-        np.testing.assert_allclose(quantiles, np.quantile(paths, alpha, axis=1).T)
-        interval = trained.predict_interval(at(LATER), X=given, coverage=0.8)
-        np.testing.assert_allclose(interval, quantiles["y"][[0.1, 0.9]])
-        smooth = trained.sample(at(LATER), n_samples=7, X=given, noise=False)["y"]
-        noise = trained.predict_var(at(LATER), X=given)["y"]
-        noise = noise - smooth.unstack(0).var(axis=1, ddof=0)
-        np.testing.assert_allclose(noise, noise.iloc[0], rtol=1e-6)
-        mean = trained.predict(at(LATER), X=given)
-        error = smooth.unstack(0).mean(axis=1) - mean
-        assert (error.abs() < 3 * smooth.unstack(0).std(axis=1)).all()
-    change = trained.predict(at(LATER), X=moved(X, LATER))
-    change = change - trained.predict(at(LATER), X=X)
-    drawn = [
-        trained.sample(at(LATER), n_samples=200, X=given, noise=False)["y"]
-        for given in (moved(X, LATER), X)
-    ]
-    shift = (drawn[0] - drawn[1]).unstack(0).mean(axis=1)
-    assert np.corrcoef(shift, change)[0, 1] > 0.9  # the network is not linear
-
-
 def test_residuals_and_score_are_those_of_the_forecast_under_x(trained: Any) -> None:
     y, X = waves(INDEX), controls(INDEX)
     forecast = trained.predict(at(INDEX), X=X)
@@ -145,12 +81,6 @@ def test_rows_of_x_beside_those_of_y_change_no_fit(trained: Any) -> None:
     longer = pd.concat([X, between]).sort_index()
     forecast = tiny(**TRAINED).fit(waves(PAST), longer).predict(at(LATER), X=X)
     assert largest(forecast - trained.predict(at(LATER), X=X)) == 0
-
-
-def test_rows_of_x_that_fit_has_seen_change_no_forecast(trained: Any) -> None:
-    X = controls(INDEX)
-    forecast = trained.predict(at(LATER), X=X[24:])
-    assert largest(trained.predict(at(LATER), X=X) - forecast) == 0
 
 
 def test_rows_of_x_far_beyond_what_is_asked_change_nothing(trained: Any) -> None:
@@ -200,26 +130,6 @@ def test_a_past_control_given_anew_replaces_the_one_that_fit_had(trained: Any) -
     assert abs(here - there) < 1e-4
     before = trained.predict(at([stamp]), X=controls(PAST)).iloc[0]
     assert abs(here - before) > 1e-2
-
-
-def test_a_window_holds_only_the_controls_that_it_reads(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    y = waves(pd.RangeIndex(600))
-    X = controls(y.index)
-    forecaster = tiny().fit(y, X)
-    expected = forecaster.predict(at(y.index[300:312]), X=X[294:330])
-    lengths = []
-
-    def recorded(times: Any, values: Any) -> Any:
-        lengths.append(times.shape[1])
-        return original(times, values)
-
-    original = prediction.ControlPath
-    monkeypatch.setattr(prediction, "ControlPath", recorded)
-    forecast = forecaster.predict(at(y.index), X=X)
-    assert max(lengths) <= 10  # window_length is 6
-    assert largest(forecast[300:312] - expected) < 1e-6
 
 
 def test_columns_of_x_are_read_by_name_everywhere(trained: Any) -> None:
@@ -280,15 +190,6 @@ def test_one_whole_numbered_control_is_read_in_any_form(convert: Any) -> None:
         )
     for answer, expected in zip(*answers, strict=True):
         np.testing.assert_allclose(answer, expected, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", [bool, "boolean"])
-def test_a_truth_value_is_one_or_zero(dtype: Any) -> None:
-    y, X = waves(INDEX), (controls(INDEX) > 0).astype(float)
-    given = X.astype(bool).astype(dtype)
-    expected = tiny().fit(y[:24], X[:24]).predict(at(LATER), X=X)
-    forecast = tiny().fit(y[:24], given[:24]).predict(at(LATER), X=given)
-    pd.testing.assert_series_equal(forecast, expected)
 
 
 def test_rows_of_an_array_count_from_zero() -> None:

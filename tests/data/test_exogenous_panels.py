@@ -8,19 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
-from sktime.forecasting.model_evaluation import evaluate
-from sktime.forecasting.model_selection import ForecastingGridSearchCV
-from sktime.performance_metrics.forecasting import MeanAbsoluteError
 from sktime.split import ExpandingWindowSplitter
 from sktime.transformations.series.date import DateTimeFeatures
-from sktime.transformations.series.fourier import FourierFeatures
 
-from sklode import AbsoluteHorizon
 from tests.controls import (
     INDEX,
     LATER,
-    PAST,
     TRAINED,
     at,
     controls,
@@ -30,7 +23,6 @@ from tests.controls import (
 )
 from tests.series import panel, tiny, waves
 
-CV = ExpandingWindowSplitter(fh=[1, 2, 3], initial_window=14, step_length=5)
 OF_SKTIME = pytest.mark.filterwarnings("ignore:The default of config:FutureWarning")
 
 
@@ -152,68 +144,6 @@ def test_later_fits_read_columns_by_the_names_of_the_first(keep: str) -> None:
         fitted_again(y, X[["u"]])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["refit", "update", "no-update_params"])
-def test_evaluate_forecasts_each_fold_under_its_own_x(strategy: str) -> None:
-    y, X = waves(INDEX), controls(INDEX)
-    cv = AbsoluteHorizon(CV)
-    results = evaluate(
-        tiny(**TRAINED), cv, y, X, strategy=strategy, return_data=True, backend="None"
-    )
-    by_hand: Any = None
-    for row, (train, test) in zip(results.itertuples(), CV.split(y), strict=True):
-        if by_hand is None or strategy == "refit":
-            by_hand = tiny(**TRAINED).fit(y.iloc[train], X.iloc[train])
-        else:
-            fit = strategy == "update"
-            by_hand.update(y.iloc[train], X.iloc[train], update_params=fit)
-        expected = by_hand.predict(at(y.index[test]), X=X.iloc[test])
-        pd.testing.assert_series_equal(row.y_pred, expected, check_freq=False)
-
-
-@OF_SKTIME
-def test_grid_search_of_sktime_scores_under_x() -> None:
-    y, X = waves(INDEX), controls(INDEX)
-    grid = {"max_epochs": [1, 5]}
-    cv, metric = AbsoluteHorizon(CV), MeanAbsoluteError()
-    errors = []
-    for n in grid["max_epochs"]:
-        by_hand = []
-        for train, test in CV.split(y):
-            forecaster = tiny(lr=0.05, max_epochs=n).fit(y.iloc[train], X)
-            forecast = forecaster.predict(at(y.index[test]), X=X.iloc[test])
-            by_hand.append((forecast - y.iloc[test]).abs().mean())
-        errors.append(np.mean(by_hand))
-    search = ForecastingGridSearchCV(
-        tiny(lr=0.05), cv, grid, scoring=metric, backend="None", error_score="raise"
-    ).fit(y, X)
-    assert search.best_score_ == pytest.approx(min(errors))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("as_arrays", [False, True])
-def test_grid_search_of_scikit_learn_takes_x_in_second_place(as_arrays: bool) -> None:
-    index = pd.RangeIndex(24) if as_arrays else PAST
-    y, X = waves(index), controls(index)
-    cv = TimeSeriesSplit(3)
-    search = GridSearchCV(
-        tiny(lr=0.05), {"max_epochs": [1, 5]}, cv=cv, error_score="raise"
-    )
-    search.fit(*((y.to_numpy(), X.to_numpy()) if as_arrays else (y, X)))
-    by_hand = []
-    for n in (1, 5):
-        scores = []
-        for train, test in cv.split(y):
-            candidate = tiny(lr=0.05, max_epochs=n).fit(y.iloc[train], X.iloc[train])
-            scores.append(candidate.score(y.iloc[test], X.iloc[test]))
-        by_hand.append(np.mean(scores))
-    np.testing.assert_allclose(search.cv_results_["mean_test_score"], by_hand)
-    if not as_arrays:
-        best = tiny(lr=0.05, **search.best_params_).fit(y, X)
-        y, X = waves(LATER), controls(LATER)
-        assert search.score(y, X) == pytest.approx(best.score(y, X))
-
-
 def test_update_predict_reads_x_at_every_step() -> None:
     y = waves(pd.RangeIndex(30))
     X = controls(y.index)
@@ -247,20 +177,3 @@ def test_the_calendar_of_a_pipeline_is_the_one_computed_by_hand() -> None:
     pd.testing.assert_series_equal(forecast, by_hand, check_freq=False)
     without = tiny(**TRAINED).fit(y[:24]).predict(at(LATER))
     assert largest(without - forecast) > 1e-3
-
-
-@OF_SKTIME
-def test_fourier_terms_of_a_pipeline_are_those_computed_by_hand() -> None:
-    y = waves(pd.period_range("2020-01", periods=30, freq="M"))
-    terms = FourierFeatures([12], [1], keep_original_columns=False)
-    pipeline = terms ** tiny(**TRAINED)
-    index_only = pd.DataFrame({"any": 0.0}, y.index)
-    pipeline.fit(y[:24], X=index_only[:24])
-    forecast = pipeline.predict([1, 2, 6], X=index_only[24:])
-    angle = 2 * np.pi * np.arange(30) / 12
-    X = pd.DataFrame({"sin": np.sin(angle), "cos": np.cos(angle)}, y.index)
-    by_hand = tiny(**TRAINED).fit(y[:24], X[:24]).predict([1, 2, 6], X=X[24:])
-    np.testing.assert_allclose(forecast, by_hand, rtol=0, atol=1e-4)
-    constant = X * 0 + X.mean()
-    other = tiny(**TRAINED).fit(y[:24], X[:24]).predict([1, 2, 6], X=constant)
-    assert largest(other - forecast) > 1e-3

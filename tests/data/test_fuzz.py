@@ -22,7 +22,6 @@ from tests.series import FORECASTERS, tiny
 CHECKED = settings(
     deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )
-FEW = settings(CHECKED, max_examples=20)
 MANY = settings(CHECKED, max_examples=150)
 
 DOCUMENTED = (
@@ -185,22 +184,6 @@ def check_affine(case: Case, factor: float, offset: float) -> None:
 
 
 AFFINE = st.sampled_from([(2.0, 0.0), (0.3, 7.0), (1e9, -1e3), (1e-9, 0.0)])
-
-
-@pytest.mark.slow
-@FEW
-@given(case=cases())
-def test_every_series_gets_a_finite_forecast_or_a_documented_error(case: Case) -> None:
-    check_answers(case)
-
-
-@pytest.mark.slow
-@settings(FEW, max_examples=5)
-@given(case=cases(), change=AFFINE)
-def test_an_affine_change_of_y_changes_the_forecast_by_the_same(
-    case: Case, change: tuple[float, float]
-) -> None:
-    check_affine(case, *change)
 
 
 @pytest.mark.slow

@@ -229,16 +229,6 @@ def test_rows_given_again_or_missing_are_no_revision(fitted: dict[str, Any]) -> 
     filled.update(channels(OLD), update_params=False)  # late, and no contradiction
 
 
-def test_revisions_of_a_panel_name_the_series(fitted: dict[str, Any]) -> None:
-    forecaster = copy.deepcopy(fitted["panel"])
-    revised = panel().loc[["s2", "s1"]]
-    revised.loc["s1"] = revised.loc["s1"].to_numpy() + 1
-    first = revised.loc["s1"].index[0]
-    message = rf"13 of them, the first at {re.escape(str(first))} of series \('s1',\)"
-    with pytest.warns(HistoryWarning, match=message):
-        forecaster.update(revised, update_params=False)
-
-
 def test_a_stamp_is_revised_in_whatever_zone_it_is_given(
     fitted: dict[str, Any],
 ) -> None:

@@ -23,7 +23,7 @@ from sklode.data.ticks import (
     ticks_of,
 )
 from tests.controls import at
-from tests.series import channels, panel, tiny, uneven_stamps, uneven_ticks, waves
+from tests.series import channels, panel, tiny, uneven_stamps, waves
 
 N = 20
 BERLIN = "Europe/Berlin"
@@ -302,15 +302,6 @@ def test_one_horizon_may_be_written_in_many_ways(fitted: Any, case: str) -> None
         pd.testing.assert_index_equal(fh.to_pandas(), before.to_pandas())
 
 
-def test_a_horizon_serves_several_forecasters_and_stays_as_it_was() -> None:
-    fh = ForecastingHorizon([1, 2])
-    for freq in ("D", "MS"):
-        y = waves(dates("2021-01-01", freq))
-        expected = pd.date_range(y.index[-1], periods=3, freq=freq)[1:]
-        assert tiny().fit(y).predict(fh).index.equals(expected)
-    assert fh.freq is None
-
-
 def test_another_zone_asks_for_the_same_instants() -> None:
     utc = LATER.tz_localize("UTC")
     forecaster = tiny().fit(waves(STAMPS.tz_localize("UTC")))
@@ -376,14 +367,6 @@ def test_each_series_of_a_panel_has_its_own_default_step() -> None:
         "months": pd.Timestamp("2022-02-01"),
         "lone": pd.Timestamp("2021-01-12 00:02"),
     }
-
-
-def test_integer_keys_and_times_of_a_panel_are_told_apart() -> None:
-    parts = {k: waves(pd.Index(uneven_ticks(9 + k, k))).to_frame() for k in (3, 1)}
-    y = pd.concat(parts, names=["site", "t"]).sort_index()
-    forecast = tiny().fit(y).predict([2])
-    ends = [(k, uneven_ticks(9 + k, k)[-1] + 2) for k in (1, 3)]
-    assert forecast.index.tolist() == ends
 
 
 def test_a_row_of_a_panel_without_a_key_is_refused() -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, constants_of
-from sklode.training import plan
-from sklode.training.run import choose_engine
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 LEVELS = ["auto", "series"]
@@ -66,14 +62,6 @@ def test_variances_that_no_float_holds_are_refused_and_errors_are_scored() -> No
     )
 
 
-def test_a_small_wave_on_a_large_offset_is_no_constant() -> None:
-    y = waves(uneven_stamps())
-    settings = {"level": "series", "max_epochs": 3}
-    expected = tiny(**settings).fit(y).predict([1, 5])
-    found = tiny(**settings).fit(1e-4 * y + 1e9).predict([1, 5])
-    np.testing.assert_allclose((found - 1e9) / 1e-4, expected, atol=0.02)
-
-
 @pytest.mark.parametrize("dtype", ["float16", "float32", "Float32", "Float64"])
 def test_every_type_of_float_gives_the_forecast_of_its_numbers(dtype: str) -> None:
     y = waves(uneven_stamps()).astype(dtype)
@@ -81,15 +69,6 @@ def test_every_type_of_float_gives_the_forecast_of_its_numbers(dtype: str) -> No
     wide = pd.Series(y.to_numpy(dtype=float, na_value=NAN), y.index, name=y.name)
     expected = tiny().fit(wide).predict([1, 5])
     np.testing.assert_array_equal(tiny().fit(y).predict([1, 5]), expected)
-
-
-@pytest.mark.parametrize("dtype", ["int8", "Int64", "UInt8", "bool", "boolean"])
-def test_every_type_of_whole_number_gives_the_forecast_of_its_numbers(
-    dtype: str,
-) -> None:
-    whole = (waves(uneven_stamps()) > 0).astype(dtype)
-    expected = tiny().fit(whole.astype(float)).predict([1, 5])
-    np.testing.assert_array_equal(tiny().fit(whole).predict([1, 5]), expected)
 
 
 CONSTANTS = list(product(LEVELS, [0.0, 7.5, -1e30, 0.1]))
@@ -118,30 +97,6 @@ def test_a_constant_is_kept_to_the_last_bit_whatever_the_mean_rounds_to(n: int) 
     y = pd.DataFrame({"a": np.full(n, 0.1), "b": np.full(n, 1e9 / 3)})
     location = Normalisation.of(Observations.from_frame(y, None)).location
     assert location.tolist() == [0.1, 1e9 / 3]
-
-
-def test_a_held_channel_is_held_while_others_are_trained(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen: list[Any] = []
-    networks: list[Any] = []
-
-    class Look:
-        def on_epoch_end(self, forecaster: Any, row: Any) -> None:
-            seen.append(copy.deepcopy(networks[-1].emission))
-
-    def noted(network: Any, settings: Any) -> None:
-        networks.append(network)
-        choose_engine(network, settings)
-
-    monkeypatch.setattr(plan, "choose_engine", noted)
-    y = channels().assign(b=0.3)
-    tiny(level="series", max_epochs=2, callbacks=[Look()]).fit(y)
-    assert len(seen) == 2
-    z = torch.randn(5, 2, generator=torch.Generator().manual_seed(0))
-    for emission in seen:
-        assert not emission(z)[:, 1].any()
-        assert emission(z)[:, 0].all()
 
 
 @pytest.mark.slow
@@ -206,16 +161,6 @@ def test_constants_are_told_from_what_varies_and_what_is_missing() -> None:
     )
     expected = [0.1 + 0.2, NAN, NAN, NAN, 0.0, 5.0]
     np.testing.assert_array_equal(constants_of(table), expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["fused", "eager"])
-def test_a_horizon_of_ten_thousand_steps_is_finite_and_sane(engine: str) -> None:
-    y = waves(uneven_stamps(40))
-    forecaster = tiny(engine=engine, max_epochs=3).fit(y)
-    forecast = forecaster.predict(range(1, 10_001))
-    assert len(forecast) == 10_000
-    assert (np.abs(forecast) < 5).all()
 
 
 @pytest.mark.slow

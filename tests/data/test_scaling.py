@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, Timeline
-from tests.series import panel, tiny, uneven_stamps, waves
+from tests.series import tiny, uneven_stamps, waves
 
 NAN = float("nan")
 
@@ -110,15 +110,6 @@ def test_centuries_of_nanoseconds_are_forecast() -> None:
     assert np.isfinite(forecast).all()
 
 
-@pytest.mark.slow
-def test_a_longest_gap_learned_before_is_kept() -> None:
-    pretrained = tiny().pretrain(panel())
-    hours = pd.date_range("2010-01-01", periods=12, freq="h")
-    stamps = hours[:8].append(hours[8:] + pd.Timedelta(days=3652))
-    forecaster = pretrained.fit(waves(stamps, name="y"))
-    assert forecaster.longest_gap_ == 1000
-
-
 def test_the_time_unit_is_the_median_gap_pooled_over_series() -> None:
     # gaps of 1, 3 and of 9: the gap between the series is none
     assert Timeline.of(at_stamps([0, 1, 4], [100, 109])).unit == 3
@@ -143,13 +134,6 @@ def test_location_and_scale_are_the_mean_and_deviation_of_what_was_observed() ->
     normalised = measured.values(read(y).values)
     np.testing.assert_allclose(np.nanmean(normalised, axis=0), 0, atol=1e-15)
     np.testing.assert_allclose(measured.original(normalised), read(y).values)
-
-
-def test_location_and_scale_are_pooled_over_the_series_of_a_panel() -> None:
-    y = panel()
-    forecaster = tiny(level="series").fit(y)
-    np.testing.assert_allclose(forecaster.location_, y.mean())
-    np.testing.assert_allclose(forecaster.scale_, y.std(ddof=0))
 
 
 @given(exponent=st.integers(-290, 300), seed=st.integers(0, 99))

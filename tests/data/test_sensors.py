@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster, WeightsFileError
-from sklode.data import sensors
 from sklode.data.history import History
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
@@ -346,33 +345,6 @@ def test_residuals_where_values_were_left_out_are_those_of_what_was_passed() -> 
     with pytest.warns(UserWarning, match="Taken for missing"):
         forecaster = StructuralForecaster().fit(y)
     assert (forecaster.predict_residuals(y)[RARE] < -1000).all()
-
-
-def test_the_warning_names_the_factor_of_the_row_that_it_names() -> None:
-    late, early = np.where(T >= 160, 1e3, 1) * DAY, np.where(T >= 80, 1e-6, 1) * DAY
-    with pytest.warns(UserWarning, match="1e-06; .* in column 'early' at 80"):
-        History.of(pd.DataFrame({"late": late, "early": early}), None)
-
-
-def test_an_update_searches_the_series_of_its_rows_and_keeps_what_others_lost(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    y = pd.concat({k: pd.DataFrame({"y": BROKEN["sentinel"]}) for k in "abc"})
-    with pytest.warns(UserWarning, match=r"81 value\(s\) that repeat one number"):
-        before = History.of(y, None)
-    searched, find = [], sensors._lone
-
-    def counted(values: np.ndarray) -> np.ndarray:
-        searched.append(len(values))
-        return find(values)
-
-    monkeypatch.setattr(sensors, "_lone", counted)
-    new = pd.DataFrame({"y": [20.0]}, pd.MultiIndex.from_tuples([("b", N)]))
-    after = before.extended(new, None, None)  # without a warning
-    assert searched == [N + 1]
-    is_new = np.arange(3 * N + 1) == 2 * N
-    np.testing.assert_array_equal(after.rows.values[~is_new], before.rows.values)
-    np.testing.assert_array_equal(after.given.values[~is_new, 0], y["y"])
 
 
 def test_a_file_whose_values_do_not_fit_together_is_refused(tmp_path: Path) -> None:

@@ -122,12 +122,6 @@ def test_default_lengths_fit_the_longest_series(
     assert window_length + horizon <= max(longest, 2)
 
 
-def test_default_lengths_leave_several_windows_in_a_single_series() -> None:
-    for n_ahead in (None, 1, 20, 60, 1000):
-        window_length, horizon = default_lengths(np.array([300]), None, None, n_ahead)
-        assert 300 - window_length - horizon >= 50
-
-
 def test_lengths_that_are_given_are_kept() -> None:
     lengths = np.array([30])
     assert default_lengths(lengths, 50, 7, None) == (50, 7)
@@ -135,7 +129,3 @@ def test_lengths_that_are_given_are_kept() -> None:
     assert default_lengths(lengths, 8, None, None) == (8, 8)
     assert default_lengths(lengths, 8, None, 12) == (8, 12)
     assert default_lengths(lengths, None, 3, 12)[1] == 3
-
-
-def test_the_default_horizon_is_the_farthest_step_asked_for() -> None:
-    assert default_lengths(np.array([300]), None, None, 20)[1] == 20
