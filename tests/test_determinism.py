@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import locale
 import multiprocessing
 import os
 import random
@@ -23,10 +22,9 @@ import pytest
 import torch
 
 from sklode.data.errors import HistoryWarning, SolverError
-from sklode.engine import blocks
 from tests.controls import controls
 from tests.fingerprints import ENGINES, SPREAD, fingerprint, fingerprints
-from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
+from tests.series import channels, panel, tiny, uneven_stamps, waves
 
 ROOT = Path(__file__).parents[1]
 each_engine = pytest.mark.parametrize("engine", ENGINES)
@@ -54,18 +52,6 @@ def test_another_seed_gives_other_bits(
 
 @pytest.mark.slow
 @each_engine
-def test_models_fitted_in_between_change_no_bit(
-    engine: str, expected: dict[str, dict[str, str]]
-) -> None:
-    for other in ENGINES:
-        kind = FORECASTERS[ENGINES.index(other)]
-        busy = tiny(kind, engine=other, hidden_size=9, latent_size=5, random_state=7)
-        busy.fit(panel()).predict([1, 2])
-    assert fingerprint(engine) == expected[engine]
-
-
-@pytest.mark.slow
-@each_engine
 def test_fits_in_several_threads_at_once_are_those_of_one(
     engine: str, expected: dict[str, dict[str, str]]
 ) -> None:
@@ -79,29 +65,6 @@ def users_threads() -> Iterator[Callable[[int], None]]:
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize("n_threads", [2, 3])
-def test_blocks_of_a_batch_in_several_threads_are_summed_in_their_order(
-    n_threads: int,
-    users_threads: Callable[[int], None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    users_threads(n_threads)
-    n_blocks, run_all = set(), blocks.Blocks._map
-
-    def counted(self: Any, *given: Any) -> list:
-        found = run_all(self, *given)
-        n_blocks.add(len(found))
-        return found
-
-    monkeypatch.setattr(blocks.Blocks, "_map", counted)
-    monkeypatch.setattr(blocks, "_WORTH_A_THREAD", 0)
-    monkeypatch.setattr(blocks, "_BLOCK", 8)
-    first = fingerprint("fused", n_stamps=90)
-    assert max(n_blocks) > 1
-    for _ in range(2):
-        assert fingerprint("fused", n_stamps=90) == first
 
 
 @pytest.mark.slow
@@ -211,29 +174,17 @@ def process_state() -> dict[str, Any]:
         "torch's generator": torch.get_rng_state().numpy().tobytes(),
         "Python's generator": random.getstate(),
         "torch's threads": (torch.get_num_threads(), torch.get_num_interop_threads()),
-        "default dtype and device": (
-            torch.get_default_dtype(),
-            torch.get_default_device(),
-        ),
-        "modes": (
+        "torch's defaults": (torch.get_default_dtype(), torch.get_default_device()),
+        "torch's modes": (
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
             torch.is_autocast_enabled("cpu"),
-            torch.is_anomaly_enabled(),
             torch.are_deterministic_algorithms_enabled(),
             torch.get_float32_matmul_precision(),
-            torch.backends.mkldnn.enabled,
         ),
-        "filters": (id(warnings.filters), list(warnings.filters)),
-        "how warnings are shown": warnings.showwarning,
+        "warnings": (list(warnings.filters), warnings.showwarning),
         "numpy's errors": (np.geterr(), np.geterrcall(), np.get_printoptions()),
-        "environment": dict(os.environ),
-        "place": (os.getcwd(), locale.setlocale(locale.LC_ALL)),
-        "paths": list(sys.path),
-        "hooks": (sys.excepthook, sys.getswitchinterval(), sys.getrecursionlimit()),
-        "pandas": [
-            pd.get_option(name) for name in ("display.width", "mode.sim_interactive")
-        ],
+        "environment": (dict(os.environ), os.getcwd(), list(sys.path)),
     }
 
 
@@ -313,7 +264,7 @@ def test_nothing_of_the_process_is_changed_by_refusals(
 
 
 @each_engine
-@pytest.mark.parametrize("error", [Broken, KeyboardInterrupt, MemoryError, SystemExit])
+@pytest.mark.parametrize("error", [Broken, KeyboardInterrupt, MemoryError])
 def test_nothing_of_the_process_is_changed_by_a_training_that_breaks_off(
     engine: str, error: type[BaseException], fitted: dict[str, Any]
 ) -> None:
@@ -347,13 +298,10 @@ def test_generators_of_gpus_are_not_seeded(monkeypatch: pytest.MonkeyPatch) -> N
     tiny().fit(waves()).sample([1])
 
 
-@pytest.mark.parametrize("raises", [False, True])
-def test_what_the_user_passed_is_left_as_it_was(raises: bool) -> None:
+def test_what_the_user_passed_is_left_as_it_was() -> None:
     y, X = channels(STAMPS), controls(STAMPS)
     y.iloc[4, 0] = np.nan
     y.iloc[7] = np.nan
-    if raises:
-        X.iloc[-1, 0] = np.inf
     fh = pd.DatetimeIndex(STAMPS[24:], name="when")
     passed = [y[:24], X[:24], fh, X, y[24:], X[24:]]
     before = [part.copy() for part in passed]
@@ -365,13 +313,7 @@ def test_what_the_user_passed_is_left_as_it_was(raises: bool) -> None:
         lambda: forecaster.score(passed[4], X=passed[3]),
         lambda: forecaster.update(passed[4], passed[5]),
     ):
-        if raises:
-            with pytest.raises(
-                ValueError, match="must be finite, none missing; got inf"
-            ):
-                question()
-        else:
-            question()
+        question()
     for part, copy in zip(passed, before, strict=True):
         if isinstance(part, pd.Index):
             pd.testing.assert_index_equal(part, copy, exact=True)

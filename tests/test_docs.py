@@ -199,21 +199,6 @@ def scenarios_of_what_is_known_ahead_differ_by_its_effect(shown: Names) -> None:
     assert 2.5 < (scenarios["on"] - scenarios["off"]).mean() < 5.5
 
 
-@says("tuning.md")
-def a_wrapped_splitter_has_forecasts_asked_where_they_are_scored(shown: Names) -> None:
-    right = shown["evaluated"]["test_MeanAbsoluteError"]
-    with pytest.warns(UserWarning, match="y_true"):
-        table = shown["evaluate"](
-            shown["forecaster"],
-            shown["cv"],
-            shown["y"],
-            scoring=shown["MeanAbsoluteError"](),
-            strategy="no-update_params",
-        )
-    assert right.mean() < 0.5 * table["test_MeanAbsoluteError"].mean()
-    assert set(shown["search"].best_params_) == {"LatentODELSTMForecaster__level"}
-
-
 @says("solvers.md")
 def smaller_steps_and_higher_orders_solve_better(shown: Names) -> None:
     error = shown["error"]

@@ -11,12 +11,10 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sktime.forecasting.base import ForecastingHorizon
 from sktime.forecasting.compose import (
     EnsembleForecaster,
-    FallbackForecaster,
     ForecastByLevel,
     ForecastingPipeline,
     TransformedTargetForecaster,
 )
-from sktime.forecasting.stream import UpdateRefitsEvery
 from sktime.transformations.adapt import TabularToSeriesAdaptor
 from sktime.transformations.boxcox import LogTransformer
 from sktime.transformations.impute import Imputer
@@ -178,26 +176,3 @@ def test_the_controls_of_a_pipeline_are_transformed(
     expected = alone.predict(at(index[20:]), X=scaled[20:])
     same(pipeline.predict(at(index[20:]), X=X[20:]), expected)
     assert not np.allclose(alone.predict(at(index[20:]), X=X[20:]), expected)
-
-
-@EVERY_INDEX
-def test_the_next_forecaster_stands_in_for_one_that_fails(index: pd.Index) -> None:
-    y = waves(index)
-    candidates = [("wrong", tiny(hidden_size=-1)), ("right", tiny())]
-    forecaster = FallbackForecaster(candidates).fit(y)
-    assert forecaster.current_name_ == "right"
-    same(forecaster.predict([1, 2]), tiny().fit(y).predict([1, 2]))
-
-
-@pytest.mark.slow
-@EVERY_INDEX
-def test_updates_refit_when_the_interval_has_passed(index: pd.Index) -> None:
-    y = waves(index)
-    timelike = isinstance(index, pd.DatetimeIndex)
-    interval = index[20] - index[17] if timelike else 3
-    forecaster = UpdateRefitsEvery(tiny(), refit_interval=interval).fit(y[:18])
-    forecaster.update(y[18:20])
-    updated = tiny().fit(y[:18]).update(y[18:20])
-    same(forecaster.predict([1, 2]), updated.predict([1, 2]))
-    forecaster.update(y[20:])
-    same(forecaster.predict([1, 2]), tiny().fit(y).predict([1, 2]))

@@ -40,12 +40,6 @@ def minus_rmse(forecast: Any, truth: Any) -> float:
     return -float(np.sqrt(np.nanmean(error**2)))
 
 
-def missing(y: pd.Series) -> pd.Series:
-    y = y.copy()
-    y.iloc[[3, 13, 20]] = np.nan
-    return y
-
-
 @pytest.mark.parametrize("kind", MOSTLY_ONE)
 def test_grid_search_of_scikit_learn_picks_by_score(kind: type) -> None:
     y = waves(uneven_stamps())
@@ -78,47 +72,12 @@ def test_a_search_leaves_pretrained_weights_to_every_candidate() -> None:
     np.testing.assert_allclose(score, [expected])
 
 
-PANDAS = {
-    "series": waves(uneven_stamps()),
-    "frame": waves(uneven_stamps()).to_frame(),
-    "channels": channels(uneven_stamps()),
-    "missing": missing(waves(uneven_stamps())),
-    "zone": waves(uneven_stamps().tz_localize("Europe/Paris")),
-    "months": waves(pd.period_range("2020-01", periods=24, freq="M")),
-    "uneven months": waves(
-        pd.PeriodIndex(
-            np.delete(pd.period_range("2020-01", periods=27, freq="M"), [4, 9, 20])
-        )
-    ),
-    "integers": waves(),
-    "range": waves(pd.RangeIndex(24)),
-}
 ARRAYS = {
     "1-D array": waves().to_numpy(),
     "2-D array": waves().to_frame().to_numpy(),
     "channels": channels().to_numpy(),
-    "missing": missing(waves()).to_numpy(),
+    "missing": waves().mask(waves().index.isin([3, 13])).to_numpy(),
 }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("y", PANDAS.values(), ids=PANDAS.keys())
-def test_scores_are_at_the_stamps_of_the_rows_left_out_or_trained_on(y: Any) -> None:
-    search = GridSearchCV(tiny(), {"hidden_size": [3]}, cv=CV, return_train_score=True)
-    results = search.fit(y).cv_results_
-    for k, (train, test) in enumerate(CV.split(y)):
-        forecaster = tiny().fit(y.iloc[train])
-        for rows, which in ((train, "train"), (test, "test")):
-            forecast = forecaster.predict_at(y.index[rows])
-            truth = y.iloc[rows]
-            expected = minus_rmse(forecast, truth.to_numpy().reshape(forecast.shape))
-            assert results[f"split{k}_{which}_score"][0] == pytest.approx(expected)
-    assert search.score(y) == pytest.approx(
-        minus_rmse(
-            tiny().fit(y).predict_at(y.index),
-            y.to_numpy().reshape(len(y), -1),
-        )
-    )
 
 
 @pytest.mark.slow

@@ -88,25 +88,6 @@ def test_the_gallery_lists_every_script() -> None:
     assert sorted(extension("gallery_settings").ORDER) == SCRIPTS
 
 
-def test_links_out_of_docs_are_led_to_pages_that_show_the_same() -> None:
-    site = extension("code_host_links")
-    for section, page in site.SECTIONS.items():
-        assert section.removeprefix("#") in anchors("README.md"), section
-        name, _, anchor = page.partition("#")
-        assert (DOCS / name).exists(), page
-        assert not anchor or anchor in anchors(name), page
-    text = (
-        "[r](../README.md) [s](../README.md#how-fast) [c](../CHANGELOG.md) "
-        "[g](../examples) [q](../examples/quickstart.py) [o](other.md#here) "
-        "[p](../examples/paper/climate.py)"
-    )
-    assert site.redirected(text, ("quickstart",)) == (
-        "[r](index.md) [s](engine.md#figures) [c](changelog.md) "
-        "[g](gallery/index.rst) [q](gallery/quickstart.rst) [o](other.md#here) "
-        "[p](../examples/paper/climate.py)"
-    )
-
-
 def test_everything_public_is_in_the_reference() -> None:
     listed: set[str] = set()
     for fence in parts("api.md").fences:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -48,14 +47,11 @@ def fitted() -> Any:
 
 # --- tables of numbers ----------------------------------------------------------------
 
-DURATIONS = pd.Series(pd.to_timedelta(np.arange(24), "h"), STAMPS, name="y")
 NO_NUMBERS: dict[str, tuple[Any, str]] = {
     "words": (ONE.astype(str), r"'y' of dtype .*, such as '1\.0'\. .*y\.astype\(float"),
-    "decimals": (ONE.map(lambda v: Decimal(1)), r"such as Decimal\('1'\)\. Convert it"),
     "categories": (ONE.astype("category"), r"not categorical; got .*dtype category"),
     "complex": (ONE * 1j, r"got column 'y' of dtype complex128.*to two columns"),
     "dates": (TWO.assign(when=STAMPS), r"an index: y\.set_index\('when'\)\.$"),
-    "durations": (DURATIONS, r"got column 'y' of dtype timedelta64.*Convert it"),
     "an array of words": (np.array(["1"]), r"dtype <U1\. .*array\.astype\(float\)"),
     "four axes": (np.zeros((2,) * 4), r"must have the shape .*; got \(2, 2, 2, 2\)"),
     "a dict": ({"y": 1}, r"y must be of type Series, DataFrame or array; got dict"),
@@ -80,11 +76,9 @@ def test_what_is_no_table_of_numbers_is_refused(
         QUESTIONS[question](fitted, y)
 
 
-@pytest.mark.parametrize("case", ["words", "complex", "dates"])
-def test_pretrain_refuses_it_too(case: str) -> None:
-    y, message = NO_NUMBERS[case]
-    with pytest.raises(TypeError, match=f"(?s){message}"):
-        unfit().pretrain(pd.concat({"a": pd.DataFrame(y), "b": pd.DataFrame(y)}))
+def test_pretrain_refuses_it_too() -> None:
+    with pytest.raises(TypeError, match="got column 'y' of dtype complex128"):
+        unfit().pretrain(panel() * 1j)
     with pytest.raises(TypeError, match=r"pretrain needs a panel y; got None"):
         unfit().pretrain(None)
 
@@ -99,17 +93,14 @@ AT_7 = re.escape(str(STAMPS[7]))
 INFINITE_AT_7 = with_value(TWO, STAMPS[7], np.inf)
 TABLES: dict[str, tuple[Any, str]] = {
     "no rows": (ONE[:0], r"y must hold at least one row; got none"),
-    "an empty array": (np.array([]), r"y must hold at least one row; got none"),
     "no columns": (pd.DataFrame(index=STAMPS), r"at least one column; got an index al"),
     "no axis": (np.array(1.0), r"must have the shape \(time,\), .*; got \(\)\."),
     "one name": (TWO.set_axis(["a", "a"], axis=1), r"names; got 'a' more than once"),
     "a panel as a Series": (panel()["y"], r"\['series', 'when'\]\. Pass y\.to_frame"),
     "a list of numbers": ([1.0, 2.0], r"got float at place 0\. Pass a list .* pd\.Ser"),
     "a list of two kinds": ([channels(), waves()], r"got Series at place 1"),
-    "an empty list": ([], r"y must be of type Series, DataFrame or array; got list"),
     "a list of complex": ([TWO, TWO * 1j], r"y\[1\] must be numeric.*'a'.*complex"),
     "infinity": (INFINITE_AT_7, rf"got inf in column 'a' at row 7 \({AT_7}\)\. .* NaN"),
-    "minus infinity": (with_value(Y, STAMPS[2:], -np.inf), r"got -inf .* at row 2 \("),
     "all missing": (Y * NAN, r"one observed value.* got 24 rows that are all missing"),
     "a missing series": (
         with_value(panel(), "s1", NAN),
@@ -149,11 +140,9 @@ BAD_STAMPS: dict[str, tuple[pd.Index, str]] = {
         r"2021-03-04 00:00:00 at row 3\. Sort y by its index first: y\.sort_index\(\)",
     ),
     "unsorted in a zone": (swapped(UTC), r"increasing; got .*\+00:00 at row 3\. Sort"),
-    "unsorted integers": (swapped(pd.RangeIndex(24)), r"got 2 after 3 at row 3\. Sort"),
     "unsorted periods": (swapped(MONTHS), r"got 2020-03 after 2020-04 at row 3"),
     "twice": (DAYS[[0, 1, 2, 2, *range(4, 24)]], r"at row 3\. Keep .*~y\.index\.dupli"),
     "no date": (holding(STAMPS, pd.NaT), r"must hold finite times; got NaT at row 2"),
-    "no period": (holding(MONTHS, pd.NaT), r"finite times; got NaT at row 2\. Drop"),
     "NaN": (holding(WHOLE, NAN), r"finite times; got nan at row 2"),
     "infinite": (holding(WHOLE, np.inf), r"finite times; got inf at row 2"),
     "written dates": (
@@ -165,7 +154,6 @@ BAD_STAMPS: dict[str, tuple[pd.Index, str]] = {
         WHOLE / 2,
         r"got float64, such as 0\.0\. .*to_timedelta\(index, unit='s'\) or .*astype",
     ),
-    "categories": (pd.CategoricalIndex(range(24)), r"got category, such as 0"),
     "two zones": (
         MIXED,
         rf"share one time zone, or have none; got {re.escape(str(BERLIN[12]))} \(zone "
@@ -218,7 +206,6 @@ def test_offending_rows_of_a_panel_are_named() -> None:
         unfit().fit(pd.concat(parts))
 
 
-QUARTERS = pd.period_range("2023Q1", periods=2, freq="Q")
 KINDS: dict[str, tuple[pd.Index, pd.Index, str]] = {
     "a zone too many": (STAMPS, UTC, r"got datetimes with a time zone\. .*tz_convert"),
     "no zone": (UTC, STAMPS, r"got datetimes without a time zone\. .*tz_local"),
@@ -230,7 +217,6 @@ KINDS: dict[str, tuple[pd.Index, pd.Index, str]] = {
         r"got periods of frequency M\. .*to_timestamp",
     ),
     "dates for periods": (MONTHS, STAMPS, r"frequency M; got datetimes.*to_period"),
-    "quarters": (MONTHS, QUARTERS, r"frequency M; got periods of frequency Q"),
 }
 
 
@@ -265,7 +251,6 @@ def doubled(X: pd.DataFrame) -> pd.DataFrame:
 
 
 AT_LAST = re.escape(str(STAMPS[-1]))
-CATEGORIES = ["a", "b"] * 12
 SPOILT: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
     "no row": (
         lambda X: X[:-1],
@@ -280,11 +265,6 @@ SPOILT: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
         lambda X: X.assign(u="a"),
         r"X must be numeric.*'u' of dtype (str|object)",
     ),
-    "categories": (
-        lambda X: X.assign(u=pd.Categorical(CATEGORIES[: len(X)])),
-        r"dtype category.* X\.astype.* pd\.get_dummies\(X, dtype=float\)",
-    ),
-    "complex": (lambda X: X * 1j, r"'u' of dtype complex128.* to two columns"),
     "a row twice": (
         doubled,
         r"times of X must be strictly increasing.*X\[~X\.index\.d",
@@ -294,11 +274,9 @@ SPOILT: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
         r"(columns of X must have different names; got 'u'|got \['u', 'u'\])",
     ),
     "a list": (lambda X: [1.0], r"X of type list must hold a DataFrame"),
-    "a number": (lambda X: 3.0, r"X must be of type Series.*got float\."),
 }
 OTHERS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
     "one column": (lambda X: X[["u"]], r"had, \['u', 'v'\]; got \['u'\]\. Pass"),
-    "one more": (lambda X: X.assign(w=1.0), r"got \['u', 'v', 'w'\]\. Pass the same"),
     "numbers": (lambda X: X.set_axis([0, 1], axis=1), r"got \[0, 1\]\. Pass the same"),
 }
 LAST = STAMPS[-2:]
@@ -424,12 +402,9 @@ def test_new_series_are_asked_at_stamps_with_x_as_a_table(
     ("value", "message"),
     [
         (0, r"between 0 and 1, both left out, or a list of them; got 0\. Use for exa"),
-        (1.0, r"{} must be a number between 0 and 1, .*; got 1\.0"),
         ([0.5, 1.5], r"got 1\.5\. Use for example {}=0\.9"),
         ([0.5, NAN], r"got nan"),
         ("0.9", r"got '0\.9'"),
-        (True, r"got True"),
-        ([[0.5]], r"got \[0\.5\]"),
         ([], r"{} must hold at least one number; got none"),
         ([0.5, 0.9, 0.5], r"{} must not hold a number twice; got 0\.5 2 times"),
     ],
@@ -456,7 +431,6 @@ def test_covariances_are_not_given_in_silence(fitted: Any) -> None:
 
 MISSPELT: dict[str, tuple[Callable[[], Any], str]] = {
     "a parameter": (lambda: unfit().set_params(method="RK4").fit(Y), "rk4"),
-    "a start": (lambda: tiny().fit(Y).sample_prior(STAMPS, start="window"), "windows"),
     "a season": (lambda: calendar_features(DAYS, "Weak"), "week"),
     "a solver": (lambda: nn.Solver("midpiont"), "midpoint"),
     "a field": (lambda: nn.VectorField(3, activation="Soft-Plus"), "softplus"),
@@ -476,7 +450,6 @@ SECONDS = uneven_ticks() / 4
 VALUES = waves().to_numpy()
 TIMED: dict[str, Any] = {
     "an array": np.c_[SECONDS, VALUES],
-    "three columns": np.c_[uneven_ticks(), VALUES, VALUES],
     "a frame": pd.DataFrame({"when": SECONDS, "level": VALUES}),
     "eight rows": np.c_[SECONDS, VALUES][:8],
 }
@@ -504,8 +477,7 @@ def test_times_in_the_first_column_are_warned_of_with_a_line_that_moves_them(
 
 
 NOT_TIMED: dict[str, Any] = {
-    "one channel": np.cumsum(VALUES**2),
-    "one channel as a column": np.cumsum(VALUES**2)[:, None],
+    "one channel": np.cumsum(VALUES**2)[:, None],
     "channels": channels().to_numpy(),
     "equal steps": np.c_[np.arange(24) * 0.1, VALUES],
     "a value that repeats": np.c_[np.maximum(SECONDS, SECONDS[2]), VALUES],

@@ -229,18 +229,6 @@ def test_rows_given_again_or_missing_are_no_revision(fitted: dict[str, Any]) -> 
     filled.update(channels(OLD), update_params=False)  # late, and no contradiction
 
 
-def test_a_stamp_is_revised_in_whatever_zone_it_is_given(
-    fitted: dict[str, Any],
-) -> None:
-    forecaster = copy.deepcopy(fitted["zone"])
-    berlin = waves(OLD.tz_localize("UTC"))[-2:].tz_convert("Europe/Berlin")
-    forecaster.update(berlin, update_params=False)  # the same instants, no revision
-    assert len(forecaster._history.index()) == 24
-    assert str(forecaster.cutoff.tz) == "UTC"
-    with pytest.warns(HistoryWarning, match=r"2 of them, the first at .*\+00:00\. Whe"):
-        forecaster.update(berlin + 1, update_params=False)
-
-
 X_LATER = controls(STAMPS)
 X_REVISED = moved(X_LATER, STAMPS[22])
 

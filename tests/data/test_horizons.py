@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -208,25 +207,16 @@ def fitted() -> Any:
 STEPS = r"whole numbers of steps, lengths of time, or be an index of time stamps; got "
 BAD: dict[str, tuple[Any, str]] = {
     "nothing": ([], r"fh must hold at least one step or time stamp; got none"),
-    "no stamps": (LATER[:0], r"fh must hold at least one step or time stamp"),
     "twice": ([1, 3, 2, 3], r"fh must not ask for anything twice; got 3 more"),
     "a stamp twice": (LATER[[0, 1, 1]], rf"twice; got .*{LATER[1]}.* more than once"),
     "half a step": ([1, 1.5], STEPS + r"1\.5\. Use .* pd\.Timedelta\('90min'\)"),
-    "NaN": ([1, np.nan], STEPS + "nan"),
     "NaT": (LATER.insert(1, pd.NaT), r"index of fh must hold finite times; got NaT at"),
     "NaT as a length": (pd.to_timedelta([None, "5min"]), r"finite times; got NaT"),
-    "a missing length": ([np.timedelta64("NaT")], STEPS + r"(np|numpy)\.timedelta"),
     "a word": ("tomorrow", STEPS + r"'tomorrow'\. .* pd\.DatetimeIndex"),
-    "a date as a word": (["2021-04-01"], STEPS + "'2021-04-01'"),
-    "a stamp": (LATER[0], STEPS + r"Timestamp\('2021-"),
-    "a date": (datetime.date(2021, 4, 1), STEPS + r"datetime\.date"),
     "a list of stamps": (list(LATER), STEPS + r"Timestamp.* pd\.DatetimeIndex"),
     "a series": (waves(LATER), STEPS + r"a Series\. .* predict_at\(y\.index\)"),
-    "a dict": ({1: 2}, STEPS + r"\{1: 2\}"),
-    "a set": ({1, 2}, STEPS + r"\{1, 2\}"),
     "a table": (np.array([[1, 2]]), STEPS + r"array\(\[1, 2\]\)"),
     "True": (True, STEPS + "True"),
-    "a decimal": ([Decimal(1)], STEPS + r"Decimal\('1'\)"),
     "beyond integers": ([2**70], STEPS + "1180591620717411303424"),
     "offsets and steps": ([pd.offsets.Hour(1), 2], r"whole numbers or fit the index"),
     "beyond datetimes": ([10**12], r"horizon must end where stamps reach.*1000000000"),
@@ -277,12 +267,9 @@ def test_a_forecast_without_a_horizon_says_how_to_ask(question: str) -> None:
 
 
 SAME: dict[str, tuple[Any, Any]] = {
-    "tuple": ((1, 2), [1, 2]),
     "unsorted": (np.array([2, 1]), [1, 2]),
-    "objects": (np.array([1, 2], dtype=object), [1, 2]),
     "index": (pd.Index([1, 2]), [1, 2]),
     "range": (range(1, 3), [1, 2]),
-    "a number": (2, [1, 2]),
     "numpy's number": (np.int64(2), [1, 2]),
     "timedelta": (datetime.timedelta(minutes=9), LATER[1:]),
     "numpy's": (np.timedelta64(9, "m"), LATER[1:]),

@@ -109,18 +109,6 @@ def test_a_series_of_a_panel_may_lack_a_channel() -> None:
     assert moved.drop(index="s1", level=0).to_numpy().max() == 0
 
 
-def test_a_pretrained_model_forecasts_a_channel_that_a_new_series_lacks() -> None:
-    y = wide_panel()
-    new = y.loc["s2"].copy()
-    new["b"] = np.nan
-    settings = {"level": "series", "max_epochs": 10, "lr": 0.1}
-    forecaster = tiny(**settings, finetune_epochs=0).pretrain(y).fit(new)
-    forecast = forecaster.predict([-3, 1])
-    assert forecast["b"].between(y["b"].min(), y["b"].max()).all()
-    with pytest.raises(ValueError, match="got none in column 'b'"):
-        tiny().fit(new)
-
-
 @pytest.mark.parametrize("update_params", [True, False])
 def test_an_update_may_observe_each_channel_at_its_own_stamps(
     update_params: bool,

@@ -62,13 +62,27 @@ def test_variances_that_no_float_holds_are_refused_and_errors_are_scored() -> No
     )
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "Float32", "Float64"])
-def test_every_type_of_float_gives_the_forecast_of_its_numbers(dtype: str) -> None:
-    y = waves(uneven_stamps()).astype(dtype)
-    y.iloc[[3, 9]] = pd.NA if dtype.startswith("F") else NAN
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float16",
+        "Float32",
+        "Float64",
+        "int8",
+        "Int64",
+        "bool",
+        "boolean",
+        "Sparse[int]",
+    ],
+)
+def test_every_type_gives_the_forecast_of_its_numbers(dtype: str) -> None:
+    y = (waves(uneven_stamps()) > 0).astype(dtype)
+    if dtype[0] in "fFI":
+        y.iloc[[3, 9]] = NAN if dtype.startswith("f") else pd.NA
     wide = pd.Series(y.to_numpy(dtype=float, na_value=NAN), y.index, name=y.name)
-    expected = tiny().fit(wide).predict([1, 5])
-    np.testing.assert_array_equal(tiny().fit(y).predict([1, 5]), expected)
+    expected = tiny().fit(wide[:20]).update(wide[20:], update_params=False)
+    found = tiny().fit(y[:20]).update(y[20:], update_params=False)
+    np.testing.assert_array_equal(found.predict([1, 5]), expected.predict([1, 5]))
 
 
 CONSTANTS = list(product(LEVELS, [0.0, 7.5, -1e30, 0.1]))

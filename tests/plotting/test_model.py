@@ -13,7 +13,6 @@ from matplotlib.quiver import Quiver
 from sklearn.exceptions import NotFittedError
 
 from sklode.plotting import plot_history, plot_latent
-from sklode.prediction.calibration import Calibration
 from tests.networks import amplified
 from tests.plotting.test_series import legend, line, points
 from tests.series import panel, tiny, uneven_stamps, waves
@@ -128,33 +127,13 @@ def field_at(forecaster: Any, z: np.ndarray, u: Any = None) -> np.ndarray:
         return np.asarray(forecaster.network_.decoder.vector_field(state, held))
 
 
-def test_latent_paths_decode_to_the_forecast_and_to_the_sample_paths() -> None:
-    forecaster = tiny(level="series", latent_size=3).fit(waves(uneven_stamps(30)))
-    predictor = forecaster._answers._predictor
-    predictor.calibration = Calibration.none(1)
-    asked = forecaster._answers._queries(
-        forecaster._history.rows_ahead(pd.Index(FH)), None
-    )
-    seed, end = forecaster._predict_seed, asked.times.max()
-    paths = predictor.latent_paths(0, end, None, 5, seed)
-    first, last = predictor.windows.times[[-6, -1]]
-    ahead = len(paths.mean) - paths.n_seen
-    times = [np.linspace(first, last, paths.n_seen), np.linspace(last, end, ahead + 1)]
-    here = asked._replace(
-        series=np.zeros(len(paths.mean), np.int64),
-        times=np.append(times[0], times[1][1:]),
-    )
-    emission = forecaster.network_.emission
+def test_the_path_ends_where_the_forecast_does() -> None:
+    forecaster = tiny(level="series", latent_size=2).fit(waves(uneven_stamps(30)))
+    axes = plot_latent(forecaster, FH, coordinates=(0, 1))
     with torch.no_grad():
-        mean, draws = (emission(torch.from_numpy(z)).numpy() for z in paths[:2])
-    ((rows, means),) = predictor.means(here)
-    ((again, paths_of_rows, _),) = predictor.draws(here, 5, seed, noise=False)
-    np.testing.assert_array_equal(again, rows)
-    late = here.times[rows] > last  # earlier ones are answered by other windows too
-    np.testing.assert_allclose(mean[rows][late], means[late], rtol=1e-3, atol=1e-5)
-    np.testing.assert_allclose(
-        draws[:, rows][:, late], paths_of_rows[:, late], rtol=1e-3, atol=1e-5
-    )
+        end = forecaster.network_.emission(torch.tensor(path(axes)[-1:]).float())
+    expected = end.item() * forecaster.scale_ + forecaster.location_
+    np.testing.assert_allclose(forecaster.predict(FH[-1:]), expected, rtol=1e-2)
 
 
 def test_path_and_field_of_two_coordinates_are_the_decoders_own(portrayed: Any) -> None:
