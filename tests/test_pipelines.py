@@ -17,7 +17,6 @@ from sktime.forecasting.compose import (
 )
 from sktime.transformations.adapt import TabularToSeriesAdaptor
 from sktime.transformations.boxcox import LogTransformer
-from sktime.transformations.impute import Imputer
 
 from sklode import LatentODEForecaster, LatentODELSTMForecaster
 from tests.series import panel, tiny, uneven_stamps, waves
@@ -90,16 +89,6 @@ def test_a_logarithm_is_inverted_after_the_forecast(index: pd.Index) -> None:
     same(pipeline.predict(at(index[-3:])), np.exp(alone.predict(at(index[-3:]))))
     pipeline.set_params(forecaster__hidden_size=5).fit(y)
     same(pipeline.predict([1]), np.exp(tiny(hidden_size=5).fit(np.log(y)).predict([1])))
-
-
-@pytest.mark.slow
-@EVERY_INDEX
-def test_an_imputer_fills_before_the_forecaster_sees(index: pd.Index) -> None:
-    y = waves(index)
-    y.iloc[[3, 20]] = np.nan
-    forecast = (Imputer("mean") * tiny()).fit(y).predict([1, 2])
-    same(forecast, tiny().fit(y.fillna(y.mean())).predict([1, 2]))
-    assert not np.allclose(forecast, tiny().fit(y).predict([1, 2]))
 
 
 @EVERY_INDEX

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from sktime.split import ExpandingWindowSplitter
-from sktime.transformations.series.date import DateTimeFeatures
 
 from tests.controls import (
     INDEX,
@@ -22,8 +21,6 @@ from tests.controls import (
     pretrained_with_controls,
 )
 from tests.series import panel, tiny, waves
-
-OF_SKTIME = pytest.mark.filterwarnings("ignore:The default of config:FutureWarning")
 
 
 @pytest.fixture(scope="module")
@@ -160,20 +157,3 @@ def test_update_predict_reads_x_at_every_step() -> None:
     np.testing.assert_allclose(
         np.ravel(forecasts.loc[26:27, 25]), expected, rtol=0, atol=1e-6
     )
-
-
-@OF_SKTIME
-def test_the_calendar_of_a_pipeline_is_the_one_computed_by_hand() -> None:
-    y = waves(INDEX)
-    calendar = DateTimeFeatures(
-        manual_selection=["hour_of_day", "minute_of_hour"], keep_original_columns=False
-    )
-    index_only = pd.DataFrame(index=INDEX)
-    pipeline = calendar ** tiny(**TRAINED)
-    pipeline.fit(y[:24], X=index_only[:24])
-    forecast = pipeline.predict(at(LATER), X=index_only[24:])
-    X = pd.DataFrame({"hour": INDEX.hour, "minute": INDEX.minute}, INDEX)
-    by_hand = tiny(**TRAINED).fit(y[:24], X[:24]).predict(at(LATER), X=X)
-    pd.testing.assert_series_equal(forecast, by_hand, check_freq=False)
-    without = tiny(**TRAINED).fit(y[:24]).predict(at(LATER))
-    assert largest(without - forecast) > 1e-3

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
@@ -168,35 +168,8 @@ def check_answers(case: Case) -> None:
             np.testing.assert_allclose(answers[:, channel], seen[0], rtol=1e-15)
 
 
-def check_affine(case: Case, factor: float, offset: float) -> None:
-    y = pd.DataFrame(case.y).astype(float)
-    spread = factor * (y.max() - y.min())
-    # next to a large offset small values would become a constant
-    assume(not ((spread > 0) & (spread < 1e-6 * np.abs(offset))).any())
-    forecaster = fitted(case, y)
-    if forecaster is None:
-        return
-    found = fitted(case, factor * y + offset).predict(fh=case.steps)
-    expected = factor * forecaster.predict(fh=case.steps) + offset
-    assert found.index.equals(expected.index)
-    size = 1e-4 * factor * forecaster.scale_ + 1e-9 * np.abs(offset)
-    assert (np.abs(found - expected) <= size + 1e-9 * np.abs(expected)).all(axis=None)
-
-
-AFFINE = st.sampled_from([(2.0, 0.0), (0.3, 7.0), (1e9, -1e3), (1e-9, 0.0)])
-
-
 @pytest.mark.slow
 @MANY
 @given(case=cases())
 def test_many_series_get_a_finite_forecast_or_a_documented_error(case: Case) -> None:
     check_answers(case)
-
-
-@pytest.mark.slow
-@settings(MANY, max_examples=30)
-@given(case=cases(), change=AFFINE)
-def test_many_affine_changes_of_y_change_the_forecast_by_the_same(
-    case: Case, change: tuple[float, float]
-) -> None:
-    check_affine(case, *change)

@@ -146,6 +146,7 @@ BROKEN_OFF: dict[str, tuple[Callable[[Any], Any], Any]] = {
         HistoryWarning,
     ),
     "fit": (lambda f: f.fit(new() * np.inf), ValueError),
+    "pretrain": (lambda f: f.pretrain(panel() * np.inf), ValueError),
     "a horizon of fit": (lambda f: f.fit(new(), fh="tomorrow"), TypeError),
     "training": (lambda f: f.fit(new()), Interrupted),
     "training of an update": (
@@ -167,23 +168,6 @@ def test_whatever_breaks_a_call_off_leaves_the_model_before(
     with pytest.raises(error):
         call(forecaster)
     assert_unchanged(forecaster, before, fitted["series"])
-
-
-@pytest.mark.slow
-def test_a_refused_first_fit_or_pretrain_leaves_what_was_there() -> None:
-    forecaster = tiny()
-    before = vars(forecaster).copy()
-    with pytest.raises(ValueError, match="must be finite"):
-        forecaster.fit(new() * np.inf)
-    assert vars(forecaster).keys() == before.keys()
-    assert not forecaster.is_fitted
-    forecaster.pretrain(panel())
-    kept = forecaster.pretrained_
-    with pytest.raises(ValueError, match="must be finite"):
-        forecaster.pretrain(panel() * np.inf)
-    assert forecaster.pretrained_ is kept
-    expected = tiny().pretrain(panel()).fit(new()).predict([1])
-    pd.testing.assert_series_equal(forecaster.fit(new()).predict([1]), expected)
 
 
 def test_a_refused_horizon_is_not_the_next_ones_default(

@@ -8,13 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sklode import HistoryWarning, LatentODELSTMForecaster
-from sklode.data.observations import Observations
-from sklode.data.scaling import Timeline
-from sklode.data.windows import WindowSet
 from tests.series import (
     FORECASTERS,
     channels,
@@ -29,38 +24,6 @@ def wide_panel() -> pd.DataFrame:
     """Return three series with the columns "a" and "b"."""
     y = panel((20, 13, 16)).rename(columns={"y": "a"})
     return y.assign(b=10 - 2 * y["a"])
-
-
-@given(
-    rows=st.lists(
-        st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=14),
-        min_size=1,
-        max_size=3,
-    ),
-    window_length=st.integers(1, 6),
-    horizon=st.integers(0, 5),
-    share=st.sampled_from([0.125, 0.5, 1.0]),
-)
-def test_no_window_is_empty_whatever_is_missing(
-    rows: list[list[tuple[bool, bool]]], window_length: int, horizon: int, share: float
-) -> None:
-    parts = {
-        k: pd.DataFrame(np.where(part, 1.0, np.nan), columns=["a", "b"])
-        for k, part in enumerate(rows)
-        if np.any(part)
-    }
-    if not parts:
-        return
-    seen = Observations.from_frame(pd.concat(parts)).observed()
-    times = Timeline(1.0, 1000.0).of_rows(seen)
-    arrays = times, seen.values, None, seen.bounds
-    windows = WindowSet(*arrays, window_length, horizon).shortened(share)
-    batch = windows.gather(np.arange(len(windows)), windows.start)
-    n = windows.window_length
-    assert batch.mask[:, :n].any((1, 2)).all()
-    assert batch.scored is not None
-    reaches = windows.end - windows.start > n
-    assert (batch.scored.any((1, 2)) == reaches).all()
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)

@@ -132,13 +132,6 @@ def test_a_constant_channel_is_held_and_leaves_the_others_to_be_learned(
     assert sampled["b"].std() < 0.01
 
 
-def test_a_held_channel_is_held_by_every_engine() -> None:
-    y = channels().assign(b=-3.0)
-    for engine in ("auto", "eager"):
-        fitted = tiny(weight_decay=0.1, max_epochs=3, engine=engine).fit(y)
-        np.testing.assert_array_equal(fitted.predict([1, 9])["b"], -3.0)
-
-
 def test_an_update_that_varies_frees_a_constant_channel() -> None:
     y = waves(uneven_stamps(40))
     first = y[:20] * 0 + 2.0

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode.data.checks import check_index
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from tests.series import panel, tiny, uneven_stamps, waves
@@ -83,13 +82,6 @@ def test_rows_are_merged_by_key_and_stamp() -> None:
     expected = [*y.loc["s0"]["y"], s1[0], NAN, s1[2], s1[2] + 1, *y.loc["s0"]["y"][:2]]
     np.testing.assert_array_equal(both.values[:, 0], expected)
     assert (np.diff(both.ticks)[both.gaps > 0] == both.gaps[both.gaps > 0]).all()
-
-
-def test_increasing_stamps_of_interleaved_series_are_accepted() -> None:
-    rows = [("a", 5), ("b", 1), ("a", 6), ("b", 2)]
-    check_index(pd.MultiIndex.from_tuples(rows))
-    with pytest.raises(ValueError, match="got 5 after 6 at row 3"):
-        check_index(pd.MultiIndex.from_tuples([*rows[:3], ("a", 5)]))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

@@ -78,10 +78,6 @@ def test_gaps_up_to_a_thousand_units_are_left_alone() -> None:
     assert Timeline.of(seen).of_rows(seen).tolist() == [*range(20), 1019]
 
 
-def test_one_long_gap_of_many_counts_a_thousand_units() -> None:
-    assert Timeline.of(at_stamps([*range(200), 10**6])).longest_gap == 1000
-
-
 def test_the_mean_gap_stays_below_ten_units_where_long_gaps_are_many() -> None:
     ticks = np.cumsum(np.tile([1, 1, 1, 10**6], 25))
     timeline = Timeline.of(at_stamps(ticks.tolist()))

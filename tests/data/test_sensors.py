@@ -85,18 +85,6 @@ def test_two_of_two_hundred_are_outliers_three_are_not() -> None:
     assert missing_in(values) == []
 
 
-def test_an_outlier_of_an_update_is_told_by_the_history() -> None:
-    y = waves(uneven_stamps(30))
-    new = y[24:26].copy()
-    missing = tiny().fit(y[:24]).update(new.mask([True, False]), update_params=False)
-    new.iloc[0] = 1e9
-    forecaster = tiny().fit(y[:24])
-    with pytest.warns(UserWarning, match=MESSAGE.format("1e")):
-        forecaster.update(new, update_params=False)
-    expected = missing.predict([1, 5])
-    pd.testing.assert_series_equal(forecaster.predict([1, 5]), expected)
-
-
 def test_pretrain_takes_outliers_for_missing_too() -> None:
     y = panel()
     y.iloc[3] = -1e12

@@ -106,22 +106,6 @@ def test_no_window_reaches_into_another_series(
         assert values[mask].tolist() == [k + 1] * rows[k]
 
 
-@given(
-    longest=st.integers(1, 500),
-    n_series=st.integers(1, 12),
-    n_ahead=st.none() | st.integers(1, 300),
-)
-def test_default_lengths_fit_the_longest_series(
-    longest: int, n_series: int, n_ahead: int | None
-) -> None:
-    lengths = np.full(n_series, 1)
-    lengths[0] = longest
-    window_length, horizon = default_lengths(lengths, None, None, n_ahead)
-    assert window_length >= 1
-    assert horizon >= 0
-    assert window_length + horizon <= max(longest, 2)
-
-
 def test_lengths_that_are_given_are_kept() -> None:
     lengths = np.array([30])
     assert default_lengths(lengths, 50, 7, None) == (50, 7)

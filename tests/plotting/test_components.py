@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklode import StructuralForecaster
 from sklode.plotting import plot_components
 from tests.plotting.test_series import dates, legend, line, points
-from tests.series import channels, panel, tiny, uneven_stamps, waves
+from tests.series import channels, panel, tiny, uneven_stamps
 
 DAYS = pd.date_range("2021-03-01", periods=84, freq="D", name="day")
 WEEK = pd.Series(
@@ -139,21 +139,6 @@ def test_absurd_observations_are_marked_at_the_edge() -> None:
 def test_a_part_that_hardly_varies_is_drawn_flat(weekly: Any) -> None:
     for one in plot_components(weekly):
         assert np.ptp(one.get_ylim()) >= 0.03 * np.ptp(WEEK)
-
-
-@pytest.mark.parametrize(
-    "index",
-    [
-        pd.period_range("2020-01", periods=40, freq="M"),
-        pd.RangeIndex(40),
-        pd.to_timedelta(np.arange(40), unit="h"),
-        pd.date_range("2021-03-20", periods=40, freq="D", tz="Europe/Berlin"),
-    ],
-)
-def test_any_index_can_be_drawn(index: pd.Index) -> None:
-    axes = plot_components(structural(seasons=[8]).fit(waves(index)), [1, 2, 3])
-    np.testing.assert_array_equal(points(axes[0], "observed")[:, 1], waves(index))
-    axes[0].figure.canvas.draw()
 
 
 def test_given_axes_are_drawn_on(weekly: Any) -> None:
