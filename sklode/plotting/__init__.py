@@ -1,7 +1,8 @@
 """Pictures of forecasts, levels, trainings and latent paths, on matplotlib axes.
 
 Every function takes the axes to draw on and returns them; without, it makes a figure.
-None of them shows it, changes matplotlib's settings or the data that it is given.
+None of them shows it, changes matplotlib's settings or the data that it is given. They
+need matplotlib: without it an ImportError says how to install it.
 """
 
 from sklode.plotting.components import plot_components

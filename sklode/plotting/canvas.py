@@ -6,7 +6,7 @@ Colours are those of Okabe and Ito; dashes and markers differ as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +55,14 @@ def check_held(known: Collection[Any], names: Iterable[Any], owner: str) -> None
         raise ValueError(
             f"{owner} must hold {missing[0]!r}; got {list(known)[:9]}. Draw what fits."
         )
+
+
+def series_number(keys: Sequence[Any], series: Any) -> int:
+    """Return the place of the series asked for among keys; None asks for the first."""
+    key = series if isinstance(series, tuple) else (series,)
+    key = keys[0] if series is None else key
+    check_held(list(keys), [key], "what fit has seen")
+    return keys.index(key)
 
 
 class Canvas(NamedTuple):
@@ -182,14 +190,13 @@ def tint(color: str, share: float) -> tuple[float, ...]:
     return tuple(1 - share * (1 - x) for x in to_rgb(color))
 
 
-def threads(
-    axes: Any, x: Any, paths: Any, color: str, label: str | None = None
-) -> None:
+def threads(axes: Any, x: Any, paths: Any, label: str | None = None) -> None:
     """Draw paths, (point, path), as thin lines below all others."""
     alpha = min(0.35, max(0.15, 8 / max(paths.shape[1], 1)))
-    style = {"color": color, "linewidth": 0.6, "alpha": alpha, "zorder": 1.5}
-    for one, name in zip(axes.plot(x, paths, **style), [label], strict=False):
-        one.set_label(name)
+    style = {"color": INK, "linewidth": 0.6, "alpha": alpha, "zorder": 1.5}
+    drawn = axes.plot(x, paths, **style)
+    if label is not None:
+        drawn[0].set_label(label)
 
 
 def _alone(known: Any) -> Any:

@@ -73,8 +73,6 @@ def plot_components(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     TypeError, NotFittedError, ValueError
         If ``forecaster`` has no such level or is not fitted, there is no such series,
         channel or stamp, or ``X`` is missing.
@@ -82,17 +80,17 @@ def plot_components(
     needs = "_level_parts", "that has a structural level"
     check_fitted(forecaster, "plot_components", *needs)
     history = forecaster._history
-    keys, names = list(history.observations.keys), history.channels
-    key = series if isinstance(series, tuple) else (series,)
-    key = keys[0] if series is None else key
+    names = history.channels
+    number = canvas.series_number(history.observations.keys, series)
+    key = history.observations.keys[number]
     channel = names[0] if channel is None else channel
-    canvas.check_held(keys, [key], "what fit has seen")
     canvas.check_held(names, [channel], "y in fit")
     ahead, X = (None, X) if fh is None else forecaster._rows_for(fh, X)
-    rows, n_seen = _rows_of(history, keys.index(key), ahead)
+    rows, n_seen = _rows_of(history, number, ahead)
     found = forecaster._level_parts(rows, X)[channel]
-    curves = forecaster._answers.curves(names.index(channel), keys.index(key))
-    found = _with_one_effect(found, [curve.part for curve in curves])
+    curves = forecaster._answers.curves(names.index(channel), number)
+    if used := [curve.part for curve in curves]:
+        found = found.drop(columns=used).assign(X=found[used].sum(axis=1))
     found = found.set_axis(rows.get_level_values(-1))
     y = history.frame()[channel]
     y = y if key == () else y.xs(key, level=list(range(len(key))))
@@ -123,15 +121,6 @@ def plot_components(
     return axes
 
 
-def _with_one_effect(found: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
-    """Return a table whose effects of X are one part, before the signal."""
-    if not parts:
-        return found
-    others = found.drop(columns=parts)
-    others.insert(others.shape[1] - 1, "X", found[parts].sum(axis=1))
-    return others
-
-
 def _effect(axes: Any, curve: Any, style: dict[str, Any]) -> None:
     """Draw what a column of X adds, or multiplies by, over its values."""
     fill = canvas.tint(style["color"], 0.25)
@@ -147,9 +136,8 @@ def _tables(
     found = np.exp(found) if is_factor else found
     left = y / found["signal"] if is_factor else y - found["signal"]
     parts = [part for part in found if part not in ("signal", "deviation", "X")]
-    is_neutral = (found == float(is_factor)).all()
-    used = (part for part in ("deviation", "X") if part in found)
-    parts += [part for part in used if not is_neutral[part]]
+    is_used = (found != float(is_factor)).any()
+    parts += [part for part in ("deviation", "X") if is_used.get(part, False)]
     parts.append("remainder")
     points = pd.DataFrame({"trend": y, "remainder": left.reindex(y.index)})
     usual, absurd = _told_apart(points, y)
@@ -199,9 +187,8 @@ def _rows_of(
         between = np.linspace(ticks.min(), ticks.max(), _N_PLACES)
         ticks = np.append(ticks, between.round().astype(np.int64))
     ticks = np.unique(ticks)
-    stamps = stamps_of(ticks, rows.like)
-    index = stamps.rename(history.levels[0])
+    index = stamps_of(ticks, rows.like).rename(history.levels[-1])
     if key:
-        levels = [*([one] for one in key), stamps]
+        levels = [*([one] for one in key), index]
         index = pd.MultiIndex.from_product(levels, names=history.levels)
     return index, int((ticks <= last).sum())

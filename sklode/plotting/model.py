@@ -48,8 +48,6 @@ def plot_history(forecaster: Any, *, title: str | None = None, ax: Any = None) -
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     TypeError, NotFittedError, ValueError
         If ``forecaster`` is neither, not fitted, or trained for no epoch.
     """
@@ -141,8 +139,6 @@ def plot_latent(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     TypeError, NotFittedError, ValueError
         If ``forecaster`` is none of the three or not fitted, there is no such series or
         plane, or ``X`` is missing.
@@ -151,11 +147,8 @@ def plot_latent(
     check_count("n_samples", n_samples, 0)
     forecaster._answers_of_windows("plot_latent")
     _check_plane(coordinates, forecaster.network_.latent_size)
-    keys = list(forecaster._history.observations.keys)
-    key = series if isinstance(series, tuple) else (series,)
-    key = keys[0] if series is None else key
-    canvas.check_held(keys, [key], "what fit has seen")
-    paths = forecaster._latent_paths(fh, X, keys.index(key), n_samples)
+    number = canvas.series_number(forecaster._history.observations.keys, series)
+    paths = forecaster._latent_paths(fh, X, number, n_samples)
 
     origin, directions, names = _plane(paths.mean, coordinates)
     mean, draws = ((z - origin) @ directions.T for z in (paths.mean, paths.draws))
@@ -174,7 +167,7 @@ def plot_latent(
     axes.quiver(*places.T, *speed.T, angles="xy", width=0.0028, **grey)
     grey |= {"linestyle": "", "marker": r"$\rightarrow$", "markersize": 12}
     axes.plot([], [], label="vector field", **grey)  # for the legend
-    canvas.threads(axes, draws[..., 0].T, draws[..., 1].T, canvas.INK)
+    canvas.threads(axes, draws[..., 0].T, draws[..., 1].T)
     first, second = canvas.styles_of("ab")
     canvas.line(axes, seen[:, 0], seen[:, 1], first, "window")
     if len(ahead) > 1:
@@ -198,12 +191,11 @@ def _plane(
         return origin, np.eye(path.shape[1])[list(coordinates)], names
     _, sizes, directions = np.linalg.svd(path - origin, full_matrices=False)
     shares = 100 * sizes**2 / max(float((sizes**2).sum()), np.finfo(float).tiny)
-    which = "{} principal direction ({:.0f} % of variance)".format
-    return (
-        origin,
-        directions[:2],
-        [which("first", shares[0]), which("second", shares[1])],
-    )
+    names = [
+        f"{which} principal direction ({share:.0f} % of variance)"
+        for which, share in zip(("first", "second"), shares, strict=False)
+    ]
+    return origin, directions[:2], names
 
 
 def _check_plane(coordinates: Any, size: int) -> None:

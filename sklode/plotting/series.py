@@ -83,8 +83,6 @@ def plot_forecast(
 
     Raises
     ------
-    ImportError
-        If matplotlib is not installed.
     TypeError, ValueError
         If kinds of arguments or times, series, channels, labels or axes do not fit.
     """
@@ -155,7 +153,7 @@ def plot_samples(
         low, median, high = quantiles.to_numpy()
         canvas.line(axes, x, median, style, "median")
         shown = paths[:, :max_paths]
-        canvas.threads(axes, x, shown, canvas.INK, f"{shown.shape[1]} sample paths")
+        canvas.threads(axes, x, shown, f"{shown.shape[1]} sample paths")
         if coverage is not None:
             label = f"{100 * coverage:g} % of {paths.shape[1]} paths"
             fill = canvas.tint(style["color"], 0.18)
@@ -269,11 +267,9 @@ class Panels:
         pairs = product(self.keys, self.channels)
         for pair, axes in zip(pairs, sheet.axes[:n_timed], strict=True):
             self._dress(axes)
-            layers = [
-                (*parts[pair], draw) for parts, draw in self.layers if pair in parts
-            ]
-            for x, values, draw in layers:
-                draw(axes, x, values)
+            for parts, draw in self.layers:
+                if pair in parts:
+                    draw(axes, *parts[pair])
             key, channel = pair
             last = self._last(key, channel)
             if last is not None:

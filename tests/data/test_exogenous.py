@@ -160,7 +160,8 @@ def test_one_control_is_read_in_any_form(dtype: Any) -> None:
         forecaster = tiny().fit(y[:24], given[:24])
         forecaster.update(y[24:25], given, update_params=False)
         answers.append(forecaster.predict_at(LATER, X=given))
-    np.testing.assert_allclose(*answers, rtol=0, atol=1e-6)
+    expected, found = answers
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
 def test_rows_of_an_array_count_from_zero() -> None:
