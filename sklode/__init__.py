@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from sklode import forecasters
-from sklode.data.calendar import calendar_features
+from sklode.data.clock import calendar_features
 from sklode.data.errors import (
     HistoryWarning,
     SolverError,

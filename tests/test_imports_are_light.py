@@ -88,7 +88,7 @@ builtins.__import__ = refusing
 )
 def test_only_the_latent_odes_need_torch(statement: str) -> None:
     found = modules_after(f"{REFUSE_TORCH}\n{statement}")
-    assert "sklode.data.calendar" in found
+    assert "sklode.data.clock" in found
     assert not {name for name in found if name.startswith("sklode.nn")}
 
 
