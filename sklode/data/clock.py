@@ -68,7 +68,7 @@ def calendar_features(
     """
     times = _times_of(index)
     check_times(index, "X")
-    names = list(periods) if isinstance(periods, list | tuple) else [periods]
+    names: list[Any] = list(periods) if isinstance(periods, list | tuple) else [periods]
     if not names or len(set(map(str, names))) < len(names):
         raise ValueError(
             f"periods must name at least one, and none twice; got {periods!r}. Use for "
