@@ -200,9 +200,7 @@ def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
         require(len(cutoff) == 1, "no cutoff")
         require(container in _CONTAINERS, f"y in the container {container!r}")
         row = pd.DataFrame(0.0, history.rows_at(cutoff)[[0]], names)
-        if fh is not None:
-            offsets, steps = fh[0].dtype == object, fh[0]
-            fh = list(steps) if offsets else ForecastingHorizon(steps, fh[1])
+        fh = None if fh is None else ForecastingHorizon(*fh)
         forecaster._is_trained = True
         row = convert_to(row, container, store={"name": names[0]})
         forecaster.fit(row, fh=fh)
