@@ -177,7 +177,6 @@ def settings_that_are_objects() -> Fitted:
         lr=np.float32(0.01),
         hidden_size=np.int64(3),
         early_stopping=np.bool_(True),
-        callbacks=[],
     )
     forecaster.random_state.standard_normal(3)  # an odd number: one is kept
     return _split(waves(days()), forecaster)

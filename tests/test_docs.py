@@ -52,7 +52,6 @@ WARNS = {
 
 # What a page shows that not every installation has.
 NEEDS = {
-    "progress.md": ("optuna",),
     "saving.md": ("safetensors",),
     "scaling.md": ("distributed",),
 }

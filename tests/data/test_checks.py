@@ -28,15 +28,8 @@ TWO = channels(STAMPS)
 ONE = pd.Series(1.0, STAMPS, name="y")
 
 
-class Never:
-    """A callback that no training may reach."""
-
-    def on_fit_begin(self, forecaster: Any) -> None:
-        raise AssertionError("training began")
-
-
 def unfit() -> Any:
-    return tiny(callbacks=[Never()])
+    return tiny()
 
 
 @pytest.fixture(scope="module")
