@@ -31,7 +31,6 @@ SLOW = {
             "imputation.md",
             "sampling.md",
             "speed.md",
-            "stopping.md",
             "tour.md",
             "tuning.md",
             "uncertainty.md",
