@@ -224,7 +224,6 @@ def test_nothing_of_the_process_is_changed(
         forecaster.predict_interval()
         forecaster.predict_proba()
         forecaster.sample()
-        forecaster.sample_prior(y.index[:3])
         forecaster.update(y[24:])
         forecaster.predict_residuals()
         forecaster.score(y)

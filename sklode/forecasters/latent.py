@@ -13,17 +13,15 @@ import torch
 from sklearn.utils import check_random_state
 from sktime.forecasting.base import ForecastingHorizon
 
-from sklode.data import checks
 from sklode.data.horizons import steps_ahead
 from sklode.data.observations import Observations
 from sklode.data.ticks import TIMELIKE
-from sklode.forecasters.base import ContinuousForecaster, as_paths
+from sklode.forecasters.base import ContinuousForecaster
 from sklode.levels.answers import LevelAnswers
 from sklode.prediction.ahead import AheadModel
 from sklode.prediction.answers import Answers
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.network_file import NETWORK_FORMAT
-from sklode.prediction.prior import STARTS
 from sklode.training.ahead import AheadRun, plan_ahead
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.parameters import (
@@ -210,7 +208,7 @@ class _LatentODEForecaster(ContinuousForecaster):
             self.horizon_ = model.horizon
             self.location_ = model.normalisation.location
             self.scale_ = model.normalisation.scale
-            self.longest_gap_, unit = model.longest_gap, model.time_unit
+            unit = model.time_unit
             none = Calibration.none(len(self._history.channels))
             lags, scales = vars(model.calibration or none).values()
         timelike = model.clock == TIMELIKE
@@ -250,54 +248,6 @@ class _LatentODEForecaster(ContinuousForecaster):
         self._set_model(model)
         return self
 
-    def sample_prior(
-        self,
-        index: pd.Index,
-        n_samples: int | None = None,
-        X: pd.DataFrame | None = None,
-        noise: bool = True,
-        start: str = "windows",
-        random_state: int | np.random.RandomState | None = None,
-    ) -> pd.DataFrame:
-        """Draw new series that look like those that fit and update have seen.
-
-        They continue none of them: each begins, at the first stamp, as a training
-        window does that is chosen at random.
-
-        Parameters
-        ----------
-        index : Index
-            Increasing time stamps of the kind of y's, without series' keys. Only the
-            time since the first one counts.
-        n_samples, noise
-            As in `sample`.
-        X : DataFrame, optional
-            Controls of the new series, with a row at every stamp of ``index``, where
-            the model has any.
-        start : {"windows", "normal"}, default="windows"
-            Where z0 is drawn from. "windows": the chosen window's q(z0), so that all
-            draws together are from the aggregate posterior, what the decoder was
-            trained on; "normal": the prior N(0, I) of the objective, which these
-            posteriors need not cover, nor keep to.
-        random_state : int, RandomState or None, default=None
-            None: the same series at every call, as in `sample`.
-
-        Returns
-        -------
-        DataFrame
-            With index (sample, time) and y's columns, in y's units.
-        """
-        self.check_is_fitted()
-        checks.check_choice("start", start, STARTS)
-        answers = self._answers_of_windows("sample_prior")
-        n = self.n_samples if n_samples is None else n_samples
-        checks.check_count("n_samples", n, 1)
-        seed = None
-        if random_state is not None:
-            seed = int(check_random_state(random_state).randint(2**31 - 1))
-        paths = answers.new_series(index, X, n, noise, start, seed)
-        return as_paths(paths, index, self._history.channels)
-
     def _level_parts(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         """Return what `sklode.plotting.plot_components` draws."""
         if not isinstance(self._answers, LevelAnswers):
@@ -307,22 +257,6 @@ class _LatentODEForecaster(ContinuousForecaster):
                 "StructuralForecaster."
             )
         return self._answers.components(index, X)
-
-    def _latent_paths(self, fh: Any, X: Any, series: int, n: int) -> Any:
-        """Return what `sklode.plotting.plot_latent` draws."""
-        rows, X_inner = self._rows_for(fh, X)
-        answers = self._answers_of_windows("plot_latent")
-        return answers.latent_paths(rows, X_inner, series, n)
-
-    def _answers_of_windows(self, asked: str) -> Answers:
-        """Return the answers of a network that describes whole windows."""
-        if not isinstance(self._answers, Answers):
-            raise ValueError(
-                f"{asked} needs a network that describes whole windows, the paper's "
-                f"model; got level={self.level!r}, whose network looks ahead from the "
-                'last row only. Fit with level="series".'
-            )
-        return self._answers
 
     @classmethod
     def _of_settings(cls, settings: dict[str, Any]) -> Any:

@@ -39,7 +39,7 @@ from sklode.levels.structural import StructuralLevel
 
 Kinds: TypeAlias = dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]]
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Rises with every change of what a file holds; files of other versions are refused."""
 
 _KEY = "sklode"

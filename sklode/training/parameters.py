@@ -234,11 +234,8 @@ ATTRIBUTES = """    Attributes
     window_length_, horizon_ : int
         As given, or chosen; kept from ``pretrain``. No ``horizon_`` under "auto".
     time_unit_ : Timedelta or float
-        The training stamps' median positive gap; kept from ``pretrain``.
-    longest_gap_ : float
-        Not under "auto". In units of ``time_unit_``: a longer gap between two
-        observations counts as this long. At most 1000, and less where such gaps are
-        many; kept from ``pretrain``.
+        The training stamps' median positive gap, under "series" at least a tenth of
+        their mean gap; kept from ``pretrain``.
     location_, scale_ : ndarray of shape (channel,)
         What values are shifted and scaled by.
     network_share_ : float

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
 from sklode.levels.structural import StructuralLevel
-from sklode.plotting import plot_history, plot_latent
+from sklode.plotting import plot_history
 from sklode.training import ahead, loop
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.validation import Proof
@@ -62,12 +62,6 @@ def test_where_nothing_can_be_proved_nothing_is_trained() -> None:
     assert forecaster.interval_scale_.to_numpy().tolist() == [[1.0]]
     with pytest.raises(ValueError, match="epoch"):
         plot_history(forecaster)
-    for ask in (
-        lambda: forecaster.sample_prior(y.index[:5]),
-        lambda: plot_latent(forecaster, fh=STEPS),
-    ):
-        with pytest.raises(ValueError, match=r'paper.s model; got .* level="series"'):
-            ask()
 
 
 def test_verbose_says_why_the_level_forecasts_alone(
