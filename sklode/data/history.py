@@ -28,7 +28,6 @@ from sklode.data.ticks import (
     future_stamps,
     rows_before,
     stamps_of,
-    ticks_between,
     ticks_of,
 )
 
@@ -217,40 +216,6 @@ class History:
             np.concatenate([ticks[usable], empty.ticks]),
             np.concatenate([given[usable], empty.values]),
         )
-
-    def new_series(
-        self, index: pd.Index, X: pd.DataFrame | pd.Series | None
-    ) -> tuple[Array, tuple[Array, Array] | None]:
-        """Return what is asked of a series that continues none of these.
-
-        Ticks since the first stamp, (stamp,); and of the rows of X, which may be more,
-        the same, (row,), with their values, (row, control).
-        """
-        if not isinstance(index, pd.Index):
-            raise TypeError(
-                f"index must be a pandas Index of time stamps; got {index!r}. Pass for "
-                "example y.index[:100]."
-            )
-        if not len(index) or index.nlevels > 1:
-            raise ValueError(
-                "index must hold the stamps of a new series, without keys; got "
-                f"{len(index)} rows of {index.nlevels} levels. Pass for example "
-                "y.index[:100]."
-            )
-        check_index(index, "index")
-        check_same_kind(index, self.rows.like, "index")
-        ticks = ticks_of(index)
-        if X is not None and not isinstance(X, pd.Series | pd.DataFrame):
-            raise TypeError(
-                f"X must be a DataFrame over index; got {type(X).__name__}. Use "
-                "pd.DataFrame(X, index)."
-            )
-        X = self._checked_controls(index, X, np.full(len(index), False))
-        elapsed = ticks_between(ticks[:1], ticks)
-        if X is None:
-            return elapsed, None
-        since = ticks_between(ticks[:1], ticks_of(X.index))
-        return elapsed, (since, controls_at(X, X.index))
 
     def _checked_controls(
         self,

@@ -503,7 +503,7 @@ class ContinuousForecaster(BaseForecaster):
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted or pretrained forecaster to a file without executable parts.
 
-        Its parameters, its weights and the series that it forecasts from; no callbacks.
+        Its parameters, its weights and the series that it forecasts from.
         The layout is that of safetensors, which is needed: the extra ``save``.
 
         Parameters

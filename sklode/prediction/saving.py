@@ -39,7 +39,7 @@ from sklode.levels.structural import StructuralLevel
 
 Kinds: TypeAlias = dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]]
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Rises with every change of what a file holds; files of other versions are refused."""
 
 _KEY = "sklode"
@@ -152,9 +152,6 @@ def _state_of(forecaster: Any) -> dict[str, Any]:
     """Return what a forecaster is made of, see `_forecaster`."""
     found, kind = vars(forecaster), type(forecaster)
     parameters = forecaster.get_params(deep=False)
-    if parameters.get("callbacks"):
-        parameters["callbacks"] = None
-        warnings.warn("a weights file has no callbacks; pass them again", stacklevel=4)
     if found.get("_y") is not None or found.get("_X") is not None:
         warnings.warn("a weights file has no data of remember_data=True", stacklevel=4)
     state = {

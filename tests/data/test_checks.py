@@ -26,15 +26,8 @@ TWO = channels(STAMPS)
 ONE = pd.Series(1.0, STAMPS, name="y")
 
 
-class Never:
-    """A callback that no training may reach."""
-
-    def on_fit_begin(self, forecaster: Any) -> None:
-        raise AssertionError("training began")
-
-
 def unfit() -> Any:
-    return tiny(callbacks=[Never()])
+    return tiny()
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +224,6 @@ def test_stamps_of_another_kind_are_refused_wherever_they_come(case: str) -> Non
         lambda: forecaster.predict_at(other),
         lambda: forecaster.predict_at(index, X=controls(other)),
         lambda: forecaster.score(asked, controls(other)),
-        lambda: forecaster.sample_prior(other),
     ):
         with pytest.raises(TypeError, match=message):
             question()
@@ -322,7 +314,6 @@ def test_x_belongs_to_fit_and_to_every_question_or_to_none(
         lambda f, X: f.predict_quantiles(LATER, X=X),
         lambda f, X: f.sample(LATER, X=X),
         lambda f, X: f.score(waves(LATER), X),
-        lambda f, X: f.sample_prior(LATER, X=X),
     ):
         with pytest.raises(ValueError, match=r"got None\. Pass X with a row at 2021"):
             question(early, None)
@@ -350,10 +341,6 @@ def test_x_of_a_panel_has_its_levels() -> None:
     forecaster = tiny().fit(y, controls(y.index))
     with pytest.raises(ValueError, match=message):
         forecaster.predict([1], X=alone)
-    with pytest.raises(
-        ValueError, match=r"X must have the index levels of y, \[None\]"
-    ):
-        forecaster.sample_prior(STAMPS, X=controls(y.index))
 
 
 def test_x_is_an_array_only_where_y_is_one() -> None:
@@ -371,25 +358,6 @@ def test_x_in_another_zone_is_read_at_the_same_instants() -> None:
     forecaster = tiny().fit(y, X.set_axis(BERLIN))
     forecast = forecaster.predict_at(UTC[3:6], X=X.set_axis(BERLIN) + 1)
     pd.testing.assert_frame_equal(forecast, expected, check_exact=True)
-
-
-def test_new_series_are_asked_at_stamps_with_x_as_a_table(
-    fitted: Any,
-) -> None:
-    X = controls(STAMPS)[["u"]]
-    forecaster = tiny().fit(Y, X)
-    expected = forecaster.sample_prior(STAMPS, X=X)
-    pd.testing.assert_frame_equal(forecaster.sample_prior(STAMPS, X=X["u"]), expected)
-    with pytest.raises(TypeError, match=r"X must be a DataFrame over index; got ndarr"):
-        forecaster.sample_prior(STAMPS, X=X.to_numpy())
-    for index, message in (
-        (list(STAMPS), r"index must be a pandas Index of time stamps; got \["),
-        (STAMPS[:0], r"stamps of a new series, without keys; got 0 rows of 1 levels"),
-        (panel().index, r"without keys; got 49 rows of 2 levels"),
-        (swapped(STAMPS), r"times of index must be strictly increasing"),
-    ):
-        with pytest.raises(REFUSAL, match=message):
-            fitted.sample_prior(index)
 
 
 # --- arguments ------------------------------------------------------------------------

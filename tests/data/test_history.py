@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from sktime.split import ExpandingWindowSplitter
 
 from sklode import HistoryWarning
 from tests.controls import at, controls, largest, moved
+from tests.epochs import interrupt
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 
 STAMPS = uneven_stamps(30)
@@ -121,15 +123,7 @@ def test_a_refused_update_changes_nothing(fitted: dict[str, Any], case: str) -> 
 
 
 class Interrupted(Exception):
-    """Raised by a callback in the middle of a training."""
-
-
-class Interrupting:
-    def __init__(self, error: type[BaseException]) -> None:
-        self.error = error
-
-    def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> bool:
-        raise self.error
+    """Raised in the middle of a training."""
 
 
 def second_block_of_infinity(forecaster: Any) -> None:
@@ -166,10 +160,9 @@ def test_whatever_breaks_a_call_off_leaves_the_model_before(
 ) -> None:
     call, error = BROKEN_OFF[case]
     forecaster = copy.deepcopy(fitted["series"])
-    if error in (Interrupted, MemoryError):
-        forecaster.callbacks = [Interrupting(error)]
+    breaks = error in (Interrupted, MemoryError)
     before = vars(forecaster).copy()
-    with pytest.raises(error):
+    with interrupt(error()) if breaks else nullcontext(), pytest.raises(error):
         call(forecaster)
     assert_unchanged(forecaster, before, fitted["series"])
 
