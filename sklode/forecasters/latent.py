@@ -21,7 +21,6 @@ from sklode.levels.answers import LevelAnswers
 from sklode.prediction.ahead import AheadModel
 from sklode.prediction.answers import Answers
 from sklode.prediction.calibration import Calibration
-from sklode.prediction.model import FittedModel
 from sklode.prediction.network_file import NETWORK_FORMAT
 from sklode.training.ahead import AheadRun, plan_ahead
 from sklode.training.loop import HISTORY_COLUMNS
@@ -45,7 +44,6 @@ class _LatentODEForecaster(ContinuousForecaster):
 
     encoder: ClassVar[str]
     _model_format = NETWORK_FORMAT
-    _earlier: FittedModel | AheadModel | None = None  # what a warm fit begins from
     _is_candidate = False  # whether scikit-learn cloned it, as its searches do
 
     def __init__(
@@ -65,16 +63,14 @@ class _LatentODEForecaster(ContinuousForecaster):
         rtol: float = 1e-3,
         atol: float = 1e-4,
         adjoint: bool = False,
-        clip_norm: float | str | None = 1.0,
+        clip_norm: float | None = 1.0,
         kl_weight: float = 1.0,
         observation_noise: float | None = None,
         max_epochs: int | None = None,
         batch_size: int = 64,
         lr: float = 0.005,
-        weight_decay: float = 0.0,
         guard: bool | str = "auto",
         early_stopping: bool = False,
-        n_iter_no_change: int = 50,
         finetune_epochs: int | None = None,
         n_samples: int = 100,
         freq: str | pd.DateOffset | pd.Timedelta | None = None,
@@ -82,9 +78,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         engine: str = "auto",
         device: str | torch.device = "auto",
         random_state: int | np.random.RandomState | None = None,
-        warm_start: bool = False,
         verbose: int = 0,
-        callbacks: list[Any] | tuple[Any, ...] | None = None,
     ) -> None:
         self.hidden_size = hidden_size
         self.latent_size = latent_size
@@ -107,10 +101,8 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.lr = lr
-        self.weight_decay = weight_decay
         self.guard = guard
         self.early_stopping = early_stopping
-        self.n_iter_no_change = n_iter_no_change
         self.finetune_epochs = finetune_epochs
         self.n_samples = n_samples
         self.freq = freq
@@ -118,18 +110,14 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.engine = engine
         self.device = device
         self.random_state = random_state
-        self.warm_start = warm_start
         self.verbose = verbose
-        self.callbacks = callbacks
         super().__init__()
 
     def reset(self) -> Any:
-        """Return to the state after construction; ``warm_start`` keeps the model."""
-        earlier = getattr(self, "_model", None) or self._earlier
+        """Return to the state after construction."""
         is_candidate = self._is_candidate
         super().reset()
         self._is_candidate = is_candidate
-        self._earlier = earlier if self.warm_start else None
         return self
 
     def __sklearn_clone__(self) -> Any:
@@ -163,7 +151,6 @@ class _LatentODEForecaster(ContinuousForecaster):
         run = self._planned(observations, settings, rng, fh, start, "pretrain")
         run.model.columns = history.channels, history.controls
         self.pretrained_ = run.train(self._reporter())
-        self._earlier = None  # of a fit before
         return self
 
     _pretrain_update = _pretrain
@@ -176,10 +163,8 @@ class _LatentODEForecaster(ContinuousForecaster):
             return self
         settings = Settings.of(self)
         rng = check_random_state(self.random_state)
-        start: Any = self._earlier if self.warm_start else None
-        purpose: Purpose = "fit"
-        if start is None and hasattr(self, "pretrained_"):
-            start, purpose = self.pretrained_, "fine-tune"
+        start = getattr(self, "pretrained_", None)
+        purpose: Purpose = "fit" if start is None else "fine-tune"
         self._history = self._read(y, X, start)
         observations = self._history.observations
         if start is None:
@@ -188,7 +173,6 @@ class _LatentODEForecaster(ContinuousForecaster):
         run.model.columns = self._history.channels, self._history.controls
         self._predict_seed = run.predict_seed
         self._set_model(run.train(self._reporter()))
-        self._earlier = None
         return self
 
     def _planned(
@@ -309,7 +293,7 @@ class _LatentODEForecaster(ContinuousForecaster):
             )
 
     def _reporter(self) -> Reporter:
-        return Reporter(self.verbose, self.callbacks or (), self)
+        return Reporter(self.verbose)
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
