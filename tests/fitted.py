@@ -93,14 +93,6 @@ def months_with_holes() -> Fitted:
     return _split(waves(stamps.delete([4, 9, 10]).as_unit("ns")))
 
 
-def offsets_as_horizon() -> Fitted:
-    y = waves(days())
-    forecaster = tiny(freq=pd.offsets.BDay(2)).fit(
-        y[:-3], fh=[pd.DateOffset(months=1), pd.offsets.MonthEnd()]
-    )
-    return Fitted(forecaster, None, y[-3:])
-
-
 def panel_of_series() -> Fitted:
     return _split(panel())
 
@@ -136,7 +128,7 @@ def categories_as_keys() -> Fitted:
 
 def array() -> Fitted:
     y = channels().to_numpy()
-    return Fitted(tiny().fit(y[:-3]), [1, 2], y[-3:])
+    return Fitted(tiny().fit(y[:-3]), [1, 2], None)
 
 
 def array_of_a_panel() -> Fitted:
@@ -225,7 +217,6 @@ KINDS: dict[str, Callable[[], Fitted]] = {
         days_at_a_fixed_offset,
         durations,
         months_with_holes,
-        offsets_as_horizon,
         panel_of_series,
         hierarchy_with_keys_of_many_kinds,
         objects_as_keys,

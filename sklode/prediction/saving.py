@@ -291,8 +291,8 @@ def _observations(**parts: Any) -> Observations:
     return found
 
 
-def _parts_of_record(record: Any) -> dict[str, Any]:
-    if isinstance(record, tuple):
+def _parts_of_record(record: Any) -> Any:
+    if hasattr(record, "_asdict"):
         return record._asdict()
     return {one.name: getattr(record, one.name) for one in fields(record)}
 
