@@ -143,7 +143,7 @@ def _state_of(forecaster: Any) -> dict[str, Any]:
         warnings.warn("a weights file has no data of remember_data=True", stacklevel=4)
     state = {name: found[name] for name in _ATTRIBUTES if name in found}
     state["_y_metadata"] = dict(found["_y_metadata"])
-    state["_y_metadata"].pop("feature_kind")  # of the columns that were read
+    state["_y_metadata"].pop("feature_kind", None)  # of the columns that were read
     state["parameters"] = forecaster.get_params(deep=False)
     state["config"] = forecaster.get_config()
     state["model"] = found.get("_model")
