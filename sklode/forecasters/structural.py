@@ -11,10 +11,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 from sktime.forecasting.base import ForecastingHorizon
 
+from sklode.data.checks import FREQ, SIZE, check_constraints, check_freq
+from sklode.data.clock import check_seasons, season_ticks
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.parameters import FREQ, SIZE, check_constraints, check_freq
-from sklode.data.seasons import check_seasons, season_ticks
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.levels.answers import LevelAnswers
 from sklode.levels.structural import StructuralLevel
@@ -179,7 +179,7 @@ class StructuralForecaster(ContinuousForecaster):
             _check_positive(observations, history.channels)
         seasons: Any = self.seasons
         if seasons != "auto":
-            seasons = season_ticks(seasons or (), history)
+            seasons = season_ticks(seasons or (), history.rows.like, history.steps)
         return FittedLevel(
             StructuralLevel.fit(history.rows, seasons, self.logarithm),
             len(observations.ticks),
