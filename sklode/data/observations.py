@@ -126,7 +126,7 @@ class Observations:
             )
 
     def locate(self, index: pd.Index) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the series of each row of an index, -1 where unknown; and its ticks."""
+        """Return each row's series, -1 for one that is not among these, and ticks."""
         series, keys = series_of(index)
         numbers = {key: k for k, key in enumerate(self.keys)}
         number = np.array([numbers.get(key, -1) for key in keys], dtype=np.int64)
@@ -162,8 +162,8 @@ class Observations:
         table[after] = np.where(np.isnan(now), old, now)
         revised = (old != table[after]) & ~np.isnan(old)
         if revised.any():
-            of_y, of_x = revised[:, :n_channels].any(), revised[:, n_channels:].any()
-            names = " and ".join(["y"] * of_y + ["X"] * of_x)
+            parts = {"y": revised[:, :n_channels], "X": revised[:, n_channels:]}
+            names = " and ".join(name for name, part in parts.items() if part.any())
             row = after[np.argmax(revised.any(axis=1))]
             _warn(
                 f"an update replaces values of {names} that were seen before: "

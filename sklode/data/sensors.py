@@ -61,6 +61,8 @@ def cleaned(
         low, high = given.bounds[k : k + 2]
         is_out[low:high, channel] = False
         row = low + np.flatnonzero(~np.isnan(given.values[low:high, channel]))
+        if len(row) < _FEWEST:
+            continue
         for rule, find in enumerate((_beyond, _stuck), 1):
             found = find(given.values[row, channel])
             kind[row[found], channel] = rule
@@ -117,8 +119,6 @@ def _group_beyond(values: Array) -> NDArray[np.int64]:
     off.
     """
     n, none = len(values), np.zeros(0, dtype=np.int64)
-    if n < _FEWEST:
-        return none
     half = values / 2  # the distance of two large numbers is then one
     median = np.median(half)
     distance = np.abs(half - median)

@@ -218,7 +218,7 @@ class Predictor:
         Of those given the ones between which no time is read are left out.
         """
         row_times = self.windows.times
-        controls: Any = self.windows.rows()[2]
+        controls: Any = self.windows.rows.controls
         spacing = self.network.decoder.solver.grid_spacing
         times, values = [], []
         for number, since in zip(windows, asked, strict=True):
