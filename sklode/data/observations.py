@@ -119,7 +119,7 @@ class Observations:
 
     def check_channels(self, names: Sequence[Hashable]) -> None:
         """Check that every channel was observed at all."""
-        for channel in np.flatnonzero(np.isnan(self.values).all(axis=0)):
+        for channel in np.flatnonzero(np.isnan(self.values).all(axis=0)).tolist():
             raise ValueError(
                 "y must hold at least one observed value in every column; got none in "
                 f"column {names[channel]!r}. Drop that column."

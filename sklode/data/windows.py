@@ -196,9 +196,8 @@ class Units:
                 low, high = np.quantile(varied, [0.1, 0.9], method="nearest")
                 of_series |= bool(high > _UNEQUAL * low)
         controls = observations.controls
-        control = (np.zeros(0), np.ones(0))
-        if controls is not None:
-            control = location_and_scale(controls)
+        controls = np.zeros((0, 0)) if controls is None else controls
+        control = location_and_scale(controls)
         return cls(time, *_robust(values), least, of_series, *control)
 
     def of_all(self, observations: Observations) -> tuple[Array, Array]:

@@ -15,8 +15,8 @@ from sklode.training.fresh import default_lengths
 NAN = float("nan")
 NONE = np.array([NAN])
 EVERY = np.array([True])
-TIMES = [[0, 1, 3, 6, 10], [0, 2]]
-VALUES = [[1, 0, NAN, 4, 5], [6, 7]]
+TIMES: list[list[int]] = [[0, 1, 3, 6, 10], [0, 2]]
+VALUES: list[list[float]] = [[1, 0, NAN, 4, 5], [6, 7]]
 
 
 def observed(times: list[list[int]], values: list[list[float]]) -> Observations:
@@ -53,7 +53,7 @@ def test_windows_are_gathered_as_written_here() -> None:
 
 def test_times_after_years_keep_their_digits() -> None:
     # the origin is taken off before single precision cuts digits off
-    late = observed([[0, *(np.array(TIMES[0]) + 10**8)]], [[NAN, *VALUES[0]]])
+    late = observed([[0, *(t + 10**8 for t in TIMES[0])]], [[NAN, *VALUES[0]]])
     found = WindowSet(Rows(late, 1.0, late.values, None), 3, 1, EVERY)
     assert found.gather(np.array([2])).times.tolist() == [[0, 2, 5, 9]]
 
