@@ -19,8 +19,8 @@ from sklode.data.ticks import TIMELIKE
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.levels.answers import LevelAnswers
 from sklode.prediction.ahead import AheadModel
-from sklode.prediction.answers import Answers
 from sklode.prediction.calibration import Calibration
+from sklode.prediction.predictor import Predictor
 from sklode.training.ahead import AheadRun, plan_ahead
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.parameters import (
@@ -199,7 +199,7 @@ class _LatentODEForecaster(ContinuousForecaster):
             lags, scales = found.leads, found.factors
         else:
             self.network_share_ = 1.0
-            self._answers = Answers(model, self._history, self._predict_seed)
+            self._answers = Predictor(model, self._history, self._predict_seed)
             self.horizon_ = model.horizon
             self.location_ = model.normalisation.location
             self.scale_ = model.normalisation.scale
