@@ -57,19 +57,14 @@ class _LatentODEForecaster(ContinuousForecaster):
         field_width: int = 32,
         field_depth: int = 1,
         emission_width: int = 64,
-        activation: str = "tanh",
         window_length: int | None = None,
         horizon: int | None = None,
         thinning: float = 0.5,
         level: str = "auto",
         method: str = "rk4",
         step_size: float = 1.0,
-        rtol: float = 1e-3,
-        atol: float = 1e-4,
-        adjoint: bool = False,
         clip_norm: float | str | None = 1.0,
         kl_weight: float = 1.0,
-        observation_noise: float | None = None,
         max_epochs: int | None = None,
         batch_size: int = 64,
         lr: float = 0.005,
@@ -81,7 +76,6 @@ class _LatentODEForecaster(ContinuousForecaster):
         n_samples: int = 100,
         freq: str | pd.DateOffset | pd.Timedelta | None = None,
         clean: bool = True,
-        engine: str = "auto",
         device: str | torch.device = "auto",
         random_state: int | np.random.RandomState | None = None,
         warm_start: bool = False,
@@ -93,19 +87,14 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.field_width = field_width
         self.field_depth = field_depth
         self.emission_width = emission_width
-        self.activation = activation
         self.window_length = window_length
         self.horizon = horizon
         self.thinning = thinning
         self.level = level
         self.method = method
         self.step_size = step_size
-        self.rtol = rtol
-        self.atol = atol
-        self.adjoint = adjoint
         self.clip_norm = clip_norm
         self.kl_weight = kl_weight
-        self.observation_noise = observation_noise
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.lr = lr
@@ -117,7 +106,6 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.n_samples = n_samples
         self.freq = freq
         self.clean = clean
-        self.engine = engine
         self.device = device
         self.random_state = random_state
         self.warm_start = warm_start
@@ -215,7 +203,6 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.n_epochs_ = len(model.rows)
         self.best_epoch_ = model.best_epoch
         self.window_length_ = model.window_length
-        self.engine_ = () if model.network is None else model.network.engines()
         if isinstance(model, AheadModel):
             self.network_share_ = model.share
             unit, found = self._set_ahead(model), model.weighed

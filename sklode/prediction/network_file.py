@@ -24,7 +24,6 @@ def _apart(model: Any) -> Any:
     parts: Any = {
         "weights": {k: x.cpu().numpy() for k, x in network.state_dict().items()},
         "modules": [type(part).__name__ for part in network.modules()],
-        "engine": network.engine,
         "device": str(next(network.parameters()).device),
     }
     if isinstance(model, AheadModel):
@@ -99,7 +98,7 @@ def _network(kind: Any, model: Any, build: Any) -> Any:
     tensors = {name: torch.from_numpy(x) for name, x in parts["weights"].items()}
     for name, tensor in tensors.items():
         require(tensor.isfinite().all(), f"{name} that is not finite")
-    settings = kind._of_settings({**model.architecture, "engine": parts["engine"]})
+    settings = kind._of_settings(model.architecture)
     # a network is no deeper than it has arrays: what is not there is not built
     require(settings.field_depth <= len(tensors), "fewer arrays than layers")
     with torch.device("meta"):  # where it takes no memory
@@ -109,7 +108,6 @@ def _network(kind: Any, model: Any, build: Any) -> Any:
     require(types in ({torch.float32}, {torch.float64}), f"weights of types {types}")
     modules = [type(part).__name__ for part in network.modules()]
     require(modules == parts["modules"], f"a network of {parts['modules']}")
-    network.engine = parts["engine"]
     network.settle(parts["device"])
     return network.eval()
 

@@ -52,7 +52,7 @@ def fit(kind: Any = LatentODELSTMForecaster, seed: int = 0) -> pd.Series:
     """Return what a fit on more windows than one block holds forecasts."""
     y = waves(uneven_stamps(60, seed), seed)
     settings = {"max_epochs": 4, "lr": 0.02, "random_state": seed}
-    return tiny(kind, engine="fused", **settings).fit(y).predict(STEPS)
+    return tiny(kind, **settings).fit(y).predict(STEPS)
 
 
 @pytest.mark.slow
@@ -80,7 +80,7 @@ def test_a_thread_that_begins_beside_a_fit_shares_out_as_one_alone(
                 self.threads = pool.submit(torch.get_num_threads).result()
 
         beside = Beside()
-        tiny(engine="fused", callbacks=[beside]).fit(waves())
+        tiny(callbacks=[beside]).fit(waves())
         assert beside.threads == 2
         threads_are_woken.clear()
         forecast = pool.submit(fit).result()

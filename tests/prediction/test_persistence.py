@@ -119,17 +119,6 @@ def test_a_file_holds_all_of_model_and_history(kind: str, tmp_path: Path) -> Non
     assert_same(found._history, saved._history)
 
 
-@every_way
-@pytest.mark.parametrize("which", ["fused", "eager"])
-def test_the_engine_comes_back(
-    way: Callable[[Any, Path], Any], which: str, tmp_path: Path
-) -> None:
-    forecaster = tiny(engine=which).fit(waves(uneven_stamps()))
-    found = way(forecaster, tmp_path)
-    assert found.engine_ == found.network_.engines() == (which, which)
-    assert_same(found.sample(fh=[1, 2]), forecaster.sample(fh=[1, 2]))
-
-
 @pytest.mark.slow
 @every_way
 def test_a_pretrained_forecaster_comes_back_pretrained(
@@ -166,7 +155,7 @@ def test_a_loaded_forecaster_trains_on_from_its_weights(tmp_path: Path) -> None:
 
 
 def test_precision_of_the_weights_is_kept(tmp_path: Path) -> None:
-    saved = tiny(level="series", engine="eager").fit(waves(uneven_stamps()))
+    saved = tiny(level="series").fit(waves(uneven_stamps()))
     saved.network_.double()
     loaded = by_weights(saved, tmp_path)
     assert next(loaded.network_.parameters()).dtype == torch.float64

@@ -105,7 +105,7 @@ def trainer_of(
 ) -> Trainer:
     """Return a trainer; what is no setting of the forecasters goes to itself."""
     settings = {"lr": 0.01, "weight_decay": 0.0, "clip_norm": 1.0, "kl_weight": 1.0}
-    settings |= {"n_iter_no_change": math.inf, "adjoint": False}
+    settings |= {"n_iter_no_change": math.inf}
     settings |= {name: given.pop(name) for name in settings if name in given}
     generator = torch.Generator().manual_seed(seed)
     told = SimpleNamespace(**settings)
