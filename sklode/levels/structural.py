@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklode.data.observations import Observations
-from sklode.data.scaling import Timeline
+from sklode.data.scaling import time_unit
 from sklode.data.ticks import clock_ahead, ticks_between
 from sklode.levels.channel import ChannelLevel
 from sklode.levels.components import Component, heaviest
@@ -66,7 +66,7 @@ class StructuralLevel:
         ``seasons`` are periods in ticks, each of which is taken where the data ask for
         it; "auto": those of the clock and of a periodogram.
         """
-        unit = Timeline.of(observations.where(observations.is_observed)).unit
+        unit = time_unit(observations.where(observations.is_observed))
         none = Cross.none(observations.values.shape[1])
         centre, scale = _standard(observations.controls)
         steps = steps_of(observations.values)

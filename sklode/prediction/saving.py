@@ -39,7 +39,7 @@ from sklode.levels.structural import StructuralLevel
 
 Kinds: TypeAlias = dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]]
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Rises with every change of what a file holds; files of other versions are refused."""
 
 _KEY = "sklode"
@@ -152,9 +152,6 @@ def _state_of(forecaster: Any) -> dict[str, Any]:
     """Return what a forecaster is made of, see `_forecaster`."""
     found, kind = vars(forecaster), type(forecaster)
     parameters = forecaster.get_params(deep=False)
-    if parameters.get("callbacks"):
-        parameters["callbacks"] = None
-        warnings.warn("a weights file has no callbacks; pass them again", stacklevel=4)
     if found.get("_y") is not None or found.get("_X") is not None:
         warnings.warn("a weights file has no data of remember_data=True", stacklevel=4)
     state = {
@@ -200,9 +197,7 @@ def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
         require(len(cutoff) == 1, "no cutoff")
         require(container in _CONTAINERS, f"y in the container {container!r}")
         row = pd.DataFrame(0.0, history.rows_at(cutoff)[[0]], names)
-        if fh is not None:
-            offsets, steps = fh[0].dtype == object, fh[0]
-            fh = list(steps) if offsets else ForecastingHorizon(steps, fh[1])
+        fh = None if fh is None else ForecastingHorizon(*fh)
         forecaster._is_trained = True
         row = convert_to(row, container, store={"name": names[0]})
         forecaster.fit(row, fh=fh)

@@ -191,10 +191,10 @@ class AheadRun(Run):
         with own_modes(gradients=True):
             trainer = self.learn(self.material(), reporter)
             if self.from_scratch:
-                self._prove_and_go_on(reporter, trainer.stopped)
+                self._prove_and_go_on(reporter, trainer.interrupted)
         return model
 
-    def _prove_and_go_on(self, reporter: Reporter, stopped: bool) -> None:
+    def _prove_and_go_on(self, reporter: Reporter, interrupted: bool) -> None:
         """Find what counts of the network, and train that on with all rows."""
         model = self.model
         self._prove()
@@ -209,8 +209,8 @@ class AheadRun(Run):
             f"The network has proved itself: {model.share:.0%} of its forecasts count, "
             f"up to {model.stacking.reach:.3g} times the usual gap ahead."
         )
-        if self.settings.guard is not False and not stopped:
-            told = Reporter(reporter.verbose, prefix="on all rows: ")  # no callbacks
+        if self.settings.guard is not False and not interrupted:
+            told = Reporter(reporter.verbose, prefix="on all rows: ")
             n_epochs = math.ceil(_FURTHER[self.whole] * self.n_epochs)
             self._fit(self.material(further=True), told, n_epochs, _FURTHER_RATE)
 
