@@ -71,7 +71,7 @@ class ContinuousForecaster(BaseForecaster):
     A subclass has the parameters ``n_samples``, ``freq``, ``clean`` and
     ``random_state``, and the methods ``_pretrain``, ``_fit``, ``_update`` and
     ``_set_model``, which leave ``_history``, ``_model``, ``_predict_seed`` and
-    ``_answers``; and for `saving` ``_of_settings`` and ``_model_format``.
+    ``_answers``.
     """
 
     _tags: ClassVar[dict[str, Any]] = {
@@ -94,9 +94,6 @@ class ContinuousForecaster(BaseForecaster):
     _y = None
     _X = None
     _parent_callback_ctx = None  # scikit-learn's searches look for it
-    _is_trained = False  # while `load_weights` lets sktime fit it
-    _model_format: ClassVar[saving.ModelFormat]
-    encoder: ClassVar[str | None] = None  # of a network, where there is one
     _history: History
     _answers: Any  # at rows of an index, see `LevelAnswers` of `sklode.levels`
 

@@ -21,14 +21,12 @@ from sklode.levels.answers import LevelAnswers
 from sklode.prediction.ahead import AheadModel
 from sklode.prediction.answers import Answers
 from sklode.prediction.calibration import Calibration
-from sklode.prediction.network_file import NETWORK_FORMAT
 from sklode.training.ahead import AheadRun, plan_ahead
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.parameters import (
     ATTRIBUTES,
     PARAMETERS,
     Settings,
-    check_parameters,
     resolve_device,
 )
 from sklode.training.plan import WindowRun, plan
@@ -43,7 +41,6 @@ class _LatentODEForecaster(ContinuousForecaster):
     """
 
     encoder: ClassVar[str]
-    _model_format = NETWORK_FORMAT
     _is_candidate = False  # whether scikit-learn cloned it, as its searches do
 
     def __init__(
@@ -147,8 +144,6 @@ class _LatentODEForecaster(ContinuousForecaster):
         self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
     ) -> _LatentODEForecaster:
         """Train on y, or fine-tune a copy of the pretrained model on it."""
-        if self._is_trained:
-            return self
         settings = Settings.of(self)
         rng = check_random_state(self.random_state)
         start = getattr(self, "pretrained_", None)
@@ -244,14 +239,6 @@ class _LatentODEForecaster(ContinuousForecaster):
                 "StructuralForecaster."
             )
         return self._answers.components(index, X)
-
-    @classmethod
-    def _of_settings(cls, settings: dict[str, Any]) -> Any:
-        """Return a forecaster of checked parameters; its device may be elsewhere."""
-        check_parameters(cls(**{**settings, "device": "cpu"}))
-        forecaster = cls(**settings)
-        torch.device("cpu" if forecaster.device == "auto" else forecaster.device)
-        return forecaster
 
     @classmethod
     def load_weights(cls, path: str | os.PathLike[str]) -> Any:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias, get_type_hints
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from sklode.data.parameters import FREQ, SIZE, check_constraints, check_freq
+from sklode.data.checks import FREQ, SIZE, check_constraints, check_freq
 from sklode.nn.solvers import METHODS
 
 
