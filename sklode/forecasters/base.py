@@ -71,8 +71,7 @@ class ContinuousForecaster(BaseForecaster):
 
     A subclass has the parameters ``n_samples``, ``freq``, ``clean`` and
     ``random_state``; ``_check_parameters``; ``_learned``, which returns a model and the
-    seed of all draws; ``_set_model``, which takes it over and leaves ``_answers``; and
-    for `saving` ``_of_settings`` and ``_model_format``.
+    seed of all draws; and ``_set_model``, which takes it over and leaves ``_answers``.
     """
 
     _tags: ClassVar[dict[str, Any]] = {
@@ -95,9 +94,6 @@ class ContinuousForecaster(BaseForecaster):
     _y = None
     _X = None
     _parent_callback_ctx = None  # scikit-learn's searches look for it
-    _is_trained = False  # while `load_weights` lets sktime fit it
-    _model_format: ClassVar[saving.ModelFormat]
-    encoder: ClassVar[str | None] = None  # of a network, where there is one
     _history: History
     _answers: Any  # at rows of an index, see `LevelAnswers` of `sklode.levels`
 
@@ -174,8 +170,6 @@ class ContinuousForecaster(BaseForecaster):
         self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
     ) -> ContinuousForecaster:
         """Learn from y, beginning from what was pretrained."""
-        if self._is_trained:
-            return self
         self._check_parameters()
         start = getattr(self, "pretrained_", None)
         history = self._history = self._read(y, X, start)

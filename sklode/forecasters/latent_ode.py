@@ -17,7 +17,6 @@ from sklode.forecasters.base import ContinuousForecaster
 from sklode.prediction.ahead import AheadModel
 from sklode.prediction.answers import Answers
 from sklode.prediction.calibration import Calibration
-from sklode.prediction.network_file import NETWORK_FORMAT
 from sklode.training.ahead import plan_ahead
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.parameters import (
@@ -38,7 +37,6 @@ class _LatentODEForecaster(ContinuousForecaster):
     """
 
     encoder: ClassVar[str]
-    _model_format = NETWORK_FORMAT
 
     def __init__(
         self,
@@ -47,19 +45,14 @@ class _LatentODEForecaster(ContinuousForecaster):
         field_width: int = 32,
         field_depth: int = 1,
         emission_width: int = 64,
-        activation: str = "tanh",
         window_length: int | None = None,
         horizon: int | None = None,
         thinning: float = 0.5,
         level: str = "auto",
         method: str = "rk4",
         step_size: float = 1.0,
-        rtol: float = 1e-3,
-        atol: float = 1e-4,
-        adjoint: bool = False,
         clip_norm: float | None = 1.0,
         kl_weight: float = 1.0,
-        observation_noise: float | None = None,
         max_epochs: int | None = None,
         batch_size: int = 64,
         lr: float = 0.005,
@@ -69,7 +62,6 @@ class _LatentODEForecaster(ContinuousForecaster):
         n_samples: int = 100,
         freq: str | pd.DateOffset | pd.Timedelta | None = None,
         clean: bool = True,
-        engine: str = "auto",
         device: str | torch.device = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
@@ -106,7 +98,6 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.history_ = history.set_index("epoch")
         self.n_epochs_, self.best_epoch_ = len(model.rows), model.best_epoch
         self.window_length_ = model.window_length
-        self.engine_ = () if model.network is None else model.network.engines()
         channels = self._history.channels
         if isinstance(model, AheadModel):
             self._answers = self._level_answers(model.level, model)
@@ -127,14 +118,6 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.interval_scale_ = pd.DataFrame(factors, index, channels)
         if isinstance(model, AheadModel):
             self.network_weights_ = pd.DataFrame(found.weights, index, channels)
-
-    @classmethod
-    def _of_settings(cls, settings: dict[str, Any]) -> Any:
-        """Return a forecaster of checked parameters; its device may be elsewhere."""
-        check_parameters(cls(**{**settings, "device": "cpu"}))
-        forecaster = cls(**settings)
-        torch.device("cpu" if forecaster.device == "auto" else forecaster.device)
-        return forecaster
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,14 +10,14 @@ import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
+from sklode.data.checks import FREQ, SIZE, check_constraints, check_freq
+from sklode.data.clock import check_seasons, season_ticks
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.parameters import FREQ, SIZE, check_constraints, check_freq
-from sklode.data.seasons import check_seasons, season_ticks
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.levels.answers import LevelAnswers
 from sklode.levels.structural import StructuralLevel
-from sklode.prediction.saving import ModelFormat, require
+from sklode.prediction.model import FittedLevel
 
 _CONSTRAINTS: dict[str, list[Any]] = {
     "seasons": [StrOptions({"auto"}), list, tuple, None],
@@ -27,30 +27,6 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "clean": ["boolean"],
     "random_state": ["random_state"],
 }
-
-
-@dataclass(frozen=True, repr=False)
-class FittedLevel:
-    """Hyperparameters, with what is needed to apply them to new series."""
-
-    level: StructuralLevel
-    n_rows: int  # that it was found on
-    clock: str  # of the index, see `sklode.data.ticks.clock_of`
-    columns: tuple[list[Any], list[Any]]  # of y, and of X
-    architecture: dict[str, Any]  # settings that it was fitted with
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Numbers of columns of y and of X."""
-        return len(self.columns[0]), len(self.columns[1])
-
-
-def _together(kind: Any, model: Any) -> FittedLevel:
-    """Return a model that a file holds, checked."""
-    require(type(model) is FittedLevel, "no level")
-    require(type(model.n_rows) is int and model.n_rows > 0, "a level of no rows")
-    kind._of_settings(model.architecture)
-    return model
 
 
 def _check_positive(observations: Observations, channels: list[Any]) -> None:
@@ -134,11 +110,6 @@ class StructuralForecaster(ContinuousForecaster):
     >>> y_pred = forecaster.predict(fh=[1, 2, 3])
     """
 
-    _model_format = ModelFormat(
-        kinds={"FittedLevel": (FittedLevel, vars, FittedLevel)},
-        apart=lambda model: model,
-        together=_together,
-    )
     _model: FittedLevel
     _answers: LevelAnswers
 
@@ -187,7 +158,7 @@ class StructuralForecaster(ContinuousForecaster):
             _check_positive(observations, history.channels)
         seasons: Any = self.seasons
         if seasons != "auto":
-            seasons = season_ticks(seasons or (), history)
+            seasons = season_ticks(seasons or (), history.rows.like, history.steps)
         level = StructuralLevel.fit(history.rows, seasons, self.logarithm)
         settings = {"seasons": self.seasons, "logarithm": self.logarithm}
         return FittedLevel(level, n_rows, observations.clock, columns, settings), seed
@@ -202,13 +173,6 @@ class StructuralForecaster(ContinuousForecaster):
         if not isinstance(self.seasons, str):
             check_seasons(self.seasons or ())
         check_freq(self.freq)
-
-    @classmethod
-    def _of_settings(cls, settings: dict[str, Any]) -> StructuralForecaster:
-        """Return a forecaster of checked parameters."""
-        forecaster = cls(**settings)
-        forecaster._check_parameters()
-        return forecaster
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:

@@ -148,14 +148,11 @@ class Answers:
         if isinstance(first, tuple):
             first = ", ".join(map(str, first))
         decoder = self._model.network.decoder
-        solver, activation = decoder.solver, decoder.vector_field.activation
-        accuracy = f"step_size={solver.step_size:g}"
-        if solver.is_adaptive:
-            accuracy = f"rtol={solver.rtol:g}, atol={solver.atol:g}"
+        solver = decoder.solver
         raise SolverError(
             f"a forecast must be finite; got {n_bad} of {len(good)} rows that are not, "
             f"the first at {first}: the latent trajectory overflows "
-            f"(method={solver.method!r}, {accuracy}, activation={activation!r}). Ask "
-            "for stamps nearer to the observations, or fit again with "
-            'activation="tanh", a lower lr, a lower clip_norm or a smaller step_size.'
+            f"(method={solver.method!r}, step_size={solver.step_size:g}). Ask for "
+            "stamps nearer to the observations, or fit again with a lower lr, a lower "
+            "clip_norm or a smaller step_size."
         )

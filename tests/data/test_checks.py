@@ -43,8 +43,8 @@ NO_NUMBERS: dict[str, tuple[Any, str]] = {
     "categories": (ONE.astype("category"), r"not categorical; got .*dtype category"),
     "complex": (ONE * 1j, r"got column 'y' of dtype complex128.*to two columns"),
     "dates": (TWO.assign(when=STAMPS), r"an index: y\.set_index\('when'\)\.$"),
-    "an array of words": (np.array(["1"]), r"dtype <U1\. .*array\.astype\(float\)"),
-    "four axes": (np.zeros((2,) * 4), r"must have the shape .*; got \(2, 2, 2, 2\)"),
+    "an array of words": (np.array(["1"]), r"got <U1 in .*array\.astype\(float\)"),
+    "four axes": (np.zeros((2,) * 4), r"in the shape .* shape \(2, 2, 2, 2\)"),
     "a dict": ({"y": 1}, r"y must be of type Series, DataFrame or array; got dict"),
     "a number": (3.0, r"got float\. Pass numbers as pd\.Series\(y, index=stamps\)"),
     "a tensor": (torch.ones(9), r"got Tensor\. .*y\.numpy\(\)"),
@@ -85,7 +85,7 @@ INFINITE_AT_7 = with_value(TWO, STAMPS[7], np.inf)
 TABLES: dict[str, tuple[Any, str]] = {
     "no rows": (ONE[:0], r"y must hold at least one row; got none"),
     "no columns": (pd.DataFrame(index=STAMPS), r"at least one column; got an index al"),
-    "no axis": (np.array(1.0), r"must have the shape \(time,\), .*; got \(\)\."),
+    "no axis": (np.array(1.0), r"in the shape \(time,\), .* shape \(\)\."),
     "one name": (TWO.set_axis(["a", "a"], axis=1), r"names; got 'a' more than once"),
     "a panel as a Series": (panel()["y"], r"\['series', 'when'\]\. Pass y\.to_frame"),
     "a list of numbers": ([1.0, 2.0], r"got float at place 0\. Pass a list .* pd\.Ser"),
@@ -366,12 +366,12 @@ def test_x_in_another_zone_is_read_at_the_same_instants() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (0, r"between 0 and 1, both left out, or a list of them; got 0\. Use for exa"),
+        (0, r"between 0 and 1, both left out, or a list of .*; got 0\. Use for exa"),
         ([0.5, 1.5], r"got 1\.5\. Use for example {}=0\.9"),
         ([0.5, NAN], r"got nan"),
         ("0.9", r"got '0\.9'"),
-        ([], r"{} must hold at least one number; got none"),
-        ([0.5, 0.9, 0.5], r"{} must not hold a number twice; got 0\.5 2 times"),
+        ([], r"{} must be .*; got none"),
+        ([0.5, 0.9, 0.5], r"a list of different ones; got 0\.5\."),
     ],
 )
 def test_probabilities_are_numbers_between_0_and_1(
@@ -398,7 +398,6 @@ MISSPELT: dict[str, tuple[Callable[[], Any], str]] = {
     "a parameter": (lambda: unfit().set_params(method="RK4").fit(Y), "rk4"),
     "a season": (lambda: calendar_features(DAYS, "Weak"), "week"),
     "a solver": (lambda: nn.Solver("midpiont"), "midpoint"),
-    "a field": (lambda: nn.VectorField(3, activation="Soft-Plus"), "softplus"),
 }
 
 
