@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import pickle
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,17 +76,6 @@ def test_a_file_of_another_class_is_refused(tmp_path: Path) -> None:
     structural().fit(waves()).save_weights(tmp_path / "file")
     with pytest.raises(WeightsFileError, match=r"a StructuralForecaster, not a Latent"):
         LatentODEForecaster.load_weights(tmp_path / "file")
-
-
-def test_a_file_whose_settings_are_none_is_refused(tmp_path: Path) -> None:
-    forecaster = structural().fit(waves())
-    for settings in ({"seasons": [0]}, {"logarithm": "yes"}, {"depth": 1}):
-        model = replace(forecaster._model, architecture=settings)
-        other = structural().fit(waves())
-        other._set_model(model)
-        # what is written is read again, before it replaces anything
-        with pytest.raises(WeightsFileError, match=r"seasons|logarithm|depth"):
-            other.save_weights(tmp_path / "file")
 
 
 @pytest.mark.parametrize(
