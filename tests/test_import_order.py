@@ -36,7 +36,7 @@ ONLY_IMPORTERS = {
         "prediction.saving",
     },
     "torch": {
-        "forecasters.latent",
+        "forecasters.latent_ode",
         "training",
         "prediction",
         "nn",
