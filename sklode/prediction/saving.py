@@ -253,7 +253,6 @@ def _generator(**state: Any) -> np.random.RandomState:
 def _parts_of_network(network: Any) -> dict[str, Any]:
     parts = {
         "weights": {k: x.cpu().numpy() for k, x in network.state_dict().items()},
-        "engine": network.engine,
         "device": str(next(network.parameters()).device),
     }
     if isinstance(network, nn.AheadODE):
@@ -274,7 +273,6 @@ def _model(kind: Any) -> Callable[..., Any]:
         with torch.device("meta"):  # where it takes no memory
             made = build(settings, *model.sizes, *network.get("sizes", ()))
         made.load_state_dict(tensors, assign=True)  # refuses other names and shapes
-        made.engine = network["engine"]
         made.settle(network["device"])
         model.network = made.eval()
         return model

@@ -398,7 +398,6 @@ MISSPELT: dict[str, tuple[Callable[[], Any], str]] = {
     "a parameter": (lambda: unfit().set_params(method="RK4").fit(Y), "rk4"),
     "a season": (lambda: calendar_features(DAYS, "Weak"), "week"),
     "a solver": (lambda: nn.Solver("midpiont"), "midpoint"),
-    "a field": (lambda: nn.VectorField(3, activation="Soft-Plus"), "softplus"),
 }
 
 
