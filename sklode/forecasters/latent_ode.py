@@ -15,8 +15,8 @@ from sklode.data.horizons import steps_ahead
 from sklode.data.ticks import TIMELIKE
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.prediction.ahead import AheadModel
-from sklode.prediction.answers import Answers
 from sklode.prediction.calibration import Calibration
+from sklode.prediction.predictor import Predictor
 from sklode.training.ahead import plan_ahead
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.parameters import (
@@ -106,7 +106,7 @@ class _LatentODEForecaster(ContinuousForecaster):
             self.location_, self.scale_ = model.units.location, model.units.scale
             unit, lags, factors = model.units.time, found.leads, found.factors
         else:
-            self._answers = Answers(model, self._history, self._predict_seed)
+            self._answers = Predictor(model, self._history, self._predict_seed)
             self.network_share_, self.horizon_ = 1.0, model.horizon
             self.location_ = model.normalisation.location
             self.scale_ = model.normalisation.scale
