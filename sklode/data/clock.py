@@ -126,14 +126,13 @@ _REMEDY = (
 def check_seasons(seasons: Sequence[Any]) -> None:
     """Check that seasons are lengths of time or numbers of steps, above zero."""
     for season in seasons:
-        is_number = _is_number(season)
-        if isinstance(season, bool) or not (is_number or isinstance(season, _TIMES)):
+        if isinstance(season, bool) or not isinstance(season, Real | _TIMES):
             raise TypeError(
                 "seasons must hold lengths of time or numbers of steps; got "
                 f"{season!r} of type {type(season).__name__}. {_REMEDY}"
             )
         try:
-            length = float(season) if is_number else _nanoseconds(season)
+            length = float(season) if _is_number(season) else _nanoseconds(season)
         except ValueError:
             length = 0.0
         if not 0 < length < math.inf:
@@ -151,37 +150,37 @@ def season_ticks(
     ``steps`` are lengths of one step of each series, see `default_step`. Seasons of the
     calendar have their mean length: a month has 365.25 / 12 days, or nearly so.
     """
-    found = tuple(_ticks(season, like, steps) for season in seasons)
-    for place, ticks in enumerate(found):
-        if ticks in found[:place]:
+    is_timelike = isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex)
+    unit = 1.0 if is_timelike else math.nan  # nanoseconds of a tick
+    if isinstance(like, pd.PeriodIndex):
+        # ordinals count the frequency without its multiple
+        unit = _nanoseconds(like.freq) / like.freq.n
+    lengths = {_nanoseconds(step) if is_timelike else float(step) for step in steps}
+    found: list[float] = []
+    for season in seasons:
+        if _is_number(season):
+            if len(lengths) > 1:
+                raise ValueError(
+                    "seasons in steps need series with one length of a step; got "
+                    f"{len(lengths)} lengths. Pass them as lengths of time, such as "
+                    "'1D', or set freq."
+                )
+            ticks = float(season) * next(iter(lengths))
+        else:
+            ticks = _nanoseconds(season) / unit
+        if math.isnan(ticks):
+            raise TypeError(
+                f"seasons of an index of {clock_of(like)} must be numbers; got "
+                f"{season!r}. {_REMEDY}"
+            )
+        if ticks in found:
             raise ValueError(
                 "seasons must have different lengths; got "
-                f"{seasons[found.index(ticks)]!r} and {seasons[place]!r}. Leave one of "
-                "them out."
+                f"{seasons[found.index(ticks)]!r} and {season!r}. Leave one of them "
+                "out."
             )
-    return found
-
-
-def _ticks(season: Any, like: pd.Index, steps: list[Any]) -> float:
-    is_timelike = isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex)
-    if not _is_number(season):
-        if is_timelike:
-            return _nanoseconds(season)
-        if isinstance(like, pd.PeriodIndex):
-            # ordinals count the frequency without its multiple
-            return _nanoseconds(season) / _nanoseconds(like.freq) * like.freq.n
-        raise TypeError(
-            f"seasons of an index of {clock_of(like)} must be numbers; got "
-            f"{season!r}. {_REMEDY}"
-        )
-    lengths = {_nanoseconds(step) if is_timelike else float(step) for step in steps}
-    if len(lengths) > 1:
-        raise ValueError(
-            "seasons in steps need series with one length of a step; got "
-            f"{len(lengths)} lengths. Pass them as lengths of time, such as '1D', or "
-            "set freq."
-        )
-    return float(season) * lengths.pop()
+        found.append(ticks)
+    return tuple(found)
 
 
 def _is_number(season: Any) -> bool:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, split_at_gaps, time_unit
 from sklode.data.ticks import ticks_between
-from sklode.data.windows import SCORED_WINDOWS, Layout, spread
+from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.nn.modes import default_float32
 from sklode.nn.solvers import FOLLOWED
 from sklode.prediction.model import (
@@ -84,10 +84,10 @@ def fresh_model(
     )
     unit = time_unit(observations, _MEAN_GAP)
     observations = split_at_gaps(observations, unit)
-    layout = Layout(observations.bounds, window_length, horizon)
+    layout = WindowSet(observations.bounds, window_length, horizon)
     cut = first_held_out_row(layout, held_out, rng)
     learned = observations.until(cut)
-    windows = Layout(learned.bounds, window_length, horizon)
+    windows = WindowSet(learned.bounds, window_length, horizon)
     which = spread(np.arange(len(windows)), 4 * SCORED_WINDOWS)
     first, last = windows.start[which], windows.end[which] - 1
     spans = ticks_between(learned.ticks[first], learned.ticks[last]) / unit
