@@ -66,13 +66,6 @@ def test_what_is_no_table_of_numbers_is_refused(
         QUESTIONS[question](fitted, y)
 
 
-def test_pretrain_refuses_it_too() -> None:
-    with pytest.raises(TypeError, match="got column 'y' of dtype complex128"):
-        unfit().pretrain(panel() * 1j)
-    with pytest.raises(TypeError, match=r"pretrain needs a panel y; got None"):
-        unfit().pretrain(None)
-
-
 def with_value(y: Any, rows: Any, value: float) -> Any:
     y = y.copy()
     y.loc[rows] = value
@@ -351,14 +344,6 @@ def test_x_is_an_array_only_where_y_is_one() -> None:
         unfit().fit(waves().to_numpy(), controls(pd.RangeIndex(24)))
 
 
-def test_x_in_another_zone_is_read_at_the_same_instants() -> None:
-    y, X = waves(UTC), controls(UTC)
-    expected = tiny().fit(y, X).predict_at(UTC[3:6], X=X + 1)
-    forecaster = tiny().fit(y, X.set_axis(BERLIN))
-    forecast = forecaster.predict_at(UTC[3:6], X=X.set_axis(BERLIN) + 1)
-    pd.testing.assert_frame_equal(forecast, expected, check_exact=True)
-
-
 # --- arguments ------------------------------------------------------------------------
 
 
@@ -386,8 +371,3 @@ def test_probabilities_are_numbers_between_0_and_1(
 def test_a_number_of_samples_below_one_is_refused(fitted: Any, n: Any) -> None:
     with pytest.raises(ValueError, match=rf"n_samples .*; got {re.escape(repr(n))}"):
         fitted.sample([1], n_samples=n)
-
-
-def test_covariances_are_not_given_in_silence(fitted: Any) -> None:
-    with pytest.raises(ValueError, match="gives variances only; got cov=True"):
-        fitted.predict_var([1], cov=True)

@@ -57,18 +57,6 @@ def test_a_calendar_year_has_its_mean_length(season: Any) -> None:
     assert ticks == pytest.approx(YEAR, rel=1e-4)
 
 
-@pytest.mark.parametrize("season", ["11YE", pd.DateOffset(years=11), 11 * 365.25])
-def test_a_season_may_be_longer_than_a_decade(season: Any) -> None:
-    check_seasons([season])
-    days = history(pd.date_range("2020-01-01", periods=9))
-    assert ticks_of([season], days) == pytest.approx((11 * YEAR,), rel=1e-4)
-
-
-def test_twelve_steps_of_months_are_a_year() -> None:
-    months = pd.date_range("2020-01-01", periods=30, freq="MS")
-    assert ticks_of([12], history(months)) == pytest.approx((YEAR,), rel=1e-3)
-
-
 @pytest.mark.parametrize(("freq", "ticks"), [("M", 12), ("Q", 4), ("D", 365.25)])
 def test_ticks_of_periods_are_periods(freq: str, ticks: float) -> None:
     index = pd.period_range("2020-01", periods=24, freq=freq)

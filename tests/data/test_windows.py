@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from sklode.data.observations import Observations
 from sklode.data.windows import Origins, Rows, Units, WindowSet, plain
-from sklode.training.fresh import default_lengths
 
 NAN = float("nan")
 NONE = np.array([NAN])
@@ -113,15 +112,6 @@ def test_no_window_reaches_into_another_series(
         assert values[mask].tolist() == [k + 1] * min(
             lengths[k], window_length + horizon
         )
-
-
-def test_lengths_that_are_given_are_kept() -> None:
-    lengths = np.array([30])
-    assert default_lengths(lengths, 50, 7, None) == (50, 7)
-    assert default_lengths(lengths, 8, 0, 12) == (8, 0)
-    assert default_lengths(lengths, 8, None, None) == (8, 8)
-    assert default_lengths(lengths, 8, None, 12) == (8, 12)
-    assert default_lengths(lengths, None, 3, 12)[1] == 3
 
 
 def steady(*series: list[float]) -> Observations:
