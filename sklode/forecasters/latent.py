@@ -13,8 +13,8 @@ import torch
 from sklearn.utils import check_random_state
 from sktime.forecasting.base import ForecastingHorizon
 
+from sklode.data.history import History
 from sklode.data.horizons import steps_ahead
-from sklode.data.observations import Observations
 from sklode.data.ticks import TIMELIKE
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.levels.answers import LevelAnswers
@@ -22,7 +22,7 @@ from sklode.prediction.ahead import AheadModel
 from sklode.prediction.answers import Answers
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.network_file import NETWORK_FORMAT
-from sklode.training.ahead import AheadRun, plan_ahead
+from sklode.training.ahead import AheadRun
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.parameters import (
     ATTRIBUTES,
@@ -31,9 +31,9 @@ from sklode.training.parameters import (
     check_parameters,
     resolve_device,
 )
-from sklode.training.plan import WindowRun, plan
+from sklode.training.plan import Purpose
 from sklode.training.report import Reporter
-from sklode.training.run import Purpose
+from sklode.training.series import SeriesRun
 
 
 class _LatentODEForecaster(ContinuousForecaster):
@@ -147,9 +147,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         start = getattr(self, "pretrained_", None)
         history = self._read(y, X, start)
         history.observations.check_channels(history.channels)
-        observations = history.observations
-        run = self._planned(observations, settings, rng, fh, start, "pretrain")
-        run.model.columns = history.channels, history.controls
+        run = self._planned(history, settings, rng, fh, start, "pretrain")
         self.pretrained_ = run.train(self._reporter())
         return self
 
@@ -166,28 +164,26 @@ class _LatentODEForecaster(ContinuousForecaster):
         start = getattr(self, "pretrained_", None)
         purpose: Purpose = "fit" if start is None else "fine-tune"
         self._history = self._read(y, X, start)
-        observations = self._history.observations
         if start is None:
-            observations.check_channels(self._history.channels)
-        run = self._planned(observations, settings, rng, fh, start, purpose)
-        run.model.columns = self._history.channels, self._history.controls
+            self._history.observations.check_channels(self._history.channels)
+        run = self._planned(self._history, settings, rng, fh, start, purpose)
         self._predict_seed = run.predict_seed
         self._set_model(run.train(self._reporter()))
         return self
 
     def _planned(
         self,
-        observations: Observations,
+        history: History,
         settings: Settings,
         rng: Any,
         fh: Any,
         start: Any,
         purpose: Purpose,
-    ) -> WindowRun | AheadRun:
+    ) -> SeriesRun | AheadRun:
         """Return the training that the parameter ``level`` asks for."""
         if self.level == "auto":
-            return plan_ahead(observations, settings, rng, start, purpose)
-        return plan(observations, settings, rng, steps_ahead(fh), start, purpose)
+            return AheadRun(history, settings, rng, start, purpose)
+        return SeriesRun(history, settings, rng, steps_ahead(fh), start, purpose)
 
     def _set_model(self, model: Any) -> None:
         self._model = model
@@ -238,12 +234,12 @@ class _LatentODEForecaster(ContinuousForecaster):
     ) -> _LatentODEForecaster:
         """Take up observations; with ``update_params`` continue training on all."""
         self._take_up(y, X)
-        observations, model = self._history.observations, self._model
+        model = self._model
         # a level that was kept is not undone by a training without a guard
         if update_params and (self.network_share_ or not self.guard):
             settings = Settings.of(self)
             rng = check_random_state(self.random_state)
-            run = self._planned(observations, settings, rng, None, model, "update")
+            run = self._planned(self._history, settings, rng, None, model, "update")
             model = run.train(self._reporter())
         self._set_model(model)
         return self
