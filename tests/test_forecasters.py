@@ -293,12 +293,6 @@ def test_an_infinite_truth_is_refused(question: str) -> None:
         getattr(forecaster, question)(y[18:])
 
 
-def test_score_of_an_array_asks_at_the_next_steps() -> None:
-    y = waves(pd.RangeIndex(24))
-    forecaster = tiny().fit(y[:18])
-    assert forecaster.score(y[18:].to_numpy()) == forecaster.score(y[18:])
-
-
 def test_score_with_a_horizon_is_sktimes_percentage_error() -> None:
     y = waves(pd.RangeIndex(24))
     forecaster = tiny().fit(y[:18])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sklode import nn
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.origins import Origins, Units
+from sklode.data.windows import Origins, Units
 from sklode.engine.threads import n_threads
 from sklode.levels.components import least_of
 from sklode.levels.structural import StructuralLevel
@@ -90,7 +90,7 @@ class AheadRun(Run):
             self.from_scratch = start is None or start.network is None
             if start is not None and start.network is not None:
                 self.model = copy.deepcopy(start)
-                self._learned, usable = rows, self._usable(rows)[1]
+                self.learned, usable = rows, self._usable(rows)[1]
             else:
                 keeps = start is not None and purpose in ("fine-tune", "update")
                 level = start.level if keeps else StructuralLevel.fit(rows)  # type: ignore[union-attr]
@@ -119,20 +119,20 @@ class AheadRun(Run):
         learned = rows.until(self._cut)
         can = can_validate(rows)
         can &= bool((~np.isnan(learned.values)).any(0).all())
-        self._learned = learned if self.is_guarded and can else rows
-        units = Units.of(self._learned, level.unit, least_of(level.channels))
-        longest = int(self._learned.lengths.max())
+        self.learned = learned if self.is_guarded and can else rows
+        units = Units.of(self.learned, level.unit, least_of(level.channels))
+        longest = int(self.learned.lengths.max())
         n_rows = settings.window_length or min(_ROWS_READ, max(longest - 1, 1))
         built_with = {name: getattr(settings, name) for name in ARCHITECTURE}
         self.model = AheadModel(None, level, units, rows.clock, n_rows, built_with)
-        origins, usable = self._usable(self._learned)
+        origins, usable = self._usable(self.learned)
         if len(usable) and not keeps and (can or not self.is_guarded):
             self.model.network = self._network(origins, seed)
         return usable
 
     def _network(self, origins: Origins, seed: int) -> nn.AheadODE:
         """Return an untrained network of the sizes that the data call for."""
-        rows, settings = self._learned, self.settings
+        rows, settings = self.learned, self.settings
         spans = origins.times[rows.bounds[1:] - 1]
         usual = float(np.median(np.repeat(spans, rows.lengths)))  # of rows' series
         reach = max(min(_REACH, _SHARE_OF_SPAN * usual), 1.0)
@@ -174,7 +174,7 @@ class AheadRun(Run):
             )
             return model
         with own_modes(gradients=True):
-            trainer = self.learn(self.material(self._learned), reporter)
+            trainer = self.learn(self.material(self.learned), reporter)
             if not self.from_scratch:
                 return model
             model.stacking = self._stacking(model.network)

@@ -158,7 +158,8 @@ class Trainer:
         if not self._losses:
             self._begun = self._keep(math.inf)
         row = self.run_epoch(epoch, draw(epoch))
-        self.best_epoch = epoch
+        if not math.isnan(row["loss"]):  # else the weights are those of before
+            self.best_epoch = epoch
         row["restored_epoch"] = self._restored_epoch(epoch, -row["log_likelihood"])
         row["validation_loss"] = self._validation_loss(validation)
         row = {name: row[name] for name in HISTORY_COLUMNS}

@@ -98,7 +98,6 @@ class Run:
         self, material: Material, reporter: Reporter, n_epochs: int, rate: float
     ) -> Trainer:
         """Fit the network, and return how."""
-        self.model.network.engine = "fused"
         trainer = Trainer(
             self.model.network,
             self.settings,

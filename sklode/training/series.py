@@ -24,7 +24,7 @@ from sklode.data.scaling import (
     split_at_gaps,
     time_unit,
 )
-from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
+from sklode.data.windows import SCORED_WINDOWS, Layout, WindowSet, spread
 from sklode.engine.threads import n_threads
 from sklode.nn.modes import own_modes
 from sklode.nn.solvers import FOLLOWED
@@ -89,7 +89,8 @@ class SeriesRun(Run):
         with own_modes(gradients=True):
             fraction = _HELD_OUT if settings.early_stopping else 0.0
             if start is None:
-                lengths = default_lengths(rows.lengths, settings, n_ahead)
+                given = settings.window_length, settings.horizon
+                lengths = default_lengths(rows.lengths, *given, n_ahead)
                 unit = time_unit(rows, _MEAN_GAP)
             else:
                 lengths = start.window_length, start.horizon
@@ -199,13 +200,15 @@ class SeriesRun(Run):
 
 
 def default_lengths(
-    lengths: Numbers, settings: Any, n_ahead: int | None
+    lengths: Numbers,
+    window_length: int | None,
+    horizon: int | None,
+    n_ahead: int | None,
 ) -> tuple[int, int]:
     """Return ``window_length`` and ``horizon``, see `PARAMETERS` where they are None.
 
     ``lengths`` are the series'.
     """
-    window_length, horizon = settings.window_length, settings.horizon
     longest = int(lengths.max())
     if window_length is not None:
         wanted = window_length if n_ahead is None else n_ahead
@@ -245,7 +248,7 @@ def first_held_out_row(
 
 
 def hidden_rows(
-    windows: WindowSet,
+    windows: Layout,
     which: NDArray[np.int64],
     thinning: float,
     generator: torch.Generator,

@@ -15,9 +15,9 @@ from sklode.nn import Batch
 from sklode.nn.latent_ode import Bound
 from sklode.training.ahead import AheadRun
 from sklode.training.loop import Trainer
-from sklode.training.plan import WindowRun
+from sklode.training.plan import Run
 from sklode.training.report import Reporter
-from sklode.training.run import Run
+from sklode.training.series import SeriesRun
 from tests.epochs import after_each_epoch
 
 Part = Callable[[Tensor, Tensor], Tensor]
@@ -105,7 +105,6 @@ def trainer_of(
 ) -> Trainer:
     """Return a trainer; what is no setting of the forecasters goes to itself."""
     settings = {"lr": 0.01, "clip_norm": 1.0, "kl_weight": 1.0}
-    settings |= {"adjoint": False}
     settings |= {name: given.pop(name) for name in settings if name in given}
     generator = torch.Generator().manual_seed(seed)
     told = SimpleNamespace(**settings)
@@ -150,7 +149,7 @@ def planned(forecaster: Any, y: Any, **given: Any) -> Any:
         raise SeenError
 
     with (
-        mock.patch.object(WindowRun, "train", look),
+        mock.patch.object(SeriesRun, "train", look),
         mock.patch.object(AheadRun, "train", look),
         contextlib.suppress(SeenError),
     ):
