@@ -190,7 +190,7 @@ def test_a_freq_without_a_fixed_length_is_refused_over_timedeltas(method: str) -
 def test_steps_beyond_what_an_index_reaches_are_refused(step: int) -> None:
     last = dates("2021-01-01", "D")[-1:]
     with pytest.raises(ValueError, match=f"where stamps reach.*got step {step} after"):
-        future_stamps(pd.Index([1, step]), last, [pd.offsets.Day()])
+        future_stamps(pd.Index([1, step]), last, [pd.Timedelta("1D")])
 
 
 # --- horizons -------------------------------------------------------------------------
