@@ -168,11 +168,18 @@ def test_a_series_is_answered_alike_whatever_others_are_asked(
         pd.testing.assert_frame_equal(alone, together.loc[own], **near)
     backward = forecaster.predict_at(asked[::-1], X=given)
     pd.testing.assert_frame_equal(backward, together[::-1], **near)
-    monkeypatch.setattr(prediction, "_WINDOWS_AT_ONCE", 2)
     monkeypatch.setattr(prediction, "_ANSWERS_AT_ONCE", 4)
     pd.testing.assert_frame_equal(
         forecaster.predict_at(asked, X=given), together, **near
     )
+
+
+def test_rows_without_a_value_before_the_first_one_change_nothing() -> None:
+    y = series()
+    early = pd.Series(np.nan, y.index[:9] - pd.Timedelta("3D"))
+    both = pd.concat([early, y]).rename(y.name)
+    found = [fitted(1.0, one, freq="min").predict(STEPS) for one in (y, both)]
+    pd.testing.assert_series_equal(*found)
 
 
 def test_rows_that_lay_ahead_are_the_levels_once_an_update_has_shown_them() -> None:
