@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import timedelta
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.utils import check_scalar
 
-from sklode.data.checks import check_choice, check_count, check_times
+from sklode.data.checks import check_choice, check_times
 from sklode.data.ticks import DAY, clock_of
 
 _UNITS = {"year": "Y", "month": "M", "week": "W", "day": "D"}
@@ -74,7 +75,7 @@ def calendar_features(
             f"periods must name at least one, and none twice; got {periods!r}. Use for "
             "example periods=('year', 'week')."
         )
-    check_count("harmonics", harmonics, 1)
+    check_scalar(harmonics, "harmonics", Integral, min_val=1)
     waves = {}
     for name in names:
         check_choice("a period", name, _UNITS)
@@ -123,29 +124,10 @@ _REMEDY = (
 )
 
 
-def check_seasons(seasons: Sequence[Any]) -> None:
-    """Check that seasons are lengths of time or numbers of steps, above zero."""
-    for season in seasons:
-        if isinstance(season, bool) or not isinstance(season, Real | _TIMES):
-            raise TypeError(
-                "seasons must hold lengths of time or numbers of steps; got "
-                f"{season!r} of type {type(season).__name__}. {_REMEDY}"
-            )
-        try:
-            length = float(season) if _is_number(season) else _nanoseconds(season)
-        except ValueError:
-            length = 0.0
-        if not 0 < length < math.inf:
-            raise ValueError(
-                "seasons must be longer than nothing, and known to pandas; got "
-                f"{season!r}. {_REMEDY}"
-            )
-
-
 def season_ticks(
     seasons: Sequence[Any], like: pd.Index, steps: list[Any]
 ) -> tuple[float, ...]:
-    """Return the lengths of checked seasons in ticks of an index.
+    """Return lengths of time or numbers of steps, above zero, in ticks of an index.
 
     ``steps`` are lengths of one step of each series, see `default_step`. Seasons of the
     calendar have their mean length: a month has 365.25 / 12 days, or nearly so.
@@ -158,16 +140,29 @@ def season_ticks(
     lengths = {_nanoseconds(step) if is_timelike else float(step) for step in steps}
     found: list[float] = []
     for season in seasons:
-        if _is_number(season):
-            if len(lengths) > 1:
-                raise ValueError(
-                    "seasons in steps need series with one length of a step; got "
-                    f"{len(lengths)} lengths. Pass them as lengths of time, such as "
-                    "'1D', or set freq."
-                )
-            ticks = float(season) * next(iter(lengths))
-        else:
-            ticks = _nanoseconds(season) / unit
+        # numpy counts its durations among the integers
+        is_number = isinstance(season, Real) and not isinstance(season, np.timedelta64)
+        if isinstance(season, bool) or not (is_number or isinstance(season, _TIMES)):
+            raise TypeError(
+                "seasons must hold lengths of time or numbers of steps; got "
+                f"{season!r} of type {type(season).__name__}. {_REMEDY}"
+            )
+        try:
+            length = float(season) if is_number else _nanoseconds(season)
+        except ValueError:
+            length = 0.0
+        if not 0 < length < math.inf:
+            raise ValueError(
+                "seasons must be longer than nothing, and known to pandas; got "
+                f"{season!r}. {_REMEDY}"
+            )
+        if is_number and len(lengths) > 1:
+            raise ValueError(
+                "seasons in steps need series with one length of a step; got "
+                f"{len(lengths)} lengths. Pass them as lengths of time, such as '1D', "
+                "or set freq."
+            )
+        ticks = length * next(iter(lengths)) if is_number else length / unit
         if math.isnan(ticks):
             raise TypeError(
                 f"seasons of an index of {clock_of(like)} must be numbers; got "
@@ -176,16 +171,10 @@ def season_ticks(
         if ticks in found:
             raise ValueError(
                 "seasons must have different lengths; got "
-                f"{seasons[found.index(ticks)]!r} and {season!r}. Leave one of them "
-                "out."
+                f"{seasons[found.index(ticks)]!r} and {season!r}. Leave one out."
             )
         found.append(ticks)
     return tuple(found)
-
-
-def _is_number(season: Any) -> bool:
-    # numpy counts its durations among the integers
-    return isinstance(season, Real) and not isinstance(season, np.timedelta64)
 
 
 def _nanoseconds(length: Any) -> float:

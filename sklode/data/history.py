@@ -19,7 +19,7 @@ from sklode.data.checks import (
     check_index,
     check_same_kind,
     check_times,
-    controls_at,
+    finite_values,
 )
 from sklode.data.observations import Observations
 from sklode.data.sensors import cleaned
@@ -241,7 +241,7 @@ class History:
         X = _with_columns(X, self.controls, "X").sort_index()
         check_index(X.index, "X")
         check_controls(X, index[~known])
-        controls_at(X, index[index.isin(X.index)])
+        finite_values(X.loc[index[index.isin(X.index)]], "X")
         return X
 
     def _check_levels(self, index: pd.Index, name: str) -> None:

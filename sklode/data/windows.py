@@ -60,23 +60,20 @@ class WindowSet:
 
     Every row has an observed value, of some channel: so no window has an empty seen
     part, nor one that reaches beyond it nothing to score there, however much of any one
-    channel is missing. Channels that are not ``counted`` are never scored. Without rows
-    it only says where windows lie.
+    channel is missing. Channels that are not ``counted`` are never scored.
     """
 
     def __init__(
         self,
-        bounds: Numbers,
+        rows: Rows,
         window_length: int,
         horizon: int,
-        rows: Rows | None = None,
-        counted: Any = None,
+        counted: Mask,
         least: int | None = None,
     ) -> None:
-        self.bounds, self.window_length, self.horizon = bounds, window_length, horizon
-        self.rows: Any = rows
-        self.times: Any = rows and rows.times
-        self.counted = counted
+        self.rows, self.times, self.bounds = rows, rows.times, rows.bounds
+        self.window_length, self.horizon = window_length, horizon
+        self.counted, bounds = counted, rows.bounds
         least = horizon if least is None else least
         counts = np.maximum(np.diff(bounds) - window_length - least + 1, 1)
         self.series = np.repeat(np.arange(len(counts)), counts)  # (window,)
@@ -92,16 +89,15 @@ class WindowSet:
     def shortened(self, share: float) -> WindowSet:
         """Return windows of a share of these lengths over the same rows."""
         seen = max(math.ceil(share * self.window_length), 1)
-        horizon = math.ceil(share * self.horizon)
-        return WindowSet(self.bounds, seen, horizon, self.rows, self.counted)
+        return WindowSet(self.rows, seen, math.ceil(share * self.horizon), self.counted)
 
     def reaching(self, horizon: int) -> WindowSet:
         """Return windows from every row that another follows what is seen.
 
         They end after ``horizon`` more rows, or where their series does.
         """
-        given = self.window_length, horizon, self.rows, self.counted
-        return WindowSet(self.bounds, *given, least=min(horizon, 1))
+        given = self.rows, self.window_length, horizon, self.counted
+        return WindowSet(*given, least=min(horizon, 1))
 
     def gather(
         self, which: Numbers, scored_from: Numbers | None = None

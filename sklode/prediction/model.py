@@ -83,8 +83,7 @@ class FittedModel:
             controls = units.controls(controls)
         rows = Rows(pieces, self.time_unit, units.values(pieces.values), controls)
         held = np.full(len(units.location), np.nan) if self.held is None else self.held
-        sizes = self.window_length, self.horizon
-        return WindowSet(pieces.bounds, *sizes, rows, np.isnan(held))
+        return WindowSet(rows, self.window_length, self.horizon, np.isnan(held))
 
     def hold(self) -> None:
         """Let the network forecast what is `held`."""

@@ -83,7 +83,7 @@ TABLES: dict[str, tuple[Any, str]] = {
     "a list of numbers": ([1.0, 2.0], r"DataFrame for each series; got list.*pd\.Ser"),
     "a list of two kinds": ([channels(), waves()], r"for each series; got list"),
     "a list of complex": ([TWO, TWO * 1j], r"y\[1\] must be numeric.*'a'.*complex"),
-    "infinity": (INFINITE_AT_7, rf"got inf in column 'a' at row 7 \({AT_7}\)\. .* NaN"),
+    "infinity": (INFINITE_AT_7, rf"got inf in column 'a' at {AT_7}\. .* NaN"),
     "all missing": (Y * NAN, r"one observed value.* got 24 rows that are all missing"),
     "a missing series": (
         with_value(panel(), "s1", NAN),
@@ -369,5 +369,5 @@ def test_probabilities_are_numbers_between_0_and_1(
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, "3", NAN])
 def test_a_number_of_samples_below_one_is_refused(fitted: Any, n: Any) -> None:
-    with pytest.raises(ValueError, match=rf"n_samples .*; got {re.escape(repr(n))}"):
+    with pytest.raises(REFUSAL, match=r"n_samples (== \S+, must|must be an in)"):
         fitted.sample([1], n_samples=n)

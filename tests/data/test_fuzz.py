@@ -36,7 +36,7 @@ OPTIONS: dict[str, Any] = {
 
 @st.composite
 def stamps(draw: st.DrawFn, n: int) -> pd.Index:
-    """Return ``n`` increasing stamps of any kind, gaps over many orders of magnitude."""
+    """Return ``n`` increasing stamps of any kind, gaps of many orders of magnitude."""
     orders = draw(st.sampled_from([0, 1, 3, 6, 12]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     gaps = np.round(10 ** rng.uniform(0, orders, n)).astype(np.int64)
@@ -105,7 +105,8 @@ def test_many_series_get_a_finite_forecast_or_a_documented_error(
         try:
             forecaster = tiny(kind, **options).fit(y)
         except ValueError as error:
-            assert re.search(DOCUMENTED, str(error))
+            if not re.search(DOCUMENTED, str(error)):
+                raise
             return
     for warning in seen:
         is_outlier = "Taken for missing" in str(warning.message)

@@ -31,7 +31,7 @@ def windows(window_length: int = 3, horizon: int = 1, n_channels: int = 1) -> Wi
     values = np.repeat(seen.values, n_channels, axis=1)
     rows = Rows(seen, 1.0, values, 10 * np.nan_to_num(seen.values))
     counted = np.arange(n_channels) == 0
-    return WindowSet(seen.bounds, window_length, horizon, rows, counted)
+    return WindowSet(rows, window_length, horizon, counted)
 
 
 def test_windows_are_gathered_as_written_here() -> None:
@@ -55,7 +55,7 @@ def test_times_after_years_keep_their_digits() -> None:
     # the origin is taken off before single precision cuts digits off
     late = observed([[0, *(t + 10**8 for t in TIMES[0])]], [[NAN, *VALUES[0]]])
     rows = Rows(late, 1.0, late.values, None)
-    found = WindowSet(late.bounds, 3, 1, rows, EVERY)
+    found = WindowSet(rows, 3, 1, EVERY)
     assert found.gather(np.array([2])).times.tolist() == [[0, 2, 5, 9]]
 
 
@@ -102,7 +102,7 @@ def test_no_window_reaches_into_another_series(
     times = [list(range(n)) for n in lengths]
     seen = observed(times, [[k + 1.0] * n for k, n in enumerate(lengths)])
     rows = Rows(seen, 1.0, seen.values, None)
-    every = WindowSet(seen.bounds, window_length, horizon, rows, EVERY)
+    every = WindowSet(rows, window_length, horizon, EVERY)
     batch = every.gather(np.arange(len(every)))
     expected = [max(n - window_length - horizon + 1, 1) for n in lengths]
     assert np.bincount(every.series).tolist() == expected
