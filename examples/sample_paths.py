@@ -1,10 +1,9 @@
 """
-Sampling: futures of a series, and new series
-=============================================
+Sampling: futures of a series
+=============================
 
 A model learns a family of oscillations with phases and sizes of their own, at irregular
-stamps. Ten paths continue one member of it from few noisy observations; ten others
-continue nothing: they are new members of the family. ::
+stamps. Ten paths continue one member of it from few noisy observations. ::
 
     python examples/sample_paths.py [--output sample_paths.png]
 """
@@ -64,39 +63,15 @@ ahead = pd.date_range(seen.index[0], later.index[-1], freq="15min")
 futures = forecaster.fit(seen).sample(ahead, n_samples=100, noise=False)
 
 # %%
-# New series
-# ----------
-# ``sample_prior`` begins as those of the history do, so it is given the family again.
-# Are the new series, with their noise, spread like those learned from?
-
-forecaster.fit(train)
-new = forecaster.sample_prior(
-    pd.date_range(START, periods=4 * 40, freq="15min"), n_samples=10, noise=False
-)
-hourly = pd.date_range(START, periods=40, freq="h")
-many = forecaster.sample_prior(hourly, n_samples=500)["y"]
-table = pd.DataFrame(
-    {"data": train["y"].agg(["mean", "std"]), "new": many.agg(["mean", "std"])}
-)
-print(table.round(2))
-
-# %%
 # Five readings fix the phase of an oscillation that is known otherwise, so that its
-# futures are much alike. Where new series begin nothing is known, and they are not.
+# futures are much alike.
 
-figure, (left, right) = plt.subplots(
-    1, 2, figsize=(11, 4.2), sharey=True, layout="constrained"
-)
-plot_samples(futures, seen, max_paths=10, x_label="", y_label="y", ax=left)
-left.plot(later.index, later, "o", mfc="white", mec="0.15", ms=4, label="held out")
-left.legend(frameon=False, fontsize="small", ncols=3, loc="lower center")
-left.set_title("A series of which five readings are known", loc="left")
-plot_samples(new, coverage=None, x_label="", y_label="", ax=right)
-right.lines[-1].remove()  # a median of new series says nothing
-right.legend(frameon=False)
-right.set_title("New series like those learned", loc="left")
-for ax in (left, right):
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.set_ylim(15, 25)
+figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
+plot_samples(futures, seen, max_paths=10, x_label="", y_label="y", ax=axes)
+axes.plot(later.index, later, "o", mfc="white", mec="0.15", ms=4, label="held out")
+axes.legend(frameon=False, fontsize="small", ncols=3, loc="lower center")
+axes.set_title("A series of which five readings are known", loc="left")
+axes.spines[["top", "right"]].set_visible(False)
+axes.set_ylim(15, 25)
 figure.savefig(output, dpi=120)
 print(f"\nThe picture is in {output}")

@@ -43,7 +43,6 @@ def fingerprint(engine: str, n_stamps: int = 24, **settings: Any) -> dict[str, s
         "stamps": forecaster.predict_at(stamps).to_numpy(),
         "interval": forecaster.predict_interval([1, 5]).to_numpy(),
         "paths": forecaster.sample([1, 5]).to_numpy(),
-        "new series": forecaster.sample_prior(y.index[:4]).to_numpy(),
         "updated": forecaster.update(y[-3:]).predict([1]).to_numpy(),
     }
     return {name: _digest(values) for name, values in answers.items()}

@@ -58,14 +58,11 @@ def test_answer_that_overflows_is_an_error_that_names_stamp_and_remedy(
 
 
 @pytest.mark.slow
-def test_stamps_of_series_of_the_past_and_of_new_ones_are_named_too() -> None:
+def test_stamps_of_series_of_the_past_are_named_too() -> None:
     with pytest.raises(SolverError, match=r"first at s0, 2021-"):
         exploding(panel()).predict([900])
     with pytest.raises(SolverError, match="2020-"):
         exploding(sign=-1.0).predict(pd.DatetimeIndex(["2020-12-01"]))
-    stamps = pd.date_range("2021-01-01", periods=3, freq="10D")
-    with pytest.raises(SolverError, match=r"2 of 3 rows.* first at 2021-01-11"):
-        exploding().sample_prior(stamps, n_samples=3)
 
 
 def test_adaptive_solve_that_fails_names_the_stamps_asked() -> None:

@@ -226,19 +226,12 @@ def test_a_silent_sensor_is_taken_to_go_on_as_it_did(run: Run) -> None:
 
 @pytest.mark.slow
 @script("sample_paths")
-def test_new_series_are_spread_like_those_learned(run: Run) -> None:
-    table, train, futures = run["table"], run["train"], run["futures"]
-    assert 0 not in train.index.unique("series")
-    assert table.loc["std", "data"] == pytest.approx(train["y"].std())
-    assert table.loc["mean", "new"] == pytest.approx(20, abs=0.3)
-    assert table.loc["std", "new"] == pytest.approx(train["y"].std(), rel=0.2)
-    later = run["later"]
+def test_futures_follow_what_was_held_out(run: Run) -> None:
+    later, futures = run["later"], run["futures"]
+    assert 0 not in run["train"].index.unique("series")
     middle = futures["y"].groupby(level=1).median()
     answers = np.interp(later.index.asi8, middle.index.asi8, middle)
     assert ((answers - later) ** 2).mean() < 0.5 * later.var()
-    # futures of one series are alike, new series are not
-    new = run["new"]["y"].unstack(0)
-    assert futures["y"].unstack(0).std(axis=1).mean() < 0.3 * new.std(axis=1).mean()
 
 
 @pytest.mark.slow
@@ -326,7 +319,7 @@ def test_clipping_shortens_gradients_and_hardly_touches_adam(run: Run) -> None:
     assert (last < 0.5 * table["first loss"]).all()
     assert last.max() < 2 * last.min()
     assert clipped["not clipped"] == 0
-    assert 0 < clipped["automatic"] < clipped["clipped at 1"]
+    assert 0 < clipped["at the median"] < clipped["clipped at 1"]
     assert clipped["clipped at 1"] > 0.9
     reach = {
         name: flow.query("visits == 50")["norm"].median()

@@ -171,7 +171,7 @@ class Iteration(NamedTuple):
 def iteration(name: str, load: Workload, options: argparse.Namespace) -> Iteration:
     """Return what an iteration of fit takes at a workload's sizes.
 
-    A further fit under ``warm_start`` has no warm-up: all its windows have full length.
+    Fine-tuning what was pretrained has no warm-up: all its windows have full length.
     """
     n_batches = min(4, max(1, 128 // load.n_series))
     y, longest_gap = irregular_panel(
@@ -186,13 +186,14 @@ def iteration(name: str, load: Workload, options: argparse.Namespace) -> Iterati
         batch_size=load.n_series,
         step_size=longest_gap,  # one step a gap
         engine="fused",
-        max_epochs=3,
+        max_epochs=1,
+        finetune_epochs=3,
         lr=1e-3,
-        warm_start=True,
         random_state=0,
-    ).fit(y)
+    ).pretrain(y)
+    forecaster.fit(y)
     epoch = float(forecaster.history_["seconds"].min())
-    forecaster.set_params(max_epochs=max(3, math.ceil(options.turn / epoch)))
+    forecaster.finetune_epochs = max(3, math.ceil(options.turn / epoch))
 
     def whole_epochs() -> float:
         history = forecaster.fit(y).history_

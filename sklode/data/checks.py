@@ -8,7 +8,6 @@ and what to do.
 from __future__ import annotations
 
 import difflib
-import warnings
 from collections.abc import Iterable
 from datetime import datetime
 from numbers import Integral, Real
@@ -19,7 +18,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
-from sklode.data.errors import TimesInValuesWarning
 from sklode.data.ticks import clock_of, series_of, ticks_of
 
 # --- tables of numbers ----------------------------------------------------------------
@@ -110,39 +108,6 @@ def check_values(y: pd.DataFrame) -> None:
             f"{y.iloc[row, column]} in column {y.columns[column]!r} at row {row} "
             f"({y.index[row]}). Replace it by NaN to treat it as missing."
         )
-
-
-def warn_of_times_in_values(y: Any) -> None:
-    """Warn if the first column of an array, or of a frame without times, looks so.
-
-    Rows without times are taken for equally spaced, and a column for a channel, so that
-    a forecast would be made of times, at wrong times, in silence. Times increase
-    strictly, and by unequal steps.
-    """
-    if not isinstance(y, pd.DataFrame | np.ndarray) or np.ndim(y) != 2:
-        return
-    frame = pd.DataFrame(y)
-    n_rows, n_columns = frame.shape
-    is_bare = frame.index.equals(pd.RangeIndex(n_rows))
-    # fewer than eight values may well increase by chance
-    if not is_bare or n_columns < 2 or n_rows < 8:
-        return
-    first = frame.iloc[:, 0]
-    if not pd.api.types.is_numeric_dtype(first.dtype):
-        return  # a series in each cell
-    gaps = np.diff(first.to_numpy(dtype=np.float64, na_value=np.nan))
-    if not 0 < 1.001 * gaps.min() < gaps.max():  # so it is where any is NaN
-        return
-    table = "y" if y is frame else "pd.DataFrame(y)"
-    warnings.warn(
-        "the first column of y increases strictly and by unequal steps, as times do; "
-        "it is taken for a channel, and the rows for equally spaced. If it holds the "
-        f"times, make them the index, in their unit: y = {table}; y.index = "
-        "pd.to_timedelta(y.pop(y.columns[0]), unit='s'). If not, silence this: "
-        "warnings.simplefilter('ignore', sklode.TimesInValuesWarning).",
-        TimesInValuesWarning,
-        stacklevel=5,  # where fit is called
-    )
 
 
 # --- exogenous X ----------------------------------------------------------------------

@@ -28,7 +28,6 @@ from sklode.data.ticks import (
     future_stamps,
     rows_before,
     stamps_of,
-    ticks_between,
     ticks_of,
 )
 
@@ -53,7 +52,6 @@ class History:
     levels: list[Hashable]  # names of the index' levels; the last one is time
     channels: list[Hashable]  # names of the columns of y
     controls: list[Hashable]  # and of X; empty without X
-    of_array: bool = False  # whether y was an array, whose rows are its stamps
     clean: bool = True  # whether what a broken sensor wrote is left out
     raw: Array | None = None  # y before anything was left out, where anything was
 
@@ -67,7 +65,6 @@ class History:
         X: pd.DataFrame | None,
         freq: Freq = None,
         channels: list[Hashable] | None = None,
-        of_array: bool = False,
         clean: bool = True,
     ) -> History:
         """Read series; ``channels`` names y's columns where they are called others."""
@@ -79,7 +76,6 @@ class History:
             list(y.index.names),
             channels,
             [] if X is None else list(X.columns),
-            of_array,
             clean,
         )
         return found._cleaned(range(len(given.keys)))
@@ -183,27 +179,6 @@ class History:
         ]
         return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
 
-    def rows_of(self, values: Array) -> pd.Index:
-        """Return the rows that an array of one series speaks of: the next steps."""
-        shape, n_channels = values.shape, len(self.channels)
-        fits = shape[1:] == (n_channels,) or (len(shape) == n_channels == 1)
-        if len(self.levels) > 1 or not fits:
-            raise ValueError(
-                "an array must be one series with the channels that fit had, "
-                f"{list(self.channels)}; got the shape {shape}. Pass a Series or "
-                "DataFrame with its stamps."
-            )
-        table = values.reshape(len(values), -1)
-        observed = table[~np.isnan(table).all(axis=1)]
-        if np.array_equal(observed, self.given.observed().values, equal_nan=True):
-            raise ValueError(
-                "an array stands for the steps after the last stamp; got the very "
-                f"values that were seen, {len(values)} rows. If their own stamps are "
-                "meant, pass a Series or DataFrame with them, or call "
-                "predict_residuals() without y."
-            )
-        return self.rows_ahead(pd.RangeIndex(1, len(values) + 1))
-
     def located(self, index: pd.Index) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the series of each row of an index, and its ticks."""
         self._check_levels(index, "the horizon")
@@ -241,40 +216,6 @@ class History:
             np.concatenate([ticks[usable], empty.ticks]),
             np.concatenate([given[usable], empty.values]),
         )
-
-    def new_series(
-        self, index: pd.Index, X: pd.DataFrame | pd.Series | None
-    ) -> tuple[Array, tuple[Array, Array] | None]:
-        """Return what is asked of a series that continues none of these.
-
-        Ticks since the first stamp, (stamp,); and of the rows of X, which may be more,
-        the same, (row,), with their values, (row, control).
-        """
-        if not isinstance(index, pd.Index):
-            raise TypeError(
-                f"index must be a pandas Index of time stamps; got {index!r}. Pass for "
-                "example y.index[:100]."
-            )
-        if not len(index) or index.nlevels > 1:
-            raise ValueError(
-                "index must hold the stamps of a new series, without keys; got "
-                f"{len(index)} rows of {index.nlevels} levels. Pass for example "
-                "y.index[:100]."
-            )
-        check_index(index, "index")
-        check_same_kind(index, self.rows.like, "index")
-        ticks = ticks_of(index)
-        if X is not None and not isinstance(X, pd.Series | pd.DataFrame):
-            raise TypeError(
-                f"X must be a DataFrame over index; got {type(X).__name__}. Use "
-                "pd.DataFrame(X, index)."
-            )
-        X = self._checked_controls(index, X, np.full(len(index), False))
-        elapsed = ticks_between(ticks[:1], ticks)
-        if X is None:
-            return elapsed, None
-        since = ticks_between(ticks[:1], ticks_of(X.index))
-        return elapsed, (since, controls_at(X, X.index))
 
     def _checked_controls(
         self,

@@ -1,105 +1,46 @@
-"""The model's units: times in time units, values in standard deviations.
-
-What happened before a gap of a thousand time units says little of what follows it, and
-a solver that walked through ten years between two hours would take as many steps. Such
-a gap passes faster: its two ends at the usual pace, so that what is near an observation
-is as far from it as elsewhere, and its middle in a fifth of the time that it counts.
-Before the first observation and after the last one time is never shortened.
-"""
+"""The model's units: times in time units, values in standard deviations."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklode.data.observations import Observations
-from sklode.data.ticks import DAY, TIMELIKE, rows_before, ticks_between
+from sklode.data.ticks import DAY, TIMELIKE
 
 Array = NDArray[np.floating]
 
-_LONGEST_GAP = 1000.0
+LONGEST_GAP = 1000.0
 """In time units. Longer gaps hide the phase of any period that stamps can show."""
 
-_LONGEST_MEAN_GAP = 10.0
-"""The longest gap is shorter where else gaps were longer than this on average."""
 
-_END = 0.4
-"""Share of a shortened gap that passes at the usual pace, at each of its ends."""
+def time_unit(observations: Observations, most: float = np.inf) -> float:
+    """Return the ticks of one time unit: the median positive gap, of all series.
+
+    It is larger where gaps, those that `split_at_gaps` leaves, were else longer than
+    ``most`` units on average. Without any gap it is one day, or one tick where ticks
+    are not time.
+    """
+    gaps = observations.gaps
+    gaps = gaps[gaps > 0]
+    if not len(gaps):
+        return float(DAY if observations.clock == TIMELIKE else 1)
+    unit = np.median(gaps)
+    return float(max(unit, gaps[gaps <= LONGEST_GAP * unit].mean() / most))
 
 
-@dataclass(frozen=True)
-class Timeline:
-    """From ticks to time units."""
+def split_at_gaps(observations: Observations, unit: float) -> Observations:
+    """Return the rows between gaps of more than `LONGEST_GAP` as series of their own.
 
-    unit: float  # ticks of one time unit
-    longest_gap: float  # in time units: as much a longer one counts
-
-    @classmethod
-    def of(cls, observations: Observations) -> Timeline:
-        """Measure the gaps of ``observations``, pooled over series.
-
-        The unit is the median positive gap; without any gap it is one day, or one tick
-        where ticks are not time.
-        """
-        gaps = observations.gaps
-        gaps = gaps[gaps > 0]
-        if not len(gaps):
-            lone = DAY if observations.clock == TIMELIKE else 1
-            return cls(float(lone), _LONGEST_GAP)
-        unit = float(np.median(gaps))
-        gaps = np.sort(gaps / unit)
-        if gaps[-1] <= _LONGEST_GAP:
-            return cls(unit, _LONGEST_GAP)
-        # the largest bound under which the mean is what it may be
-        room = _LONGEST_MEAN_GAP * len(gaps) - np.cumsum(gaps)
-        n_longer = len(gaps) - 1 - np.arange(len(gaps))
-        bounds = room[:-1] / n_longer[:-1]
-        fits = np.flatnonzero(bounds >= gaps[:-1])
-        longest = bounds[fits[-1]] if len(fits) else _LONGEST_MEAN_GAP
-        return cls(unit, float(min(longest, _LONGEST_GAP)))
-
-    def of_rows(self, observations: Observations) -> NDArray[np.float64]:
-        """Return the time of each row since its series' first stamp, (row,)."""
-        ticks = observations.ticks
-        row = np.arange(len(ticks))
-        first = np.repeat(observations.bounds[:-1], observations.lengths)
-        is_long = observations.gaps / self.unit > self.longest_gap
-        # counted from the last long gap: what is added up is never large
-        after_long = np.append(False, is_long)
-        start = np.maximum.accumulate(np.where(after_long | (row == first), row, 0))
-        within = ticks_between(ticks[start], ticks) / self.unit
-        jumps = np.where(after_long, np.append(0.0, within[:-1]) + self.longest_gap, 0)
-        total = np.cumsum(jumps)
-        return total - total[first] + within
-
-    def at(
-        self,
-        observations: Observations,
-        series: NDArray[np.int64],
-        ticks: NDArray[np.int64],
-    ) -> NDArray[np.float64]:
-        """Return the times of any stamps since their series' first one, (stamp,).
-
-        They increase with the stamps, and are negative before the series' first one.
-        ``series`` are the numbers of the stamps' series.
-        """
-        known, bounds = observations.ticks, observations.bounds
-        first = bounds[:-1][series]
-        gaps = np.append(observations.gaps / self.unit, 0.0)
-        if not (gaps > self.longest_gap).any():
-            return ticks_between(known[first], ticks) / self.unit
-        row = np.maximum(rows_before(bounds, known, series, ticks), first)
-        since = ticks_between(known[row], ticks) / self.unit
-        gap = gaps[row]  # 0 after a series' last row
-        end = _END * self.longest_gap
-        slow = np.maximum(gap - 2 * end, 1.0)  # how long its middle is
-        passed = np.minimum(since, end)
-        passed += np.clip(since - end, 0, slow) * (self.longest_gap - 2 * end) / slow
-        passed += np.maximum(since - end - slow, 0)
-        passed = np.where(gap > self.longest_gap, passed, since)
-        return self.of_rows(observations)[row] + passed
+    What was observed before such a gap says little of what follows it, and a solver
+    that walked through ten years between two hours would take as many steps.
+    """
+    is_long = observations.gaps > LONGEST_GAP * unit
+    bounds = np.union1d(observations.bounds, np.flatnonzero(is_long) + 1)
+    keys = tuple(observations.keys[k] for k in observations.series[bounds[:-1]])
+    return replace(observations, bounds=bounds, keys=keys)
 
 
 @dataclass(frozen=True)

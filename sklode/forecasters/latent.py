@@ -13,18 +13,15 @@ import torch
 from sklearn.utils import check_random_state
 from sktime.forecasting.base import ForecastingHorizon
 
-from sklode.data import checks
 from sklode.data.horizons import steps_ahead
 from sklode.data.observations import Observations
 from sklode.data.ticks import TIMELIKE
-from sklode.forecasters.base import ContinuousForecaster, as_paths
-from sklode.levels.answers import LevelAnswers
+from sklode.forecasters.base import ContinuousForecaster
+from sklode.levels.level_predictor import LevelPredictor
 from sklode.prediction.ahead import AheadModel
 from sklode.prediction.answers import Answers
 from sklode.prediction.calibration import Calibration
-from sklode.prediction.model import FittedModel
 from sklode.prediction.network_file import NETWORK_FORMAT
-from sklode.prediction.prior import STARTS
 from sklode.training.ahead import AheadRun, plan_ahead
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.parameters import (
@@ -47,7 +44,6 @@ class _LatentODEForecaster(ContinuousForecaster):
 
     encoder: ClassVar[str]
     _model_format = NETWORK_FORMAT
-    _earlier: FittedModel | AheadModel | None = None  # what a warm fit begins from
     _is_candidate = False  # whether scikit-learn cloned it, as its searches do
 
     def __init__(
@@ -67,16 +63,14 @@ class _LatentODEForecaster(ContinuousForecaster):
         rtol: float = 1e-3,
         atol: float = 1e-4,
         adjoint: bool = False,
-        clip_norm: float | str | None = 1.0,
+        clip_norm: float | None = 1.0,
         kl_weight: float = 1.0,
         observation_noise: float | None = None,
         max_epochs: int | None = None,
         batch_size: int = 64,
         lr: float = 0.005,
-        weight_decay: float = 0.0,
         guard: bool | str = "auto",
         early_stopping: bool = False,
-        n_iter_no_change: int = 50,
         finetune_epochs: int | None = None,
         n_samples: int = 100,
         freq: str | pd.DateOffset | pd.Timedelta | None = None,
@@ -84,9 +78,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         engine: str = "auto",
         device: str | torch.device = "auto",
         random_state: int | np.random.RandomState | None = None,
-        warm_start: bool = False,
         verbose: int = 0,
-        callbacks: list[Any] | tuple[Any, ...] | None = None,
     ) -> None:
         self.hidden_size = hidden_size
         self.latent_size = latent_size
@@ -109,10 +101,8 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.max_epochs = max_epochs
         self.batch_size = batch_size
         self.lr = lr
-        self.weight_decay = weight_decay
         self.guard = guard
         self.early_stopping = early_stopping
-        self.n_iter_no_change = n_iter_no_change
         self.finetune_epochs = finetune_epochs
         self.n_samples = n_samples
         self.freq = freq
@@ -120,18 +110,14 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.engine = engine
         self.device = device
         self.random_state = random_state
-        self.warm_start = warm_start
         self.verbose = verbose
-        self.callbacks = callbacks
         super().__init__()
 
     def reset(self) -> Any:
-        """Return to the state after construction; ``warm_start`` keeps the model."""
-        earlier = getattr(self, "_model", None) or self._earlier
+        """Return to the state after construction."""
         is_candidate = self._is_candidate
         super().reset()
         self._is_candidate = is_candidate
-        self._earlier = earlier if self.warm_start else None
         return self
 
     def __sklearn_clone__(self) -> Any:
@@ -165,7 +151,6 @@ class _LatentODEForecaster(ContinuousForecaster):
         run = self._planned(observations, settings, rng, fh, start, "pretrain")
         run.model.columns = history.channels, history.controls
         self.pretrained_ = run.train(self._reporter())
-        self._earlier = None  # of a fit before
         return self
 
     _pretrain_update = _pretrain
@@ -178,10 +163,8 @@ class _LatentODEForecaster(ContinuousForecaster):
             return self
         settings = Settings.of(self)
         rng = check_random_state(self.random_state)
-        start: Any = self._earlier if self.warm_start else None
-        purpose: Purpose = "fit"
-        if start is None and hasattr(self, "pretrained_"):
-            start, purpose = self.pretrained_, "fine-tune"
+        start = getattr(self, "pretrained_", None)
+        purpose: Purpose = "fit" if start is None else "fine-tune"
         self._history = self._read(y, X, start)
         observations = self._history.observations
         if start is None:
@@ -190,7 +173,6 @@ class _LatentODEForecaster(ContinuousForecaster):
         run.model.columns = self._history.channels, self._history.controls
         self._predict_seed = run.predict_seed
         self._set_model(run.train(self._reporter()))
-        self._earlier = None
         return self
 
     def _planned(
@@ -226,7 +208,7 @@ class _LatentODEForecaster(ContinuousForecaster):
             self.horizon_ = model.horizon
             self.location_ = model.normalisation.location
             self.scale_ = model.normalisation.scale
-            self.longest_gap_, unit = model.longest_gap, model.time_unit
+            unit = model.time_unit
             none = Calibration.none(len(self._history.channels))
             lags, scales = vars(model.calibration or none).values()
         timelike = model.clock == TIMELIKE
@@ -238,11 +220,11 @@ class _LatentODEForecaster(ContinuousForecaster):
         """Take over a model of a level; return its unit of time."""
         before = getattr(self, "_answers", None)
         known = self._history.rows
-        if isinstance(before, LevelAnswers) and before.level is model.level:
+        if isinstance(before, LevelPredictor) and before.level is model.level:
             states = before.states.updated(known)  # only the new rows are filtered
         else:
             states = model.level.filtered(known)
-        self._answers = LevelAnswers(states, self._history, self._predict_seed, model)
+        self._answers = LevelPredictor(states, self._history, self._predict_seed, model)
         self.level_ = self._answers.description()
         self.location_, self.scale_ = model.units.location, model.units.scale
         found = model.weighed
@@ -266,79 +248,15 @@ class _LatentODEForecaster(ContinuousForecaster):
         self._set_model(model)
         return self
 
-    def sample_prior(
-        self,
-        index: pd.Index,
-        n_samples: int | None = None,
-        X: pd.DataFrame | None = None,
-        noise: bool = True,
-        start: str = "windows",
-        random_state: int | np.random.RandomState | None = None,
-    ) -> pd.DataFrame:
-        """Draw new series that look like those that fit and update have seen.
-
-        They continue none of them: each begins, at the first stamp, as a training
-        window does that is chosen at random.
-
-        Parameters
-        ----------
-        index : Index
-            Increasing time stamps of the kind of y's, without series' keys. Only the
-            time since the first one counts.
-        n_samples, noise
-            As in `sample`.
-        X : DataFrame, optional
-            Controls of the new series, with a row at every stamp of ``index``, where
-            the model has any.
-        start : {"windows", "normal"}, default="windows"
-            Where z0 is drawn from. "windows": the chosen window's q(z0), so that all
-            draws together are from the aggregate posterior, what the decoder was
-            trained on; "normal": the prior N(0, I) of the objective, which these
-            posteriors need not cover, nor keep to.
-        random_state : int, RandomState or None, default=None
-            None: the same series at every call, as in `sample`.
-
-        Returns
-        -------
-        DataFrame
-            With index (sample, time) and y's columns, in y's units.
-        """
-        self.check_is_fitted()
-        checks.check_choice("start", start, STARTS)
-        answers = self._answers_of_windows("sample_prior")
-        n = self.n_samples if n_samples is None else n_samples
-        checks.check_count("n_samples", n, 1)
-        seed = None
-        if random_state is not None:
-            seed = int(check_random_state(random_state).randint(2**31 - 1))
-        paths = answers.new_series(index, X, n, noise, start, seed)
-        return as_paths(paths, index, self._history.channels)
-
     def _level_parts(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         """Return what `sklode.plotting.plot_components` draws."""
-        if not isinstance(self._answers, LevelAnswers):
+        if not isinstance(self._answers, LevelPredictor):
             raise ValueError(
                 'the parts of a level need level="auto"; got '
                 f'level={self.level!r}, which has none. Fit with level="auto", or a '
                 "StructuralForecaster."
             )
         return self._answers.components(index, X)
-
-    def _latent_paths(self, fh: Any, X: Any, series: int, n: int) -> Any:
-        """Return what `sklode.plotting.plot_latent` draws."""
-        rows, X_inner = self._rows_for(fh, X)
-        answers = self._answers_of_windows("plot_latent")
-        return answers.latent_paths(rows, X_inner, series, n)
-
-    def _answers_of_windows(self, asked: str) -> Answers:
-        """Return the answers of a network that describes whole windows."""
-        if not isinstance(self._answers, Answers):
-            raise ValueError(
-                f"{asked} needs a network that describes whole windows, the paper's "
-                f"model; got level={self.level!r}, whose network looks ahead from the "
-                'last row only. Fit with level="series".'
-            )
-        return self._answers
 
     @classmethod
     def _of_settings(cls, settings: dict[str, Any]) -> Any:
@@ -375,7 +293,7 @@ class _LatentODEForecaster(ContinuousForecaster):
             )
 
     def _reporter(self) -> Reporter:
-        return Reporter(self.verbose, self.callbacks or (), self)
+        return Reporter(self.verbose)
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:

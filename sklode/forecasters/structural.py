@@ -16,8 +16,8 @@ from sklode.data.observations import Observations
 from sklode.data.parameters import FREQ, SIZE, check_constraints, check_freq
 from sklode.data.seasons import check_seasons, season_ticks
 from sklode.forecasters.base import ContinuousForecaster
-from sklode.levels.answers import LevelAnswers
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.level import Level
+from sklode.levels.level_predictor import LevelPredictor
 from sklode.prediction.saving import ModelFormat, require
 
 _CONSTRAINTS: dict[str, list[Any]] = {
@@ -34,7 +34,7 @@ _CONSTRAINTS: dict[str, list[Any]] = {
 class FittedLevel:
     """Hyperparameters, with what is needed to apply them to new series."""
 
-    level: StructuralLevel
+    level: Level
     n_rows: int  # that it was found on
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     columns: tuple[list[Any], list[Any]]  # of y, and of X
@@ -141,7 +141,7 @@ class StructuralForecaster(ContinuousForecaster):
         together=_together,
     )
     _model: FittedLevel
-    _answers: LevelAnswers
+    _answers: LevelPredictor
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class StructuralForecaster(ContinuousForecaster):
         if seasons != "auto":
             seasons = season_ticks(seasons or (), history)
         return FittedLevel(
-            StructuralLevel.fit(history.rows, seasons, self.logarithm),
+            Level.fit(history.rows, seasons, self.logarithm),
             len(observations.ticks),
             observations.clock,
             (history.channels, history.controls),
@@ -222,9 +222,9 @@ class StructuralForecaster(ContinuousForecaster):
     def _set_model(self, model: FittedLevel) -> None:
         self._model = model
         states = model.level.filtered(self._history.rows)
-        self._answer_by(LevelAnswers(states, self._history, self._predict_seed))
+        self._answer_by(LevelPredictor(states, self._history, self._predict_seed))
 
-    def _answer_by(self, answers: LevelAnswers) -> None:
+    def _answer_by(self, answers: LevelPredictor) -> None:
         self._answers = answers
         self.level_ = answers.description()
 

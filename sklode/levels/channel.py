@@ -33,7 +33,9 @@ class FilteredChannel:
     sums: Array  # (series, memory), decayed, of the heaviest component's innovations
 
     @classmethod
-    def of(cls, components: list[Component], table: Table, span: float) -> FilteredChannel:
+    def of(
+        cls, components: list[Component], table: Table, span: float
+    ) -> FilteredChannel:
         """Filter the rows of a channel."""
         n = len(table.bounds) - 1
         own = [component.own(table, span) for component in components]
@@ -109,7 +111,7 @@ class FilteredChannel:
         draws = np.empty((n, len(asked.times)))
         for k in np.unique(chosen):
             mine = np.flatnonzero(chosen == k)
-            for series in np.flatnonzero(asked.lengths):
+            for series in np.flatnonzero(asked.lengths).tolist():
                 component = self.components[k].at(series)._replace(apart=0.0)
                 known, own = self.table.alone(series), asked.alone(series)
                 alone = replace(self, components=[component], table=known)
@@ -185,7 +187,7 @@ class FilteredChannel:
         """Return by how much rows begin before those of its series; of no empty one."""
         first = np.where(self.table.lengths > 0, self.table.starts, 0.0)
         leads: Array = np.maximum(first - rows.starts, 0.0)[rows.lengths > 0]
-        return leads.tolist()  # type: ignore[no-any-return]
+        return leads.tolist()
 
     @property
     def _last(self) -> Array:

@@ -115,7 +115,7 @@ class Component(NamedTuple):
         for _ in range(_PASSES):
             one = self._replace(location=location, scale=scale)
             found = one.filtered(space, one.in_units(table))
-            sums = np.bincount(series, found.innovations**2, len(counts))
+            sums = np.bincount(series, found.v_F**2 / found.inverse_F, len(counts))
             scale = scale * np.sqrt((sums + 1) / np.maximum(counts, 1))
         weight = self.apart**2 / (self.apart**2 + 0.5 / np.maximum(counts, 0.1))
         scale = self.scale * (scale / self.scale) ** weight
@@ -148,7 +148,7 @@ class Component(NamedTuple):
         """Return rows of all its series with values in the units of the states."""
         return table._replace(values=self.at(table.series).scaled(table.values))
 
-    def given(self, space: StateSpace, table: Table) -> tuple[Array, ...]:
+    def given(self, space: StateSpace, table: Table) -> tuple[Any, ...]:
         """Return what most functions of `kalman` begin with."""
         columns = [1 + column for effect in self.form.effects for column in effect]
         inputs = np.ascontiguousarray(table.inputs[:, [0, *columns]])

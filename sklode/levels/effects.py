@@ -240,7 +240,9 @@ class _Judge:
             n_series = len(self._bounds) - 1
             return np.zeros((n_series, 0, 0)), np.zeros((n_series, 0, 1))
         pairs = [self.products(one, effects) for one in effects]
-        inner, told = (np.concatenate(part, axis=1) for part in zip(*pairs, strict=True))
+        inner, told = (
+            np.concatenate(part, axis=1) for part in zip(*pairs, strict=True)
+        )
         return inner + np.eye(inner.shape[1]), told
 
     def best(

@@ -116,8 +116,13 @@ class Posterior:
 
     def fit(self) -> tuple[Component, float]:
         """Return the most probable component, and the value there."""
-        start, options = self.component.logs[self.free], {"maxiter": 25, "eps": 1e-6}
-        best = minimize(self, start, method="L-BFGS-B", options=options)
+
+        def with_slope(x: Array) -> tuple[float, Array]:
+            here, steps = self(x), 1e-6 * np.eye(len(x))
+            return here, np.array([self(x + step) - here for step in steps]) / 1e-6
+
+        start, options = self.component.logs[self.free], {"maxiter": 25}
+        best = minimize(with_slope, start, jac=True, method="L-BFGS-B", options=options)
         return self.at(best.x), float(best.fun)
 
     def curvature(self, x: Array) -> Array:
@@ -425,8 +430,9 @@ def _in_units(
     if apart < _APART:
         return units
     far = float(np.median(np.abs(own.location - middle) / own.scale))
-    usual = {"location": middle, "scale": math.exp(np.median(logs))}
-    return units._replace(**usual, apart=apart, centred=far > _FAR)
+    scale = math.exp(np.median(logs))
+    units = units._replace(location=middle, scale=scale)
+    return units._replace(apart=apart, centred=far > _FAR)
 
 
 def _location_and_scale(values: Array) -> tuple[float, float]:

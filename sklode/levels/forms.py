@@ -32,7 +32,7 @@ BASE = {
 
 PLACE = {name: k for k, name in enumerate(BASE)}
 
-_SEASON = np.array([(0.3, 1.5, 0.7), (15.0, 1.0, 10.0)])
+_SEASON, _PERIODS_KEPT = (0.3, 1.5, 0.7), (15.0, 1.0, 10.0)
 """The same of a season's size, and of how many periods it is remembered."""
 
 VAGUE = 10.0
@@ -87,9 +87,12 @@ class StateSpace(NamedTuple):
 
 def priors(form: Form) -> tuple[Array, Array, Array]:
     """Return medians, standard deviations and starting values of all logarithms."""
-    found = np.array([*BASE.values(), *(row for _ in form.periods for row in _SEASON)])
-    found[len(BASE) + 1 :: 2, [[0], [2]]] *= form.periods
-    return np.log(found[:, 0]), found[:, 1], np.log(found[:, 2])
+    rows = [*BASE.values()]
+    for period in form.periods:
+        kept, width, start = _PERIODS_KEPT
+        rows += [_SEASON, (kept * period, width, start * period)]
+    medians, widths, starts = np.array(rows).T
+    return np.log(medians), widths, np.log(starts)
 
 
 def state_space(

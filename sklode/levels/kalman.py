@@ -70,10 +70,11 @@ def _set_transition(gap, rates, waves, T):
 @compiled
 def _transition(states, T):
     """Apply T to (state, column), in place."""
+    gap, reach, faded, fade = T[0]
     for j in range(states.shape[1]):
-        states[0, j] += T[0, 0] * states[1, j] + T[0, 1] * states[2, j]
-        states[2, j] *= T[0, 2]
-        states[3, j] *= T[0, 3]
+        states[0, j] += gap * states[1, j] + reach * states[2, j]
+        states[2, j] *= faded
+        states[3, j] *= fade
     for k in range(1, len(T)):
         first, c, s = 2 * k + 2, T[k, 0], T[k, 1]
         for j in range(states.shape[1]):
@@ -85,10 +86,11 @@ def _transition(states, T):
 @compiled
 def _transition_back(states, T):
     """Apply the transpose of T to (state, column), in place."""
+    gap, reach, faded, fade = T[0]
     for j in range(states.shape[1]):
-        states[1, j] += T[0, 0] * states[0, j]
-        states[2, j] = T[0, 2] * states[2, j] + T[0, 1] * states[0, j]
-        states[3, j] *= T[0, 3]
+        states[1, j] += gap * states[0, j]
+        states[2, j] = faded * states[2, j] + reach * states[0, j]
+        states[3, j] *= fade
     for k in range(1, len(T)):
         first, c, s = 2 * k + 2, T[k, 0], T[k, 1]
         for j in range(states.shape[1]):
@@ -98,29 +100,24 @@ def _transition_back(states, T):
 
 
 @compiled
-def _transpose(square):
-    for i in range(len(square)):
-        for j in range(i):
-            square[i, j], square[j, i] = square[j, i], square[i, j]
-
-
-@compiled
 def _add_Q(P, rates, T):
     """Add what a gap makes uncertain."""
-    gap, kept, memory = T[0, 0], T[0, 2], rates[2]
+    gap, _, kept, ou_kept = T[0]
+    walk, velocity, memory, ou = rates[0], rates[1], rates[2], rates[3]
     x = gap / memory
     if x < 1e-3:  # the difference of nearly equal numbers
         twice = 2 * x**3 / 3 - x**4 / 2
     else:
         twice = 2 * x - 3 + 4 * kept - kept * kept
-    P[0, 0] += rates[0] * gap + rates[1] * memory * memory * twice
-    both = rates[1] * memory * (1 - kept) ** 2
+    P[0, 0] += walk * gap + velocity * memory * memory * twice
+    both = velocity * memory * (1 - kept) ** 2
     P[0, 2] += both
     P[2, 0] += both
-    P[2, 2] += rates[1] * (1 - kept * kept)
-    P[3, 3] += rates[3] * (1 - T[0, 3] * T[0, 3])
-    for k in range(4, 2 * len(T) + 2):
-        P[k, k] += T[k // 2 - 1, 2]
+    P[2, 2] += velocity * (1 - kept * kept)
+    P[3, 3] += ou * (1 - ou_kept * ou_kept)
+    for k in range(1, len(T)):
+        P[2 * k + 2, 2 * k + 2] += T[k, 2]
+        P[2 * k + 3, 2 * k + 3] += T[k, 2]
 
 
 @compiled
@@ -189,11 +186,10 @@ def filter_rows(
                     last_gap = gap
                 _transition(a, T)
                 _transition(P, T)
-                _transpose(P)
-                _transition(P, T)
+                _transition(P.T, T)
                 _add_Q(P, rates, T)
             _design_row(Z, waves, inputs, i)
-            expected, F = 0.0, rates[5]
+            expected, spread = 0.0, 0.0
             for j in range(d):
                 gain[j] = 0.0
             for k in range(d):
@@ -202,7 +198,8 @@ def filter_rows(
                     for j in range(d):
                         gain[j] += Z[k] * P[k, j]
             for k in range(d):
-                F += Z[k] * gain[k]
+                spread += Z[k] * gain[k]
+            F = spread + rates[5]
             for part in range(n_parts):
                 for k in range(d):
                     weight = parts[part, k] * Z[k]
@@ -229,13 +226,13 @@ def filter_rows(
                             F *= (size / (CLEAR * threshold)) ** 2
                     else:
                         run = 0.0
-                        jumps[i] = v * v
-                        P[0, 0] += jumps[i]
-                        gain[0] += jumps[i]
-                        F += jumps[i]
+                        jump = jumps[i] = v * v
+                        P[0, 0] += jump
+                        gain[0] += jump
+                        F += jump
                         for part in range(n_parts):
-                            gains[i, part, 0] += parts[part, 0] * jumps[i]
-                            variance[i, part] += parts[part, 0] * jumps[i]
+                            gains[i, part, 0] += parts[part, 0] * jump
+                            variance[i, part] += parts[part, 0] * jump
                 v_F[i], inverse_F[i] = v / F, 1 / F
                 for k in range(d):
                     a[k, 0] += gain[k] * v_F[i]
@@ -298,8 +295,7 @@ def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
                     last_gap = gap
                 _transition_back(r, T)
                 _transition_back(N, T)
-                _transpose(N)
-                _transition_back(N, T)
+                _transition_back(N.T, T)
     return mean, variance
 
 
@@ -357,9 +353,7 @@ def filter_columns(
 
 
 @compiled
-def simulate_rows(
-    times, inputs, bounds, rates, waves, since, states, jumps, normals
-):
+def simulate_rows(times, inputs, bounds, rates, waves, since, states, jumps, normals):
     """Return draws of the signal of one series at its rows, (row, draw).
 
     ``states`` (state, draw) are drawn, ``since`` before the first row; they change in

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklode.data.observations import Observations
-from sklode.data.scaling import Timeline, location_and_scale
+from sklode.data.scaling import location_and_scale, time_unit
 from sklode.data.ticks import clock_ahead, ticks_between
 from sklode.levels.channel import FilteredChannel
 from sklode.levels.components import Component, heaviest
@@ -66,13 +66,11 @@ class Level:
         ``seasons`` are periods in ticks, each of which is taken where the data ask for
         it; "auto": those of the clock and of a periodogram.
         """
-        unit = Timeline.of(observations.where(observations.is_observed)).unit
+        unit = time_unit(observations.where(observations.is_observed))
         steps, controls = steps_of(observations.values), observations.controls
-        units = np.zeros(0), np.ones(0)
-        if controls is not None:
-            units = location_and_scale(controls)
+        given = np.zeros((1, 0)) if controls is None else controls
         cross = Cross.none(len(steps))
-        level = cls(unit, [], [], *units, [], steps, cross)
+        level = cls(unit, [], [], *location_and_scale(given), [], steps, cross)
         tables = level.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
         if isinstance(seasons, str):
@@ -80,6 +78,7 @@ class Level:
         else:
             clock = list(seasons)
         found, spans = [], []
+        channels: list[list[Component]] = []
         for table, values in zip(tables, observations.values.T, strict=True):
             some = table.spans[table.spans > 0]
             spans.append(float(np.median(some)) if len(some) else max(longest, 1.0))
@@ -88,16 +87,17 @@ class Level:
                 periods |= _other_periods(table, list(periods))
             X = None
             if controls is not None:
-                given = level._controls(observations)
-                X = Inputs(*given, np.flatnonzero(~np.isnan(values)))
+                known = np.flatnonzero(~np.isnan(values))
+                X = Inputs(*level._controls(observations), known)
             found.append(fit_components(table, spans[-1], periods, logarithm, X))
         effects = sorted({e for each in found for _, own in each for e in own})
         columns = places(effects)
-        channels = []
         for each in found:
-            reads = [tuple(columns[effect] for effect in own) for _, own in each]
-            forms = [one.form._replace(effects=of) for (one, _), of in zip(each, reads)]
-            channels.append([one._replace(form=f) for (one, _), f in zip(each, forms)])
+            channels.append([])
+            for one, own in each:
+                reads = tuple(columns[effect] for effect in own)
+                form = one.form._replace(effects=reads)
+                channels[-1].append(one._replace(form=form))
         level = replace(level, channels=channels, spans=spans, effects=effects)
         if effects:
             tables = level.tables(observations)
@@ -110,9 +110,7 @@ class Level:
         return Filtered(self, observations, [FilteredChannel.of(*one) for one in each])
 
     @classmethod
-    def of_parts(
-        cls, channels: Any, effects: Any, cross: Any, **others: Any
-    ) -> Level:
+    def of_parts(cls, channels: Any, effects: Any, cross: Any, **others: Any) -> Level:
         """Return a level whose components, effects and cross are plain tuples.
 
         A ValueError where there can be none.
@@ -144,7 +142,8 @@ class Level:
 
     def _controls(self, rows: Observations) -> tuple[Numbers, Array, Array]:
         """Return bounds of series, times, and X in standard deviations."""
-        standard = (rows.controls - self.control_location) / self.control_scale
+        controls: Any = rows.controls
+        standard = (controls - self.control_location) / self.control_scale
         return rows.bounds, self.times(rows, rows.series, rows.ticks), standard
 
     def times(self, rows: Observations, series: Numbers, ticks: Numbers) -> Array:
@@ -161,7 +160,7 @@ class Level:
         for values in observations.values.T:
             known = ~np.isnan(values)
             known &= True if chosen is None else chosen
-            rows = (column[known] for column in (series, times, values, inputs))
+            rows = series[known], times[known], values[known], inputs[known]
             tables.append(Table.of(*rows, n_series))
         return tables
 
@@ -278,9 +277,8 @@ def _rows_after(seen: Observations, now: Observations) -> NDArray[np.bool_] | No
     last = seen.ticks[seen.bounds[1:] - 1]
     fresh = now.ticks > last[now.series]
     before = now.where(~fresh)
-    tables = [
-        np.hstack([one.values] + ([] if one.controls is None else [one.controls]))
-        for one in (before, seen)
-    ]
-    same = np.array_equal(before.ticks, seen.ticks)
-    return fresh if same and np.array_equal(*tables, equal_nan=True) else None
+    pairs = [(before.ticks, seen.ticks), (before.values, seen.values)]
+    if seen.controls is not None and before.controls is not None:
+        pairs.append((before.controls, seen.controls))
+    same = all(np.array_equal(*pair, equal_nan=True) for pair in pairs)
+    return fresh if same else None

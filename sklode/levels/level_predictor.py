@@ -16,8 +16,8 @@ from sklode.data.ticks import DAY, clock_ahead, rows_before
 from sklode.levels.components import Component, heaviest
 from sklode.levels.effects import Effect, places
 from sklode.levels.floors import Floored, steps_of
-from sklode.levels.mixture import Move
 from sklode.levels.level import Filtered, Level
+from sklode.levels.mixture import Move
 from sklode.levels.table import Table
 
 __all__ = ["LevelPredictor"]

@@ -1,4 +1,4 @@
-"""Pictures of forecasts, levels, trainings and latent paths, on matplotlib axes.
+"""Pictures of forecasts, levels and trainings, on matplotlib axes.
 
 Every function takes the axes to draw on and returns them; without, it makes a figure.
 None of them shows it, changes matplotlib's settings or the data that it is given. They
@@ -6,13 +6,12 @@ need matplotlib: without it an ImportError says how to install it.
 """
 
 from sklode.plotting.components import plot_components
-from sklode.plotting.model import plot_history, plot_latent
+from sklode.plotting.model import plot_history
 from sklode.plotting.series import plot_forecast, plot_samples
 
 __all__ = [
     "plot_components",
     "plot_forecast",
     "plot_history",
-    "plot_latent",
     "plot_samples",
 ]

@@ -114,7 +114,7 @@ def plot_samples(
     Parameters
     ----------
     samples : DataFrame
-        What ``sample`` or ``sample_prior`` returns, with index ``(sample, *row)``.
+        What ``sample`` returns, with index ``(sample, *row)``.
     y : Series or DataFrame, optional
         Observations of the same series and channels.
     coverage : float or None, default=0.9
@@ -140,7 +140,7 @@ def plot_samples(
         raise ValueError(
             "samples must have rows with the index (sample, *row of the forecast); got "
             f"{len(frame)} with the levels {list(frame.index.names)}. Pass what sample "
-            "or sample_prior returns."
+            "returns."
         )
     check_index(frame.index, "samples")  # each path has a stamp once
     first = frame.xs(frame.index[0][0], level=0)

@@ -11,18 +11,19 @@ from numpy.typing import NDArray
 
 from sklode.data.errors import SolverError
 from sklode.data.history import History
+from sklode.data.scaling import split_at_gaps
+from sklode.data.ticks import rows_before, ticks_between
 from sklode.engine.threads import n_threads
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel
 from sklode.prediction.predictor import (
     KnownControls,
-    LatentPaths,
     Predictor,
     Queries,
 )
-from sklode.prediction.prior import new_series
 
 Array = NDArray[np.floating]
+Numbers = NDArray[np.int64]
 
 
 class Answers:
@@ -38,10 +39,10 @@ class Answers:
         self._model = model
         self._history = history
         self._seed = seed
-        self._windows = model.windows(history.observations)
+        self._pieces = split_at_gaps(history.observations, model.time_unit)
+        windows = model.windows(history.observations)
         calibration = model.calibration or Calibration.none(len(history.channels))
-        seen = self._windows.reaching(0)
-        self._predictor = Predictor(model.network, seen, calibration)
+        self._predictor = Predictor(model.network, windows.reaching(0), calibration)
 
     def means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         """Return forecasts at the rows of an index."""
@@ -87,48 +88,6 @@ class Answers:
             paths[:, which] = drawn
         return paths
 
-    def latent_paths(
-        self, index: pd.Index, X: pd.DataFrame | None, series: int, n: int
-    ) -> LatentPaths:
-        """Return z(t) from a series' last window on to its last row of an index."""
-        rows = index[self._history.located(index)[0] == series]
-        queries = self._queries(rows, X)
-        end = queries.times.max(initial=-np.inf)
-        return self._predictor.latent_paths(series, end, queries.known, n, self._seed)
-
-    def new_series(
-        self,
-        index: pd.Index,
-        X: pd.DataFrame | None,
-        n: int,
-        noise: bool,
-        start: str,
-        seed: int | None,
-    ) -> Array:
-        """Return series that continue none, (sample, row, channel); see `prior`.
-
-        Without a ``seed`` it is that of all draws.
-        """
-        normalisation, unit = self._model.normalisation, self._model.time_unit
-        elapsed, controls = self._history.new_series(index, X)
-        if controls is not None:
-            since, values = controls
-            controls = since / unit, normalisation.controls(values)
-        parts = new_series(
-            self._model.network,
-            self._windows,
-            elapsed / unit,
-            controls,
-            n,
-            self._seed if seed is None else seed,
-            start,
-            noise,
-        )
-        paths = np.empty((n, len(index), len(self._history.channels)))
-        for rows, drawn in self._finite(parts, index):
-            paths[:, rows] = normalisation.original(drawn)
-        return paths
-
     def _draws(
         self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
     ) -> Iterator[tuple[NDArray[np.int64], Array]]:
@@ -140,16 +99,31 @@ class Answers:
 
     def _queries(self, index: pd.Index, X: pd.DataFrame | None) -> Queries:
         """Translate rows of an index for the predictor."""
-        timeline, history = self._model.timeline, self._history
-        series, ticks = history.located(index)
+        history = self._history
+        series, times = self._placed(*history.located(index))
         given = history.controls_for(index, X)
         known = None
         if given is not None:
-            times = timeline.at(history.observations, given.series, given.ticks)
+            of, when = self._placed(given.series, given.ticks)
             values = self._model.normalisation.controls(given.values)
-            order = np.lexsort((times, given.series))
-            known = KnownControls(given.series[order], times[order], values[order])
-        return Queries(series, timeline.at(history.observations, series, ticks), known)
+            order = np.lexsort((when, of))
+            known = KnownControls(of[order], when[order], values[order])
+        return Queries(series, times, known)
+
+    def _placed(self, series: Numbers, ticks: Numbers) -> tuple[Numbers, Array]:
+        """Return the pieces that stamps are nearest to, and their times there.
+
+        A piece is a series, or what `split_at_gaps` makes of it.
+        """
+        known, bounds = self._history.observations.ticks, self._pieces.bounds
+        ends = self._history.observations.bounds
+        before = np.maximum(rows_before(ends, known, series, ticks), ends[:-1][series])
+        after = np.minimum(before + 1, ends[1:][series] - 1)
+        until = ticks_between(ticks, known[after])
+        row = np.where(until < ticks_between(known[before], ticks), after, before)
+        piece = np.searchsorted(bounds, row, side="right") - 1
+        first = known[bounds[:-1][piece]]
+        return piece, ticks_between(first, ticks) / self._model.time_unit
 
     def _finite(
         self, parts: Iterator[tuple[Any, ...]], index: pd.Index

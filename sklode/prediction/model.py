@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from sklode import nn
 from sklode.data.observations import Observations
-from sklode.data.scaling import Normalisation, Timeline
+from sklode.data.scaling import Normalisation, split_at_gaps
+from sklode.data.ticks import ticks_between
 from sklode.data.windows import WindowSet
 from sklode.prediction.calibration import Calibration
 
@@ -43,8 +44,7 @@ class FittedModel:
 
     network: nn.LatentODE
     normalisation: Normalisation
-    time_unit: float  # in ticks: the training stamps' median positive gap
-    longest_gap: float  # in time units, see `sklode.data.scaling`
+    time_unit: float  # in ticks, see `sklode.data.scaling`
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     window_length: int  # rows that the encoder sees
     horizon: int  # rows after them in a training window
@@ -64,14 +64,10 @@ class FittedModel:
         units = self.normalisation
         return len(units.location), len(units.control_location)
 
-    @property
-    def timeline(self) -> Timeline:
-        """How ticks become the model's time."""
-        return Timeline(self.time_unit, self.longest_gap)
-
     def windows(self, observations: Observations) -> WindowSet:
-        """Return the training windows."""
-        arrays = arrays_of(observations, self.normalisation, self.timeline)
+        """Return the training windows; none spans a gap that splits a series."""
+        pieces = split_at_gaps(observations, self.time_unit)
+        arrays = arrays_of(pieces, self.normalisation, self.time_unit)
         windows = WindowSet(*arrays, self.window_length, self.horizon)
         return windows if self.held is None else windows.without(~np.isnan(self.held))
 
@@ -84,13 +80,14 @@ class FittedModel:
 
 
 def arrays_of(
-    observations: Observations, normalisation: Normalisation, timeline: Timeline
+    observations: Observations, normalisation: Normalisation, unit: float
 ) -> tuple[Any, Any, Any, Any]:
     """Return times, values and controls in the model's units, and the bounds."""
     controls = observations.controls
     if controls is not None:
         controls = normalisation.controls(controls)
-    times = timeline.of_rows(observations)
+    first = observations.ticks[observations.bounds[:-1]][observations.series]
+    times = ticks_between(first, observations.ticks) / unit
     values = normalisation.values(observations.values)
     return times, values, controls, observations.bounds
 

@@ -55,8 +55,7 @@ def _together(kind: Any, model: Any) -> Any:
     require(held is None or held.shape == (n_channels,), "other constants")
     horizon = model.horizon
     require(type(horizon) is int and horizon >= 0, f"the lengths {[horizon]}")
-    units = model.time_unit, model.longest_gap
-    require(all(0 < unit < np.inf for unit in units), f"the units of time {units}")
+    require(0 < model.time_unit < np.inf, f"the unit of time {model.time_unit}")
 
     def build(settings: Any, parts: dict[str, Any]) -> Any:
         return build_network(settings, n_channels, n_controls)

@@ -7,7 +7,7 @@ them, are answered by the first window, backward in time, and by the last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,9 +35,6 @@ _FEWEST_ROWS = 16
 windows times draws that it has nevertheless: the fused engine takes so many at a time.
 """
 
-_PATH_POINTS = 400
-"""Times at which a latent path is given."""
-
 _WINDOWS_PER_LENGTH = 4
 """Windows begin at every quarter of a window from the series' first row.
 
@@ -62,16 +59,6 @@ class Queries(NamedTuple):
     series: Numbers  # (query,)
     times: Array  # (query,), in time units since the series' first stamp
     known: KnownControls | None
-
-
-class LatentPaths(NamedTuple):
-    """Paths of z(t) through the last window of a series and on, at even times."""
-
-    mean: Array  # (time, latent): from the mean of q(z0)
-    draws: Array  # (sample, time, latent)
-    n_seen: int  # times up to the last observation
-    velocities: Callable[[Array], Array]  # dz/dt at states, (row, latent), under the
-    # control that acts at the last observation
 
 
 class _Task(NamedTuple):
@@ -135,49 +122,6 @@ class Predictor:
                     white = normals(seed, 1, series, times, n_draws, paths.shape[-1])
                     paths += scale * noise_scale * white
                 yield query, paths, scale * noise_scale
-
-    def latent_paths(
-        self,
-        series: int,
-        end: float,
-        known: KnownControls | None,
-        n_draws: int,
-        seed: int,
-    ) -> LatentPaths:
-        """Return z(t) from the start of a series' last window on, with draws.
-
-        The paths end at the time ``end``, but not before the last observation.
-        """
-        number = np.searchsorted(self.windows.series, series, side="right") - 1
-        rows = [self.windows.start[number], self.windows.end[number] - 1]
-        first, last = self.windows.times[rows]
-        end = max(end, last)
-        n_seen = max(2, round(_PATH_POINTS * (last - first) / max(end - first, 1e-9)))
-        times = np.linspace(first, last, n_seen)
-        if end > last:
-            n_ahead = max(2, _PATH_POINTS - n_seen)
-            times = np.append(times, np.linspace(last, end, n_ahead + 1)[1:])
-        query = np.arange(len(times))
-        queries = Queries(np.full(len(times), series), times, known)
-        task = self._task(queries, np.array([number]), query, np.zeros_like(query))
-        mean = task.posterior.q_z0.mean.unsqueeze(0)
-        z0 = torch.cat([mean, self._drawn(task, n_draws, seed)])
-        decoder, path = self.network.decoder, task.path
-        with own_modes(gradients=False):
-            states = [
-                decoder(one, task.posterior.t0, task.times, path).cpu() for one in z0
-            ]
-            u = None if path is None else path.at(task.times)[0]
-        paths = torch.cat(states).numpy()
-
-        def velocities(states: Array) -> Array:
-            held = None if u is None else u[n_seen - 1].expand(len(states), -1)
-            with own_modes(gradients=False):
-                slopes = decoder.vector_field(self._tensor(states), held)
-            result: Array = slopes.cpu().numpy()
-            return result
-
-        return LatentPaths(paths[0], paths[1:], n_seen, velocities)
 
     def _drawn(self, task: _Task, n_draws: int, seed: int) -> Tensor:
         """Return draws from q(z0), (sample, window, latent)."""

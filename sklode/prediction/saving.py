@@ -35,11 +35,11 @@ from sklode.data.errors import WeightsFileError
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.ticks import stamps_of, ticks_of
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.level import Level
 
 Kinds: TypeAlias = dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]]
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Rises with every change of what a file holds; files of other versions are refused."""
 
 _KEY = "sklode"
@@ -152,9 +152,6 @@ def _state_of(forecaster: Any) -> dict[str, Any]:
     """Return what a forecaster is made of, see `_forecaster`."""
     found, kind = vars(forecaster), type(forecaster)
     parameters = forecaster.get_params(deep=False)
-    if parameters.get("callbacks"):
-        parameters["callbacks"] = None
-        warnings.warn("a weights file has no callbacks; pass them again", stacklevel=4)
     if found.get("_y") is not None or found.get("_X") is not None:
         warnings.warn("a weights file has no data of remember_data=True", stacklevel=4)
     state = {
@@ -200,9 +197,7 @@ def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
         require(len(cutoff) == 1, "no cutoff")
         require(container in _CONTAINERS, f"y in the container {container!r}")
         row = pd.DataFrame(0.0, history.rows_at(cutoff)[[0]], names)
-        if fh is not None:
-            offsets, steps = fh[0].dtype == object, fh[0]
-            fh = list(steps) if offsets else ForecastingHorizon(steps, fh[1])
+        fh = None if fh is None else ForecastingHorizon(*fh)
         forecaster._is_trained = True
         row = convert_to(row, container, store={"name": names[0]})
         forecaster.fit(row, fh=fh)
@@ -339,10 +334,6 @@ _KINDS: Kinds = {
     "offset": (pd.offsets.BaseOffset, _parts_of_offset, _offset),
     "rng": (np.random.RandomState, lambda rng: rng.get_state(legacy=False), _generator),
     "Observations": (Observations, vars, Observations),
-    "StructuralLevel": (
-        StructuralLevel,
-        StructuralLevel.parts,
-        StructuralLevel.of_parts,
-    ),
+    "Level": (Level, vars, Level.of_parts),
 }
 """What is not plain: its types, how it is taken apart, and how it is made."""

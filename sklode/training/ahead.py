@@ -21,7 +21,7 @@ from sklode.data.observations import Observations
 from sklode.data.origins import Origins, Units
 from sklode.engine.threads import n_threads
 from sklode.levels.components import least_of
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
 from sklode.nn.modes import own_modes
 from sklode.prediction.ahead import AheadModel, Stacking, batch_of, build_ahead
@@ -85,7 +85,7 @@ def plan_ahead(
             model, from_scratch = copy.deepcopy(start), False
         else:
             keeps = start is not None and purpose in ("fine-tune", "update")
-            level = start.level if keeps else StructuralLevel.fit(observations)  # type: ignore[union-attr]
+            level = start.level if keeps else Level.fit(observations)  # type: ignore[union-attr]
             learned = observations.until(cut)
             proves = settings.guard is not False and can_prove(observations)
             proves &= bool((~np.isnan(learned.values)).any(0).all())
@@ -121,7 +121,7 @@ def plan_ahead(
 
 
 def _fresh(
-    learned: Observations, settings: Settings, level: StructuralLevel, seed: int
+    learned: Observations, settings: Settings, level: Level, seed: int
 ) -> AheadModel:
     """Return an untrained model: sizes and units as the data call for."""
     units = Units.of(learned, level.unit, least_of(level.channels))
@@ -193,10 +193,10 @@ class AheadRun(Run):
         with own_modes(gradients=True):
             trainer = self.learn(self.material(), reporter)
             if self.from_scratch:
-                self._prove_and_go_on(reporter, trainer.stopped)
+                self._prove_and_go_on(reporter, trainer.interrupted)
         return model
 
-    def _prove_and_go_on(self, reporter: Reporter, stopped: bool) -> None:
+    def _prove_and_go_on(self, reporter: Reporter, interrupted: bool) -> None:
         """Find what counts of the network, and train that on with all rows."""
         model = self.model
         self._prove()
@@ -211,8 +211,8 @@ class AheadRun(Run):
             f"The network has proved itself: {model.share:.0%} of its forecasts count, "
             f"up to {model.stacking.reach:.3g} times the usual gap ahead."
         )
-        if self.settings.guard is not False and not stopped:
-            told = Reporter(reporter.verbose, prefix="on all rows: ")  # no callbacks
+        if self.settings.guard is not False and not interrupted:
+            told = Reporter(reporter.verbose, prefix="on all rows: ")
             n_epochs = math.ceil(_FURTHER[self.whole] * self.n_epochs)
             self._fit(self.material(further=True), told, n_epochs, _FURTHER_RATE)
 
@@ -251,7 +251,7 @@ class AheadRun(Run):
                 self.observations,
                 self.cut,
                 self.whole,
-                StructuralLevel.fit(learned),
+                Level.fit(learned),
                 model.units,
                 model.window_length,
                 model.network.reach,

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from sklode.data.observations import Observations
-from sklode.data.scaling import Normalisation, Timeline
+from sklode.data.scaling import Normalisation, split_at_gaps, time_unit
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.nn.modes import default_float32
 from sklode.nn.solvers import FOLLOWED
@@ -31,6 +31,10 @@ _GLOBAL_GENERATOR = threading.Lock()
 Fits in several threads would draw from each other's seeds. They are drawn in float32,
 which is then the default dtype.
 """
+
+
+_MEAN_GAP = 10.0
+"""Time units that a solver walks from one row to the next, on average, at most."""
 
 
 @contextlib.contextmanager
@@ -78,7 +82,8 @@ def fresh_model(
     window_length, horizon = default_lengths(
         observations.lengths, settings.window_length, settings.horizon, n_ahead
     )
-    timeline = Timeline.of(observations)
+    unit = time_unit(observations, _MEAN_GAP)
+    observations = split_at_gaps(observations, unit)
     nothing = np.zeros((len(observations.ticks), 1))
     layout = WindowSet(
         nothing[:, 0], nothing, None, observations.bounds, window_length, horizon
@@ -87,7 +92,7 @@ def fresh_model(
     learned = observations.until(cut)
     normalisation = Normalisation.of(learned)
     windows = WindowSet(
-        *arrays_of(learned, normalisation, timeline), window_length, horizon
+        *arrays_of(learned, normalisation, unit), window_length, horizon
     )
     which = spread(np.arange(len(windows)), 4 * SCORED_WINDOWS)
     sample = windows.gather(which)
@@ -100,8 +105,7 @@ def fresh_model(
     model = FittedModel(
         network,
         normalisation,
-        timeline.unit,
-        timeline.longest_gap,
+        unit,
         observations.clock,
         window_length,
         horizon,

@@ -12,7 +12,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklode.data.parameters import FREQ, SIZE, check_constraints, check_freq
 from sklode.nn.solvers import METHODS
 from sklode.nn.vector_fields import ACTIVATIONS
-from sklode.training.report import CALLBACK_METHODS
 
 
 def _real(low: float, closed: str = "neither") -> Interval:
@@ -52,20 +51,17 @@ class Settings:
     rtol: _Positive
     atol: _Positive
     adjoint: _Flag
-    clip_norm: Annotated[float | str | None, _real(0), StrOptions({"auto"}), None]
+    clip_norm: Annotated[float | None, _real(0), None]
     kl_weight: _NotNegative
     observation_noise: Annotated[float | None, _real(0), None]
     max_epochs: Annotated[int | None, _integer(1), None]
     batch_size: _Size
     lr: _Positive
-    weight_decay: _NotNegative
     guard: Annotated[bool | str, "boolean", StrOptions({"auto"})]
     early_stopping: _Flag
-    n_iter_no_change: _Size
     finetune_epochs: Annotated[int | None, _integer(0), None]
     engine: Annotated[str, StrOptions({"auto", "eager", "fused"})]
     device: Annotated[str | torch.device, str, torch.device]
-    warm_start: _Flag
 
     @classmethod
     def of(cls, forecaster: Any) -> Settings:
@@ -85,7 +81,6 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "clean": ["boolean"],
     "random_state": ["random_state"],
     "verbose": [Interval(Integral, 0, 2, closed="both")],
-    "callbacks": [list, tuple, None],
 }
 
 
@@ -99,12 +94,6 @@ def check_parameters(forecaster: Any) -> None:
             'level="auto", or leave guard at "auto".'
         )
     resolve_device(forecaster.device)
-    for callback in forecaster.callbacks or ():
-        if not any(hasattr(callback, name) for name in CALLBACK_METHODS):
-            raise TypeError(
-                "callbacks must be objects with at least one of the methods "
-                f"{', '.join(CALLBACK_METHODS)}; got {forecaster.callbacks!r}."
-            )
     check_freq(forecaster.freq)
 
 
@@ -169,9 +158,8 @@ PARAMETERS = """    Parameters
     adjoint : bool, default=False
         Adjoint sensitivity in place of backpropagation through the solver: slower,
         with less memory under "dopri5".
-    clip_norm : float, "auto" or None, default=1.0
-        Threshold of norm gradient clipping over all parameters. "auto": the median of
-        the norms seen in the first three epochs. None: no clipping.
+    clip_norm : float or None, default=1.0
+        Threshold of norm gradient clipping over all parameters. None: no clipping.
     kl_weight : float, default=1.0
         Weight of the KL term; of many rows less, by the square of 300 / rows. With
         ``level="series"`` a fiftieth of it while the windows grow.
@@ -188,8 +176,6 @@ PARAMETERS = """    Parameters
     lr : float, default=0.005
         Learning rate of AdamW, at the peak of its one cycle: it rises over 30 % of all
         steps and falls over the rest.
-    weight_decay : float, default=0.0
-        Decoupled, of weight matrices; biases and scales do not decay.
     guard : bool or "auto", default="auto"
         Whether what the network adds has to be proved. With ``level="auto"``: the
         training leaves out the last fifth of the rows (of 20 short series or more:
@@ -202,10 +188,8 @@ PARAMETERS = """    Parameters
         ``level="series"``, under which True is refused.
     early_stopping : bool, default=False
         Hold out the last tenth of every series (of many short ones: every tenth), stop
-        when its loss no longer improves by 1e-4, and keep the best weights.
-    n_iter_no_change : int, default=50
-        Epochs without improvement after which early stopping stops; those in which
-        windows grow do not count.
+        when its loss has not improved by 1e-4 for 50 epochs (those in which windows
+        grow do not count), and keep the best weights.
     finetune_epochs : int, optional
         Epochs of a ``fit`` that follows ``pretrain``, and of an ``update``. None: a
         fifth of those trained from scratch; after ``pretrain`` as many more as make a
@@ -229,17 +213,9 @@ PARAMETERS = """    Parameters
         "auto": the CPU. "cuda" trains in plain torch.
     random_state : int, RandomState or None, default=None
         Of every random number; no global generator is touched.
-    warm_start : bool, default=False
-        A further ``fit`` is a new training that begins from the best weights of the one
-        before; settings of the network must stay the same. False: from scratch.
     verbose : {0, 1, 2}, default=0
         0: silent; 1: a progress bar (needs tqdm), or a line now and then where none can
         be drawn, as in a log file or beside parallel fits; 2: a line per epoch.
-    callbacks : list or tuple of objects, optional
-        Each with any of ``on_fit_begin(forecaster)``, ``on_epoch_end(forecaster,
-        row)``, which stops the training by returning True, and
-        ``on_fit_end(forecaster)``, also where training was broken off. ``row`` is a
-        copy of the epoch's row in ``history_``, as a dict.
 
 """
 
@@ -258,11 +234,8 @@ ATTRIBUTES = """    Attributes
     window_length_, horizon_ : int
         As given, or chosen; kept from ``pretrain``. No ``horizon_`` under "auto".
     time_unit_ : Timedelta or float
-        The training stamps' median positive gap; kept from ``pretrain``.
-    longest_gap_ : float
-        Not under "auto". In units of ``time_unit_``: a longer gap between two
-        observations counts as this long. At most 1000, and less where such gaps are
-        many; kept from ``pretrain``.
+        The training stamps' median positive gap, under "series" at least a tenth of
+        their mean gap; kept from ``pretrain``.
     location_, scale_ : ndarray of shape (channel,)
         What values are shifted and scaled by.
     network_share_ : float

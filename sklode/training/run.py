@@ -87,7 +87,7 @@ class Run:
             with self.torch_threads():
                 trainer.fit(material.draw, material.validation, reporter)
         finally:
-            reporter.end()
+            reporter.close()
         return trainer
 
     def torch_threads(self) -> contextlib.AbstractContextManager[None]:

@@ -18,8 +18,8 @@ from sklode.data.observations import Observations
 from sklode.data.origins import Origins, Questions, Units
 from sklode.data.ticks import ticks_between
 from sklode.data.windows import spread
-from sklode.levels.structural import StructuralLevel
-from sklode.levels.tables import Queries
+from sklode.levels.level import Level
+from sklode.levels.table import Table
 from sklode.nn.modes import own_modes
 from sklode.prediction.ahead import Stacking, batch_of
 
@@ -131,7 +131,7 @@ class Proof:
         observations: Observations,
         cut: Numbers,
         whole: bool,
-        level: StructuralLevel,
+        level: Level,
         units: Units,
         n_rows: int,
         reach: float,
@@ -160,7 +160,7 @@ class Proof:
     def _judge(
         self,
         observations: Observations,
-        level: StructuralLevel,
+        level: Level,
         units: Units,
         asked: Questions,
         cluster: Numbers,
@@ -176,8 +176,8 @@ class Proof:
             mine = np.flatnonzero(asked.channel == k)
             if not len(mine):
                 continue
-            queries = Queries(asked.window[mine], times[mine], inputs[mine])
-            mixture = filtered.answered(k, queries)
+            rows = asked.window[mine], times[mine], np.nan, inputs[mine]
+            mixture = filtered.answered(k, Table.of(*rows, len(before.keys)))
             found = mixture.quantiles(np.array([0.05, 0.5, 0.95]))
             values = observations.values[asked.row[mine], k]
             table: Array = np.column_stack([found, values])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +11,9 @@ import pandas as pd
 import pytest
 import torch
 
-import sklode
 from sklode import calendar_features, nn
 from tests.controls import controls
-from tests.series import channels, panel, tiny, uneven_stamps, uneven_ticks, waves
+from tests.series import channels, panel, tiny, uneven_stamps, waves
 
 NAN = float("nan")
 REFUSAL = (TypeError, ValueError)
@@ -28,15 +26,8 @@ TWO = channels(STAMPS)
 ONE = pd.Series(1.0, STAMPS, name="y")
 
 
-class Never:
-    """A callback that no training may reach."""
-
-    def on_fit_begin(self, forecaster: Any) -> None:
-        raise AssertionError("training began")
-
-
 def unfit() -> Any:
-    return tiny(callbacks=[Never()])
+    return tiny()
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +224,6 @@ def test_stamps_of_another_kind_are_refused_wherever_they_come(case: str) -> Non
         lambda: forecaster.predict_at(other),
         lambda: forecaster.predict_at(index, X=controls(other)),
         lambda: forecaster.score(asked, controls(other)),
-        lambda: forecaster.sample_prior(other),
     ):
         with pytest.raises(TypeError, match=message):
             question()
@@ -324,7 +314,6 @@ def test_x_belongs_to_fit_and_to_every_question_or_to_none(
         lambda f, X: f.predict_quantiles(LATER, X=X),
         lambda f, X: f.sample(LATER, X=X),
         lambda f, X: f.score(waves(LATER), X),
-        lambda f, X: f.sample_prior(LATER, X=X),
     ):
         with pytest.raises(ValueError, match=r"got None\. Pass X with a row at 2021"):
             question(early, None)
@@ -352,20 +341,15 @@ def test_x_of_a_panel_has_its_levels() -> None:
     forecaster = tiny().fit(y, controls(y.index))
     with pytest.raises(ValueError, match=message):
         forecaster.predict([1], X=alone)
-    with pytest.raises(
-        ValueError, match=r"X must have the index levels of y, \[None\]"
-    ):
-        forecaster.sample_prior(STAMPS, X=controls(y.index))
 
 
-def test_an_array_of_controls_needs_rows_that_count_from_zero() -> None:
+def test_x_is_an_array_only_where_y_is_one() -> None:
     X = controls(STAMPS).to_numpy()
-    message = r"the time stamps of y; got an array\. Use pd\.DataFrame\(X, index=y\.in"
+    message = r"the time stamps of y; got an array.*pd\.DataFrame\(X, index=y\.in"
     with pytest.raises(TypeError, match=message):
         unfit().fit(Y, X)
-    tiny().fit(waves(pd.RangeIndex(24)), X)
-    with pytest.raises(ValueError, match=r"X must have a row .* got none at 20"):
-        unfit().fit(waves().to_numpy(), controls(pd.RangeIndex(20)))
+    with pytest.raises(TypeError, match=r"got an array and DataFrame"):
+        unfit().fit(waves().to_numpy(), controls(pd.RangeIndex(24)))
 
 
 def test_x_in_another_zone_is_read_at_the_same_instants() -> None:
@@ -374,25 +358,6 @@ def test_x_in_another_zone_is_read_at_the_same_instants() -> None:
     forecaster = tiny().fit(y, X.set_axis(BERLIN))
     forecast = forecaster.predict_at(UTC[3:6], X=X.set_axis(BERLIN) + 1)
     pd.testing.assert_frame_equal(forecast, expected, check_exact=True)
-
-
-def test_new_series_are_asked_at_stamps_with_x_as_a_table(
-    fitted: Any,
-) -> None:
-    X = controls(STAMPS)[["u"]]
-    forecaster = tiny().fit(Y, X)
-    expected = forecaster.sample_prior(STAMPS, X=X)
-    pd.testing.assert_frame_equal(forecaster.sample_prior(STAMPS, X=X["u"]), expected)
-    with pytest.raises(TypeError, match=r"X must be a DataFrame over index; got ndarr"):
-        forecaster.sample_prior(STAMPS, X=X.to_numpy())
-    for index, message in (
-        (list(STAMPS), r"index must be a pandas Index of time stamps; got \["),
-        (STAMPS[:0], r"stamps of a new series, without keys; got 0 rows of 1 levels"),
-        (panel().index, r"without keys; got 49 rows of 2 levels"),
-        (swapped(STAMPS), r"times of index must be strictly increasing"),
-    ):
-        with pytest.raises(REFUSAL, match=message):
-            fitted.sample_prior(index)
 
 
 # --- arguments ------------------------------------------------------------------------
@@ -442,61 +407,3 @@ def test_a_misspelt_choice_is_answered_with_the_nearest(case: str) -> None:
     misspelt, meant = MISSPELT[case]
     with pytest.raises(ValueError, match=rf'[Gg]ot .* Did you mean "{meant}"\?$'):
         misspelt()
-
-
-# --- times among the values -----------------------------------------------------------
-
-SECONDS = uneven_ticks() / 4
-VALUES = waves().to_numpy()
-TIMED: dict[str, Any] = {
-    "an array": np.c_[SECONDS, VALUES],
-    "a frame": pd.DataFrame({"when": SECONDS, "level": VALUES}),
-    "eight rows": np.c_[SECONDS, VALUES][:8],
-}
-
-
-@pytest.mark.parametrize("case", TIMED)
-def test_times_in_the_first_column_are_warned_of_with_a_line_that_moves_them(
-    case: str,
-) -> None:
-    y = TIMED[case]
-    match = "first column of y increases strictly"
-    with pytest.warns(sklode.TimesInValuesWarning, match=match) as caught:
-        forecaster = tiny().fit(y)
-    assert caught[0].filename == __file__
-    assert forecaster.predict([1]).shape == (1, y.shape[1])  # as it was passed
-    line = re.search(r"y = (pd|y).*unit='s'\)", str(caught[0].message))
-    assert line
-    names = {"pd": pd, "y": y.copy()}
-    exec(line[0], names)  # our own message
-    moved: Any = names["y"]
-    assert moved.shape == (len(y), y.shape[1] - 1)
-    given = np.asarray(y)[:, 0]
-    np.testing.assert_allclose(moved.index.total_seconds(), given)
-    tiny().fit(moved)  # warnings are errors here
-
-
-NOT_TIMED: dict[str, Any] = {
-    "one channel": np.cumsum(VALUES**2)[:, None],
-    "channels": channels().to_numpy(),
-    "equal steps": np.c_[np.arange(24) * 0.1, VALUES],
-    "a value that repeats": np.c_[np.maximum(SECONDS, SECONDS[2]), VALUES],
-    "few rows": np.c_[SECONDS, VALUES][:7],
-    "missing values": np.c_[np.where(np.arange(24) == 5, NAN, SECONDS), VALUES],
-    "a frame over times": TIMED["a frame"].set_axis(STAMPS),
-    "a frame over whole numbers": TIMED["a frame"].set_axis(range(5, 29)),
-}
-
-
-@pytest.mark.parametrize("case", NOT_TIMED)
-def test_other_columns_are_taken_without_a_warning(case: str) -> None:
-    tiny().fit(NOT_TIMED[case])
-
-
-def test_the_warning_can_be_silenced_and_comes_at_fit_only() -> None:
-    y = TIMED["an array"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", sklode.TimesInValuesWarning)
-        forecaster = tiny().fit(y[:12])
-    forecaster.update(y[12:])
-    forecaster.score(y[12:])

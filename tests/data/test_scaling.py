@@ -1,4 +1,4 @@
-"""The model's units: time units, what long gaps count, locations and scales."""
+"""The model's units: time units, series split at long gaps, locations and scales."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklode.data.observations import Observations
-from sklode.data.scaling import Normalisation, Timeline
+from sklode.data.scaling import Normalisation, split_at_gaps, time_unit
 from tests.series import tiny, uneven_stamps, waves
 
 NAN = float("nan")
@@ -25,66 +25,33 @@ def at_stamps(*series: list[int]) -> Observations:
     return read(parts[0] if len(series) == 1 else pd.concat(parts))
 
 
-def times_at(timeline: Timeline, seen: Observations, *ticks: int) -> list[float]:
-    asked = np.array(ticks)
-    return timeline.at(seen, np.zeros(len(asked), np.int64), asked).tolist()
+def test_a_series_is_split_where_a_gap_is_longer_than_a_thousand_units() -> None:
+    seen = at_stamps([0, 10, 10_010, 20_011, 20_012], [7, 9], [3])
+    pieces = split_at_gaps(seen, 10.0)
+    assert pieces.bounds.tolist() == [0, 3, 5, 7, 8]
+    assert pieces.keys == ((0,), (0,), (1,), (2,))
+    assert split_at_gaps(seen, 11.0).bounds.tolist() == seen.bounds.tolist()
 
 
-def test_a_long_gap_counts_as_the_longest_one() -> None:
-    seen = at_stamps([0, 10, 20, 20_000, 20_010, 10**18, 10**18 + 5])
-    expected = [0, 1, 2, 102, 103, 203, 203.5]
-    assert Timeline(10.0, 100.0).of_rows(seen).tolist() == expected
+def test_a_stamp_in_a_long_gap_is_forecast_from_the_side_it_is_nearer_to() -> None:
+    y = waves(pd.RangeIndex(40))
+    before, after = y[:20], y[20:].set_axis(y.index[20:] + 10**4)
+    both = pd.concat([before, after])
+    pretrained = tiny(finetune_epochs=0).pretrain(
+        pd.concat({"a": before, "b": after}).to_frame()
+    )
+    asked = pd.Index([25, 10**4 + 15])
+    found = pretrained.clone().fit(both).predict_at(asked).to_numpy()
+    for k, side in enumerate((before, after)):
+        alone = pretrained.clone().fit(side).predict_at(asked[[k]])
+        np.testing.assert_allclose(alone.to_numpy(), found[[k]], rtol=1e-5)
 
 
-def test_each_series_has_its_own_time() -> None:
-    seen = at_stamps([0, 1, 5000, 5001], [700, 702, 10**15], [3])
-    expected = [0, 1, 101, 102, 0, 2, 102, 0]
-    assert Timeline(1.0, 100.0).of_rows(seen).tolist() == expected
-    stamps = np.array([5001 + 7, 10**15 + 9, 699, 10])
-    found = Timeline(1.0, 100.0).at(seen, np.array([0, 1, 1, 2]), stamps)
-    assert found.tolist() == [102 + 7, 102 + 9, -1, 7]
-
-
-def test_near_both_ends_of_a_long_gap_time_passes_as_elsewhere() -> None:
-    seen, timeline = at_stamps([0, 1, 10_001, 10_002]), Timeline(1.0, 100.0)
-    assert times_at(timeline, seen, 1, 2, 41) == [1, 2, 41]
-    assert times_at(timeline, seen, 9_961, 10_000, 10_001) == [61, 100, 101]
-    assert times_at(timeline, seen, 5_001) == [51]  # in the middle
-
-
-def test_before_the_first_and_after_the_last_stamp_time_is_not_shortened() -> None:
-    seen, timeline = at_stamps([0, 1, 10_001]), Timeline(1.0, 100.0)
-    assert times_at(timeline, seen, -5_000, 10_002, 90_001) == [-5_000, 102, 80_101]
-
-
-@given(
-    gaps=st.lists(st.integers(1, 10**6), min_size=1, max_size=8),
-    asked=st.lists(st.integers(-100, 10**7), min_size=2, max_size=20),
-)
-def test_time_increases_with_the_stamps_and_agrees_at_rows(
-    gaps: list[int], asked: list[int]
-) -> None:
-    ticks = np.concatenate([[0], np.cumsum(gaps)])
-    seen, timeline = at_stamps(ticks.tolist()), Timeline(2.0, 50.0)
-    rows = timeline.of_rows(seen)
-    assert times_at(timeline, seen, *ticks) == pytest.approx(rows.tolist())
-    assert (np.diff(rows) <= 50).all()
-    found = times_at(timeline, seen, *sorted(set(asked)))
-    assert (np.diff(found) > 0).all()
-
-
-def test_gaps_up_to_a_thousand_units_are_left_alone() -> None:
-    seen = at_stamps([*range(20), 1019])
-    assert Timeline.of(seen).of_rows(seen).tolist() == [*range(20), 1019]
-
-
-def test_the_mean_gap_stays_below_ten_units_where_long_gaps_are_many() -> None:
-    ticks = np.cumsum(np.tile([1, 1, 1, 10**6], 25))
-    timeline = Timeline.of(at_stamps(ticks.tolist()))
-    gaps = np.diff(timeline.of_rows(at_stamps(ticks.tolist())))
-    assert gaps.mean() == pytest.approx(10)
-    assert gaps.max() == pytest.approx(timeline.longest_gap)
-    assert sorted(set(gaps.round(6))) == [1, gaps.max().round(6)]
+def test_the_mean_gap_is_ten_units_at_most_where_that_is_asked() -> None:
+    seen = at_stamps(np.cumsum([0, *[1, 1, 90] * 10, 10**6]).tolist())
+    assert time_unit(seen) == 1
+    assert time_unit(seen, 10.0) == pytest.approx(92 / 30)
+    assert time_unit(at_stamps([0, 1, 3, 9]), 10.0) == 2
 
 
 def test_what_follows_a_long_gap_does_not_depend_on_how_long_it_is() -> None:
@@ -108,10 +75,10 @@ def test_centuries_of_nanoseconds_are_forecast() -> None:
 
 def test_the_time_unit_is_the_median_gap_pooled_over_series() -> None:
     # gaps of 1, 3 and of 9: the gap between the series is none
-    assert Timeline.of(at_stamps([0, 1, 4], [100, 109])).unit == 3
-    assert Timeline.of(at_stamps([7])).unit == 1
+    assert time_unit(at_stamps([0, 1, 4], [100, 109])) == 3
+    assert time_unit(at_stamps([7])) == 1
     day = waves(pd.date_range("2021", periods=1, freq="D"))
-    assert Timeline.of(read(day)).unit == 86_400 * 10**9
+    assert time_unit(read(day)) == 86_400 * 10**9
 
 
 def test_the_time_unit_counts_only_stamps_with_an_observation() -> None:

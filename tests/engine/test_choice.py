@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import nn
 from tests.series import FORECASTERS, MOSTLY_ONE, tiny, waves
 
 
@@ -42,23 +41,6 @@ def test_what_the_fused_engine_cannot_serve_is_refused(
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         tiny(kind, engine="fused", **settings).fit(waves())
-
-
-def test_a_module_of_the_users_own_is_refused_by_name() -> None:
-    class Habit(nn.VectorField):
-        """A field that the engine cannot know."""
-
-    class Listener(nn.ODELSTM):
-        """An encoder that the engine cannot know."""
-
-    forecaster = tiny(engine="fused", warm_start=True).fit(waves())
-    network = forecaster.network_
-    network.decoder.vector_field.__class__ = Habit
-    with pytest.raises(ValueError, match="got other modules in Decoder"):
-        forecaster.fit(waves())
-    network.encoder.__class__ = Listener
-    with pytest.raises(ValueError, match="other modules in Listener and Decoder"):
-        forecaster.fit(waves())
 
 
 def test_an_activation_that_no_engine_has_is_refused() -> None:

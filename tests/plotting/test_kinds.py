@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
-from sklode.plotting import plot_forecast, plot_history, plot_latent, plot_samples
+from sklode.plotting import plot_forecast, plot_history, plot_samples
 from tests.fitted import KINDS
 
 pytestmark = pytest.mark.slow  # a fit of each kind, and the text of many ticks
@@ -25,6 +25,5 @@ def test_all_that_is_fitted_can_be_drawn(kind: str) -> None:
         plot_forecast(y, forecast, interval)
     plot_samples(forecaster.sample(fh, X=X), y)
     plot_history(forecaster)
-    plot_latent(forecaster, fh, X=X)
     for number in plt.get_fignums():
         plt.figure(number).canvas.draw()

@@ -232,7 +232,6 @@ MADE_UP: list[tuple[str, Any, str]] = [
     ("/parameters/x", 1, "unexpected keyword argument 'x'"),
     ("/parameters/n_samples", -1, "'n_samples' parameter"),
     ("/parameters/device", "x", "RuntimeError.* device"),
-    ("/parameters/callbacks", [1], "callbacks"),
     ("/parameters/random_state/@rng/state/pos", 9**9, "a RandomState"),
     (PARTS + "weights", {}, "fewer arrays than layers"),
     (PARTS + "weights/x", {"@array": "x"}, "KeyError: 'x'"),

@@ -125,7 +125,7 @@ def test_training_is_given_up_when_it_diverges_again_and_again() -> None:
 def ends_of(losses: list[float], n_batches: int) -> list[int]:
     """Return what epochs of these losses go back to; the weights are the losses."""
     network, found = Trainee(linear), []
-    with closing(Descent(network, 0.1, 0.0, 1)) as descent:
+    with closing(Descent(network, 0.1, 1)) as descent:
         recovery = Recovery(n_batches)
         for epoch, loss in enumerate(losses, start=1):
             network.throw(loss)
