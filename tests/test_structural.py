@@ -15,8 +15,8 @@ import pytest
 from sktime.exceptions import NotFittedError
 
 from sklode import LatentODEForecaster, StructuralForecaster, WeightsFileError
-from sklode.levels.answers import LevelAnswers
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.level import Level
+from sklode.levels.level_predictor import LevelPredictor
 from tests.fitted import assert_same
 from tests.series import channels, panel, uneven_stamps, waves
 
@@ -131,13 +131,13 @@ def test_a_bad_season_of_the_index_leaves_the_fit_before() -> None:
 def fits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What levels were fitted with: number of rows, seasons."""
     found: list[Any] = []
-    given = StructuralLevel.fit
+    given = Level.fit
 
     def fit(observations: Any, seasons: Any, logarithm: Any) -> Any:
         found.append((len(observations.ticks), seasons))
         return given(observations, seasons, logarithm)
 
-    monkeypatch.setattr(StructuralLevel, "fit", fit)
+    monkeypatch.setattr(Level, "fit", fit)
     return found
 
 
@@ -163,13 +163,13 @@ def test_hyperparameters_are_found_again_once_rows_have_doubled(
 
 def test_states_go_on_with_every_update(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    given = LevelAnswers.updated
+    given = LevelPredictor.updated
 
     def updated(answers: Any, history: Any) -> Any:
         seen.append(len(history.observations.ticks))
         return given(answers, history)
 
-    monkeypatch.setattr(LevelAnswers, "updated", updated)
+    monkeypatch.setattr(LevelPredictor, "updated", updated)
     y = waves()
     forecaster = structural().fit(y[:20])
     asked = y.index[-1:] + 5
