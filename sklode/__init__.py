@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from sklode.data.calendar import calendar_features
+from sklode.data.clock import calendar_features
 from sklode.data.errors import HistoryWarning, SolverError, WeightsFileError
 from sklode.forecasters import (
     LatentODEForecaster,

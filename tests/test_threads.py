@@ -13,7 +13,7 @@ import torch
 from sklode.engine import threads as _threads
 from sklode.engine.threads import n_threads, one_torch_thread
 from tests.epochs import after_each_epoch
-from tests.series import tiny, waves
+from tests.series import on_engine, tiny, waves
 
 
 @pytest.fixture(autouse=True)
@@ -96,5 +96,6 @@ def test_torch_keeps_to_one_thread_beside_threads_of_the_engine(
 ) -> None:
     found = []
     with after_each_epoch(lambda _: found.append(numbers())):
-        tiny(engine=engine).fit(waves())
+        with on_engine(engine):
+            tiny().fit(waves())
     assert set(found) == {seen}

@@ -37,7 +37,7 @@ from workloads import (
     Workload,
 )
 
-from sklode import LatentODELSTMForecaster
+from sklode import LatentODELSTMForecaster, nn
 
 ENGINES = ("fused", "eager")
 
@@ -111,7 +111,7 @@ def fit(y: pd.Series | pd.DataFrame, parameters: Mapping[str, Any]) -> Fit:
 def first_seconds() -> float:
     """Return how much longer a process's first fit takes; called in a fresh one."""
     y, _ = irregular_panel(4, 20, 1)
-    parameters = {"engine": "fused", "max_epochs": 1, "window_length": 20, "horizon": 0}
+    parameters = {"max_epochs": 1, "window_length": 20, "horizon": 0}
     return fit(y, parameters).seconds - fit(y, parameters).seconds
 
 
@@ -140,14 +140,16 @@ def whole_fits(
 ) -> dict[str, float]:
     """Return seconds of a whole fit: measured for "whole", scaled for the engines."""
     few = {**parameters, "max_epochs": options.epochs}
-    fit(y, {**few, "engine": "fused", "max_epochs": 1})  # compiles
-    whole = fit(y, {**parameters, "engine": "fused"})
+    fit(y, {**few, "max_epochs": 1})  # compiles
+    whole = fit(y, parameters)
     scaled: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     for _ in range(options.fits):
         for engine in ENGINES:
-            took = fit(y, {**few, "engine": engine})
+            nn.LatentODE.engine = engine
+            took = fit(y, few)
             share = whole.n_epochs / took.n_epochs
             scaled[engine].append(took.seconds + (share - 1) * took.trained)
+    nn.LatentODE.engine = "fused"
     seconds = {engine: statistics.median(turns) for engine, turns in scaled.items()}
     print(
         f"fused, {whole.n_epochs} epochs: {whole.seconds:.1f} s; scaled from "
@@ -185,7 +187,6 @@ def iteration(name: str, load: Workload, options: argparse.Namespace) -> Iterati
         thinning=0.0,  # the loop reads all that it reconstructs
         batch_size=load.n_series,
         step_size=longest_gap,  # one step a gap
-        engine="fused",
         max_epochs=1,
         finetune_epochs=3,
         lr=1e-3,

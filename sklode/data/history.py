@@ -240,8 +240,8 @@ class History:
             )
         X = _with_columns(X, self.controls, "X").sort_index()
         check_index(X.index, "X")
-        check_controls(X, index[:0])  # before rows are compared
-        controls_at(X, index[~known | index.isin(X.index)])
+        check_controls(X, index[~known])
+        controls_at(X, index[index.isin(X.index)])
         return X
 
     def _check_levels(self, index: pd.Index, name: str) -> None:

@@ -1,6 +1,6 @@
 """The forecasters: sktime's contract over Latent ODEs, and over a level alone."""
 
-from sklode.forecasters.latent import (
+from sklode.forecasters.latent_ode import (
     LatentODEForecaster,
     LatentODELSTMForecaster,
     LatentODERNNForecaster,

@@ -16,13 +16,13 @@ from sklearn.utils import InputTags, Tags, TargetTags
 from sktime.datatypes import convert_to
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
-from sktime.utils.validation.forecasting import check_alpha
 
 from sklode.data import checks
 from sklode.data.history import History, as_channels, in_order
-from sklode.data.horizons import as_horizon, check_freq_of
+from sklode.data.horizons import as_horizon
 from sklode.data.observations import Observations
-from sklode.data.ticks import default_step
+from sklode.levels.level import Level
+from sklode.levels.level_predictor import LevelPredictor
 from sklode.prediction import saving
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
@@ -69,9 +69,8 @@ class ContinuousForecaster(BaseForecaster):
     """What all forecasters share: they read series, and answer at any time.
 
     A subclass has the parameters ``n_samples``, ``freq``, ``clean`` and
-    ``random_state``, and the methods ``_pretrain``, ``_fit``, ``_update`` and
-    ``_set_model``, which leave ``_history``, ``_model``, ``_predict_seed`` and
-    ``_answers``; and for `saving` ``_of_settings`` and ``_model_format``.
+    ``random_state``; ``_check_parameters``; ``_learned``, which returns a model and the
+    seed of all draws; and ``_set_model``, which takes it over and leaves ``_answers``.
     """
 
     _tags: ClassVar[dict[str, Any]] = {
@@ -94,14 +93,8 @@ class ContinuousForecaster(BaseForecaster):
     _y = None
     _X = None
     _parent_callback_ctx = None  # scikit-learn's searches look for it
-    _is_trained = False  # while `load_weights` lets sktime fit it
-    _model_format: ClassVar[saving.ModelFormat]
-    encoder: ClassVar[str | None] = None  # of a network, where there is one
     _history: History
     _answers: Any  # at rows of an index, see `LevelPredictor` of `sklode.levels`
-
-    def _scored(self) -> None:
-        """Say what a score does not tell: nothing."""
 
     def _check_X_y(
         self, X: Any = None, y: Any = None, **kwargs: Any
@@ -142,19 +135,56 @@ class ContinuousForecaster(BaseForecaster):
                 "example predict(fh=range(1, 13)) for the next 12 steps, or ask at "
                 "time stamps by predict_at(index)."
             )
-        if isinstance(fh, ForecastingHorizon) and fh.freq is not None:
-            check_freq_of(fh, self._cutoff, self._steps())
-        return super()._check_fh(as_horizon(fh, self._cutoff), pred_int)
-
-    def _steps(self) -> list[Any]:
-        """Return the lengths of a step that are known, of each series."""
+        if isinstance(fh, pd.MultiIndex) and self._state == "fitted":
+            if len(self._history.levels) > 1:
+                return fh  # each series' own stamps, see `_asked`
+        steps = [] if self.freq is None else [self.freq]
         if self._state == "fitted":
-            return self._history.steps
-        return [] if self.freq is None else [default_step(self._cutoff, self.freq)]
+            steps = self._history.steps
+        return super()._check_fh(as_horizon(fh, self._cutoff, steps), pred_int)
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
         return self._set_params_at("pretrained", params)
+
+    def _pretrain(
+        self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
+    ) -> ContinuousForecaster:
+        """Learn from a panel, from what was pretrained on where there is any."""
+        self._check_parameters()
+        if y is None:
+            raise TypeError("pretrain needs a panel y; got None. Pass a DataFrame.")
+        start = getattr(self, "pretrained_", None)
+        history = self._read(y, X, start)
+        history.observations.check_channels(history.channels)
+        self.pretrained_, _ = self._learned(history, fh, start, "pretrain")
+        return self
+
+    def _fit(
+        self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
+    ) -> ContinuousForecaster:
+        """Learn from y, beginning from what was pretrained."""
+        self._check_parameters()
+        start = getattr(self, "pretrained_", None)
+        history = self._history = self._read(y, X, start)
+        if start is None:
+            history.observations.check_channels(history.channels)
+        purpose = "fit" if start is None else "fine-tune"
+        model, self._predict_seed = self._learned(history, fh, start, purpose)
+        self._set_model(model)
+        return self
+
+    def _update(
+        self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True
+    ) -> ContinuousForecaster:
+        """Take up observations; with ``update_params`` learn from all once more."""
+        history = self._history = self._history.extended(y, X, self.freq)
+        self._set_cutoff(history.cutoff(self.cutoff))
+        model = self._model
+        if update_params:
+            model, _ = self._learned(history, None, model, "update")
+        self._set_model(model)
+        return self
 
     def _read(self, y: pd.DataFrame, X: pd.DataFrame | None, start: Any) -> History:
         """Return the series; in the columns of a model that a fit starts from."""
@@ -191,10 +221,24 @@ class ContinuousForecaster(BaseForecaster):
                 f"{expected[1]}; got {got[0]} and {got[1]}. {remedy}"
             )
 
-    def _take_up(self, y: pd.DataFrame, X: pd.DataFrame | None) -> None:
-        """Take the rows of an update into the history, and move the cutoff."""
-        self._history = self._history.extended(y, X, self.freq)
-        self._set_cutoff(self._history.cutoff(self.cutoff))
+    def _level_answers(self, level: Level, ahead: Any = None) -> LevelPredictor:
+        """Return what a level answers; of one that is kept only new rows are read."""
+        before, known = getattr(self, "_answers", None), self._history.rows
+        if isinstance(before, LevelPredictor) and before.level is level:
+            states = before.states.updated(known)
+        else:
+            states = level.filtered(known)
+        return LevelPredictor(states, self._history, self._predict_seed, ahead)
+
+    def _level_parts(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
+        """Return what `sklode.plotting.plot_components` draws, (channel, part)."""
+        if not isinstance(self._answers, LevelPredictor):
+            raise ValueError(
+                'the parts of a level need level="auto"; got '
+                f'level={self.level!r}, which has none. Fit with level="auto", or a '
+                "StructuralForecaster."
+            )
+        return self._answers.components(index, X)
 
     def _predict(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None
@@ -305,56 +349,24 @@ class ContinuousForecaster(BaseForecaster):
                 f"index must be a pandas Index of time stamps; got {index!r}. Use for "
                 "example pd.DatetimeIndex([...])."
             )
-        return self._answers.means(index, self._as_table(X))
-
-    def _as_table(self, X: Any) -> pd.DataFrame | None:
-        """Return X; of a table, sktime's check would walk through every series."""
-        is_table = isinstance(X, pd.Series | pd.DataFrame)
-        return pd.DataFrame(X) if is_table else self._check_X(X=X)
-
-    def _asks_each(self, fh: Any) -> bool:
-        """Return whether ``fh`` asks each series of a panel at its own stamps."""
-        if self._state != "fitted" or not isinstance(fh, pd.MultiIndex):
-            return False
-        return len(self._history.levels) > 1
+        if not isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
+            X = self._check_X(X=X)
+        return self._answers.means(index, X)
 
     def predict_quantiles(
         self, fh: Any = None, X: Any = None, alpha: Any = None
     ) -> pd.DataFrame:
-        """Forecast quantiles, see `sktime.forecasting.base.BaseForecaster`.
-
-        ``fh`` is as there or, for a panel, a MultiIndex, with X, as in `predict_at`.
-        """
+        """Forecast quantiles, see `sktime.forecasting.base.BaseForecaster`."""
         if alpha is not None:
             checks.check_probabilities("alpha", alpha)
-        if self._asks_each(fh):
-            alpha = check_alpha([0.05, 0.95] if alpha is None else alpha)
-            return self._predict_quantiles(fh, self._as_table(X), alpha)
         return super().predict_quantiles(fh, X, alpha)
 
     def predict_interval(
         self, fh: Any = None, X: Any = None, coverage: Any = 0.90
     ) -> pd.DataFrame:
-        """Forecast intervals, see `sktime.forecasting.base.BaseForecaster`.
-
-        ``fh`` is as there or, for a panel, a MultiIndex, with X, as in `predict_at`.
-        """
+        """Forecast intervals, see `sktime.forecasting.base.BaseForecaster`."""
         checks.check_probabilities("coverage", coverage)
-        if self._asks_each(fh):
-            coverage = check_alpha(coverage, name="coverage")
-            return self._predict_interval(coverage, fh=fh, X=self._as_table(X))
         return super().predict_interval(fh, X, coverage)
-
-    def predict_var(
-        self, fh: Any = None, X: Any = None, cov: bool = False
-    ) -> pd.DataFrame:
-        """Forecast variances, see `sktime.forecasting.base.BaseForecaster`.
-
-        ``fh`` is as there or, for a panel, a MultiIndex, with X, as in `predict_at`.
-        """
-        if self._asks_each(fh):
-            return self._predict_var(fh, self._as_table(X), cov)
-        return super().predict_var(fh, X, cov)
 
     def sample(
         self,
@@ -388,15 +400,19 @@ class ContinuousForecaster(BaseForecaster):
         probability holds one: those of another ``n_samples`` are others.
         """
         self.check_is_fitted()
-        each = self._asks_each(fh)
-        X_inner = self._as_table(X) if each else self._check_X(X=X)
-        rows, known = self._asked(fh if each else self._check_fh(fh), X_inner)
+        X_inner = self._check_X(X=X)
+        rows, known = self._asked(self._check_fh(fh), X_inner)
         n = self.n_samples if n_samples is None else n_samples
         checks.check_count("n_samples", n, 1)
         columns = self._history.channels
         paths = np.full((n, len(rows), len(columns)), np.nan)
         paths[:, known] = self._answers.paths(rows[known], X_inner, n, noise)
-        return as_paths(paths, rows, columns)
+        number = np.arange(n).repeat(len(rows))
+        rows = rows[np.tile(np.arange(len(rows)), n)]
+        levels = [rows.get_level_values(k) for k in range(rows.nlevels)]
+        names = ["sample", *rows.names]
+        index = pd.MultiIndex.from_arrays([number, *levels], names=names)
+        return pd.DataFrame(paths.reshape(-1, len(columns)), index, columns)
 
     def _predict_quantiles(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]
@@ -465,7 +481,6 @@ class ContinuousForecaster(BaseForecaster):
             )
             return float(super().score(y, X=X, fh=fh))
         self.check_is_fitted()
-        self._scored()
         residuals = self._residuals(y, X).to_numpy(dtype=float, na_value=np.nan)
         errors = residuals[~np.isnan(residuals)]
         if not len(errors):
@@ -560,13 +575,3 @@ class ContinuousForecaster(BaseForecaster):
     def __sklearn_clone__(self) -> Any:
         """Clone as sktime does: with its configuration and pretrained state."""
         return self.clone()
-
-
-def as_paths(paths: np.ndarray, index: pd.Index, columns: list[Any]) -> pd.DataFrame:
-    """Return paths (sample, row, channel) as a frame with index (sample, *row)."""
-    n = len(paths)
-    rows = index[np.tile(np.arange(len(index)), n)]
-    levels = [rows.get_level_values(k) for k in range(rows.nlevels)]
-    number = np.repeat(np.arange(n), len(index))
-    rows = pd.MultiIndex.from_arrays([number, *levels], names=["sample", *index.names])
-    return pd.DataFrame(paths.reshape(-1, len(columns)), rows, columns)

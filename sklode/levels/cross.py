@@ -104,16 +104,6 @@ class Cross(NamedTuple):
             found.weights[:, :, k] = weights.reshape(n, -1)
         return found
 
-    @classmethod
-    def checked(cls, weights: Array, fading: Array) -> Cross:
-        """Return what arrays say; a ValueError where they do not fit."""
-        n = len(fading)
-        if weights.shape != (n, len(MEMORIES), n) or fading.shape != (n,):
-            raise ValueError(f"weights of {n} channels have shape {weights.shape}")
-        if not (np.isfinite(weights).all() and (fading >= 0).all()):
-            raise ValueError("weights must be finite, and fading not below zero")
-        return cls(weights, fading)
-
     def shift(self, channel: int, sums: Array, ahead: Array) -> Array:
         """Return what is added, (query,); none up to the last row.
 

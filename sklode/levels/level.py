@@ -28,7 +28,6 @@ from sklode.levels.cross import Cross
 from sklode.levels.effects import Effect, Inputs, columns_of, places
 from sklode.levels.fitting import fit_components
 from sklode.levels.floors import steps_of
-from sklode.levels.forms import BASE, Form
 from sklode.levels.mixture import Mixture, Move
 from sklode.levels.periods import clock_periods, peaks
 from sklode.levels.table import Table
@@ -108,30 +107,6 @@ class Level:
         tables = self.tables(observations)
         each = zip(self.channels, tables, self.spans, strict=True)
         return Filtered(self, observations, [FilteredChannel.of(*one) for one in each])
-
-    @classmethod
-    def of_parts(cls, channels: Any, effects: Any, cross: Any, **others: Any) -> Level:
-        """Return a level whose components, effects and cross are plain tuples.
-
-        A ValueError where there can be none.
-        """
-        made = [[_component(*parts) for parts in components] for components in channels]
-        for components in made:
-            weights = [component.weight for component in components]
-            if not weights or not math.isclose(sum(weights), 1.0, rel_tol=1e-6):
-                raise ValueError(f"weights must add up to one; got {weights}")
-        acts = [Effect(*parts) for parts in effects]
-        told = Cross.checked(*cross)
-        level = cls(channels=made, effects=acts, cross=told, **others)
-        scales = level.unit, *level.spans, *level.control_scale
-        if not all(0 < scale < math.inf for scale in scales):
-            raise ValueError(f"units and spans must be above zero; got {scales}")
-        if not np.isin(level.steps[~np.isnan(level.steps)], [0, 1]).all():
-            raise ValueError(f"steps must be 0, 1 or NaN; got {level.steps}")
-        sizes = {len(level.spans), len(told.fading), len(level.steps), len(made)}
-        if len(sizes) > 1:
-            raise ValueError(f"{len(made)} channels have {len(level.spans)} spans")
-        return level
 
     def inputs(self, rows: Observations) -> Array:
         """Return what `kalman` reads beside times, (row, 1 + column), at rows of X."""
@@ -230,19 +205,6 @@ class Filtered:
         sums = np.stack([one.sums_at(ends) for one in self.channels], axis=1)
         ahead = asked.times - ends[asked.series]
         return self.level.cross.shift(channel, sums[asked.series], ahead)
-
-
-def _component(form: Any, *others: Any) -> Component:
-    """Return a component whose hyperparameters fit its form, and are finite."""
-    component = Component(Form(*form), *others)
-    periods, n = component.form.periods, len(BASE) + 2 * len(component.form.periods)
-    if component.logs.shape != (n,) or not np.isfinite(component.logs).all():
-        raise ValueError(f"{n} finite hyperparameters are needed; got {component.logs}")
-    sizes = component.weight, component.scale, *periods
-    finite = math.isfinite(component.location) and 0 <= component.apart < math.inf
-    if not (all(size > 0 for size in sizes) and finite):
-        raise ValueError(f"weight, scale and periods must be above zero; got {sizes}")
-    return component
 
 
 def _log_odds(period: float) -> float:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sklode import nn
 from sklode.data.history import GivenControls, History
 from sklode.data.observations import Observations
-from sklode.data.origins import Origins, Questions, Units
 from sklode.data.ticks import ticks_between
+from sklode.data.windows import Origins, Questions, Units
 from sklode.levels.level import Level
 from sklode.levels.mixture import Move
 from sklode.levels.table import Table
@@ -201,7 +201,7 @@ def build_ahead(
         size = n_channels * settings.latent_size
         # of each channel, and of what they share
         width = settings.field_width * (n_channels + 1)
-        shape = width, settings.field_depth, settings.activation
+        shape = width, settings.field_depth
         decoder = nn.Decoder(nn.VectorField(size, *shape, n_controls), solver)
     return nn.AheadODE(
         encoder,
@@ -212,7 +212,6 @@ def build_ahead(
         settings.emission_width,
         reach,
         looks_back,
-        settings.observation_noise,
     )
 
 

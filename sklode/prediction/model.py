@@ -13,29 +13,40 @@ from numpy.typing import NDArray
 from sklode import nn
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, split_at_gaps
-from sklode.data.ticks import ticks_between
-from sklode.data.windows import WindowSet
+from sklode.data.windows import Rows, WindowSet
+from sklode.levels.level import Level
 from sklode.prediction.calibration import Calibration
 
 ARCHITECTURE = (
+    "encoder",
     "hidden_size",
     "latent_size",
     "field_width",
     "field_depth",
     "emission_width",
-    "activation",
     "window_length",
     "horizon",
     "level",
     "method",
     "step_size",
-    "rtol",
-    "atol",
-    "adjoint",
-    "observation_noise",
-    "engine",
 )
 """Settings that a network is built with; they cannot change as training goes on."""
+
+
+@dataclass(frozen=True, repr=False)
+class FittedLevel:
+    """Hyperparameters, with what is needed to apply them to new series."""
+
+    level: Level
+    n_rows: int  # that it was found on
+    clock: str  # of the index, see `sklode.data.ticks.clock_of`
+    columns: tuple[list[Any], list[Any]]  # of y, and of X
+    architecture: dict[str, Any]  # settings that it was fitted with
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of columns of y and of X."""
+        return len(self.columns[0]), len(self.columns[1])
 
 
 @dataclass(repr=False)
@@ -66,10 +77,13 @@ class FittedModel:
 
     def windows(self, observations: Observations) -> WindowSet:
         """Return the training windows; none spans a gap that splits a series."""
-        pieces = split_at_gaps(observations, self.time_unit)
-        arrays = arrays_of(pieces, self.normalisation, self.time_unit)
-        windows = WindowSet(*arrays, self.window_length, self.horizon)
-        return windows if self.held is None else windows.without(~np.isnan(self.held))
+        pieces, units = split_at_gaps(observations, self.time_unit), self.normalisation
+        controls = pieces.controls
+        if controls is not None:
+            controls = units.controls(controls)
+        rows = Rows(pieces, self.time_unit, units.values(pieces.values), controls)
+        held = np.full(len(units.location), np.nan) if self.held is None else self.held
+        return WindowSet(rows, self.window_length, self.horizon, np.isnan(held))
 
     def hold(self) -> None:
         """Let the network forecast what is `held`."""
@@ -79,27 +93,13 @@ class FittedModel:
             self.network.emission.hold(~constants.isnan(), constants)
 
 
-def arrays_of(
-    observations: Observations, normalisation: Normalisation, unit: float
-) -> tuple[Any, Any, Any, Any]:
-    """Return times, values and controls in the model's units, and the bounds."""
-    controls = observations.controls
-    if controls is not None:
-        controls = normalisation.controls(controls)
-    first = observations.ticks[observations.bounds[:-1]][observations.series]
-    times = ticks_between(first, observations.ticks) / unit
-    values = normalisation.values(observations.values)
-    return times, values, controls, observations.bounds
-
-
 def build_encoder(settings: Any, input_size: int) -> tuple[Any, nn.Solver]:
     """Return the untrained encoder that settings name, and the solver."""
-    names = ("method", "step_size", "rtol", "atol", "adjoint")
-    solver = nn.Solver(*(getattr(settings, name) for name in names))
+    solver = nn.Solver(settings.method, settings.step_size)
     if settings.encoder == "rnn":
         return nn.RNN(input_size, settings.hidden_size), solver
     kind = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[settings.encoder]
-    shape = (settings.field_width, settings.field_depth, settings.activation)
+    shape = (settings.field_width, settings.field_depth)
     flow = nn.VectorField(settings.hidden_size, *shape)
     return kind(input_size, settings.hidden_size, flow, solver), solver
 
@@ -107,10 +107,10 @@ def build_encoder(settings: Any, input_size: int) -> tuple[Any, nn.Solver]:
 def build_network(settings: Any, n_channels: int, n_controls: int) -> nn.LatentODE:
     """Return an untrained network of the sizes and the solver that settings name."""
     encoder, solver = build_encoder(settings, 2 * n_channels + n_controls)
-    shape = (settings.field_width, settings.field_depth, settings.activation)
+    shape = (settings.field_width, settings.field_depth)
     hidden_size, latent_size = settings.hidden_size, settings.latent_size
     translator = nn.Translator(hidden_size, latent_size)
     decoder = nn.Decoder(nn.VectorField(latent_size, *shape, n_controls), solver)
-    width, noise = settings.emission_width, settings.observation_noise
-    emission = nn.Emission(latent_size, n_channels, width, n_controls, noise)
+    width = settings.emission_width
+    emission = nn.Emission(latent_size, n_channels, width, n_controls)
     return nn.LatentODE(encoder, translator, decoder, emission)

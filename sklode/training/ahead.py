@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sklode import nn
 from sklode.data.observations import Observations
-from sklode.data.origins import Origins, Units
+from sklode.data.windows import Origins, Units
 from sklode.engine.threads import n_threads
 from sklode.levels.components import least_of
 from sklode.levels.level import Level
@@ -34,7 +34,6 @@ from sklode.training.run import (
     Material,
     Purpose,
     Run,
-    choose_engine,
     length,
 )
 from sklode.training.validation import Proof, can_prove, held_out_rows
@@ -99,7 +98,6 @@ def plan_ahead(
         n_epochs, rate = 0, 1.0
         if model.network is not None:
             model.network.to(resolve_device(settings.device))
-            choose_engine(model.network, settings)
             n_batches = _n_batches(observations, settings)
             n_epochs, rate = length(
                 settings, model.whole_epochs, n_batches, purpose, _UPDATES

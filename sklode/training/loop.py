@@ -187,8 +187,6 @@ class Trainer:
 
         They are per observed value; NaN where nothing can be solved.
         """
-        # torchdiffeq solves the adjoint backward, out of our sight
-        of_adjoint = AssertionError if self.settings.adjoint else SolverError
         shape = len(batch.times), self.network.latent_size
         # the process' default dtype may be another than the network's
         dtype = batch.values.dtype
@@ -201,7 +199,7 @@ class Trainer:
             loss = -elbo(likelihood, kl, kl_weight)
             if bool(torch.isfinite(loss)):
                 loss.backward()
-        except (SolverError, of_adjoint):
+        except SolverError:
             return [math.nan, math.nan, math.nan]
         return [loss.item(), likelihood.item(), kl.item()]
 
@@ -281,9 +279,8 @@ class Trainer:
         _warn(
             f"{what}; {kept}. Lower lr (lr={settings.lr:g}), or set clip_norm lower, "
             f"for example to 1.0 (clip_norm={settings.clip_norm}), or use "
-            'activation="tanh", a smaller step_size or, for method="dopri5", larger '
-            "rtol and atol. level='auto' has a guard that keeps what does not prove "
-            "itself out of the forecasts."
+            "a smaller step_size. level='auto' has a guard that keeps what does not "
+            "prove itself out of the forecasts."
         )
 
 

@@ -9,9 +9,8 @@ from typing import Annotated, Any, TypeAlias, get_type_hints
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from sklode.data.parameters import FREQ, SIZE, check_constraints, check_freq
+from sklode.data.checks import SIZE, check_constraints
 from sklode.nn.solvers import METHODS
-from sklode.nn.vector_fields import ACTIVATIONS
 
 
 def _real(low: float, closed: str = "neither") -> Interval:
@@ -41,26 +40,20 @@ class Settings:
     field_width: _Size
     field_depth: _Size
     emission_width: _Size
-    activation: Annotated[str, StrOptions(set(ACTIVATIONS))]
     window_length: Annotated[int | None, _integer(1), None]
     horizon: Annotated[int | None, _integer(0), None]
     thinning: Annotated[float, Interval(Real, 0, 1, closed="left")]
     level: Annotated[str, StrOptions({"auto", "series"})]
     method: Annotated[str, StrOptions(set(METHODS))]
     step_size: _Positive
-    rtol: _Positive
-    atol: _Positive
-    adjoint: _Flag
     clip_norm: Annotated[float | None, _real(0), None]
     kl_weight: _NotNegative
-    observation_noise: Annotated[float | None, _real(0), None]
     max_epochs: Annotated[int | None, _integer(1), None]
     batch_size: _Size
     lr: _Positive
     guard: Annotated[bool | str, "boolean", StrOptions({"auto"})]
     early_stopping: _Flag
     finetune_epochs: Annotated[int | None, _integer(0), None]
-    engine: Annotated[str, StrOptions({"auto", "eager", "fused"})]
     device: Annotated[str | torch.device, str, torch.device]
 
     @classmethod
@@ -76,10 +69,6 @@ _CONSTRAINTS: dict[str, list[Any]] = {
         for name, hint in get_type_hints(Settings, include_extras=True).items()
         if name != "encoder"  # which is no parameter
     },
-    "n_samples": [SIZE],
-    "freq": FREQ,
-    "clean": ["boolean"],
-    "random_state": ["random_state"],
     "verbose": [Interval(Integral, 0, 2, closed="both")],
 }
 
@@ -94,7 +83,6 @@ def check_parameters(forecaster: Any) -> None:
             'level="auto", or leave guard at "auto".'
         )
     resolve_device(forecaster.device)
-    check_freq(forecaster.freq)
 
 
 def resolve_device(name: str | torch.device) -> torch.device:
@@ -121,8 +109,6 @@ PARAMETERS = """    Parameters
         and the decoder's are separate networks).
     emission_width : int, default=64
         Width of the one hidden layer from z to the observation.
-    activation : {"tanh", "elu", "softplus"}, default="tanh"
-        Of the vector fields.
     window_length : int, optional
         Observations that the encoder sees, in training and at prediction. None: 48, at
         most all but one of the longest series. With ``level="series"``: twice the
@@ -153,19 +139,11 @@ PARAMETERS = """    Parameters
         adaptive ones.
     step_size : float, default=1.0
         Length of a fixed step in units of ``time_unit_``.
-    rtol, atol : float, default=1e-3, 1e-4
-        Tolerances of "dopri5".
-    adjoint : bool, default=False
-        Adjoint sensitivity in place of backpropagation through the solver: slower,
-        with less memory under "dopri5".
     clip_norm : float or None, default=1.0
         Threshold of norm gradient clipping over all parameters. None: no clipping.
     kl_weight : float, default=1.0
         Weight of the KL term; of many rows less, by the square of 300 / rows. With
         ``level="series"`` a fiftieth of it while the windows grow.
-    observation_noise : float, optional
-        Standard deviation of the Gaussian emission in normalised units. None: learned
-        per channel.
     max_epochs : int, optional
         Epochs of at most 32 batches. None: as many as make about 900 optimiser steps.
         With ``level="series"`` 1500; during the first 1250 of them, at most 84 % of
@@ -204,13 +182,9 @@ PARAMETERS = """    Parameters
         Leave out what a broken sensor wrote: lone absurd values, a number such as -999
         for missing ones, runs of a stuck value; and rescale rows before a change of
         unit. Each with a warning. False: every value counts as it is.
-    engine : {"auto", "fused", "eager"}, default="auto"
-        What runs encoder and decoder. "fused": compiled by numba, once a machine;
-        fixed-step methods on a CPU, up to two hidden layers. "eager": plain torch,
-        which serves everything. "auto": fused what it serves, else eager. Both give the
-        same numbers up to rounding.
     device : str or torch.device, default="auto"
-        "auto": the CPU. "cuda" trains in plain torch.
+        "auto": the CPU, where numba's compiled engine runs fixed-step methods and up to
+        two hidden layers. "cuda" trains in plain torch, as the rest does.
     random_state : int, RandomState or None, default=None
         Of every random number; no global generator is touched.
     verbose : {0, 1, 2}, default=0
@@ -254,7 +228,5 @@ ATTRIBUTES = """    Attributes
         it is the level's spread, and 1 where no network counts. Else the first, at 0,
         is that of stamps inside the history; at least 0.5; measured after training on
         held-out rows and, where those are few or none, on the rows trained on.
-    engine_ : tuple of str
-        What ran the encoder and the decoder.
 
 """

@@ -53,7 +53,7 @@ def fit(kind: Any = LatentODELSTMForecaster, seed: int = 0) -> pd.Series:
     """Return what a fit on more windows than one block holds forecasts."""
     y = waves(uneven_stamps(60, seed), seed)
     settings = {"max_epochs": 4, "lr": 0.02, "random_state": seed}
-    return tiny(kind, engine="fused", **settings).fit(y).predict(STEPS)
+    return tiny(kind, **settings).fit(y).predict(STEPS)
 
 
 @pytest.mark.slow
@@ -79,7 +79,7 @@ def test_a_thread_that_begins_beside_a_fit_shares_out_as_one_alone(
         with after_each_epoch(
             lambda _: beside.append(pool.submit(torch.get_num_threads).result())
         ):
-            tiny(engine="fused").fit(waves())
+            tiny().fit(waves())
         assert set(beside) == {2}
         threads_are_woken.clear()
         forecast = pool.submit(fit).result()

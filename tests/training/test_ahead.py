@@ -243,16 +243,6 @@ def test_a_file_and_a_pickle_answer_as_the_forecaster(
             pd.testing.assert_frame_equal(left, right, check_exact=True)
 
 
-def test_a_candidate_of_a_search_says_that_its_network_does_not_count() -> None:
-    from sklearn.base import clone
-
-    y = series()
-    candidate = clone(auto()).set_params(hidden_size=4).fit(y[:50])
-    with pytest.warns(UserWarning, match="no network of this candidate counts"):
-        candidate.score(y[50:])
-    auto().fit(y[:50]).score(y[50:])  # which is no candidate: no warning
-
-
 @pytest.mark.parametrize("lengths", [(1,) * 310, (2,) * 160, (320, 1, 2, 3)])
 def test_series_too_short_to_prove_anything_are_the_levels_or_are_learned(
     lengths: tuple[int, ...],

@@ -223,7 +223,7 @@ def test_a_divergence_restores_the_best_validated_weights(
 def test_a_training_that_made_the_model_worse_says_so_and_what_to_change() -> None:
     told = (
         r"made the model worse: .* is [\d.e+]+, and was 0\.5 when epoch 1 began; "
-        r".*Lower lr \(lr=5\), or set clip_norm.*activation=.tanh.*'auto' has a guard"
+        r".*Lower lr \(lr=5\), or set clip_norm.*smaller step_size.*'auto' has a guard"
     )
     network, batches = Trainee(bowl), [batch(0.0)] * 10
     with pytest.warns(ConvergenceWarning, match=told):

@@ -105,7 +105,6 @@ def trainer_of(
 ) -> Trainer:
     """Return a trainer; what is no setting of the forecasters goes to itself."""
     settings = {"lr": 0.01, "clip_norm": 1.0, "kl_weight": 1.0}
-    settings |= {"adjoint": False}
     settings |= {name: given.pop(name) for name in settings if name in given}
     generator = torch.Generator().manual_seed(seed)
     told = SimpleNamespace(**settings)
