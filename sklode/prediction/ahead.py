@@ -15,9 +15,9 @@ from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.ticks import ticks_between
 from sklode.data.windows import Origins, Questions, Units
+from sklode.levels.level import Level
 from sklode.levels.mixture import Move
-from sklode.levels.structural import StructuralLevel
-from sklode.levels.tables import Queries
+from sklode.levels.table import Table
 from sklode.nn.ahead import FEW
 from sklode.nn.modes import own_modes
 from sklode.prediction.controls import KnownControls
@@ -55,7 +55,7 @@ class AheadModel:
     """A level, and a trained network where one has proved that it adds to it."""
 
     network: nn.AheadODE | None  # None: the level alone
-    level: StructuralLevel
+    level: Level
     units: Units
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     window_length: int  # rows that the encoder reads
@@ -83,7 +83,7 @@ class AheadModel:
         return float(self.weighed.weights.mean())
 
     def moves(
-        self, history: History, queries: Queries, known: Observations | None
+        self, history: History, queries: Table, known: Observations | None
     ) -> list[Move | None]:
         """Return where the network moves queries to, a move each channel."""
         found: list[Move | None] = [None] * self.sizes[0]
