@@ -166,7 +166,8 @@ class Validation:
             mine = asked.channel == k
             if not mine.any():
                 continue
-            queries = Queries(asked.window[mine], times[mine], inputs[mine])
+            rows = asked.window[mine], times[mine], np.nan, inputs[mine]
+            queries = Table.of(*rows, len(before.keys))
             quantiles = np.array([0.05, 0.5, 0.95])
             table[mine, :3] = filtered.answered(k, queries).quantiles(quantiles)
             if not np.isnan(units.least[k]):
