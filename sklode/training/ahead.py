@@ -24,8 +24,8 @@ from sklode.levels.components import least_of
 from sklode.levels.structural import StructuralLevel
 from sklode.nn.ahead import FEW
 from sklode.nn.modes import own_modes
-from sklode.prediction.ahead import AheadModel, Stacking, batch_of, build_ahead
-from sklode.prediction.model import ARCHITECTURE
+from sklode.prediction.ahead import AheadModel, Stacking, batch_of
+from sklode.prediction.model import ARCHITECTURE, build_network
 from sklode.training.fresh import drawing_weights
 from sklode.training.parameters import Settings, resolve_device
 from sklode.training.report import Reporter
@@ -134,7 +134,9 @@ def _fresh(
     n_controls = 0 if learned.controls is None else learned.controls.shape[1]
     looks_back = 1 < n_channels <= FEW and np.median(learned.lengths) >= _LONG
     with drawing_weights(seed):
-        network = build_ahead(settings, n_channels, n_controls, reach, bool(looks_back))
+        network = build_network(
+            settings, n_channels, n_controls, reach, bool(looks_back)
+        )
         decoder = network.decoder
         if decoder is not None:
             n = network.latent_size // 2
