@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sklode.data.observations import Observations
 from sklode.data.windows import Origins, Rows, Units, WindowSet, plain
-from sklode.training.fresh import default_lengths
+from sklode.training.series import default_lengths
 
 NAN = float("nan")
 NONE = np.array([NAN])

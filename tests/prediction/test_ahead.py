@@ -12,7 +12,7 @@ from sklode import StructuralForecaster
 from sklode.prediction import ahead as prediction
 from sklode.prediction.ahead import Stacking
 from sklode.training import ahead
-from sklode.training.validation import Proof
+from sklode.training.validation import Validation
 from tests.series import tiny, uneven_stamps, waves
 
 STEPS = [1, 2, 5, 9]
@@ -32,10 +32,10 @@ def stacking(weight: float, n_channels: int = 1, factor: float = 0.8) -> Stackin
 def fitted(weight: float, y: Any, X: Any = None, **settings: Any) -> Any:
     """Return a forecaster whose network counts by a weight, whatever it proves."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ahead, "can_prove", lambda rows: True)
-        patch.setattr(Proof, "has_prospects", lambda *_: True)
+        patch.setattr(ahead, "can_validate", lambda rows: True)
+        patch.setattr(Validation, "has_prospects", lambda *_: True)
         found = stacking(weight) if weight else None
-        patch.setattr(Proof, "stacking", lambda *_: found)
+        patch.setattr(Validation, "stacking", lambda *_: found)
         chosen = {"level": "auto", "max_epochs": 2, "lr": 0.05, **settings}
         return tiny(**chosen).fit(y, X=X)
 

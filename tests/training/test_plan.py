@@ -14,9 +14,9 @@ import torch
 from sklode import nn
 from sklode.data.windows import Layout
 from sklode.training import loop
-from sklode.training.batches import first_held_out_row, hidden_rows
 from sklode.training.loop import HISTORY_COLUMNS, Trainer
 from sklode.training.parameters import Settings, resolve_device
+from sklode.training.series import first_held_out_row, hidden_rows
 from tests.epochs import after_each_epoch
 from tests.series import (
     FORECASTERS,
@@ -280,7 +280,7 @@ def test_series_are_held_out_where_their_ends_would_take_most_windows(
     lengths: tuple[int, ...], cuts: list[int]
 ) -> None:
     bounds = np.append(0, np.cumsum(lengths))
-    found = first_held_out_row(Layout(bounds, 6, 2), 0.2, np.random.RandomState(0))
+    found = first_held_out_row(bounds, 6 + 2, 0.2, np.random.RandomState(0))
     assert sorted(found - bounds[:-1]) == cuts
 
 
