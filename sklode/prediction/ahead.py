@@ -18,10 +18,8 @@ from sklode.data.windows import Origins, Questions, Units
 from sklode.levels.level import Level
 from sklode.levels.mixture import Move
 from sklode.levels.table import Table
-from sklode.nn.ahead import FEW
 from sklode.nn.modes import own_modes
 from sklode.prediction.controls import KnownControls
-from sklode.prediction.model import build_encoder
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
@@ -152,30 +150,6 @@ class AheadModel:
         kept = since >= 0
         values = (known.controls[kept] - units.control_location) / units.control_scale  # type: ignore[index]
         return KnownControls.of(series[kept], since[kept], values)
-
-
-def build_ahead(
-    settings: Any, n_channels: int, n_controls: int, reach: float, looks_back: bool
-) -> nn.AheadODE:
-    """Return an untrained network of the sizes and the solver that settings name."""
-    encoder, solver = build_encoder(settings, 2 * n_channels + n_controls)
-    decoder = None
-    if n_channels <= FEW:
-        size = n_channels * settings.latent_size
-        # of each channel, and of what they share
-        width = settings.field_width * (n_channels + 1)
-        shape = width, settings.field_depth
-        decoder = nn.Decoder(nn.VectorField(size, *shape, n_controls), solver)
-    return nn.AheadODE(
-        encoder,
-        decoder,
-        n_channels,
-        n_controls,
-        settings.latent_size,
-        settings.emission_width,
-        reach,
-        looks_back,
-    )
 
 
 def batch_of(

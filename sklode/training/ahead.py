@@ -23,8 +23,8 @@ from sklode.levels.components import least_of
 from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
 from sklode.nn.modes import own_modes
-from sklode.prediction.ahead import AheadModel, Stacking, batch_of, build_ahead
-from sklode.prediction.model import ARCHITECTURE
+from sklode.prediction.ahead import AheadModel, Stacking, batch_of
+from sklode.prediction.model import ARCHITECTURE, build_network
 from sklode.training.parameters import Settings, resolve_device
 from sklode.training.plan import (
     BATCHES_PER_EPOCH,
@@ -137,7 +137,7 @@ class AheadRun(Run):
         n_channels, n_controls = map(columns_of, (rows.values, rows.controls))
         looks_back = 1 < n_channels <= FEW and np.median(rows.lengths) >= _LONG
         with drawing_weights(seed):
-            network = build_ahead(
+            network = build_network(
                 settings, n_channels, n_controls, reach, bool(looks_back)
             )
             if network.decoder is not None:

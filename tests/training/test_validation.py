@@ -16,7 +16,8 @@ from sklode.data.observations import Observations
 from sklode.data.windows import Units
 from sklode.levels.components import least_of
 from sklode.levels.level import Level
-from sklode.prediction.ahead import AheadModel, Stacking, build_ahead
+from sklode.prediction.ahead import AheadModel, Stacking
+from sklode.prediction.model import build_network
 from sklode.training import validation
 from sklode.training.parameters import Settings
 from sklode.training.validation import Validation, best_weight, held_out_rows
@@ -167,10 +168,10 @@ def network_of(rows: Observations, units: Units) -> Any:
     settings = SimpleNamespace(**vars(Settings.of(tiny(level="auto"))))
     settings.encoder = "ode-lstm"
     torch.manual_seed(0)
-    made = build_ahead(settings, rows.values.shape[1], n_controls, 30.0, False)
+    made = build_network(settings, rows.values.shape[1], n_controls, 30.0, False)
     with torch.no_grad():
         made.own_lines.normal_()
-        made.out[2].weight.mul_(20)  # type: ignore[operator]
+        made.out[2].weight.mul_(20)
     return made.eval()
 
 
