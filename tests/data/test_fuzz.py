@@ -23,7 +23,7 @@ MANY = settings(
 )
 DOCUMENTED = r"observed value in every (series|column)"
 ZONES = [None, "UTC", "Europe/Berlin"]
-FREQS = [None, "h", "D", "B", "W", "MS", "YE"]
+FREQS = ["h", "D", "B", "W", "MS", "YE"]
 OPTIONS: dict[str, Any] = {
     "window_length": st.one_of(st.none(), st.integers(1, 30)),
     "horizon": st.one_of(st.none(), st.integers(0, 15)),
@@ -51,7 +51,7 @@ def stamps(draw: st.DrawFn, n: int) -> pd.Index:
         return pd.TimedeltaIndex(ticks.view("m8[ns]"))
     zone = draw(st.sampled_from(ZONES))
     if kind == "regular":
-        freq = draw(st.sampled_from(FREQS[1:]))
+        freq = draw(st.sampled_from(FREQS))
         return pd.date_range("1970-03-01", periods=n, freq=freq, tz=zone)
     index = pd.DatetimeIndex((ticks + 10**18).view("M8[ns]"))
     return index if zone is None else index.tz_localize("UTC").tz_convert(zone)
