@@ -144,8 +144,8 @@ def learned(
     model = forecaster.pretrained_
     model.network.__class__ = _FromTheLastValue
     # of the size of a window's rise: noise far below it would be below the least one
-    units = replace(model.normalisation, scale=np.full(width, 4 * SLOPE))
-    model.normalisation = units
+    units = replace(model.units, scale=np.full(width, 4 * SLOPE))
+    model.units = units
     _teach(model.network, SLOPE / units.scale)
     return forecaster
 

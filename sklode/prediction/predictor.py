@@ -68,7 +68,7 @@ class Predictor:
         self._model = model
         self._history = history
         self._seed = seed
-        self._pieces = split_at_gaps(history.observations, model.time_unit)
+        self._pieces = split_at_gaps(history.observations, model.units.time)
         self._windows = model.windows(history.observations).reaching(0)
         none = Calibration.none(len(history.channels))
         self._calibration = model.calibration or none
@@ -77,7 +77,7 @@ class Predictor:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
         table = np.empty((len(asked.index), len(self._history.channels)))
         for rows, paths, _ in self._parts(asked, 0):
-            table[rows] = self._model.normalisation.original(paths[0])
+            table[rows] = self._model.units.original(paths[0])
         return table
 
     def variances(self, asked: Asked, n: int) -> Array:
@@ -85,7 +85,7 @@ class Predictor:
         deviation = np.empty((len(asked.index), len(self._history.channels)))
         for rows, paths, noise in self._parts(asked, n):
             deviation[rows] = np.sqrt(paths.var(axis=0) + noise**2)
-        deviation *= self._model.normalisation.scale
+        deviation *= self._model.units.scale
         with np.errstate(over="ignore"):
             squared = deviation**2
         if np.isinf(squared).any():
@@ -100,7 +100,7 @@ class Predictor:
         """Return quantiles of ``n`` draws with noise, (row, channel, alpha)."""
         table = np.empty((len(asked.index), len(self._history.channels), len(alpha)))
         for rows, paths, _ in self._parts(asked, n, noisy=True):
-            found = np.quantile(self._model.normalisation.original(paths), alpha, 0)
+            found = np.quantile(self._model.units.original(paths), alpha, 0)
             table[rows] = np.moveaxis(found, 0, -1)
         return table
 
@@ -108,7 +108,7 @@ class Predictor:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
         table = np.empty((n, len(asked.index), len(self._history.channels)))
         for rows, paths, _ in self._parts(asked, n, noise):
-            table[:, rows] = self._model.normalisation.original(paths)
+            table[:, rows] = self._model.units.original(paths)
         return table
 
     def _parts(
@@ -166,14 +166,14 @@ class Predictor:
         piece = np.where(is_after, of_row[1], of_row[0])
         times = ticks_between(seen.ticks[bounds[:-1][piece]], ticks)
         row = np.where(is_after, after, before)
-        return _Queries(piece, row, times / self._model.time_unit)
+        return _Queries(piece, row, times / self._model.units.time)
 
     def _known(self, asked: Asked) -> KnownControls | None:
         """Return all controls that are known, each in the piece it is nearest to."""
         if asked.known is None or asked.known.controls is None:
             return None
         placed = self._placed(asked.known.series, asked.known.ticks)
-        values = self._model.normalisation.controls(asked.known.controls)
+        values = self._model.units.controls(asked.known.controls)
         return KnownControls.of(placed.piece, placed.times, values)
 
     def _passes(

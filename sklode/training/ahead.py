@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from sklode import nn
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.windows import Origins, Units
+from sklode.data.scaling import Units
+from sklode.data.windows import Rows
 from sklode.engine.threads import n_threads
 from sklode.levels.components import least_of
 from sklode.levels.level import Level
@@ -118,7 +119,7 @@ class AheadRun(Run):
         can = can_validate(rows)
         can &= bool((~np.isnan(learned.values)).any(0).all())
         self.learned = learned if self.is_guarded and can else rows
-        units = Units.of(self.learned, level.unit, least_of(level.channels))
+        units = Units.robust(self.learned, level.unit, least_of(level.channels))
         longest = int(self.learned.lengths.max())
         n_rows = settings.window_length or min(_ROWS_READ, max(longest - 1, 1))
         built_with = {name: getattr(settings, name) for name in ARCHITECTURE}
@@ -128,7 +129,7 @@ class AheadRun(Run):
             self.model.network = self._network(origins, seed)
         return usable
 
-    def _network(self, origins: Origins, seed: int) -> nn.AheadODE:
+    def _network(self, origins: Rows, seed: int) -> nn.AheadODE:
         """Return an untrained network of the sizes that the data call for."""
         rows, settings = self.learned, self.settings
         spans = origins.times[rows.bounds[1:] - 1]
@@ -153,9 +154,9 @@ class AheadRun(Run):
         network.weights.copy_(torch.from_numpy(weights))
         return network
 
-    def _usable(self, rows: Observations) -> tuple[Origins, NDArray[np.int64]]:
+    def _usable(self, rows: Observations) -> tuple[Rows, NDArray[np.int64]]:
         """Return rows in the model's units, and those that windows may end at."""
-        origins = Origins(rows, self.model.units)
+        origins = Rows(rows, self.model.units)
         return origins, origins.usable(min(_FEWEST_SEEN, self.model.window_length))
 
     def _n_batches(self, rows: Observations) -> int:
@@ -260,7 +261,7 @@ class AheadRun(Run):
 
     def _batch(
         self,
-        origins: Origins,
+        origins: Rows,
         ends: NDArray[np.int64],
         ahead: float,
         rng: np.random.Generator,

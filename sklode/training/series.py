@@ -19,7 +19,7 @@ from sklode import nn
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import (
-    Normalisation,
+    Units,
     constants_of,
     split_at_gaps,
     time_unit,
@@ -94,16 +94,14 @@ class SeriesRun(Run):
                 unit = time_unit(rows, _MEAN_GAP)
             else:
                 lengths = start.window_length, start.horizon
-                unit = start.time_unit
+                unit = start.units.time
             pieces = split_at_gaps(rows, unit)
             self.cut = first_held_out_row(pieces.bounds, sum(lengths), fraction, rng)
             if start is None:
-                units = Normalisation.of(pieces.until(self.cut))
+                units = Units.of(pieces.until(self.cut), unit)
                 built_with = {name: getattr(settings, name) for name in ARCHITECTURE}
                 network: Any = None  # it needs to know the windows
-                model = FittedModel(
-                    network, units, unit, rows.clock, *lengths, built_with
-                )
+                model = FittedModel(network, units, rows.clock, *lengths, built_with)
             else:
                 model = copy.deepcopy(start)
             model.columns = history.channels, history.controls
@@ -284,5 +282,6 @@ def _held(
     asks for would leave no other gradient. A model that was trained on others before
     knows more than such a channel does, unless its location is that constant.
     """
-    held = model.normalisation.values(constants_of(observations.values))
+    units = model.units
+    held = (constants_of(observations.values) - units.location) / units.scale
     return held if from_scratch else np.where(np.abs(held) < 1e-9, held, np.nan)
