@@ -15,7 +15,7 @@ from sklode.data.checks import (
     check_index,
     check_same_kind,
     check_times,
-    controls_at,
+    finite_values,
 )
 from sklode.data.observations import Observations
 from sklode.data.sensors import cleaned
@@ -211,7 +211,7 @@ class History:
         X = _with_columns(pd.DataFrame(X), self.controls, "X").sort_index()
         check_index(X.index, "X")
         check_controls(X, index[~is_seen])
-        controls_at(X, index[index.isin(X.index)])
+        finite_values(X.loc[index[index.isin(X.index)]], "X")
         is_finite = np.isfinite(X.to_numpy(np.float64, na_value=np.nan)).all(axis=1)
         X = X[is_finite & (rows.locate(X.index)[0] >= 0)]
         if not len(X):

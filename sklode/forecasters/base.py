@@ -8,11 +8,12 @@ import math
 import os
 import warnings
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import InputTags, Tags, TargetTags
+from sklearn.utils import InputTags, Tags, TargetTags, check_scalar
 from sktime.datatypes import convert_to
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
@@ -62,6 +63,12 @@ def _on_a_copy(method: Callable[..., Any], changes: bool) -> Callable[..., Any]:
     return on_a_copy
 
 
+def _as_table(data: Any) -> Any:
+    """Return data; an array of one series over the rows that sktime gives it."""
+    is_one = isinstance(data, np.ndarray) and data.ndim < 3
+    return pd.DataFrame(data) if is_one else data
+
+
 @_wholly_or_not_at_all
 class ContinuousForecaster(BaseForecaster):
     """What all forecasters share: they read series, and answer at any time.
@@ -109,12 +116,7 @@ class ContinuousForecaster(BaseForecaster):
                 f"array of the shape {y.shape}. Pass a Series or DataFrame whose index "
                 f"holds them, as y had {self._history.last[0]} last."
             )
-        X, table = (
-            pd.DataFrame(data)
-            if isinstance(data, np.ndarray) and data.ndim < 3
-            else data
-            for data in (X, y)
-        )
+        X, table = map(_as_table, (X, y))
         if isinstance(X, tables) and isinstance(table, tables):
             checks.check_controls(X, table.index)
         X_inner, y_inner = super()._check_X_y(X=X, y=y, **kwargs)
@@ -271,7 +273,7 @@ class ContinuousForecaster(BaseForecaster):
         _, frame = self._check_X_y(y=y)
         X_inner = self._check_X(X=X)
         truth = as_channels(frame, self._history.channels)
-        checks.check_values(truth)
+        checks.finite_values(truth)
         asked = self._history.asked(truth.index, X_inner)
         residuals = truth - self._answers.means(asked)
         is_lone = truth.shape[1] == 1  # which may have another name than in fit
@@ -384,7 +386,7 @@ class ContinuousForecaster(BaseForecaster):
         X_inner = self._check_X(X=X)
         rows, asked = self._asked(self._check_fh(fh), X_inner)
         n = self.n_samples if n_samples is None else n_samples
-        checks.check_count("n_samples", n, 1)
+        check_scalar(n, "n_samples", Integral, min_val=1)
         paths = enumerate(self._answers.paths(asked, n, noise))
         drawn = {k: self._framed(rows, asked, path) for k, path in paths}
         return pd.concat(drawn, names=["sample", *rows.names])
@@ -416,7 +418,7 @@ class ContinuousForecaster(BaseForecaster):
         X: pd.DataFrame | None = None,
         marginal: bool = True,
     ) -> Any:
-        """Return skpro's distribution of paths; without skpro, or of a panel, sktime's."""
+        """Return skpro's distribution; without skpro, or of a panel, sktime's."""
         try:
             from skpro.distributions import Empirical
         except ImportError:
@@ -483,9 +485,8 @@ class ContinuousForecaster(BaseForecaster):
     ) -> pd.DataFrame:
         """Return answers as a frame; NaN where a series has no X."""
         columns = self._history.channels if columns is None else columns
-        found = pd.DataFrame(
-            table.reshape(len(table), len(columns)), asked.index, columns
-        )
+        table = table.reshape(len(table), len(columns))
+        found = pd.DataFrame(table, asked.index, columns)
         return found if asked.index is rows else found.reindex(rows)
 
     def _rows_for(self, fh: Any, X: Any) -> Any:
