@@ -180,7 +180,7 @@ def _teach(network: Any, slope: np.ndarray) -> None:
             cell.weight_ih[rows, -1] = _TINY * torch.cat([-per_unit, per_unit])
         else:
             encoder.vector_field.output.bias[:n] = _TINY * per_unit
-        first, _, second = network.translator.network
+        first, _, second = network.posterior_head.network
         first.weight.copy_(torch.eye(2 * n))
         second.weight[:n] = torch.cat([eye, eye / 8], 1) / _TINY
         second.bias[n:] = 2 * (SPREAD * per_unit).log()

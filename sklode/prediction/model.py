@@ -120,8 +120,8 @@ def build_network(settings: Any, n_channels: int, n_controls: int) -> nn.LatentO
     encoder, solver = build_encoder(settings, 2 * n_channels + n_controls)
     shape = (settings.field_width, settings.field_depth)
     hidden_size, latent_size = settings.hidden_size, settings.latent_size
-    translator = nn.Translator(hidden_size, latent_size)
+    posterior_head = nn.PosteriorHead(hidden_size, latent_size)
     decoder = nn.Decoder(nn.VectorField(latent_size, *shape, n_controls), solver)
     width = settings.emission_width
     emission = nn.Emission(latent_size, n_channels, width, n_controls)
-    return nn.LatentODE(encoder, translator, decoder, emission)
+    return nn.LatentODE(encoder, posterior_head, decoder, emission)
