@@ -49,7 +49,7 @@ ONLY_IMPORTERS = {
         "levels.seasons",
         "model_selection",
         "plotting",
-        "prediction.answers",
+        "prediction.predictor",
         "prediction.saving",
     },
 }

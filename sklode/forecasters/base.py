@@ -19,9 +19,8 @@ from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode.data import checks
 from sklode.data.history import History, as_channels, in_order
-from sklode.data.horizons import as_horizon, check_freq_of
+from sklode.data.horizons import as_horizon
 from sklode.data.observations import Observations
-from sklode.data.ticks import default_step
 from sklode.levels.answers import LevelAnswers
 from sklode.levels.structural import StructuralLevel
 from sklode.prediction import saving
@@ -139,15 +138,10 @@ class ContinuousForecaster(BaseForecaster):
         if isinstance(fh, pd.MultiIndex) and self._state == "fitted":
             if len(self._history.levels) > 1:
                 return fh  # each series' own stamps, see `_asked`
-        if isinstance(fh, ForecastingHorizon) and fh.freq is not None:
-            check_freq_of(fh, self._cutoff, self._steps())
-        return super()._check_fh(as_horizon(fh, self._cutoff), pred_int)
-
-    def _steps(self) -> list[Any]:
-        """Return the lengths of a step that are known, of each series."""
+        steps = [] if self.freq is None else [self.freq]
         if self._state == "fitted":
-            return self._history.steps
-        return [] if self.freq is None else [default_step(self._cutoff, self.freq)]
+            steps = self._history.steps
+        return super()._check_fh(as_horizon(fh, self._cutoff, steps), pred_int)
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
@@ -203,29 +197,19 @@ class ContinuousForecaster(BaseForecaster):
         return history
 
     def _check_continues(self, start: Any, observations: Observations) -> None:
-        """Check that a fit can go on from an earlier model; a ValueError else."""
-        remedy = "Fit a fresh clone instead, after reset() if it was pretrained."
-        for name, value in start.architecture.items():
-            now = getattr(self, name)
-            if now != value:
+        """Check that a fit can go on from an earlier model."""
+        X = observations.controls
+        n_columns = observations.values.shape[1], 0 if X is None else X.shape[1]
+        got = {name: getattr(self, name) for name in start.architecture}
+        got |= {"kind of index": observations.clock, "columns of y and X": n_columns}
+        before = {"kind of index": start.clock, "columns of y and X": start.sizes}
+        for name, value in (start.architecture | before).items():
+            if got[name] != value:
                 raise ValueError(
                     f"a fit that continues from earlier weights needs the same {name}, "
-                    f"{value!r}; got {now!r}. {remedy}"
+                    f"{value!r}; got {got[name]!r}. Fit a fresh clone instead, after "
+                    "reset() if it was pretrained."
                 )
-        if start.clock != observations.clock:
-            raise ValueError(
-                "a fit that continues from earlier weights needs an index of "
-                f"{start.clock}, as before; got one of {observations.clock}. Convert "
-                "y's index, or fit a fresh clone instead."
-            )
-        controls = observations.controls
-        n_controls = 0 if controls is None else controls.shape[1]
-        expected, got = start.sizes, (observations.values.shape[1], n_controls)
-        if expected != got:
-            raise ValueError(
-                f"y and X must have as many columns as before, {expected[0]} and "
-                f"{expected[1]}; got {got[0]} and {got[1]}. {remedy}"
-            )
 
     def _level_answers(self, level: StructuralLevel, ahead: Any = None) -> LevelAnswers:
         """Return what a level answers; of one that is kept only new rows are read."""
@@ -413,12 +397,8 @@ class ContinuousForecaster(BaseForecaster):
         columns = self._history.channels
         paths = np.full((n, len(rows), len(columns)), np.nan)
         paths[:, known] = self._answers.paths(rows[known], X_inner, n, noise)
-        number = np.arange(n).repeat(len(rows))
-        rows = rows[np.tile(np.arange(len(rows)), n)]
-        levels = [rows.get_level_values(k) for k in range(rows.nlevels)]
-        names = ["sample", *rows.names]
-        index = pd.MultiIndex.from_arrays([number, *levels], names=names)
-        return pd.DataFrame(paths.reshape(-1, len(columns)), index, columns)
+        drawn = {k: pd.DataFrame(path, rows, columns) for k, path in enumerate(paths)}
+        return pd.concat(drawn, names=["sample", *rows.names])
 
     def _predict_quantiles(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]
@@ -522,10 +502,10 @@ class ContinuousForecaster(BaseForecaster):
         return rows[known], X_inner
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted or pretrained forecaster to a file without executable parts.
+        """Write the forecaster to a file without executable parts.
 
-        Its parameters, its weights and the series that it forecasts from.
-        The layout is that of safetensors, which is needed: the extra ``save``.
+        Its parameters, its weights and the series that it forecasts from, in the layout
+        of safetensors, which is needed: the extra ``save``.
 
         Parameters
         ----------
@@ -538,10 +518,8 @@ class ContinuousForecaster(BaseForecaster):
             If it is neither fitted nor pretrained.
         sklode.WeightsFileError
             If a key, a column's name or a parameter is of a kind that is not stored.
-        FileNotFoundError
-            If the folder of the file is not there.
-        ImportError
-            If safetensors is not installed.
+        FileNotFoundError, ImportError
+            If the folder is not there, or safetensors not installed.
         """
         if self.state == "new":
             self.check_is_fitted("save_weights")
@@ -549,9 +527,7 @@ class ContinuousForecaster(BaseForecaster):
 
     @classmethod
     def load_weights(cls, path: str | os.PathLike[str]) -> Any:
-        """Return the forecaster that `save_weights` wrote, as it was.
-
-        Nothing in the file is executed, whoever wrote it.
+        """Return the forecaster that `save_weights` wrote; nothing in it is executed.
 
         Parameters
         ----------
@@ -562,11 +538,9 @@ class ContinuousForecaster(BaseForecaster):
         ------
         sklode.WeightsFileError
             If the file is no such file, is damaged, or of another class or version of
-            the format, or holds what no forecaster could have stored.
-        OSError
-            If it cannot be read; FileNotFoundError if there is none.
-        ImportError
-            If safetensors is not installed.
+            the format.
+        OSError, ImportError
+            If it cannot be read, or safetensors is not installed.
         """
         return saving.load(path, cls)
 

@@ -15,9 +15,9 @@ from sklode.data.horizons import steps_ahead
 from sklode.data.ticks import TIMELIKE
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.prediction.ahead import AheadModel
-from sklode.prediction.answers import Answers
 from sklode.prediction.calibration import Calibration
-from sklode.training.ahead import plan_ahead
+from sklode.prediction.predictor import Predictor
+from sklode.training.ahead import AheadRun
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.parameters import (
     ATTRIBUTES,
@@ -25,9 +25,9 @@ from sklode.training.parameters import (
     Settings,
     check_parameters,
 )
-from sklode.training.plan import plan
+from sklode.training.plan import Purpose
 from sklode.training.report import Reporter
-from sklode.training.run import Purpose
+from sklode.training.series import SeriesRun
 
 
 class _LatentODEForecaster(ContinuousForecaster):
@@ -82,13 +82,11 @@ class _LatentODEForecaster(ContinuousForecaster):
             return start, 0  # a level that was kept is not undone
         settings = Settings.of(self)
         rng = check_random_state(self.random_state)
-        given = history.observations, settings, rng
         if self.level == "auto":
-            run: Any = plan_ahead(*given, start, purpose)
+            run: Any = AheadRun(history, settings, rng, start, purpose)
         else:
-            run = plan(*given, steps_ahead(fh), start, purpose)
-        if purpose != "update":
-            run.model.columns = history.channels, history.controls
+            steps = steps_ahead(fh)
+            run = SeriesRun(history, settings, rng, steps, start, purpose)
         return run.train(Reporter(self.verbose)), run.predict_seed
 
     def _set_model(self, model: Any) -> None:
@@ -106,7 +104,7 @@ class _LatentODEForecaster(ContinuousForecaster):
             self.location_, self.scale_ = model.units.location, model.units.scale
             unit, lags, factors = model.units.time, found.leads, found.factors
         else:
-            self._answers = Answers(model, self._history, self._predict_seed)
+            self._answers = Predictor(model, self._history, self._predict_seed)
             self.network_share_, self.horizon_ = 1.0, model.horizon
             self.location_ = model.normalisation.location
             self.scale_ = model.normalisation.scale

@@ -143,9 +143,9 @@ class AheadODE(Autoencoder):
             self.log_widths = nn.Parameter(narrow.log())
             self.back: Any = nn.Linear(2 * n_channels * _N_BACK, width // 2)
             n_asked += width // 2
-        self.out: Any = _perceptron(n_asked, width, 1)
+        self.out = _perceptron(n_asked, width, 1)
         with torch.no_grad():
-            self.out[2].weight.mul_(0.1)
+            self.out[2].weight.mul_(0.1)  # type: ignore[operator]
         if decoder is not None:
             self.line = nn.Linear(together, n_channels)
         self.own_lines = nn.Parameter(torch.zeros(n_channels, 3 * len(_OWN)))

@@ -274,7 +274,7 @@ class LatentODE(Autoencoder):
             batch.times[:, seen], batch.values[:, seen], mask, controls
         )
 
-    def decode_draws(
+    def decode(
         self,
         z0: Tensor,
         posterior: Posterior,
@@ -323,7 +323,7 @@ class LatentODE(Autoencoder):
         times = batch.times
         if batch.hidden is None:  # nothing was observed before t0: no need to go back
             times = torch.maximum(times, posterior.t0.unsqueeze(-1))
-        mean = self.decode_draws(z0, posterior, times, batch.path)
+        mean = self.decode(z0, posterior, times, batch.path)
         scored = batch.mask if batch.scored is None else batch.scored
         return Bound(
             log_likelihood(mean, self.emission.noise_scale, batch.values, scored),

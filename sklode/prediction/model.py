@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sklode import nn
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, split_at_gaps
-from sklode.data.ticks import ticks_between
-from sklode.data.windows import WindowSet
+from sklode.data.windows import Rows, WindowSet
 from sklode.levels.structural import StructuralLevel
+from sklode.nn.ahead import FEW
 from sklode.prediction.calibration import Calibration
 
 ARCHITECTURE = (
@@ -78,10 +78,13 @@ class FittedModel:
 
     def windows(self, observations: Observations) -> WindowSet:
         """Return the training windows; none spans a gap that splits a series."""
-        pieces = split_at_gaps(observations, self.time_unit)
-        arrays = arrays_of(pieces, self.normalisation, self.time_unit)
-        windows = WindowSet(*arrays, self.window_length, self.horizon)
-        return windows if self.held is None else windows.without(~np.isnan(self.held))
+        pieces, units = split_at_gaps(observations, self.time_unit), self.normalisation
+        controls = pieces.controls
+        if controls is not None:
+            controls = units.controls(controls)
+        rows = Rows(pieces, self.time_unit, units.values(pieces.values), controls)
+        held = np.full(len(units.location), np.nan) if self.held is None else self.held
+        return WindowSet(rows, self.window_length, self.horizon, np.isnan(held))
 
     def hold(self) -> None:
         """Let the network forecast what is `held`."""
@@ -91,37 +94,36 @@ class FittedModel:
             self.network.emission.hold(~constants.isnan(), constants)
 
 
-def arrays_of(
-    observations: Observations, normalisation: Normalisation, unit: float
-) -> tuple[Any, Any, Any, Any]:
-    """Return times, values and controls in the model's units, and the bounds."""
-    controls = observations.controls
-    if controls is not None:
-        controls = normalisation.controls(controls)
-    first = observations.ticks[observations.bounds[:-1]][observations.series]
-    times = ticks_between(first, observations.ticks) / unit
-    values = normalisation.values(observations.values)
-    return times, values, controls, observations.bounds
+def build_network(
+    settings: Any,
+    n_channels: int,
+    n_controls: int,
+    reach: float | None = None,
+    looks_back: bool = False,
+) -> Any:
+    """Return an untrained network of the sizes and the solver that settings name.
 
-
-def build_encoder(settings: Any, input_size: int) -> tuple[Any, nn.Solver]:
-    """Return the untrained encoder that settings name, and the solver."""
+    Of whole windows; with a ``reach`` one that looks ahead.
+    """
     solver = nn.Solver(settings.method, settings.step_size)
-    if settings.encoder == "rnn":
-        return nn.RNN(input_size, settings.hidden_size), solver
-    kind = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[settings.encoder]
-    shape = (settings.field_width, settings.field_depth)
-    flow = nn.VectorField(settings.hidden_size, *shape)
-    return kind(input_size, settings.hidden_size, flow, solver), solver
-
-
-def build_network(settings: Any, n_channels: int, n_controls: int) -> nn.LatentODE:
-    """Return an untrained network of the sizes and the solver that settings name."""
-    encoder, solver = build_encoder(settings, 2 * n_channels + n_controls)
-    shape = (settings.field_width, settings.field_depth)
     hidden_size, latent_size = settings.hidden_size, settings.latent_size
-    posterior_head = nn.PosteriorHead(hidden_size, latent_size)
-    decoder = nn.Decoder(nn.VectorField(latent_size, *shape, n_controls), solver)
-    width = settings.emission_width
-    emission = nn.Emission(latent_size, n_channels, width, n_controls)
-    return nn.LatentODE(encoder, posterior_head, decoder, emission)
+    width, depth, n = settings.field_width, settings.field_depth, n_controls
+    sizes = 2 * n_channels + n, hidden_size
+    encoder: Any
+    if settings.encoder == "rnn":
+        encoder = nn.RNN(*sizes)
+    else:
+        kind = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[settings.encoder]
+        encoder = kind(*sizes, nn.VectorField(hidden_size, width, depth), solver)
+    if reach is None:
+        head = nn.PosteriorHead(hidden_size, latent_size)
+        decoder = nn.Decoder(nn.VectorField(latent_size, width, depth, n), solver)
+        emission = nn.Emission(latent_size, n_channels, settings.emission_width, n)
+        return nn.LatentODE(encoder, head, decoder, emission)
+    flow = None
+    if n_channels <= FEW:
+        # of each channel, and of what they share
+        together, wide = n_channels * latent_size, width * (n_channels + 1)
+        flow = nn.Decoder(nn.VectorField(together, wide, depth, n), solver)
+    own = n_channels, n, latent_size, settings.emission_width
+    return nn.AheadODE(encoder, flow, *own, reach, looks_back)

@@ -132,7 +132,7 @@ def test_later_fits_read_columns_by_the_names_of_the_first() -> None:
     pd.testing.assert_frame_equal(by_place, forecast)
     with pytest.raises(ValueError, match=r"\['u', 'v'\]; got \['u', 'w'\]"):
         fitted_again(y, X.rename(columns={"v": "w"}))
-    with pytest.raises(ValueError, match=r"as many columns as before, 2 and 2; got 2"):
+    with pytest.raises(ValueError, match=r"y and X, \(2, 2\); got \(2, 1\)"):
         fitted_again(y, X[["u"]])
 
 

@@ -88,7 +88,7 @@ def test_fully_masked_stamps_change_no_forecast(kind: str) -> None:
     for b in (batch, more):
         p = network.posterior(b.times, b.values, b.mask)
         assert torch.equal(p.t0, first[0])
-        answers.append(network.decode_draws(p.q_z0.mean, p, asked))
+        answers.append(network.decode(p.q_z0.mean, p, asked))
     torch.testing.assert_close(answers[1], answers[0], atol=1e-13, rtol=0)
 
 
@@ -109,7 +109,7 @@ def test_bound_of_shown_rows_is_that_of_torchs_distributions(kind: str) -> None:
         controls = alone.controls[:, seen]
         p = network.posterior(alone.times[:, seen], values, shown, controls)
         z0 = p.q_z0.mean + p.q_z0.stddev * noise[k]
-        x = network.decode_draws(z0, p, alone.times, alone.path)
+        x = network.decode(z0, p, alone.times, alone.path)
         scale = network.emission.noise_scale
         # all that was observed counts, hidden rows and those after the window as well
         expected = Normal(x, scale).log_prob(alone.values.nan_to_num())
@@ -199,7 +199,7 @@ def test_learned_emission_noise_is_positive_and_rises_to_the_residuals() -> None
     optimizer.step(closure)
     with torch.no_grad():
         p = network.encode(batch)
-        x = network.decode_draws(p.q_z0.mean, p, batch.times)
+        x = network.decode(p.q_z0.mean, p, batch.times)
         squares = (x - batch.values).square().nan_to_num()
         rms = (squares.sum((0, 1)) / batch.mask.sum((0, 1))).sqrt()
         torch.testing.assert_close(network.emission.noise_scale, rms, atol=1e-4, rtol=0)
@@ -209,9 +209,9 @@ def test_draws_are_decoded_as_each_on_its_own() -> None:
     network, batch = latent_ode(n_controls=1), windows(n_controls=1)
     p, path = network.encode(batch), batch.path
     draws = torch.randn(5, 4, 3)
-    together = network.decode_draws(draws, p, batch.times, path)
+    together = network.decode(draws, p, batch.times, path)
     for z0, found in zip(draws, together, strict=True):
-        expected = network.decode_draws(z0, p, batch.times, path)
+        expected = network.decode(z0, p, batch.times, path)
         torch.testing.assert_close(found, expected, atol=1e-12, rtol=0)
 
 
@@ -224,11 +224,11 @@ def test_controls_reach_the_encoder_the_flow_and_the_emission() -> None:
     other = batch._replace(controls=changed)
     assert least_change(network.encode(other).q_z0.mean, p.q_z0.mean) > 1e-6
     z0, asked = p.q_z0.mean, batch.times[:, 4:5]
-    answers = [network.decode_draws(z0, p, asked, u) for u in (path, other.path)]
+    answers = [network.decode(z0, p, asked, u) for u in (path, other.path)]
     assert least_change(*answers) > 1e-6
     # at t0 nothing has flowed: only the emission reads the control
     start = p.t0.unsqueeze(-1)
-    at_start = network.decode_draws(z0, p, start, path)
+    at_start = network.decode(z0, p, start, path)
     u0 = ControlPath(batch.times, batch.controls).at(start)
     expected = network.emission.network(torch.cat([z0.unsqueeze(1), u0], -1))
     torch.testing.assert_close(at_start, expected)

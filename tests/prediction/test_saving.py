@@ -43,8 +43,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     y.iloc[3] = np.nan
     X = pd.DataFrame(np.arange(56.0).reshape(28, 2), y.index, ["u", "v"])
     path = tmp_path_factory.mktemp("written") / "forecaster"
-    forecaster = tiny(random_state=np.random.RandomState(3))
-    forecaster.fit(y, X=X, fh=[1, 3]).save_weights(path)
+    tiny().fit(y, X=X, fh=[1, 3]).save_weights(path)
     return path.read_bytes()
 
 
@@ -150,7 +149,9 @@ def test_a_file_that_was_cut_off_or_changed_is_refused(
 ) -> None:
     size = len(written)
     contents = [written[:n] for n in [*range(0, size, 97), size - 1]]
-    for place in [*range(140), *range(140, size, 41)]:
+    arrays = 8 + int.from_bytes(written[:8], "little")
+    # a number of the text may end in a digit that no float holds
+    for place in [*range(140), *range(arrays, size, 11)]:
         flipped = bytes([written[place] ^ 1])
         contents.append(written[:place] + flipped + written[place + 1 :])
     for content in [*contents, written + b"\0"]:
@@ -205,7 +206,7 @@ def test_other_versions_and_classes_are_told(path: Path, written: bytes) -> None
 
 def times(**changes: Any) -> Any:
     """Return an index as it is written."""
-    index = {"items": [0], "kind": "int64", "step": None, "name": None}
+    index = {"ticks": [0], "kind": "int64", "freq": None, "name": None}
     return {"@index": index | changes}
 
 
@@ -217,7 +218,6 @@ MADE_UP: list[tuple[str, Any, str]] = [
     ("/_cutoff", {"@eval": "1"}, "KeyError: 'eval'"),
     ("/_cutoff", times(kind="datetime64[us, dateutil//etc/hosts]"), "dateutil"),
     ("/parameters/x", 1, "unexpected keyword argument 'x'"),
-    ("/parameters/random_state/@rng/state/pos", 9**9, "a RandomState"),
     (WEIGHTS, {}, "Missing key"),
     (WEIGHTS + "/x", {"@array": "x"}, "KeyError: 'x'"),
     (WEIGHTS + "/x", {"@array": WEIGHT}, "Unexpected key"),
@@ -239,7 +239,7 @@ def test_what_no_forecaster_stored_is_refused(
 # What cannot be stored
 
 HOLIDAYS = pd.offsets.CustomBusinessDay(holidays=["2021-03-12"])
-OTHER_BITS = np.random.RandomState(np.random.PCG64(0))
+RNG = np.random.RandomState(0)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ OTHER_BITS = np.random.RandomState(np.random.PCG64(0))
     [
         ("_state", "new", "has not been fitted"),
         ("freq", HOLIDAYS, "CustomBusinessDay.*, which its name does not tell"),
-        ("random_state", OTHER_BITS, "a RandomState of PCG64"),
+        ("random_state", RNG, "type RandomState as parameters.random_state"),
         ("n_samples", Fraction(1, 3), "type Fraction as parameters.n_samples"),
     ],
 )
