@@ -181,7 +181,7 @@ def _rows_of(
     ticks = rows.ticks[rows.bounds[number] : rows.bounds[number + 1]]
     last = history.observations.ticks[history.observations.bounds[number + 1] - 1]
     if ahead is not None:
-        own, asked = history.located(ahead)
+        own, asked = history.rows.locate(ahead)
         ticks = np.append(ticks, asked[own == number])
     if not history.controls:
         between = np.linspace(ticks.min(), ticks.max(), _N_PLACES)

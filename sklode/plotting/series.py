@@ -9,15 +9,15 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from itertools import product
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.utils import check_scalar
 
 from sklode.data.checks import (
-    check_count,
     check_index,
     check_rows,
     check_same_kind,
@@ -129,7 +129,7 @@ def plot_samples(
     Axes or ndarray of Axes
         As in `plot_forecast`, and the same errors.
     """
-    check_count("max_paths", max_paths, 1)
+    check_scalar(max_paths, "max_paths", Integral, min_val=1)
     is_share = isinstance(coverage, Real) and 0 < float(coverage) < 1
     if coverage is not None and not is_share:
         raise ValueError(

@@ -14,7 +14,7 @@ from sklode import nn
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, split_at_gaps
 from sklode.data.windows import Rows, WindowSet
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
 from sklode.prediction.calibration import Calibration
 
@@ -38,7 +38,7 @@ ARCHITECTURE = (
 class FittedLevel:
     """Hyperparameters, with what is needed to apply them to new series."""
 
-    level: StructuralLevel
+    level: Level
     n_rows: int  # that it was found on
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     columns: tuple[list[Any], list[Any]]  # of y, and of X

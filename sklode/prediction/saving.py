@@ -39,7 +39,7 @@ from sklode.levels.components import Component
 from sklode.levels.cross import Cross
 from sklode.levels.effects import Effect
 from sklode.levels.forms import Form
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.level import Level
 from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedLevel, FittedModel, build_network
@@ -274,7 +274,7 @@ def _parts_of_record(record: Any) -> Any:
 
 _RECORDS = (
     *(History, Units, Normalisation, Calibration, Stacking),
-    *(FittedLevel, StructuralLevel, Component, Form, Effect, Cross),
+    *(FittedLevel, Level, Component, Form, Effect, Cross),
 )
 
 _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {

@@ -20,7 +20,7 @@ from sklode.data.observations import Observations
 from sklode.data.windows import Origins, Units
 from sklode.engine.threads import n_threads
 from sklode.levels.components import least_of
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
 from sklode.nn.modes import own_modes
 from sklode.prediction.ahead import AheadModel, Stacking, batch_of
@@ -93,7 +93,7 @@ class AheadRun(Run):
                 self.learned, usable = rows, self._usable(rows)[1]
             else:
                 keeps = start is not None and purpose in ("fine-tune", "update")
-                level = start.level if keeps else StructuralLevel.fit(rows)  # type: ignore[union-attr]
+                level = start.level if keeps else Level.fit(rows)  # type: ignore[union-attr]
                 usable = self._begin(level, keeps, weights_seed)
             self.model.columns = history.channels, history.controls
             self.n_epochs = 0
@@ -107,9 +107,7 @@ class AheadRun(Run):
         """Whether the network has to be validated."""
         return self.from_scratch and self.settings.guard is not False
 
-    def _begin(
-        self, level: StructuralLevel, keeps: bool, seed: int
-    ) -> NDArray[np.int64]:
+    def _begin(self, level: Level, keeps: bool, seed: int) -> NDArray[np.int64]:
         """Set the untrained model; return the rows that windows may end at.
 
         ``keeps``: no network where pretraining has validated none. Nor is there one
@@ -224,7 +222,7 @@ class AheadRun(Run):
                 self.rows,
                 self._cut,
                 self._whole,
-                StructuralLevel.fit(self.rows.until(self._cut)),
+                Level.fit(self.rows.until(self._cut)),
                 model.units,
                 model.window_length,
                 model.network.reach,

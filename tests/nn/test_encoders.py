@@ -140,7 +140,7 @@ def test_states_are_those_of_algorithm_1(
 
 
 def test_unknown_direction_is_refused() -> None:
-    with pytest.raises(ValueError, match="direction must be .*forward.*up"):
+    with pytest.raises(ValueError, match=r"direction must be .*forward.*up"):
         ODERNN(1, 1).states(TIMES, torch.zeros(2, 5, 1), EVERYWHERE, direction="up")
 
 

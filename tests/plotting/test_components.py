@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
-from sklearn.exceptions import NotFittedError
+from sktime.exceptions import NotFittedError
 
 from sklode import StructuralForecaster
 from sklode.plotting import plot_components
@@ -150,7 +150,7 @@ def test_given_axes_are_drawn_on(weekly: Any) -> None:
 
 
 def test_what_has_no_level_is_refused() -> None:
-    with pytest.raises(NotFittedError, match="plot_components needs a fitted"):
+    with pytest.raises(NotFittedError, match="not been fitted"):
         plot_components(structural())
     with pytest.raises(TypeError, match=r"that has a structural level; got a Series"):
         plot_components(WEEK)
