@@ -1,18 +1,14 @@
-"""Forecasters in continuous time, for sktime and scikit-learn users.
-
-A forecaster is loaded when it is first asked for: only the Latent ODEs need torch.
-"""
+"""Forecasters in continuous time, for sktime and scikit-learn users."""
 
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
 
-from sklode import forecasters
-from sklode.data.calendar import calendar_features
-from sklode.data.errors import (
-    HistoryWarning,
-    SolverError,
-    TimesInValuesWarning,
-    WeightsFileError,
+from sklode.data.clock import calendar_features
+from sklode.data.errors import HistoryWarning, SolverError, WeightsFileError
+from sklode.forecasters import (
+    LatentODEForecaster,
+    LatentODELSTMForecaster,
+    LatentODERNNForecaster,
+    StructuralForecaster,
 )
 from sklode.model_selection import AbsoluteHorizon, AlignedMetric
 
@@ -27,26 +23,7 @@ __all__ = [
     "LatentODERNNForecaster",
     "SolverError",
     "StructuralForecaster",
-    "TimesInValuesWarning",
     "WeightsFileError",
     "__version__",
     "calendar_features",
 ]
-
-if TYPE_CHECKING:
-    from sklode.forecasters import (
-        LatentODEForecaster,
-        LatentODELSTMForecaster,
-        LatentODERNNForecaster,
-        StructuralForecaster,
-    )
-else:
-
-    def __getattr__(name: str) -> Any:
-        if name not in forecasters.__all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return getattr(forecasters, name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})

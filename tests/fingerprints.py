@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.series import tiny, uneven_stamps, waves
+from tests.series import on_engine, tiny, uneven_stamps, waves
 
 ENGINES = ["eager", "fused"]
 
@@ -28,11 +28,11 @@ SPREAD: dict[str, Any] = {
 """So large that the compiled engine shares a batch out among threads."""
 
 
-def fingerprint(engine: str, n_stamps: int = 24, **settings: Any) -> dict[str, str]:
+def fingerprint(n_stamps: int = 24, **settings: Any) -> dict[str, str]:
     """Return the digest of the bits of each answer of a fresh forecaster."""
     y = waves(uneven_stamps(n_stamps))
     settings = {"max_epochs": 3, **settings}
-    forecaster = tiny(engine=engine, early_stopping=True, **settings).fit(y)
+    forecaster = tiny(early_stopping=True, **settings).fit(y)
     parts = [p.detach().flatten() for p in forecaster.network_.parameters()]
     rows = forecaster.history_.drop(columns="seconds")
     stamps = y.index[[0, 5]].append(y.index[-1:] + np.timedelta64(9, "m"))
@@ -56,7 +56,11 @@ def fingerprints(n_threads: int | None = None) -> dict[str, dict[str, str]]:
     """Return those of every engine."""
     if n_threads is not None:
         torch.set_num_threads(n_threads)
-    return {engine: fingerprint(engine) for engine in ENGINES}
+    found = {}
+    for engine in ENGINES:
+        with on_engine(engine):
+            found[engine] = fingerprint()
+    return found
 
 
 if __name__ == "__main__":

@@ -15,12 +15,11 @@ def field(
     *,
     width: int = 7,
     depth: int = 1,
-    activation: str = "tanh",
     control_size: int = 0,
     gain: float = 1.5,
 ) -> nn.VectorField:
     """Return a random vector field, far enough from zero to be nonlinear."""
-    random = nn.VectorField(state_size, width, depth, activation, control_size)
+    random = nn.VectorField(state_size, width, depth, control_size)
     for layer in (*random.hidden, random.output):
         torch.nn.Linear.reset_parameters(layer)
     return amplified(random, gain)
@@ -40,17 +39,15 @@ def latent_ode(
     method: str = "rk4",
     solver: nn.Solver | None = None,
     depth: int = 1,
-    activation: str = "tanh",
     n_channels: int = 2,
     n_controls: int = 0,
-    noise: float | None = None,
     engine: str = "eager",
 ) -> nn.LatentODE:
     """Return a random network with 5 hidden and 3 latent states."""
     hidden, latent = 5, 3
     if solver is None:
         solver = nn.Solver(method)
-    shape: dict[str, Any] = {"depth": depth, "activation": activation}
+    shape: dict[str, Any] = {"depth": depth}
     n_inputs = 2 * n_channels + n_controls
     encoder: Any
     if kind == "rnn":
@@ -59,13 +56,14 @@ def latent_ode(
         make = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[kind]
         encoder = make(n_inputs, hidden, field(hidden, **shape), solver)
     flow = field(latent, control_size=n_controls, **shape)
-    return nn.LatentODE(
+    network = nn.LatentODE(
         amplified(encoder, 1.5),
         nn.Translator(hidden, latent),
         nn.Decoder(flow, solver),
-        nn.Emission(latent, n_channels, 6, n_controls, noise),
-        engine=engine,
+        nn.Emission(latent, n_channels, 6, n_controls),
     )
+    network.engine = engine
+    return network
 
 
 def windows(

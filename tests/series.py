@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from sklode import (
     LatentODEForecaster,
     LatentODELSTMForecaster,
     LatentODERNNForecaster,
+    nn,
 )
 
 FORECASTERS = [LatentODEForecaster, LatentODERNNForecaster, LatentODELSTMForecaster]
@@ -40,6 +43,20 @@ TINY: dict[str, Any] = {
 def tiny(kind: Any = LatentODELSTMForecaster, **settings: Any) -> Any:
     """Return a forecaster that fits in a moment: the network alone."""
     return kind(**{**TINY, **settings})
+
+
+@contextlib.contextmanager
+def on_engine(name: str) -> Iterator[None]:
+    """Let networks run "fused", where the compiled engine serves, or "eager"."""
+    kinds: list[Any] = [nn.LatentODE, nn.AheadODE]
+    before = [kind.engine for kind in kinds]
+    for kind in kinds:
+        kind.engine = name
+    try:
+        yield
+    finally:
+        for kind, engine in zip(kinds, before, strict=True):
+            kind.engine = engine
 
 
 def uneven_ticks(n: int = 24, seed: int = 0, unit: int = 10) -> np.ndarray:

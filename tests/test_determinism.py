@@ -23,11 +23,18 @@ import torch
 
 from sklode.data.errors import HistoryWarning, SolverError
 from tests.controls import controls
+from tests.epochs import interrupt
 from tests.fingerprints import ENGINES, SPREAD, fingerprint, fingerprints
-from tests.series import channels, panel, tiny, uneven_stamps, waves
+from tests.series import channels, on_engine, panel, tiny, uneven_stamps, waves
 
 ROOT = Path(__file__).parents[1]
-each_engine = pytest.mark.parametrize("engine", ENGINES)
+each_engine = pytest.mark.parametrize("engine", ENGINES, indirect=True)
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> Iterator[str]:
+    with on_engine(request.param):
+        yield request.param
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +46,14 @@ def expected() -> dict[str, dict[str, str]]:
 def test_a_seed_repeats_every_bit(
     engine: str, expected: dict[str, dict[str, str]]
 ) -> None:
-    assert fingerprint(engine) == expected[engine]
+    assert fingerprint() == expected[engine]
 
 
 @each_engine
 def test_another_seed_gives_other_bits(
     engine: str, expected: dict[str, dict[str, str]]
 ) -> None:
-    other = fingerprint(engine, random_state=1)
+    other = fingerprint(random_state=1)
     assert all(other[name] != expected[engine][name] for name in other)
 
 
@@ -56,7 +63,7 @@ def test_fits_in_several_threads_at_once_are_those_of_one(
     engine: str, expected: dict[str, dict[str, str]]
 ) -> None:
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(fingerprint, [engine] * 4))
+        found = list(pool.map(lambda _: fingerprint(), range(4)))
     assert found == [expected[engine]] * 4
 
 
@@ -76,7 +83,7 @@ def test_an_equal_number_of_threads_repeats_every_bit(
     settings = {**SPREAD, "n_stamps": 100}
     if engine == "eager":
         settings |= {"max_epochs": 1, "window_length": 12}
-    assert fingerprint(engine, **settings) == fingerprint(engine, **settings)
+    assert fingerprint(**settings) == fingerprint(**settings)
 
 
 @pytest.mark.slow
@@ -161,7 +168,7 @@ def test_modes_of_the_process_change_no_bit(
     engine: str, mode: str, expected: dict[str, dict[str, str]]
 ) -> None:
     with MODES[mode]():
-        assert fingerprint(engine) == expected[engine]
+        assert fingerprint() == expected[engine]
 
 
 STAMPS = uneven_stamps(30)
@@ -204,9 +211,11 @@ def process_unchanged() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def fitted() -> dict[str, Any]:
     """One forecaster an engine, which also do what happens once a process."""
-    models = {name: tiny(engine=name).fit(waves(STAMPS)[:24]) for name in ENGINES}
-    for model in models.values():
-        model.predict_interval([1])
+    models = {}
+    for name in ENGINES:
+        with on_engine(name):
+            models[name] = tiny().fit(waves(STAMPS)[:24])
+            models[name].predict_interval([1])
     return models
 
 
@@ -217,7 +226,7 @@ def test_nothing_of_the_process_is_changed(
 ) -> None:
     y = waves(STAMPS)
     with process_unchanged():
-        forecaster = tiny(engine=engine, early_stopping=True)
+        forecaster = tiny(early_stopping=True)
         forecaster.fit(y[:24], fh=[1, 2])
         forecaster.predict()
         forecaster.predict_interval()
@@ -227,19 +236,11 @@ def test_nothing_of_the_process_is_changed(
         forecaster.predict_residuals()
         forecaster.score(y)
         forecaster.save(tmp_path / "saved")
-        tiny(engine=engine).pretrain(panel()).fit(y)
+        tiny().pretrain(panel()).fit(y)
 
 
 class Broken(Exception):
     """Raised where a training or a solver stands."""
-
-
-class Breaking:
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-    def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> None:
-        raise self.error
 
 
 @each_engine
@@ -248,9 +249,9 @@ def test_nothing_of_the_process_is_changed_by_refusals(
 ) -> None:
     y, model = waves(STAMPS), fitted[engine]
     for question in (
-        lambda: tiny(engine=engine).fit(y * np.inf),
-        lambda: tiny(engine=engine, method="rk5").fit(y),
-        lambda: tiny(engine=engine).fit(y, fh=[1.5]),
+        lambda: tiny().fit(y * np.inf),
+        lambda: tiny(method="rk5").fit(y),
+        lambda: tiny().fit(y, fh=[1.5]),
         lambda: model.predict([1.5]),
         lambda: model.predict([1], X=controls(STAMPS)),
         lambda: model.update(y.astype(str)),
@@ -268,22 +269,20 @@ def test_nothing_of_the_process_is_changed_by_a_training_that_breaks_off(
     engine: str, error: type[BaseException], fitted: dict[str, Any]
 ) -> None:
     y = waves(STAMPS)[:24]
-    forecaster = tiny(engine=engine, callbacks=[Breaking(error())], max_epochs=2)
+    told: Any = pytest.raises(error)
     if error is KeyboardInterrupt:  # after the first epoch it keeps what was learned
-        with process_unchanged(), pytest.warns(match="interrupted in epoch 2"):
-            forecaster.fit(y)
-        return
-    with process_unchanged(), pytest.raises(error):
-        forecaster.fit(y)
+        told = pytest.warns(match="interrupted in epoch 2")
+    with process_unchanged(), told, interrupt(error()):
+        tiny(max_epochs=2).fit(y)
 
 
 @each_engine
 def test_modes_are_the_users_again_after_a_fit_inside_them(engine: str) -> None:
     for mode in MODES.values():
         with mode(), process_unchanged():
-            tiny(engine=engine).fit(waves(STAMPS)[:24]).predict_interval([1])
+            tiny().fit(waves(STAMPS)[:24]).predict_interval([1])
         with mode(), process_unchanged(), pytest.raises(ValueError, match="finite"):
-            tiny(engine=engine).fit(waves(STAMPS) * np.inf)
+            tiny().fit(waves(STAMPS) * np.inf)
 
 
 def test_generators_of_gpus_are_not_seeded(monkeypatch: pytest.MonkeyPatch) -> None:

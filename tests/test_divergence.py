@@ -26,32 +26,29 @@ ANSWERS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def exploding(y: Any = None, sign: float = 1.0, **settings: Any) -> Any:
-    """Return a fitted forecaster whose latent state doubles with every time unit.
+    """Return a fitted forecaster whose latent state overflows after some time units.
 
     With a sign of -1 it does so backward in time.
     """
-    settings = {"activation": "elu", "engine": "eager", **settings}
     forecaster = tiny(**settings).fit(waves(uneven_stamps()) if y is None else y)
     field = forecaster.network_.decoder.vector_field
     with torch.no_grad():
-        for layer in field.layers:
-            layer.weight.fill_(1.0)
-            layer.bias.fill_(1.0)
-        field.output.weight.fill_(0.2 * sign)
-        field.output.bias.fill_(0.1 * sign)
+        field.output.weight.fill_(0.0)
+        field.output.bias.fill_(2e36 * sign)
     return forecaster
 
 
-@pytest.mark.parametrize("engine", ["eager", "auto"])
+@pytest.mark.parametrize("engine", ["eager", "fused"])
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_answer_that_overflows_is_an_error_that_names_stamp_and_remedy(
     answer: str, engine: str
 ) -> None:
-    forecaster = exploding(engine=engine)
+    forecaster = exploding()
+    forecaster.network_.engine = engine
     assert np.isfinite(np.asarray(ANSWERS[answer](forecaster, [1, 2]), float)).all()
     told = (
         r"must be finite; got 1 of 2 rows that are not, the first at 2021-\d.*"
-        r"method='rk4', step_size=1, activation='elu'\).*Ask for.*lower lr"
+        r"method='rk4', step_size=1\).*Ask for.*lower lr"
     )
     with pytest.raises(SolverError, match=told):
         ANSWERS[answer](forecaster, [1, 900])
@@ -74,11 +71,9 @@ def test_adaptive_solve_that_fails_names_the_stamps_asked() -> None:
 
 
 HARD: list[dict[str, Any]] = [
-    {"activation": "softplus", "field_depth": 3},
-    {"activation": "elu", "method": "euler"},
-    {"activation": "elu", "method": "dopri5", "adjoint": True, "max_epochs": 3},
-    {"activation": "elu", "early_stopping": True},
-    {"activation": "elu", "field_depth": 6, "method": "midpoint"},
+    {"field_depth": 3},
+    {"method": "dopri5", "max_epochs": 3},
+    {"early_stopping": True},
 ]
 
 

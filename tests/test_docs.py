@@ -31,7 +31,6 @@ SLOW = {
             "imputation.md",
             "sampling.md",
             "speed.md",
-            "stopping.md",
             "tour.md",
             "tuning.md",
             "uncertainty.md",
@@ -52,7 +51,6 @@ WARNS = {
 
 # What a page shows that not every installation has.
 NEEDS = {
-    "progress.md": ("optuna",),
     "saving.md": ("safetensors",),
     "scaling.md": ("distributed",),
 }

@@ -8,7 +8,7 @@ from inspect import cleandoc
 
 import pytest
 
-from sklode.forecasters.latent import _documented
+from sklode.forecasters.latent_ode import _documented
 from tests.series import FORECASTERS
 
 SECTIONS = ["Parameters", "Attributes", "References", "Examples"]

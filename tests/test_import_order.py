@@ -36,7 +36,7 @@ ONLY_IMPORTERS = {
         "prediction.saving",
     },
     "torch": {
-        "forecasters.latent",
+        "forecasters.latent_ode",
         "training",
         "prediction",
         "nn",
@@ -49,7 +49,7 @@ ONLY_IMPORTERS = {
         "levels.seasons",
         "model_selection",
         "plotting",
-        "prediction.answers",
+        "prediction.predictor",
         "prediction.saving",
     },
 }

@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from sklode.prediction import predictor as prediction
-from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
+from tests.series import FORECASTERS, on_engine, panel, tiny, uneven_stamps, waves
 
 FOLDER = Path(__file__).parents[1] / "examples" / "benchmarks"
 ENGINES = ["fused", "eager"]
@@ -65,12 +65,16 @@ def in_fresh_process(function: Callable[..., Any], *arguments: object) -> Any:
 
 def states_of_fits(engine: str) -> tuple[State, State]:
     """Fit 60 models, of other series and sizes each; after 20, and after all."""
+    with on_engine(engine):
+        return _states_of_fits()
+
+
+def _states_of_fits() -> tuple[State, State]:
     states = []
     for k in range(60):
         y = waves(uneven_stamps(30 + k, seed=k), seed=k)
         forecaster = tiny(
             FORECASTERS[k % 3],
-            engine=engine,
             hidden_size=3 + k % 4,
             window_length=6 + k % 5,
             early_stopping=bool(k % 2),
@@ -85,7 +89,7 @@ def states_of_fits(engine: str) -> tuple[State, State]:
 
 def states_of_calls(name: str) -> tuple[State, State]:
     """Ask a model 500 times; after 100 times, and after all."""
-    forecaster = tiny(engine="fused").fit(panel())
+    forecaster = tiny().fit(panel())
     again = panel().groupby("series").tail(1)
     call = {
         "predict": lambda k: forecaster.predict([1 + k % 7, 9]),
@@ -126,7 +130,7 @@ def test_many_calls_leave_nothing_behind(name: str) -> None:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    tiny(engine="fused").fit(panel())  # libraries' first use leaves frames behind
+    tiny().fit(panel())  # libraries' first use leaves frames behind
     gc.collect()
     gc.disable()
     try:
@@ -139,8 +143,8 @@ def without_collector() -> Iterator[None]:
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("kind", FORECASTERS)
 def test_a_forecaster_goes_with_its_last_reference(kind: Any, engine: str) -> None:
-    with without_collector():
-        forecaster = tiny(kind, engine=engine, early_stopping=True).fit(panel())
+    with on_engine(engine), without_collector():
+        forecaster = tiny(kind, early_stopping=True).fit(panel())
         forecaster.predict([1, 2])
         forecaster.predict_interval([1])
         forecaster.sample([1])
@@ -179,7 +183,6 @@ def test_memory_of_a_fit_and_a_forecast_is_that_of_its_rows(n_series: int) -> No
     y = waves(index).to_frame()
     forecaster = tiny(
         FORECASTERS[0],
-        engine="fused",
         window_length=30,
         horizon=5,
         batch_size=4,
@@ -195,7 +198,7 @@ def test_memory_of_a_fit_and_a_forecast_is_that_of_its_rows(n_series: int) -> No
 def test_draws_of_a_far_horizon_are_solved_few_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    forecaster = tiny(engine="fused", n_samples=40).fit(panel())
+    forecaster = tiny(n_samples=40).fit(panel())
     network, sizes = forecaster.network_, []
     decode = network.decode_draws
 

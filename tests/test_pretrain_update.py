@@ -56,39 +56,6 @@ def test_late_rows_of_an_update_take_their_place_in_time() -> None:
     assert early.predict([1]).index[0] > y.index[-1]
 
 
-def test_an_array_does_not_continue_stamps() -> None:
-    y = long_series()
-    forecaster = tiny().fit(y[:18])
-    with pytest.raises(TypeError, match="only where fit got one; got an array, and y"):
-        forecaster.update(y[18:].to_numpy(), update_params=False)
-
-
-def test_rows_of_two_arrays_belong_together() -> None:
-    values, X = waves().to_numpy(), np.ones((24, 1))
-    forecaster = tiny().fit(values[:18], X[:18])
-    forecaster.update(values[18:], X[:6])
-    with pytest.raises(ValueError, match=r"a row for each row of y.*got 3 and 6"):
-        forecaster.score(values[:6], X[:3])
-
-
-@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
-def test_rows_of_an_array_continue_after_the_last_one(shape: tuple[int, ...]) -> None:
-    y = waves(pd.RangeIndex(24))
-    X = pd.DataFrame({"u": np.cos(y.index)})
-    expected = tiny().fit(y[:18], X[:18]).update(y[18:], X[18:], update_params=False)
-    array, controls = y.to_numpy().reshape(shape), X.to_numpy()
-    forecaster = tiny().fit(array[:18], controls[:18])
-    forecaster.update(array[18:], controls[18:], update_params=False)
-    assert forecaster.cutoff[0] == 23
-    future = pd.DataFrame({"u": [0.5]}, [24])
-    forecast = forecaster.predict([1], X=future.set_axis([0], axis=1))
-    np.testing.assert_array_equal(np.ravel(forecast), expected.predict([1], X=future))
-    alone = tiny().fit(array[:18])
-    moved = alone.update_predict(array[18:], update_params=False)
-    of_series = tiny().fit(y[:18]).update_predict(y[18:], update_params=False)
-    np.testing.assert_array_equal(np.ravel(moved), np.ravel(of_series))
-
-
 def test_a_value_of_an_update_replaces_the_one_seen_before() -> None:
     y = channels(uneven_stamps())
     forecaster = tiny().fit(y)

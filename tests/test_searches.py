@@ -21,7 +21,6 @@ from sktime.split import ExpandingWindowSplitter
 
 from tests.series import (
     MOSTLY_ONE,
-    channels,
     panel,
     tiny,
     uneven_stamps,
@@ -70,26 +69,6 @@ def test_a_search_leaves_pretrained_weights_to_every_candidate() -> None:
     score = cross_val_score(forecaster, y, cv=cv)
     expected = forecaster.clone().fit(y[:18]).score(y[18:])
     np.testing.assert_allclose(score, [expected])
-
-
-ARRAYS = {
-    "1-D array": waves().to_numpy(),
-    "2-D array": waves().to_frame().to_numpy(),
-    "channels": channels().to_numpy(),
-    "missing": waves().mask(waves().index.isin([3, 13])).to_numpy(),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("y", ARRAYS.values(), ids=ARRAYS.keys())
-def test_the_rows_of_an_array_are_the_steps_after_the_training_rows(y: Any) -> None:
-    search = GridSearchCV(tiny(), {"hidden_size": [3]}, cv=CV).fit(y)
-    for k, (train, test) in enumerate(CV.split(y)):
-        forecast = tiny().fit(y[train]).predict(np.arange(1, len(test) + 1))
-        expected = minus_rmse(forecast, y[test].reshape(forecast.shape))
-        assert search.cv_results_[f"split{k}_test_score"][0] == pytest.approx(expected)
-    expected = tiny().fit(pd.DataFrame(y.reshape(24, -1))).predict(range(1, 61))
-    np.testing.assert_allclose(search.predict(range(1, 61)), expected)
 
 
 def test_rows_left_out_of_the_middle_are_asked_at_their_own_stamps() -> None:

@@ -12,7 +12,8 @@ import torch
 
 from sklode.engine import threads as _threads
 from sklode.engine.threads import n_threads, one_torch_thread
-from tests.series import tiny, waves
+from tests.epochs import after_each_epoch
+from tests.series import on_engine, tiny, waves
 
 
 @pytest.fixture(autouse=True)
@@ -94,10 +95,7 @@ def test_torch_keeps_to_one_thread_beside_threads_of_the_engine(
     engine: str, seen: tuple[int, int]
 ) -> None:
     found = []
-
-    class Counter:
-        def on_epoch_end(self, forecaster: object, row: object) -> None:
-            found.append(numbers())
-
-    tiny(engine=engine, callbacks=[Counter()]).fit(waves())
+    with after_each_epoch(lambda _: found.append(numbers())):
+        with on_engine(engine):
+            tiny().fit(waves())
     assert set(found) == {seen}

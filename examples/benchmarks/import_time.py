@@ -21,7 +21,7 @@ STATEMENTS = {
     "torch, sktime": "import torch, sktime",
 }
 
-REQUIRED = 1.2
+REQUIRED = 1.1
 """At most so many times the import of torch and of sktime's base class."""
 
 

@@ -151,10 +151,8 @@ WORKLOADS: dict[str, Workload] = {
     **{
         f"small panel, {what}": Workload(SMALL, 20, parameters, FORECASTS)
         for what, parameters in (
-            ("fused", {"engine": "fused"}),
-            ("eager", {"engine": "eager"}),
+            ("fused", {}),
             ("dopri5", {"method": "dopri5"}),
-            ("adjoint", {"adjoint": True}),
         )
     },
 }

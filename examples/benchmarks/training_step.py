@@ -47,15 +47,16 @@ def network(load: Workload, engine: str) -> nn.LatentODE:
     """Return sklode's network, with the same weights for every engine."""
     torch.manual_seed(0)
     solver = nn.Solver("rk4", 1.0)
-    shape = (load.field_width, load.field_depth, "tanh")
+    shape = (load.field_width, load.field_depth)
     flow = nn.VectorField(load.hidden_size, *shape)
-    return nn.LatentODE(
+    made = nn.LatentODE(
         nn.ODELSTM(2 * load.n_channels, load.hidden_size, flow, solver),
         nn.Translator(load.hidden_size, load.latent_size),
         nn.Decoder(nn.VectorField(load.latent_size, *shape), solver),
         nn.Emission(load.latent_size, load.n_channels, EMISSION_WIDTH),
-        engine=engine,
     )
+    made.engine = engine
+    return made
 
 
 def of_sklode(load: Workload, engine: str) -> Step:

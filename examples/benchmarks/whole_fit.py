@@ -37,7 +37,7 @@ from workloads import (
     Workload,
 )
 
-from sklode import LatentODELSTMForecaster
+from sklode import LatentODELSTMForecaster, nn
 
 ENGINES = ("fused", "eager")
 
@@ -111,7 +111,7 @@ def fit(y: pd.Series | pd.DataFrame, parameters: Mapping[str, Any]) -> Fit:
 def first_seconds() -> float:
     """Return how much longer a process's first fit takes; called in a fresh one."""
     y, _ = irregular_panel(4, 20, 1)
-    parameters = {"engine": "fused", "max_epochs": 1, "window_length": 20, "horizon": 0}
+    parameters = {"max_epochs": 1, "window_length": 20, "horizon": 0}
     return fit(y, parameters).seconds - fit(y, parameters).seconds
 
 
@@ -140,14 +140,16 @@ def whole_fits(
 ) -> dict[str, float]:
     """Return seconds of a whole fit: measured for "whole", scaled for the engines."""
     few = {**parameters, "max_epochs": options.epochs}
-    fit(y, {**few, "engine": "fused", "max_epochs": 1})  # compiles
-    whole = fit(y, {**parameters, "engine": "fused"})
+    fit(y, {**few, "max_epochs": 1})  # compiles
+    whole = fit(y, parameters)
     scaled: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     for _ in range(options.fits):
         for engine in ENGINES:
-            took = fit(y, {**few, "engine": engine})
+            nn.LatentODE.engine = engine
+            took = fit(y, few)
             share = whole.n_epochs / took.n_epochs
             scaled[engine].append(took.seconds + (share - 1) * took.trained)
+    nn.LatentODE.engine = "fused"
     seconds = {engine: statistics.median(turns) for engine, turns in scaled.items()}
     print(
         f"fused, {whole.n_epochs} epochs: {whole.seconds:.1f} s; scaled from "
@@ -171,7 +173,7 @@ class Iteration(NamedTuple):
 def iteration(name: str, load: Workload, options: argparse.Namespace) -> Iteration:
     """Return what an iteration of fit takes at a workload's sizes.
 
-    A further fit under ``warm_start`` has no warm-up: all its windows have full length.
+    Fine-tuning what was pretrained has no warm-up: all its windows have full length.
     """
     n_batches = min(4, max(1, 128 // load.n_series))
     y, longest_gap = irregular_panel(
@@ -185,14 +187,14 @@ def iteration(name: str, load: Workload, options: argparse.Namespace) -> Iterati
         thinning=0.0,  # the loop reads all that it reconstructs
         batch_size=load.n_series,
         step_size=longest_gap,  # one step a gap
-        engine="fused",
-        max_epochs=3,
+        max_epochs=1,
+        finetune_epochs=3,
         lr=1e-3,
-        warm_start=True,
         random_state=0,
-    ).fit(y)
+    ).pretrain(y)
+    forecaster.fit(y)
     epoch = float(forecaster.history_["seconds"].min())
-    forecaster.set_params(max_epochs=max(3, math.ceil(options.turn / epoch)))
+    forecaster.finetune_epochs = max(3, math.ceil(options.turn / epoch))
 
     def whole_epochs() -> float:
         history = forecaster.fit(y).history_

@@ -105,7 +105,6 @@ def trained(kind: str, seed: int, epochs: int, clip_norm: float | None = 1.0) ->
         batch_size=16,
         max_epochs=epochs,
         clip_norm=clip_norm,
-        engine="eager",
         random_state=seed,
     )
     return forecaster.fit(series(seed, 600))

@@ -8,8 +8,7 @@ and what to do.
 from __future__ import annotations
 
 import difflib
-import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from numbers import Integral, Real
 from typing import Any
@@ -18,8 +17,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
+from sklearn.utils._param_validation import (
+    Interval,
+    InvalidParameterError,
+    StrOptions,
+    validate_parameter_constraints,
+)
 
-from sklode.data.errors import TimesInValuesWarning
 from sklode.data.ticks import clock_of, series_of, ticks_of
 
 # --- tables of numbers ----------------------------------------------------------------
@@ -33,15 +37,11 @@ def check_table(data: Any, name: str = "y") -> None:
     if isinstance(data, pd.Series | pd.DataFrame):
         _check_columns(pd.DataFrame(data), name)
     elif isinstance(data, np.ndarray):
-        if data.dtype.kind not in "biuf":
+        if data.dtype.kind not in "biuf" or not 1 <= data.ndim <= 3:
             raise TypeError(
-                f"{name} must be numeric; got an array of dtype {data.dtype}. "
-                "Convert it, for example by array.astype(float)."
-            )
-        if not 1 <= data.ndim <= 3:
-            raise TypeError(
-                f"{name} as an array must have the shape (time,), (time, channel) or "
-                f"(series, channel, time); got {data.shape}. Reshape it."
+                f"{name} as an array must hold numbers in the shape (time,), (time, "
+                f"channel) or (series, channel, time); got {data.dtype} in the shape "
+                f"{data.shape}. Convert it, for example by array.astype(float)."
             )
     elif isinstance(data, list) and data:
         for place, part in enumerate(data):
@@ -76,73 +76,37 @@ def check_rows(y: Any) -> None:
 
 
 def _check_columns(data: pd.DataFrame, name: str) -> None:
-    """Check that columns can be told apart, and hold real numbers or booleans."""
-    twice = data.columns.duplicated()
-    if twice.any():
+    twice = data.columns[data.columns.duplicated()]
+    if len(twice):
         raise ValueError(
-            f"columns of {name} must have different names; got "
-            f"{data.columns[int(np.argmax(twice))]!r} more than once. Rename or drop "
-            "one of them."
+            f"columns of {name} must have different names; got {twice[0]!r} more than "
+            "once. Rename or drop one of them."
         )
-    for place, dtype in enumerate(data.dtypes):
+    for column, dtype in data.dtypes.items():
         is_complex = pd.api.types.is_complex_dtype(dtype)
         if pd.api.types.is_numeric_dtype(dtype) and not is_complex:
             continue
-        column = data.iloc[:, place]
-        if len(column) and isinstance(column.iloc[0], pd.Series | np.ndarray):
+        first = data[column].iloc[0] if len(data) else None
+        if isinstance(first, pd.Series | np.ndarray):
             continue  # a series in each cell, which sktime knows
-        such = f", such as {column.iloc[0]!r}" if len(column) else ""
         raise TypeError(
-            f"{name} must be numeric, not categorical; got column {column.name!r} of "
-            f"dtype {dtype}{such}. Convert it, for example by {name}.astype(float), "
-            f"categories by pd.get_dummies({name}, dtype=float), complex to two "
-            f"columns; times are an index: {name}.set_index({column.name!r})."
+            f"{name} must be numeric, not categorical; got column {column!r} of "
+            f"dtype {dtype}, such as {first!r}. Convert it, for example by "
+            f"{name}.astype(float), categories by pd.get_dummies({name}, dtype=float), "
+            "complex to two columns; times are an index: "
+            f"{name}.set_index({column!r})."
         )
 
 
 def check_values(y: pd.DataFrame) -> None:
     """Check that no value is infinite."""
     infinite = np.isinf(y.to_numpy(dtype=np.float64, na_value=np.nan))
-    if infinite.any():
-        row, column = np.argwhere(infinite)[0]
+    for row, column in np.argwhere(infinite):
         raise ValueError(
             "values of y must be finite or NaN (missing); got "
             f"{y.iloc[row, column]} in column {y.columns[column]!r} at row {row} "
             f"({y.index[row]}). Replace it by NaN to treat it as missing."
         )
-
-
-def warn_of_times_in_values(y: Any) -> None:
-    """Warn if the first column of an array, or of a frame without times, looks so.
-
-    Rows without times are taken for equally spaced, and a column for a channel, so that
-    a forecast would be made of times, at wrong times, in silence. Times increase
-    strictly, and by unequal steps.
-    """
-    if not isinstance(y, pd.DataFrame | np.ndarray) or np.ndim(y) != 2:
-        return
-    frame = pd.DataFrame(y)
-    n_rows, n_columns = frame.shape
-    is_bare = frame.index.equals(pd.RangeIndex(n_rows))
-    # fewer than eight values may well increase by chance
-    if not is_bare or n_columns < 2 or n_rows < 8:
-        return
-    first = frame.iloc[:, 0]
-    if not pd.api.types.is_numeric_dtype(first.dtype):
-        return  # a series in each cell
-    gaps = np.diff(first.to_numpy(dtype=np.float64, na_value=np.nan))
-    if not 0 < 1.001 * gaps.min() < gaps.max():  # so it is where any is NaN
-        return
-    table = "y" if y is frame else "pd.DataFrame(y)"
-    warnings.warn(
-        "the first column of y increases strictly and by unequal steps, as times do; "
-        "it is taken for a channel, and the rows for equally spaced. If it holds the "
-        f"times, make them the index, in their unit: y = {table}; y.index = "
-        "pd.to_timedelta(y.pop(y.columns[0]), unit='s'). If not, silence this: "
-        "warnings.simplefilter('ignore', sklode.TimesInValuesWarning).",
-        TimesInValuesWarning,
-        stacklevel=5,  # where fit is called
-    )
 
 
 # --- exogenous X ----------------------------------------------------------------------
@@ -158,22 +122,17 @@ def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
             "pd.concat({key: X for key in keys})."
         )
     check_same_kind(X.index.get_level_values(-1), index.get_level_values(-1), "X")
-    absent = ~index.isin(X.index)
-    if absent.any():
+    for row in np.flatnonzero(~index.isin(X.index)):
         raise ValueError(
             "X must have a row at every stamp of y and of the horizon; got none at "
-            f"{index[int(np.argmax(absent))]}. Extend X to cover it, or ask for the "
-            "stamps that X has."
+            f"{index[row]}. Extend X to cover it, or ask for the stamps that X has."
         )
 
 
 def controls_at(X: pd.DataFrame, index: pd.Index) -> NDArray[np.float64]:
-    """Return the rows of X at ``index``, of which none may be missing or infinite."""
-    check_controls(X, index)
+    """Return the rows of a checked X at ``index``, of which none may miss a value."""
     values = X.loc[index].to_numpy(dtype=np.float64, na_value=np.nan)
-    unusable = ~np.isfinite(values)
-    if unusable.any():
-        row, column = np.argwhere(unusable)[0]
+    for row, column in np.argwhere(~np.isfinite(values)):
         raise ValueError(
             f"values of X must be finite, none missing; got {values[row, column]} in "
             f"column {X.columns[column]!r} at {index[row]}. Fill it first."
@@ -188,62 +147,58 @@ def check_index(index: pd.Index, name: str = "y") -> None:
     """Check that stamps are times, finite and increasing within each series."""
     check_times(index, name)
     times = index.get_level_values(-1)
-    is_time = isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex)
-    if len(times) and not is_time:
-        if not pd.api.types.is_integer_dtype(times.dtype):
-            _refuse_kind(index, name)
-        if times.max() > np.iinfo(np.int64).max:
-            raise ValueError(
-                f"integers of the time index of {name} must lie below 2**63; got "
-                f"{times.max()}. Subtract the first one from all."
-            )
+    if len(times):
+        _check_kind(times, name)
     ticks = ticks_of(times)
     series, _ = series_of(index)
     order = np.argsort(series, kind="stable")
     same = series[order][1:] == series[order][:-1]
     ordered = ticks[order]
-    offenders = np.flatnonzero(same & (ordered[1:] <= ordered[:-1]))
-    if not len(offenders):
-        return
-    before, row = order[offenders[0]], order[offenders[0] + 1]
-    if ticks[row] == ticks[before]:
-        remedy = f"Keep one row per stamp: {name}[~{name}.index.duplicated()]."
-    else:
+    for place in np.flatnonzero(same & (ordered[1:] <= ordered[:-1])):
+        before, row = order[place], order[place + 1]
         remedy = f"Sort {name} by its index first: {name}.sort_index()."
-    raise ValueError(
-        f"times of {name} must be strictly increasing; got {times[row]} after "
-        f"{times[before]} at row {row}. {remedy}"
-    )
+        if ticks[row] == ticks[before]:
+            remedy = f"Keep one row per stamp: {name}[~{name}.index.duplicated()]."
+        raise ValueError(
+            f"times of {name} must be strictly increasing; got {times[row]} after "
+            f"{times[before]} at row {row}. {remedy}"
+        )
 
 
 def check_times(index: pd.Index, name: str) -> None:
     """Check that every row has a time, and in a panel the key of its series."""
     for level in range(index.nlevels - 1):
-        nameless = np.asarray(index.get_level_values(level).isna())
-        if nameless.any():
+        nameless = np.flatnonzero(index.get_level_values(level).isna())
+        if len(nameless):
             raise ValueError(
-                f"the series of {name} must have keys; got none at row "
-                f"{int(np.argmax(nameless))}. Drop that row or name its series."
+                f"the series of {name} must have keys; got none at row {nameless[0]}. "
+                "Drop that row or name its series."
             )
     times = index.get_level_values(-1)
     missing = np.asarray(times.isna())
     if pd.api.types.is_float_dtype(times.dtype):
         missing = ~np.isfinite(np.asarray(times, dtype=float))
-    if missing.any():
-        row = int(np.argmax(missing))
+    for row in np.flatnonzero(missing):
         raise ValueError(
             f"the time index of {name} must hold finite times; got {times[row]} at row "
             f"{row}. Drop that row or give it a time."
         )
 
 
-def _refuse_kind(index: pd.Index, name: str) -> None:
-    """Raise TypeError for times that are none."""
-    times = index.get_level_values(-1)
+def _check_kind(times: pd.Index, name: str) -> None:
+    """Check that stamps are of a kind that tells time."""
+    if isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex | pd.PeriodIndex):
+        return
+    if pd.api.types.is_integer_dtype(times.dtype):
+        if times.max() > np.iinfo(np.int64).max:
+            raise ValueError(
+                f"integers of the time index of {name} must lie below 2**63; got "
+                f"{times.max()}. Subtract the first one from all."
+            )
+        return
     if times.dtype == object and all(isinstance(time, datetime) for time in times):
         zones = [str(time.tzinfo) for time in times]
-        row = int(np.argmax([zone != zones[0] for zone in zones]))
-        if row:
+        for row in np.flatnonzero([zone != zones[0] for zone in zones]):
             raise TypeError(
                 f"the times of {name} must share one time zone, or have none; got "
                 f"{times[row]} (zone {zones[row]}) at row {row} after {times[0]} (zone "
@@ -267,13 +222,12 @@ def check_same_kind(
     Two zones are no two kinds: a stamp is the same instant in both.
     """
     got, wanted = _kind(times), _kind(known)
-    if got == wanted:
-        return
-    raise TypeError(
-        f"{name} must be of the kind of y's index, {wanted}; got {got}. Convert it "
-        "first, for example by pd.to_datetime, tz_localize, tz_convert, to_period or "
-        "to_timestamp."
-    )
+    if got != wanted:
+        raise TypeError(
+            f"{name} must be of the kind of y's index, {wanted}; got {got}. Convert it "
+            "first, for example by pd.to_datetime, tz_localize, tz_convert, to_period "
+            "or to_timestamp."
+        )
 
 
 def _kind(index: pd.Index) -> str:
@@ -282,28 +236,56 @@ def _kind(index: pd.Index) -> str:
     return "timedeltas" if isinstance(index, pd.TimedeltaIndex) else clock_of(index)
 
 
-# --- arguments ------------------------------------------------------------------------
+# --- arguments and parameters ---------------------------------------------------------
+
+SIZE = Interval(Integral, 1, None, closed="left")
+"""Constraint of a number of at least one."""
+
+FREQ: list[Any] = [str, pd.DateOffset, pd.Timedelta, None]
+"""Constraints of the parameter ``freq``, of which `check_freq` checks the rest."""
+
+
+def check_constraints(constraints: Mapping[str, list[Any]], estimator: Any) -> None:
+    """Check every constructor parameter by the constraints of scikit-learn's kind."""
+    name_of_kind = type(estimator).__name__
+    for name, value in estimator.get_params(deep=False).items():
+        try:
+            validate_parameter_constraints(constraints, {name: value}, name_of_kind)
+        except InvalidParameterError as error:
+            choices = [c for c in constraints[name] if isinstance(c, StrOptions)]
+            options = {option for choice in choices for option in choice.options}
+            told = f"{error}{_did_you_mean(value, options)}"
+            raise InvalidParameterError(told) from None
+
+
+def check_freq(freq: str | pd.DateOffset | pd.Timedelta | None) -> None:
+    """Check that a frequency is known and goes forward."""
+    start = pd.Timestamp("2000-01-03")
+    try:
+        is_usable = (
+            freq is None or start + pd.tseries.frequencies.to_offset(freq) > start
+        )
+    except ValueError:
+        is_usable = False
+    if not is_usable:
+        raise ValueError(
+            "freq must be a frequency that pandas knows and that goes forward, such as "
+            f"'1h' or 'MS'; got {freq!r}."
+        )
 
 
 def check_probabilities(name: str, given: Any) -> None:
     """Check probabilities of quantiles or intervals: numbers between 0 and 1."""
     several = isinstance(given, list | tuple | set | np.ndarray | pd.Series | pd.Index)
     values = list(given) if several else [given]
-    remedy = f"Use for example {name}=0.9 or {name}=[0.5, 0.9]."
-    if not values:
-        raise ValueError(f"{name} must hold at least one number; got none. {remedy}")
-    for value in values:
-        is_number = isinstance(value, Real) and not isinstance(value, bool)
-        if not (is_number and 0 < float(value) < 1):
-            raise ValueError(
-                f"{name} must be a number between 0 and 1, both left out, or a list of "
-                f"them; got {value!r}. {remedy}"
-            )
-        if values.count(value) > 1:
-            raise ValueError(
-                f"{name} must not hold a number twice; got {value!r} "
-                f"{values.count(value)} times. Leave the others out."
-            )
+    wrong = [v for v in values if not (isinstance(v, Real) and 0 < float(v) < 1)]
+    wrong += [v for v in values if values.count(v) > 1]
+    if wrong or not values:
+        raise ValueError(
+            f"{name} must be a number between 0 and 1, both left out, or a list of "
+            f"different ones; got {repr(wrong[0]) if wrong else 'none'}. Use for "
+            f"example {name}=0.9 or {name}=[0.5, 0.9]."
+        )
 
 
 def check_count(name: str, value: object, least: int) -> None:
@@ -321,23 +303,18 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         allowed = ", ".join(f'"{choice}"' for choice in choices)
         raise ValueError(
             f"{name} must be one of {allowed}; got {value!r}."
-            + did_you_mean(value, choices)
+            + _did_you_mean(value, choices)
         )
 
 
-def did_you_mean(value: object, choices: Iterable[str]) -> str:
+def _did_you_mean(value: object, choices: Iterable[str]) -> str:
     """Return the question whether a choice near to ``value`` was meant; "" if none is.
 
     Capitals do not count.
     """
-    if not isinstance(value, str):
-        return ""
     lower = {choice.lower(): choice for choice in sorted(choices)}
-    near = difflib.get_close_matches(value.lower(), lower, n=1)
+    near = difflib.get_close_matches(str(value).lower(), lower, n=1)
     return f' Did you mean "{lower[near[0]]}"?' if near else ""
-
-
-# --- fitted networks ------------------------------------------------------------------
 
 
 def check_fitted(
@@ -347,13 +324,14 @@ def check_fitted(
     kind: str = "that trains a network",
 ) -> None:
     """Check that something is a fitted forecaster of a kind, which has an attribute."""
+    name = type(forecaster).__name__
     if not (hasattr(forecaster, has) and hasattr(forecaster, "is_fitted")):
         raise TypeError(
-            f"{asked} is of a forecaster {kind}; got a {type(forecaster).__name__}. "
-            "Pass the fitted forecaster of a pipeline or search itself."
+            f"{asked} is of a forecaster {kind}; got a {name}. Pass the fitted "
+            "forecaster of a pipeline or search itself."
         )
     if not forecaster.is_fitted:
         raise NotFittedError(
-            f"{asked} needs a fitted forecaster; got a {type(forecaster).__name__} "
-            "that is not. Call fit(y) first."
+            f"{asked} needs a fitted forecaster; got a {name} that is not. Call fit(y) "
+            "first."
         )

@@ -18,10 +18,6 @@ class SolverError(RuntimeError):
     """
 
 
-class TimesInValuesWarning(UserWarning):
-    """The first column of y looks like its times, which belong into the index."""
-
-
 class WeightsFileError(ValueError):
     """A forecaster cannot be stored in a weights file, or read from one.
 

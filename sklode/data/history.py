@@ -52,7 +52,6 @@ class History:
     levels: list[Hashable]  # names of the index' levels; the last one is time
     channels: list[Hashable]  # names of the columns of y
     controls: list[Hashable]  # and of X; empty without X
-    of_array: bool = False  # whether y was an array, whose rows are its stamps
     clean: bool = True  # whether what a broken sensor wrote is left out
     raw: Array | None = None  # y before anything was left out, where anything was
 
@@ -66,7 +65,6 @@ class History:
         X: pd.DataFrame | None,
         freq: Freq = None,
         channels: list[Hashable] | None = None,
-        of_array: bool = False,
         clean: bool = True,
     ) -> History:
         """Read series; ``channels`` names y's columns where they are called others."""
@@ -78,7 +76,6 @@ class History:
             list(y.index.names),
             channels,
             [] if X is None else list(X.columns),
-            of_array,
             clean,
         )
         return found._cleaned(range(len(given.keys)))
@@ -182,27 +179,6 @@ class History:
         ]
         return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
 
-    def rows_of(self, values: Array) -> pd.Index:
-        """Return the rows that an array of one series speaks of: the next steps."""
-        shape, n_channels = values.shape, len(self.channels)
-        fits = shape[1:] == (n_channels,) or (len(shape) == n_channels == 1)
-        if len(self.levels) > 1 or not fits:
-            raise ValueError(
-                "an array must be one series with the channels that fit had, "
-                f"{list(self.channels)}; got the shape {shape}. Pass a Series or "
-                "DataFrame with its stamps."
-            )
-        table = values.reshape(len(values), -1)
-        observed = table[~np.isnan(table).all(axis=1)]
-        if np.array_equal(observed, self.given.observed().values, equal_nan=True):
-            raise ValueError(
-                "an array stands for the steps after the last stamp; got the very "
-                f"values that were seen, {len(values)} rows. If their own stamps are "
-                "meant, pass a Series or DataFrame with them, or call "
-                "predict_residuals() without y."
-            )
-        return self.rows_ahead(pd.RangeIndex(1, len(values) + 1))
-
     def located(self, index: pd.Index) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the series of each row of an index, and its ticks."""
         self._check_levels(index, "the horizon")
@@ -264,8 +240,8 @@ class History:
             )
         X = _with_columns(X, self.controls, "X").sort_index()
         check_index(X.index, "X")
-        check_controls(X, index[:0])  # before rows are compared
-        controls_at(X, index[~known | index.isin(X.index)])
+        check_controls(X, index[~known])
+        controls_at(X, index[index.isin(X.index)])
         return X
 
     def _check_levels(self, index: pd.Index, name: str) -> None:

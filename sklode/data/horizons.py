@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Iterable
 from datetime import timedelta
 from numbers import Integral
 from typing import Any
@@ -14,37 +13,43 @@ import pandas as pd
 from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.data.checks import check_same_kind, check_times
+from sklode.data.ticks import default_step
 
 
-class OffsetHorizon(ForecastingHorizon):
-    """A relative horizon of calendar offsets, which sktime's own class refuses."""
+def check_freq_of(
+    fh: ForecastingHorizon, cutoff: pd.Index | None, steps: list[Any]
+) -> None:
+    """Check that a horizon's own ``freq`` is the step, where sktime does not check it.
 
-    def __init__(self, offsets: Iterable[Any]) -> None:
-        self._values = pd.Index(list(offsets), dtype=object)
-        self._is_relative = True
-        self._freq = None
+    That is on timedeltas, and on stamps without a frequency. ``steps`` are those of the
+    series, empty where they are not known yet.
+    """
+    without_freq = isinstance(cutoff, pd.TimedeltaIndex) or (
+        isinstance(cutoff, pd.DatetimeIndex) and cutoff.freq is None
+    )
+    countable = fh.is_relative and pd.api.types.is_integer_dtype(fh.to_pandas())
+    if not (without_freq and countable):
+        return
+    step = default_step(cutoff, fh.freq)
+    if not steps or any(known != step for known in steps):
+        raise ValueError(
+            "a step of fh must be as long as one of the forecaster; got a horizon with "
+            f"freq={fh.freq!r} for steps of {steps[0] if steps else 'the index'}. Pass "
+            f"freq={fh.freq!r} to the forecaster, or lengths of time as fh."
+        )
 
 
 def as_horizon(fh: Any, cutoff: pd.Index | None) -> Any:
-    """Return a horizon that may be changed; one of offsets where ``fh`` holds any.
+    """Return a horizon that may be changed.
 
     sktime writes the frequency of a forecaster's data into the caller's horizon, which
-    then fits no other forecaster. And it knows no step on timedeltas, nor on stamps
-    without a frequency: there, the horizon's own ``freq`` is the step. It takes the
-    index of a y that follows, where stamps are whole numbers, for steps.
+    then fits no other forecaster. It takes the index of a y that follows, where stamps
+    are whole numbers, for steps.
     """
     if isinstance(fh, ForecastingHorizon):
-        steps = fh.to_pandas()
         if cutoff is not None and not fh.is_relative:
-            check_same_kind(steps, cutoff)
-        without_freq = isinstance(cutoff, pd.TimedeltaIndex) or (
-            isinstance(cutoff, pd.DatetimeIndex) and cutoff.freq is None
-        )
-        countable = fh.is_relative and pd.api.types.is_integer_dtype(steps.dtype)
-        if not (without_freq and countable and fh.freq is not None):
-            return copy.copy(fh)
-        step = pd.tseries.frequencies.to_offset(fh.freq)
-        return OffsetHorizon([int(k) * step if k else pd.Timedelta(0) for k in steps])
+            check_same_kind(fh.to_pandas(), cutoff)
+        return copy.copy(fh)
     if fh is None:
         return None
     if cutoff is not None and _are_later_stamps(fh, cutoff):
@@ -63,8 +68,6 @@ def as_horizon(fh: Any, cutoff: pd.Index | None) -> Any:
     _check_items(fh, items, is_stamps)
     if cutoff is not None and is_stamps:
         check_same_kind(fh, cutoff)
-    if any(isinstance(item, pd.DateOffset) for item in items):
-        return OffsetHorizon(items)
     return items if isinstance(fh, tuple) else fh
 
 
@@ -102,8 +105,6 @@ def _check_items(fh: Any, items: list[Any], is_stamps: bool) -> None:
                 "pd.Timedelta('90min') or pd.DatetimeIndex([...]); to forecast at the "
                 "stamps of a y, predict_at(y.index)."
             )
-    if any(isinstance(item, pd.DateOffset) for item in items):
-        return  # the last stamp decides which of them lead to one stamp
     twice = pd.Index(items, dtype=object).duplicated()
     if twice.any():
         raise ValueError(
@@ -113,7 +114,7 @@ def _check_items(fh: Any, items: list[Any], is_stamps: bool) -> None:
 
 
 def _is_step(item: Any) -> bool:
-    if isinstance(item, pd.DateOffset | timedelta | np.timedelta64):
+    if isinstance(item, timedelta | np.timedelta64):
         return not pd.isna(item)
     if isinstance(item, Integral):
         return not isinstance(item, bool) and abs(int(item)) < 2**63

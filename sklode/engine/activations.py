@@ -1,7 +1,7 @@
-"""Activations and their slopes, over whole arrays, in place.
+"""tanh and its slope, over whole arrays, in place.
 
 Loops that change one array are what LLVM turns into vector instructions; it has no
-vector functions of its own. In single precision all are made of a rational tanh.
+vector functions of its own.
 """
 
 from __future__ import annotations
@@ -13,12 +13,8 @@ from numba.extending import overload
 
 from sklode.engine.products import apart, inner
 
-TANH, ELU, SOFTPLUS = map(np.int64, range(3))
-
-ACTIVATIONS = {"tanh": TANH, "elu": ELU, "softplus": SOFTPLUS}
-
 _f = np.float32
-_ZERO, _ONE, _TWO, _HALF = map(_f, (0, 1, 2, 0.5))
+_ONE = _f(1)
 
 _SATURATED = _f(7.90531110763549805)
 """From here on tanh is 1 in float32."""
@@ -49,19 +45,10 @@ _Q = tuple(
         ),
     )
 )
-_ODD = tuple(_f(1 / n) for n in (13, 11, 9, 7, 5, 3))
 
 
 def tanh(x):
     """tanh; of float32 to 4 units in the last place."""
-
-
-def _decay(x):
-    """exp(x) of what is not positive; of float32 to 1e-7 absolute."""
-
-
-def _log_one_plus(x):
-    """log(1 + x) of what lies in [0, 1]; of float32 to 1e-7 absolute."""
 
 
 @overload(tanh)
@@ -87,65 +74,17 @@ def _tanh(x):
     return of_single
 
 
-@overload(_decay)
-def _decay_of(x):
-    if x.bitwidth == 64:
-        return lambda x: math.exp(x)
-
-    def of_single(x):
-        t = tanh(x * _HALF)
-        return (t + _ONE) / (_ONE - t)
-
-    return of_single
-
-
-@overload(_log_one_plus)
-def _log_one_plus_of(x):
-    if x.bitwidth == 64:
-        return lambda x: math.log(1.0 + x)
-
-    def of_single(x):
-        z = x / (x + _TWO)  # 2 artanh(x / (2 + x))
-        s = z * z
-        total = s * _ODD[0] + _ODD[1]
-        total = total * s + _ODD[2]
-        total = total * s + _ODD[3]
-        total = total * s + _ODD[4]
-        total = total * s + _ODD[5]
-        total = total * s + _ONE
-        return z * total * _TWO
-
-    return of_single
+@inner
+def activate(x):
+    """Apply tanh."""
+    apart()
+    for i in range(x.size):
+        x[i] = tanh(x[i])
 
 
 @inner
-def activate(kind, x):
-    """Apply an activation."""
+def times_slope(grads, values):
+    """Multiply gradients by the slope of tanh, where it takes its values."""
     apart()
-    if kind == TANH:
-        for i in range(x.size):
-            x[i] = tanh(x[i])
-    elif kind == ELU:
-        for i in range(x.size):
-            low = x[i] if x[i] < _ZERO else _ZERO
-            high = _ZERO if x[i] < _ZERO else x[i]
-            x[i] = high + (_decay(low) - _ONE)
-    else:
-        for i in range(x.size):
-            high = _ZERO if x[i] < _ZERO else x[i]
-            x[i] = high + _log_one_plus(_decay(-abs(x[i])))
-
-
-@inner
-def times_slope(kind, grads, values):
-    """Multiply gradients by the activation's slope, where it takes its values."""
-    apart()
-    if kind == TANH:
-        for i in range(grads.size):
-            grads[i] *= _ONE - values[i] * values[i]
-    elif kind == ELU:
-        for i in range(grads.size):
-            grads[i] *= _ONE + (_ZERO if values[i] > _ZERO else values[i])
-    else:
-        for i in range(grads.size):
-            grads[i] *= _ONE - _decay(-values[i])
+    for i in range(grads.size):
+        grads[i] *= _ONE - values[i] * values[i]

@@ -13,8 +13,6 @@ from torch.autograd.function import once_differentiable
 
 from sklode.engine.tableaus import TABLEAUS
 
-ACTIVATIONS = ("tanh", "elu", "softplus")
-
 
 class FieldWeights(NamedTuple):
     """A vector field's layers: the first, those between, the output layer.
@@ -28,7 +26,6 @@ class FieldWeights(NamedTuple):
     inner: tuple[tuple[Tensor, Tensor], ...]
     wo: Tensor
     bo: Tensor
-    activation: str
 
     @property
     def layers(self) -> list[Tensor]:
@@ -48,11 +45,10 @@ class CellWeights(NamedTuple):
     bias: Tensor
 
 
-def supports(method: str, activation: str, example: Tensor) -> bool:
-    """Return whether the engine has this method and activation for such tensors."""
+def supports(method: str, example: Tensor) -> bool:
+    """Return whether the engine has this method for such tensors."""
     return (
         method in TABLEAUS
-        and activation in ACTIVATIONS
         and example.device.type == "cpu"
         and example.dtype in (torch.float32, torch.float64)
     )
@@ -85,7 +81,7 @@ def encode(
     -------
     Tensor of shape (batch, state)
     """
-    how = (method, field.activation) if field else None
+    how = method if field else None
     weights = [cell.w_hh, cell.bias, cell.w_ih, *(field.layers if field else [])]
     run = functools.partial(_compiled("encode").Encoding, how)
     return _run(run, dt, visits.to(x.dtype), x, *weights)
@@ -124,8 +120,7 @@ def decode_at(
     -------
     Tensor of shape (batch, query, state)
     """
-    how = method, field.activation
-    run = functools.partial(_compiled("decode").Decoding, how)
+    run = functools.partial(_compiled("decode").Decoding, method)
     return _run(run, dt, left, theta, z0, control_bias, *field.layers)
 
 

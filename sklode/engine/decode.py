@@ -28,7 +28,7 @@ class Decoding:
 
     def __init__(
         self,
-        how: tuple[str, str],
+        method: str,
         keeps: bool,
         dt: Array,
         left: NDArray[np.int64],
@@ -37,7 +37,7 @@ class Decoding:
         added: Array | None,
         *layers: Array,
     ) -> None:
-        self.field, self.asked = Field(how, *layers), (left, theta)
+        self.field, self.asked = Field(method, *layers), (left, theta)
         self.dt, self.z0, self.added = dt, z0, added
         self.stride = 1 if added is None else 2  # steps of the walk from z to z
         self.blocks = Blocks(len(dt), dt.shape[1], self.field.cost)

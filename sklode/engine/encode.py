@@ -18,13 +18,13 @@ from sklode.engine.walk import FLOWS, VISITS, walk, walk_back
 class Encoding:
     """One run of the encoder.
 
-    ``how`` is None where nothing flows; ``seen`` is 1 where the cell is updated at a
+    ``method`` is None where nothing flows; ``seen`` is 1 where the cell is updated at a
     step's end, else 0. ``result`` is the last h, (series, state).
     """
 
     def __init__(
         self,
-        how: tuple[str, str] | None,
+        method: str | None,
         keeps: bool,
         dt: Array,
         seen: Array,
@@ -35,12 +35,12 @@ class Encoding:
         *layers: Array,
     ) -> None:
         n_state = w_hh.shape[1]
-        self.flowing, self.x = how is not None, x
+        self.flowing, self.x = method is not None, x
         self.steps = dt, seen
-        if how is None:  # a field that is never asked
-            how, one = ("euler", "tanh"), np.zeros((1, n_state), x.dtype)
+        if method is None:  # a field that is never asked
+            method, one = "euler", np.zeros((1, n_state), x.dtype)
             layers = one, one[0, :1], one.T.copy(), one[0]
-        self.field = Field(how, *layers)
+        self.field = Field(method, *layers)
         self.w_hh, self.w_ih, self.bias = w_hh, w_ih, bias
         cost = self.field.cost if self.flowing else 0
         self.blocks = Blocks(len(dt), dt.shape[1], cost + w_hh.size)

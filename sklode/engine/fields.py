@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sklode.engine.activations import ACTIVATIONS
 from sklode.engine.tableaus import TABLEAUS
 
 Array: TypeAlias = NDArray[np.floating]
@@ -19,29 +18,29 @@ _MOST_STAGES = 4
 class Field:
     """A vector field's weights as compiled functions take them.
 
-    ``how`` are the method and the activation, and the layers W_1, b_1, W_o, b_o and the
+    The layers are W_1, b_1, W_o, b_o and the
     inner layer's, if there is one.
     """
 
     @np.errstate(over="ignore", invalid="ignore")  # as in torch: who calls looks
-    def __init__(self, how: tuple[str, str], *layers: Array) -> None:
+    def __init__(self, method: str, *layers: Array) -> None:
         w1, b1, wo, bo, *second = layers
         width, n_state = w1.shape
         w2, b2 = second or (w1[:0, :0], b1[:0])
         weights = w1, w2, w1 @ wo, wo
-        tableau = TABLEAUS[how[0]]
+        tableau = TABLEAUS[method]
         n = len(tableau.b)
         a = np.zeros((_MOST_STAGES, _MOST_STAGES), w1.dtype)
         for i, row in enumerate(tableau.a):
             a[i, : len(row)] = row
         b = np.array(tableau.b, w1.dtype)
-        method = ACTIVATIONS[how[1]], a, np.ascontiguousarray(a.T), b
+        steps = a, np.ascontiguousarray(a.T), b
         self.layers, self.n_stages, self.n_layers = layers, n, 1 + len(second) // 2
         self.width, self.n_state, self.dtype = width, n_state, w1.dtype
         self.biases, sizes = (b1, b2, w1 @ bo, bo), (n_state, width)
         ahead = tuple(np.ascontiguousarray(w.T).ravel() for w in weights)
         self.back = tuple(np.ascontiguousarray(w).ravel() for w in weights)
-        self._given: tuple[Any, ...] = method, ahead, sizes
+        self._given: tuple[Any, ...] = steps, ahead, sizes
         # multiplications of a step
         self.cost = n * width * width * self.n_layers + 2 * width * n_state
 

@@ -89,7 +89,7 @@ def step(field, h, dt, bias, flows, v1, v2, room, out):
 
     Where it does not flow, they are those at h only.
     """
-    (kind, a, _, b), weights, biases, (n_state, width) = field
+    (a, _, b), weights, biases, (n_state, width) = field
     wide, rise = room[0], room[1][0]
     entered, mean, lengths, slopes = wide[1], wide[2], wide[3], wide[4:8]
     last, n = v2 if v2.size > 0 else v1, b.size if flows else 1
@@ -97,10 +97,10 @@ def step(field, h, dt, bias, flows, v1, v2, room, out):
     product(h, weights[0], width, bias, entered)
     for i in range(n):
         _combine(entered, lengths, slopes, a[i], v1[i])
-        activate(kind, v1[i])
+        activate(v1[i])
         if v2.size > 0:
             product(v1[i], weights[1], width, biases[1], v2[i])
-            activate(kind, v2[i])
+            activate(v2[i])
         if i + 1 < n:
             product(last[i], weights[2], width, biases[2], slopes[i])
     copy(h, out)
@@ -119,7 +119,7 @@ def step_back(field, g, h, dt, by_rate, flows, v1, v2, grads, room, by_bias):
     ``by_rate`` is the gradient by dh/dt at the start, where that is an answer too. The
     gradient by what is added to the first layer is added to ``by_bias``.
     """
-    (kind, _, columns, b), weights, _, (n_state, width) = field
+    (_, columns, b), weights, _, (n_state, width) = field
     by_w1, by_w2, by_m, by_wo, by_b1, by_b2, by_c, by_bo, scratch = grads
     wide, rise, by_h = room[0], room[1][0], room[1][1]
     zeros, by_mean, mean, lengths, total = wide[0], wide[1], wide[2], wide[3], wide[13]
@@ -150,10 +150,10 @@ def step_back(field, g, h, dt, by_rate, flows, v1, v2, grads, room, by_bias):
             copy(mean, by_last)
             add_outer(by_rate, last[0], n_state, width, by_wo, by_bo, scratch)
         if v2.size > 0:
-            times_slope(kind, by_last, v2[i])
+            times_slope(by_last, v2[i])
             add_outer(by_last, v1[i], width, width, by_w2, by_b2, scratch)
             product(by_last, weights[1], width, none, entered[i])
-        times_slope(kind, entered[i], v1[i])
+        times_slope(entered[i], v1[i])
         add(entered[i], total)
     add(total, by_bias)
     add_outer(total, h, width, n_state, by_w1, by_b1, scratch)

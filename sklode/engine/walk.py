@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sklode.engine.activations import TANH, activate, tanh
+from sklode.engine.activations import activate, tanh
 from sklode.engine.flow import add, copy, flush, leave, step, step_back
 from sklode.engine.products import add_outer, apart, entry, inlined, inner, product
 
@@ -63,7 +63,7 @@ def _visit(cell, x, seen, moved, now, after):
         for r in range(n):
             for i in range(r * n_state, (r + 1) * n_state):
                 c[i] += seen[r] * (moved[i] - c[i])
-        activate(TANH, moved)
+        activate(moved)
         for r in range(n):
             for j in range(n_state):
                 moved[r * n_state + j] *= gates[r * n_out + 3 * n_state + j]
@@ -88,7 +88,7 @@ def _visit_back(g, c, gates, seen, n_state, t, by_gates):
     is_lstm = c.size > 0
     if is_lstm:
         _write(gates, c, n_state, t)
-        activate(TANH, t)
+        activate(t)
     for r in range(seen.size):
         for j in range(n_state):
             i, at = r * n_state + j, 4 * r * n_state + j

@@ -7,6 +7,7 @@ import functools
 import math
 import os
 import warnings
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,25 +16,62 @@ from sklearn.utils import InputTags, Tags, TargetTags
 from sktime.datatypes import convert_to
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
-from sktime.utils.validation.forecasting import check_alpha
 
 from sklode.data import checks
 from sklode.data.history import History, as_channels, in_order
-from sklode.data.horizons import as_horizon
+from sklode.data.horizons import as_horizon, check_freq_of
 from sklode.data.observations import Observations
-from sklode.forecasters.whole import keeping_horizon, on_a_copy
+from sklode.data.ticks import default_step
+from sklode.levels.answers import LevelAnswers
+from sklode.levels.structural import StructuralLevel
 from sklode.prediction import saving
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 
 
+_CHANGE = ["fit", "pretrain", "update", "update_predict", "update_predict_single"]
+_ASK = ["predict", "predict_quantiles", "predict_interval", "predict_var"]
+_ASK += ["predict_proba", "predict_residuals", "sample", "score", "_rows_for"]
+_CHANGED_IN_PLACE = {"_converter_store_y", "_pretrained_attrs"}  # by sktime
+
+
+def _wholly_or_not_at_all(cls: Any) -> Any:
+    """Have the methods of a class change its object only where they end well.
+
+    sktime's own methods write what they read of the input, such as the cutoff, before
+    the forecaster has seen whether it can be used. So they work on a copy, which then
+    takes the object's place. What only asks, maybe in several threads, leaves nothing
+    but its horizon.
+    """
+    for name in (*_CHANGE, *_ASK):
+        setattr(cls, name, _on_a_copy(getattr(cls, name), name in _CHANGE))
+    return cls
+
+
+def _on_a_copy(method: Callable[..., Any], changes: bool) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def on_a_copy(self: Any, *args: Any, **kwargs: Any) -> Any:
+        twin = object.__new__(type(self))
+        for name, value in vars(self).items():
+            in_place = name in _CHANGED_IN_PLACE
+            vars(twin)[name] = copy.copy(value) if in_place else value
+        result = method(twin, *args, **kwargs)
+        if changes:
+            self.__dict__ = vars(twin).copy()  # at once: nothing can come between
+        elif "_fh" in vars(twin):
+            self._fh = twin._fh
+        return self if result is twin else result
+
+    return on_a_copy
+
+
+@_wholly_or_not_at_all
 class ContinuousForecaster(BaseForecaster):
     """What all forecasters share: they read series, and answer at any time.
 
     A subclass has the parameters ``n_samples``, ``freq``, ``clean`` and
-    ``random_state``, and the methods ``_pretrain``, ``_fit``, ``_update`` and
-    ``_set_model``, which leave ``_history``, ``_model``, ``_predict_seed`` and
-    ``_answers``; and for `saving` ``_of_settings`` and ``_model_format``.
+    ``random_state``; ``_check_parameters``; ``_learned``, which returns a model and the
+    seed of all draws; and ``_set_model``, which takes it over and leaves ``_answers``.
     """
 
     _tags: ClassVar[dict[str, Any]] = {
@@ -56,71 +94,110 @@ class ContinuousForecaster(BaseForecaster):
     _y = None
     _X = None
     _parent_callback_ctx = None  # scikit-learn's searches look for it
-    _is_trained = False  # while `load_weights` lets sktime fit it
-    _model_format: ClassVar[saving.ModelFormat]
-    encoder: ClassVar[str | None] = None  # of a network, where there is one
     _history: History
     _answers: Any  # at rows of an index, see `LevelAnswers` of `sklode.levels`
-
-    def _scored(self) -> None:
-        """Say what a score does not tell: nothing."""
 
     def _check_X_y(
         self, X: Any = None, y: Any = None, **kwargs: Any
     ) -> tuple[Any, ...]:
         """Check input before sktime does, whose messages name no row and no remedy."""
+        tables = pd.Series | pd.DataFrame
         for data, name in ((y, "y"), (X, "X")):
             if data is not None:
                 checks.check_table(data, name)
-            if isinstance(data, pd.Series | pd.DataFrame):
+            if isinstance(data, tables):
                 checks.check_index(data.index, name)
         checks.check_rows(y)
-        if self._state != "fitted":
-            checks.warn_of_times_in_values(y)
-        index = y.index if isinstance(y, pd.Series | pd.DataFrame) else None
-        if isinstance(y, np.ndarray) and y.ndim < 3:
-            index = pd.RangeIndex(len(y))
-        if index is not None and isinstance(X, pd.Series | pd.DataFrame):
-            checks.check_controls(X, index)
-        elif index is not None and isinstance(X, np.ndarray):
-            if not index.isin(pd.RangeIndex(len(X))).all():
+        if self._state == "fitted" and isinstance(y, np.ndarray):
+            raise TypeError(
+                "after fit y must have time stamps, which an array has not; got an "
+                f"array of the shape {y.shape}. Pass a Series or DataFrame whose index "
+                f"holds them, as y had {self._history.last[0]} last."
+            )
+        if X is not None and y is not None:
+            if isinstance(X, np.ndarray) != isinstance(y, np.ndarray):
                 raise TypeError(
-                    "X must have the time stamps of y; got an array. Use "
+                    "X must have the time stamps of y; got an array and "
+                    f"{type(y if isinstance(X, np.ndarray) else X).__name__}. Use "
                     "pd.DataFrame(X, index=y.index), or pass arrays for both."
                 )
+            if isinstance(X, tables) and isinstance(y, tables):
+                checks.check_controls(X, y.index)
         X_inner, y_inner = super()._check_X_y(X=X, y=y, **kwargs)
         if isinstance(X_inner, pd.DataFrame) and not X_inner.shape[1]:
             X_inner = None  # sktime's pipelines pass an index alone
         return X_inner, y_inner
 
     def _check_fh(self, fh: Any, pred_int: bool = False) -> Any:
-        """Take offsets too, and leave the caller's horizon as it is."""
+        """Check more than sktime does, and leave the caller's horizon as it is."""
         if fh is None and self._fh is None and self._state == "fitted":
             raise ValueError(
                 "fh must say what to forecast; got none, here or in fit. Pass it, for "
                 "example predict(fh=range(1, 13)) for the next 12 steps, or ask at "
                 "time stamps by predict_at(index)."
             )
+        if isinstance(fh, pd.MultiIndex) and self._state == "fitted":
+            if len(self._history.levels) > 1:
+                return fh  # each series' own stamps, see `_asked`
+        if isinstance(fh, ForecastingHorizon) and fh.freq is not None:
+            check_freq_of(fh, self._cutoff, self._steps())
         return super()._check_fh(as_horizon(fh, self._cutoff), pred_int)
 
-    fit = on_a_copy(BaseForecaster.fit)
-    pretrain = on_a_copy(BaseForecaster.pretrain)
-    update = on_a_copy(BaseForecaster.update)
-    update_predict = on_a_copy(BaseForecaster.update_predict)
-    predict = keeping_horizon(BaseForecaster.predict)
-    predict_proba = keeping_horizon(BaseForecaster.predict_proba)
+    def _steps(self) -> list[Any]:
+        """Return the lengths of a step that are known, of each series."""
+        if self._state == "fitted":
+            return self._history.steps
+        return [] if self.freq is None else [default_step(self._cutoff, self.freq)]
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
         return self._set_params_at("pretrained", params)
+
+    def _pretrain(
+        self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
+    ) -> ContinuousForecaster:
+        """Learn from a panel, from what was pretrained on where there is any."""
+        self._check_parameters()
+        if y is None:
+            raise TypeError("pretrain needs a panel y; got None. Pass a DataFrame.")
+        start = getattr(self, "pretrained_", None)
+        history = self._read(y, X, start)
+        history.observations.check_channels(history.channels)
+        self.pretrained_, _ = self._learned(history, fh, start, "pretrain")
+        return self
+
+    def _fit(
+        self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
+    ) -> ContinuousForecaster:
+        """Learn from y, beginning from what was pretrained."""
+        self._check_parameters()
+        start = getattr(self, "pretrained_", None)
+        history = self._history = self._read(y, X, start)
+        if start is None:
+            history.observations.check_channels(history.channels)
+        purpose = "fit" if start is None else "fine-tune"
+        model, self._predict_seed = self._learned(history, fh, start, purpose)
+        self._set_model(model)
+        return self
+
+    def _update(
+        self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True
+    ) -> ContinuousForecaster:
+        """Take up observations; with ``update_params`` learn from all once more."""
+        history = self._history = self._history.extended(y, X, self.freq)
+        self._set_cutoff(history.cutoff(self.cutoff))
+        model = self._model
+        if update_params:
+            model, _ = self._learned(history, None, model, "update")
+        self._set_model(model)
+        return self
 
     def _read(self, y: pd.DataFrame, X: pd.DataFrame | None, start: Any) -> History:
         """Return the series; in the columns of a model that a fit starts from."""
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
-        of_array = self._y_metadata["mtype"] == "np.ndarray"
-        history = History.of(y, X, self.freq, channels, of_array, self.clean)
+        history = History.of(y, X, self.freq, channels, self.clean)
         if start is not None:
             self._check_continues(start, history.observations)
         return history
@@ -150,13 +227,24 @@ class ContinuousForecaster(BaseForecaster):
                 f"{expected[1]}; got {got[0]} and {got[1]}. {remedy}"
             )
 
-    def _take_up(self, y: pd.DataFrame, X: pd.DataFrame | None) -> None:
-        """Take the rows of an update into the history, and move the cutoff."""
-        rows = self._continued(y)
-        if X is not None and rows is not y:
-            X = self._at_rows(X.to_numpy(), rows.index)
-        self._history = self._history.extended(rows, X, self.freq)
-        self._set_cutoff(self._history.cutoff(self.cutoff))
+    def _level_answers(self, level: StructuralLevel, ahead: Any = None) -> LevelAnswers:
+        """Return what a level answers; of one that is kept only new rows are read."""
+        before, known = getattr(self, "_answers", None), self._history.rows
+        if isinstance(before, LevelAnswers) and before.level is level:
+            states = before.states.updated(known)
+        else:
+            states = level.filtered(known)
+        return LevelAnswers(states, self._history, self._predict_seed, ahead)
+
+    def _level_parts(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
+        """Return what `sklode.plotting.plot_components` draws, (channel, part)."""
+        if not isinstance(self._answers, LevelAnswers):
+            raise ValueError(
+                'the parts of a level need level="auto"; got '
+                f'level={self.level!r}, which has none. Fit with level="auto", or a '
+                "StructuralForecaster."
+            )
+        return self._answers.components(index, X)
 
     def _predict(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None
@@ -165,14 +253,12 @@ class ContinuousForecaster(BaseForecaster):
         rows, known = self._asked(fh, X)
         return self._answers.means(rows[known], X).reindex(rows)
 
-    @on_a_copy
-    def update_predict_single(
-        self, y: Any = None, fh: Any = None, X: Any = None, update_params: bool = True
-    ) -> Any:
+    def _update_predict_single(
+        self, y: Any, fh: Any, X: Any = None, update_params: bool = True
+    ) -> pd.DataFrame:
         """Update and forecast; sktime's own would forget the type of ``y``."""
-        self.check_is_fitted()
-        self._check_fh(fh)  # before a training
-        return self.update(y, X, update_params).predict(X=X)
+        self._update(y, X, update_params)
+        return self._predict(fh, X)
 
     def _predict_moving_cutoff(
         self,
@@ -187,7 +273,7 @@ class ContinuousForecaster(BaseForecaster):
         A splitter without ``fh`` asks at the rows of each fold's second part.
         """
         forecaster = copy.deepcopy(self) if reset_forecaster else self
-        y = self._like_y(self._continued(y))
+        y = self._like_y(y)
         forecasts, cutoffs = [], []
         for seen, ahead in cv.split(y):
             forecaster.update(y.iloc[seen], X, update_params)
@@ -207,50 +293,23 @@ class ContinuousForecaster(BaseForecaster):
             frame, "pd.Series", store=self._converter_store_y, store_behaviour="freeze"
         )
 
-    def _continued(self, y: pd.DataFrame) -> pd.DataFrame:
-        """Return y with the rows after the last one seen, where it was an array."""
-        if self._y_metadata["mtype"] != "np.ndarray":
-            return y
-        if not self._history.of_array:
-            raise TypeError(
-                "update takes an array only where fit got one; got an array, and y had "
-                f"stamps such as {self._history.last[0]}. Pass a Series or DataFrame "
-                "with its stamps."
-            )
-        return y.set_axis(self._history.rows_ahead(pd.RangeIndex(1, len(y) + 1)))
-
-    def _at_rows(self, X: np.ndarray, index: pd.Index) -> pd.DataFrame:
-        """Return an array of controls with the rows that it was given for."""
-        if len(X) != len(index):
-            raise ValueError(
-                "X must have a row for each row of y where both are arrays; got "
-                f"{len(X)} and {len(index)}. Pass the rows of X that belong to y."
-            )
-        return pd.DataFrame(X, index, self._history.controls)
-
     def _residuals(self, y: Any, X: Any) -> pd.DataFrame:
         """Return observations, in any container of sktime, minus their forecasts."""
         _, frame = self._check_X_y(y=y)
         X_inner = self._check_X(X=X)
-        if self._y_metadata["mtype"] == "np.ndarray":
-            frame = frame.set_axis(self._history.rows_of(frame.to_numpy()))
-            if isinstance(X, np.ndarray):
-                X_inner = self._at_rows(X_inner.to_numpy(), frame.index)
         truth = as_channels(frame, self._history.channels)
         checks.check_values(truth)
         residuals = truth - self._answers.means(truth.index, X_inner)
         is_lone = truth.shape[1] == 1  # which may have another name than in fit
         return residuals.set_axis(frame.columns, axis=1) if is_lone else residuals
 
-    @keeping_horizon
     def predict_residuals(self, y: Any = None, X: Any = None) -> Any:
         """Return observations minus their forecasts.
 
         Parameters
         ----------
         y : Series, DataFrame or other sktime container, optional
-            Observations at any stamps; None: all that fit and update have seen. An
-            array has the rows that `score` says.
+            Observations at any stamps; None: all that fit and update have seen.
         X : DataFrame, optional
             Controls at ``y``'s stamps that the history does not hold, where the model
             has any.
@@ -264,12 +323,9 @@ class ContinuousForecaster(BaseForecaster):
         if y is None:
             y = self._like_y(self._history.frame())
         residuals = self._residuals(y, X)
-        container = self._y_metadata["mtype"]
-        if container == "np.ndarray":
-            return residuals.to_numpy().reshape(np.shape(y))
         return convert_to(
             residuals,
-            container,
+            self._y_metadata["mtype"],
             store=self._converter_store_y,
             store_behaviour="freeze",
         )
@@ -299,61 +355,25 @@ class ContinuousForecaster(BaseForecaster):
                 f"index must be a pandas Index of time stamps; got {index!r}. Use for "
                 "example pd.DatetimeIndex([...])."
             )
-        return self._answers.means(index, self._as_table(X))
+        if not isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
+            X = self._check_X(X=X)
+        return self._answers.means(index, X)
 
-    def _as_table(self, X: Any) -> pd.DataFrame | None:
-        """Return X; of a table, sktime's check would walk through every series."""
-        is_table = isinstance(X, pd.Series | pd.DataFrame)
-        return pd.DataFrame(X) if is_table else self._check_X(X=X)
-
-    def _asks_each(self, fh: Any) -> bool:
-        """Return whether ``fh`` asks each series of a panel at its own stamps."""
-        if self._state != "fitted" or not isinstance(fh, pd.MultiIndex):
-            return False
-        return len(self._history.levels) > 1
-
-    @keeping_horizon
     def predict_quantiles(
         self, fh: Any = None, X: Any = None, alpha: Any = None
     ) -> pd.DataFrame:
-        """Forecast quantiles, see `sktime.forecasting.base.BaseForecaster`.
-
-        ``fh`` is as there or, for a panel, a MultiIndex, with X, as in `predict_at`.
-        """
+        """Forecast quantiles, see `sktime.forecasting.base.BaseForecaster`."""
         if alpha is not None:
             checks.check_probabilities("alpha", alpha)
-        if self._asks_each(fh):
-            alpha = check_alpha([0.05, 0.95] if alpha is None else alpha)
-            return self._predict_quantiles(fh, self._as_table(X), alpha)
         return super().predict_quantiles(fh, X, alpha)
 
-    @keeping_horizon
     def predict_interval(
         self, fh: Any = None, X: Any = None, coverage: Any = 0.90
     ) -> pd.DataFrame:
-        """Forecast intervals, see `sktime.forecasting.base.BaseForecaster`.
-
-        ``fh`` is as there or, for a panel, a MultiIndex, with X, as in `predict_at`.
-        """
+        """Forecast intervals, see `sktime.forecasting.base.BaseForecaster`."""
         checks.check_probabilities("coverage", coverage)
-        if self._asks_each(fh):
-            coverage = check_alpha(coverage, name="coverage")
-            return self._predict_interval(coverage, fh=fh, X=self._as_table(X))
         return super().predict_interval(fh, X, coverage)
 
-    @keeping_horizon
-    def predict_var(
-        self, fh: Any = None, X: Any = None, cov: bool = False
-    ) -> pd.DataFrame:
-        """Forecast variances, see `sktime.forecasting.base.BaseForecaster`.
-
-        ``fh`` is as there or, for a panel, a MultiIndex, with X, as in `predict_at`.
-        """
-        if self._asks_each(fh):
-            return self._predict_var(fh, self._as_table(X), cov)
-        return super().predict_var(fh, X, cov)
-
-    @keeping_horizon
     def sample(
         self,
         fh: Any = None,
@@ -386,15 +406,19 @@ class ContinuousForecaster(BaseForecaster):
         probability holds one: those of another ``n_samples`` are others.
         """
         self.check_is_fitted()
-        each = self._asks_each(fh)
-        X_inner = self._as_table(X) if each else self._check_X(X=X)
-        rows, known = self._asked(fh if each else self._check_fh(fh), X_inner)
+        X_inner = self._check_X(X=X)
+        rows, known = self._asked(self._check_fh(fh), X_inner)
         n = self.n_samples if n_samples is None else n_samples
         checks.check_count("n_samples", n, 1)
         columns = self._history.channels
         paths = np.full((n, len(rows), len(columns)), np.nan)
         paths[:, known] = self._answers.paths(rows[known], X_inner, n, noise)
-        return as_paths(paths, rows, columns)
+        number = np.arange(n).repeat(len(rows))
+        rows = rows[np.tile(np.arange(len(rows)), n)]
+        levels = [rows.get_level_values(k) for k in range(rows.nlevels)]
+        names = ["sample", *rows.names]
+        index = pd.MultiIndex.from_arrays([number, *levels], names=names)
+        return pd.DataFrame(paths.reshape(-1, len(columns)), index, columns)
 
     def _predict_quantiles(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]
@@ -439,7 +463,6 @@ class ContinuousForecaster(BaseForecaster):
         index = paths.loc[0].index  # its order; skpro's own would be that of first use
         return Empirical(paths, time_indep=marginal, index=index, columns=paths.columns)
 
-    @keeping_horizon
     def score(self, y: Any, X: Any = None, fh: Any = None) -> float:
         """Return minus the root mean squared error of the forecasts of ``y``.
 
@@ -447,10 +470,8 @@ class ContinuousForecaster(BaseForecaster):
 
         Parameters
         ----------
-        y : Series, DataFrame or array
-            Truth; asked at its own stamps. An array has none: it is asked at the steps
-            after the last one seen, and refused where it holds the very values that
-            were seen. Missing values do not count.
+        y : Series or DataFrame
+            Truth; asked at its own stamps. Missing values do not count.
         X : DataFrame, optional
             Controls at ``y``'s stamps, where the model has any.
         fh : optional
@@ -466,7 +487,6 @@ class ContinuousForecaster(BaseForecaster):
             )
             return float(super().score(y, X=X, fh=fh))
         self.check_is_fitted()
-        self._scored()
         residuals = self._residuals(y, X).to_numpy(dtype=float, na_value=np.nan)
         errors = residuals[~np.isnan(residuals)]
         if not len(errors):
@@ -495,7 +515,6 @@ class ContinuousForecaster(BaseForecaster):
         stamps = rows.get_level_values(-1)
         return rows, known | ~stamps.isin(stamps[known])
 
-    @functools.partial(on_a_copy, writes=())
     def _rows_for(self, fh: Any, X: Any) -> Any:
         """Return the rows that a horizon asks for, and X as answers read it."""
         X_inner = self._check_X(X=X)
@@ -505,7 +524,7 @@ class ContinuousForecaster(BaseForecaster):
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted or pretrained forecaster to a file without executable parts.
 
-        Its parameters, its weights and the series that it forecasts from; no callbacks.
+        Its parameters, its weights and the series that it forecasts from.
         The layout is that of safetensors, which is needed: the extra ``save``.
 
         Parameters
@@ -562,13 +581,3 @@ class ContinuousForecaster(BaseForecaster):
     def __sklearn_clone__(self) -> Any:
         """Clone as sktime does: with its configuration and pretrained state."""
         return self.clone()
-
-
-def as_paths(paths: np.ndarray, index: pd.Index, columns: list[Any]) -> pd.DataFrame:
-    """Return paths (sample, row, channel) as a frame with index (sample, *row)."""
-    n = len(paths)
-    rows = index[np.tile(np.arange(len(index)), n)]
-    levels = [rows.get_level_values(k) for k in range(rows.nlevels)]
-    number = np.repeat(np.arange(n), len(index))
-    rows = pd.MultiIndex.from_arrays([number, *levels], names=["sample", *index.names])
-    return pd.DataFrame(paths.reshape(-1, len(columns)), rows, columns)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
-from sktime.forecasting.base import ForecastingHorizon
 
+from sklode.data.checks import FREQ, SIZE, check_constraints, check_freq
+from sklode.data.clock import check_seasons, season_ticks
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.parameters import FREQ, SIZE, check_constraints, check_freq
-from sklode.data.seasons import check_seasons, season_ticks
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.levels.answers import LevelAnswers
 from sklode.levels.structural import StructuralLevel
-from sklode.prediction.saving import ModelFormat, require
+from sklode.prediction.model import FittedLevel
 
 _CONSTRAINTS: dict[str, list[Any]] = {
     "seasons": [StrOptions({"auto"}), list, tuple, None],
@@ -28,30 +27,6 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "clean": ["boolean"],
     "random_state": ["random_state"],
 }
-
-
-@dataclass(frozen=True, repr=False)
-class FittedLevel:
-    """Hyperparameters, with what is needed to apply them to new series."""
-
-    level: StructuralLevel
-    n_rows: int  # that it was found on
-    clock: str  # of the index, see `sklode.data.ticks.clock_of`
-    columns: tuple[list[Any], list[Any]]  # of y, and of X
-    architecture: dict[str, Any]  # settings that it was fitted with
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Numbers of columns of y and of X."""
-        return len(self.columns[0]), len(self.columns[1])
-
-
-def _together(kind: Any, model: Any) -> FittedLevel:
-    """Return a model that a file holds, checked."""
-    require(type(model) is FittedLevel, "no level")
-    require(type(model.n_rows) is int and model.n_rows > 0, "a level of no rows")
-    kind._of_settings(model.architecture)
-    return model
 
 
 def _check_positive(observations: Observations, channels: list[Any]) -> None:
@@ -135,11 +110,6 @@ class StructuralForecaster(ContinuousForecaster):
     >>> y_pred = forecaster.predict(fh=[1, 2, 3])
     """
 
-    _model_format = ModelFormat(
-        kinds={"FittedLevel": (FittedLevel, vars, FittedLevel)},
-        apart=lambda model: model,
-        together=_together,
-    )
     _model: FittedLevel
     _answers: LevelAnswers
 
@@ -162,88 +132,47 @@ class StructuralForecaster(ContinuousForecaster):
 
     def _pretrain(
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
-    ) -> StructuralForecaster:
-        """Find hyperparameters on a panel."""
-        self._check_parameters()
-        if y is None:
-            raise TypeError("pretrain needs a panel y; got None. Pass a DataFrame.")
-        self.pretrained_ = self._found(self._read(y, X, None))
-        return self
+    ) -> ContinuousForecaster:
+        """Find hyperparameters on a panel, each time anew."""
+        self.__dict__.pop("pretrained_", None)
+        return super()._pretrain(y, X, fh)
 
-    _pretrain_update = _pretrain
+    def _learned(
+        self, history: History, fh: Any, start: FittedLevel | None, purpose: str
+    ) -> tuple[FittedLevel, int]:
+        """Return hyperparameters, and the seed of all draws.
 
-    def _fit(
-        self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
-    ) -> StructuralForecaster:
-        """Find hyperparameters and states; after `pretrain` only states."""
-        if self._is_trained:
-            return self
-        self._check_parameters()
-        start = getattr(self, "pretrained_", None)
-        self._history = self._read(y, X, start)
-        rng = check_random_state(self.random_state)
-        self._predict_seed = int(rng.randint(2**31 - 1))
-        self._set_model(self._found(self._history, start))
-        return self
-
-    def _update(
-        self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True
-    ) -> StructuralForecaster:
-        """Take up observations; find hyperparameters again once rows have doubled."""
-        self._take_up(y, X)
-        observations, model = self._history.observations, self._model
-        has_doubled = len(observations.ticks) >= 2 * model.n_rows
-        if update_params and has_doubled and not hasattr(self, "pretrained_"):
-            self._check_parameters()
-            self._set_model(self._found(self._history))
-        else:
-            self._answer_by(self._answers.updated(self._history))
-        return self
-
-    def _found(self, history: History, start: FittedLevel | None = None) -> FittedLevel:
-        """Return a level of all that was observed."""
+        They are found again once rows have doubled; those of `pretrain` stay.
+        """
         observations = history.observations
-        if start is not None:
-            return replace(start, columns=(history.channels, history.controls))
-        observations.check_channels(history.channels)
+        n_rows, columns = len(observations.ticks), (history.channels, history.controls)
+        rng = check_random_state(self.random_state)
+        seed = int(rng.randint(2**31 - 1))
+        if start is not None and purpose == "update":
+            if n_rows < 2 * start.n_rows or hasattr(self, "pretrained_"):
+                return start, seed
+            self._check_parameters()
+        elif start is not None:
+            return replace(start, columns=columns), seed
         if self.logarithm is True:
             _check_positive(observations, history.channels)
         seasons: Any = self.seasons
         if seasons != "auto":
-            seasons = season_ticks(seasons or (), history)
-        return FittedLevel(
-            StructuralLevel.fit(history.rows, seasons, self.logarithm),
-            len(observations.ticks),
-            observations.clock,
-            (history.channels, history.controls),
-            {"seasons": self.seasons, "logarithm": self.logarithm},
-        )
+            seasons = season_ticks(seasons or (), history.rows.like, history.steps)
+        level = StructuralLevel.fit(history.rows, seasons, self.logarithm)
+        settings = {"seasons": self.seasons, "logarithm": self.logarithm}
+        return FittedLevel(level, n_rows, observations.clock, columns, settings), seed
 
     def _set_model(self, model: FittedLevel) -> None:
         self._model = model
-        states = model.level.filtered(self._history.rows)
-        self._answer_by(LevelAnswers(states, self._history, self._predict_seed))
-
-    def _answer_by(self, answers: LevelAnswers) -> None:
-        self._answers = answers
-        self.level_ = answers.description()
-
-    def _level_parts(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
-        """Return what `sklode.plotting.plot_components` draws, (channel, part)."""
-        return self._answers.components(index, X)
+        self._answers = self._level_answers(model.level)
+        self.level_ = self._answers.description()
 
     def _check_parameters(self) -> None:
         check_constraints(_CONSTRAINTS, self)
         if not isinstance(self.seasons, str):
             check_seasons(self.seasons or ())
         check_freq(self.freq)
-
-    @classmethod
-    def _of_settings(cls, settings: dict[str, Any]) -> StructuralForecaster:
-        """Return a forecaster of checked parameters."""
-        forecaster = cls(**settings)
-        forecaster._check_parameters()
-        return forecaster
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:

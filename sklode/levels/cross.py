@@ -105,16 +105,6 @@ class Cross(NamedTuple):
             found.fades[k] = fade
         return found
 
-    @classmethod
-    def of_parts(cls, weights: Array, fades: Array) -> Cross:
-        """Return what arrays say; a ValueError where they do not fit."""
-        n = len(fades)
-        if weights.shape != (n, len(MEMORIES), n) or fades.shape != (n,):
-            raise ValueError(f"weights of {n} channels have shape {weights.shape}")
-        if not (np.isfinite(weights).all() and (fades >= 0).all()):
-            raise ValueError("weights must be finite, and fades not below zero")
-        return cls(weights, fades)
-
     def shift(self, channel: int, sums: Array, ahead: Array) -> Array:
         """Return what is added, (query,); none up to the last row.
 

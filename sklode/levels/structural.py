@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +27,6 @@ from sklode.levels.cross import Cross
 from sklode.levels.effects import Effect, Inputs, columns_of, places
 from sklode.levels.fitting import fit_components
 from sklode.levels.floors import steps_of
-from sklode.levels.forms import BASE, Form
 from sklode.levels.mixture import Mixture, Move
 from sklode.levels.seasons import clock_periods, peaks
 from sklode.levels.tables import Queries, Table, power_of_two
@@ -112,47 +110,6 @@ class StructuralLevel:
             )
         ]
         return FilteredLevel(self, observations, channels)
-
-    def parts(self) -> dict[str, Any]:
-        """Return what it is made of, as numbers, texts, lists and arrays."""
-        channels = [
-            [{**one._asdict(), "form": [*one.form]} for one in components]
-            for components in self.channels
-        ]
-        for component in (one for components in channels for one in components):
-            periods, logarithm, effects = component["form"]
-            component["form"] = [[*periods], logarithm, [[*e] for e in effects]]
-        effects = [[e.column, [*e.knots], e.memory] for e in self.effects]
-        others = {"effects": effects, "cross": self.cross._asdict()}
-        return {**vars(self), "channels": channels, **others}
-
-    @classmethod
-    def of_parts(
-        cls,
-        channels: list[Any],
-        effects: list[Any],
-        cross: dict[str, Any],
-        **others: Any,
-    ) -> StructuralLevel:
-        """Return the level of `parts`; a ValueError where there can be none."""
-        made = []
-        for components in channels:
-            made.append([_component(**parts) for parts in components])
-            weights = [component.weight for component in made[-1]]
-            if not weights or not math.isclose(sum(weights), 1.0, rel_tol=1e-6):
-                raise ValueError(f"weights must add up to one; got {weights}")
-        acts = [Effect(column, tuple(knots), m) for column, knots, m in effects]
-        told = Cross.of_parts(**cross)
-        level = cls(channels=made, effects=acts, cross=told, **others)
-        scales = level.unit, *level.spans, *level.control_scale
-        if not all(0 < scale < math.inf for scale in scales):
-            raise ValueError(f"units and spans must be above zero; got {scales}")
-        if not np.isin(level.steps[~np.isnan(level.steps)], [0, 1]).all():
-            raise ValueError(f"steps must be 0, 1 or NaN; got {level.steps}")
-        sizes = {len(level.spans), len(level.cross.fades), len(level.steps), len(made)}
-        if len(sizes) > 1:
-            raise ValueError(f"{len(made)} channels have {len(level.spans)} spans")
-        return level
 
     def inputs(self, rows: Observations) -> Array:
         """Return what `kernel` reads beside times, (row, 1 + column), at rows of X."""
@@ -269,21 +226,6 @@ class FilteredLevel:
         """Return time since each series' first row, in units of the usual gap."""
         first = self.observations.ticks[self.observations.bounds[:-1]]
         return ticks_between(first[series], ticks) / self.level.unit
-
-
-def _component(form: Any, **others: Any) -> Component:
-    """Return a component whose hyperparameters fit its form, and are finite."""
-    periods, logarithm, effects = form
-    made = Form(tuple(periods), logarithm, tuple(map(tuple, effects)))
-    component = Component(made, **others)
-    n = len(BASE) + 2 * len(periods)
-    if component.logs.shape != (n,) or not np.isfinite(component.logs).all():
-        raise ValueError(f"{n} finite hyperparameters are needed; got {component.logs}")
-    sizes = component.weight, component.scale, *periods
-    finite = math.isfinite(component.location) and 0 <= component.apart < math.inf
-    if not (all(size > 0 for size in sizes) and finite):
-        raise ValueError(f"weight, scale and periods must be above zero; got {sizes}")
-    return component
 
 
 def _standard(controls: Array | None) -> tuple[Array, Array]:

@@ -24,7 +24,7 @@ class Accelerated(nn.Module):
     and copies keep the device as far as the machine has it.
     """
 
-    engine: str
+    engine = "fused"
     encoder: Any
     decoder: Any
 
@@ -71,13 +71,12 @@ class Accelerated(nn.Module):
             return "eager"
         field = part.vector_field
         if field is None:  # an encoder without a flow
-            return "fused" if fused.supports("euler", "tanh", example) else "eager"
+            return "fused" if fused.supports("euler", example) else "eager"
         covered = (
             type(field) is VectorField
             and len(field.layers) <= 2
             and type(part.solver) is Solver
-            and not part.solver.adjoint
-            and fused.supports(part.solver.method, field.activation, example)
+            and fused.supports(part.solver.method, example)
         )
         return "fused" if covered else "eager"
 
@@ -140,6 +139,5 @@ def _split_weights(
         tuple((layer.weight, layer.bias) for layer in inner),
         field.output.weight,
         field.output.bias,
-        field.activation,
     )
     return weights, by_control

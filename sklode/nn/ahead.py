@@ -96,8 +96,6 @@ class AheadODE(Accelerated):
     looks_back : bool
         Whether answers also read what every channel was at learned lags before the time
         that is asked: x_c(t) = f(x_k(t - lag)) is one function then, for every lead.
-    noise : float or None
-        The scale s in normalised units; None: learned per channel.
     """
 
     def __init__(
@@ -110,14 +108,12 @@ class AheadODE(Accelerated):
         width: int,
         reach: float,
         looks_back: bool,
-        noise: float | None,
     ) -> None:
         super().__init__()
-        self.engine = "eager"
         self.encoder: Any = encoder
         self.decoder: Any = decoder
         self.state_size, self.n_channels = latent_size, n_channels
-        self.reach, self.noise = reach, noise
+        self.reach = reach
         size, is_few = latent_size, n_channels <= FEW
         self.names = nn.Parameter(0.3 * torch.randn(n_channels, _EMBEDDING))
         n_lags = _N_LAGS if is_few else 0
@@ -149,8 +145,7 @@ class AheadODE(Accelerated):
             self.out[2].weight.mul_(0.1)  # type: ignore[operator]
         self.line = nn.Linear(together, n_channels) if decoder is not None else None
         self.own_lines = nn.Parameter(torch.zeros(n_channels, 3 * len(_OWN)))
-        if noise is None:
-            self.raw_noise = nn.Parameter(torch.full((n_channels,), -0.5))
+        self.raw_noise = nn.Parameter(torch.full((n_channels,), -0.5))
         # of KL in the objective, set as the data call for
         self.kl_scale = 1.0
         # how much each channel's values count in the likelihood
@@ -165,8 +160,6 @@ class AheadODE(Accelerated):
     @property
     def noise_scale(self) -> Tensor:
         """The scale s, (channel,), in normalised units."""
-        if self.noise is not None:
-            return self.names.new_full((self.n_channels,), self.noise)
         return functional.softplus(self.raw_noise) + 1e-3
 
     def forward(self, batch: AheadBatch, noise: Tensor | None = None) -> Bound:

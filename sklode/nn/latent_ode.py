@@ -5,6 +5,7 @@ Paper, section "Method", Algorithm 2.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -72,8 +73,6 @@ class Emission(nn.Module):
         Neurons in the one hidden layer.
     control_size : int, default=0
         Number of controls u.
-    noise : float or None, default=None
-        The standard deviation s in normalised units; None: learned per channel.
     """
 
     def __init__(
@@ -82,7 +81,6 @@ class Emission(nn.Module):
         n_channels: int,
         width: int = 64,
         control_size: int = 0,
-        noise: float | None = None,
     ) -> None:
         super().__init__()
         self.n_channels = n_channels
@@ -91,17 +89,12 @@ class Emission(nn.Module):
             nn.Tanh(),
             nn.Linear(width, n_channels),
         )
-        self.noise = noise
-        if noise is None:
-            # softplus(-1.5) = 0.2: a large one would excuse what z has not learned
-            self.raw_noise = nn.Parameter(torch.full((n_channels,), -1.5))
+        # softplus(-1.5) = 0.2: a large one would excuse what z has not learned
+        self.raw_noise = nn.Parameter(torch.full((n_channels,), -1.5))
 
     @property
     def noise_scale(self) -> Tensor:
         """The standard deviation s, (channel,), in normalised units."""
-        if self.noise is not None:
-            parameter = next(self.network.parameters())
-            return parameter.new_full((self.n_channels,), self.noise)
         return functional.softplus(self.raw_noise) + _LEAST_NOISE
 
     @torch.no_grad()
@@ -113,11 +106,8 @@ class Emission(nn.Module):
         last: Any = self.network[-1]
         last.weight[channels] = 0.0
         last.bias[channels] = values[channels].to(last.bias)
-        if self.noise is None:
-            least = torch.full_like(self.raw_noise, _LEAST_NOISE)
-            # the inverse of softplus
-            raw = least + torch.log(-torch.expm1(-least))
-            self.raw_noise[channels] = raw[channels]
+        # the inverse of softplus
+        self.raw_noise[channels] = _LEAST_NOISE + math.log(-math.expm1(-_LEAST_NOISE))
 
     def forward(self, z: Tensor, controls: Controls | None = None) -> Tensor:
         """Return x^ of shape (..., channel) for z of shape (..., latent)."""
@@ -147,9 +137,6 @@ class LatentODE(Accelerated):
         With a vector field of its own.
     emission : nn.Module
         From z(t), and u(t), to the observation.
-    engine : {"eager", "fused"}, default="eager"
-        "fused": `sklode.engine` runs encoder and decoder where it covers them, with
-        the same numbers faster; "eager": plain torch always.
     """
 
     def __init__(
@@ -158,10 +145,8 @@ class LatentODE(Accelerated):
         translator: nn.Module,
         decoder: Decoder,
         emission: Emission,
-        engine: str = "eager",
     ) -> None:
         super().__init__()
-        self.engine = engine
         self.encoder: Any = encoder
         self.translator: Any = translator
         self.decoder: Any = decoder

@@ -5,20 +5,13 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sklode.data.checks import check_choice
 from sklode.nn.shapes import State
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "tanh": torch.tanh,
-    "elu": functional.elu,
-    "softplus": functional.softplus,
-}
 
 _ROTATION_GAIN = 0.5
 """Size of what neurons take from states of size 1, where a field starts rotating.
@@ -30,7 +23,7 @@ Small enough that they respond in proportion, large enough that they can learn n
 class VectorField(nn.Module):
     r"""Autonomous vector field, a perceptron with ``depth`` hidden layers.
 
-    .. math:: f(z, u) = W_o \, a(W_d \dots a(W_1 [z, u] + b_1) \dots) + b_o
+    .. math:: f(z, u) = W_o \tanh(W_d \dots \tanh(W_1 [z, u] + b_1) \dots) + b_o
 
     This is :math:`f_\theta` of the paper's ODESolve (section "Method",
     Algorithm 1), without an explicit dependence on t.
@@ -43,9 +36,6 @@ class VectorField(nn.Module):
         Neurons in each hidden layer.
     depth : int, default=1
         Number of hidden layers, at least 1.
-    activation : {"tanh", "elu", "softplus"}, default="tanh"
-        Activation a of the hidden layers. "tanh" bounds the speed of the flow;
-        the other two can explode.
     control_size : int, default=0
         Number of controls u.
     """
@@ -55,13 +45,10 @@ class VectorField(nn.Module):
         state_size: int,
         width: int = 32,
         depth: int = 1,
-        activation: str = "tanh",
         control_size: int = 0,
     ) -> None:
-        check_choice("activation", activation, ACTIVATIONS)
         super().__init__()
         sizes = [state_size + control_size, *[width] * depth]
-        self.activation = activation
         self.hidden = nn.ModuleList(
             nn.Linear(inputs, outputs) for inputs, outputs in itertools.pairwise(sizes)
         )
@@ -128,9 +115,8 @@ class VectorField(nn.Module):
 
     def _neurons(self, state: State, control: Tensor | None) -> Tensor:
         """Return what the last hidden layer gives, (..., width)."""
-        activation = ACTIVATIONS[self.activation]
         if control is not None:
             state = torch.cat([state, control], dim=-1)
         for layer in self.layers:
-            state = activation(functional.linear(state, layer.weight, layer.bias))
+            state = torch.tanh(functional.linear(state, layer.weight, layer.bias))
         return state

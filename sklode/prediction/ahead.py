@@ -201,7 +201,7 @@ def build_ahead(
         size = n_channels * settings.latent_size
         # of each channel, and of what they share
         width = settings.field_width * (n_channels + 1)
-        shape = width, settings.field_depth, settings.activation
+        shape = width, settings.field_depth
         decoder = nn.Decoder(nn.VectorField(size, *shape, n_controls), solver)
     return nn.AheadODE(
         encoder,
@@ -212,7 +212,6 @@ def build_ahead(
         settings.emission_width,
         reach,
         looks_back,
-        settings.observation_noise,
     )
 
 

@@ -181,14 +181,12 @@ def measured_calibration(
     if not epochs:
         found, _ = _measured(model, reaching, first, 1.0, 1.0)
         return found or model.calibration
-    # a noise that was given is never doubted to be as large
-    least = _LEAST if model.network.emission.noise is None else 1.0
-    held_out, n_rows = _measured(model, reaching, cut, _DRIFT, least)
+    held_out, n_rows = _measured(model, reaching, cut, _DRIFT, _LEAST)
     if held_out is not None and n_rows >= _MANY_HELD_OUT:
         return held_out
     # from a half on, thinning takes the doubt of rows trained on away
     optimism = max(_OPTIMISM + (1 - _OPTIMISM) * thinning / 0.5, 1.0)
-    trained, _ = _measured(model, reaching, first, optimism, least)
+    trained, _ = _measured(model, reaching, first, optimism, _LEAST)
     if held_out is not None and trained is not None:
         return held_out.or_wider(trained)
     return held_out or trained or model.calibration
@@ -219,4 +217,4 @@ def _measured(
         residuals = residuals_of(model.network, batch)
     except SolverError:
         return None, n_rows
-    return calibrate(residuals, n_rows, optimism, least), n_rows
+    return calibrate(residuals, n_rows, optimism, _LEAST), n_rows

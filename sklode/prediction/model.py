@@ -15,27 +15,39 @@ from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, split_at_gaps
 from sklode.data.ticks import ticks_between
 from sklode.data.windows import WindowSet
+from sklode.levels.structural import StructuralLevel
 from sklode.prediction.calibration import Calibration
 
 ARCHITECTURE = (
+    "encoder",
     "hidden_size",
     "latent_size",
     "field_width",
     "field_depth",
     "emission_width",
-    "activation",
     "window_length",
     "horizon",
     "level",
     "method",
     "step_size",
-    "rtol",
-    "atol",
-    "adjoint",
-    "observation_noise",
-    "engine",
 )
 """Settings that a network is built with; they cannot change as training goes on."""
+
+
+@dataclass(frozen=True, repr=False)
+class FittedLevel:
+    """Hyperparameters, with what is needed to apply them to new series."""
+
+    level: StructuralLevel
+    n_rows: int  # that it was found on
+    clock: str  # of the index, see `sklode.data.ticks.clock_of`
+    columns: tuple[list[Any], list[Any]]  # of y, and of X
+    architecture: dict[str, Any]  # settings that it was fitted with
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of columns of y and of X."""
+        return len(self.columns[0]), len(self.columns[1])
 
 
 @dataclass(repr=False)
@@ -94,12 +106,11 @@ def arrays_of(
 
 def build_encoder(settings: Any, input_size: int) -> tuple[Any, nn.Solver]:
     """Return the untrained encoder that settings name, and the solver."""
-    names = ("method", "step_size", "rtol", "atol", "adjoint")
-    solver = nn.Solver(*(getattr(settings, name) for name in names))
+    solver = nn.Solver(settings.method, settings.step_size)
     if settings.encoder == "rnn":
         return nn.RNN(input_size, settings.hidden_size), solver
     kind = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[settings.encoder]
-    shape = (settings.field_width, settings.field_depth, settings.activation)
+    shape = (settings.field_width, settings.field_depth)
     flow = nn.VectorField(settings.hidden_size, *shape)
     return kind(input_size, settings.hidden_size, flow, solver), solver
 
@@ -107,10 +118,10 @@ def build_encoder(settings: Any, input_size: int) -> tuple[Any, nn.Solver]:
 def build_network(settings: Any, n_channels: int, n_controls: int) -> nn.LatentODE:
     """Return an untrained network of the sizes and the solver that settings name."""
     encoder, solver = build_encoder(settings, 2 * n_channels + n_controls)
-    shape = (settings.field_width, settings.field_depth, settings.activation)
+    shape = (settings.field_width, settings.field_depth)
     hidden_size, latent_size = settings.hidden_size, settings.latent_size
     translator = nn.Translator(hidden_size, latent_size)
     decoder = nn.Decoder(nn.VectorField(latent_size, *shape, n_controls), solver)
-    width, noise = settings.emission_width, settings.observation_noise
-    emission = nn.Emission(latent_size, n_channels, width, n_controls, noise)
+    width = settings.emission_width
+    emission = nn.Emission(latent_size, n_channels, width, n_controls)
     return nn.LatentODE(encoder, translator, decoder, emission)

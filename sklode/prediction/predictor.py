@@ -1,4 +1,4 @@
-"""Answer queries at any times: choose a window, encode it once, decode everywhere.
+"""What a network that describes whole windows says of series, in y's own units.
 
 A stamp inside a series is answered by a window around it: of those that begin at every
 quarter of a window, the one whose middle is nearest. Stamps near the ends, and beyond
@@ -11,15 +11,20 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from sklode.data.ticks import rows_before
-from sklode.data.windows import WindowSet
-from sklode.nn import ControlPath, LatentODE, Posterior
+from sklode.data.errors import SolverError
+from sklode.data.history import History
+from sklode.data.scaling import split_at_gaps
+from sklode.data.ticks import rows_before, ticks_between
+from sklode.engine.threads import n_threads
+from sklode.nn import ControlPath
 from sklode.nn.modes import own_modes
 from sklode.prediction.calibration import Calibration
+from sklode.prediction.controls import KnownControls
+from sklode.prediction.model import FittedModel
 from sklode.prediction.randomness import normals
 
 Array = NDArray[np.floating]
@@ -42,205 +47,245 @@ Every row then lies near the middle of one of them, and many stamps share a wind
 """
 
 
-class KnownControls(NamedTuple):
-    """Controls given with a question, by series and time; perhaps at other stamps.
+class _Queries(NamedTuple):
+    """Where stamps lie among the pieces of series, see `split_at_gaps`."""
 
-    Of two rows at one time the first counts.
-    """
-
-    series: Numbers  # (row,)
-    times: Array  # (row,), in time units since the series' first stamp
-    values: Array  # (row, control), normalised
-
-
-class Queries(NamedTuple):
-    """What is asked: rows of (series, time), and the controls known for them."""
-
-    series: Numbers  # (query,)
-    times: Array  # (query,), in time units since the series' first stamp
-    known: KnownControls | None
-
-
-class _Task(NamedTuple):
-    """A batch of windows with all that is asked of each; padded slots ask at t0."""
-
-    windows: Numbers  # (window,): their numbers
-    posterior: Posterior
-    times: Tensor  # (window, slot), since each window's first row
-    path: ControlPath | None
-    query: Numbers  # the query in each filled slot
-    window: Numbers  # the slot's place
-    slot: Numbers
+    piece: Numbers  # (query,)
+    row: Numbers  # (query,): the last one up to the stamp, or the piece's first
+    times: Array  # (query,), in time units since the piece's first row
 
 
 class Predictor:
-    """A fitted network with the windows of the history that it forecasts from.
+    """A fitted model with its history: rows of an index in, finite tables out.
 
-    The windows have no rows after those that the encoder sees. Answers are in
-    normalised units.
+    Every method raises `SolverError` where an equation cannot be solved or an answer is
+    not finite; it names the stamps, the method, and what to change. ``seed`` is that of
+    all draws.
     """
 
-    def __init__(
-        self, network: LatentODE, windows: WindowSet, calibration: Calibration
-    ) -> None:
-        self.network = network
-        self.windows = windows
-        self.calibration = calibration
+    def __init__(self, model: FittedModel, history: History, seed: int) -> None:
+        n_threads()  # a thread's first, as in a training
+        self._model = model
+        self._history = history
+        self._seed = seed
+        self._pieces = split_at_gaps(history.observations, model.time_unit)
+        self._windows = model.windows(history.observations).reaching(0)
+        none = Calibration.none(len(history.channels))
+        self._calibration = model.calibration or none
 
-    def means(self, queries: Queries) -> Iterator[tuple[Numbers, Array]]:
-        """Yield numbers of queries and x^ at the mean of q(z0), (query, channel)."""
-        for task in self._tasks(queries, n_draws=1):
-            mean = self._decode(task, task.posterior.q_z0.mean.unsqueeze(0))
-            yield task.query, mean[0][task.window, task.slot]
+    def means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
+        """Return forecasts at the rows of an index: x^ at the mean of q(z0)."""
+        table = np.empty((len(index), len(self._history.channels)))
+        for rows, paths, _ in self._parts(index, X, 0):
+            table[rows] = self._model.normalisation.original(paths[0])
+        return pd.DataFrame(table, index, self._history.channels)
 
-    def draws(
-        self, queries: Queries, n_draws: int, seed: int, noise: bool
+    def variances(self, index: pd.Index, X: pd.DataFrame | None, n: int) -> Array:
+        """Return variances over ``n`` draws and of the noise, (row, channel)."""
+        deviation = np.empty((len(index), len(self._history.channels)))
+        for rows, paths, noise in self._parts(index, X, n):
+            deviation[rows] = np.sqrt(paths.var(axis=0) + noise**2)
+        deviation *= self._model.normalisation.scale
+        with np.errstate(over="ignore"):
+            squared = deviation**2
+        if np.isinf(squared).any():
+            raise ValueError(
+                "a variance must be a finite number; got squares of values of up to "
+                f"{deviation.max():.2g}, which no float holds. Fit on y in larger "
+                "units, or ask for predict_interval."
+            )
+        return squared
+
+    def quantiles(
+        self, index: pd.Index, X: pd.DataFrame | None, n: int, alpha: list[float]
+    ) -> Array:
+        """Return quantiles of ``n`` draws with noise, (row, channel, alpha)."""
+        table = np.empty((len(index), len(self._history.channels), len(alpha)))
+        for rows, paths, _ in self._parts(index, X, n, noisy=True):
+            found = np.quantile(self._model.normalisation.original(paths), alpha, 0)
+            table[rows] = np.moveaxis(found, 0, -1)
+        return table
+
+    def paths(
+        self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
+    ) -> Array:
+        """Return ``n`` joint sample paths, (sample, row, channel)."""
+        table = np.empty((n, len(index), len(self._history.channels)))
+        for rows, paths, _ in self._parts(index, X, n, noise):
+            table[:, rows] = self._model.normalisation.original(paths)
+        return table
+
+    def _parts(
+        self, index: pd.Index, X: pd.DataFrame | None, n: int, noisy: bool = False
     ) -> Iterator[tuple[Numbers, Array, Array]]:
-        """Yield numbers of queries, sample paths, and the noise's standard deviation.
+        """Yield numbers of rows, paths, and the noise's standard deviation.
 
-        Paths are (sample, query, channel), the deviation (query, channel). All queries
-        of a window share a draw's z0: each path is one trajectory. What is drawn for a
+        Paths are (sample, row, channel), in normalised units, the deviation (row,
+        channel). With ``n`` of 0 the one path is that of the mean of q(z0). All rows of
+        a window share a draw's z0: each path is one trajectory. What is drawn for a
         window or a stamp does not depend on what else is asked. Deviations of the
         trajectories from their mean, and the noise, are multiplied by the calibration's
         scale.
         """
-        noise_scale = self.network.emission.noise_scale.detach().cpu().numpy()
-        for task in self._tasks(queries, n_draws):
-            decoded = self._decode(task, self._drawn(task, n_draws, seed))
-            first = self.windows.times[self.windows.start[task.windows]]
-            last = self.windows.times[self.windows.end[task.windows] - 1]
-            n_parts = -(-n_draws * len(task.query) // _ANSWERS_AT_ONCE)
-            for part in np.array_split(np.arange(len(task.query)), n_parts):
-                query, window = task.query[part], task.window[part]
-                paths = decoded[:, window, task.slot[part]].astype(np.float64)
-                series, times = queries.series[query], queries.times[query]
-                outside = np.maximum(times - last[window], first[window] - times)
-                scale = self.calibration.at(outside)
-                mean = paths.mean(axis=0)
-                paths = mean + scale * (paths - mean)
-                if noise:
-                    white = normals(seed, 1, series, times, n_draws, paths.shape[-1])
-                    paths += scale * noise_scale * white
-                yield query, paths, scale * noise_scale
+        queries = self._placed(*self._history.located(index))
+        known, windows = self._known(index, X), self._windows
+        emission: Any = self._model.network.emission
+        noise = emission.noise_scale.detach().cpu().numpy()
+        try:
+            for numbers, rows, place in self._passes(queries, max(n, 1)):
+                solved = self._solved(queries, known, numbers, rows, place, n)
+                first = windows.times[windows.start[numbers]][place]
+                last = windows.times[windows.end[numbers] - 1][place]
+                for part in np.array_split(
+                    np.arange(len(rows)), -(-solved[..., 0].size // _ANSWERS_AT_ONCE)
+                ):
+                    paths = solved[:, part].astype(np.float64)
+                    row, mean = rows[part], paths.mean(axis=0)
+                    piece, times = queries.piece[row], queries.times[row]
+                    outside = np.maximum(times - last[part], first[part] - times)
+                    scale = self._calibration.at(outside)
+                    if n:
+                        paths = mean + scale * (paths - mean)
+                    if noisy:
+                        white = normals(self._seed, 1, piece, times, n, len(noise))
+                        paths += scale * noise * white
+                    self._check_finite(paths, index[row])
+                    yield row, paths, scale * noise
+        except SolverError as error:
+            stamps = index.get_level_values(-1)
+            asked = f"Asked were stamps from {stamps.min()} to {stamps.max()}."
+            raise SolverError(f"{error} {asked}") from error
 
-    def _drawn(self, task: _Task, n_draws: int, seed: int) -> Tensor:
-        """Return draws from q(z0), (sample, window, latent)."""
-        q_z0, windows = task.posterior.q_z0, self.windows
-        series = windows.series[task.windows]
-        first = windows.times[windows.start[task.windows]]
-        white = normals(seed, 0, series, first, n_draws, self.network.latent_size)
-        return q_z0.mean + q_z0.stddev * self._tensor(white)
+    def _placed(self, series: Numbers, ticks: Numbers) -> _Queries:
+        """Return the pieces that stamps are nearest to, and their places there."""
+        seen = self._history.observations
+        before = rows_before(seen.bounds, seen.ticks, series, ticks)
+        before = np.maximum(before, seen.bounds[:-1][series])
+        after = np.minimum(before + 1, seen.bounds[1:][series] - 1)
+        bounds = self._pieces.bounds
+        of_row = np.searchsorted(bounds, [before, after], side="right") - 1
+        until = ticks_between(ticks, seen.ticks[after])
+        is_after = until < ticks_between(seen.ticks[before], ticks)
+        is_after &= of_row[0] < of_row[1]
+        piece = np.where(is_after, of_row[1], of_row[0])
+        times = ticks_between(seen.ticks[bounds[:-1][piece]], ticks)
+        row = np.where(is_after, after, before)
+        return _Queries(piece, row, times / self._model.time_unit)
 
-    def _decode(self, task: _Task, z0: Tensor) -> Array:
-        """Decode draws (sample, window, latent) to (sample, window, slot, channel)."""
-        n_windows, n_slots = task.times.shape
-        spacing = self.network.decoder.solver.grid_spacing
-        n_steps = int(np.ceil(float(task.times.abs().max()) / spacing))
-        fewest = -(-_FEWEST_ROWS // n_windows)
-        at_once = max(_STATES_AT_ONCE // (n_windows * max(n_slots, n_steps)), fewest)
-        with own_modes(gradients=False):
-            means = [
-                self.network.decode_draws(part, task.posterior, task.times, task.path)
-                for part in z0.split(at_once)
-            ]
-        paths: Array = torch.cat(means).cpu().numpy()
-        return paths
+    def _known(self, index: pd.Index, X: pd.DataFrame | None) -> KnownControls | None:
+        """Return all controls that are known: those given, and those at rows."""
+        given, seen = self._history.controls_for(index, X), self._pieces
+        if given is None or seen.controls is None:
+            return None
+        placed = self._placed(given.series, given.ticks)
+        values = np.concatenate([given.values, seen.controls])
+        return KnownControls.of(
+            np.concatenate([placed.piece, seen.series]),
+            np.concatenate([placed.times, self._windows.times]),
+            self._model.normalisation.controls(values),
+        )
 
-    def _tasks(self, queries: Queries, n_draws: int) -> Iterator[_Task]:
-        """Yield windows with what is asked of them, as many as a pass may have.
+    def _passes(
+        self, queries: _Queries, n_draws: int
+    ) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
+        """Yield windows, the queries that they answer, sorted by window, and of which.
 
-        Those that take most come first: all windows of a pass take as much as its
-        largest.
+        Windows that take most come first: all of a pass take as much as its largest.
         """
         windows, place = np.unique(self._windows_of(queries), return_inverse=True)
         counts = np.bincount(place)
-        origin = self.windows.times[self.windows.start[windows]]
-        spacing = self.network.decoder.solver.grid_spacing
-        steps = np.abs(queries.times - origin[place]) / spacing
+        origin = self._windows.times[self._windows.start[windows]]
+        spacing = self._model.network.decoder.solver.grid_spacing
         states = counts.astype(float)
-        np.maximum.at(states, place, np.ceil(steps))
-        answers = counts * n_draws / _ANSWERS_AT_ONCE
-        share = np.maximum(answers, states / _STATES_AT_ONCE)  # of a pass
+        np.maximum.at(states, place, np.abs(queries.times - origin[place]) / spacing)
+        answers = counts * n_draws
+        share = np.maximum(answers / _ANSWERS_AT_ONCE, states / _STATES_AT_ONCE)
         by_share = np.argsort(-share, kind="stable")
-        place = np.argsort(by_share)[place]
-        order = np.argsort(place, kind="stable")
-        place_in_order = place[order]
+        rank = np.argsort(by_share)[place]
+        order = np.argsort(rank, kind="stable")
+        ends = np.append(0, np.cumsum(counts[by_share]))
         low = 0
         while low < len(windows):
-            largest = share[by_share[low]]
-            high = low + int(np.clip(1 / largest, 1, _WINDOWS_AT_ONCE))
-            begin, end = np.searchsorted(place_in_order, [low, high])
-            query = order[begin:end]
-            chunk = windows[by_share[low:high]]
-            yield self._task(queries, chunk, query, place[query] - low)
+            most = int(np.clip(1 / share[by_share[low]], 1, _WINDOWS_AT_ONCE))
+            high = min(low + most, len(windows))
+            rows = order[ends[low] : ends[high]]
+            yield windows[by_share[low:high]], rows, rank[rows] - low
             low = high
 
-    def _task(
-        self, queries: Queries, windows: Numbers, query: Numbers, window: Numbers
-    ) -> _Task:
-        """Encode windows and lay out their queries, sorted by window."""
-        origin = self.windows.times[self.windows.start[windows]]
-        slot = np.arange(len(window)) - np.searchsorted(window, window)
-        asked = np.zeros((len(windows), int(slot.max()) + 1))
-        asked[window, slot] = queries.times[query] - origin[window]
-        seen = self.windows.gather(windows)
-        tensor = self._tensor
-        path = None
-        if queries.known is not None:
-            path = self._path(queries.known, windows, asked)
-        with own_modes(gradients=False):
-            posterior = self.network.posterior(
-                tensor(seen.times),
-                tensor(seen.values),
-                tensor(seen.mask).bool(),
-                None if seen.controls is None else tensor(seen.controls),
-            )
-        return _Task(windows, posterior, tensor(asked), path, query, window, slot)
-
-    def _windows_of(self, queries: Queries) -> Numbers:
+    def _windows_of(self, queries: _Queries) -> Numbers:
         """Return the number of the window that answers each query."""
-        windows, series = self.windows, queries.series
+        windows = self._windows
         length = windows.window_length
         spacing = -(-length // _WINDOWS_PER_LENGTH)
-        first = windows.bounds[:-1][series]
-        last = np.maximum(windows.bounds[1:][series] - length, first)
-        row = rows_before(windows.bounds, windows.times, series, queries.times)
-        centred = row - (length - 1) // 2
+        first = windows.bounds[:-1][queries.piece]
+        last = np.maximum(windows.bounds[1:][queries.piece] - length, first)
+        centred = queries.row - (length - 1) // 2
         n_spacings = (centred - first + spacing // 2) // spacing
         start = np.clip(first + n_spacings * spacing, first, last)
         return np.searchsorted(windows.start, start)
 
-    def _path(
-        self, known: KnownControls, windows: Numbers, asked: Array
-    ) -> ControlPath:
-        """Return the controls known to each window: those given, and its own.
+    def _solved(
+        self,
+        queries: _Queries,
+        known: KnownControls | None,
+        numbers: Numbers,
+        rows: Numbers,
+        place: Numbers,
+        n: int,
+    ) -> Array:
+        """Return x^ of draws, or of the mean, of q(z0) of windows, see `_passes`.
 
-        Of those given the ones between which no time is read are left out.
+        Of shape (sample, query, channel). Padded slots of a window ask at t0.
         """
-        row_times = self.windows.times
-        controls: Any = self.windows.rows()[2]
-        spacing = self.network.decoder.solver.grid_spacing
-        times, values = [], []
-        for number, since in zip(windows, asked, strict=True):
-            own = slice(self.windows.start[number], self.windows.end[number])
-            origin, series = row_times[own.start], self.windows.series[number]
-            begin, end = np.searchsorted(known.series, [series, series + 1])
-            read = origin + np.append(since, 0.0)  # from t0 on
-            reach = read.min() - spacing, read.max() + spacing
-            low, high = begin + np.searchsorted(known.times[begin:end], reach)
-            given = slice(max(low - 1, begin), min(high + 1, end))
-            both = np.concatenate([known.times[given], row_times[own]])
-            both, row = np.unique(both, return_index=True)  # of equal ones the first
-            times.append(both - origin)
-            values.append(np.concatenate([known.values[given], controls[own]])[row])
-        return ControlPath(self._tensor(_padded(times)), self._tensor(_padded(values)))
+        network, windows = self._model.network, self._windows
+        spacing = network.decoder.solver.grid_spacing
+        origin, piece = windows.times[windows.start[numbers]], windows.series[numbers]
+        slot = np.arange(len(place)) - np.searchsorted(place, place)
+        asked = np.zeros((len(numbers), int(slot.max()) + 1))
+        asked[place, slot] = queries.times[rows] - origin[place]
+        like = next(network.parameters())
 
-    def _tensor(self, array: NDArray[Any]) -> Tensor:
-        like = next(self.network.parameters())
-        return torch.as_tensor(array, dtype=like.dtype, device=like.device)
+        def tensor(array: NDArray[Any]) -> torch.Tensor:
+            return torch.as_tensor(array, dtype=like.dtype, device=like.device)
 
+        seen = windows.gather(numbers)
+        controls, path = None, None
+        if known is not None and seen.controls is not None:
+            controls = tensor(seen.controls)
+            low = np.minimum(asked.min(1), 0.0) - spacing  # read from t0 on
+            high = np.maximum(asked.max(1), 0.0) + spacing
+            times, values = known.paths(piece, origin + low, origin + high)
+            path = ControlPath(tensor(times - origin[:, None]), tensor(values))
+        shown = tensor(seen.times), tensor(seen.values), tensor(seen.mask).bool()
+        n_steps = int(np.ceil(np.abs(asked).max() / spacing))
+        most = _STATES_AT_ONCE // (len(numbers) * max(asked.shape[1], n_steps))
+        at_once = max(most, -(-_FEWEST_ROWS // len(numbers)))
+        with own_modes(gradients=False):
+            posterior = network.posterior(*shown, controls)
+            z0 = posterior.q_z0.mean.unsqueeze(0)
+            if n:
+                size = network.latent_size
+                white = normals(self._seed, 0, piece, origin, n, size)
+                z0 = z0 + posterior.q_z0.stddev * tensor(white)
+            means = [
+                network.decode_draws(part, posterior, tensor(asked), path)
+                for part in z0.split(at_once)
+            ]
+        paths: Array = torch.cat(means).cpu().numpy()
+        return paths[:, place, slot]
 
-def _padded(parts: list[Array]) -> Array:
-    """Return arrays side by side, of which shorter ones repeat their last row."""
-    rows = np.arange(max(map(len, parts)))
-    return np.stack([part[np.minimum(rows, len(part) - 1)] for part in parts])
+    def _check_finite(self, paths: Array, index: pd.Index) -> None:
+        good: Any = np.isfinite(paths).all(axis=(0, 2))
+        if good.all():
+            return
+        first, n_bad = index[np.argmin(good)], int((~good).sum())
+        if isinstance(first, tuple):
+            first = ", ".join(map(str, first))
+        solver = self._model.network.decoder.solver
+        raise SolverError(
+            f"a forecast must be finite; got {n_bad} of {len(good)} rows that are not, "
+            f"the first at {first}: the latent trajectory overflows "
+            f"(method={solver.method!r}, step_size={solver.step_size:g}). Ask for "
+            "stamps nearer to the observations, or fit again with a lower lr, a lower "
+            "clip_norm or a smaller step_size."
+        )

@@ -1,13 +1,8 @@
 """One file format: a fitted or pretrained forecaster, from which nothing is executed.
 
 The layout is that of safetensors: named arrays and a text, which is JSON here. The file
-holds parameters, the series seen and the model. sktime's own state is no part of it: it
-fits a loaded forecaster to one row, without a training, before series and model return.
-
-Nothing that a file names is imported, called or looked up: the class is the one that
-loads, and all is checked before it is believed. The checksum shows damage, not malice.
-
-What a class of forecasters learns is stored by its own `ModelFormat`.
+holds parameters, the series seen and the model. Nothing that it names is imported or
+called: it says which of `_KINDS` a value is. The checksum shows damage, not malice.
 """
 
 from __future__ import annotations
@@ -20,24 +15,33 @@ import os
 import uuid
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeAlias
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
+import torch
 from pandas.tseries.frequencies import to_offset
-from sktime.datatypes import convert_to
 from sktime.forecasting.base import ForecastingHorizon
 
+from sklode import nn
 from sklode.data.errors import WeightsFileError
 from sklode.data.history import History
 from sklode.data.observations import Observations
+from sklode.data.origins import Units
+from sklode.data.scaling import Normalisation
 from sklode.data.ticks import stamps_of, ticks_of
+from sklode.levels.components import Component
+from sklode.levels.cross import Cross
+from sklode.levels.effects import Effect
+from sklode.levels.forms import Form
 from sklode.levels.structural import StructuralLevel
-
-Kinds: TypeAlias = dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]]
+from sklode.prediction.ahead import AheadModel, Stacking, build_ahead
+from sklode.prediction.calibration import Calibration
+from sklode.prediction.model import FittedLevel, FittedModel, build_network
 
 FORMAT_VERSION = 6
 """Rises with every change of what a file holds; files of other versions are refused."""
@@ -45,29 +49,23 @@ FORMAT_VERSION = 6
 _KEY = "sklode"
 """Of the text in a file's metadata. Of several keys safetensors mixes the order."""
 
-_CONTAINERS = (
-    *("pd.Series", "pd.DataFrame", "np.ndarray", "pd-multiindex", "pd_multiindex_hier"),
-    *("numpy3D", "nested_univ", "df-list"),
+_ATTRIBUTES = (
+    *("_state", "_cutoff", "_fh", "_is_vectorized", "_y_metadata"),
+    *("_y_mtype_last_seen", "_converter_store_y", "_pretrained_attrs"),
+    *("pretrained_", "_history", "_predict_seed"),
 )
-"""sktime's names for what y may be passed in; others need packages of their own."""
-
-
-class ModelFormat(NamedTuple):
-    """How the model of a class of forecasters is stored, and made again.
-
-    A model is taken apart into what `_plain` takes and the classes of ``kinds``.
-    """
-
-    kinds: Kinds  # what is not plain, see `_KINDS`
-    apart: Callable[[Any], Any]  # of a model; None stays None
-    together: Callable[[Any, Any], Any]  # of the forecasters' class, and the parts
+"""What sktime's and our own `fit` and `pretrain` set, beside what a model tells."""
 
 
 def save(path: str | os.PathLike[str], forecaster: Any) -> None:
     """Write a forecaster, see its ``save_weights``."""
     arrays: dict[str, Any] = {}
-    found = {"format_version": FORMAT_VERSION, "sklode_version": version("sklode")}
-    found["state"] = _plain(_state_of(forecaster), "", arrays, _kinds(type(forecaster)))
+    found = {
+        "format_version": FORMAT_VERSION,
+        "sklode_version": version("sklode"),
+        "class": type(forecaster).__name__,
+        "state": _plain(_state_of(forecaster), "", arrays),
+    }
     found["sha256"] = _checksum(found, arrays)
     content = _safetensors().save(arrays, metadata={_KEY: json.dumps(found)})
     path = Path(os.path.realpath(path))
@@ -82,7 +80,6 @@ def save(path: str | os.PathLike[str], forecaster: Any) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        load(beside, type(forecaster))  # what cannot be read replaces nothing
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
@@ -103,14 +100,11 @@ def load(path: str | os.PathLike[str], kind: Any) -> Any:
             _refuse(what, f"Use sklode {writer}, which wrote it; not this one.")
         if found.pop("sha256") != _checksum(found, arrays):
             _refuse("content that differs from its checksum", "Get the file again.")
-        state = found["state"]
-        name = str(state["class"])[:80]
-        if (name, state["encoder"]) != (kind.__name__, kind.encoder):
+        name = str(found["class"])[:80]
+        if name != kind.__name__:
             what = f"a {name}, not a {kind.__name__}"
             _refuse(what, f"Use {name}.load_weights(path).")
-        forecaster = _forecaster(kind, _restored(state, arrays, _kinds(kind)))
-        require(not arrays, f"arrays of unknown names, such as {list(arrays)[:1]}")
-        return forecaster
+        return _forecaster(kind, _restored(found["state"], arrays))
     except WeightsFileError:
         raise
     except Exception as error:  # whatever content leads to that was made up
@@ -121,12 +115,6 @@ def _refuse(got: str, remedy: str = "Write it anew, or use pickle.") -> NoReturn
     raise WeightsFileError(
         f"a weights file must hold what save_weights can store; got {got}. {remedy}"
     )
-
-
-def require(condition: Any, got: str) -> None:
-    """Refuse a file that holds something else."""
-    if not condition:
-        _refuse(got)
 
 
 def _safetensors() -> Any:
@@ -150,135 +138,66 @@ def _checksum(found: dict[str, Any], arrays: dict[str, Any]) -> str:
 
 def _state_of(forecaster: Any) -> dict[str, Any]:
     """Return what a forecaster is made of, see `_forecaster`."""
-    found, kind = vars(forecaster), type(forecaster)
-    parameters = forecaster.get_params(deep=False)
-    if parameters.get("callbacks"):
-        parameters["callbacks"] = None
-        warnings.warn("a weights file has no callbacks; pass them again", stacklevel=4)
+    found = vars(forecaster)
     if found.get("_y") is not None or found.get("_X") is not None:
         warnings.warn("a weights file has no data of remember_data=True", stacklevel=4)
-    state = {
-        "class": kind.__name__,
-        "encoder": kind.encoder,
-        "parameters": parameters,
-        "config": forecaster.get_config(),
-        "pretrained": kind._model_format.apart(found.get("pretrained_")),
-    }
-    if forecaster.state == "fitted":
-        y, fh = found["_y_metadata"], found["_fh"]
-        names = list(y["feature_names"])
-        if y["mtype"] == "pd.Series":  # which may have no name
-            names = [found["_converter_store_y"]["name"]]
-        state["y"] = [y["mtype"], names]
-        state["cutoff"] = forecaster.cutoff
-        state["fh"] = None if fh is None else [fh.to_pandas(), fh.is_relative]
-        state["predict_seed"] = found["_predict_seed"]
-        parts = dict(vars(found["_history"]))
-        parts.pop("observations")  # those of its rows that have a value
-        state["history"] = parts
-        state["model"] = kind._model_format.apart(found["_model"])
+    state = {name: found[name] for name in _ATTRIBUTES if name in found}
+    state["_y_metadata"] = dict(found["_y_metadata"])
+    state["_y_metadata"].pop("feature_kind", None)  # of the columns that were read
+    state["parameters"] = forecaster.get_params(deep=False)
+    state["config"] = forecaster.get_config()
+    state["model"] = found.get("_model")
     return state
 
 
 def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
     """Return the forecaster that is made of what `_state_of` returns."""
-    forecaster = kind._of_settings(state["parameters"])
-    if state["pretrained"] is not None:
-        forecaster.pretrained_ = kind._model_format.together(kind, state["pretrained"])
-        forecaster._pretrained_attrs = ["pretrained_"]
-        forecaster._state = "pretrained"
-    if state.get("model") is not None:
-        history = _history(state["history"])
-        model = kind._model_format.together(kind, state["model"])
-        (container, names), cutoff = state["y"], state["cutoff"]
-        seed, fh = state["predict_seed"], state["fh"]
-        sizes = [len(names), len(history.channels), len(history.controls)]
-        columns = [len(model.columns[k]) for k in (0, 0, 1)]
-        require(sizes == columns, f"{sizes} columns for a model of {columns}")
-        require(model.clock == history.observations.clock, "a model of another clock")
-        require(type(seed) is int and 0 <= seed < 2**31, f"the seed {seed!r}")
-        require(len(cutoff) == 1, "no cutoff")
-        require(container in _CONTAINERS, f"y in the container {container!r}")
-        row = pd.DataFrame(0.0, history.rows_at(cutoff)[[0]], names)
-        if fh is not None:
-            offsets, steps = fh[0].dtype == object, fh[0]
-            fh = list(steps) if offsets else ForecastingHorizon(steps, fh[1])
-        forecaster._is_trained = True
-        row = convert_to(row, container, store={"name": names[0]})
-        forecaster.fit(row, fh=fh)
-        del forecaster._is_trained
-        forecaster._history, forecaster._predict_seed = history, seed
-        forecaster._set_cutoff(cutoff)
-        forecaster._set_model(model)
-    require(forecaster.state != "new", "neither a fitted nor a pretrained one")
-    return forecaster.set_config(**state["config"])
+    forecaster = kind(**state["parameters"]).set_config(**state["config"])
+    vars(forecaster).update({k: state[k] for k in _ATTRIBUTES if k in state})
+    if state["model"] is not None:
+        forecaster._set_model(state["model"])
+    return forecaster
 
 
-def _history(parts: dict[str, Any]) -> History:
-    """Return the history that is made of these parts, checked."""
-    rows, ends = parts["rows"], parts["rows"].bounds
-    require(len(rows.keys) == len(parts["steps"]), "other series")
-    require(ends.dtype == np.int64 and len(ends) == len(rows.keys) + 1, "no bounds")
-    whole = ends[0] == 0 and ends[-1] == len(rows.ticks) and (np.diff(ends) > 0).all()
-    require(whole, "rows of no series")  # nor more than there are
-    history, shape = History(**parts), rows.values.shape
-    require(history.raw is None or history.raw.shape == shape, "other values")
-    index, names = history.index(rows), history.controls
-    require(index.is_unique, "stamps twice")
-    X = pd.DataFrame(rows.controls, index, names) if names else None
-    y = pd.DataFrame(rows.values, index, history.channels)
-    read = Observations.from_frame(y, X)
-    same = read.keys == rows.keys and np.array_equal(read.ticks, rows.ticks)
-    require(same, "rows of series that are out of order")
-    lengths = (int, pd.Timedelta, pd.offsets.BaseOffset)
-    require(all(isinstance(s, lengths) for s in history.steps), "steps of no length")
-    return replace(history, rows=read)
-
-
-def _plain(value: Any, where: str, arrays: dict[str, Any], kinds: Kinds) -> Any:
+def _plain(value: Any, where: str, arrays: dict[str, Any]) -> Any:
     """Return a value as JSON holds it; arrays go to ``arrays``, by where they are.
 
     None, bool, int, float, str, lists and dicts are themselves; anything else is a dict
-    whose one key says, after an @, which of ``kinds`` the rest is to make.
+    whose one key says, after an @, which of `_KINDS` the rest is to make.
     """
     if isinstance(value, np.generic) and value.dtype.kind in "biufU":
         value = value.item()
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value) is list:
-        items = enumerate(value)
-        return [_plain(item, f"{where}.{k}", arrays, kinds) for k, item in items]
+        return [_plain(x, f"{where}.{k}", arrays) for k, x in enumerate(value)]
     if type(value) is dict and all(isinstance(k, str) and k[:1] != "@" for k in value):
         inside = f"{where}.".lstrip(".")
-        return {k: _plain(value[k], inside + k, arrays, kinds) for k in value}
+        return {k: _plain(value[k], inside + k, arrays) for k in value}
     if isinstance(value, np.ndarray):
         arrays[where] = value
         return {"@array": where}
-    for name, (types, apart, _) in kinds.items():
+    for name, (types, apart, _) in _KINDS.items():
         if isinstance(value, types):
-            return {f"@{name}": _plain(apart(value), where, arrays, kinds)}
+            return {f"@{name}": _plain(apart(value), where, arrays)}
     what = f"{value!r} of type {type(value).__name__} as {where}"
     _refuse(what, "Use numbers, texts, dates, stamps, steps and tuples, or pickle.")
 
 
-def _restored(data: Any, arrays: dict[str, Any], kinds: Kinds) -> Any:
-    """Return the value that `_plain` described; its arrays leave ``arrays``."""
+def _restored(data: Any, arrays: dict[str, Any]) -> Any:
+    """Return the value that `_plain` described."""
     if isinstance(data, list):
-        return [_restored(item, arrays, kinds) for item in data]
+        return [_restored(item, arrays) for item in data]
     if not isinstance(data, dict):
         return data
-    found = {key: _restored(item, arrays, kinds) for key, item in data.items()}
+    found = {key: _restored(item, arrays) for key, item in data.items()}
     name = next(iter(found), "")
     if not name.startswith("@"):
         return found
     if name == "@array":
-        return arrays.pop(found[name])
-    make, parts = kinds[name[1:]][2], found[name]
+        return arrays[found[name]]
+    make, parts = _KINDS[name[1:]][2], found[name]
     return make(**parts) if isinstance(parts, dict) else make(parts)
-
-
-def _kinds(kind: Any) -> Kinds:
-    return {**_KINDS, **kind._model_format.kinds}
 
 
 def _parts_of_index(index: pd.Index) -> dict[str, Any]:
@@ -294,12 +213,10 @@ def _index(items: list[Any], kind: str, step: Any, name: Any) -> pd.Index:
         return pd.Index(items, dtype=object, name=name)
     if kind == "range":  # no longer than its items
         return pd.RangeIndex(items[0], items[0] + step * len(items), step, name=name)
-    timelike = kind.startswith(("datetime64[", "timedelta64[", "period["))
-    known = timelike or kind.lower().startswith(("int", "uint"))
-    # zones of dateutil are files of this machine
-    require(known and "tz" not in kind and "dateutil" not in kind, f"the index {kind}")
-    ticks = np.array(items, np.int64)
-    index = stamps_of(ticks, pd.Index([], dtype=kind)).astype(kind).rename(name)
+    if "dateutil" in kind:
+        _refuse(f"the index {kind}, whose zone is a file of this machine")
+    like = pd.Index([], dtype=kind)
+    index = stamps_of(np.array(items, np.int64), like).astype(kind).rename(name)
     if step is not None:
         index.freq = step
     return index
@@ -318,16 +235,78 @@ def _offset(name: str | None = None, **parts: Any) -> pd.offsets.BaseOffset:
     return pd.DateOffset(**parts) if name is None else to_offset(name)
 
 
+def _parts_of_generator(rng: np.random.RandomState) -> Any:
+    state: Any = rng.get_state(legacy=False)
+    if state["bit_generator"] != "MT19937":
+        _refuse(f"a RandomState of {state['bit_generator']}")
+    return state
+
+
 def _generator(**state: Any) -> np.random.RandomState:
-    known = state["bit_generator"] == "MT19937" and 0 <= state["state"]["pos"] <= 624
-    require(known, f"a RandomState of {state['bit_generator']}")
     rng = np.random.RandomState()
     rng.set_state(state)
+    if not 0 <= state["state"]["pos"] <= 624:  # where numpy would read any memory
+        _refuse("a RandomState that no generator has")
     return rng
 
 
+def _parts_of_network(network: Any) -> dict[str, Any]:
+    parts = {
+        "weights": {k: x.cpu().numpy() for k, x in network.state_dict().items()},
+        "device": str(next(network.parameters()).device),
+    }
+    if isinstance(network, nn.AheadODE):
+        parts["sizes"] = [network.reach, network.looks_back]
+    return parts
+
+
+def _model(kind: Any) -> Callable[..., Any]:
+    """Return what makes a model of its parts, with the network that they tell of."""
+
+    def make(network: dict[str, Any] | None, **parts: Any) -> Any:
+        model = kind(network, **parts)
+        if network is None:
+            return model
+        tensors = {name: torch.from_numpy(x) for name, x in network["weights"].items()}
+        settings = SimpleNamespace(**model.architecture)
+        build: Any = build_ahead if kind is AheadModel else build_network
+        with torch.device("meta"):  # where it takes no memory
+            made = build(settings, *model.sizes, *network.get("sizes", ()))
+        made.load_state_dict(tensors, assign=True)  # refuses other names and shapes
+        made.settle(network["device"])
+        model.network = made.eval()
+        return model
+
+    return make
+
+
+def _observations(**parts: Any) -> Observations:
+    found = Observations(**parts)
+    ends, n = found.bounds, len(found.ticks)
+    fits = ends[0] == 0 and ends[-1] == n == len(found.values)
+    if not fits or (found.lengths <= 0).any():  # where kernels would read any memory
+        _refuse("rows of no series")
+    return found
+
+
+def _parts_of_record(record: Any) -> Any:
+    if hasattr(record, "_asdict"):
+        return record._asdict()
+    return {one.name: getattr(record, one.name) for one in fields(record)}
+
+
+_RECORDS = (
+    *(History, Units, Normalisation, Calibration, Stacking),
+    *(FittedLevel, StructuralLevel, Component, Form, Effect, Cross),
+)
 _STAMP = pd.Timestamp, pd.Timedelta, pd.Period
-_KINDS: Kinds = {
+
+_KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
+    **{kind.__name__: (kind, _parts_of_record, kind) for kind in _RECORDS},
+    "Observations": (Observations, _parts_of_record, _observations),
+    "FittedModel": (FittedModel, _parts_of_record, _model(FittedModel)),
+    "AheadModel": (AheadModel, _parts_of_record, _model(AheadModel)),
+    "network": ((nn.LatentODE, nn.AheadODE), _parts_of_network, dict),
     "tuple": (tuple, list, tuple),
     "index": (pd.Index, _parts_of_index, _index),
     "stamp": (
@@ -337,12 +316,12 @@ _KINDS: Kinds = {
     ),
     "date": (datetime.date, str, datetime.date.fromisoformat),
     "offset": (pd.offsets.BaseOffset, _parts_of_offset, _offset),
-    "rng": (np.random.RandomState, lambda rng: rng.get_state(legacy=False), _generator),
-    "Observations": (Observations, vars, Observations),
-    "StructuralLevel": (
-        StructuralLevel,
-        StructuralLevel.parts,
-        StructuralLevel.of_parts,
+    "horizon": (
+        ForecastingHorizon,
+        lambda fh: {"values": fh.to_pandas(), "is_relative": fh.is_relative},
+        ForecastingHorizon,
     ),
+    "device": (torch.device, str, torch.device),
+    "rng": (np.random.RandomState, _parts_of_generator, _generator),
 }
 """What is not plain: its types, how it is taken apart, and how it is made."""

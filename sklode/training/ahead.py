@@ -34,7 +34,6 @@ from sklode.training.run import (
     Material,
     Purpose,
     Run,
-    choose_engine,
     length,
 )
 from sklode.training.validation import Proof, can_prove, held_out_rows
@@ -99,7 +98,6 @@ def plan_ahead(
         n_epochs, rate = 0, 1.0
         if model.network is not None:
             model.network.to(resolve_device(settings.device))
-            choose_engine(model.network, settings)
             n_batches = _n_batches(observations, settings)
             n_epochs, rate = length(
                 settings, model.whole_epochs, n_batches, purpose, _UPDATES
@@ -193,10 +191,10 @@ class AheadRun(Run):
         with own_modes(gradients=True):
             trainer = self.learn(self.material(), reporter)
             if self.from_scratch:
-                self._prove_and_go_on(reporter, trainer.stopped)
+                self._prove_and_go_on(reporter, trainer.interrupted)
         return model
 
-    def _prove_and_go_on(self, reporter: Reporter, stopped: bool) -> None:
+    def _prove_and_go_on(self, reporter: Reporter, interrupted: bool) -> None:
         """Find what counts of the network, and train that on with all rows."""
         model = self.model
         self._prove()
@@ -211,8 +209,8 @@ class AheadRun(Run):
             f"The network has proved itself: {model.share:.0%} of its forecasts count, "
             f"up to {model.stacking.reach:.3g} times the usual gap ahead."
         )
-        if self.settings.guard is not False and not stopped:
-            told = Reporter(reporter.verbose, prefix="on all rows: ")  # no callbacks
+        if self.settings.guard is not False and not interrupted:
+            told = Reporter(reporter.verbose, prefix="on all rows: ")
             n_epochs = math.ceil(_FURTHER[self.whole] * self.n_epochs)
             self._fit(self.material(further=True), told, n_epochs, _FURTHER_RATE)
 

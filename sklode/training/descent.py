@@ -23,12 +23,10 @@ class Descent:
 
     Until `close` all trainable weights of the network, and their gradients, are views
     of one vector: optimisers and clipping take some operations for each tensor, and a
-    network has dozens of small ones. Of them matrices decay, biases and scales do not.
+    network has dozens of small ones.
     """
 
-    def __init__(
-        self, network: nn.Module, lr: float, weight_decay: float, n_steps: int
-    ) -> None:
+    def __init__(self, network: nn.Module, lr: float, n_steps: int) -> None:
         self._trained = [p for p in network.parameters() if p.requires_grad]
         sizes = [p.numel() for p in self._trained]
         values = torch.cat([p.detach().flatten() for p in self._trained])
@@ -39,11 +37,6 @@ class Descent:
             parameter.grad = grad.view_as(parameter)
         self._vector = nn.Parameter(values)
         self._vector.grad = self.gradient
-        self._decay = None  # that of each weight
-        if weight_decay:
-            of_each = [weight_decay * (p.ndim > 1) for p in self._trained]
-            n_each = torch.tensor(sizes, device=values.device)
-            self._decay = values.new_tensor(of_each).repeat_interleave(n_each)
         self._optimizer = torch.optim.AdamW(
             [self._vector], lr=lr, weight_decay=0.0, fused=True
         )
@@ -73,8 +66,6 @@ class Descent:
 
     def step(self) -> None:
         """Take a step."""
-        if self._decay is not None:
-            self._vector.detach().mul_(1 - self.rate * self._decay)
         self._optimizer.step()
         if self._schedule.last_epoch < self._schedule.total_steps - 1:
             self._schedule.step()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -42,7 +41,7 @@ _MEANS = ("loss", "log_likelihood", "kl", "grad_norm", "clipped_fraction")
 """Of them those that are means over an epoch's steps."""
 
 _PATIENCE_WITH_NON_FINITE = 10  # skipped steps in a row, after which training stops
-_AUTO_CLIP_EPOCHS = 3  # those whose norms set the threshold of clip_norm="auto"
+_PATIENCE = 50  # epochs without improvement, after which early stopping stops
 _IMPROVEMENT = 1e-4  # of the validation loss, for which early stopping waits
 
 _WARM_UP_KL = 0.02
@@ -76,13 +75,12 @@ class Trainer:
     def __post_init__(self) -> None:
         self.rows: list[dict[str, float]] = []  # of the history
         self.best_epoch = 0  # 0: before training
-        self.stopped = False  # by Ctrl-C or a callback
+        self.interrupted = False
         self._best: dict[str, Tensor] = {}
         # an epoch and weights that are better still, if the loss under them is finite
         self._candidate: tuple[int, dict[str, Tensor]] | None = None
         self._best_score = math.inf  # the least validation loss
         self._waited = 0  # epochs since it last improved
-        self._norms: list[float] = []  # for clip_norm="auto"
         self._skipped = 0  # steps in a row that were not finite
         self._last: list[Batch] = []  # the last batch
         self._recovery = Recovery(self.n_batches)
@@ -97,8 +95,8 @@ class Trainer:
 
         Ctrl-C keeps those of the epochs before, with a warning.
         """
-        decay, lr = self.settings.weight_decay, self.settings.lr * self.rate
-        descent = Descent(self.network, lr, decay, self.n_epochs * self.n_batches)
+        lr = self.settings.lr * self.rate
+        descent = Descent(self.network, lr, self.n_epochs * self.n_batches)
         with closing(descent) as self._descent:
             self._best = self._weights()
             try:
@@ -107,19 +105,18 @@ class Trainer:
             except KeyboardInterrupt:
                 if not self.rows:  # nothing to keep
                     raise
-                self.stopped = True
+                self.interrupted = True
                 epoch = min(len(self.rows) + 1, self.n_epochs)
                 _warn(
                     f"training was interrupted in epoch {epoch} of {self.n_epochs}; "
-                    "the best weights of the epochs before are kept. Fit again with "
-                    "warm_start=True to train on from them."
+                    "the best weights of the epochs before are kept."
                 )
             self.best_epoch = self._load_best()
             if self.rows:
                 self._judge_the_end()
 
     def _is_over(self) -> bool:
-        no_better = self._waited >= self.settings.n_iter_no_change
+        no_better = self._waited >= _PATIENCE
         return self._recovery.given_up or no_better or len(self.rows) >= self.n_epochs
 
     def _take_epochs(
@@ -139,8 +136,8 @@ class Trainer:
             row = {name: row[name] for name in HISTORY_COLUMNS}
             self.rows.append(row)
             self._judge(row)
-            self.stopped = reporter.epoch_end(row)
-            if self.stopped or not self.goes_on(epoch):
+            reporter.epoch_end(row)
+            if not self.goes_on(epoch):
                 break
 
     def run_epoch(self, epoch: int, batches: Iterable[Batch]) -> dict[str, float]:
@@ -153,7 +150,7 @@ class Trainer:
         lr = self._descent.rate
         steps = []
         for batch in batches:
-            steps.append(self._step(batch, kl_weight, epoch))
+            steps.append(self._step(batch, kl_weight))
             self._skipped = self._skipped + 1 if steps[-1] is None else 0
             if self._skipped >= _PATIENCE_WITH_NON_FINITE:
                 break
@@ -168,7 +165,7 @@ class Trainer:
             "seconds": time.perf_counter() - started,
         }
 
-    def _step(self, batch: Batch, kl_weight: float, epoch: int) -> list[float] | None:
+    def _step(self, batch: Batch, kl_weight: float) -> list[float] | None:
         """Take a step; return its `_MEANS`, None if loss or gradient is not finite."""
         self._last = [batch]
         self._descent.zero()
@@ -176,16 +173,12 @@ class Trainer:
         if not math.isfinite(parts[0]):
             return None
         threshold = self.settings.clip_norm
-        if threshold == "auto":
-            threshold = statistics.median(self._norms) if self._norms else None
         norm = self._descent.clip(threshold)
         if not math.isfinite(norm):
             return None
         if self._candidate is not None:  # a finite loss was seen under it
             self.best_epoch, self._best = self._candidate
             self._candidate = None
-        if epoch <= _AUTO_CLIP_EPOCHS:
-            self._norms.append(norm)
         self._descent.step()
         return [*parts, norm, float(threshold is not None and norm >= threshold)]
 
@@ -194,8 +187,6 @@ class Trainer:
 
         They are per observed value; NaN where nothing can be solved.
         """
-        # torchdiffeq solves the adjoint backward, out of our sight
-        of_adjoint = AssertionError if self.settings.adjoint else SolverError
         shape = len(batch.times), self.network.latent_size
         # the process' default dtype may be another than the network's
         dtype = batch.values.dtype
@@ -208,7 +199,7 @@ class Trainer:
             loss = -elbo(likelihood, kl, kl_weight)
             if bool(torch.isfinite(loss)):
                 loss.backward()
-        except (SolverError, of_adjoint):
+        except SolverError:
             return [math.nan, math.nan, math.nan]
         return [loss.item(), likelihood.item(), kl.item()]
 
@@ -288,9 +279,8 @@ class Trainer:
         _warn(
             f"{what}; {kept}. Lower lr (lr={settings.lr:g}), or set clip_norm lower, "
             f"for example to 1.0 (clip_norm={settings.clip_norm}), or use "
-            'activation="tanh", a smaller step_size or, for method="dopri5", larger '
-            "rtol and atol. level='auto' has a guard that keeps what does not prove "
-            "itself out of the forecasts."
+            "a smaller step_size. level='auto' has a guard that keeps what does not "
+            "prove itself out of the forecasts."
         )
 
 

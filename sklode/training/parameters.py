@@ -9,10 +9,8 @@ from typing import Annotated, Any, TypeAlias, get_type_hints
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from sklode.data.parameters import FREQ, SIZE, check_constraints, check_freq
+from sklode.data.checks import FREQ, SIZE, check_constraints, check_freq
 from sklode.nn.solvers import METHODS
-from sklode.nn.vector_fields import ACTIVATIONS
-from sklode.training.report import CALLBACK_METHODS
 
 
 def _real(low: float, closed: str = "neither") -> Interval:
@@ -42,30 +40,21 @@ class Settings:
     field_width: _Size
     field_depth: _Size
     emission_width: _Size
-    activation: Annotated[str, StrOptions(set(ACTIVATIONS))]
     window_length: Annotated[int | None, _integer(1), None]
     horizon: Annotated[int | None, _integer(0), None]
     thinning: Annotated[float, Interval(Real, 0, 1, closed="left")]
     level: Annotated[str, StrOptions({"auto", "series"})]
     method: Annotated[str, StrOptions(set(METHODS))]
     step_size: _Positive
-    rtol: _Positive
-    atol: _Positive
-    adjoint: _Flag
-    clip_norm: Annotated[float | str | None, _real(0), StrOptions({"auto"}), None]
+    clip_norm: Annotated[float | None, _real(0), None]
     kl_weight: _NotNegative
-    observation_noise: Annotated[float | None, _real(0), None]
     max_epochs: Annotated[int | None, _integer(1), None]
     batch_size: _Size
     lr: _Positive
-    weight_decay: _NotNegative
     guard: Annotated[bool | str, "boolean", StrOptions({"auto"})]
     early_stopping: _Flag
-    n_iter_no_change: _Size
     finetune_epochs: Annotated[int | None, _integer(0), None]
-    engine: Annotated[str, StrOptions({"auto", "eager", "fused"})]
     device: Annotated[str | torch.device, str, torch.device]
-    warm_start: _Flag
 
     @classmethod
     def of(cls, forecaster: Any) -> Settings:
@@ -85,7 +74,6 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "clean": ["boolean"],
     "random_state": ["random_state"],
     "verbose": [Interval(Integral, 0, 2, closed="both")],
-    "callbacks": [list, tuple, None],
 }
 
 
@@ -99,12 +87,6 @@ def check_parameters(forecaster: Any) -> None:
             'level="auto", or leave guard at "auto".'
         )
     resolve_device(forecaster.device)
-    for callback in forecaster.callbacks or ():
-        if not any(hasattr(callback, name) for name in CALLBACK_METHODS):
-            raise TypeError(
-                "callbacks must be objects with at least one of the methods "
-                f"{', '.join(CALLBACK_METHODS)}; got {forecaster.callbacks!r}."
-            )
     check_freq(forecaster.freq)
 
 
@@ -132,8 +114,6 @@ PARAMETERS = """    Parameters
         and the decoder's are separate networks).
     emission_width : int, default=64
         Width of the one hidden layer from z to the observation.
-    activation : {"tanh", "elu", "softplus"}, default="tanh"
-        Of the vector fields.
     window_length : int, optional
         Observations that the encoder sees, in training and at prediction. None: 48, at
         most all but one of the longest series. With ``level="series"``: twice the
@@ -164,20 +144,11 @@ PARAMETERS = """    Parameters
         adaptive ones.
     step_size : float, default=1.0
         Length of a fixed step in units of ``time_unit_``.
-    rtol, atol : float, default=1e-3, 1e-4
-        Tolerances of "dopri5".
-    adjoint : bool, default=False
-        Adjoint sensitivity in place of backpropagation through the solver: slower,
-        with less memory under "dopri5".
-    clip_norm : float, "auto" or None, default=1.0
-        Threshold of norm gradient clipping over all parameters. "auto": the median of
-        the norms seen in the first three epochs. None: no clipping.
+    clip_norm : float or None, default=1.0
+        Threshold of norm gradient clipping over all parameters. None: no clipping.
     kl_weight : float, default=1.0
         Weight of the KL term; of many rows less, by the square of 300 / rows. With
         ``level="series"`` a fiftieth of it while the windows grow.
-    observation_noise : float, optional
-        Standard deviation of the Gaussian emission in normalised units. None: learned
-        per channel.
     max_epochs : int, optional
         Epochs of at most 32 batches. None: as many as make about 900 optimiser steps.
         With ``level="series"`` 1500; during the first 1250 of them, at most 84 % of
@@ -188,8 +159,6 @@ PARAMETERS = """    Parameters
     lr : float, default=0.005
         Learning rate of AdamW, at the peak of its one cycle: it rises over 30 % of all
         steps and falls over the rest.
-    weight_decay : float, default=0.0
-        Decoupled, of weight matrices; biases and scales do not decay.
     guard : bool or "auto", default="auto"
         Whether what the network adds has to be proved. With ``level="auto"``: the
         training leaves out the last fifth of the rows (of 20 short series or more:
@@ -202,10 +171,8 @@ PARAMETERS = """    Parameters
         ``level="series"``, under which True is refused.
     early_stopping : bool, default=False
         Hold out the last tenth of every series (of many short ones: every tenth), stop
-        when its loss no longer improves by 1e-4, and keep the best weights.
-    n_iter_no_change : int, default=50
-        Epochs without improvement after which early stopping stops; those in which
-        windows grow do not count.
+        when its loss has not improved by 1e-4 for 50 epochs (those in which windows
+        grow do not count), and keep the best weights.
     finetune_epochs : int, optional
         Epochs of a ``fit`` that follows ``pretrain``, and of an ``update``. None: a
         fifth of those trained from scratch; after ``pretrain`` as many more as make a
@@ -220,26 +187,14 @@ PARAMETERS = """    Parameters
         Leave out what a broken sensor wrote: lone absurd values, a number such as -999
         for missing ones, runs of a stuck value; and rescale rows before a change of
         unit. Each with a warning. False: every value counts as it is.
-    engine : {"auto", "fused", "eager"}, default="auto"
-        What runs encoder and decoder. "fused": compiled by numba, once a machine;
-        fixed-step methods on a CPU, up to two hidden layers. "eager": plain torch,
-        which serves everything. "auto": fused what it serves, else eager. Both give the
-        same numbers up to rounding.
     device : str or torch.device, default="auto"
-        "auto": the CPU. "cuda" trains in plain torch.
+        "auto": the CPU, where numba's compiled engine runs fixed-step methods and up to
+        two hidden layers. "cuda" trains in plain torch, as the rest does.
     random_state : int, RandomState or None, default=None
         Of every random number; no global generator is touched.
-    warm_start : bool, default=False
-        A further ``fit`` is a new training that begins from the best weights of the one
-        before; settings of the network must stay the same. False: from scratch.
     verbose : {0, 1, 2}, default=0
         0: silent; 1: a progress bar (needs tqdm), or a line now and then where none can
         be drawn, as in a log file or beside parallel fits; 2: a line per epoch.
-    callbacks : list or tuple of objects, optional
-        Each with any of ``on_fit_begin(forecaster)``, ``on_epoch_end(forecaster,
-        row)``, which stops the training by returning True, and
-        ``on_fit_end(forecaster)``, also where training was broken off. ``row`` is a
-        copy of the epoch's row in ``history_``, as a dict.
 
 """
 
@@ -278,7 +233,5 @@ ATTRIBUTES = """    Attributes
         it is the level's spread, and 1 where no network counts. Else the first, at 0,
         is that of stamps inside the history; at least 0.5; measured after training on
         held-out rows and, where those are few or none, on the rows trained on.
-    engine_ : tuple of str
-        What ran the encoder and the decoder.
 
 """

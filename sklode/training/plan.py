@@ -1,6 +1,6 @@
 """From observations to a fitted model: what is settled before training, and then it.
 
-`plan` settles sizes, units, what is held out, the engine and how long to train; the
+`plan` settles sizes, units, what is held out, how long to train; the
 `Run` that it returns trains, and calibrates.
 """
 
@@ -37,7 +37,6 @@ from sklode.training.run import (
     Material,
     Purpose,
     Run,
-    choose_engine,
     length,
 )
 
@@ -81,7 +80,6 @@ def plan(
         model.hold()
         windows = model.windows(observations)
         _, n_batches = _epoch_size(windows, cut, settings)
-        choose_engine(model.network, settings)
         return WindowRun(
             model,
             settings,

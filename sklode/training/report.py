@@ -1,30 +1,23 @@
-"""Who is told how a training goes: a progress bar, lines in a log, callbacks."""
+"""Who is told how a training goes: a progress bar, lines in a log."""
 
 from __future__ import annotations
 
-import contextlib
 import math
 import multiprocessing
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
-
-CALLBACK_METHODS = ("on_fit_begin", "on_epoch_end", "on_fit_end")
-"""What a callback may have, see the parameter ``callbacks`` of the forecasters."""
 
 _SECONDS_BETWEEN_LINES = 30.0
 
 
 @dataclass(eq=False)
 class Reporter:
-    """Say how training goes, as the parameter ``verbose`` asks, and tell callbacks."""
+    """Say how training goes, as the parameter ``verbose`` asks."""
 
     verbose: int = 0
-    callbacks: Sequence[Any] = ()
-    owner: object = None  # what callbacks are told of
     prefix: str = ""  # of what is written
 
     def __post_init__(self) -> None:
@@ -56,16 +49,9 @@ class Reporter:
                 dynamic_ncols=True,
                 leave=False if self.prefix else None,  # None: unless inside another bar
             )
-        for callback in self._having("on_fit_begin"):
-            callback.on_fit_begin(self.owner)
 
-    def epoch_end(self, row: dict[str, float]) -> bool:
-        """Take the history's new row; return whether to stop."""
-        self._show(row)
-        heard = self._having("on_epoch_end")  # all of them, also if one stops
-        return any([c.on_epoch_end(self.owner, dict(row)) for c in heard])
-
-    def _show(self, row: dict[str, float]) -> None:
+    def epoch_end(self, row: dict[str, float]) -> None:
+        """Take the history's new row."""
         epoch = int(row["epoch"])
         place = f"{self.prefix}epoch {epoch}/{self._n_epochs}"
         names = {"loss": "loss", "validation_loss": "val", "grad_norm": "grad"}
@@ -101,16 +87,6 @@ class Reporter:
             self._bar.close()
         self._bar = None
         self._write()
-
-    def end(self) -> None:
-        """Training is over, or was broken off."""
-        self.close()
-        with contextlib.ExitStack() as stack:  # if one raises, the others still hear
-            for callback in reversed(self._having("on_fit_end")):
-                stack.callback(callback.on_fit_end, self.owner)
-
-    def _having(self, name: str) -> list[Any]:
-        return [callback for callback in self.callbacks if hasattr(callback, name)]
 
 
 def _draws_bars() -> bool:

@@ -87,7 +87,7 @@ class Run:
             with self.torch_threads():
                 trainer.fit(material.draw, material.validation, reporter)
         finally:
-            reporter.end()
+            reporter.close()
         return trainer
 
     def torch_threads(self) -> contextlib.AbstractContextManager[None]:
@@ -117,35 +117,3 @@ def length(
     if purpose == "update":
         return n_epochs, 1.0
     return max(n_epochs, math.ceil(_FINETUNE_UPDATES / n_batches)), _FINETUNE_RATE
-
-
-def choose_engine(network: Any, settings: Settings) -> None:
-    """Set which engine trains the network, and forecasts with it afterwards.
-
-    Raises
-    ------
-    ValueError
-        If the fused engine is asked for, and does not serve encoder or decoder.
-    """
-    network.engine = "eager" if settings.engine == "eager" else "fused"
-    if settings.engine == "fused" and "eager" in network.engines():
-        raise ValueError(
-            "engine='fused' serves fixed-step methods without adjoint, one or two "
-            "hidden layers, sklode's own modules, and the CPU; got "
-            f"{_beyond_fused(network, settings)}. Change that, or use engine='auto'."
-        )
-
-
-def _beyond_fused(network: Any, settings: Settings) -> str:
-    """Return what the fused engine does not serve."""
-    device = next(network.parameters()).device
-    found = {
-        f"device={device.type!r}": device.type != "cpu",
-        f"method={settings.method!r}": settings.method == "dopri5",
-        "adjoint=True": settings.adjoint,
-        f"field_depth={settings.field_depth}": settings.field_depth > 2,
-    }
-    parts = zip(network.engines(), (network.encoder, network.decoder), strict=False)
-    others = [type(part).__name__ for ran, part in parts if ran != "fused"]
-    culprits = [text for text, is_so in found.items() if is_so]
-    return ", ".join(culprits) or f"other modules in {' and '.join(others)}"

@@ -112,7 +112,7 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "none": (DATES, {"periods": []}, r"at least one, and none twice; got \[\]\. Use"),
     "twice": (DATES, {"periods": ["day"] * 2}, r"none twice; got \['day', 'day'\]"),
     "no harmonics": (DATES, {"harmonics": 0}, r"number of at least 1; got 0\."),
-    "half a wave": (DATES, {"harmonics": 1.5}, r"whole number .*; got 1\.5\. Use"),
+    "half a wave": (DATES, {"harmonics": 1.5}, r"whole number .*; got 1\.5\."),
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,10 +11,9 @@ import pandas as pd
 import pytest
 import torch
 
-import sklode
 from sklode import calendar_features, nn
 from tests.controls import controls
-from tests.series import channels, panel, tiny, uneven_stamps, uneven_ticks, waves
+from tests.series import channels, panel, tiny, uneven_stamps, waves
 
 NAN = float("nan")
 REFUSAL = (TypeError, ValueError)
@@ -28,15 +26,8 @@ TWO = channels(STAMPS)
 ONE = pd.Series(1.0, STAMPS, name="y")
 
 
-class Never:
-    """A callback that no training may reach."""
-
-    def on_fit_begin(self, forecaster: Any) -> None:
-        raise AssertionError("training began")
-
-
 def unfit() -> Any:
-    return tiny(callbacks=[Never()])
+    return tiny()
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +43,8 @@ NO_NUMBERS: dict[str, tuple[Any, str]] = {
     "categories": (ONE.astype("category"), r"not categorical; got .*dtype category"),
     "complex": (ONE * 1j, r"got column 'y' of dtype complex128.*to two columns"),
     "dates": (TWO.assign(when=STAMPS), r"an index: y\.set_index\('when'\)\.$"),
-    "an array of words": (np.array(["1"]), r"dtype <U1\. .*array\.astype\(float\)"),
-    "four axes": (np.zeros((2,) * 4), r"must have the shape .*; got \(2, 2, 2, 2\)"),
+    "an array of words": (np.array(["1"]), r"got <U1 in .*array\.astype\(float\)"),
+    "four axes": (np.zeros((2,) * 4), r"in the shape .* shape \(2, 2, 2, 2\)"),
     "a dict": ({"y": 1}, r"y must be of type Series, DataFrame or array; got dict"),
     "a number": (3.0, r"got float\. Pass numbers as pd\.Series\(y, index=stamps\)"),
     "a tensor": (torch.ones(9), r"got Tensor\. .*y\.numpy\(\)"),
@@ -94,7 +85,7 @@ INFINITE_AT_7 = with_value(TWO, STAMPS[7], np.inf)
 TABLES: dict[str, tuple[Any, str]] = {
     "no rows": (ONE[:0], r"y must hold at least one row; got none"),
     "no columns": (pd.DataFrame(index=STAMPS), r"at least one column; got an index al"),
-    "no axis": (np.array(1.0), r"must have the shape \(time,\), .*; got \(\)\."),
+    "no axis": (np.array(1.0), r"in the shape \(time,\), .* shape \(\)\."),
     "one name": (TWO.set_axis(["a", "a"], axis=1), r"names; got 'a' more than once"),
     "a panel as a Series": (panel()["y"], r"\['series', 'when'\]\. Pass y\.to_frame"),
     "a list of numbers": ([1.0, 2.0], r"got float at place 0\. Pass a list .* pd\.Ser"),
@@ -352,14 +343,13 @@ def test_x_of_a_panel_has_its_levels() -> None:
         forecaster.predict([1], X=alone)
 
 
-def test_an_array_of_controls_needs_rows_that_count_from_zero() -> None:
+def test_x_is_an_array_only_where_y_is_one() -> None:
     X = controls(STAMPS).to_numpy()
-    message = r"the time stamps of y; got an array\. Use pd\.DataFrame\(X, index=y\.in"
+    message = r"the time stamps of y; got an array.*pd\.DataFrame\(X, index=y\.in"
     with pytest.raises(TypeError, match=message):
         unfit().fit(Y, X)
-    tiny().fit(waves(pd.RangeIndex(24)), X)
-    with pytest.raises(ValueError, match=r"X must have a row .* got none at 20"):
-        unfit().fit(waves().to_numpy(), controls(pd.RangeIndex(20)))
+    with pytest.raises(TypeError, match=r"got an array and DataFrame"):
+        unfit().fit(waves().to_numpy(), controls(pd.RangeIndex(24)))
 
 
 def test_x_in_another_zone_is_read_at_the_same_instants() -> None:
@@ -376,12 +366,12 @@ def test_x_in_another_zone_is_read_at_the_same_instants() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (0, r"between 0 and 1, both left out, or a list of them; got 0\. Use for exa"),
+        (0, r"between 0 and 1, both left out, or a list of .*; got 0\. Use for exa"),
         ([0.5, 1.5], r"got 1\.5\. Use for example {}=0\.9"),
         ([0.5, NAN], r"got nan"),
         ("0.9", r"got '0\.9'"),
-        ([], r"{} must hold at least one number; got none"),
-        ([0.5, 0.9, 0.5], r"{} must not hold a number twice; got 0\.5 2 times"),
+        ([], r"{} must be .*; got none"),
+        ([0.5, 0.9, 0.5], r"a list of different ones; got 0\.5\."),
     ],
 )
 def test_probabilities_are_numbers_between_0_and_1(
@@ -408,7 +398,6 @@ MISSPELT: dict[str, tuple[Callable[[], Any], str]] = {
     "a parameter": (lambda: unfit().set_params(method="RK4").fit(Y), "rk4"),
     "a season": (lambda: calendar_features(DAYS, "Weak"), "week"),
     "a solver": (lambda: nn.Solver("midpiont"), "midpoint"),
-    "a field": (lambda: nn.VectorField(3, activation="Soft-Plus"), "softplus"),
 }
 
 
@@ -417,61 +406,3 @@ def test_a_misspelt_choice_is_answered_with_the_nearest(case: str) -> None:
     misspelt, meant = MISSPELT[case]
     with pytest.raises(ValueError, match=rf'[Gg]ot .* Did you mean "{meant}"\?$'):
         misspelt()
-
-
-# --- times among the values -----------------------------------------------------------
-
-SECONDS = uneven_ticks() / 4
-VALUES = waves().to_numpy()
-TIMED: dict[str, Any] = {
-    "an array": np.c_[SECONDS, VALUES],
-    "a frame": pd.DataFrame({"when": SECONDS, "level": VALUES}),
-    "eight rows": np.c_[SECONDS, VALUES][:8],
-}
-
-
-@pytest.mark.parametrize("case", TIMED)
-def test_times_in_the_first_column_are_warned_of_with_a_line_that_moves_them(
-    case: str,
-) -> None:
-    y = TIMED[case]
-    match = "first column of y increases strictly"
-    with pytest.warns(sklode.TimesInValuesWarning, match=match) as caught:
-        forecaster = tiny().fit(y)
-    assert caught[0].filename == __file__
-    assert forecaster.predict([1]).shape == (1, y.shape[1])  # as it was passed
-    line = re.search(r"y = (pd|y).*unit='s'\)", str(caught[0].message))
-    assert line
-    names = {"pd": pd, "y": y.copy()}
-    exec(line[0], names)  # our own message
-    moved: Any = names["y"]
-    assert moved.shape == (len(y), y.shape[1] - 1)
-    given = np.asarray(y)[:, 0]
-    np.testing.assert_allclose(moved.index.total_seconds(), given)
-    tiny().fit(moved)  # warnings are errors here
-
-
-NOT_TIMED: dict[str, Any] = {
-    "one channel": np.cumsum(VALUES**2)[:, None],
-    "channels": channels().to_numpy(),
-    "equal steps": np.c_[np.arange(24) * 0.1, VALUES],
-    "a value that repeats": np.c_[np.maximum(SECONDS, SECONDS[2]), VALUES],
-    "few rows": np.c_[SECONDS, VALUES][:7],
-    "missing values": np.c_[np.where(np.arange(24) == 5, NAN, SECONDS), VALUES],
-    "a frame over times": TIMED["a frame"].set_axis(STAMPS),
-    "a frame over whole numbers": TIMED["a frame"].set_axis(range(5, 29)),
-}
-
-
-@pytest.mark.parametrize("case", NOT_TIMED)
-def test_other_columns_are_taken_without_a_warning(case: str) -> None:
-    tiny().fit(NOT_TIMED[case])
-
-
-def test_the_warning_can_be_silenced_and_comes_at_fit_only() -> None:
-    y = TIMED["an array"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", sklode.TimesInValuesWarning)
-        forecaster = tiny().fit(y[:12])
-    forecaster.update(y[12:])
-    forecaster.score(y[12:])

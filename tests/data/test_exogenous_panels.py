@@ -113,19 +113,14 @@ def test_update_trains_on_the_new_controls() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keep", ["pretrain", "warm_start"])
-def test_later_fits_read_columns_by_the_names_of_the_first(keep: str) -> None:
+def test_later_fits_read_columns_by_the_names_of_the_first() -> None:
     y = pd.DataFrame({"a": waves(INDEX), "b": 9 * waves(INDEX, 1)})
     X = controls(INDEX)
 
     def fitted_again(y: pd.DataFrame, X: pd.DataFrame) -> Any:
-        if keep == "pretrain":
-            family = pd.concat({"s": first_y, "t": -first_y}, names=["k", "t"])
-            given = pd.concat({"s": first_X, "t": first_X}, names=["k", "t"])
-            forecaster = tiny(**TRAINED, finetune_epochs=0).pretrain(family, given)
-        else:
-            forecaster = tiny(**TRAINED, warm_start=True).fit(first_y, first_X)
-            forecaster.max_epochs, forecaster.lr = 1, 1e-9
+        family = pd.concat({"s": first_y, "t": -first_y}, names=["k", "t"])
+        given = pd.concat({"s": first_X, "t": first_X}, names=["k", "t"])
+        forecaster = tiny(**TRAINED, finetune_epochs=0).pretrain(family, given)
         return forecaster.fit(y[:24], X[:24])
 
     first_y, first_X = y[:20], X[:20]

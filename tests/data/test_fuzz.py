@@ -121,7 +121,7 @@ def cases(draw: st.DrawFn) -> Case:
     names = draw(st.sets(st.sampled_from(sorted(OPTIONS)), max_size=5))
     chosen = {name: draw(OPTIONS[name]) for name in sorted(names)}
     steps = draw(st.sets(st.integers(-5, 25), min_size=1, max_size=6))
-    sizes = {"window_length": None, "horizon": None, "engine": "fused", **chosen}
+    sizes = {"window_length": None, "horizon": None, **chosen}
     kind = draw(st.sampled_from(FORECASTERS))
     return Case(draw(tables()), sizes, sorted(steps), kind)
 

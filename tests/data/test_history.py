@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from sktime.split import ExpandingWindowSplitter
 
 from sklode import HistoryWarning
 from tests.controls import at, controls, largest, moved
+from tests.epochs import interrupt
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 
 STAMPS = uneven_stamps(30)
@@ -83,7 +85,11 @@ REFUSED: dict[str, tuple[str, Callable[[], tuple[Any, ...]], str]] = {
         lambda: (channels(NEW).rename(columns={"b": "c"}),),
         r"\['a', 'b'\]; got \['a', 'c'\]",
     ),
-    "an array": ("series", lambda: (new().to_numpy(),), r"only where fit got one"),
+    "an array": (
+        "array",
+        lambda: (new().to_numpy(),),
+        r"after fit y must have time stamps, .* array of the shape \(6,\)\. Pass a Se",
+    ),
     "a panel": ("series", lambda: (panel(),), r"levels of y in fit, 1; got 2"),
     "no panel": ("panel", lambda: (new(),), r"levels of y in fit, 2; got 1"),
     "a nameless series": (
@@ -117,15 +123,7 @@ def test_a_refused_update_changes_nothing(fitted: dict[str, Any], case: str) -> 
 
 
 class Interrupted(Exception):
-    """Raised by a callback in the middle of a training."""
-
-
-class Interrupting:
-    def __init__(self, error: type[BaseException]) -> None:
-        self.error = error
-
-    def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> bool:
-        raise self.error
+    """Raised in the middle of a training."""
 
 
 def second_block_of_infinity(forecaster: Any) -> None:
@@ -162,10 +160,9 @@ def test_whatever_breaks_a_call_off_leaves_the_model_before(
 ) -> None:
     call, error = BROKEN_OFF[case]
     forecaster = copy.deepcopy(fitted["series"])
-    if error in (Interrupted, MemoryError):
-        forecaster.callbacks = [Interrupting(error)]
+    breaks = error in (Interrupted, MemoryError)
     before = vars(forecaster).copy()
-    with pytest.raises(error):
+    with interrupt(error()) if breaks else nullcontext(), pytest.raises(error):
         call(forecaster)
     assert_unchanged(forecaster, before, fitted["series"])
 
@@ -310,36 +307,19 @@ def test_a_series_that_fit_has_not_seen_is_named(fitted: dict[str, Any]) -> None
 # --- arrays, which have no stamps -----------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "index", [STAMPS[:24], pd.RangeIndex(24), None], ids=["stamps", "range", "array"]
-)
-@pytest.mark.parametrize("missing", [[], [3, 23]])
-def test_an_array_of_the_very_values_that_were_seen_is_refused(
-    index: Any, missing: list[int]
-) -> None:
-    values = waves(pd.RangeIndex(24)).to_numpy(copy=True)
-    values[missing] = np.nan
-    y = values if index is None else pd.Series(values, index)
-    forecaster = tiny().fit(y)
-    message = (
-        "an array stands for the steps after the last stamp; got the very values that "
-        r"were seen, 24 rows\. .* pass a Series or DataFrame with them, or call "
-        r"predict_residuals\(\) without y"
-    )
-    for question in (forecaster.score, forecaster.predict_residuals):
-        for shape in ((24,), (24, 1)):
-            with pytest.raises(ValueError, match=message):
-                question(values.reshape(shape))
-    assert len(forecaster.predict_residuals()) == 24 - len(missing)
-    with pytest.raises(ValueError, match=r"channels that fit had.*shape \(24, 2\)"):
-        forecaster.score(np.ones((24, 2)))
+@pytest.mark.parametrize("y", [waves(), channels(), panel()], ids=["1", "2", "panel"])
+def test_an_array_after_fit_is_refused_by_every_question(y: Any) -> None:
+    values = np.ones((3, 1, 20)) if y.index.nlevels > 1 else y.to_numpy()
+    for forecaster in (tiny().fit(y), tiny().fit(values)):
+        for question in ("score", "predict_residuals", "update", "update_predict"):
+            with pytest.raises(TypeError, match=r"got an array of the shape"):
+                getattr(forecaster, question)(values)
 
 
-def test_any_other_array_is_asked_at_the_next_steps() -> None:
-    y = waves(pd.RangeIndex(24))
-    forecaster = tiny().fit(y[:18])
-    after, values = pd.RangeIndex(18, 42), y.to_numpy()
-    assert forecaster.score(values) == forecaster.score(y.set_axis(after))
-    residuals = forecaster.predict_residuals(y.set_axis(after))
-    np.testing.assert_array_equal(forecaster.predict_residuals(values), residuals)
-    assert forecaster.score(values[:18] + 1e-9) < 0  # other values
+def test_an_array_given_to_fit_has_rows_from_zero() -> None:
+    y = channels(pd.RangeIndex(24)).set_axis([0, 1], axis=1)
+    forecaster = tiny().fit(y.to_numpy())
+    expected = tiny().fit(y).predict([1, 2])
+    np.testing.assert_array_equal(forecaster.predict([1, 2]), expected)
+    assert forecaster.score(y) == tiny().fit(y).score(y)
+    pd.testing.assert_index_equal(forecaster.predict_residuals().index, y.index)

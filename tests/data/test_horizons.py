@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from sklearn.preprocessing import StandardScaler
 from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.data.ticks import (
@@ -218,11 +219,15 @@ BAD: dict[str, tuple[Any, str]] = {
     "a table": (np.array([[1, 2]]), STEPS + r"array\(\[1, 2\]\)"),
     "True": (True, STEPS + "True"),
     "beyond integers": ([2**70], STEPS + "1180591620717411303424"),
-    "offsets and steps": ([pd.offsets.Hour(1), 2], r"whole numbers or fit the index"),
+    "an offset": ([pd.offsets.MonthEnd()], STEPS + r"<MonthEnd>"),
+    "another freq": (
+        ForecastingHorizon([5, 9], freq="min"),
+        r"as long as one of the forecaster; got a horizon with freq='min'.*Pass freq",
+    ),
     "beyond datetimes": ([10**12], r"horizon must end where stamps reach.*1000000000"),
-    "offsets to one stamp": (
-        [pd.offsets.Hour(1), pd.offsets.Minute(60)],
-        r"must lead to different stamps; got .*Leave out",
+    "lengths to one stamp": (
+        [pd.Timedelta("1h"), pd.Timedelta("60min")],
+        r"not ask for anything twice; got Timedelta\('0 days 01:00:00'\)",
     ),
     "rows of a panel": (panel().index[:2], r"same for all series; .* predict_at\(inde"),
     "integers": (at([30]), r"the horizon must be of the kind of y's.*got integers\."),
@@ -274,19 +279,34 @@ SAME: dict[str, tuple[Any, Any]] = {
     "timedelta": (datetime.timedelta(minutes=9), LATER[1:]),
     "numpy's": (np.timedelta64(9, "m"), LATER[1:]),
     "timedeltas": (pd.to_timedelta([5, 9], unit="min"), LATER),
-    "offsets": ([pd.offsets.Minute(5), pd.Timedelta("9min")], LATER),
-    "an offset": (pd.offsets.Minute(9), LATER[1:]),
-    "its own freq": (ForecastingHorizon([5, 9], freq="min"), LATER),
+    "sktime's own": (ForecastingHorizon([1, 2]), [1, 2]),
 }
 
 
 @pytest.mark.parametrize("case", SAME)
 def test_one_horizon_may_be_written_in_many_ways(fitted: Any, case: str) -> None:
     fh, other = SAME[case]
-    before = ForecastingHorizon(fh.to_pandas()) if case == "its own freq" else None
     pd.testing.assert_series_equal(fitted.predict(fh), fitted.predict(other))
-    if before is not None:  # the caller's own horizon is left as it is
-        pd.testing.assert_index_equal(fh.to_pandas(), before.to_pandas())
+
+
+def test_a_horizon_serves_series_of_different_steps() -> None:
+    fh = ForecastingHorizon([1, 2])
+    for freq in ("h", "D"):
+        y = waves(pd.date_range("2021-01-01", periods=24, freq=freq))
+        forecaster = tiny().fit(y)
+        pd.testing.assert_series_equal(
+            forecaster.predict(fh), forecaster.predict([1, 2])
+        )
+        assert fh.freq is None
+
+
+@pytest.mark.filterwarnings("ignore:The default of config:FutureWarning")
+def test_a_pipeline_updated_by_a_lone_row_keeps_its_horizon() -> None:
+    y = waves(pd.date_range("2021-01-01", periods=24, freq="D", tz=BERLIN))
+    pipeline = StandardScaler() * tiny()
+    pipeline.fit(y[:23], fh=[1, 2]).update(y.iloc[[23]], update_params=False)
+    expected = pd.date_range("2021-01-25", periods=2, tz=BERLIN)
+    assert list(pipeline.predict().index) == list(expected)
 
 
 def test_another_zone_asks_for_the_same_instants() -> None:

@@ -173,7 +173,7 @@ def test_constants_are_told_from_what_varies_and_what_is_missing() -> None:
 @pytest.mark.slow
 def test_a_horizon_of_a_hundred_thousand_steps_is_finite_and_sane() -> None:
     y = waves(pd.date_range("2021-03-01", periods=200, freq="h"))
-    forecaster = tiny(max_epochs=3, engine="fused").fit(y)
+    forecaster = tiny(max_epochs=3).fit(y)
     forecast = forecaster.predict(range(1, 100_001))
     assert forecast.index[-1] == y.index[-1] + pd.Timedelta(hours=100_000)
     assert (np.abs(forecast) < 5).all()

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sklode.data.clock import check_seasons, season_ticks
 from sklode.data.history import History
-from sklode.data.seasons import check_seasons, season_ticks
 from tests.series import panel, waves
 
 DAY = 86_400e9
@@ -19,6 +19,10 @@ YEAR = 365.25 * DAY
 
 def history(index: pd.Index, freq: Any = None) -> History:
     return History.of(waves(index).to_frame(), None, freq)
+
+
+def ticks_of(seasons: list[Any], known: History) -> tuple[float, ...]:
+    return season_ticks(seasons, known.rows.like, known.steps)
 
 
 HOURS = pd.date_range("2020-01-01", periods=48, freq="h")
@@ -43,13 +47,13 @@ HOURS = pd.date_range("2020-01-01", periods=48, freq="h")
 @pytest.mark.parametrize("index", [HOURS, HOURS - HOURS[0], HOURS.tz_localize("UTC")])
 def test_a_day_has_many_names(index: pd.Index, season: Any) -> None:
     check_seasons([season])
-    assert season_ticks([season], history(index)) == pytest.approx((DAY,))
+    assert ticks_of([season], history(index)) == pytest.approx((DAY,))
 
 
 @pytest.mark.parametrize("season", ["YE", "YS-JUL", pd.DateOffset(years=1), "365.25D"])
 def test_a_calendar_year_has_its_mean_length(season: Any) -> None:
     check_seasons([season])
-    (ticks,) = season_ticks([season], history(HOURS))
+    (ticks,) = ticks_of([season], history(HOURS))
     assert ticks == pytest.approx(YEAR, rel=1e-4)
 
 
@@ -57,34 +61,34 @@ def test_a_calendar_year_has_its_mean_length(season: Any) -> None:
 def test_a_season_may_be_longer_than_a_decade(season: Any) -> None:
     check_seasons([season])
     days = history(pd.date_range("2020-01-01", periods=9))
-    assert season_ticks([season], days) == pytest.approx((11 * YEAR,), rel=1e-4)
+    assert ticks_of([season], days) == pytest.approx((11 * YEAR,), rel=1e-4)
 
 
 def test_twelve_steps_of_months_are_a_year() -> None:
     months = pd.date_range("2020-01-01", periods=30, freq="MS")
-    assert season_ticks([12], history(months)) == pytest.approx((YEAR,), rel=1e-3)
+    assert ticks_of([12], history(months)) == pytest.approx((YEAR,), rel=1e-3)
 
 
 @pytest.mark.parametrize(("freq", "ticks"), [("M", 12), ("Q", 4), ("D", 365.25)])
 def test_ticks_of_periods_are_periods(freq: str, ticks: float) -> None:
     index = pd.period_range("2020-01", periods=24, freq=freq)
-    year = season_ticks([pd.DateOffset(years=1)], history(index))
+    year = ticks_of([pd.DateOffset(years=1)], history(index))
     assert year == pytest.approx((ticks,), rel=1e-3)
-    assert season_ticks([7], history(index)) == (7.0,)
+    assert ticks_of([7], history(index)) == (7.0,)
 
 
 def test_periods_of_a_multiple_count_single_ones() -> None:
     index = pd.period_range("2020-01", periods=24, freq="2M")
     known = history(index)
-    assert season_ticks([6], known) == (12.0,)
-    assert season_ticks(["YE"], known) == pytest.approx((12,), rel=1e-3)
+    assert ticks_of([6], known) == (12.0,)
+    assert ticks_of(["YE"], known) == pytest.approx((12,), rel=1e-3)
 
 
 def test_integers_have_steps_only() -> None:
     known = history(pd.Index([0, 3, 4, 9]))
-    assert season_ticks([12, 3.5], known) == (12.0, 3.5)
+    assert ticks_of([12, 3.5], known) == (12.0, 3.5)
     with pytest.raises(TypeError, match=r"integers must be numbers; got '1D'\. Use"):
-        season_ticks(["1D"], known)
+        ticks_of(["1D"], known)
 
 
 def test_steps_of_different_lengths_are_refused() -> None:
@@ -92,14 +96,14 @@ def test_steps_of_different_lengths_are_refused() -> None:
     with pytest.raises(
         ValueError, match=r"one length of a step; got \d lengths\. Pass"
     ):
-        season_ticks([4], known)
-    assert season_ticks(["1h"], known) == (3600e9,)
-    assert season_ticks([4], History.of(panel(), None, "15min")) == (3600e9,)
+        ticks_of([4], known)
+    assert ticks_of(["1h"], known) == (3600e9,)
+    assert ticks_of([4], History.of(panel(), None, "15min")) == (3600e9,)
 
 
 def test_one_season_twice_is_refused() -> None:
     with pytest.raises(ValueError, match=r"got '1D' and 24\. Leave one"):
-        season_ticks(["1D", 24], history(HOURS))
+        ticks_of(["1D", 24], history(HOURS))
 
 
 @pytest.mark.parametrize(

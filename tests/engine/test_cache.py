@@ -28,9 +28,10 @@ from tests.series import tiny, waves
 
 for precision in {precisions}:  # compiled before the fit
     run(problem(n_series=2, n_steps=3, dtype=precision, **SIZES))
-forecaster = tiny(engine="fused", max_epochs=2).fit(waves())
+forecaster = tiny(max_epochs=2).fit(waves())
 print(sum(walk.walk.stats.cache_hits.values()))
-print(forecaster.engine_, forecaster.predict([1, 2]).to_numpy().tobytes().hex())
+answer = forecaster.predict([1, 2]).to_numpy().tobytes().hex()
+print(forecaster.network_.engines(), answer)
 """
 
 

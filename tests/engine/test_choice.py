@@ -1,69 +1,18 @@
-"""Which engine runs: the user's choice, where it can be had."""
+"""Both engines train to the same forecasts."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import nn
-from tests.series import FORECASTERS, MOSTLY_ONE, tiny, waves
+from tests.series import MOSTLY_ONE, on_engine, tiny, waves
 
 
 def test_auto_is_fused() -> None:
-    assert tiny().fit(waves()).engine_ == ("fused", "fused")
-
-
-@pytest.mark.parametrize(
-    ("settings", "got"),
-    [
-        ({"method": "dopri5"}, "method='dopri5'"),
-        ({"adjoint": True}, "adjoint=True"),
-        ({"field_depth": 3}, "field_depth=3"),
-        ({"device": "meta"}, "device='meta'"),
-        (
-            {"method": "dopri5", "adjoint": True, "field_depth": 3},
-            "method='dopri5', adjoint=True, field_depth=3",
-        ),
-    ],
-    ids=["adaptive", "adjoint", "three layers", "device", "all of it"],
-)
-@pytest.mark.parametrize("kind", FORECASTERS)
-def test_what_the_fused_engine_cannot_serve_is_refused(
-    kind: type, settings: Any, got: str
-) -> None:
-    message = (
-        "engine='fused' serves fixed-step methods without adjoint, one or two hidden "
-        "layers, sklode's own modules, and the CPU; got "
-        f"{got}. Change that, or use engine='auto'."
-    )
-    with pytest.raises(ValueError, match=re.escape(message)):
-        tiny(kind, engine="fused", **settings).fit(waves())
-
-
-def test_a_module_of_the_users_own_is_refused_by_name() -> None:
-    class Habit(nn.VectorField):
-        """A field that the engine cannot know."""
-
-    class Listener(nn.ODELSTM):
-        """An encoder that the engine cannot know."""
-
-    forecaster = tiny(engine="fused", warm_start=True).fit(waves())
-    network = forecaster.network_
-    network.decoder.vector_field.__class__ = Habit
-    with pytest.raises(ValueError, match="got other modules in Decoder"):
-        forecaster.fit(waves())
-    network.encoder.__class__ = Listener
-    with pytest.raises(ValueError, match="other modules in Listener and Decoder"):
-        forecaster.fit(waves())
-
-
-def test_an_activation_that_no_engine_has_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"'activation' parameter.*'tanh'.*'relu'"):
-        tiny(engine="fused", activation="relu").fit(waves())
+    assert tiny().fit(waves()).network_.engines() == ("fused", "fused")
 
 
 @pytest.mark.slow
@@ -75,11 +24,10 @@ def test_every_engine_trains_to_the_same_forecasts(kind: type) -> None:
     sizes = {"hidden_size": 6, "latent_size": 3, "field_width": 6}
 
     def fit(engine: str, max_epochs: int = 20) -> Any:
-        return tiny(kind, engine=engine, max_epochs=max_epochs, **calm, **sizes).fit(y)
+        with on_engine(engine):
+            return tiny(kind, max_epochs=max_epochs, **calm, **sizes).fit(y)
 
     eager, fused = map(fit, ("eager", "fused"))
-    assert eager.engine_ == ("eager", "eager")
-    assert fused.engine_ == ("fused", "fused")
     expected = eager.predict(steps)
     untrained = fit("eager", max_epochs=1).predict(steps)
     assert np.abs(expected - untrained).max() > 0.2 * np.std(y)

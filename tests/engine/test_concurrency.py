@@ -19,6 +19,7 @@ import torch
 
 from sklode import LatentODELSTMForecaster, LatentODERNNForecaster
 from sklode.engine import blocks, encode
+from tests.epochs import after_each_epoch
 from tests.networks import gradients, latent_ode, windows
 from tests.series import tiny, uneven_stamps, waves
 
@@ -52,7 +53,7 @@ def fit(kind: Any = LatentODELSTMForecaster, seed: int = 0) -> pd.Series:
     """Return what a fit on more windows than one block holds forecasts."""
     y = waves(uneven_stamps(60, seed), seed)
     settings = {"max_epochs": 4, "lr": 0.02, "random_state": seed}
-    return tiny(kind, engine="fused", **settings).fit(y).predict(STEPS)
+    return tiny(kind, **settings).fit(y).predict(STEPS)
 
 
 @pytest.mark.slow
@@ -74,14 +75,12 @@ def test_a_thread_that_begins_beside_a_fit_shares_out_as_one_alone(
 ) -> None:
     expected = fit()
     with ThreadPoolExecutor(1) as pool:
-
-        class Beside:
-            def on_epoch_end(self, forecaster: object, row: object) -> None:
-                self.threads = pool.submit(torch.get_num_threads).result()
-
-        beside = Beside()
-        tiny(engine="fused", callbacks=[beside]).fit(waves())
-        assert beside.threads == 2
+        beside: list[int] = []
+        with after_each_epoch(
+            lambda _: beside.append(pool.submit(torch.get_num_threads).result())
+        ):
+            tiny().fit(waves())
+        assert set(beside) == {2}
         threads_are_woken.clear()
         forecast = pool.submit(fit).result()
     assert len(set(threads_are_woken)) > 1

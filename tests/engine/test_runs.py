@@ -56,9 +56,8 @@ def problem(
     left = rng.integers(0, max(n_steps, 1), (n_series, n_steps + 2))
     theta, z0 = random(*left.shape) ** 2, random(n_series, n_state)
     added = random(n_series, n_steps, width) if controlled else None
-    how = method, "tanh"
-    encoder = how, True, dt, seen, x, *cell, *layers
-    decoder = how, True, -dt, left, theta, z0, added, *layers
+    encoder = method, True, dt, seen, x, *cell, *layers
+    decoder = method, True, -dt, left, theta, z0, added, *layers
     return [(encode.Encoding, encoder), (decode.Decoding, decoder)]
 
 

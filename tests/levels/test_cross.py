@@ -10,7 +10,6 @@ from sklode import StructuralForecaster
 from sklode.data.history import History
 from sklode.levels.channel import MEMORIES, filtered_rows
 from sklode.levels.components import heaviest
-from sklode.levels.cross import Cross
 from sklode.levels.structural import StructuralLevel
 
 N_ROWS = 600
@@ -174,13 +173,3 @@ def test_a_file_keeps_the_shift(fitted: StructuralForecaster, tmp_path: Path) ->
     fitted.save_weights(tmp_path / "level.safetensors")
     loaded = StructuralForecaster.load_weights(tmp_path / "level.safetensors")
     assert np.array_equal(ahead(loaded), ahead(fitted))
-
-
-@pytest.mark.parametrize(
-    ("shape", "fades"), [((2, 3, 1), [0.0, 0.0]), ((2, 3, 2), [0.0, -1.0])]
-)
-def test_a_shift_that_does_not_fit_is_refused(
-    shape: tuple[int, ...], fades: list[float]
-) -> None:
-    with pytest.raises(ValueError, match="weights"):
-        Cross.of_parts(np.zeros(shape), np.array(fades))

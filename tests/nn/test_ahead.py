@@ -22,11 +22,9 @@ def network(
     encoder = nn.ODELSTM(2 * n_channels + n_controls, 5, field, solver)
     decoder = None
     if n_channels <= 8:
-        flow = nn.VectorField(3 * n_channels, 8, 1, "tanh", n_controls)
+        flow = nn.VectorField(3 * n_channels, 8, 1, n_controls)
         decoder = nn.Decoder(flow, solver)
-    made: Any = nn.AheadODE(
-        encoder, decoder, n_channels, n_controls, 3, 12, 20.0, back, None
-    )
+    made: Any = nn.AheadODE(encoder, decoder, n_channels, n_controls, 3, 12, 20.0, back)
     made.engine = engine
     with torch.no_grad():  # so that states and lines say something
         made.own_lines.normal_()

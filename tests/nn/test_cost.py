@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sklode.nn import Batch, LatentODE, Solver
+from sklode.nn import Batch, LatentODE
 from tests.networks import field, latent_ode
 from tests.problems import Recorder
 
@@ -52,27 +52,6 @@ def test_memory_grows_linearly_with_the_number_of_stamps(
     single, double = (bytes_kept(network, regular(n)) for n in (80, 160))
     # the compiled engine's working memory does not grow at all
     assert (1.2 if engine == "fused" else 1.5) < double / single < 2.3
-
-
-@pytest.mark.parametrize(
-    "solver",
-    [Solver("rk4", adjoint=True), Solver("dopri5", adjoint=True)],
-    ids=["rk4", "dopri5"],
-)
-def test_adjoint_keeps_less_than_backpropagation(solver: Solver) -> None:
-    def decoder_bytes(solver: Solver) -> int:
-        kept = []
-
-        def pack(tensor: Tensor) -> Tensor:
-            kept.append(tensor.nbytes)
-            return tensor
-
-        z0 = torch.randn(8, 3, requires_grad=True)
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            solver.trajectory(field(3, width=64), z0, torch.full((8, 40), 0.5))
-        return sum(kept)
-
-    assert decoder_bytes(solver) < 0.1 * decoder_bytes(Solver("rk4"))
 
 
 def test_field_is_evaluated_as_often_for_one_series_as_for_many() -> None:

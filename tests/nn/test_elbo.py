@@ -33,7 +33,8 @@ class Given(nn.Module):
 def linear_gaussian(field: nn.Module, translator: Given, n_channels: int) -> LatentODE:
     """x = A z(t) + b + noise, with z(t) linear in z0."""
     latent_size = translator.latent_size
-    emission = Emission(latent_size, n_channels, noise=NOISE)
+    emission = Emission(latent_size, n_channels)
+    emission.raw_noise.data.fill_(math.log(math.expm1(NOISE - 1e-3)))
     emission.network = nn.Sequential(nn.Linear(latent_size, n_channels))
     return LatentODE(
         RNN(2 * n_channels, 2),

@@ -1,4 +1,4 @@
-"""Gradients through the solvers: backpropagation and the adjoint method."""
+"""Gradients through the solvers: backpropagation."""
 
 import math
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from sklode.nn import Solver
 from tests.networks import assert_same, field
-from tests.problems import Recorder, decay
+from tests.problems import decay
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -40,8 +40,8 @@ def mixed_problem(n_controls: int) -> tuple[nn.Module, Tensor, Tensor, Tensor | 
 class Pieces(Solver):
     """A solver that takes every step in ``n`` equal pieces."""
 
-    def __init__(self, n: int, method: str = "rk4", adjoint: bool = False) -> None:
-        super().__init__(method, adjoint=adjoint)
+    def __init__(self, n: int, method: str = "rk4") -> None:
+        super().__init__(method)
         self.n = n
 
     def trajectory(
@@ -56,11 +56,9 @@ class Pieces(Solver):
     ("solver", "tolerance"),
     [
         (Solver("rk4"), 1e-6),
-        (Solver("rk4", adjoint=True), 1e-6),
-        (Solver("dopri5", rtol=1e-8, atol=1e-8), 1e-5),
-        (Solver("dopri5", rtol=1e-8, atol=1e-8, adjoint=True), 1e-5),
+        (Solver("dopri5", rtol=1e-8), 1e-5),
     ],
-    ids=["rk4", "rk4-adjoint", "dopri5", "dopri5-adjoint"],
+    ids=["rk4", "dopri5"],
 )
 def test_gradients_of_decay_are_those_of_its_closed_form(
     solver: Solver, tolerance: float
@@ -79,51 +77,19 @@ def test_gradients_of_decay_are_those_of_its_closed_form(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_controls", [0, 2])
-@pytest.mark.parametrize(("method", "order"), ORDERS.items())
-def test_adjoint_agrees_with_backpropagation_to_the_order_of_the_method(
-    method: str, order: int, n_controls: int
-) -> None:
-    f, z0, steps, u = mixed_problem(n_controls)
-    differences = []
-    for n in (8, 16):
-        backprop = solved(Pieces(n, method), f, z0, steps, u)
-        adjoint = solved(Pieces(n, method, adjoint=True), f, z0, steps, u)
-        # the forward pass is the same
-        torch.testing.assert_close(
-            adjoint["states"], backprop["states"], atol=1e-12, rtol=0
-        )
-        differences.append(
-            max(
-                float((adjoint[name] - backprop[name]).norm() / backprop[name].norm())
-                for name in backprop
-            )
-        )
-    assert differences[1] < 0.5 / 8**order
-    assert math.log2(differences[0] / differences[1]) > order - 0.4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("n_controls", [0, 2])
-@pytest.mark.parametrize("adjoint", [False, True], ids=["backprop", "adjoint"])
 def test_adaptive_method_agrees_with_fine_fixed_steps(
-    adjoint: bool, n_controls: int
+    n_controls: int,
 ) -> None:
     f, z0, steps, u = mixed_problem(n_controls)
     reference = solved(Pieces(20), f, z0, steps, u)
-    adaptive = solved(
-        Solver("dopri5", rtol=1e-8, atol=1e-8, adjoint=adjoint), f, z0, steps, u
-    )
+    adaptive = solved(Solver("dopri5", rtol=1e-8), f, z0, steps, u)
     assert_same(adaptive, reference, 1e-5)
 
 
-@pytest.mark.parametrize("adjoint", [False, True], ids=["backprop", "adjoint"])
 @pytest.mark.parametrize("method", ["rk4", "dopri5"])
-def test_backward_can_be_repeated(method: str, adjoint: bool) -> None:
+def test_backward_can_be_repeated(method: str) -> None:
     f, z0, steps, _ = mixed_problem(0)
-    solver: Solver = Solver("dopri5", adjoint=adjoint)
-    if method == "rk4":
-        solver = Solver(method, adjoint=adjoint)
-    end = solver.trajectory(f, z0.requires_grad_(), steps)[:, -1]
+    end = Solver(method).trajectory(f, z0.requires_grad_(), steps)[:, -1]
     # as a look at the gradient of one state after another does
     first, again = (
         torch.autograd.grad(end[0, 0], z0, retain_graph=True)[0] for _ in range(2)
@@ -132,18 +98,6 @@ def test_backward_can_be_repeated(method: str, adjoint: bool) -> None:
     assert float(first[0].abs().min()) > 0
     # through the shared step control a little comes back to the other series
     assert float(first[1:].abs().max()) < 1e-6
-
-
-def test_adjoint_keeps_no_graph_of_the_forward_solve() -> None:
-    for solver, keeps in (
-        (Solver("rk4"), True),
-        (Solver("rk4", adjoint=True), False),
-        (Solver("dopri5"), True),
-        (Solver("dopri5", adjoint=True), False),
-    ):
-        f = Recorder(field(2))
-        solver.trajectory(f, torch.randn(1, 2), torch.full((1, 3), 0.2))
-        assert set(f.graph_was_kept) == {keeps}
 
 
 @pytest.mark.slow

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 import torchdiffeq
@@ -20,31 +18,23 @@ from tests.problems import (
 pytestmark = pytest.mark.usefixtures("float64")
 
 ORDERS = {"euler": 1, "midpoint": 2, "rk4": 4}
-TIGHT = Solver("dopri5", rtol=1e-9, atol=1e-9)
+TIGHT = Solver("dopri5", rtol=1e-9)
 
 EVERY_SOLVER = [
-    pytest.param(Solver(method, adjoint=adjoint), id=f"{method}{suffix}")
-    for method in ORDERS
-    for adjoint, suffix in ((False, ""), (True, "-adjoint"))
-] + [
+    *(pytest.param(Solver(method), id=method) for method in ORDERS),
     pytest.param(TIGHT, id="dopri5"),
-    pytest.param(
-        Solver("dopri5", rtol=1e-9, atol=1e-9, adjoint=True), id="dopri5-adjoint"
-    ),
 ]
 
 
-@pytest.mark.parametrize("adjoint", [False, True], ids=["backprop", "adjoint"])
 @pytest.mark.parametrize(("method", "order"), ORDERS.items())
-def test_method_converges_at_its_order(method: str, order: int, adjoint: bool) -> None:
+def test_method_converges_at_its_order(method: str, order: int) -> None:
     logistic, z0 = Logistic(), torch.tensor([[0.1], [0.4]])
     # one series forward, one backward
     span = torch.tensor([[2.0], [-1.5]])
     errors = []
     for n_steps in (16, 32):
         steps = (span / n_steps).expand(-1, n_steps)
-        solver = Solver(method, adjoint=adjoint)
-        end = solver.trajectory(logistic, z0, steps)[:, -1]
+        end = Solver(method).trajectory(logistic, z0, steps)[:, -1]
         errors.append((end - logistic.solution(z0, span)).abs())
     observed = torch.log2(errors[0] / errors[1])
     torch.testing.assert_close(
@@ -69,7 +59,7 @@ def test_adaptive_solution_meets_its_tolerance() -> None:
     steps = torch.tensor([[0.5, 3.0], [-2.0, 0.1]])
     exact = rotation.solution(z0, steps.cumsum(1))
     for tolerance in (1e-4, 1e-7):
-        solver = Solver("dopri5", rtol=tolerance, atol=tolerance)
+        solver = Solver("dopri5", rtol=tolerance)
         states = solver.trajectory(rotation, z0, steps)[:, 1:]
         error = float((states - exact).abs().max().detach())
         assert error < 30 * tolerance
@@ -125,10 +115,9 @@ def test_every_series_takes_its_own_steps(solver: Solver) -> None:
     [
         (Solver("midpoint"), 1e-4),
         (Solver("rk4"), 1e-9),
-        (Solver("rk4", adjoint=True), 1e-9),
         (TIGHT, 1e-6),
     ],
-    ids=["midpoint", "rk4", "rk4-adjoint", "dopri5"],
+    ids=["midpoint", "rk4", "dopri5"],
 )
 def test_backward_solve_inverts_forward_solve(solver: Solver, tolerance: float) -> None:
     f, z0 = field(3).requires_grad_(False), torch.randn(2, 3)
@@ -170,10 +159,9 @@ def test_control_is_held_over_its_own_step(solver: Solver) -> None:
         (Solver("euler"), 2e-2),
         (Solver("midpoint"), 1e-3),
         (Solver("rk4"), 1e-7),
-        (Solver("rk4", adjoint=True), 1e-7),
         (TIGHT, 1e-7),
     ],
-    ids=["euler", "midpoint", "rk4", "rk4-adjoint", "dopri5"],
+    ids=["euler", "midpoint", "rk4", "dopri5"],
 )
 def test_controlled_solution_is_the_closed_form(
     solver: Solver, tolerance: float
@@ -193,28 +181,15 @@ def test_adaptive_grid_is_fine_enough_for_its_tolerance() -> None:
     assert Solver("dopri5", rtol=1e-3, step_size=0.25).grid_spacing == 0.25
 
 
-def test_failed_step_control_names_method_tolerances_and_remedy() -> None:
-    solver = Solver("dopri5", rtol=1e-4, atol=1e-5)
-    with pytest.raises(SolverError, match=r"dopri5.*rtol=0\.0001.*Raise rtol"):
-        solver.trajectory(Square(), torch.ones(1, 1), torch.ones(1, 2))
+def test_failed_step_control_names_method_and_remedy() -> None:
+    with pytest.raises(SolverError, match=r"dopri5.*tolerance.*clip_norm.*rk4"):
+        Solver("dopri5").trajectory(Square(), torch.ones(1, 1), torch.ones(1, 2))
 
 
 @pytest.mark.parametrize("fail", [torch.nan, torch.inf])
 def test_state_that_is_not_finite_is_a_solver_error(fail: float) -> None:
     with pytest.raises(SolverError):
         TIGHT.step(decay(), torch.full((1, 1), fail), torch.ones(1, 1))
-
-
-def test_field_without_parameters_can_be_solved_by_the_adjoint() -> None:
-    class Turn(nn.Module):
-        def forward(self, z: Tensor, u: Tensor | None = None) -> Tensor:
-            return torch.stack([z[..., 1], -z[..., 0]], -1)
-
-    z0 = torch.tensor([[1.0, 0.0]], requires_grad=True)
-    steps = torch.full((1, 50), math.pi / 100)
-    end = Solver("rk4", adjoint=True).trajectory(Turn(), z0, steps)[0, -1]
-    end[1].backward()
-    torch.testing.assert_close(z0.grad, torch.tensor([[-1.0, 0.0]]), atol=1e-6, rtol=0)
 
 
 def test_gradients_of_gradients_pass_through_our_field() -> None:
@@ -257,12 +232,10 @@ class Stiff(nn.Module):
         return self.rate * (torch.stack([z[..., 1], -z[..., 0]], -1) - z)
 
 
-@pytest.mark.parametrize("adjoint", [False, True])
-def test_adaptive_solve_that_would_not_end_is_given_up(adjoint: bool) -> None:
+def test_adaptive_solve_that_would_not_end_is_given_up() -> None:
     stiff = Stiff(1e5)
-    solver = Solver("dopri5", adjoint=adjoint)
-    with pytest.raises(SolverError, match=r"too many steps.* stiff.*Raise rtol"):
-        solver.trajectory(stiff, torch.ones(1, 2), torch.ones(1, 50))
+    with pytest.raises(SolverError, match=r"too many steps.* stiff"):
+        Solver("dopri5").trajectory(stiff, torch.ones(1, 2), torch.ones(1, 50))
     assert 300 < stiff.n_evaluations < 2000
 
 
@@ -271,7 +244,7 @@ def test_adaptive_solve_of_an_ordinary_field_is_far_from_being_given_up(
     rtol: float,
 ) -> None:
     moderate = Stiff(5.0)
-    Solver("dopri5", rtol=rtol, atol=rtol / 10).trajectory(
+    Solver("dopri5", rtol=rtol / 10).trajectory(
         moderate, torch.ones(1, 2), torch.ones(1, 10)
     )
     most = 10 * 6 * 32 * 2 * (1e-3 / rtol) ** 0.2

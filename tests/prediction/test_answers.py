@@ -54,11 +54,11 @@ def test_an_extra_queried_stamp_changes_no_other_answer(
 @pytest.mark.slow
 def test_an_extra_queried_stamp_changes_an_adaptive_answer_within_tolerance() -> None:
     y = waves()
-    forecaster = tiny(method="dopri5", rtol=1e-6, atol=1e-7).fit(y)
+    forecaster = tiny(method="dopri5").fit(y)
     asked = [y.index[-2] + 1, y.index[-1] + 15]
     together = forecaster.predict(at([*asked, y.index[-1] + 60]))
     alone = forecaster.predict(at(asked))
-    np.testing.assert_allclose(together[asked], alone, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(together[asked], alone, rtol=0, atol=1e-3)
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
@@ -288,7 +288,7 @@ def test_an_interval_lies_between_its_quantiles() -> None:
 
 
 def test_spread_agrees_with_sample_paths() -> None:
-    forecaster = tiny(n_samples=4000, observation_noise=0.3).fit(channels())
+    forecaster = tiny(n_samples=4000).fit(channels())
     steps = [1, 9]
     paths = forecaster.sample(steps).groupby(level=1)
     np.testing.assert_allclose(
@@ -303,11 +303,15 @@ def test_spread_agrees_with_sample_paths() -> None:
 
 def test_variance_is_at_least_that_of_the_observation_noise() -> None:
     settings = {"level": "series", "n_samples": 500}
-    small = tiny(observation_noise=0.1, **settings).fit(channels())
+    small = tiny(**settings).fit(channels())
+    small.network_.emission.raw_noise.data.fill_(-2.0)
+    noise = small.network_.emission.noise_scale.detach().numpy() * small.scale_
     variance = small.predict_var([1, 9])
-    assert (variance > (0.1 * small.scale_) ** 2).all(axis=None)
+    assert (variance > (0.5 * noise) ** 2).all(axis=None)
     paths = small.sample([1, 9], noise=False).groupby(level=1).var(ddof=0)
-    expected = paths + (0.1 * small.scale_) ** 2
+    noisy = small.sample([1, 9]).groupby(level=1).var(ddof=0)
+    assert (noisy > paths).all(axis=None)
+    expected = noisy
     np.testing.assert_allclose(variance, expected, rtol=0.2)
 
 

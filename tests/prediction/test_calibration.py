@@ -136,15 +136,15 @@ def test_too_few_errors_leave_the_models_own_spread() -> None:
 
 
 def test_quantiles_of_known_noise_are_those_of_the_normal_distribution() -> None:
-    settings = {"observation_noise": 0.3, "n_samples": 2000}
-    forecaster = without_latent_spread(tiny(**settings).fit(channels()))
+    forecaster = without_latent_spread(tiny(n_samples=2000).fit(channels()))
+    noise = forecaster.network_.emission.noise_scale.detach().numpy()
     alpha = [0.05, 0.25, 0.5, 0.75, 0.95]
     for steps in ([1, 9], [-30, -5, 0]):
         point = forecaster.predict(steps)
         quantiles = forecaster.predict_quantiles(steps, alpha=alpha)
         variance = forecaster.predict_var(steps)
         for k, name in enumerate("ab"):
-            deviation = 0.3 * forecaster.scale_[k]
+            deviation = noise[k] * forecaster.scale_[k]
             expected = point[[name]].to_numpy() + deviation * norm.ppf(alpha)
             np.testing.assert_allclose(
                 quantiles[name], expected, rtol=0, atol=0.01 * deviation
@@ -288,7 +288,7 @@ def test_an_update_of_the_history_alone_keeps_the_scale() -> None:
 
 
 def test_errors_are_told_by_the_time_since_the_last_stamp_that_was_seen() -> None:
-    forecaster = tiny(**LONG, observation_noise=0.3).fit(waves())
+    forecaster = tiny(**LONG).fit(waves())
     windows = forecaster._model.windows(forecaster._history.observations).reaching(9)
     which = np.array([0, len(windows) - 1])
     arrays = windows.gather(which)

@@ -21,7 +21,6 @@ from tests.lines import (
     fitted_on,
     learned,
     learned_on,
-    line,
     of_kinds,
     on_line,
     two_columns,
@@ -36,7 +35,6 @@ WITH_ABSOLUTE_HORIZONS = of_kinds(
 )
 """sktime's horizon holds no absolute timedeltas; `predict_at` takes them."""
 WITH_DURATIONS = of_kinds(lambda kind: isinstance(kind.index, TIMELIKE))
-WITH_OFFSETS = of_kinds(lambda kind: bool(kind.offsets))
 
 
 def at(stamps: pd.Index) -> ForecastingHorizon:
@@ -86,18 +84,6 @@ def test_steps_of_zero_and_less_count_back_from_the_last_stamp(name: str) -> Non
     assert_on_line(forecast, kind.steps(-4, -1, 0, 1), kind.step)
 
 
-@WITH_OFFSETS
-def test_offsets_count_from_the_last_stamp(name: str) -> None:
-    kind, forecaster = KINDS[name], fitted_on(name)
-    offsets, steps = zip(*kind.offsets[::-1], strict=True)
-    assert_on_line(
-        forecaster.predict(list(offsets)), kind.steps(*sorted(steps)), kind.step
-    )
-    for offset, step in kind.offsets:
-        assert_on_line(forecaster.predict(offset), kind.steps(step), kind.step)
-        assert_on_line(forecaster.predict([offset]), kind.steps(step), kind.step)
-
-
 @WITH_DURATIONS
 def test_durations_are_elapsed_time_after_the_last_stamp(name: str) -> None:
     kind, forecaster = KINDS[name], fitted_on(name)
@@ -110,27 +96,13 @@ def test_durations_are_elapsed_time_after_the_last_stamp(name: str) -> None:
     assert_on_line(forecaster.predict(list(durations)), expected, kind.step)
 
 
-@pytest.mark.parametrize(
-    "name", [k for k in KINDS if any(w in k for w in ("unit", "missing", "timedeltas"))]
-)
-def test_the_freq_of_a_horizon_is_its_step_on_stamps_without_one(name: str) -> None:
-    kind = KINDS[name]
-    expected = kind.index[-1] + pd.to_timedelta([30, 60], unit="s")
-    forecast = fitted_on(name).predict(ForecastingHorizon([1, 2], freq="30s"))
-    assert_on_line(forecast, expected, kind.step)
-
-
-@pytest.mark.parametrize("by", ["forecaster", "horizon"])
-def test_a_step_of_zero_is_the_last_stamp_though_no_month_ends_there(by: str) -> None:
+def test_a_step_of_zero_is_the_last_stamp_though_no_month_ends_there() -> None:
     kind = KINDS["working days, a holiday missing"]
     y = on_line(kind.index, kind.step)
-    fh: Any = [-1, 0, 1]
-    forecaster = learned(y, freq=pd.offsets.MonthEnd() if by == "forecaster" else None)
-    if by == "horizon":
-        fh = ForecastingHorizon(fh, freq="ME")
+    forecaster = learned(y, freq=pd.offsets.MonthEnd())
     expected = pd.DatetimeIndex(["2021-03-31", "2021-04-06", "2021-04-30"])
     assert kind.index[-1] == expected[1]
-    assert_on_line(forecaster.fit(y).predict(fh), expected, kind.step)
+    assert_on_line(forecaster.fit(y).predict([-1, 0, 1]), expected, kind.step)
 
 
 @WITH_ABSOLUTE_HORIZONS
@@ -241,17 +213,6 @@ def test_residuals_of_columns_are_their_own() -> None:
     residuals = forecaster.predict_residuals(y[["high", "low"]] + [7, 5])
     np.testing.assert_allclose(residuals["high"], 7, atol=TOLERANCE)
     np.testing.assert_allclose(residuals["low"], 5, atol=TOLERANCE)
-
-
-@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
-def test_residuals_of_an_array_speak_of_what_follows(shape: tuple[int, ...]) -> None:
-    y = line(pd.RangeIndex(24), 1).reshape(shape)
-    later = line(pd.RangeIndex(24, 29), 1).reshape(shape) + 5
-    forecaster = learned(pd.Series(y.ravel())).fit(y)
-    residuals = forecaster.predict_residuals(later)
-    assert residuals.shape == later.shape
-    np.testing.assert_allclose(residuals, 5, atol=TOLERANCE)
-    np.testing.assert_allclose(forecaster.predict_residuals(), 0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("fh", [[1, 2], at(pd.RangeIndex(40, 42)), None])

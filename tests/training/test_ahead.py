@@ -16,9 +16,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklode import LatentODELSTMForecaster, StructuralForecaster
 from sklode.levels.structural import StructuralLevel
 from sklode.plotting import plot_history
-from sklode.training import ahead
+from sklode.training import ahead, loop
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.validation import Proof
+from tests.epochs import interrupt
 from tests.prediction.test_ahead import fitted, series, stacking
 from tests.series import MOSTLY_ONE, channels, panel, tiny, uneven_stamps, waves
 from tests.training.trainees import planned
@@ -242,33 +243,6 @@ def test_a_file_and_a_pickle_answer_as_the_forecaster(
             pd.testing.assert_frame_equal(left, right, check_exact=True)
 
 
-@pytest.mark.usefixtures("proving")
-def test_a_training_that_a_callback_stopped_is_kept() -> None:
-    class Stop:
-        def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> bool:
-            return row["epoch"] == 2
-
-    forecaster = auto(max_epochs=5, callbacks=[Stop()]).fit(series())
-    assert forecaster.n_epochs_ == 2
-    assert forecaster.network_share_ == 1.0
-    assert np.isfinite(forecaster.predict(STEPS)).all()
-
-
-def test_a_warm_start_after_nothing_was_trained_is_a_fit() -> None:
-    forecaster = auto(warm_start=True).fit(series())
-    assert forecaster.fit(series()).network_ is None
-
-
-def test_a_candidate_of_a_search_says_that_its_network_does_not_count() -> None:
-    from sklearn.base import clone
-
-    y = series()
-    candidate = clone(auto()).set_params(hidden_size=4).fit(y[:50])
-    with pytest.warns(UserWarning, match="no network of this candidate counts"):
-        candidate.score(y[50:])
-    auto().fit(y[:50]).score(y[50:])  # which is no candidate: no warning
-
-
 @pytest.mark.parametrize("lengths", [(1,) * 310, (2,) * 160, (320, 1, 2, 3)])
 def test_series_too_short_to_prove_anything_are_the_levels_or_are_learned(
     lengths: tuple[int, ...],
@@ -318,28 +292,24 @@ def test_updates_forecast_as_a_fit_of_all_rows_does() -> None:
 def test_an_interrupted_training_keeps_what_it_has_and_is_not_gone_on_with(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    class Interrupt:
-        def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> None:
-            if row["epoch"] == 2:
-                raise KeyboardInterrupt
-
     y = series()
-    settings = {"max_epochs": 4, "warm_start": True, "verbose": 2}
-    forecaster = auto(callbacks=[Interrupt()], **settings)
-    with pytest.warns(ConvergenceWarning, match="interrupted in epoch 3 of 4"):
+    forecaster = auto(max_epochs=4, verbose=2)
+    told = pytest.warns(ConvergenceWarning, match="interrupted in epoch 3 of 4")
+    with interrupt(KeyboardInterrupt(), 2), told:
         forecaster.fit(y)
     assert forecaster.n_epochs_ == 2
     assert "on all rows" not in capsys.readouterr().out
     assert np.isfinite(forecaster.predict(STEPS)).all()
-    forecaster.callbacks = None
     assert forecaster.fit(y).n_epochs_ == 4
-    assert auto(max_epochs=4, verbose=2).fit(y).network_ is not None
     assert "on all rows" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("proving")
-def test_early_stopping_keeps_the_best_epoch_and_stops_after_it() -> None:
-    settings = {"early_stopping": True, "n_iter_no_change": 2, "lr": 0.5}
+def test_early_stopping_keeps_the_best_epoch_and_stops_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loop, "_PATIENCE", 2)
+    settings = {"early_stopping": True, "lr": 0.5}
     forecaster = auto(max_epochs=40, clip_norm=None, **settings).fit(series())
     losses = forecaster.history_["validation_loss"]
     assert losses.notna().all()

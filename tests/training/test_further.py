@@ -1,4 +1,4 @@
-"""Training what was trained before: pretraining, updates, warm starts."""
+"""Training what was trained before: pretraining and updates."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from sktime.forecasting.model_selection import ForecastingGridSearchCV
 from sktime.split import ExpandingWindowSplitter
 
 from sklode.model_selection import AbsoluteHorizon
+from tests.epochs import interrupt
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 from tests.training.trainees import assert_kept, planned
 
@@ -114,7 +115,6 @@ def test_a_search_fine_tunes_what_was_pretrained(library: str) -> None:
     assert_kept(best.network_, forecaster.pretrained_.network)
 
 
-@pytest.mark.parametrize("is_pretrained", [False, True])
 @pytest.mark.parametrize(
     ("given", "y", "told"),
     [
@@ -125,10 +125,9 @@ def test_a_search_fine_tunes_what_was_pretrained(library: str) -> None:
     ],
 )
 def test_what_the_trained_network_is_not_for_is_refused(
-    given: dict[str, Any], y: Any, told: str, is_pretrained: bool
+    given: dict[str, Any], y: Any, told: str
 ) -> None:
-    forecaster = tiny(warm_start=not is_pretrained)
-    _ = forecaster.pretrain(panel()) if is_pretrained else forecaster.fit(series())
+    forecaster = tiny().pretrain(panel())
     with pytest.raises(ValueError, match=told):
         forecaster.set_params(**given).fit(y)
     assert forecaster.clone().reset().fit(y).is_fitted
@@ -170,67 +169,26 @@ def test_repeated_updates_take_a_fifth_of_the_training_from_scratch(
     assert forecaster.update(y[20:]).n_epochs_ == 2
 
 
-# Warm starts
+# What ends early
 
 
-def test_a_warm_start_continues_from_the_current_weights() -> None:
-    y = series()
-    warm, cold = (tiny(warm_start=w, max_epochs=5, lr=0.05) for w in (True, False))
-    before = warm.fit(y).network_
-    assert_kept(cold.fit(y).network_, before, 0.0)
-    warm.lr = cold.lr = 1e-9
-    assert_kept(warm.fit(y).network_, before)
-    assert_kept(warm.set_params(lr=1e-8).fit(y).network_, before)
-    with pytest.raises(AssertionError):
-        assert_kept(cold.fit(y).network_, before)
-
-
-def test_a_refused_fit_is_not_what_a_warm_start_continues_from() -> None:
-    y = series()
-    forecaster = tiny(warm_start=True, max_epochs=5, lr=0.05).fit(y[:18])
-    with pytest.raises(ValueError, match="finite"):
-        forecaster.fit(y * np.inf)
-    after = forecaster.update(y[18:]).network_
-    forecaster.lr = 1e-9
-    assert_kept(forecaster.fit(y).network_, after)
-
-
-class Break:
-    """Raise an error in an epoch."""
-
-    def __init__(self, error: type[BaseException], epoch: int = 2) -> None:
-        self.error, self.epoch = error, epoch
-
-    def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> None:
-        if row["epoch"] == self.epoch:
-            raise self.error
-
-
-@pytest.mark.parametrize("is_warm", [False, True])
-def test_a_fit_that_an_error_ended_leaves_nothing(is_warm: bool) -> None:
+def test_a_fit_that_an_error_ended_leaves_nothing() -> None:
     y = series()
     for forecaster in (tiny(), tiny(finetune_epochs=2).pretrain(panel())):
         expected = weights(copy.deepcopy(forecaster).fit(y))
-        forecaster.warm_start, forecaster.callbacks = True, [Break(ZeroDivisionError)]
-        with pytest.raises(ZeroDivisionError):
-            forecaster.set_params(max_epochs=3).fit(y)
-        forecaster.set_params(max_epochs=tiny().max_epochs)
-        forecaster.warm_start, forecaster.callbacks = is_warm, None
+        with interrupt(ZeroDivisionError()), pytest.raises(ZeroDivisionError):
+            forecaster.fit(y)
         assert np.array_equal(weights(forecaster.fit(y)), expected)
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_a_fit_that_ctrl_c_ended_is_kept_and_a_warm_start_continues_from_it() -> None:
-    y = series()
-    forecaster = tiny(warm_start=True, max_epochs=6, lr=0.05)
-    forecaster.callbacks = [Break(KeyboardInterrupt, 3)]
-    with pytest.warns(ConvergenceWarning, match=r"interrupted in epoch 4 of 6"):
-        before = forecaster.fit(y).network_
+def test_a_fit_that_ctrl_c_ended_is_kept() -> None:
+    forecaster = tiny(max_epochs=6, lr=0.05)
+    told = pytest.warns(ConvergenceWarning, match=r"interrupted in epoch 4 of 6")
+    with interrupt(KeyboardInterrupt(), 3), told:
+        forecaster.fit(series())
     assert forecaster.n_epochs_ == forecaster.best_epoch_ == 3
     assert np.isfinite(forecaster.predict(STEPS)).all()
-    forecaster.callbacks, forecaster.lr = None, 1e-9
-    assert_kept(forecaster.fit(y).network_, before)
-    assert forecaster.n_epochs_ == 6
 
 
 @pytest.mark.usefixtures("interruptible")

@@ -125,7 +125,7 @@ def test_training_is_given_up_when_it_diverges_again_and_again() -> None:
 def ends_of(losses: list[float], n_batches: int) -> list[int]:
     """Return what epochs of these losses go back to; the weights are the losses."""
     network, found = Trainee(linear), []
-    with closing(Descent(network, 0.1, 0.0, 1)) as descent:
+    with closing(Descent(network, 0.1, 1)) as descent:
         recovery = Recovery(n_batches)
         for epoch, loss in enumerate(losses, start=1):
             network.throw(loss)
@@ -223,7 +223,7 @@ def test_a_divergence_restores_the_best_validated_weights(
 def test_a_training_that_made_the_model_worse_says_so_and_what_to_change() -> None:
     told = (
         r"made the model worse: .* is [\d.e+]+, and was 0\.5 when epoch 1 began; "
-        r".*Lower lr \(lr=5\), or set clip_norm.*activation=.tanh.*'auto' has a guard"
+        r".*Lower lr \(lr=5\), or set clip_norm.*smaller step_size.*'auto' has a guard"
     )
     network, batches = Trainee(bowl), [batch(0.0)] * 10
     with pytest.warns(ConvergenceWarning, match=told):

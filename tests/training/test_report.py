@@ -1,4 +1,4 @@
-"""What a training writes while it runs, and what its callbacks are told."""
+"""What a training writes while it runs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import os
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
@@ -19,6 +17,7 @@ from sklode.training import ahead
 from sklode.training import report as report_module
 from sklode.training.report import Reporter
 from sklode.training.validation import Proof
+from tests.epochs import after_each_epoch, interrupt
 from tests.prediction.test_ahead import stacking
 from tests.series import panel, tiny, uneven_stamps, waves
 
@@ -55,7 +54,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch, log_file: Screen) -> Screen:
     return log_file
 
 
-@pytest.mark.parametrize("settings", [{"early_stopping": True}, {"warm_start": True}])
+@pytest.mark.parametrize("settings", [{}, {"early_stopping": True}])
 def test_nothing_at_all_is_written_by_default(
     settings: dict[str, Any],
     capfd: pytest.CaptureFixture,
@@ -96,7 +95,7 @@ def test_a_log_file_gets_a_line_now_and_then_and_at_the_end(
         row = {"loss": 0.5, "grad_norm": 0.25, "validation_loss": np.nan}
         reporter.epoch_end({"epoch": epoch, **row, "seconds": 1.0})
         counts.append(log_file.text.count("\n"))
-    reporter.end()
+    reporter.close()
     assert [counts.index(n) + 1 for n in (1, 2, 3)] == [30, 60, 90]
     last = log_file.text.splitlines()[-1]
     assert last == "epoch 100/100, loss=0.5, grad=0.25, 1 s"
@@ -142,14 +141,10 @@ def test_update_and_pretrain_tell_of_their_epochs_and_no_others(
     terminal: Screen,
 ) -> None:
     y = waves(uneven_stamps())
-    log: list[str] = []
-    settings = {"max_epochs": 2, "finetune_epochs": 1, "callbacks": [Heard(log)]}
-    forecaster = tiny(verbose=1, **settings).pretrain(panel())
+    forecaster = tiny(verbose=1, max_epochs=2, finetune_epochs=1).pretrain(panel())
     assert "epoch 2/2" in terminal.frames()[-1]
     forecaster.fit(y[:18]).update(y[18:20])
     assert "epoch 1/1" in terminal.frames()[-1]
-    one = ["begin", "1", "end"]  # which callbacks hear of too
-    assert log == ["begin", "1", "2", "end", *one, *one]
     shown = terminal.text
     forecaster.update(y[20:], update_params=False)
     forecaster.finetune_epochs = 0
@@ -170,11 +165,9 @@ def test_the_log_has_a_line_per_epoch_as_soon_as_it_ends(
     capsys: pytest.CaptureFixture,
 ) -> None:
     lines: list[str] = []
-    callback = SimpleNamespace(
-        on_epoch_end=lambda *_: lines.append(capsys.readouterr().out)
-    )
-    settings = {"max_epochs": 2, "early_stopping": True, "callbacks": [callback]}
-    forecaster = tiny(verbose=2, **settings).fit(waves(uneven_stamps(40)))
+    forecaster = tiny(verbose=2, max_epochs=2, early_stopping=True)
+    with after_each_epoch(lambda _: lines.append(capsys.readouterr().out)):
+        forecaster.fit(waves(uneven_stamps(40)))
     assert lines == [
         f"epoch {epoch}/2, loss={r['loss']:.4g}, val={r['validation_loss']:.4g}, "
         f"grad={r['grad_norm']:.4g}, {r['seconds']:.3g} s\n"
@@ -182,65 +175,17 @@ def test_the_log_has_a_line_per_epoch_as_soon_as_it_ends(
     ]
 
 
-class Heard:
-    """A callback that writes down what it is told, and fails or stops where asked."""
-
-    def __init__(
-        self, log: list[str], name: str = "", breaks: str = "", error: Any = None
-    ) -> None:
-        self.log, self.name, self.breaks, self.error = log, name, breaks, error
-        self.rows: list[dict[str, float]] = []
-
-    def told(self, what: str) -> bool:
-        self.log.append(self.name + what)
-        if what == self.breaks and self.error is not None:
-            raise self.error
-        return what == self.breaks
-
-    def on_fit_begin(self, forecaster: Any) -> None:
-        self.told("begin")
-
-    def on_epoch_end(self, forecaster: Any, row: dict[str, float]) -> bool:
-        self.rows.append(dict(row))
-        row.clear()  # which nobody else minds
-        return self.told(f"{self.rows[-1]['epoch']:g}")
-
-    def on_fit_end(self, forecaster: Any) -> None:
-        self.told("end")
-
-
-def test_callbacks_are_told_of_every_epoch_in_turn_and_may_stop() -> None:
-    log: list[str] = []
-    one, other = Heard(log, "a", breaks="2"), Heard(log, "b")
-    forecaster = tiny(max_epochs=9, callbacks=(one, other)).fit(waves())
-    epochs = ["a1", "b1", "a2", "b2"]  # all of them, also if one stops
-    assert log == ["abegin", "bbegin", *epochs, "aend", "bend"]
-    for heard in (one, other):
-        rows = pd.DataFrame(heard.rows).set_index("epoch")
-        pd.testing.assert_frame_equal(rows, forecaster.history_)
-    assert forecaster.n_epochs_ == forecaster.best_epoch_ == 2
-    # a clone has its own
-    copied = forecaster.clone().fit(waves())
-    assert (len(one.rows), len(copied.callbacks[0].rows)) == (2, 4)
-
-
-@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
-@pytest.mark.parametrize("where", ["begin", "2", "end"])
-def test_where_a_callback_fails_the_bar_is_closed_and_all_hear_of_the_end(
-    where: str, error: type[BaseException], terminal: Screen
+@pytest.mark.parametrize("error", [ZeroDivisionError(), KeyboardInterrupt()])
+def test_the_bar_of_a_training_that_breaks_off_is_closed(
+    error: BaseException, terminal: Screen
 ) -> None:
     from tqdm.auto import tqdm
 
-    log: list[str] = []
-    callbacks = [Heard(log, "a", where, error), Heard(log, "b")]
-    forecaster = tiny(max_epochs=3, verbose=1, callbacks=callbacks)
-    if (where, error) == ("2", KeyboardInterrupt):
-        with pytest.warns(ConvergenceWarning, match="training was interrupted"):
-            forecaster.fit(waves())
-    else:
-        with pytest.raises(error):
-            forecaster.fit(waves())
-        assert not forecaster.is_fitted
+    forecaster = tiny(max_epochs=3, verbose=1)
+    told: Any = pytest.raises(type(error))
+    if isinstance(error, KeyboardInterrupt):
+        told = pytest.warns(ConvergenceWarning, match="training was interrupted")
+    with interrupt(error, 2), told:
+        forecaster.fit(waves())
     assert not tqdm._instances
     assert terminal.text.endswith("\n")
-    assert log[-2:] == ["aend", "bend"]

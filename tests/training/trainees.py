@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -19,6 +18,7 @@ from sklode.training.loop import Trainer
 from sklode.training.plan import WindowRun
 from sklode.training.report import Reporter
 from sklode.training.run import Run
+from tests.epochs import after_each_epoch
 
 Part = Callable[[Tensor, Tensor], Tensor]
 
@@ -104,8 +104,7 @@ def trainer_of(
     network: Any, n_epochs: int, n_batches: int, seed: int = 0, **given: Any
 ) -> Trainer:
     """Return a trainer; what is no setting of the forecasters goes to itself."""
-    settings = {"lr": 0.01, "weight_decay": 0.0, "clip_norm": 1.0, "kl_weight": 1.0}
-    settings |= {"n_iter_no_change": math.inf, "adjoint": False}
+    settings = {"lr": 0.01, "clip_norm": 1.0, "kl_weight": 1.0}
     settings |= {name: given.pop(name) for name in settings if name in given}
     generator = torch.Generator().manual_seed(seed)
     told = SimpleNamespace(**settings)
@@ -120,11 +119,10 @@ def train(
     n_epochs: int = 1,
     **given: Any,
 ) -> Trainer:
-    """Train on the same batches in every epoch; ``told`` may stop it."""
+    """Train on the same batches in every epoch."""
     trainer = trainer_of(network, n_epochs, len(batches), **given)
-    callback = SimpleNamespace(on_epoch_end=lambda _, row: told(row))
-    reporter = Reporter(callbacks=[callback])
-    trainer.fit(lambda *_: batches, validation, reporter)
+    with after_each_epoch(told):
+        trainer.fit(lambda *_: batches, validation)
     return trainer
 
 

@@ -1,17 +1,19 @@
-"""The calendar as exogenous X: seasons that are longer than the model's window."""
+"""The user's clock: the calendar as exogenous X, and lengths of seasons as ticks."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from numbers import Integral
+from datetime import timedelta
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.checks import check_choice, check_times
-from sklode.data.ticks import DAY
+from sklode.data.checks import check_choice, check_count, check_times
+from sklode.data.ticks import DAY, clock_of
 
 _UNITS = {"year": "Y", "month": "M", "week": "W", "day": "D"}
 """The periods of the calendar, and numpy's units that begin with them."""
@@ -72,17 +74,12 @@ def calendar_features(
             f"periods must name at least one, and none twice; got {periods!r}. Use for "
             "example periods=('year', 'week')."
         )
-    is_whole = isinstance(harmonics, Integral) and not isinstance(harmonics, bool)
-    if not is_whole or harmonics < 1:
-        raise ValueError(
-            f"harmonics must be a whole number of at least 1; got {harmonics!r}. Use "
-            "for example harmonics=2."
-        )
+    check_count("harmonics", harmonics, 1)
     waves = {}
     for name in names:
         check_choice("a period", name, _UNITS)
         share = _share_of(times, name)
-        for k in range(1, int(harmonics) + 1):
+        for k in range(1, harmonics + 1):
             # the whole turns are dropped, which would cost digits
             angle = 2 * np.pi * np.mod(k * share, 1.0)
             waves[f"{name} sin {k}"] = np.sin(angle)
@@ -91,7 +88,6 @@ def calendar_features(
 
 
 def _times_of(index: pd.Index) -> pd.DatetimeIndex:
-    """Return the time of each row; of a period its start."""
     times = index.get_level_values(-1) if isinstance(index, pd.Index) else index
     if isinstance(times, pd.PeriodIndex):
         return times.to_timestamp(how="start")
@@ -117,3 +113,91 @@ def _share_of(times: pd.DatetimeIndex, name: str) -> NDArray[np.float64]:
         unit.astype("M8[D]").astype(np.int64) - shift for unit in (begun, begun + 1)
     )
     return (days - first + ticks * tick / DAY) / (last - first)
+
+
+_TIMES = str | timedelta | np.timedelta64 | pd.DateOffset | pd.offsets.BaseOffset
+
+_REMEDY = (
+    "Use for example seasons=['1D', '7D'], seasons=[pd.DateOffset(years=1)] or, in "
+    "steps of the index, seasons=[12]."
+)
+
+
+def check_seasons(seasons: Sequence[Any]) -> None:
+    """Check that seasons are lengths of time or numbers of steps, above zero."""
+    for season in seasons:
+        is_number = _is_number(season)
+        if isinstance(season, bool) or not (is_number or isinstance(season, _TIMES)):
+            raise TypeError(
+                "seasons must hold lengths of time or numbers of steps; got "
+                f"{season!r} of type {type(season).__name__}. {_REMEDY}"
+            )
+        try:
+            length = float(season) if is_number else _nanoseconds(season)
+        except ValueError:
+            length = 0.0
+        if not 0 < length < math.inf:
+            raise ValueError(
+                "seasons must be longer than nothing, and known to pandas; got "
+                f"{season!r}. {_REMEDY}"
+            )
+
+
+def season_ticks(
+    seasons: Sequence[Any], like: pd.Index, steps: list[Any]
+) -> tuple[float, ...]:
+    """Return the lengths of checked seasons in ticks of an index.
+
+    ``steps`` are lengths of one step of each series, see `default_step`. Seasons of the
+    calendar have their mean length: a month has 365.25 / 12 days, or nearly so.
+    """
+    found = tuple(_ticks(season, like, steps) for season in seasons)
+    for place, ticks in enumerate(found):
+        if ticks in found[:place]:
+            raise ValueError(
+                "seasons must have different lengths; got "
+                f"{seasons[found.index(ticks)]!r} and {seasons[place]!r}. Leave one of "
+                "them out."
+            )
+    return found
+
+
+def _ticks(season: Any, like: pd.Index, steps: list[Any]) -> float:
+    is_timelike = isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex)
+    if not _is_number(season):
+        if is_timelike:
+            return _nanoseconds(season)
+        if isinstance(like, pd.PeriodIndex):
+            # ordinals count the frequency without its multiple
+            return _nanoseconds(season) / _nanoseconds(like.freq) * like.freq.n
+        raise TypeError(
+            f"seasons of an index of {clock_of(like)} must be numbers; got "
+            f"{season!r}. {_REMEDY}"
+        )
+    lengths = {_nanoseconds(step) if is_timelike else float(step) for step in steps}
+    if len(lengths) > 1:
+        raise ValueError(
+            "seasons in steps need series with one length of a step; got "
+            f"{len(lengths)} lengths. Pass them as lengths of time, such as '1D', or "
+            "set freq."
+        )
+    return float(season) * lengths.pop()
+
+
+def _is_number(season: Any) -> bool:
+    # numpy counts its durations among the integers
+    return isinstance(season, Real) and not isinstance(season, np.timedelta64)
+
+
+def _nanoseconds(length: Any) -> float:
+    """Return how long something lasts, on average."""
+    if isinstance(length, timedelta | np.timedelta64):
+        return pd.Timedelta(length).total_seconds() * 1e9
+    try:
+        offset = pd.tseries.frequencies.to_offset(length)
+    except ValueError:
+        if not any(letter.isalpha() for letter in length):  # pandas says nanoseconds
+            raise
+        return _nanoseconds(pd.Timedelta(length))  # which knows fractions
+    start = offset.rollforward(pd.Timestamp("1950-01-01"))
+    return (start + 100 * offset - start).total_seconds() * 1e9 / 100

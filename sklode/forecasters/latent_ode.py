@@ -1,0 +1,213 @@
+"""The three forecasters that train a Latent ODE."""
+
+from __future__ import annotations
+
+from inspect import cleandoc
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.utils import check_random_state
+
+from sklode.data.history import History
+from sklode.data.horizons import steps_ahead
+from sklode.data.ticks import TIMELIKE
+from sklode.forecasters.base import ContinuousForecaster
+from sklode.prediction.ahead import AheadModel
+from sklode.prediction.calibration import Calibration
+from sklode.prediction.predictor import Predictor
+from sklode.training.ahead import plan_ahead
+from sklode.training.loop import HISTORY_COLUMNS
+from sklode.training.parameters import (
+    ATTRIBUTES,
+    PARAMETERS,
+    Settings,
+    check_parameters,
+)
+from sklode.training.plan import plan
+from sklode.training.report import Reporter
+from sklode.training.run import Purpose
+
+
+class _LatentODEForecaster(ContinuousForecaster):
+    """What the three forecasters share: all but the encoder.
+
+    Attributes of every subclass: ``encoder`` names the module of `sklode.nn`.
+    """
+
+    encoder: ClassVar[str]
+
+    def __init__(
+        self,
+        hidden_size: int = 32,
+        latent_size: int = 8,
+        field_width: int = 32,
+        field_depth: int = 1,
+        emission_width: int = 64,
+        window_length: int | None = None,
+        horizon: int | None = None,
+        thinning: float = 0.5,
+        level: str = "auto",
+        method: str = "rk4",
+        step_size: float = 1.0,
+        clip_norm: float | None = 1.0,
+        kl_weight: float = 1.0,
+        max_epochs: int | None = None,
+        batch_size: int = 64,
+        lr: float = 0.005,
+        guard: bool | str = "auto",
+        early_stopping: bool = False,
+        finetune_epochs: int | None = None,
+        n_samples: int = 100,
+        freq: str | pd.DateOffset | pd.Timedelta | None = None,
+        clean: bool = True,
+        device: str | torch.device = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ) -> None:
+        given = locals().copy()
+        del given["self"], given["__class__"]
+        self.__dict__.update(given)
+        super().__init__()
+
+    def _check_parameters(self) -> None:
+        check_parameters(self)
+
+    def _learned(
+        self, history: History, fh: Any, start: Any, purpose: Purpose
+    ) -> tuple[Any, int]:
+        """Return a trained model and the seed of all draws."""
+        if purpose == "update" and self.guard and not self.network_share_:
+            return start, 0  # a level that was kept is not undone
+        settings = Settings.of(self)
+        rng = check_random_state(self.random_state)
+        given = history.observations, settings, rng
+        if self.level == "auto":
+            run: Any = plan_ahead(*given, start, purpose)
+        else:
+            run = plan(*given, steps_ahead(fh), start, purpose)
+        if purpose != "update":
+            run.model.columns = history.channels, history.controls
+        return run.train(Reporter(self.verbose)), run.predict_seed
+
+    def _set_model(self, model: Any) -> None:
+        self._model = model
+        self.network_ = model.network
+        history = pd.DataFrame(model.rows, columns=list(HISTORY_COLUMNS))
+        self.history_ = history.set_index("epoch")
+        self.n_epochs_, self.best_epoch_ = len(model.rows), model.best_epoch
+        self.window_length_ = model.window_length
+        channels = self._history.channels
+        if isinstance(model, AheadModel):
+            self._answers = self._level_answers(model.level, model)
+            self.level_ = self._answers.description()
+            self.network_share_, found = model.share, model.weighed
+            self.location_, self.scale_ = model.units.location, model.units.scale
+            unit, lags, factors = model.units.time, found.leads, found.factors
+        else:
+            self._answers = Predictor(model, self._history, self._predict_seed)
+            self.network_share_, self.horizon_ = 1.0, model.horizon
+            self.location_ = model.normalisation.location
+            self.scale_ = model.normalisation.scale
+            spreads = model.calibration or Calibration.none(len(channels))
+            unit, lags, factors = model.time_unit, *vars(spreads).values()
+        timelike = model.clock == TIMELIKE
+        self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
+        index = pd.Index(lags, name="time since the last observation")
+        self.interval_scale_ = pd.DataFrame(factors, index, channels)
+        if isinstance(model, AheadModel):
+            self.network_weights_ = pd.DataFrame(found.weights, index, channels)
+
+    @classmethod
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+        """Return small settings that sktime's checks run with."""
+        small = {
+            "hidden_size": 3,
+            "latent_size": 2,
+            "field_width": 3,
+            "emission_width": 3,
+            "max_epochs": 1,
+            "n_samples": 5,
+            "random_state": 0,
+        }
+        return [
+            {**small, "window_length": 4, "horizon": 2, "method": "euler"},
+            {**small, "level": "series", "early_stopping": True, "clip_norm": None},
+        ]
+
+
+_EXAMPLE = """Examples
+--------
+>>> from sktime.datasets import load_airline
+>>> from sklode import {name}
+>>> y = load_airline()
+>>> forecaster = {name}(max_epochs=2, random_state=0)
+>>> forecaster = forecaster.fit(y)
+>>> y_pred = forecaster.predict(fh=[1, 2, 3])
+"""
+
+_Forecaster = TypeVar("_Forecaster", bound=type[_LatentODEForecaster])
+
+
+def _documented(cls: _Forecaster) -> _Forecaster:
+    """Write what all three share into a class's docstring."""
+    # without indentation, which Python takes away by itself from 3.13 on
+    own, heading, references = cleandoc(cls.__doc__ or "").partition("References\n")
+    shared = [cleandoc(part) for part in (PARAMETERS, ATTRIBUTES)]
+    example = _EXAMPLE.format(name=cls.__name__)
+    parts = own.rstrip(), *shared, (heading + references).rstrip(), example
+    cls.__doc__ = "\n\n".join(parts)
+    return cls
+
+
+@_documented
+class LatentODEForecaster(_LatentODEForecaster):
+    """Latent ODE with an RNN encoder (Chen et al. 2018), in continuous time.
+
+    A variational autoencoder: an RNN reads a window of observations, and the gaps
+    between them, backward in time; a neural ODE carries the latent state to any other
+    time stamp. Nothing flows between the encoder's visits.
+
+    References
+    ----------
+    R. T. Q. Chen, Y. Rubanova, J. Bettencourt, D. Duvenaud, "Neural Ordinary
+    Differential Equations", NeurIPS 2018.
+    """
+
+    encoder = "rnn"
+
+
+@_documented
+class LatentODERNNForecaster(_LatentODEForecaster):
+    """Latent ODE with an ODE-RNN encoder (Rubanova et al. 2019), in continuous time.
+
+    A variational autoencoder: an RNN whose state flows along a neural ODE between
+    observations reads a window of them backward in time; a second neural ODE carries
+    the latent state to any other time stamp.
+
+    References
+    ----------
+    Y. Rubanova, R. T. Q. Chen, D. Duvenaud, "Latent Ordinary Differential Equations for
+    Irregularly-Sampled Time Series", NeurIPS 2019.
+    """
+
+    encoder = "ode-rnn"
+
+
+@_documented
+class LatentODELSTMForecaster(_LatentODEForecaster):
+    """Latent ODE with an ODE-LSTM encoder (Coelho et al.), in continuous time.
+
+    A variational autoencoder: an LSTM whose hidden state flows along a neural ODE
+    between observations reads a window of them backward in time; a second neural ODE
+    carries the latent state to any other time stamp. With ``clip_norm`` it is the
+    paper's "Latent ODE-LSTM + gradient clipping".
+
+    References
+    ----------
+    C. Coelho, M. F. P. Costa, L. L. Ferras, "Enhancing Continuous Time Series Modelling
+    with a Latent ODE-LSTM Approach".
+    """
+
+    encoder = "ode-lstm"
