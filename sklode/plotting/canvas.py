@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 INK, GREY, PALE, GUIDE = "0.15", "0.45", "0.8", "0.65"
 """Of text and truth, of observations, of the line between them, of marked places."""
@@ -60,8 +59,8 @@ def check_held(known: Collection[Any], names: Iterable[Any], owner: str) -> None
 
 def axes_of(
     ax: Any, shape: tuple[int, ...], size: tuple[float, float], n_columns: int
-) -> NDArray[np.object_]:
-    """Return the caller's axes, or new ones of a shape, each of some inches."""
+) -> Any:
+    """Return the caller's axes, or new ones of a shape, each of some inches, as an array."""
     n = math.prod(shape)
     if ax is not None:
         return _given(ax, n)
@@ -80,7 +79,7 @@ def axes_of(
     return np.array(made, dtype=object).reshape(shape)
 
 
-def _given(ax: Any, n: int) -> NDArray[np.object_]:
+def _given(ax: Any, n: int) -> Any:
     """Return the axes that a caller gave."""
     given = np.asarray(ax, dtype=object)
     for one in given.flat:
@@ -102,7 +101,7 @@ def _given(ax: Any, n: int) -> NDArray[np.object_]:
     return given
 
 
-def explained(axes: NDArray[np.object_], is_new: bool) -> Any:
+def explained(axes: Any, is_new: bool) -> Any:
     """Add a legend of two things or more; return the axes, an only one as itself."""
     first, figure = axes.flat[0], axes.flat[0].figure
     named: dict[str, Any] = {}

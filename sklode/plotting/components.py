@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -78,7 +79,8 @@ def plot_components(
     canvas.check_held(keys, [key], "what fit has seen")
     canvas.check_held(names, [channel], "y in fit")
     number = keys.index(key)
-    ahead, X = (None, X) if fh is None else forecaster._rows_for(fh, X)
+    asked = copy(forecaster)  # which remembers fh
+    ahead, X = (None, X) if fh is None else asked._rows_for(fh, X)
     rows = _rows_of(history, number, ahead)
     found = forecaster._level_parts(rows, X)[channel]
     curves = forecaster._answers.curves(names.index(channel), number)
@@ -110,6 +112,11 @@ def plot_components(
         canvas.band(one, curve.values, curve.bounds, fill, "90 % interval of an effect")
         canvas.line(one, curve.values, curve.effect[:, None], past, "level")
         one.set(xlabel=str(curve.column), ylabel=f"effect of\n{curve.part}")
+    least = 0.03 * np.ptp(np.log(usual["trend"]) if is_factor else usual["trend"])
+    for one in axes.flat:  # what hardly varies looks so
+        low, high = one.get_ylim()
+        short = max(least - (high - low), 0.0) / 2
+        one.set_ylim(low - short, high + short)
     return canvas.explained(axes, ax is None)
 
 

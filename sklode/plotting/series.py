@@ -172,7 +172,7 @@ class Panels:
             draw = partial(canvas.band, label=label, **look)
             self.add(bounds, "y_interval", draw, n_last=1)
 
-    def draw(self, n_more: int = 0) -> NDArray[np.object_]:
+    def draw(self, n_more: int = 0) -> Any:
         """Draw the layers, the first one of what was seen; return the axes.
 
         ``n_more``: axes of a single series that are left empty, the last ones.
