@@ -7,8 +7,7 @@ and what to do.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from numbers import Integral, Real
 from typing import Any
@@ -17,12 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
-from sklearn.utils._param_validation import (
-    Interval,
-    InvalidParameterError,
-    StrOptions,
-    validate_parameter_constraints,
-)
+from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
 from sklode.data.ticks import clock_of, series_of, ticks_of
 
@@ -43,20 +37,14 @@ def check_table(data: Any, name: str = "y") -> None:
                 f"channel) or (series, channel, time); got {data.dtype} in the shape "
                 f"{data.shape}. Convert it, for example by array.astype(float)."
             )
-    elif isinstance(data, list) and data:
+    elif isinstance(data, list) and all(isinstance(x, pd.DataFrame) for x in data):
         for place, part in enumerate(data):
-            if not isinstance(part, pd.DataFrame):
-                raise TypeError(
-                    f"{name} of type list must hold a DataFrame for each series of a "
-                    f"panel; got {type(part).__name__} at place {place}. Pass a list "
-                    f"of numbers as pd.Series({name}, index=stamps)."
-                )
-            check_table(part, f"{name}[{place}]")
+            _check_columns(part, f"{name}[{place}]")
     elif type(data).__module__ in ("builtins", "torch"):
         raise TypeError(
-            f"{name} must be of type Series, DataFrame or array; got "
-            f"{type(data).__name__}. Pass numbers as pd.Series({name}, index=stamps), "
-            f"a tensor as {name}.numpy()."
+            f"{name} must be a Series, a DataFrame, an array or a list of a DataFrame "
+            f"for each series; got {type(data).__name__}. Pass numbers as "
+            f"pd.Series({name}, index=stamps), a tensor as {name}.numpy()."
         )
 
 
@@ -241,33 +229,25 @@ def _kind(index: pd.Index) -> str:
 SIZE = Interval(Integral, 1, None, closed="left")
 """Constraint of a number of at least one."""
 
-FREQ: list[Any] = [str, pd.DateOffset, pd.Timedelta, None]
-"""Constraints of the parameter ``freq``, of which `check_freq` checks the rest."""
+_SHARED: dict[str, list[Any]] = {
+    "n_samples": [SIZE],
+    "freq": [str, pd.DateOffset, pd.Timedelta, None],
+    "clean": ["boolean"],
+    "random_state": ["random_state"],
+}
 
 
-def check_constraints(constraints: Mapping[str, list[Any]], estimator: Any) -> None:
-    """Check every constructor parameter by the constraints of scikit-learn's kind."""
-    name_of_kind = type(estimator).__name__
-    for name, value in estimator.get_params(deep=False).items():
-        try:
-            validate_parameter_constraints(constraints, {name: value}, name_of_kind)
-        except InvalidParameterError as error:
-            choices = [c for c in constraints[name] if isinstance(c, StrOptions)]
-            options = {option for choice in choices for option in choice.options}
-            told = f"{error}{_did_you_mean(value, options)}"
-            raise InvalidParameterError(told) from None
-
-
-def check_freq(freq: str | pd.DateOffset | pd.Timedelta | None) -> None:
-    """Check that a frequency is known and goes forward."""
-    start = pd.Timestamp("2000-01-03")
+def check_constraints(constraints: dict[str, list[Any]], forecaster: Any) -> None:
+    """Check constructor parameters: those that all forecasters have, and others."""
+    given, name = forecaster.get_params(deep=False), type(forecaster).__name__
+    validate_parameter_constraints({**_SHARED, **constraints}, given, name)
+    start, freq = pd.Timestamp("2000-01-03"), forecaster.freq
     try:
-        is_usable = (
-            freq is None or start + pd.tseries.frequencies.to_offset(freq) > start
-        )
+        step = pd.tseries.frequencies.to_offset(freq)
+        goes_forward = step is None or start + step > start
     except ValueError:
-        is_usable = False
-    if not is_usable:
+        goes_forward = False
+    if not goes_forward:
         raise ValueError(
             "freq must be a frequency that pandas knows and that goes forward, such as "
             f"'1h' or 'MS'; got {freq!r}."
@@ -300,21 +280,7 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Check that an argument is one of its choices."""
     choices = list(choices)
     if not (isinstance(value, str) and value in choices):
-        allowed = ", ".join(f'"{choice}"' for choice in choices)
-        raise ValueError(
-            f"{name} must be one of {allowed}; got {value!r}."
-            + _did_you_mean(value, choices)
-        )
-
-
-def _did_you_mean(value: object, choices: Iterable[str]) -> str:
-    """Return the question whether a choice near to ``value`` was meant; "" if none is.
-
-    Capitals do not count.
-    """
-    lower = {choice.lower(): choice for choice in sorted(choices)}
-    near = difflib.get_close_matches(str(value).lower(), lower, n=1)
-    return f' Did you mean "{lower[near[0]]}"?' if near else ""
+        raise ValueError(f"{name} must be one of {choices}; got {value!r}.")
 
 
 def check_fitted(

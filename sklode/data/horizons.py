@@ -1,4 +1,4 @@
-"""Forecasting horizons as sktime's own class cannot hold or must not change them."""
+"""Forecasting horizons, checked beyond what sktime checks of them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,48 @@ from sktime.forecasting.base import ForecastingHorizon
 from sklode.data.checks import check_same_kind, check_times
 from sklode.data.ticks import default_step
 
+_is_whole = pd.api.types.is_integer_dtype
 
-def check_freq_of(
-    fh: ForecastingHorizon, cutoff: pd.Index | None, steps: list[Any]
-) -> None:
-    """Check that a horizon's own ``freq`` is the step, where sktime does not check it.
 
-    That is on timedeltas, and on stamps without a frequency. ``steps`` are those of the
-    series, empty where they are not known yet.
+def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
+    """Return a horizon that may be changed: sktime writes a frequency into it.
+
+    ``steps`` are those of the series or, before a fit, the one that is asked for. The
+    index of a y that follows is read as stamps, also where these are whole numbers,
+    which sktime takes for steps.
     """
-    without_freq = isinstance(cutoff, pd.TimedeltaIndex) or (
-        isinstance(cutoff, pd.DatetimeIndex) and cutoff.freq is None
-    )
-    countable = fh.is_relative and pd.api.types.is_integer_dtype(fh.to_pandas())
-    if not (without_freq and countable):
+    if isinstance(fh, ForecastingHorizon):
+        if fh.is_relative:
+            _check_freq(fh, cutoff, steps)
+        else:
+            check_same_kind(fh.to_pandas(), cutoff)
+        return copy.copy(fh)
+    is_index = isinstance(fh, pd.Index) and fh.nlevels == 1 and len(fh) > 0
+    if is_index and _is_whole(fh.dtype) and _is_whole(cutoff.dtype):
+        if fh.min() > cutoff[0] > 0:
+            warnings.warn(
+                "fh is an index of whole numbers that all come after the last of y, "
+                f"{cutoff[0]}; it is read as stamps, not as steps. For steps pass a "
+                "list: fh=list(fh); to say so without this warning, "
+                "ForecastingHorizon(fh, is_relative=False).",
+                stacklevel=4,
+            )
+            return ForecastingHorizon(fh, is_relative=False)
+    if fh is not None:
+        _check_items(fh)
+    if isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex):
+        check_same_kind(fh, cutoff)
+    return list(fh) if isinstance(fh, tuple) else fh
+
+
+def _check_freq(fh: ForecastingHorizon, cutoff: pd.Index, steps: list[Any]) -> None:
+    """Check that a horizon's own ``freq`` is the step, where sktime does not."""
+    known = getattr(cutoff, "freq", None) is not None
+    known &= not isinstance(cutoff, pd.TimedeltaIndex)
+    if known or fh.freq is None or not _is_whole(fh.to_pandas().dtype):
         return
     step = default_step(cutoff, fh.freq)
-    if not steps or any(known != step for known in steps):
+    if not steps or any(default_step(cutoff, s) != step for s in steps):
         raise ValueError(
             "a step of fh must be as long as one of the forecaster; got a horizon with "
             f"freq={fh.freq!r} for steps of {steps[0] if steps else 'the index'}. Pass "
@@ -39,55 +64,17 @@ def check_freq_of(
         )
 
 
-def as_horizon(fh: Any, cutoff: pd.Index | None) -> Any:
-    """Return a horizon that may be changed.
-
-    sktime writes the frequency of a forecaster's data into the caller's horizon, which
-    then fits no other forecaster. It takes the index of a y that follows, where stamps
-    are whole numbers, for steps.
-    """
-    if isinstance(fh, ForecastingHorizon):
-        if cutoff is not None and not fh.is_relative:
-            check_same_kind(fh.to_pandas(), cutoff)
-        return copy.copy(fh)
-    if fh is None:
-        return None
-    if cutoff is not None and _are_later_stamps(fh, cutoff):
-        warnings.warn(
-            "fh is an index of whole numbers that all come after the last of y, "
-            f"{cutoff[0]}; it is read as stamps, not as steps. For steps pass a list: "
-            "fh=list(fh); to say so without this warning, "
-            "ForecastingHorizon(fh, is_relative=False).",
-            stacklevel=4,
-        )
-        return ForecastingHorizon(fh, is_relative=False)
-    several = isinstance(fh, list | tuple | range | np.ndarray | pd.Index)
-    given = np.atleast_1d(fh) if isinstance(fh, np.ndarray) else fh
-    items = list(given) if several else [fh]
-    is_stamps = isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex)
-    _check_items(fh, items, is_stamps)
-    if cutoff is not None and is_stamps:
-        check_same_kind(fh, cutoff)
-    return items if isinstance(fh, tuple) else fh
-
-
-def _are_later_stamps(fh: Any, cutoff: pd.Index) -> bool:
-    """Return whether whole numbers in an index begin after the cutoff, also one."""
-    if not isinstance(fh, pd.Index) or fh.nlevels > 1 or not len(fh):
-        return False
-    whole = pd.api.types.is_integer_dtype
-    return whole(fh.dtype) and whole(cutoff.dtype) and bool(fh.min() > cutoff[0] > 0)
-
-
-def _check_items(fh: Any, items: list[Any], is_stamps: bool) -> None:
+def _check_items(fh: Any) -> None:
     """Check what is to become a horizon, for sktime's messages name no offender."""
     if isinstance(fh, pd.MultiIndex):
         raise TypeError(
             "fh must hold steps or time stamps, the same for all series; got a "
-            "MultiIndex. Of a panel, predict_at(index) asks each series at its own "
-            "stamps; predict_interval, predict_quantiles, predict_var and sample take "
-            "the same index. Of a single series, pass index.get_level_values(-1)."
+            "MultiIndex. It asks each series at its own stamps where y was a panel; of "
+            "a single series, pass index.get_level_values(-1)."
         )
+    given = np.atleast_1d(fh) if isinstance(fh, np.ndarray) else fh
+    several = isinstance(given, list | tuple | range | np.ndarray | pd.Index)
+    items = list(given) if several else [fh]
     if not items:
         raise ValueError(
             "fh must hold at least one step or time stamp; got none. Use for example "
@@ -96,7 +83,7 @@ def _check_items(fh: Any, items: list[Any], is_stamps: bool) -> None:
     if isinstance(fh, pd.Index):
         check_times(fh, "fh")
     for item in items:
-        if not (is_stamps or _is_step(item)):
+        if not (isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex) or _is_step(item)):
             is_table = isinstance(item, pd.Series | pd.DataFrame)
             shown = f"a {type(item).__name__}" if is_table else repr(item)
             raise TypeError(
@@ -116,16 +103,13 @@ def _check_items(fh: Any, items: list[Any], is_stamps: bool) -> None:
 def _is_step(item: Any) -> bool:
     if isinstance(item, timedelta | np.timedelta64):
         return not pd.isna(item)
-    if isinstance(item, Integral):
-        return not isinstance(item, bool) and abs(int(item)) < 2**63
-    return False
+    is_number = isinstance(item, Integral) and not isinstance(item, bool)
+    return is_number and abs(int(item)) < 2**63
 
 
 def steps_ahead(fh: ForecastingHorizon | None) -> int | None:
-    """Return the farthest step of a horizon that counts steps."""
-    if fh is None or not fh.is_relative:
+    """Return the farthest step of a horizon that counts steps after the last stamp."""
+    steps = None if fh is None or not fh.is_relative else fh.to_pandas()
+    if steps is None or not _is_whole(steps.dtype) or steps.max() <= 0:
         return None
-    steps = fh.to_pandas()
-    if not pd.api.types.is_integer_dtype(steps.dtype):
-        return None
-    return int(steps.max()) if steps.max() > 0 else None
+    return int(steps.max())

@@ -34,7 +34,7 @@ class Observations:
     """One or more series, end to end, each with rows of its own.
 
     Ticks are whole: nanoseconds of datetimes and timedeltas, ordinals of periods, the
-    integers themselves. Series k holds the rows ``bounds[k]`` to ``bounds[k + 1]``.
+    integers themselves. Series k has the rows ``bounds[k]`` to ``bounds[k + 1]``.
     """
 
     ticks: NDArray[np.int64]  # (row,): time stamps
@@ -119,18 +119,14 @@ class Observations:
 
     def check_channels(self, names: Sequence[Hashable]) -> None:
         """Check that every channel was observed at all."""
-        empty = np.isnan(self.values).all(axis=0)
-        if empty.any():
+        for channel in np.flatnonzero(np.isnan(self.values).all(axis=0)).tolist():
             raise ValueError(
                 "y must hold at least one observed value in every column; got none in "
-                f"column {names[int(np.argmax(empty))]!r}. Drop that column."
+                f"column {names[channel]!r}. Drop that column."
             )
 
     def locate(self, index: pd.Index) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the series of each row of an index, and its ticks.
-
-        The series is -1 where it is not among these.
-        """
+        """Return each row's series, -1 for one that is not among these, and ticks."""
         series, keys = series_of(index)
         numbers = {key: k for k, key in enumerate(self.keys)}
         number = np.array([numbers.get(key, -1) for key in keys], dtype=np.int64)
@@ -160,14 +156,13 @@ class Observations:
         again = (np.diff(series[order]) == 0) & (np.diff(ticks[order]) == 0)
         before, after = order[:-1][again], order[1:][again]
         kept = order[np.append(~again, True)]
-        bounds = np.searchsorted(series[kept], np.arange(len(keys) + 1))
         n_channels = self.values.shape[1]
         table = np.concatenate([self._table(), new._table()])
         old, now = table[before], table[after]
         table[after] = np.where(np.isnan(now), old, now)
         revised = (old != table[after]) & ~np.isnan(old)
-        parts = {"y": revised[:, :n_channels], "X": revised[:, n_channels:]}
         if revised.any():
+            parts = {"y": revised[:, :n_channels], "X": revised[:, n_channels:]}
             names = " and ".join(name for name, part in parts.items() if part.any())
             row = after[np.argmax(revised.any(axis=1))]
             _warn(
@@ -176,29 +171,29 @@ class Observations:
                 f"{self.named(ticks[row], keys[series[row]])}. Where that is no "
                 "revision, look for wrong time stamps."
             )
-        self._warn_of_the_past(new)
-        values, controls = table[kept, :n_channels], table[kept, n_channels:]
-        given = None if self.controls is None else controls
-        return Observations(ticks[kept], values, given, bounds, keys, self.like)
+        lasts = new.ticks[new.bounds[1:] - 1]
+        firsts = np.append(self.ticks[self.bounds[:-1]], np.full(len(lasts), -(2**63)))
+        for k in np.flatnonzero(lasts < firsts[of_new])[:1]:
+            key = new.keys[k]
+            _warn(
+                "an update comes before the first stamp that was seen, "
+                f"{self.named(firsts[of_new[k]], key)}; its last is "
+                f"{self.named(lasts[k], key)}. The cutoff stays, and forecasts begin "
+                "after it. Where that is not meant, look for wrong time stamps."
+            )
+        return Observations(
+            ticks[kept],
+            table[kept, :n_channels],
+            None if self.controls is None else table[kept, n_channels:],
+            np.searchsorted(series[kept], np.arange(len(keys) + 1)),
+            keys,
+            self.like,
+        )
 
     def _table(self) -> Array:
         """Return y and X side by side, (row, channel and control)."""
         parts = [self.values] if self.controls is None else [self.values, self.controls]
         return np.hstack(parts)
-
-    def _warn_of_the_past(self, new: Observations) -> None:
-        """Warn if a series of ``new`` ends before its first row here."""
-        firsts = dict(zip(self.keys, self.ticks[self.bounds[:-1]], strict=True))
-        lasts = dict(zip(new.keys, new.ticks[new.bounds[1:] - 1], strict=True))
-        early = [key for key in lasts if key in firsts and lasts[key] < firsts[key]]
-        if early:
-            key = early[0]
-            _warn(
-                "an update comes before the first stamp that was seen, "
-                f"{self.named(firsts[key], key)}; its last is "
-                f"{self.named(lasts[key], key)}. The cutoff stays, and forecasts "
-                "begin after it. Where that is not meant, look for wrong time stamps."
-            )
 
     def named(self, tick: np.int64, key: Key) -> str:
         """Return a row as the user's index names it."""

@@ -20,20 +20,18 @@ Array = NDArray[np.floating]
 Mask = NDArray[np.bool_]
 
 _FACTOR = 1e4
-"""How many times farther from the median than any other value an outlier is."""
+"""How many times farther from the median than the others a lone value is."""
 
-_RUN = 8
-"""So many equal values one after the other are a run."""
+_FEWEST = 8
+"""Values that can be judged, and equal ones in a row that are a run."""
 
-_UNITS = [(f**s, 0.0) for f in (10, 60, 1e2, 1e3, 3600, 1e4, 1e6, 1e9) for s in (1, -1)]
-_UNITS += [(1.8, 32.0), (1 / 1.8, -32 / 1.8)]
-"""From one unit to another: factor and shift; last Celsius to Fahrenheit and back."""
+_UNITS = [f**s for f in (10, 60, 1e2, 1e3, 3600, 1e4, 1e6, 1e9) for s in (1, -1)]
+"""Factors from one unit to another."""
 
 _FOUND = (
-    f"more than {_FACTOR:g} times farther from the median than all others of their "
-    "series, next to which these could not be told apart",
-    "that repeat one number far beyond all others, as a mark of missing values does",
-    f"that repeat the one before in runs of {_RUN} or more, as of a sensor that is "
+    "far beyond all others of their series, such as a lone absurd value or a mark of "
+    "missing ones",
+    f"that repeat the one before in runs of {_FEWEST} or more, as of a sensor that is "
     "stuck, in series that else hardly ever do",
     "from which on the unit seems to be another: level and spread change by a factor "
     "of {:.4g}",
@@ -56,27 +54,23 @@ def cleaned(
     searched; of others the values that were ``left_out`` before stay so, and there is
     no second warning of these. The first ``n_seen`` series must keep their unit.
     """
-    values, kind = given.values.copy(), np.zeros(given.values.shape, dtype=np.int8)
-    factors: dict[
-        tuple[int, int], float
-    ] = {}  # by the first row and the channel of another unit
+    kind = np.zeros(given.values.shape, dtype=np.int8)
+    factors = np.ones(given.values.shape)
     is_out = left_out.copy()
-    for k in judged:
-        is_out[given.bounds[k] : given.bounds[k + 1]] = False
     for k, channel in product(judged, range(len(channels))):
-        part = values[given.bounds[k] : given.bounds[k + 1], channel]
-        known = np.flatnonzero(~np.isnan(part))
-        observed, known = part[known], known + given.bounds[k]
-        for rule, find in enumerate((_lone, _sentinels, _stuck), 1):
-            found = find(observed)
-            if found.any():
-                kind[known[found], channel] = rule
-                known, observed = known[~found], observed[~found]
-        start, factor, shift = _unit(observed)
+        low, high = given.bounds[k : k + 2]
+        is_out[low:high, channel] = False
+        row = low + np.flatnonzero(~np.isnan(given.values[low:high, channel]))
+        if len(row) < _FEWEST:
+            continue
+        for rule, find in enumerate((_beyond, _stuck), 1):
+            found = find(given.values[row, channel])
+            kind[row[found], channel] = rule
+            row = row[~found]
+        start, factor = _unit(given.values[row, channel])
         if start:
-            kind[known[start], channel] = _RESCALED
-            values[known[:start], channel] = factor * observed[:start] + shift
-            factors[known[start], channel] = factor
+            kind[row[start], channel] = _RESCALED
+            factors[low : row[start], channel] = factor
     for rule, what in enumerate(_FOUND, 1):
         where = np.argwhere((kind == rule) & ~left_out)
         if not len(where):
@@ -84,7 +78,7 @@ def cleaned(
         row, channel = where[0]
         series = given.series[row]
         text = (
-            f"y has {len(where)} value(s) {what.format(factors.get((row, channel)))}; "
+            f"y has {len(where)} value(s) {what.format(factors[row - 1, channel])}; "
             f"the first is {given.values[row, channel]:g} in column "
             f"{channels[channel]!r} at "
             f"{given.named(given.ticks[row], given.keys[series])}."
@@ -94,72 +88,60 @@ def cleaned(
                 f"an update must be in the unit of the rows before; {text} Convert "
                 "what follows, or fit anew on all rows."
             )
-        done = (
-            "Taken for missing"
-            if rule < _RESCALED
-            else "Rows before are rescaled to it"
-        )
+        is_left = rule < _RESCALED
+        done = "Taken for missing" if is_left else "Rows before are rescaled to it"
         remedy = "If such values are true, clean=False keeps them all."
         warnings.warn(f"{text} {done}. {remedy}", UserWarning, stacklevel=2)
     is_out |= (kind > 0) & (kind < _RESCALED)
-    if not (is_out.any() or factors):
+    if not (is_out.any() or (factors != 1).any()):
         return None
+    values = given.values * factors
     return values, np.where(is_out, np.nan, values)
 
 
-def _lone(values: Array) -> Mask:
-    """Return which values of one channel of one series are outliers, (row,).
+def _beyond(values: Array) -> Mask:
+    """Return which values of one channel of one series lie far beyond all others."""
+    row = np.arange(len(values))
+    while len(group := _group_beyond(values[row])):
+        row = np.delete(row, group)
+    return ~np.isin(np.arange(len(values)), row)
 
-    A single 1e8 among values of order one makes their scale 1e7: to the network, which
-    computes in single precision, the others are one and the same number.
+
+def _group_beyond(values: Array) -> NDArray[np.int64]:
+    """Return up to a third of the rows, beyond the widest gap in how far others are.
+
+    Distances are those from the median. It is every hundredth value at most, more than
+    10,000 times as far as the others: next to it the network, which computes in single
+    precision, could not tell those apart. Or it is a few numbers that stand for missing
+    values, such as -999: each three times or more, all together at separate places; 20
+    times as far as the others, or 200 times if positive, as rare loads are; a tenth of
+    that if all digits are nines; not between zero and the others, as what is switched
+    off.
     """
-    n = len(values)
-    if n < 8:  # too few to tell which of them are out of line
-        return np.zeros(n, dtype=bool)
+    n, none = len(values), np.zeros(0, dtype=np.int64)
     half = values / 2  # the distance of two large numbers is then one
-    median = np.sort(half)[n // 2]
+    median = np.median(half)
     distance = np.abs(half - median)
-    farthest = np.sort(distance)[n - 1 - max(n // 100, 1) :]
-    usual, beyond = farthest[:-1], farthest[1:]
+    order = np.argsort(distance)
+    ranked = distance[order]
     # deviations of less than a billionth are no spread
-    is_gap = (beyond / _FACTOR > usual) & (usual > 1e-9 * np.abs(median))
-    # all that is farther than the first gap
-    return distance >= (beyond[np.argmax(is_gap)] if is_gap.any() else np.inf)
-
-
-def _sentinels(values: Array) -> Mask:
-    """Return which values are numbers that stand for missing ones, such as -999.
-
-    Each comes three times or more, all together at separate places and for a third of
-    the rows at most. It is outside all others by more than ten times their range, or a
-    hundred times if positive, as rare loads are; by a tenth of that if all its digits
-    are nines. It is not between zero and the others, as what is switched off.
-    """
-    half, none, n = np.sort(values) / 2, np.zeros_like(values, bool), len(values)
-    if n < 8 or (half[0] < half[2] and half[-3] < half[-1]):
+    usual = np.where(ranked > 1e-9 * np.abs(median), ranked, np.inf)
+    first = n - n // 3
+    ratio = ranked[first:] / usual[first - 1 : -1]
+    start = first + int(ratio.argmax())
+    group = order[start:]
+    if ratio.max() > _FACTOR and len(group) <= max(n // 100, 1):
+        return group
+    marks, counts = np.unique(values[group], return_counts=True)
+    n_places = np.count_nonzero(np.diff(np.sort(group)) > 1) + 1
+    n_usual = len(np.unique(values[order[:start]]))
+    if counts.min() < 3 or n_places < 2 or n_usual < _FEWEST:
         return none
-    starts, counts = _runs(half)
-    distinct = half[starts]
-    if len(distinct) < 9:
-        return none
-    low, high = (1 + (c[1] > 2) if c[0] > 2 else 0 for c in (counts, counts[::-1]))
-    for below, above in product(range(low, -1, -1), range(high, -1, -1)):
-        usual = distinct[below : len(distinct) - above]
-        marks = np.append(distinct[:below], distinct[len(distinct) - above :])
-        if len(usual) < 8:
-            continue
-        nines = [
-            {*repr(2 * abs(float(x))).removesuffix(".0")} <= {*"9."} for x in marks
-        ]
-        least = np.where(marks > 0, 100, 10) / np.where(nines, 10, 1)
-        far = np.maximum(usual[0] - marks, marks - usual[-1]) / (usual[-1] - usual[0])
-        is_outward = np.where(marks < usual[0], marks < 0, marks > 0)
-        if (is_outward & (far > least)).all():
-            found = np.isin(values / 2, marks)
-            n_places = np.count_nonzero(np.diff(found, prepend=False) & found)
-            if n_places > 1 and 3 * found.sum() <= n:
-                return found
-    return none
+    nines = [{*repr(abs(float(x))).removesuffix(".0")} <= {*"9."} for x in marks]
+    least = np.where(marks > 0, 200, 20) / np.where(nines, 10, 1)
+    beyond = marks / 2 - median
+    is_mark = (np.abs(beyond) > least * ranked[start - 1]) & (beyond * marks > 0)
+    return group if is_mark.all() else none
 
 
 def _stuck(values: Array) -> Mask:
@@ -168,54 +150,41 @@ def _stuck(values: Array) -> Mask:
     Runs are states, and stay, where they are of the least or the greatest value, of
     zero, or of a value that has several; and the first, before which nothing changed.
     """
-    found = np.zeros(len(values), dtype=bool)
-    starts, lengths = _runs(values)
-    is_run = lengths >= _RUN
+    starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+    lengths, at = np.diff(starts, append=len(values)), values[starts]
+    is_run = lengths >= _FEWEST
     usual = lengths[~is_run]
+    found = np.zeros(len(values), dtype=bool)
     if not is_run.any() or len(usual) <= 0.98 * usual.sum():
         return found
-    at = values[starts]
     states, n_runs = np.unique(at[is_run], return_counts=True)
     is_run &= ~np.isin(at, states[n_runs > 1]) & (at != 0) & (starts > 0)
-    is_run &= (at > at[lengths < _RUN].min()) & (at < at[lengths < _RUN].max())
+    is_run &= (at > at[lengths < _FEWEST].min()) & (at < at[lengths < _FEWEST].max())
     if is_run.any() and lengths[is_run].min() >= 4 * usual.max():
         found = np.repeat(is_run, lengths)
         found[starts] = False
-    return found if 3 * found.sum() <= len(values) else np.zeros_like(found)
+    return found & (3 * found.sum() <= len(values))
 
 
-def _runs(values: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where runs of equal values begin, and how long they are."""
-    starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
-    return starts, np.diff(starts, append=len(values))
-
-
-def _unit(values: Array) -> tuple[int, float, float]:
-    """Return the row from which on the unit is another, with factor and shift to it.
+def _unit(values: Array) -> tuple[int, float]:
+    """Return the row from which on the unit is another, and the factor to it.
 
     Row 0: from none. Level and spread have to tell of it, at one jump that no other
     comes near; conversions of less than 100 need 30 rows after it, all others 5.
     """
-    logarithm = np.log(np.abs(values))
-    ways = (logarithm, 2, 20, _UNITS[:-2]), (values, 4, 50, _UNITS[-2:])
-    for level, far, n_near, units in ways:
-        jumps = np.abs(level[1:] - level[:-1])
-        k = int(jumps.argmax()) + 1 if len(jumps) > 33 else 0
-        n_after = len(values) - k
-        if k < 30 or n_after < 5:
-            continue
-        jump, jumps[k - 1] = jumps[k - 1], 0
-        if not jump > far * jumps.max():
-            continue
-        n = min(n_after, n_near, k)
-        before, after = np.median(values[k - n : k]), np.median(values[k : k + n])
-        spreads = [np.abs(np.diff(part)).mean() for part in (values[:k], values[k:])]
-        for factor, shift in units:
-            is_large = abs(np.log(factor)) > 4.5
-            miss = abs(factor * before + shift - after)
-            miss /= abs(after - before) if shift else abs(after)
-            spread = abs(np.log(spreads[1] / spreads[0] / factor))
-            near = (0.1, 0.25) if shift else (0.5 if is_large else 0.2, 1.1)
-            if miss < near[0] and spread < near[1] and (is_large or n_after >= 30):
-                return k, factor, shift
-    return 0, 1.0, 0.0
+    jumps = np.abs(np.diff(np.log(np.abs(values))))
+    k = int(jumps.argmax()) + 1 if len(jumps) > 33 else 0
+    n_after = len(values) - k
+    if k < 30 or n_after < 5 or not jumps[k - 1] > 2 * np.delete(jumps, k - 1).max():
+        return 0, 1.0
+    n = min(n_after, 20, k)
+    before, after = np.median(values[k - n : k]), np.median(values[k : k + n])
+    spreads = [np.abs(np.diff(part)).mean() for part in (values[:k], values[k:])]
+    for factor in _UNITS:
+        is_large = abs(np.log(factor)) > 4.5
+        miss = abs(factor * before / after - 1)
+        spread = abs(np.log(spreads[1] / spreads[0] / factor))
+        is_near = miss < (0.5 if is_large else 0.2) and spread < 1.1
+        if is_near and (is_large or n_after >= 30):
+            return k, factor
+    return 0, 1.0

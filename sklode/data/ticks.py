@@ -12,11 +12,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-try:
-    from pandas.errors import IncompatibleFrequency
-except ImportError:  # before pandas 3
-    from pandas._libs.tslibs.period import IncompatibleFrequency
-
 Ticks = NDArray[np.int64]
 
 TIMELIKE = "datetimes or timedeltas"
@@ -118,29 +113,33 @@ def default_step(
 
     For integers it is 1, for periods one period. For datetimes and timedeltas it is
     ``freq`` where given; else the index's own frequency; else the inferred one; else
-    the `_calendar_step`; else the median gap; else, with a single stamp, one day.
+    the `_calendar_step`; else the median gap; else, with a single stamp, one day. It is
+    a Timedelta, or an offset where only the calendar knows its length.
     """
     if isinstance(times, pd.PeriodIndex):
         return times.freq.n  # ordinals count the frequency without its multiple
     if not isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex):
         return 1
-    step = freq if freq is not None else getattr(times, "freq", None)
+    step = freq if freq is not None else times.freq
     if step is None and len(times) >= 3:
         step = pd.infer_freq(times)
-    if step is None and len(times) >= 3 and isinstance(times, pd.DatetimeIndex):
-        step = _calendar_step(times)
+        if step is None and isinstance(times, pd.DatetimeIndex):
+            step = _calendar_step(times)
     if step is None and len(times) > 1:
-        gap = int(np.median(np.diff(ticks_of(times))))
-        return pd.Timedelta(gap, unit="ns").as_unit(times.unit)
+        step = pd.Timedelta(int(np.median(np.diff(ticks_of(times)))), unit="ns")
     step = pd.tseries.frequencies.to_offset("D" if step is None else step)
-    if isinstance(step, pd.offsets.Day) and getattr(times, "tz", None) is not None:
-        step = pd.DateOffset(days=step.n)  # a local day may have 23 hours
-    if isinstance(times, pd.TimedeltaIndex) and _fixed_ticks(step) is None:
-        raise ValueError(
-            "freq must have a fixed length where y's index holds timedeltas; got "
-            f"{freq!r}. Use for example freq='7D' or freq='12h'."
-        )
-    return step
+    if isinstance(step, pd.offsets.Day):
+        is_local = getattr(times, "tz", None) is not None  # where a day may have 23 h
+        return (pd.DateOffset if is_local else pd.Timedelta)(days=step.n)
+    try:
+        return pd.Timedelta(step)
+    except (TypeError, ValueError):
+        if isinstance(times, pd.DatetimeIndex):
+            return step
+    raise ValueError(
+        "freq must have a fixed length where y's index holds timedeltas; got "
+        f"{freq!r}. Use for example freq='7D' or freq='12h'."
+    )
 
 
 def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
@@ -171,70 +170,38 @@ def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
     return pd.offsets.Day(int(days)) if days >= 1 and days == int(days) else None
 
 
-def _fixed_ticks(step: Any) -> int | None:
-    """Return the ticks of a step; None where only the calendar knows its length."""
-    if isinstance(step, int):
-        return step
-    if isinstance(step, pd.offsets.Day):
-        return step.n * DAY
-    try:
-        return pd.Timedelta(step).as_unit("ns").value
-    except (TypeError, ValueError):
-        return None
-
-
 def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Index:
     """Return the stamps that lie ``steps`` after each series' last one.
 
-    Steps are whole numbers, of which each series has its own length from
-    `default_step`; timedeltas; or calendar offsets (of type object). All of the first
-    series' stamps come first, increasing, then those of the second...
+    Steps increase: whole numbers, of which each series has its own length from
+    `default_step`, or timedeltas. All of the first series' stamps come first, then
+    those of the second...
     """
-    try:
-        if pd.api.types.is_integer_dtype(steps.dtype):
-            return _counted(steps.to_numpy().astype(np.int64), last, lengths)
-        ticks = ticks_of(_added(list(steps), last))
-    except (TypeError, IncompatibleFrequency) as error:
+    if isinstance(steps, pd.TimedeltaIndex) and clock_of(last) == TIMELIKE:
+        steps, lengths = pd.Index(ticks_of(steps)), [1] * len(last)
+    if not pd.api.types.is_integer_dtype(steps.dtype):
         raise TypeError(
-            f"steps of a horizon must be whole numbers or fit the index of y; got "
+            "steps of a horizon must be whole numbers or fit the index of y; got "
             f"{list(steps)[:3]} on {clock_of(last)} such as {last[0]}. Use whole "
             "numbers of steps, or the stamps themselves."
-        ) from error
-    if (np.diff(ticks.reshape(len(last), len(steps))) == 0).any():
-        raise ValueError(
-            f"steps of a horizon must lead to different stamps; got {list(steps)}. "
-            "Leave out those that are equal."
         )
-    return stamps_of(ticks, last)
-
-
-def _counted(counts: Ticks, last: pd.Index, lengths: list[Any]) -> pd.Index:
-    """Return the stamps that whole numbers of steps lead to."""
-    fixed: list[Any] = [_fixed_ticks(length) for length in lengths]
-    if None not in fixed:
-        farthest = np.multiply.outer(np.array(fixed, float), counts.astype(float))
-        if np.abs(farthest + ticks_of(last)[:, None]).max(initial=0) >= 2.0**63:
+    counts = steps.to_numpy().astype(np.int64)
+    if not any(isinstance(length, pd.offsets.BaseOffset) for length in lengths):
+        ticks = [x if isinstance(x, int) else x.as_unit("ns").value for x in lengths]
+        start, length = ticks_of(last)[:, None], np.array(ticks)[:, None]
+        farthest = np.abs(start + length * counts.astype(float)).max(initial=0)
+        if farthest >= 2.0**63:
             raise ValueError(
                 "a horizon must end where stamps reach, which is 1677 to 2262 for "
                 f"datetimes; got step {counts[np.argmax(np.abs(counts))]} after "
                 f"{last[0]}. Ask for fewer steps."
             )
-        distance = np.multiply.outer(np.array(fixed, dtype=np.int64), counts)
-        return stamps_of((ticks_of(last)[:, None] + distance).ravel(), last)
-    # k steps of a calendar are k times one offset: each month has its own length
+        return stamps_of((start + length * counts).ravel(), last)
     stamps = np.empty((len(last), len(counts)), dtype=object)
     for length in set(lengths):
-        mine = [k for k, other in enumerate(lengths) if other == length]
-        ahead = [int(k) * length if k else pd.Timedelta(0) for k in counts]
-        part = _added(ahead, last[mine]).astype(object).to_numpy()
-        stamps[mine] = part.reshape(len(mine), len(counts))
+        mine = np.array([other == length for other in lengths])
+        for place, k in enumerate(counts.tolist()):
+            # k steps are k times one offset: each month has its own length
+            part = last[mine] + k * length if k else last[mine]
+            stamps[mine, place] = part.astype(object)
     return type(last)(stamps.ravel(), dtype=last.dtype)
-
-
-def _added(ahead: list[Any], last: pd.Index) -> pd.Index:
-    """Add every offset to each stamp: its stamps, increasing, then the next one's."""
-    parts = [last + offset for offset in ahead]
-    stamps = parts[0].append(parts[1:])
-    place = np.arange(len(stamps)).reshape(len(ahead), len(last))
-    rank = ticks_of(stamps)[place].argsort(axis=0, kind="stable")
-    return stamps[np.take_along_axis(place, rank, axis=0).T.ravel()]

@@ -1,22 +1,78 @@
-"""Training windows: rows of one or more series side by side, in normalised units.
+"""Cuts: where windows and origins lie, and the rows there, in a network's units.
 
-A window is what the encoder sees and what follows it. Nothing here loops over series
-or windows.
+A window is what the encoder sees and what follows it; an origin is a row that a window
+ends at, of any length. Nothing here loops over series or windows.
 """
 
 from __future__ import annotations
 
-import copy
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sklode.data.observations import Observations
+from sklode.data.scaling import constants_of, location_and_scale
+from sklode.data.ticks import ticks_between
+
 Array = NDArray[np.floating]
+Mask = NDArray[np.bool_]
+Numbers = NDArray[np.int64]
 
 SCORED_WINDOWS = 64
 """Held-out windows that are scored after each epoch."""
+
+
+class Rows:
+    """Rows of series: times (row,), since each series' first one, in units of time.
+
+    Values (row, channel), 0 where missing, with a mask, and controls (row, control) or
+    None are given in the network's units.
+    """
+
+    def __init__(
+        self, observations: Observations, unit: float, values: Array, controls: Any
+    ) -> None:
+        self.bounds = observations.bounds
+        first = observations.ticks[self.bounds[:-1]][observations.series]
+        self.times = ticks_between(first, observations.ticks) / unit
+        self.mask = ~np.isnan(values)
+        self.values = np.where(self.mask, values, 0.0).astype(np.float32)
+        self.controls = None if controls is None else controls.astype(np.float32)
+
+
+# --- windows that the decoder starts from the first row of ----------------------------
+
+
+class Layout:
+    """Where windows lie: rows that the encoder sees, and ``horizon`` rows after them.
+
+    A window starts at each row that ``least`` rows, by default the horizon, follow
+    after what is seen. A series shorter than that is one window of all its rows.
+    ``bounds``, (series + 1,), are those of `Observations`.
+    """
+
+    def __init__(
+        self,
+        bounds: Numbers,
+        window_length: int,
+        horizon: int,
+        least: int | None = None,
+    ) -> None:
+        self.bounds, self.window_length, self.horizon = bounds, window_length, horizon
+        least = horizon if least is None else least
+        counts = np.maximum(np.diff(bounds) - window_length - least + 1, 1)
+        self.series = np.repeat(np.arange(len(counts)), counts)  # (window,)
+        self.start = bounds[self.series] + _count_up(counts)
+        end = self.start + window_length + horizon
+        self.end = np.minimum(end, bounds[1:][self.series])
+        self.span = int((self.end - self.start).max())
+
+    def __len__(self) -> int:
+        """Return the number of windows."""
+        return len(self.start)
 
 
 class WindowArrays(NamedTuple):
@@ -24,94 +80,45 @@ class WindowArrays(NamedTuple):
 
     times: Array
     values: Array
-    mask: NDArray[np.bool_]
+    mask: Mask
     controls: Array | None
-    scored: NDArray[np.bool_] | None
+    scored: Mask | None
 
 
-class WindowSet:
+class WindowSet(Layout):
     """Every training window of one or more series, gathered without a loop.
 
-    A window is ``window_length`` rows that the encoder sees and ``horizon`` rows after
-    them; a series shorter than that is one window of all its rows. Every row has an
-    observed value, of some channel: so no window has an empty seen part, nor one that
-    reaches beyond it nothing to score there, however much of any one channel is
-    missing.
-
-    All rows come normalised: times (row,) in time units since each series' start,
-    values (row, channel) with NaN where missing, controls (row, control) or None.
-    ``bounds``, (series + 1,), are those of `Observations`.
+    Every row has an observed value, of some channel: so no window has an empty seen
+    part, nor one that reaches beyond it nothing to score there, however much of any one
+    channel is missing. Channels that are not ``counted`` are never scored.
     """
 
     def __init__(
         self,
-        times: Array,
-        values: Array,
-        controls: Array | None,
-        bounds: NDArray[np.int64],
+        rows: Rows,
         window_length: int,
         horizon: int,
+        counted: Mask,
+        least: int | None = None,
     ) -> None:
-        self.times = times
-        self._mask = ~np.isnan(values)
-        self._values = np.where(self._mask, values, 0.0).astype(np.float32)
-        self._controls = None if controls is None else controls.astype(np.float32)
-        self._counts = np.full(values.shape[1], True)
-        self.bounds = bounds
-        self._lay_out(window_length, horizon, horizon)
-
-    def without(self, channels: NDArray[np.bool_]) -> WindowSet:
-        """Return the same windows, in which some channels are never scored."""
-        windows = copy.copy(self)
-        windows._counts = ~channels
-        return windows
+        super().__init__(rows.bounds, window_length, horizon, least)
+        self.rows, self.times, self.counted = rows, rows.times, counted
 
     def shortened(self, share: float) -> WindowSet:
         """Return windows of a share of these lengths over the same rows."""
-        windows = copy.copy(self)
-        horizon = math.ceil(share * self.horizon)
         seen = max(math.ceil(share * self.window_length), 1)
-        windows._lay_out(seen, horizon, horizon)
-        return windows
+        return WindowSet(self.rows, seen, math.ceil(share * self.horizon), self.counted)
 
     def reaching(self, horizon: int) -> WindowSet:
         """Return windows from every row that another follows what is seen.
 
         They end after ``horizon`` more rows, or where their series does.
         """
-        windows = copy.copy(self)
-        windows._lay_out(self.window_length, horizon, min(horizon, 1))
-        return windows
-
-    def _lay_out(self, window_length: int, horizon: int, least: int) -> None:
-        """Start a window at each row that ``least`` rows follow after what is seen."""
-        self.window_length = window_length
-        self.horizon = horizon
-        bounds = self.bounds
-        lengths = np.diff(bounds)
-        counts = np.maximum(lengths - window_length - least + 1, 1)
-        series = np.repeat(np.arange(len(lengths)), counts)
-        within = np.arange(len(series)) - np.repeat(np.cumsum(counts) - counts, counts)
-        self.series = series
-        self.start = bounds[series] + within
-        self.end = np.minimum(self.start + window_length + horizon, bounds[1:][series])
-        self.span = int((self.end - self.start).max())
-
-    def _rows(self, which: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the rows of windows, (window, stamp), padded by the last one."""
-        rows = self.start[which, None] + np.arange(self.span)
-        return np.minimum(rows, self.end[which, None] - 1)
-
-    def rows(self) -> tuple[Array, NDArray[np.bool_], Array | None]:
-        """Return all rows' values (zero where missing), mask and controls."""
-        return self._values, self._mask, self._controls
-
-    def __len__(self) -> int:
-        """Return the number of windows."""
-        return len(self.start)
+        least = min(horizon, 1)
+        return WindowSet(self.rows, self.window_length, horizon, self.counted, least)
 
     def gather(
-        self, which: NDArray[np.int64], scored_from: NDArray[np.int64] | None = None
+        self, which: Numbers, scored_from: Numbers | None = None
     ) -> WindowArrays:
         """Return windows as arrays of shape (batch, time, ...).
 
@@ -119,27 +126,197 @@ class WindowSet:
         marks the observed entries after the seen part, from the row ``scored_from`` of
         each window on; without that, and where every channel counts, it is None.
         """
-        span, rows = np.arange(self.span), self._rows(which)
-        inside = self.start[which, None] + span < self.end[which, None]
-        times, values = self.times[rows], self._values[rows]
-        mask = self._mask[rows] & inside[..., None]
-        scored = None
-        if not self._counts.all():
-            scored = mask & self._counts
+        place, start, end = np.arange(self.span), self.start[which], self.end[which]
+        rows = np.minimum(start[:, None] + place, end[:, None] - 1)
+        inside = place < (end - start)[:, None]
+        times, given = self.times[rows], self.rows
+        mask = given.mask[rows] & inside[..., None]
+        scored = None if self.counted.all() else mask & self.counted
         if scored_from is not None:
-            later = (span >= self.window_length) & (rows >= scored_from[:, None])
-            scored = mask & later[..., None] & self._counts
+            later = (place >= self.window_length) & (rows >= scored_from[:, None])
+            scored = mask & later[..., None] & self.counted
         return WindowArrays(
             (times - times[:, :1]).astype(np.float32),
-            values,
+            given.values[rows],
             mask,
-            None if self._controls is None else self._controls[rows],
+            None if given.controls is None else given.controls[rows],
             scored,
         )
 
 
-def spread(items: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+def spread(items: Numbers, most: int) -> Numbers:
     """Return at most that many items, evenly spaced, the last one among them."""
     if len(items) <= most:
         return items
     return items[np.linspace(0, len(items) - 1, most).round().astype(np.int64)]
+
+
+def _count_up(counts: Numbers) -> Numbers:
+    """Return 0, 1... up to each count, one after the other."""
+    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+# --- origins that a network looks ahead from ------------------------------------------
+
+_TAIL = 0.05
+_NORMAL = 3.29
+"""The middle 90 % of normal values lie within so many standard deviations."""
+
+_ENOUGH = 8
+"""Values of a channel that a series needs for units of its own."""
+
+_UNEQUAL = 100.0
+"""Series whose spreads differ by more than so many times have units of their own."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """How values become those that a network reads: pooled, or of each series.
+
+    Robust: the median, and the width of the middle 90 % of values.
+    """
+
+    time: float  # ticks of one unit: the median positive gap
+    location: Array  # (channel,)
+    scale: Array
+    least: Array  # (channel,): what a logarithm takes smaller values for; NaN: none
+    of_series: bool  # whether every series has a location and scale of its own
+    control_location: Array  # (control,)
+    control_scale: Array
+
+    @classmethod
+    def of(cls, observations: Observations, time: float, least: Array) -> Units:
+        """Measure series; ``least`` above zero where a channel's logarithm is read."""
+        values = plain(observations.values, least)
+        _, scales, known = _of_each(values, observations)
+        of_series = False
+        for spreads, some in zip(scales.T, known.T, strict=True):
+            varied = spreads[some & (spreads > 1e-6 * spreads[some].max(initial=0.0))]
+            if len(varied) > 1:
+                low, high = np.quantile(varied, [0.1, 0.9], method="nearest")
+                of_series |= bool(high > _UNEQUAL * low)
+        controls = observations.controls
+        controls = np.zeros((0, 0)) if controls is None else controls
+        control = location_and_scale(controls)
+        return cls(time, *_robust(values), least, of_series, *control)
+
+    def of_all(self, observations: Observations) -> tuple[Array, Array]:
+        """Return location and scale of each series' channels, (series, channel)."""
+        shape = len(observations.keys), len(self.location)
+        location = np.broadcast_to(self.location, shape)
+        scale = np.broadcast_to(self.scale, shape)
+        if not self.of_series:
+            return location, scale
+        mean, spreads, known = _of_each(
+            plain(observations.values, self.least), observations
+        )
+        known &= spreads > 0
+        return np.where(known, mean, location), np.where(known, spreads, scale)
+
+
+def plain(values: Array, least: Array) -> Array:
+    """Return values, or their logarithms where those are read: ``least`` is no NaN."""
+    logs = np.log(np.fmax(values, np.nan_to_num(least, nan=1.0)))
+    return np.where(np.isnan(least) | np.isnan(values), values, logs)
+
+
+def _robust(values: Array) -> tuple[Array, Array]:
+    """Return medians and spreads of observed values, (channel,)."""
+    location, scale = location_and_scale(values)
+    varies = np.isnan(constants_of(values)) & ~np.isnan(values).all(0)
+    for k in np.flatnonzero(varies):
+        ends = np.nanquantile(values[:, k], [_TAIL, 0.5, 1 - _TAIL])
+        if ends[2] > ends[0]:
+            location[k], scale[k] = ends[1], (ends[2] - ends[0]) / _NORMAL
+    return location, scale
+
+
+def _of_each(values: Array, observations: Observations) -> tuple[Array, Array, Mask]:
+    """Return mean and spread of each series' channels, and where enough is known."""
+    known = ~np.isnan(values)
+    first = observations.bounds[:-1]
+    count = np.add.reduceat(known.astype(float), first)
+    mean = np.add.reduceat(np.where(known, values, 0.0), first) / np.maximum(count, 1)
+    away = np.where(known, values - mean[observations.series], 0.0)
+    most = np.maximum.reduceat(np.abs(away), first)  # a float need not hold squares
+    away = away / np.where(most > 0, most, 1.0)[observations.series]
+    spread = most * np.sqrt(np.add.reduceat(away**2, first) / np.maximum(count, 1))
+    return mean, spread, count >= _ENOUGH
+
+
+class Questions(NamedTuple):
+    """Values that are asked for, sorted by window."""
+
+    window: Numbers  # (answer,)
+    channel: Numbers
+    lead: Array  # in units of time
+    row: Numbers  # where they stand, -1 where nowhere
+
+    def part(self, which: Any) -> Questions:
+        """Return some of them."""
+        return Questions(*[x[which] for x in self])
+
+
+class Origins(Rows):
+    """Rows of series in a network's units, and what stands before and after each."""
+
+    def __init__(self, observations: Observations, units: Units) -> None:
+        self.series = observations.series  # (row,)
+        self.location, self.scale = units.of_all(observations)
+        values = plain(observations.values, units.least)
+        controls = observations.controls
+        if controls is not None:
+            controls = (controls - units.control_location) / units.control_scale
+        values = (values - self.location[self.series]) / self.scale[self.series]
+        super().__init__(observations, units.time, values, controls)
+
+    def usable(self, fewest: int) -> Numbers:
+        """Return the rows with so many up to them, and one after, in their series."""
+        row = np.arange(len(self.times))
+        seen = row - self.bounds[:-1][self.series] + 1
+        return row[(seen >= fewest) & (row + 1 < self.bounds[1:][self.series])]
+
+    def seen(
+        self, origins: Numbers, n_rows: int
+    ) -> tuple[Array, Array, Mask, Array | None]:
+        """Return windows' ages, values, mask and controls, (window, row, ...).
+
+        The latest row comes first; those before a series' first one repeat it, masked.
+        """
+        first = self.bounds[:-1][self.series[origins], None]
+        rows = origins[:, None] - np.arange(n_rows)
+        inside = rows >= first
+        rows = np.maximum(rows, first)
+        ages = self.times[origins][:, None] - self.times[rows]
+        controls = None if self.controls is None else self.controls[rows]
+        mask = self.mask[rows] & inside[..., None]
+        return ages.astype(np.float32), self.values[rows], mask, controls
+
+    def after(self, origins: Numbers, reach: float) -> Questions:
+        """Return every value observed after origins, up to so long."""
+        count = self._rows_until(origins, reach) - origins - 1
+        window = np.repeat(np.arange(len(origins)), count)
+        row = origins[window] + 1 + _count_up(count)
+        entry, channel = np.nonzero(self.mask[row])
+        window, row = window[entry], row[entry]
+        lead = self.times[row] - self.times[origins[window]]
+        return Questions(window, channel, lead, row)
+
+    def path(self, origins: Numbers, reach: float) -> tuple[Array, Array] | None:
+        """Return times since the origins, and controls there, (window, row, ...)."""
+        if self.controls is None:
+            return None
+        end = self.bounds[1:][self.series[origins]]
+        stop = np.minimum(self._rows_until(origins, reach) + 1, end)
+        rows = origins[:, None] + np.arange(int((stop - origins).max()))
+        rows = np.minimum(rows, stop[:, None] - 1)
+        times = self.times[rows] - self.times[origins][:, None]
+        return times.astype(np.float32), self.controls[rows]
+
+    def _rows_until(self, origins: Numbers, reach: float) -> Numbers:
+        """Return the first row of each origin's series that comes later than that."""
+        # series side by side on one axis, so that one search serves all
+        width = float(self.times.max(initial=0.0)) + reach + 1.0
+        axis = self.series * width + self.times
+        asked = self.series[origins] * width + self.times[origins] + reach
+        return np.searchsorted(axis, asked, side="right")

@@ -19,9 +19,8 @@ from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode.data import checks
 from sklode.data.history import History, as_channels, in_order
-from sklode.data.horizons import as_horizon, check_freq_of
+from sklode.data.horizons import as_horizon
 from sklode.data.observations import Observations
-from sklode.data.ticks import default_step
 from sklode.levels.answers import LevelAnswers
 from sklode.levels.structural import StructuralLevel
 from sklode.prediction import saving
@@ -139,15 +138,10 @@ class ContinuousForecaster(BaseForecaster):
         if isinstance(fh, pd.MultiIndex) and self._state == "fitted":
             if len(self._history.levels) > 1:
                 return fh  # each series' own stamps, see `_asked`
-        if isinstance(fh, ForecastingHorizon) and fh.freq is not None:
-            check_freq_of(fh, self._cutoff, self._steps())
-        return super()._check_fh(as_horizon(fh, self._cutoff), pred_int)
-
-    def _steps(self) -> list[Any]:
-        """Return the lengths of a step that are known, of each series."""
+        steps = [] if self.freq is None else [self.freq]
         if self._state == "fitted":
-            return self._history.steps
-        return [] if self.freq is None else [default_step(self._cutoff, self.freq)]
+            steps = self._history.steps
+        return super()._check_fh(as_horizon(fh, self._cutoff, steps), pred_int)
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""

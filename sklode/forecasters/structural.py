@@ -10,7 +10,7 @@ import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
-from sklode.data.checks import FREQ, SIZE, check_constraints, check_freq
+from sklode.data.checks import check_constraints
 from sklode.data.clock import check_seasons, season_ticks
 from sklode.data.history import History
 from sklode.data.observations import Observations
@@ -22,10 +22,6 @@ from sklode.prediction.model import FittedLevel
 _CONSTRAINTS: dict[str, list[Any]] = {
     "seasons": [StrOptions({"auto"}), list, tuple, None],
     "logarithm": [StrOptions({"auto"}), "boolean"],
-    "n_samples": [SIZE],
-    "freq": FREQ,
-    "clean": ["boolean"],
-    "random_state": ["random_state"],
 }
 
 
@@ -172,7 +168,6 @@ class StructuralForecaster(ContinuousForecaster):
         check_constraints(_CONSTRAINTS, self)
         if not isinstance(self.seasons, str):
             check_seasons(self.seasons or ())
-        check_freq(self.freq)
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sklode import nn
 from sklode.data.history import GivenControls, History
 from sklode.data.observations import Observations
-from sklode.data.origins import Origins, Questions, Units
 from sklode.data.ticks import ticks_between
+from sklode.data.windows import Origins, Questions, Units
 from sklode.levels.mixture import Move
 from sklode.levels.structural import StructuralLevel
 from sklode.levels.tables import Queries

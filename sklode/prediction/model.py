@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from sklode import nn
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, split_at_gaps
-from sklode.data.ticks import ticks_between
-from sklode.data.windows import WindowSet
+from sklode.data.windows import Rows, WindowSet
 from sklode.levels.structural import StructuralLevel
 from sklode.prediction.calibration import Calibration
 
@@ -78,10 +77,13 @@ class FittedModel:
 
     def windows(self, observations: Observations) -> WindowSet:
         """Return the training windows; none spans a gap that splits a series."""
-        pieces = split_at_gaps(observations, self.time_unit)
-        arrays = arrays_of(pieces, self.normalisation, self.time_unit)
-        windows = WindowSet(*arrays, self.window_length, self.horizon)
-        return windows if self.held is None else windows.without(~np.isnan(self.held))
+        pieces, units = split_at_gaps(observations, self.time_unit), self.normalisation
+        controls = pieces.controls
+        if controls is not None:
+            controls = units.controls(controls)
+        rows = Rows(pieces, self.time_unit, units.values(pieces.values), controls)
+        held = np.full(len(units.location), np.nan) if self.held is None else self.held
+        return WindowSet(rows, self.window_length, self.horizon, np.isnan(held))
 
     def hold(self) -> None:
         """Let the network forecast what is `held`."""
@@ -89,19 +91,6 @@ class FittedModel:
             device = next(self.network.parameters()).device
             constants = torch.from_numpy(self.held).to(device)
             self.network.emission.hold(~constants.isnan(), constants)
-
-
-def arrays_of(
-    observations: Observations, normalisation: Normalisation, unit: float
-) -> tuple[Any, Any, Any, Any]:
-    """Return times, values and controls in the model's units, and the bounds."""
-    controls = observations.controls
-    if controls is not None:
-        controls = normalisation.controls(controls)
-    first = observations.ticks[observations.bounds[:-1]][observations.series]
-    times = ticks_between(first, observations.ticks) / unit
-    values = normalisation.values(observations.values)
-    return times, values, controls, observations.bounds
 
 
 def build_encoder(settings: Any, input_size: int) -> tuple[Any, nn.Solver]:

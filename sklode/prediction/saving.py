@@ -31,9 +31,9 @@ from sklode import nn
 from sklode.data.errors import WeightsFileError
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.origins import Units
 from sklode.data.scaling import Normalisation
 from sklode.data.ticks import stamps_of, ticks_of
+from sklode.data.windows import Units
 from sklode.levels.components import Component
 from sklode.levels.cross import Cross
 from sklode.levels.effects import Effect

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sklode import nn
 from sklode.data.observations import Observations
-from sklode.data.origins import Origins, Units
+from sklode.data.windows import Origins, Units
 from sklode.engine.threads import n_threads
 from sklode.levels.components import least_of
 from sklode.levels.structural import StructuralLevel

@@ -7,14 +7,14 @@ import torch
 from numpy.typing import NDArray
 
 from sklode import nn
-from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
+from sklode.data.windows import SCORED_WINDOWS, Layout, WindowSet, spread
 
 _ENOUGH = 0.5
 """Share of the windows that are left to train on where the ends of series are not."""
 
 
 def first_held_out_row(
-    windows: WindowSet, fraction: float, rng: np.random.RandomState
+    windows: Layout, fraction: float, rng: np.random.RandomState
 ) -> NDArray[np.int64]:
     """Return the row of each series from which on nothing is trained on.
 
@@ -35,7 +35,7 @@ def first_held_out_row(
     return cut if len(training_windows(windows, cut)) else end
 
 
-def training_windows(windows: WindowSet, cut: NDArray[np.int64]) -> NDArray[np.int64]:
+def training_windows(windows: Layout, cut: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the windows that end before their series' first held-out row."""
     return np.flatnonzero(windows.end <= cut[windows.series])
 
@@ -57,7 +57,7 @@ def validation_batches(
 
 
 def hidden_rows(
-    windows: WindowSet,
+    windows: Layout,
     which: NDArray[np.int64],
     thinning: float,
     generator: torch.Generator,

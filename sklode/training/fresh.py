@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, split_at_gaps, time_unit
-from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
+from sklode.data.ticks import ticks_between
+from sklode.data.windows import SCORED_WINDOWS, Layout, spread
 from sklode.nn.modes import default_float32
 from sklode.nn.solvers import FOLLOWED
 from sklode.prediction.model import (
     ARCHITECTURE,
     FittedModel,
-    arrays_of,
     build_network,
 )
 from sklode.training.batches import first_held_out_row
@@ -84,27 +84,22 @@ def fresh_model(
     )
     unit = time_unit(observations, _MEAN_GAP)
     observations = split_at_gaps(observations, unit)
-    nothing = np.zeros((len(observations.ticks), 1))
-    layout = WindowSet(
-        nothing[:, 0], nothing, None, observations.bounds, window_length, horizon
-    )
+    layout = Layout(observations.bounds, window_length, horizon)
     cut = first_held_out_row(layout, held_out, rng)
     learned = observations.until(cut)
-    normalisation = Normalisation.of(learned)
-    windows = WindowSet(
-        *arrays_of(learned, normalisation, unit), window_length, horizon
-    )
+    windows = Layout(learned.bounds, window_length, horizon)
     which = spread(np.arange(len(windows)), 4 * SCORED_WINDOWS)
-    sample = windows.gather(which)
+    first, last = windows.start[which], windows.end[which] - 1
+    spans = ticks_between(learned.ticks[first], learned.ticks[last]) / unit
     n_controls = 0 if observations.controls is None else observations.controls.shape[1]
     with drawing_weights(int(rng.randint(2**31 - 1))):
         n_channels = observations.values.shape[1]
         network = build_network(settings, n_channels, n_controls)
-        span = float(np.median(sample.times[:, -1]))
+        span = float(np.median(spans))
         network.decoder.vector_field.start_rotating(_periods(settings, span))
     model = FittedModel(
         network,
-        normalisation,
+        Normalisation.of(learned),
         unit,
         observations.clock,
         window_length,

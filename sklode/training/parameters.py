@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeAlias, get_type_hints
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from sklode.data.checks import FREQ, SIZE, check_constraints, check_freq
+from sklode.data.checks import SIZE, check_constraints
 from sklode.nn.solvers import METHODS
 
 
@@ -69,10 +69,6 @@ _CONSTRAINTS: dict[str, list[Any]] = {
         for name, hint in get_type_hints(Settings, include_extras=True).items()
         if name != "encoder"  # which is no parameter
     },
-    "n_samples": [SIZE],
-    "freq": FREQ,
-    "clean": ["boolean"],
-    "random_state": ["random_state"],
     "verbose": [Interval(Integral, 0, 2, closed="both")],
 }
 
@@ -87,7 +83,6 @@ def check_parameters(forecaster: Any) -> None:
             'level="auto", or leave guard at "auto".'
         )
     resolve_device(forecaster.device)
-    check_freq(forecaster.freq)
 
 
 def resolve_device(name: str | torch.device) -> torch.device:

@@ -15,9 +15,8 @@ from scipy.special import stdtrit
 from sklode import nn
 from sklode.data.errors import SolverError
 from sklode.data.observations import Observations
-from sklode.data.origins import Origins, Questions, Units
 from sklode.data.ticks import ticks_between
-from sklode.data.windows import spread
+from sklode.data.windows import Origins, Questions, Units, spread
 from sklode.levels.structural import StructuralLevel
 from sklode.levels.tables import Queries
 from sklode.nn.modes import own_modes

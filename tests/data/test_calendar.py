@@ -108,7 +108,7 @@ BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     ),
     "NaT": (DATES.insert(2, pd.NaT), {}, r"finite times; got NaT at row 2"),
     "a length": (DATES, {"periods": ["year", pd.Timedelta("12h")]}, "got Timedelta"),
-    "a number": (DATES, {"periods": 12}, r'must be one of "year", .*; got 12\.'),
+    "a number": (DATES, {"periods": 12}, r"must be one of \['year', .*; got 12\."),
     "none": (DATES, {"periods": []}, r"at least one, and none twice; got \[\]\. Use"),
     "twice": (DATES, {"periods": ["day"] * 2}, r"none twice; got \['day', 'day'\]"),
     "no harmonics": (DATES, {"harmonics": 0}, r"number of at least 1; got 0\."),

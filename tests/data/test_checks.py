@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 import torch
 
-from sklode import calendar_features, nn
 from tests.controls import controls
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 
@@ -45,7 +44,7 @@ NO_NUMBERS: dict[str, tuple[Any, str]] = {
     "dates": (TWO.assign(when=STAMPS), r"an index: y\.set_index\('when'\)\.$"),
     "an array of words": (np.array(["1"]), r"got <U1 in .*array\.astype\(float\)"),
     "four axes": (np.zeros((2,) * 4), r"in the shape .* shape \(2, 2, 2, 2\)"),
-    "a dict": ({"y": 1}, r"y must be of type Series, DataFrame or array; got dict"),
+    "a dict": ({"y": 1}, r"y must be a Series, a DataFrame, .*; got dict"),
     "a number": (3.0, r"got float\. Pass numbers as pd\.Series\(y, index=stamps\)"),
     "a tensor": (torch.ones(9), r"got Tensor\. .*y\.numpy\(\)"),
 }
@@ -88,8 +87,8 @@ TABLES: dict[str, tuple[Any, str]] = {
     "no axis": (np.array(1.0), r"in the shape \(time,\), .* shape \(\)\."),
     "one name": (TWO.set_axis(["a", "a"], axis=1), r"names; got 'a' more than once"),
     "a panel as a Series": (panel()["y"], r"\['series', 'when'\]\. Pass y\.to_frame"),
-    "a list of numbers": ([1.0, 2.0], r"got float at place 0\. Pass a list .* pd\.Ser"),
-    "a list of two kinds": ([channels(), waves()], r"got Series at place 1"),
+    "a list of numbers": ([1.0, 2.0], r"DataFrame for each series; got list.*pd\.Ser"),
+    "a list of two kinds": ([channels(), waves()], r"for each series; got list"),
     "a list of complex": ([TWO, TWO * 1j], r"y\[1\] must be numeric.*'a'.*complex"),
     "infinity": (INFINITE_AT_7, rf"got inf in column 'a' at row 7 \({AT_7}\)\. .* NaN"),
     "all missing": (Y * NAN, r"one observed value.* got 24 rows that are all missing"),
@@ -263,7 +262,7 @@ SPOILT: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
         lambda X: X.set_axis(["u", "u"], axis=1),
         r"(columns of X must have different names; got 'u'|got \['u', 'u'\])",
     ),
-    "a list": (lambda X: [1.0], r"X of type list must hold a DataFrame"),
+    "a list": (lambda X: [1.0], r"X must be a Series, .*; got list"),
 }
 OTHERS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
     "one column": (lambda X: X[["u"]], r"had, \['u', 'v'\]; got \['u'\]\. Pass"),
@@ -392,17 +391,3 @@ def test_a_number_of_samples_below_one_is_refused(fitted: Any, n: Any) -> None:
 def test_covariances_are_not_given_in_silence(fitted: Any) -> None:
     with pytest.raises(ValueError, match="gives variances only; got cov=True"):
         fitted.predict_var([1], cov=True)
-
-
-MISSPELT: dict[str, tuple[Callable[[], Any], str]] = {
-    "a parameter": (lambda: unfit().set_params(method="RK4").fit(Y), "rk4"),
-    "a season": (lambda: calendar_features(DAYS, "Weak"), "week"),
-    "a solver": (lambda: nn.Solver("midpiont"), "midpoint"),
-}
-
-
-@pytest.mark.parametrize("case", MISSPELT)
-def test_a_misspelt_choice_is_answered_with_the_nearest(case: str) -> None:
-    misspelt, meant = MISSPELT[case]
-    with pytest.raises(ValueError, match=rf'[Gg]ot .* Did you mean "{meant}"\?$'):
-        misspelt()

@@ -190,7 +190,7 @@ def test_a_freq_without_a_fixed_length_is_refused_over_timedeltas(method: str) -
 def test_steps_beyond_what_an_index_reaches_are_refused(step: int) -> None:
     last = dates("2021-01-01", "D")[-1:]
     with pytest.raises(ValueError, match=f"where stamps reach.*got step {step} after"):
-        future_stamps(pd.Index([1, step]), last, [pd.offsets.Day()])
+        future_stamps(pd.Index([1, step]), last, [pd.Timedelta("1D")])
 
 
 # --- horizons -------------------------------------------------------------------------
@@ -229,7 +229,7 @@ BAD: dict[str, tuple[Any, str]] = {
         [pd.Timedelta("1h"), pd.Timedelta("60min")],
         r"not ask for anything twice; got Timedelta\('0 days 01:00:00'\)",
     ),
-    "rows of a panel": (panel().index[:2], r"same for all series; .* predict_at\(inde"),
+    "rows of a panel": (panel().index[:2], r"same for all series; .*get_level_values"),
     "integers": (at([30]), r"the horizon must be of the kind of y's.*got integers\."),
     "periods": (MONTHS[:2], r"got periods of frequency M\. .*to_timestamp"),
     "a zone": (LATER.tz_localize("UTC"), r"got datetimes with a time zone\. .*tz_conv"),

@@ -1,34 +1,45 @@
-"""Windows gathered by hand, and their default lengths."""
+"""Windows and origins: which rows they show, in which units; default lengths."""
 
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sklode.data.windows import WindowSet
+from sklode.data.observations import Observations
+from sklode.data.windows import Origins, Rows, Units, WindowSet, plain
 from sklode.training.fresh import default_lengths
 
 NAN = float("nan")
-TIMES = np.array([0.0, 1.0, 3.0, 6.0, 10.0, 0.0, 2.0])  # a series of 5 rows, one of 2
-VALUES = np.array([[1.0], [0.0], [NAN], [4.0], [5.0], [6.0], [7.0]])
-BOUNDS = np.array([0, 5, 7])
+NONE = np.array([NAN])
+EVERY = np.array([True])
+TIMES: list[list[int]] = [[0, 1, 3, 6, 10], [0, 2]]
+VALUES: list[list[float]] = [[1, 0, NAN, 4, 5], [6, 7]]
 
 
-def windows(window_length: int = 3, horizon: int = 1) -> WindowSet:
-    return WindowSet(TIMES, VALUES, 10 * VALUES, BOUNDS, window_length, horizon)
+def observed(times: list[list[int]], values: list[list[float]]) -> Observations:
+    parts = {
+        k: pd.DataFrame({"y": given}, pd.Index(stamps, dtype=int))
+        for k, (stamps, given) in enumerate(zip(times, values, strict=True))
+    }
+    return Observations.from_frame(pd.concat(parts, names=["series", "t"]))
 
 
-def test_windows_are_every_run_of_rows_and_a_short_series_is_one() -> None:
-    every = windows()
-    assert len(every) == 3
-    assert every.series.tolist() == [0, 0, 1]
-    assert every.start.tolist() == [0, 1, 5]
-    assert every.end.tolist() == [4, 5, 7]
+def windows(window_length: int = 3, horizon: int = 1, n_channels: int = 1) -> WindowSet:
+    seen = observed(TIMES, VALUES)
+    values = np.repeat(seen.values, n_channels, axis=1)
+    rows = Rows(seen, 1.0, values, 10 * np.nan_to_num(seen.values))
+    return WindowSet(rows, window_length, horizon, np.arange(n_channels) == 0)
 
 
 def test_windows_are_gathered_as_written_here() -> None:
-    batch = windows().gather(np.array([1, 2]))
+    every = windows()
+    assert every.series.tolist() == [0, 0, 1]
+    assert every.start.tolist() == [0, 1, 5]
+    assert every.end.tolist() == [4, 5, 7]
+    batch = every.gather(np.array([1, 2]))
     assert batch.times.tolist() == [[0, 2, 5, 9], [0, 2, 2, 2]]
     assert batch.values[..., 0].tolist() == [[0, 0, 4, 5], [6, 7, 7, 7]]
     assert batch.mask[..., 0].tolist() == [
@@ -36,28 +47,30 @@ def test_windows_are_gathered_as_written_here() -> None:
         [True, True, False, False],
     ]
     assert batch.controls is not None
-    assert batch.controls.shape == (2, 4, 1)
     assert batch.controls[1, :2, 0].tolist() == [60, 70]
     assert batch.scored is None
 
 
 def test_times_after_years_keep_their_digits() -> None:
     # the origin is taken off before single precision cuts digits off
-    long_ago = WindowSet(TIMES + 1e8, VALUES, None, BOUNDS, 3, 1)
-    np.testing.assert_array_equal(
-        long_ago.gather(np.arange(3)).times, windows().gather(np.arange(3)).times
-    )
-    assert long_ago.gather(np.arange(3)).controls is None
+    late = observed([[0, *(t + 10**8 for t in TIMES[0])]], [[NAN, *VALUES[0]]])
+    found = WindowSet(Rows(late, 1.0, late.values, None), 3, 1, EVERY)
+    assert found.gather(np.array([2])).times.tolist() == [[0, 2, 5, 9]]
+
+
+def test_windows_may_be_shortened_or_reach_on() -> None:
+    part = windows(4, 2).shortened(0.5)
+    assert (part.window_length, part.horizon) == (2, 1)
+    assert part.end.tolist() == [3, 4, 5, 7]
+    further = windows(2, 0).reaching(9)
+    assert further.start.tolist() == [0, 1, 2, 5]
+    assert further.end.tolist() == [5, 5, 5, 7]
 
 
 def test_scored_are_the_observed_rows_after_the_seen_part_from_a_row_on() -> None:
-    every = windows(window_length=1, horizon=3)
-    batch = every.gather(np.array([0, 1, 2]), np.array([2, 4, 0]))
-    assert batch.mask[..., 0].tolist() == [
-        [True, True, False, True],
-        [True, False, True, True],
-        [True, True, False, False],
-    ]
+    batch = windows(window_length=1, horizon=3).gather(
+        np.arange(3), np.array([2, 4, 0])
+    )
     assert batch.scored is not None
     assert batch.scored[..., 0].tolist() == [
         [False, False, False, True],
@@ -66,20 +79,15 @@ def test_scored_are_the_observed_rows_after_the_seen_part_from_a_row_on() -> Non
     ]
 
 
-def test_a_channel_left_out_is_seen_but_never_scored() -> None:
-    values = np.hstack([VALUES, VALUES])
-    every = WindowSet(TIMES, values, None, BOUNDS, 1, 3)
-    one = every.without(np.array([False, True])).shortened(1.0)
-    which = np.array([0, 1, 2])
-    for scored_from in (None, np.array([2, 4, 0])):
-        batch = one.gather(which, scored_from)
-        expected = every.gather(which, scored_from)
-        np.testing.assert_array_equal(batch.mask, expected.mask)
-        assert batch.scored is not None
-        marks = expected.mask if expected.scored is None else expected.scored
-        np.testing.assert_array_equal(batch.scored[..., 0], marks[..., 0])
-        assert not batch.scored[..., 1].any()
-    assert every.gather(which).scored is None
+@pytest.mark.parametrize("scored_from", [None, np.array([2, 4, 0])])
+def test_a_channel_left_out_is_seen_but_never_scored(scored_from: np.ndarray) -> None:
+    batch = windows(1, 3, n_channels=2).gather(np.arange(3), scored_from)
+    expected = windows(1, 3).gather(np.arange(3), scored_from)
+    np.testing.assert_array_equal(batch.mask[..., 1], expected.mask[..., 0])
+    marks = expected.mask if expected.scored is None else expected.scored
+    assert batch.scored is not None
+    np.testing.assert_array_equal(batch.scored[..., 0], marks[..., 0])
+    assert not batch.scored[..., 1].any()
 
 
 @given(
@@ -90,20 +98,19 @@ def test_a_channel_left_out_is_seen_but_never_scored() -> None:
 def test_no_window_reaches_into_another_series(
     lengths: list[int], window_length: int, horizon: int
 ) -> None:
-    bounds = np.concatenate([[0], np.cumsum(lengths)])
-    series = np.repeat(np.arange(len(lengths)), lengths)
-    times = np.concatenate([np.arange(n) for n in lengths]).astype(float)
-    every = WindowSet(
-        times, series[:, None] + 1.0, None, bounds, window_length, horizon
-    )
+    times = [list(range(n)) for n in lengths]
+    seen = observed(times, [[k + 1.0] * n for k, n in enumerate(lengths)])
+    rows = Rows(seen, 1.0, seen.values, None)
+    every = WindowSet(rows, window_length, horizon, EVERY)
     batch = every.gather(np.arange(len(every)))
-    rows = np.minimum(np.array(lengths), window_length + horizon)
     expected = [max(n - window_length - horizon + 1, 1) for n in lengths]
     assert np.bincount(every.series).tolist() == expected
     for k, values, mask in zip(
         every.series, batch.values[..., 0], batch.mask[..., 0], strict=True
     ):
-        assert values[mask].tolist() == [k + 1] * rows[k]
+        assert values[mask].tolist() == [k + 1] * min(
+            lengths[k], window_length + horizon
+        )
 
 
 def test_lengths_that_are_given_are_kept() -> None:
@@ -113,3 +120,60 @@ def test_lengths_that_are_given_are_kept() -> None:
     assert default_lengths(lengths, 8, None, None) == (8, 8)
     assert default_lengths(lengths, 8, None, 12) == (8, 12)
     assert default_lengths(lengths, None, 3, 12)[1] == 3
+
+
+def steady(*series: list[float]) -> Observations:
+    return observed([list(range(0, 10 * len(s), 10)) for s in series], [*series])
+
+
+def origins_of(*series: list[float]) -> Origins:
+    return Origins(steady(*series), Units.of(steady(*series), 10.0, NONE))
+
+
+def test_a_window_shows_its_latest_rows_first_and_no_other_series() -> None:
+    origins = origins_of([1, 2, 3], [4, NAN, 6, 7])
+    ages, values, mask, controls = origins.seen(np.array([2, 5]), 4)
+    assert ages.tolist() == [[0, 1, 2, 2], [0, 1, 2, 2]]
+    shown = values[..., 0] * origins.scale[0] + origins.location[0]
+    assert mask[..., 0].tolist() == [[True] * 3 + [False], [True, False, True, False]]
+    np.testing.assert_allclose(shown[mask[..., 0]], [3, 2, 1, 6, 4], rtol=1e-5)
+    assert controls is None
+
+
+def test_after_an_origin_come_the_values_within_reach_of_the_same_series() -> None:
+    origins = origins_of([1, 2, 3, 4, 5], [6, NAN, 8, 9])
+    asked = origins.after(np.array([1, 4, 5]), 2.0)
+    assert asked.window.tolist() == [0, 0, 2]
+    assert asked.row.tolist() == [2, 3, 7]
+    assert asked.lead.tolist() == [1, 2, 2]
+
+
+def test_usable_origins_have_rows_before_and_after() -> None:
+    origins = origins_of([1, 2, 3, 4], [1, 2], [1, 2, 3])
+    assert origins.usable(3).tolist() == [2]
+    assert origins.usable(2).tolist() == [1, 2, 7]
+
+
+def test_units_do_not_follow_an_absurd_value() -> None:
+    values = np.random.default_rng(0).normal(50.0, 2.0, 400).tolist()
+    units = [Units.of(steady(v), 1.0, NONE) for v in (values, [*values, 1e9])]
+    assert units[0].location[0] == pytest.approx(50, abs=0.5)
+    assert units[0].scale[0] == pytest.approx(2, rel=0.1)
+    assert units[1].scale[0] == pytest.approx(units[0].scale[0], rel=0.05)
+
+
+def test_series_of_very_unequal_spread_have_units_of_their_own() -> None:
+    rng = np.random.default_rng(0)
+    small = rng.normal(0.5, 0.1, 40).tolist()
+    large = rng.normal(2000.0, 60.0, 40).tolist()
+    values = origins_of(small, large).values[:, 0].reshape(2, 40)
+    np.testing.assert_allclose(values.mean(1), 0, atol=1e-4)
+    np.testing.assert_allclose(values.std(1), 1, rtol=1e-4)
+    assert not Units.of(steady(small, [0.3] * 40), 10.0, NONE).of_series
+
+
+def test_logarithms_are_read_where_the_level_has_them() -> None:
+    values = np.array([[1.0, -2.0], [100.0, 3.0], [0.0, NAN]])
+    expected = [[0.0, -2.0], [np.log(100.0), 3.0], [np.log(1e-3), NAN]]
+    found = plain(values, np.array([1e-3, NAN]))
+    np.testing.assert_allclose(found, expected)

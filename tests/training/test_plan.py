@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from sklode import nn
-from sklode.data.windows import WindowSet
+from sklode.data.windows import Layout
 from sklode.training import loop
 from sklode.training.batches import first_held_out_row, hidden_rows
 from sklode.training.loop import HISTORY_COLUMNS, Trainer
@@ -183,8 +183,7 @@ def test_an_untrained_decoder_rotates_with_periods_between_steps_and_window(
 
 def hidden(n_rows: int, thinning: float, window_length: int = 6) -> np.ndarray:
     """Return which rows are hidden of 4000 windows with a horizon of 4."""
-    columns = np.arange(n_rows * 1.0), np.zeros((n_rows, 1)), None
-    windows = WindowSet(*columns, np.array([0, n_rows]), window_length, 4)
+    windows = Layout(np.array([0, n_rows]), window_length, 4)
     which, generator = np.arange(4000) % len(windows), torch.Generator().manual_seed(0)
     found = hidden_rows(windows, which, thinning, generator)
     assert found is not None
@@ -281,9 +280,7 @@ def test_series_are_held_out_where_their_ends_would_take_most_windows(
     lengths: tuple[int, ...], cuts: list[int]
 ) -> None:
     bounds = np.append(0, np.cumsum(lengths))
-    nothing = np.zeros((bounds[-1], 1))
-    windows = WindowSet(nothing[:, 0], nothing, None, bounds, 6, 2)
-    found = first_held_out_row(windows, 0.2, np.random.RandomState(0))
+    found = first_held_out_row(Layout(bounds, 6, 2), 0.2, np.random.RandomState(0))
     assert sorted(found - bounds[:-1]) == cuts
 
 

@@ -13,7 +13,7 @@ import torch
 
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
-from sklode.data.origins import Units
+from sklode.data.windows import Units
 from sklode.levels.components import least_of
 from sklode.levels.structural import StructuralLevel
 from sklode.prediction.ahead import AheadModel, Stacking, build_ahead
