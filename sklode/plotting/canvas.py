@@ -60,7 +60,7 @@ def check_held(known: Collection[Any], names: Iterable[Any], owner: str) -> None
 def axes_of(
     ax: Any, shape: tuple[int, ...], size: tuple[float, float], n_columns: int
 ) -> Any:
-    """Return the caller's axes, or new ones of a shape, each of some inches, as an array."""
+    """Return an array of the caller's axes, or of new ones, each of some inches."""
     n = math.prod(shape)
     if ax is not None:
         return _given(ax, n)

@@ -187,8 +187,9 @@ class Panels:
         size = (9.0, 4.2) if not shape else (9.0, 2.2) if n_columns == 1 else (3.6, 2.4)
         axes = canvas.axes_of(self.ax, shape, size, n_columns)
         # one time axis serves all where none would be squeezed into a corner
-        ends = np.array([x[[0, -1]] for x, _ in self.layers[0][0].values()] or [[0, 0]])
-        overlap = n_series == 1 or ends[:, 0].max() < ends[:, 1].min()
+        spans = [(x[0], x[-1]) for x, _ in self.layers[0][0].values()]
+        begins, ends = np.transpose(spans or [(0.0, 0.0)])
+        overlap = n_series == 1 or begins.max() < ends.min()
         shares_x = overlap and self.ax is None
         for k, pair in enumerate(pairs):
             one = axes.flat[k]
