@@ -317,18 +317,3 @@ def test_what_the_user_passed_is_left_as_it_was() -> None:
             pd.testing.assert_index_equal(part, copy, exact=True)
         else:
             pd.testing.assert_frame_equal(part, copy, check_exact=True)
-
-
-@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
-def test_an_array_that_was_passed_is_left_as_it_was(shape: tuple[int, ...]) -> None:
-    values = waves().to_numpy().reshape(shape).copy()
-    steps = np.array([3, 1])
-    kept = values.copy()
-    forecaster = tiny().fit(values)
-    forecaster.predict(steps)
-    forecaster.score(values[:3])
-    forecaster.update(values[:2])
-    np.testing.assert_array_equal(values, kept)
-    assert steps.tolist() == [3, 1]
-    values += 100.0  # and what is the user's is no memory of ours
-    assert np.abs(forecaster.predict([1])).max() < 50

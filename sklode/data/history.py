@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ from sklode.data.checks import (
     check_index,
     check_same_kind,
     check_times,
-    controls_at,
+    finite_values,
 )
 from sklode.data.observations import Observations
 from sklode.data.sensors import cleaned
@@ -32,15 +32,19 @@ from sklode.data.ticks import (
 )
 
 Array = NDArray[np.floating]
+Numbers = NDArray[np.int64]
 Freq: TypeAlias = str | pd.DateOffset | pd.Timedelta | None
 
 
-class GivenControls(NamedTuple):
-    """Rows of X that belong to series of the history, in original units."""
+@dataclass(frozen=True)
+class Asked:
+    """Rows that forecasts are asked for, in any order."""
 
-    series: NDArray[np.int64]  # (row,): numbers of the series
-    ticks: NDArray[np.int64]  # (row,)
-    values: Array  # (row, control), finite
+    index: pd.Index
+    series: Numbers  # (row,): its number in the history
+    ticks: Numbers  # (row,)
+    # all rows of X, seen or given, where a given one counts; not of y. None: no X
+    known: Observations | None
 
 
 @dataclass(eq=False)
@@ -179,8 +183,8 @@ class History:
         ]
         return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
 
-    def located(self, index: pd.Index) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the series of each row of an index, and its ticks."""
+    def asked(self, index: pd.Index, X: pd.DataFrame | pd.Series | None) -> Asked:
+        """Read the rows of an index, and X, which stamps of the history may lack."""
         self._check_levels(index, "the horizon")
         series, ticks = self.rows.locate(index)
         if (series < 0).any():
@@ -190,59 +194,47 @@ class History:
                 f"{row[:-1]}, seen were {list(self.rows.keys)[:3]}... Fit on a panel "
                 "that holds it, or update with its observations."
             )
-        return series, ticks
+        return Asked(index, series, ticks, self._known(index, X))
 
-    def controls_for(
-        self, index: pd.Index, X: pd.DataFrame | None
-    ) -> GivenControls | None:
-        """Return all rows of X for a forecast at ``index``.
-
-        At stamps of the history itself X need not be given once more. Those of its
-        stamps where nothing was observed come last: what is given replaces them.
-        """
-        rows, kept = self.rows, ~self.rows.is_observed
-        known = rows.holds(index) if self.controls else np.full(len(index), True)
-        X = self._checked_controls(index, X, known)
+    def _known(
+        self, index: pd.Index, X: pd.DataFrame | pd.Series | None
+    ) -> Observations | None:
+        """Return all rows of X; those at ``index`` are checked."""
+        rows = self.rows
         if rows.controls is None:
+            if X is not None:
+                raise ValueError(
+                    "X was not given to fit; got X with the columns "
+                    f"{list(pd.DataFrame(X).columns)}. Fit with X, or leave X out."
+                )
             return None
-        empty = GivenControls(rows.series[kept], rows.ticks[kept], rows.controls[kept])
+        is_seen = rows.holds(index)
         if X is None:
-            return empty
-        given = X.to_numpy(dtype=np.float64, na_value=np.nan)
-        series, ticks = rows.locate(X.index)
-        usable = (series >= 0) & np.isfinite(given).all(axis=1)
-        return GivenControls(
-            np.concatenate([series[usable], empty.series]),
-            np.concatenate([ticks[usable], empty.ticks]),
-            np.concatenate([given[usable], empty.values]),
-        )
-
-    def _checked_controls(
-        self,
-        index: pd.Index,
-        X: pd.DataFrame | pd.Series | None,
-        known: NDArray[np.bool_],
-    ) -> pd.DataFrame | None:
-        """Return X with fit's columns and its rows in order, checked at ``index``."""
-        if X is None:
-            if self.controls and not known.all():
+            if not is_seen.all():
                 raise ValueError(
                     "X was given to fit, so the forecast needs X at every stamp of the "
                     "horizon that is not one of y's; got None. Pass X with a row at "
-                    f"{index[int(np.argmin(known))]}."
+                    f"{index[int(np.argmin(is_seen))]}."
                 )
-            return None
-        X = pd.DataFrame(X)
-        if not self.controls:
-            raise ValueError(
-                f"X was not given to fit; got X with the columns {list(X.columns)}. "
-                "Fit with X, or leave X out."
-            )
-        X = _with_columns(X, self.controls, "X").sort_index()
+            return rows
+        X = _with_columns(pd.DataFrame(X), self.controls, "X").sort_index()
         check_index(X.index, "X")
-        check_controls(X, index[~known])
-        controls_at(X, index[index.isin(X.index)])
-        return X
+        check_controls(X, index[~is_seen])
+        finite_values(X.loc[index[index.isin(X.index)]], "X")
+        values = X.to_numpy(dtype=np.float64, na_value=np.nan)
+        series, ticks = rows.locate(X.index)
+        usable = (series >= 0) & np.isfinite(values).all(axis=1)
+        series = np.concatenate([rows.series, series[usable]])
+        ticks = np.concatenate([rows.ticks, ticks[usable]])
+        values = np.concatenate([rows.controls, values[usable]])
+        order = np.lexsort((ticks, series))  # stable: what is given comes last
+        again = (np.diff(series[order]) == 0) & (np.diff(ticks[order]) == 0)
+        kept = order[np.append(~again, True)]
+        bounds = np.searchsorted(series[kept], np.arange(len(rows.keys) + 1))
+        none = np.empty((len(kept), 0))
+        return Observations(
+            ticks[kept], none, values[kept], bounds, rows.keys, rows.like
+        )
 
     def _check_levels(self, index: pd.Index, name: str) -> None:
         check_times(index, name)

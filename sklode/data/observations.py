@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.checks import check_values, controls_at
+from sklode.data.checks import finite_values
 from sklode.data.errors import HistoryWarning
 from sklode.data.ticks import (
     clock_of,
@@ -47,14 +47,13 @@ class Observations:
     @classmethod
     def from_frame(cls, y: pd.DataFrame, X: pd.DataFrame | None = None) -> Observations:
         """Read all rows of ``y``, whose last index level is time, with those of X."""
-        check_values(y)
-        controls = None if X is None else controls_at(X, y.index)
+        controls = None if X is None else finite_values(X.loc[y.index], "X")
         series, keys = series_of(y.index)
         times = y.index.get_level_values(-1)
         ticks = ticks_of(times)
         order = np.lexsort((ticks, series))
         bounds = np.searchsorted(series[order], np.arange(len(keys) + 1))
-        values = y.to_numpy(dtype=np.float64, na_value=np.nan)[order]
+        values = finite_values(y)[order]
         if controls is not None:
             controls = controls[order]
         return cls(ticks[order], values, controls, bounds, keys, times[:1])

@@ -8,21 +8,22 @@ import math
 import os
 import warnings
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import InputTags, Tags, TargetTags
+from sklearn.utils import InputTags, Tags, TargetTags, check_scalar
 from sktime.datatypes import convert_to
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode.data import checks
-from sklode.data.history import History, as_channels, in_order
+from sklode.data.history import Asked, History, as_channels, in_order
 from sklode.data.horizons import as_horizon
 from sklode.data.observations import Observations
-from sklode.levels.answers import LevelAnswers
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.level import Level
+from sklode.levels.level_predictor import LevelPredictor
 from sklode.prediction import saving
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
@@ -94,7 +95,7 @@ class ContinuousForecaster(BaseForecaster):
     _X = None
     _parent_callback_ctx = None  # scikit-learn's searches look for it
     _history: History
-    _answers: Any  # at rows of an index, see `LevelAnswers` of `sklode.levels`
+    _answers: Any  # at rows of an index, see `LevelPredictor` of `sklode.levels`
 
     def _check_X_y(
         self, X: Any = None, y: Any = None, **kwargs: Any
@@ -197,55 +198,45 @@ class ContinuousForecaster(BaseForecaster):
         return history
 
     def _check_continues(self, start: Any, observations: Observations) -> None:
-        """Check that a fit can go on from an earlier model; a ValueError else."""
-        remedy = "Fit a fresh clone instead, after reset() if it was pretrained."
-        for name, value in start.architecture.items():
-            now = getattr(self, name)
-            if now != value:
+        """Check that a fit can go on from an earlier model."""
+        X = observations.controls
+        n_columns = observations.values.shape[1], 0 if X is None else X.shape[1]
+        got = {name: getattr(self, name) for name in start.architecture}
+        got |= {"kind of index": observations.clock, "columns of y and X": n_columns}
+        before = {"kind of index": start.clock, "columns of y and X": start.sizes}
+        for name, value in (start.architecture | before).items():
+            if got[name] != value:
                 raise ValueError(
                     f"a fit that continues from earlier weights needs the same {name}, "
-                    f"{value!r}; got {now!r}. {remedy}"
+                    f"{value!r}; got {got[name]!r}. Fit a fresh clone instead, after "
+                    "reset() if it was pretrained."
                 )
-        if start.clock != observations.clock:
-            raise ValueError(
-                "a fit that continues from earlier weights needs an index of "
-                f"{start.clock}, as before; got one of {observations.clock}. Convert "
-                "y's index, or fit a fresh clone instead."
-            )
-        controls = observations.controls
-        n_controls = 0 if controls is None else controls.shape[1]
-        expected, got = start.sizes, (observations.values.shape[1], n_controls)
-        if expected != got:
-            raise ValueError(
-                f"y and X must have as many columns as before, {expected[0]} and "
-                f"{expected[1]}; got {got[0]} and {got[1]}. {remedy}"
-            )
 
-    def _level_answers(self, level: StructuralLevel, ahead: Any = None) -> LevelAnswers:
+    def _level_answers(self, level: Level, ahead: Any = None) -> LevelPredictor:
         """Return what a level answers; of one that is kept only new rows are read."""
         before, known = getattr(self, "_answers", None), self._history.rows
-        if isinstance(before, LevelAnswers) and before.level is level:
+        if isinstance(before, LevelPredictor) and before.level is level:
             states = before.states.updated(known)
         else:
             states = level.filtered(known)
-        return LevelAnswers(states, self._history, self._predict_seed, ahead)
+        return LevelPredictor(states, self._history, self._predict_seed, ahead)
 
     def _level_parts(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         """Return what `sklode.plotting.plot_components` draws, (channel, part)."""
-        if not isinstance(self._answers, LevelAnswers):
+        if not isinstance(self._answers, LevelPredictor):
             raise ValueError(
                 'the parts of a level need level="auto"; got '
                 f'level={self.level!r}, which has none. Fit with level="auto", or a '
                 "StructuralForecaster."
             )
-        return self._answers.components(index, X)
+        return self._answers.components(self._history.asked(index, X))
 
     def _predict(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None
     ) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""
-        rows, known = self._asked(fh, X)
-        return self._answers.means(rows[known], X).reindex(rows)
+        rows, asked = self._asked(fh, X)
+        return self._framed(rows, asked, self._answers.means(asked))
 
     def _update_predict_single(
         self, y: Any, fh: Any, X: Any = None, update_params: bool = True
@@ -292,8 +283,9 @@ class ContinuousForecaster(BaseForecaster):
         _, frame = self._check_X_y(y=y)
         X_inner = self._check_X(X=X)
         truth = as_channels(frame, self._history.channels)
-        checks.check_values(truth)
-        residuals = truth - self._answers.means(truth.index, X_inner)
+        checks.finite_values(truth)
+        asked = self._history.asked(truth.index, X_inner)
+        residuals = truth - self._answers.means(asked)
         is_lone = truth.shape[1] == 1  # which may have another name than in fit
         return residuals.set_axis(frame.columns, axis=1) if is_lone else residuals
 
@@ -351,7 +343,8 @@ class ContinuousForecaster(BaseForecaster):
             )
         if not isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
             X = self._check_X(X=X)
-        return self._answers.means(index, X)
+        asked = self._history.asked(index, X)
+        return self._framed(index, asked, self._answers.means(asked))
 
     def predict_quantiles(
         self, fh: Any = None, X: Any = None, alpha: Any = None
@@ -401,28 +394,21 @@ class ContinuousForecaster(BaseForecaster):
         """
         self.check_is_fitted()
         X_inner = self._check_X(X=X)
-        rows, known = self._asked(self._check_fh(fh), X_inner)
+        rows, asked = self._asked(self._check_fh(fh), X_inner)
         n = self.n_samples if n_samples is None else n_samples
-        checks.check_count("n_samples", n, 1)
-        columns = self._history.channels
-        paths = np.full((n, len(rows), len(columns)), np.nan)
-        paths[:, known] = self._answers.paths(rows[known], X_inner, n, noise)
-        number = np.arange(n).repeat(len(rows))
-        rows = rows[np.tile(np.arange(len(rows)), n)]
-        levels = [rows.get_level_values(k) for k in range(rows.nlevels)]
-        names = ["sample", *rows.names]
-        index = pd.MultiIndex.from_arrays([number, *levels], names=names)
-        return pd.DataFrame(paths.reshape(-1, len(columns)), index, columns)
+        check_scalar(n, "n_samples", Integral, min_val=1)
+        paths = enumerate(self._answers.paths(asked, n, noise))
+        drawn = {k: self._framed(rows, asked, path) for k, path in paths}
+        return pd.concat(drawn, names=["sample", *rows.names])
 
     def _predict_quantiles(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]
     ) -> pd.DataFrame:
         """Quantiles over draws of z0 and the observation noise."""
-        rows, known = self._asked(fh, X)
-        found = self._answers.quantiles(rows[known], X, self.n_samples, alpha)
+        rows, asked = self._asked(fh, X)
+        table = self._answers.quantiles(asked, self.n_samples, alpha)
         columns = pd.MultiIndex.from_product([self._history.channels, alpha])
-        table = found.reshape(len(found), len(columns))
-        return pd.DataFrame(table, rows[known], columns).reindex(rows)
+        return self._framed(rows, asked, table, columns)
 
     def _predict_var(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None, cov: bool = False
@@ -433,9 +419,8 @@ class ContinuousForecaster(BaseForecaster):
                 "predict_var gives variances only; got cov=True. For covariances, take "
                 "those of draws: sample(fh)."
             )
-        rows, known = self._asked(fh, X)
-        table = self._answers.variances(rows[known], X, self.n_samples)
-        return pd.DataFrame(table, rows[known], self._history.channels).reindex(rows)
+        rows, asked = self._asked(fh, X)
+        return self._framed(rows, asked, self._answers.variances(asked, self.n_samples))
 
     def _predict_proba(
         self,
@@ -490,36 +475,44 @@ class ContinuousForecaster(BaseForecaster):
             )
         return -math.hypot(*errors) / math.sqrt(len(errors))  # no square overflows
 
-    def _asked(
-        self, fh: ForecastingHorizon | pd.MultiIndex, X: pd.DataFrame | None
-    ) -> tuple[pd.Index, np.ndarray]:
-        """Return the rows that a horizon asks for, and which are answered.
+    def _asked(self, fh: Any, X: pd.DataFrame | None) -> tuple[pd.Index, Asked]:
+        """Return the rows that a horizon asks for, and those that are answered.
 
         An absolute horizon asks every series of a panel at every stamp, but X need not
-        know them all: sktime's evaluation asks at the union of the series' stamps. The
-        forecast is NaN where a series has no X. A MultiIndex is the rows themselves.
+        know them all: sktime's evaluation asks at the union of the series' stamps. A
+        MultiIndex is the rows themselves.
         """
+        history = self._history
         if isinstance(fh, pd.MultiIndex):
-            return fh, np.full(len(fh), True)
-        asked, history = fh.to_pandas(), self._history
+            return fh, history.asked(fh, X)
+        asked = fh.to_pandas()
         rows = history.rows_ahead(asked) if fh.is_relative else history.rows_at(asked)
         if fh.is_relative or X is None or len(history.levels) == 1:
-            return rows, np.full(len(rows), True)
-        known = rows.isin(X.index) | history.rows.holds(rows)
-        stamps = rows.get_level_values(-1)
-        return rows, known | ~stamps.isin(stamps[known])
+            return rows, history.asked(rows, X)
+        known, stamps = (
+            rows.isin(X.index) | history.rows.holds(rows),
+            rows.get_level_values(-1),
+        )
+        return rows, history.asked(rows[known | ~stamps.isin(stamps[known])], X)
+
+    def _framed(
+        self, rows: pd.Index, asked: Asked, table: Any, columns: Any = None
+    ) -> pd.DataFrame:
+        """Return answers as a frame; NaN where a series has no X."""
+        columns = self._history.channels if columns is None else columns
+        found = pd.DataFrame(table.reshape(len(table), -1), asked.index, columns)
+        return found if asked.index is rows else found.reindex(rows)
 
     def _rows_for(self, fh: Any, X: Any) -> Any:
         """Return the rows that a horizon asks for, and X as answers read it."""
         X_inner = self._check_X(X=X)
-        rows, known = self._asked(self._check_fh(fh), X_inner)
-        return rows[known], X_inner
+        return self._asked(self._check_fh(fh), X_inner)[1].index, X_inner
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted or pretrained forecaster to a file without executable parts.
+        """Write the forecaster to a file without executable parts.
 
-        Its parameters, its weights and the series that it forecasts from.
-        The layout is that of safetensors, which is needed: the extra ``save``.
+        Its parameters, its weights and the series that it forecasts from, in the layout
+        of safetensors, which is needed: the extra ``save``.
 
         Parameters
         ----------
@@ -532,10 +525,8 @@ class ContinuousForecaster(BaseForecaster):
             If it is neither fitted nor pretrained.
         sklode.WeightsFileError
             If a key, a column's name or a parameter is of a kind that is not stored.
-        FileNotFoundError
-            If the folder of the file is not there.
-        ImportError
-            If safetensors is not installed.
+        FileNotFoundError, ImportError
+            If the folder is not there, or safetensors not installed.
         """
         if self.state == "new":
             self.check_is_fitted("save_weights")
@@ -543,9 +534,7 @@ class ContinuousForecaster(BaseForecaster):
 
     @classmethod
     def load_weights(cls, path: str | os.PathLike[str]) -> Any:
-        """Return the forecaster that `save_weights` wrote, as it was.
-
-        Nothing in the file is executed, whoever wrote it.
+        """Return the forecaster that `save_weights` wrote; nothing in it is executed.
 
         Parameters
         ----------
@@ -556,11 +545,9 @@ class ContinuousForecaster(BaseForecaster):
         ------
         sklode.WeightsFileError
             If the file is no such file, is damaged, or of another class or version of
-            the format, or holds what no forecaster could have stored.
-        OSError
-            If it cannot be read; FileNotFoundError if there is none.
-        ImportError
-            If safetensors is not installed.
+            the format.
+        OSError, ImportError
+            If it cannot be read, or safetensors is not installed.
         """
         return saving.load(path, cls)
 

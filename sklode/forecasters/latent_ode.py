@@ -17,7 +17,7 @@ from sklode.forecasters.base import ContinuousForecaster
 from sklode.prediction.ahead import AheadModel
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.predictor import Predictor
-from sklode.training.ahead import plan_ahead
+from sklode.training.ahead import AheadRun
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.parameters import (
     ATTRIBUTES,
@@ -25,9 +25,9 @@ from sklode.training.parameters import (
     Settings,
     check_parameters,
 )
-from sklode.training.plan import plan
+from sklode.training.plan import Purpose
 from sklode.training.report import Reporter
-from sklode.training.run import Purpose
+from sklode.training.series import SeriesRun
 
 
 class _LatentODEForecaster(ContinuousForecaster):
@@ -82,13 +82,11 @@ class _LatentODEForecaster(ContinuousForecaster):
             return start, 0  # a level that was kept is not undone
         settings = Settings.of(self)
         rng = check_random_state(self.random_state)
-        given = history.observations, settings, rng
         if self.level == "auto":
-            run: Any = plan_ahead(*given, start, purpose)
+            run: Any = AheadRun(history, settings, rng, start, purpose)
         else:
-            run = plan(*given, steps_ahead(fh), start, purpose)
-        if purpose != "update":
-            run.model.columns = history.channels, history.controls
+            steps = steps_ahead(fh)
+            run = SeriesRun(history, settings, rng, steps, start, purpose)
         return run.train(Reporter(self.verbose)), run.predict_seed
 
     def _set_model(self, model: Any) -> None:

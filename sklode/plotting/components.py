@@ -146,7 +146,7 @@ def _rows_of(history: History, number: int, ahead: pd.Index | None) -> pd.Index:
     key = rows.keys[number]
     ticks = rows.ticks[rows.bounds[number] : rows.bounds[number + 1]]
     if ahead is not None:
-        own, asked = history.located(ahead)
+        own, asked = history.rows.locate(ahead)
         ticks = np.append(ticks, asked[own == number])
     if not history.controls:
         between = np.linspace(ticks.min(), ticks.max(), _N_PLACES)

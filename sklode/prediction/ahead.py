@@ -11,22 +11,20 @@ import torch
 from numpy.typing import NDArray
 
 from sklode import nn
-from sklode.data.history import GivenControls, History
+from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.ticks import ticks_between
 from sklode.data.windows import Origins, Questions, Units
+from sklode.levels.level import Level
 from sklode.levels.mixture import Move
-from sklode.levels.structural import StructuralLevel
-from sklode.levels.tables import Queries
-from sklode.nn.ahead import FEW
+from sklode.levels.table import Table
 from sklode.nn.modes import own_modes
-from sklode.prediction.model import build_encoder
+from sklode.prediction.controls import KnownControls
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 
-_WINDOWS_AT_ONCE = 256
-_ANSWERS_AT_ONCE = 2**15
+_ANSWERS_AT_ONCE = 2**12
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class AheadModel:
     """A level, and a trained network where one has proved that it adds to it."""
 
     network: nn.AheadODE | None  # None: the level alone
-    level: StructuralLevel
+    level: Level
     units: Units
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     window_length: int  # rows that the encoder reads
@@ -83,136 +81,75 @@ class AheadModel:
         return float(self.weighed.weights.mean())
 
     def moves(
-        self, history: History, queries: Queries, given: GivenControls | None
+        self, history: History, queries: Table, known: Observations | None
     ) -> list[Move | None]:
         """Return where the network moves queries to, a move each channel."""
-        n_channels = self.sizes[0]
-        none: list[Move | None] = [None] * n_channels
+        found: list[Move | None] = [None] * self.sizes[0]
         if self.network is None or self.stacking is None:
-            return none
-        known = history.observations
-        lead = queries.times - self._ends(known)[queries.series]
+            return found
+        first = history.rows.ticks[history.rows.bounds[:-1]]  # since which times count
+        seen = history.observations
+        span = ticks_between(first, seen.ticks[seen.bounds[1:] - 1]) / self.units.time
+        lead = queries.times - span[queries.series]
         which = np.flatnonzero((lead > 0) & (lead <= self.stacking.reach))
-        if not len(which):
-            return none
-        target = self._forecasts(known, queries.series[which], lead[which], given)
-        moves = []
-        for channel in range(n_channels):
+        asked, target = queries.series[which], np.zeros((len(lead), len(found)))
+        target[which] = self._forecasts(seen, asked, lead[which], known)
+        for channel in range(len(found)):
             weight, factor = self.stacking.at(channel, lead)
-            filled = np.zeros(len(lead))
-            filled[which] = target[:, channel]
             is_log = not np.isnan(self.units.least[channel])
-            moves.append(Move(is_log, filled, weight, factor) if weight.any() else None)
-        return moves
-
-    def _ends(self, known: Observations) -> Array:
-        """Return the time from each series' first row to its last one."""
-        first, last = known.bounds[:-1], known.bounds[1:] - 1
-        return ticks_between(known.ticks[first], known.ticks[last]) / self.units.time
+            if weight.any():
+                found[channel] = Move(is_log, target[:, channel], weight, factor)
+        return found
 
     def _forecasts(
         self,
-        known: Observations,
+        seen: Observations,
         series: Numbers,
         lead: Array,
-        given: GivenControls | None,
+        known: Observations | None,
     ) -> Array:
         """Return forecasts of all channels, (query, channel), in units of `Move`."""
         network: Any = self.network
-        numbers, place = np.unique(series, return_inverse=True)
-        rows = known.bounds[1:] - 1
-        kept = np.full(len(known.ticks), self.units.of_series)
-        back = rows[numbers][:, None] - np.arange(self.window_length)
-        kept[np.maximum(back, known.bounds[:-1][numbers][:, None])] = True
-        some = known.where(kept)  # of series that are asked, their last rows
-        place_of = {key: k for k, key in enumerate(some.keys)}
-        of = np.array([place_of[known.keys[k]] for k in numbers])
-        origins = Origins(some, self.units)
-        last = some.bounds[1:][of] - 1
-        n_channels = self.sizes[0]
+        n_channels, origins = self.sizes[0], Origins(seen, self.units)
+        last, controls = seen.bounds[1:] - 1, None
+        if known is not None:
+            controls = self._controls(seen, known)
+        decoder = network.decoder
+        spacing = 0.0 if decoder is None else decoder.solver.grid_spacing
         table = np.empty((len(series), n_channels))
-        order = np.argsort(place, kind="stable")
-        low = 0
-        while low < len(order):
-            first = place[order[low]]
-            until = np.searchsorted(place[order], first + _WINDOWS_AT_ONCE)
-            high = min(int(until), low + max(_ANSWERS_AT_ONCE // n_channels, 1))
-            part = order[low:high]
-            windows = np.unique(place[part])
+        order = np.argsort(series, kind="stable")
+        at_once = max(_ANSWERS_AT_ONCE // n_channels, 1)
+        for low in range(0, len(order), at_once):
+            part = order[low : low + at_once]
+            numbers, place = np.unique(series[part], return_inverse=True)
             asked = Questions(
-                np.repeat(place[part] - windows[0], n_channels),
+                np.repeat(place, n_channels),
                 np.tile(np.arange(n_channels), len(part)),
                 np.repeat(lead[part], n_channels),
                 np.full(len(part) * n_channels, -1),
             )
             path = None
-            if origins.controls is not None:
-                path = self._path(known, rows, numbers[windows], given)
+            if controls is not None:
+                far = np.full(len(numbers), lead[part].max() + spacing)
+                path = controls.paths(numbers, 0.0 * far, far)
             batch = batch_of(
-                origins, last[windows], self.window_length, asked, path, network
+                origins, last[numbers], self.window_length, asked, path, network
             )
             with own_modes(gradients=False):
                 found = network.predict(batch).double().cpu().numpy()
             found = found.reshape(len(part), n_channels)
-            own = of[place[part]]
+            own = series[part]
             table[part] = origins.location[own] + origins.scale[own] * found
-            low = high
         return table
 
-    def _path(
-        self,
-        known: Observations,
-        rows: Numbers,
-        numbers: Numbers,
-        given: GivenControls | None,
-    ) -> tuple[Array, Array]:
-        """Return controls from each series' last row on: its own, and those given."""
-        units, controls = self.units, known.controls
-        times, values = [], []
-        for k in numbers:
-            at, u = np.zeros(1), controls[rows[k]][None]  # type: ignore[index]
-            if given is not None:
-                mine = np.flatnonzero(given.series == k)
-                since = ticks_between(
-                    np.full(len(mine), known.ticks[rows[k]]), given.ticks[mine]
-                )
-                mine, since = mine[since > 0], since[since > 0]
-                since, first = np.unique(since, return_index=True)
-                at = np.append(at, since / units.time)
-                u = np.concatenate([u, given.values[mine[first]]])
-            times.append(at)
-            values.append((u - units.control_location) / units.control_scale)
-        most = max(map(len, times))
-        place = [np.minimum(np.arange(most), len(at) - 1) for at in times]
-        pairs = list(zip(times, values, place, strict=True))
-        return (
-            np.stack([at[p] for at, _, p in pairs]).astype(np.float32),
-            np.stack([u[p] for _, u, p in pairs]).astype(np.float32),
-        )
-
-
-def build_ahead(
-    settings: Any, n_channels: int, n_controls: int, reach: float, looks_back: bool
-) -> nn.AheadODE:
-    """Return an untrained network of the sizes and the solver that settings name."""
-    encoder, solver = build_encoder(settings, 2 * n_channels + n_controls)
-    decoder = None
-    if n_channels <= FEW:
-        size = n_channels * settings.latent_size
-        # of each channel, and of what they share
-        width = settings.field_width * (n_channels + 1)
-        shape = width, settings.field_depth
-        decoder = nn.Decoder(nn.VectorField(size, *shape, n_controls), solver)
-    return nn.AheadODE(
-        encoder,
-        decoder,
-        n_channels,
-        n_controls,
-        settings.latent_size,
-        settings.emission_width,
-        reach,
-        looks_back,
-    )
+    def _controls(self, seen: Observations, known: Observations) -> KnownControls:
+        """Return controls from each series' last observed row on."""
+        last, units = seen.ticks[seen.bounds[1:] - 1], self.units
+        series: Any = known.series
+        since = ticks_between(last[series], known.ticks) / units.time
+        kept = since >= 0
+        values = (known.controls[kept] - units.control_location) / units.control_scale  # type: ignore[index]
+        return KnownControls.of(series[kept], since[kept], values)
 
 
 def batch_of(
@@ -236,19 +173,17 @@ def batch_of(
         mask = mask & ~hidden[..., None]
 
     def tensor(array: NDArray[Any]) -> torch.Tensor:
-        return torch.as_tensor(array, dtype=like.dtype, device=like.device)
-
-    def whole(array: NDArray[Any]) -> torch.Tensor:
-        return torch.as_tensor(array, device=like.device)
+        found = torch.as_tensor(array, device=like.device)
+        return found.to(like.dtype) if found.is_floating_point() else found
 
     return nn.AheadBatch(
         tensor(ages),
         tensor(values),
-        whole(mask),
+        tensor(mask),
         None if controls is None else tensor(controls),
         None if path is None else nn.ControlPath(*map(tensor, path)),
-        whole(asked.window),
-        whole(asked.channel),
+        tensor(asked.window),
+        tensor(asked.channel),
         tensor(asked.lead),
         tensor(np.zeros(len(asked.lead)) if target is None else target),
     )

@@ -16,6 +16,7 @@ import uuid
 import warnings
 from collections.abc import Callable
 from dataclasses import fields
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,8 +39,8 @@ from sklode.levels.components import Component
 from sklode.levels.cross import Cross
 from sklode.levels.effects import Effect
 from sklode.levels.forms import Form
-from sklode.levels.structural import StructuralLevel
-from sklode.prediction.ahead import AheadModel, Stacking, build_ahead
+from sklode.levels.level import Level
+from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedLevel, FittedModel, build_network
 
@@ -201,24 +202,19 @@ def _restored(data: Any, arrays: dict[str, Any]) -> Any:
 
 
 def _parts_of_index(index: pd.Index) -> dict[str, Any]:
-    kind = "range" if isinstance(index, pd.RangeIndex) else str(index.dtype)
-    items = list(index) if kind == "object" else ticks_of(index).tolist()
-    step = index.step if kind == "range" else getattr(index, "freq", None)
-    step = None if kind.startswith("period") else step  # which is the kind
-    return {"items": items, "kind": kind, "step": step, "name": index.name}
+    # the kind of periods says their frequency
+    freq = None if isinstance(index, pd.PeriodIndex) else getattr(index, "freq", None)
+    kind, ticks = str(index.dtype), ticks_of(index).tolist()
+    return {"ticks": ticks, "kind": kind, "freq": freq, "name": index.name}
 
 
-def _index(items: list[Any], kind: str, step: Any, name: Any) -> pd.Index:
-    if kind == "object":
-        return pd.Index(items, dtype=object, name=name)
-    if kind == "range":  # no longer than its items
-        return pd.RangeIndex(items[0], items[0] + step * len(items), step, name=name)
+def _index(ticks: list[int], kind: str, freq: Any, name: Any) -> pd.Index:
     if "dateutil" in kind:
         _refuse(f"the index {kind}, whose zone is a file of this machine")
     like = pd.Index([], dtype=kind)
-    index = stamps_of(np.array(items, np.int64), like).astype(kind).rename(name)
-    if step is not None:
-        index.freq = step
+    index = stamps_of(np.array(ticks, np.int64), like).astype(kind).rename(name)
+    if freq is not None:
+        index.freq = freq
     return index
 
 
@@ -235,49 +231,30 @@ def _offset(name: str | None = None, **parts: Any) -> pd.offsets.BaseOffset:
     return pd.DateOffset(**parts) if name is None else to_offset(name)
 
 
-def _parts_of_generator(rng: np.random.RandomState) -> Any:
-    state: Any = rng.get_state(legacy=False)
-    if state["bit_generator"] != "MT19937":
-        _refuse(f"a RandomState of {state['bit_generator']}")
-    return state
-
-
-def _generator(**state: Any) -> np.random.RandomState:
-    rng = np.random.RandomState()
-    rng.set_state(state)
-    if not 0 <= state["state"]["pos"] <= 624:  # where numpy would read any memory
-        _refuse("a RandomState that no generator has")
-    return rng
-
-
 def _parts_of_network(network: Any) -> dict[str, Any]:
-    parts = {
+    is_ahead = isinstance(network, nn.AheadODE)
+    return {
+        "sizes": [network.reach, network.looks_back] if is_ahead else [],
         "weights": {k: x.cpu().numpy() for k, x in network.state_dict().items()},
+        "engine": network.engine,
         "device": str(next(network.parameters()).device),
     }
-    if isinstance(network, nn.AheadODE):
-        parts["sizes"] = [network.reach, network.looks_back]
-    return parts
 
 
-def _model(kind: Any) -> Callable[..., Any]:
-    """Return what makes a model of its parts, with the network that they tell of."""
-
-    def make(network: dict[str, Any] | None, **parts: Any) -> Any:
-        model = kind(network, **parts)
-        if network is None:
-            return model
-        tensors = {name: torch.from_numpy(x) for name, x in network["weights"].items()}
-        settings = SimpleNamespace(**model.architecture)
-        build: Any = build_ahead if kind is AheadModel else build_network
-        with torch.device("meta"):  # where it takes no memory
-            made = build(settings, *model.sizes, *network.get("sizes", ()))
-        made.load_state_dict(tensors, assign=True)  # refuses other names and shapes
-        made.settle(network["device"])
-        model.network = made.eval()
+def _model(kind: Any, network: dict[str, Any] | None, **parts: Any) -> Any:
+    """Return a model of its parts, with the network that they tell of."""
+    model = kind(network, **parts)
+    if network is None:
         return model
-
-    return make
+    settings = SimpleNamespace(**model.architecture)
+    with torch.device("meta"):  # where it takes no memory
+        made = build_network(settings, *model.sizes, *network["sizes"])
+    tensors = {name: torch.from_numpy(x) for name, x in network["weights"].items()}
+    made.load_state_dict(tensors, assign=True)  # refuses other names and shapes
+    made.engine = network["engine"]
+    made.settle(network["device"])
+    model.network = made.eval()
+    return model
 
 
 def _observations(**parts: Any) -> Observations:
@@ -297,22 +274,21 @@ def _parts_of_record(record: Any) -> Any:
 
 _RECORDS = (
     *(History, Units, Normalisation, Calibration, Stacking),
-    *(FittedLevel, StructuralLevel, Component, Form, Effect, Cross),
+    *(FittedLevel, Level, Component, Form, Effect, Cross),
 )
-_STAMP = pd.Timestamp, pd.Timedelta, pd.Period
 
 _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
     **{kind.__name__: (kind, _parts_of_record, kind) for kind in _RECORDS},
     "Observations": (Observations, _parts_of_record, _observations),
-    "FittedModel": (FittedModel, _parts_of_record, _model(FittedModel)),
-    "AheadModel": (AheadModel, _parts_of_record, _model(AheadModel)),
+    "FittedModel": (FittedModel, _parts_of_record, partial(_model, FittedModel)),
+    "AheadModel": (AheadModel, _parts_of_record, partial(_model, AheadModel)),
     "network": ((nn.LatentODE, nn.AheadODE), _parts_of_network, dict),
     "tuple": (tuple, list, tuple),
     "index": (pd.Index, _parts_of_index, _index),
     "stamp": (
-        _STAMP,
-        lambda at: _parts_of_index(pd.Index([at])),
-        lambda **p: _index(**p)[0],
+        (pd.Timestamp, pd.Timedelta, pd.Period),
+        lambda stamp: _parts_of_index(pd.Index([stamp])),
+        lambda **parts: _index(**parts)[0],
     ),
     "date": (datetime.date, str, datetime.date.fromisoformat),
     "offset": (pd.offsets.BaseOffset, _parts_of_offset, _offset),
@@ -322,6 +298,5 @@ _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
         ForecastingHorizon,
     ),
     "device": (torch.device, str, torch.device),
-    "rng": (np.random.RandomState, _parts_of_generator, _generator),
 }
 """What is not plain: its types, how it is taken apart, and how it is made."""

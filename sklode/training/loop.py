@@ -8,17 +8,17 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from statistics import fmean
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from sklode.data.errors import SolverError
-from sklode.nn import Batch, elbo
-from sklode.training.descent import Descent
-from sklode.training.recovery import Recovery
+from sklode.nn import clip_gradient_norm, elbo
 from sklode.training.report import Reporter
 
 HISTORY_COLUMNS = (
@@ -40,9 +40,8 @@ HISTORY_COLUMNS = (
 _MEANS = ("loss", "log_likelihood", "kl", "grad_norm", "clipped_fraction")
 """Of them those that are means over an epoch's steps."""
 
-_PATIENCE_WITH_NON_FINITE = 10  # skipped steps in a row, after which training stops
 _PATIENCE = 50  # epochs without improvement, after which early stopping stops
-_IMPROVEMENT = 1e-4  # of the validation loss, for which early stopping waits
+_IMPROVEMENT = 1e-4  # of the validation loss
 
 _WARM_UP_KL = 0.02
 """Share of kl_weight while windows grow, in the warm-up epochs.
@@ -51,16 +50,34 @@ A short window has few values to pay for what z0 must say of it: under the full 
 z0 says too little, and what it leaves out is taken for noise.
 """
 
-Draw: TypeAlias = Callable[[int], Iterable[Batch]]  # of an epoch, from 1 on
+_MOST_SKIPPED = 10  # steps in a row that are not finite
+_CONSTANT = 0.5 * (1 + math.log(2 * math.pi))
+"""Loss per value of a constant, for values of a spread of 1: normalised ones."""
+
+_RISE = 0.5  # a divergence raises the loss per value by more than this
+_MOST_RESTORED = 6  # times, after which training is given up
+_JUDGED_STEPS = 20
+"""Epochs of fewer steps are judged together: the loss of a few batches is chance."""
+
+Draw: TypeAlias = Callable[[int], Iterable[Any]]  # batches of an epoch, from 1 on
+
+
+class _Kept(NamedTuple):
+    """Weights, the epoch that left them (0: before training), and their loss."""
+
+    loss: float
+    epoch: int
+    weights: dict[str, Tensor]
 
 
 @dataclass(eq=False)
 class Trainer:
-    """Fit a `LatentODE` in place by stochastic gradient ascent on the ELBO.
+    """Fit a network in place by stochastic gradient ascent on the ELBO, with AdamW.
 
     The loss is the negative ELBO per observed value: the paper's eq. loss, and of the
-    same size for any window. A step whose loss or gradient is not finite is skipped. An
-    epoch that diverges, or that ends in ten skipped steps, is undone, see `Recovery`.
+    same size for any window. The rate makes one cycle (Smith and Topin 2019). A step
+    whose loss or gradient is not finite is skipped. A training that diverges goes back
+    to its best weights, and on at half the rate.
     """
 
     network: Any
@@ -74,87 +91,98 @@ class Trainer:
 
     def __post_init__(self) -> None:
         self.rows: list[dict[str, float]] = []  # of the history
-        self.best_epoch = 0  # 0: before training
+        self.best_epoch = 0  # whose weights the network has; 0: before training
         self.interrupted = False
-        self._best: dict[str, Tensor] = {}
-        # an epoch and weights that are better still, if the loss under them is finite
-        self._candidate: tuple[int, dict[str, Tensor]] | None = None
-        self._best_score = math.inf  # the least validation loss
+        # all weights are views of one vector, and their gradients of another: clipping
+        # and optimiser take some operations for each tensor, of which there are dozens
+        self._trained = [p for p in self.network.parameters() if p.requires_grad]
+        vector = torch.nn.Parameter(parameters_to_vector(self._trained).detach())
+        vector_to_parameters(vector.data, self._trained)
+        vector.grad = torch.zeros_like(vector)
+        parts = vector.grad.split([p.numel() for p in self._trained])
+        for parameter, grad in zip(self._trained, parts, strict=True):
+            parameter.grad = grad.view_as(parameter)
+        self._vector = vector
+        lr = self.rate * self.settings.lr
+        self._optimizer = torch.optim.AdamW(
+            [vector], lr=lr, weight_decay=0.0, fused=True
+        )
+        self._schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self._optimizer, lr, total_steps=max(self.n_epochs * self.n_batches, 1)
+        )
+        self._n_judged = math.ceil(_JUDGED_STEPS / self.n_batches)
+        self._losses: list[float] = []  # of epochs that are judged together
+        self._begun = self._keep(math.inf)  # what they began with
+        self._best: _Kept | None = None  # of those judged
+        self._validated: _Kept | None = None  # the best by validation
         self._waited = 0  # epochs since it last improved
         self._skipped = 0  # steps in a row that were not finite
-        self._last: list[Batch] = []  # the last batch
-        self._recovery = Recovery(self.n_batches)
+        self._n_taken = 0  # steps since the weights were last loaded
+        self._n_restored = 0
+        self._given_up = False
+        self._last: list[Any] = []  # the last batch
 
     def fit(
-        self,
-        draw: Draw,
-        validation: Sequence[Batch] = (),
-        reporter: Reporter | None = None,
+        self, draw: Draw, validation: Sequence[Any] = (), reporter: Any = None
     ) -> None:
         """Train; leave the best weights in the network.
 
-        Ctrl-C keeps those of the epochs before, with a warning.
+        Ctrl-C after the first epoch keeps what was learned, with a warning.
         """
-        lr = self.settings.lr * self.rate
-        descent = Descent(self.network, lr, self.n_epochs * self.n_batches)
-        with closing(descent) as self._descent:
-            self._best = self._weights()
-            try:
-                with closing(reporter or Reporter()) as told:  # its bar, before words
-                    self._take_epochs(draw, validation, told)
-            except KeyboardInterrupt:
-                if not self.rows:  # nothing to keep
-                    raise
-                self.interrupted = True
-                epoch = min(len(self.rows) + 1, self.n_epochs)
-                _warn(
-                    f"training was interrupted in epoch {epoch} of {self.n_epochs}; "
-                    "the best weights of the epochs before are kept."
-                )
-            self.best_epoch = self._load_best()
-            if self.rows:
-                self._judge_the_end()
+        try:
+            with closing(reporter or Reporter()) as told:  # its bar, before words
+                told.begin(self.n_epochs)
+                while not self._is_over():
+                    told.epoch_end(self._epoch(draw, validation))
+        except KeyboardInterrupt:
+            if not self.rows:  # nothing to keep
+                raise
+            self.interrupted = True
+            epoch = min(len(self.rows) + 1, self.n_epochs)
+            _warn(
+                f"training was interrupted in epoch {epoch} of {self.n_epochs}; "
+                "the best weights so far are kept."
+            )
+        if self.rows:
+            self._end()
+        for parameter in self._trained:
+            parameter.data, parameter.grad = parameter.data.clone(), None
 
     def _is_over(self) -> bool:
-        no_better = self._waited >= _PATIENCE
-        return self._recovery.given_up or no_better or len(self.rows) >= self.n_epochs
+        n, over = len(self.rows), self._given_up or self._waited >= _PATIENCE
+        return over or n >= self.n_epochs or (n > 0 and not self.goes_on(n))
 
-    def _take_epochs(
-        self, draw: Draw, validation: Sequence[Batch], reporter: Reporter
-    ) -> None:
-        while not self._is_over():
-            epoch = len(self.rows) + 1
-            self._recovery.epoch_begins(epoch, self._descent)
-            row = self.run_epoch(epoch, draw(epoch))
-            finite = self._skipped < _PATIENCE_WITH_NON_FINITE
-            row["restored_epoch"] = self._recovery.epoch_ends(
-                -row["log_likelihood"], finite, self._descent, self._last_loss
-            )
-            if row["restored_epoch"]:
-                self._candidate, self._skipped = None, 0
-            row["validation_loss"] = self._validation_loss(validation)
-            row = {name: row[name] for name in HISTORY_COLUMNS}
-            self.rows.append(row)
-            self._judge(row)
-            reporter.epoch_end(row)
-            if not self.goes_on(epoch):
-                break
+    def _epoch(self, draw: Draw, validation: Sequence[Any]) -> dict[str, float]:
+        """Take an epoch, judge it, and return its row of the history."""
+        epoch = len(self.rows) + 1
+        if not self._losses:
+            self._begun = self._keep(math.inf)
+        row = self.run_epoch(epoch, draw(epoch))
+        if not math.isnan(row["loss"]):  # else the weights are those of before
+            self.best_epoch = epoch
+        row["restored_epoch"] = self._restored_epoch(epoch, -row["log_likelihood"])
+        row["validation_loss"] = self._validation_loss(validation)
+        row = {name: row[name] for name in HISTORY_COLUMNS}
+        self.rows.append(row)
+        self._validate(row)
+        return row
 
-    def run_epoch(self, epoch: int, batches: Iterable[Batch]) -> dict[str, float]:
-        """Take a step on every batch and return the history's row."""
+    def run_epoch(self, epoch: int, batches: Iterable[Any]) -> dict[str, float]:
+        """Take a step on every batch and return what the history tells of them."""
         started = time.perf_counter()
         kl_weight = self.settings.kl_weight
         if epoch <= self.warm_up_epochs:
             kl_weight *= _WARM_UP_KL
         self.network.train()
-        lr = self._descent.rate
+        lr = self._optimizer.param_groups[0]["lr"]
         steps = []
         for batch in batches:
             steps.append(self._step(batch, kl_weight))
             self._skipped = self._skipped + 1 if steps[-1] is None else 0
-            if self._skipped >= _PATIENCE_WITH_NON_FINITE:
+            if self._skipped >= _MOST_SKIPPED:
                 break
         taken = [step for step in steps if step is not None]
+        self._n_taken += len(taken)
         means = np.mean(taken or [[math.nan] * len(_MEANS)], axis=0).tolist()
         return {
             **dict(zip(_MEANS, means, strict=True)),
@@ -165,24 +193,22 @@ class Trainer:
             "seconds": time.perf_counter() - started,
         }
 
-    def _step(self, batch: Batch, kl_weight: float) -> list[float] | None:
+    def _step(self, batch: Any, kl_weight: float) -> list[float] | None:
         """Take a step; return its `_MEANS`, None if loss or gradient is not finite."""
         self._last = [batch]
-        self._descent.zero()
+        self._optimizer.zero_grad(set_to_none=False)
         parts = self._differentiate(batch, kl_weight)
         if not math.isfinite(parts[0]):
             return None
         threshold = self.settings.clip_norm
-        norm = self._descent.clip(threshold)
+        norm = clip_gradient_norm([self._vector], threshold)
         if not math.isfinite(norm):
             return None
-        if self._candidate is not None:  # a finite loss was seen under it
-            self.best_epoch, self._best = self._candidate
-            self._candidate = None
-        self._descent.step()
+        self._optimizer.step()
+        self._schedule.step()
         return [*parts, norm, float(threshold is not None and norm >= threshold)]
 
-    def _differentiate(self, batch: Batch, kl_weight: float) -> list[float]:
+    def _differentiate(self, batch: Any, kl_weight: float) -> list[float]:
         """Take the gradient; return loss, log-likelihood and KL.
 
         They are per observed value; NaN where nothing can be solved.
@@ -203,76 +229,126 @@ class Trainer:
             return [math.nan, math.nan, math.nan]
         return [loss.item(), likelihood.item(), kl.item()]
 
-    def _judge(self, row: dict[str, float]) -> None:
-        """Keep the weights if they are the best; count epochs without better.
+    def _restored_epoch(self, epoch: int, loss: float) -> int:
+        """Go back where training has diverged; return the epoch that began there.
 
-        The warm-up's validation losses are of another objective. Without validation
-        the last weights are the best, if their loss will be finite.
+        0 where it has not. ``loss`` is the epoch's, NaN if no step was taken.
         """
-        score = row["validation_loss"]
-        if row["epoch"] <= self.warm_up_epochs + 1:
-            self._best_score, self._waited = math.inf, -1
-        is_validated = not math.isnan(score)
-        improved = score < self._best_score - _IMPROVEMENT
-        self._waited = self._waited + 1 if is_validated and not improved else 0
-        weights_of = int(row["restored_epoch"] or row["epoch"] + 1) - 1
-        # steps that were all skipped say that these are no good weights
-        if score < self._best_score and not math.isnan(row["loss"]):
-            self._best_score = score
-            self.best_epoch, self._best = weights_of, self._weights()
-        elif not is_validated and not self._skipped:
-            self._candidate = weights_of, self._weights()
+        if not math.isnan(loss):
+            self._losses.append(loss)
+        not_finite = self._skipped >= _MOST_SKIPPED
+        if not not_finite and len(self._losses) < self._n_judged:
+            return 0
+        begun = self._begun._replace(loss=fmean(self._losses or [math.inf]))
+        self._losses = []
+        best = self._best or self._begun
+        if not (not_finite or self._is_far_above(best, begun.loss)):
+            # while windows grow, losses are of other windows
+            if begun.loss < best.loss or epoch <= self.warm_up_epochs + 1:
+                self._best = begun
+            return 0
+        # weights from which no step can be taken do not get better by a lower rate
+        if not self._n_taken or self._n_restored == _MOST_RESTORED:
+            self._given_up = True
+            return 0
+        self._load(best)
+        self._n_restored += 1
+        self._skipped = 0
+        self._optimizer.state.clear()
+        group = self._optimizer.param_groups[0]
+        for name in {"lr", "initial_lr", "max_lr", "min_lr"} & set(group):
+            group[name] *= 0.5
+        return best.epoch + 1
 
-    def _weights(self) -> dict[str, Tensor]:
-        weights = self.network.state_dict()
-        return {name: value.clone() for name, value in weights.items()}
+    def _is_far_above(self, best: _Kept, loss: float) -> bool:
+        """Return whether the best weights were far better, on the last batch too.
 
-    def _load_best(self) -> int:
-        """Load the best weights so far into the network, and return their epoch."""
-        if self._candidate is not None:
-            epoch, weights = self._candidate
-            self.network.load_state_dict(weights)
-            if math.isfinite(self._last_loss()):
-                return epoch
-        self.network.load_state_dict(self._best)
-        return self.best_epoch
+        Windows that grow, and data that are hard, raise the loss under any weights.
+        """
+        if best.loss >= _CONSTANT or not _is_worse(loss, best.loss):
+            return False
+        now, before = self._losses_of_last(best)
+        return _is_worse(now, before)
 
-    def _last_loss(self) -> float:
+    def _losses_of_last(self, kept: _Kept) -> tuple[float, float]:
+        """Return the last batch's loss under the present weights, and under others."""
+        present = self._keep(0.0)
         self.network.train()
-        return _loss_on(self._last, self.network)
+        now = _loss_on(self._last, self.network)
+        self.network.load_state_dict(kept.weights)
+        before = _loss_on(self._last, self.network)
+        self.network.load_state_dict(present.weights)
+        return now, before
 
-    def _validation_loss(self, batches: Sequence[Batch]) -> float:
+    def _validation_loss(self, batches: Sequence[Any]) -> float:
         if not batches:
             return math.nan
         self.network.eval()
         return _loss_on(batches, self.network)
 
-    def _judge_the_end(self) -> None:
-        """Say that a training has ended in a bad place; leave no useless weights."""
-        settings, row = self.settings, self.rows[-1]
-        is_validated = not math.isnan(row["validation_loss"])
-        gone_back = self._recovery.end(self._descent, self._last_loss, is_validated)
-        if gone_back is not None:
-            self.best_epoch = gone_back[0] - 1
+    def _validate(self, row: dict[str, float]) -> None:
+        """Keep the weights if they validate best; count epochs without better.
+
+        The warm-up's validation losses are of another objective.
+        """
+        loss = row["validation_loss"]
+        if math.isnan(loss):
+            return
+        if row["epoch"] <= self.warm_up_epochs + 1:
+            self._validated, self._waited = None, -1
+        best = math.inf if self._validated is None else self._validated.loss
+        improved = loss < best - _IMPROVEMENT
+        self._waited = 0 if improved else self._waited + 1
+        # steps that were all skipped say that these are no good weights
+        if loss < best and not math.isnan(row["loss"]):
+            self._validated = self._keep(loss)
+
+    def _keep(self, loss: float) -> _Kept:
+        weights = self.network.state_dict()
+        copies = {name: value.clone() for name, value in weights.items()}
+        return _Kept(loss, self.best_epoch, copies)
+
+    def _load(self, kept: _Kept) -> None:
+        self.network.load_state_dict(kept.weights)
+        self.best_epoch, self._n_taken = kept.epoch, 0
+
+    def _end(self) -> None:
+        """Load the best weights; warn if training has ended in a bad place.
+
+        Without validation the last ones are the best, unless they have diverged.
+        """
+        row, best = self.rows[-1], self._best or self._begun
+        now, before = self._losses_of_last(best)
+        diverged = not math.isfinite(now)
+        diverged |= self._best is not None and _is_worse(now, before)
         not_finite = max(self._skipped, row["skipped_steps"])
-        if self._recovery.given_up and self._skipped < _PATIENCE_WITH_NON_FINITE:
+        what = ""
+        if self._given_up and self._skipped < _MOST_SKIPPED:
+            rate = self._optimizer.param_groups[0]["lr"]
             what = (
                 "training stopped after it had diverged again and again, down to a "
-                f"rate of {self._descent.rate:.3g}"
+                f"rate of {rate:.3g}"
             )
-        elif self._recovery.given_up or math.isnan(row["loss"]):
+        elif self._given_up or math.isnan(row["loss"]):
             what = (
                 f"training ended in {not_finite:g} steps in a row whose loss or "
                 "gradient was not finite"
             )
-        elif gone_back is not None:
-            number, loss, before = gone_back
+        elif diverged and self._validated is None:
             what = (
                 "training has made the model worse: on its last batch the loss per "
-                f"value is {loss:.3g}, and was {before:.3g} when epoch {number} began"
+                f"value is {now:.3g}, and was {before:.3g} when epoch {best.epoch + 1} "
+                "began"
             )
-        else:
-            return
+        if self._validated is not None:
+            self._load(self._validated)
+        elif diverged or self._given_up:
+            self._load(best)
+        if what:
+            self._warn_of(what)
+
+    def _warn_of(self, what: str) -> None:
+        settings = self.settings
         kept = f"the last good weights, of epoch {self.best_epoch}, are kept"
         if not self.best_epoch:
             kept = "no epoch left good weights; those before training are kept"
@@ -288,8 +364,13 @@ def _warn(text: str) -> None:
     warnings.warn(text, ConvergenceWarning, stacklevel=3)
 
 
+def _is_worse(loss: float, than: float) -> bool:
+    """Return whether a divergence lies between the losses; one not finite is worse."""
+    return not loss <= max(_CONSTANT, than + _RISE)
+
+
 @torch.no_grad()
-def _loss_on(batches: Sequence[Batch], network: Any) -> float:
+def _loss_on(batches: Sequence[Any], network: Any) -> float:
     """Return the negative log-likelihood per scored value, at the mean z0.
 
     Infinite where it is not finite; 0 without values.

@@ -1,161 +1,145 @@
-"""From observations to a fitted model: what is settled before training, and then it.
-
-`plan` settles sizes, units, what is held out, how long to train; the
-`Run` that it returns trains, and calibrates.
-"""
+"""What both trainings share: from which weights, how long, on how many threads."""
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from sklode import nn
-from sklode.data.observations import Observations
-from sklode.data.scaling import constants_of
-from sklode.data.windows import WindowSet
-from sklode.engine.threads import n_threads
-from sklode.nn.modes import own_modes
-from sklode.prediction.calibration import measured_calibration
-from sklode.prediction.model import FittedModel
-from sklode.training.batches import (
-    first_held_out_row,
-    hidden_rows,
-    training_windows,
-    validation_batches,
-)
-from sklode.training.fresh import fresh_model
-from sklode.training.parameters import Settings, resolve_device
+from sklode.engine.threads import one_torch_thread
+from sklode.nn.modes import default_float32
+from sklode.training.loop import Draw, Trainer
+from sklode.training.parameters import Settings
 from sklode.training.report import Reporter
-from sklode.training.run import (
-    BATCHES_PER_EPOCH,
-    Material,
-    Purpose,
-    Run,
-    length,
-)
 
-_UPDATES = 1500  # optimiser steps that max_epochs=None aims at
-_HELD_OUT = 0.1  # share of rows, by early stopping
+BATCHES_PER_EPOCH = 32  # at most; else an epoch draws every window once
 
-_STAGES = ((0.125, 0.0), (0.25, 0.47), (0.5, 0.82), (1.0, 1.0))
-"""Windows grow during the warm-up: (share of their length, share of the warm-up).
+_FINETUNE_SHARE = 0.2  # of the epochs, which finetune_epochs=None takes
 
-Short windows show the local dynamics, which a long solve hides from the gradient
-behind many periods; and they are cheap.
+_FINETUNE_UPDATES, _FINETUNE_RATE = 100, 0.3
+"""What it takes at least after pretraining, and the share of lr at which.
+
+A few new series make one batch an epoch where the family made many. Adam's first steps
+have the size of the rate, whatever the gradient: after only a handful of them the model
+is worse than without. The lower rate keeps what the family has taught.
 """
 
-_WARM_UP_UPDATES, _WARM_UP_SHARE = 1250, 0.84  # no more than that share of all
+_GLOBAL_GENERATOR = threading.Lock()
+"""Held while initial weights are drawn, which torch does from its global generator.
+
+Fits in several threads would draw from each other's seeds. They are drawn in float32,
+which is then the default dtype.
+"""
+
+Purpose: TypeAlias = Literal["pretrain", "fit", "fine-tune", "update"]
+"""What a training is for; to fine-tune is to `fit` what was pretrained."""
 
 
-def plan(
-    observations: Observations,
-    settings: Settings,
-    rng: np.random.RandomState,
-    n_ahead: int | None = None,
-    start: FittedModel | None = None,
-    purpose: Purpose = "fit",
-) -> WindowRun:
-    """Settle all that comes before a training on all series together.
+class Material(NamedTuple):
+    """What a training draws its batches from."""
 
-    ``n_ahead`` is the farthest step of the horizon that will be asked for. The training
-    begins from new weights, or from a copy of ``start``, with its units and lengths.
-    """
-    n_threads()  # a thread's first; it could else take another fit's limit for its own
-    with own_modes(gradients=True):
-        generator = torch.Generator().manual_seed(int(rng.randint(2**31 - 1)))
-        fraction = _HELD_OUT if settings.early_stopping else 0.0
-        if start is None:
-            model, cut = fresh_model(observations, settings, rng, n_ahead, fraction)
-        else:
-            model = copy.deepcopy(start)
-            cut = first_held_out_row(model.windows(observations), fraction, rng)
-        model.network.to(resolve_device(settings.device))
-        model.held = _held(model, observations, start is None)
-        model.hold()
-        windows = model.windows(observations)
-        _, n_batches = _epoch_size(windows, cut, settings)
-        return WindowRun(
-            model,
-            settings,
-            generator,
-            *length(settings, model.whole_epochs, n_batches, purpose, _UPDATES),
-            start is None,
-            int(rng.randint(2**31 - 1)),
-            cut,
-            windows,
-        )
+    draw: Draw
+    n_batches: int  # of an epoch
+    validation: Sequence[Any] = ()
+    warm_up: int = 0  # epochs
 
 
-@dataclass
-class WindowRun(Run):
-    """A training on windows whose first rows the decoder starts from."""
+class Run:
+    """A training of its own copy of a model, on all series together."""
 
-    windows: WindowSet
+    model: Any
+    from_scratch: bool  # not from weights that were trained before
+    n_epochs: int
+    rate: float  # share of ``lr``
 
-    def train(self, reporter: Reporter) -> FittedModel:
-        """Train, calibrate the spreads, and return the model."""
-        model: FittedModel = self.model
-        with own_modes(gradients=True):
-            self.learn(self.material(), reporter)
-            model.network.eval()
-            with self.torch_threads():
-                model.calibration = measured_calibration(
-                    model, self.windows, self.cut, self.n_epochs, self.settings.thinning
-                )
-        return model
+    def __init__(self, settings: Settings, rng: np.random.RandomState) -> None:
+        self.settings = settings
+        self.generator = torch.Generator().manual_seed(seed_from(rng))
 
-    def material(self) -> Material:
-        """Return the windows before the first held-out rows."""
-        settings, cut = self.settings, self.cut
-        n_drawn, n_batches = _epoch_size(self.windows, cut, settings)
-        warm_up = 0  # none, with weights that were trained before
+    def set_length(self, purpose: Purpose, n_batches: int, updates: int) -> None:
+        """Settle how many epochs it takes, and at which rate.
+
+        ``updates`` are the optimiser's steps that max_epochs=None aims at.
+        """
+        given, self.rate = self.settings.max_epochs, 1.0
+        if purpose in ("pretrain", "fit"):
+            self.n_epochs = given or max(updates // n_batches, 1)
+            return
+        if self.settings.finetune_epochs is not None:
+            self.n_epochs = self.settings.finetune_epochs
+            return
+        whole = given or self.model.whole_epochs
+        self.n_epochs = max(round(_FINETUNE_SHARE * whole), 1)
+        if purpose == "fine-tune":
+            least = math.ceil(_FINETUNE_UPDATES / n_batches)
+            self.n_epochs, self.rate = max(self.n_epochs, least), _FINETUNE_RATE
+
+    def goes_on(self, epoch: int) -> bool:
+        """Return whether another epoch is worth it, asked after each."""
+        return True
+
+    def learn(self, material: Material, reporter: Reporter) -> Trainer:
+        """Train the network, let the model know how that went, and return how."""
+        model = self.model
+        trainer = self.fit(material, reporter, self.n_epochs, self.rate)
+        model.best_epoch, model.rows = trainer.best_epoch, trainer.rows
         if self.from_scratch:
-            warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
-            warm_up = min(warm_up, int(_WARM_UP_SHARE * self.n_epochs))
-        stages = [
-            (begin * warm_up, self.windows.shortened(share)) for share, begin in _STAGES
-        ]
-        device = next(self.model.network.parameters()).device
+            model.whole_epochs = len(model.rows)
+        return trainer
 
-        def draw(epoch: int) -> Iterator[nn.Batch]:
-            part = [windows for begin, windows in stages if epoch > begin][-1]
-            usable = training_windows(part, cut)
-            order = torch.randperm(len(usable), generator=self.generator).numpy()
-            shuffled = usable[order[:n_drawn]]
-            for low in range(0, len(shuffled), settings.batch_size):
-                which = shuffled[low : low + settings.batch_size]
-                hidden = hidden_rows(part, which, settings.thinning, self.generator)
-                yield nn.make_batch(part, which, device, hidden=hidden)
+    def fit(
+        self, material: Material, reporter: Reporter, n_epochs: int, rate: float
+    ) -> Trainer:
+        """Fit the network, and return how."""
+        trainer = Trainer(
+            self.model.network,
+            self.settings,
+            self.generator,
+            n_epochs,
+            material.n_batches,
+            material.warm_up,
+            rate,
+            self.goes_on,
+        )
+        with self.torch_threads():
+            trainer.fit(material.draw, material.validation, reporter)
+        return trainer
 
-        validation = []
-        if settings.early_stopping:
-            validation = validation_batches(self.windows, cut, device)
-        return Material(draw, n_batches, warm_up, validation)
-
-
-def _epoch_size(
-    windows: WindowSet, cut: NDArray[np.int64], settings: Settings
-) -> tuple[int, int]:
-    """Return how many windows an epoch draws, and in how many batches."""
-    n_windows = len(training_windows(windows, cut))
-    n_drawn = min(n_windows, BATCHES_PER_EPOCH * settings.batch_size)
-    return n_drawn, math.ceil(n_drawn / settings.batch_size)
+    def torch_threads(self) -> contextlib.AbstractContextManager[None]:
+        """Leave the cores to the engine where that runs the network."""
+        # torch's threads wait for work by spinning, on the cores that the engine needs
+        is_fused = "eager" not in self.model.network.engines()
+        return one_torch_thread() if is_fused else contextlib.nullcontext()
 
 
-def _held(
-    model: FittedModel, observations: Observations, from_scratch: bool
-) -> NDArray[np.floating]:
-    """Return what channels that never varied are forecast by; NaN for all others.
+def seed_from(rng: np.random.RandomState) -> int:
+    """Draw a seed."""
+    return int(rng.randint(2**31 - 1))
 
-    Nothing is to be learned of them, and the ever smaller noise that their likelihood
-    asks for would leave no other gradient. A model that was trained on others before
-    knows more than such a channel does, unless its location is that constant.
-    """
-    held = model.normalisation.values(constants_of(observations.values))
-    return held if from_scratch else np.where(np.abs(held) < 1e-9, held, np.nan)
+
+@contextlib.contextmanager
+def drawing_weights(seed: int) -> Iterator[None]:
+    """Draw initial weights in this context."""
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), default_float32():
+        # torch.manual_seed would seed the generators of the GPUs as well
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def periods_between(shortest: float, longest: float, n: int) -> list[float]:
+    """Draw n periods that a decoder starts with, evenly in their log."""
+    places = (torch.arange(n) + torch.rand(n)) / max(n, 1)
+    periods: list[float] = (shortest * (longest / shortest) ** places).tolist()
+    return periods
+
+
+def columns_of(values: NDArray[Any] | Tensor | None) -> int:
+    """Return the number of columns; 0 without any table."""
+    return 0 if values is None else values.shape[1]

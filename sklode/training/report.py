@@ -1,4 +1,4 @@
-"""Who is told how a training goes: a progress bar, lines in a log."""
+"""How a training goes, for who asks: a progress bar, or lines of text."""
 
 from __future__ import annotations
 
@@ -7,57 +7,46 @@ import multiprocessing
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from typing import Any
 
 _SECONDS_BETWEEN_LINES = 30.0
+_SHOWN = {"loss": "loss", "validation_loss": "val", "grad_norm": "grad"}
 
 
-@dataclass(eq=False)
 class Reporter:
-    """Say how training goes, as the parameter ``verbose`` asks."""
+    """Say how training goes, as the parameter ``verbose`` asks.
 
-    verbose: int = 0
-    prefix: str = ""  # of what is written
+    ``prefix`` begins whatever is said of an epoch.
+    """
 
-    def __post_init__(self) -> None:
-        self._tqdm: Any = None
+    def __init__(self, verbose: int = 0, prefix: str = "") -> None:
+        self.verbose, self._prefix = verbose, prefix
         self._bar: Any = None
-        self._n_epochs = 0
-        self._unwritten = ""
-        self._due = 0.0
-        if self.verbose == 1:
-            try:
-                from tqdm.auto import tqdm
-            except ImportError as error:
-                raise ImportError(
-                    "verbose=1 shows a progress bar and needs tqdm, which is not "
-                    "installed. Run pip install 'sklode[progress]', or use verbose=2 "
-                    "for a line per epoch."
-                ) from error
-            self._tqdm = tqdm
+        self._unwritten = ""  # the latest line
+        self._n_epochs, self._due = 0, 0.0
+        if verbose == 1:
+            _tqdm()  # before training
 
     def begin(self, n_epochs: int) -> None:
         """Training begins."""
         self._n_epochs = n_epochs
         self._due = time.monotonic() + _SECONDS_BETWEEN_LINES
-        if self._tqdm is not None and n_epochs and _draws_bars():
-            self._bar = self._tqdm(
+        if self.verbose == 1 and n_epochs and _draws_bars():
+            self._bar = _tqdm()(
                 total=n_epochs,
-                desc=f"{self.prefix}epoch 0/{n_epochs}",
+                desc=f"{self._prefix}epoch 0/{n_epochs}",
                 bar_format="{desc} |{bar}| {elapsed}<{remaining}{postfix}",
                 dynamic_ncols=True,
-                leave=False if self.prefix else None,  # None: unless inside another bar
+                leave=False if self._prefix else None,  # None: unless inside another
             )
 
     def epoch_end(self, row: dict[str, float]) -> None:
         """Take the history's new row."""
-        epoch = int(row["epoch"])
-        place = f"{self.prefix}epoch {epoch}/{self._n_epochs}"
-        names = {"loss": "loss", "validation_loss": "val", "grad_norm": "grad"}
+        place = f"{self._prefix}epoch {row['epoch']:g}/{self._n_epochs}"
+        names = _SHOWN.copy()
         if math.isnan(row["validation_loss"]):
             del names["validation_loss"]
-        shown = ", ".join(f"{names[name]}={row[name]:.4g}" for name in names)
+        shown = ", ".join(f"{short}={row[name]:.4g}" for name, short in names.items())
         if self._bar is not None:
             self._bar.set_description_str(place, refresh=False)
             self._bar.set_postfix_str(shown, refresh=False)
@@ -68,7 +57,6 @@ class Reporter:
             self._write()
 
     def _write(self) -> None:
-        """Write the latest line, if there is one."""
         if self._unwritten:
             self.say(self._unwritten)
             self._due = time.monotonic() + _SECONDS_BETWEEN_LINES
@@ -87,6 +75,17 @@ class Reporter:
             self._bar.close()
         self._bar = None
         self._write()
+
+
+def _tqdm() -> Any:
+    try:
+        from tqdm.auto import tqdm
+    except ImportError as error:
+        raise ImportError(
+            "verbose=1 shows a progress bar and needs tqdm, which is not installed. "
+            "Run pip install 'sklode[progress]', or use verbose=2 for a line per epoch."
+        ) from error
+    return tqdm
 
 
 def _draws_bars() -> bool:

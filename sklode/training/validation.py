@@ -6,8 +6,6 @@ for the user; so does the network; and what is best weighs the two.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
@@ -17,8 +15,8 @@ from sklode.data.errors import SolverError
 from sklode.data.observations import Observations
 from sklode.data.ticks import ticks_between
 from sklode.data.windows import Origins, Questions, Units, spread
-from sklode.levels.structural import StructuralLevel
-from sklode.levels.tables import Queries
+from sklode.levels.level import Level
+from sklode.levels.table import Table
 from sklode.nn.modes import own_modes
 from sklode.prediction.ahead import Stacking, batch_of
 
@@ -39,6 +37,7 @@ _ORIGINS, _IN_A_SERIES, _ROWS_AFTER = 240, 96, 30
 """Origins in all, in one long series, and rows after each that are looked at."""
 
 _MOST_ROWS = 2_000_000  # that the level filters
+_AT_ONCE = 64  # origins that the network forecasts from
 _KNOTS = 4
 _NEXT, _OTHERS, _ALL = 0.25, 0.1, 0.5
 """How much the next shorter and longer leads count beside a weight's own, and all; and
@@ -58,8 +57,8 @@ _QUANTILES, _NORMAL = (0.5, 0.9), (0.6745, 1.6449)
 _TO_DEVIATION = 3.29  # of the middle 90 % of a normal distribution
 
 
-def can_prove(observations: Observations) -> bool:
-    """Return whether rows are enough to train a network and to prove it."""
+def can_validate(observations: Observations) -> bool:
+    """Return whether rows are enough to train a network and to validate it."""
     return len(observations.ticks) >= _FEWEST_ROWS
 
 
@@ -107,22 +106,18 @@ def _weight(low: float, best: float, high: float) -> float:
     return 1.0 if low > _WHOLE and high >= 1 else min(max(best, 0.0), 1.0)
 
 
-@dataclass
-class _Asked:
-    """Values after origins, with what the level forecasts of them."""
-
-    questions: Questions
-    cluster: Numbers  # (answer,)
-    median: Array  # of the level, in units of `Move`
-    deviation: Array
-    error: Array  # of the median, in deviations
-
-
-class Proof:
-    """The origins of a proof, and what the level forecasts from there.
+class Validation:
+    """Values after held-out origins: what the level forecasts, and a network.
 
     ``level`` is one of the rows before the held-out ones; forecasts are what a user
     would get who had seen the rows up to each origin.
+
+    Attributes
+    ----------
+    asked : Questions
+        The values. The others are (answer,): ``cluster`` of errors that count as one,
+        the level's ``median`` and ``deviation`` in units of `Move`, and the ``error``
+        of the median, in deviations.
     """
 
     def __init__(
@@ -130,7 +125,7 @@ class Proof:
         observations: Observations,
         cut: Numbers,
         whole: bool,
-        level: StructuralLevel,
+        level: Level,
         units: Units,
         n_rows: int,
         reach: float,
@@ -138,76 +133,71 @@ class Proof:
         self._n_rows = n_rows
         rows = _origins(observations, cut, whole)
         full = Origins(observations, units)
-        asked = _spread_rows(full.after(rows, reach), rows)
-        self._is_empty = not len(asked.window)
-        if self._is_empty:
+        self.asked = asked = _spread_rows(full.after(rows, reach), rows)
+        if not len(asked.window):
             return
         before = _until(observations, rows)
-        self._origins = Origins(before, units)
-        self._last = before.bounds[1:] - 1
+        self.origins = Origins(before, units)
+        self.last = before.bounds[1:] - 1
         self._path = full.path(rows, reach)
-        series = observations.series[rows]
-        cluster = series[asked.window]
+        self.cluster = observations.series[rows][asked.window]
         if len(cut) < _BLOCKS:  # by when values were observed
             first, last = full.times[cut], full.times[observations.bounds[1:] - 1]
-            since = full.times[asked.row] - first[cluster]
-            width = np.maximum(last - first, 1e-9)[cluster] / _BLOCKS
+            since = full.times[asked.row] - first[self.cluster]
+            width = np.maximum(last - first, 1e-9)[self.cluster] / _BLOCKS
             block = np.clip(since / width, 0, _BLOCKS - 1).astype(np.int64)
-            cluster = cluster * _BLOCKS + block
-        self._judge(observations, level, units, asked, cluster, before)
+            self.cluster = self.cluster * _BLOCKS + block
+        self._forecast(observations, level, units, before)
 
-    def _judge(
+    def _forecast(
         self,
         observations: Observations,
-        level: StructuralLevel,
+        level: Level,
         units: Units,
-        asked: Questions,
-        cluster: Numbers,
         before: Observations,
     ) -> None:
         """Let the level forecast from each origin."""
-        filtered = level.filtered(before)
+        asked, filtered = self.asked, level.filtered(before)
         first = before.ticks[before.bounds[:-1]][asked.window]
         times = ticks_between(first, observations.ticks[asked.row]) / level.unit
         inputs = level.inputs(observations)[asked.row]
-        median, deviation, truth = np.empty((3, len(times)))
+        table = np.empty((len(times), 4))
+        table[:, 3] = observations.values[asked.row, asked.channel]
         for k in range(observations.values.shape[1]):
-            mine = np.flatnonzero(asked.channel == k)
-            if not len(mine):
+            mine = asked.channel == k
+            if not mine.any():
                 continue
-            queries = Queries(asked.window[mine], times[mine], inputs[mine])
-            mixture = filtered.answered(k, queries)
-            found = mixture.quantiles(np.array([0.05, 0.5, 0.95]))
-            values = observations.values[asked.row[mine], k]
-            table: Array = np.column_stack([found, values])
+            rows = asked.window[mine], times[mine], np.nan, inputs[mine]
+            queries = Table.of(*rows, len(before.keys))
+            quantiles = np.array([0.05, 0.5, 0.95])
+            table[mine, :3] = filtered.answered(k, queries).quantiles(quantiles)
             if not np.isnan(units.least[k]):
-                table = np.log(np.maximum(table, units.least[k]))
-            median[mine], truth[mine] = table[:, 1], table[:, 3]
-            deviation[mine] = (table[:, 2] - table[:, 0]) / _TO_DEVIATION
-        deviation = np.maximum(deviation, 1e-9 * np.abs(median) + 1e-300)
-        error = np.clip((truth - median) / deviation, -_CLIPPED, _CLIPPED)
-        self._asked = _Asked(asked, cluster, median, deviation, error)
+                table[mine] = np.log(np.maximum(table[mine], units.least[k]))
+        low, self.median, high, truth = table.T
+        deviation = (high - low) / _TO_DEVIATION
+        least = 1e-9 * np.abs(self.median) + 1e-300
+        self.deviation = np.maximum(deviation, least)
+        error = (truth - self.median) / self.deviation
+        self.error = np.clip(error, -_CLIPPED, _CLIPPED)
 
     def change(self, network: nn.AheadODE) -> Array:
         """Return what a network would change, (answer,), in the level's deviations.
 
         NaN where it cannot be solved.
         """
-        asked = self._asked
-        found = np.empty(len(asked.median))
-        window = asked.questions.window
-        for low in range(0, len(self._last), 64):
-            mine = slice(*np.searchsorted(window, [low, low + 64]))
-            part = asked.questions.part(mine)
+        asked, found = self.asked, np.empty(len(self.median))
+        for low in range(0, len(self.last), _AT_ONCE):
+            high = low + _AT_ONCE
+            mine = slice(*np.searchsorted(asked.window, [low, high]))
+            part = asked.part(mine)
             if not len(part.window):
                 continue
-            path = self._path and tuple(x[low : low + 64] for x in self._path)
             batch = batch_of(
-                self._origins,
-                self._last[low : low + 64],
+                self.origins,
+                self.last[low:high],
                 self._n_rows,
                 part._replace(window=part.window - low),
-                path,  # type: ignore[arg-type]
+                self._path and (self._path[0][low:high], self._path[1][low:high]),
                 network,
             )
             try:
@@ -215,26 +205,25 @@ class Proof:
                     found[mine] = network.predict(batch).double().cpu().numpy()
             except SolverError:
                 found[mine] = np.nan
-        place = window, asked.questions.channel
-        found = self._origins.location[place] + self._origins.scale[place] * found
-        change = (found - asked.median) / asked.deviation
+        place = asked.window, asked.channel
+        found = self.origins.location[place] + self.origins.scale[place] * found
+        change = (found - self.median) / self.deviation
         return np.clip(change, -_CLIPPED, _CLIPPED)
 
     def has_prospects(self, network: nn.AheadODE) -> bool:
         """Return whether some weight of a network might be worth it."""
-        if self._is_empty:
+        if not len(self.asked.window):
             return False
         sums = self._sums(self.change(network))[0]
         if not np.isfinite(sums).all():
             return False
-        together = sums.sum((2, 3))
-        ends = [best_weight(*together)]
-        ends += [best_weight(*sums[:, :, k].sum(2)) for k in range(sums.shape[2])]
+        of_channel = np.moveaxis(sums.sum(3), 2, 0)
+        ends = [best_weight(*sums.sum((2, 3))), *(best_weight(*x) for x in of_channel)]
         return max(best for _, best, _ in ends) > _PROSPECT
 
     def stacking(self, network: nn.AheadODE) -> Stacking | None:
-        """Return the weights that are proved; None where none is."""
-        if self._is_empty:
+        """Return the stacking weights; None where none is above zero for sure."""
+        if not len(self.asked.window):
             return None
         change = self.change(network)
         sums, knots, place = self._sums(change)
@@ -250,27 +239,24 @@ class Proof:
                 weights[:, k] = [_weight(*best_weight(*part)) for part in parts]
         if not weights.any():
             return None
-        asked = self._asked
-        used = weights[place, asked.questions.channel]
-        left = np.abs(asked.error - used * change)
-        factors = _factors(left, place, asked.questions.channel, weights)
+        channel = self.asked.channel
+        left = np.abs(self.error - weights[place, channel] * change)
+        factors = _factors(left, place, channel, weights)
         factors = np.where(weights > 0, factors * (1 + 0.5 / n_clusters), 1.0)
-        return Stacking(knots, weights, factors, float(asked.questions.lead.max()))
+        return Stacking(knots, weights, factors, float(self.asked.lead.max()))
 
     def _sums(self, change: Array) -> tuple[Array, Array, Numbers]:
         """Return products and squares by cluster, channel and part of the leads.
 
         They are (2, cluster, channel, part); with the parts' leads, and each answer's.
         """
-        asked = self._asked
-        lead, channel = asked.questions.lead, asked.questions.channel
+        lead, channel = self.asked.lead, self.asked.channel
         edges = np.unique(np.quantile(lead, np.arange(_KNOTS) / _KNOTS, method="lower"))
         place = np.searchsorted(edges, lead, side="right") - 1
         knots = np.array([np.median(lead[place == j]) for j in range(len(edges))])
-        names, cluster = np.unique(asked.cluster, return_inverse=True)
-        n_channels = self._origins.values.shape[1]
-        sums = np.zeros((2, len(names), n_channels, len(knots)))
-        np.add.at(sums[0], (cluster, channel, place), asked.error * change)
+        names, cluster = np.unique(self.cluster, return_inverse=True)
+        sums = np.zeros((2, len(names), self.origins.values.shape[1], len(knots)))
+        np.add.at(sums[0], (cluster, channel, place), self.error * change)
         np.add.at(sums[1], (cluster, channel, place), change**2)
         return sums, knots, place
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
-from sklearn.exceptions import NotFittedError
+from sktime.exceptions import NotFittedError
 
 from sklode import StructuralForecaster
 from sklode.plotting import plot_components
@@ -47,7 +47,7 @@ def test_parts_are_those_of_the_level_and_add_up_to_the_observations(
 ) -> None:
     axes = named(plot_components(weekly))
     assert list(axes) == ["trend", "season of 7 d", "deviation", "remainder"]
-    expected = weekly._answers.components(DAYS, None)["sold"]
+    expected = weekly._level_parts(DAYS, None)["sold"]
     total = at(axes["remainder"], "observed", DAYS)
     for name in ("trend", "season of 7 d", "deviation"):
         drawn = at(axes[name], "level", DAYS)
@@ -61,7 +61,7 @@ def test_parts_are_those_of_the_level_and_add_up_to_the_observations(
 def test_a_forecast_goes_on_where_the_history_ends(weekly: Any) -> None:
     axes = named(plot_components(weekly, fh=[1, 2, 7]))
     ahead = DAYS[-1] + pd.to_timedelta([0, 1, 2, 7], unit="D")
-    expected = weekly._answers.components(ahead, None)["sold"]
+    expected = weekly._level_parts(ahead, None)["sold"]
     for name in ("trend", "season of 7 d", "deviation"):
         drawn = points(axes[name], "forecast")
         assert drawn[0, 0] == dates(DAYS)[-1] == points(axes[name], "level")[-1, 0]
@@ -139,7 +139,7 @@ def test_given_axes_are_drawn_on(weekly: Any) -> None:
 
 
 def test_what_has_no_level_is_refused() -> None:
-    with pytest.raises(NotFittedError, match="plot_components needs a fitted"):
+    with pytest.raises(NotFittedError, match="not been fitted"):
         plot_components(structural())
     with pytest.raises(TypeError, match=r"that has a structural level; got a Series"):
         plot_components(WEEK)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
-from sklearn.exceptions import NotFittedError
+from sktime.exceptions import NotFittedError
 
 from sklode.plotting import plot_history
 from tests.plotting.test_series import line, points
@@ -72,7 +72,7 @@ def test_a_table_tells_of_divergences_but_of_no_threshold(trained: Any) -> None:
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: plot_history(tiny()), NotFittedError, "plot_history needs a fitted"),
+        (lambda: plot_history(tiny()), NotFittedError, "not been fitted"),
         (lambda: plot_history(waves()), TypeError, "plot_history is of a forecaster"),
         (
             lambda: plot_history(pd.DataFrame()),

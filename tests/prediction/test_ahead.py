@@ -12,7 +12,7 @@ from sklode import StructuralForecaster
 from sklode.prediction import ahead as prediction
 from sklode.prediction.ahead import Stacking
 from sklode.training import ahead
-from sklode.training.validation import Proof
+from sklode.training.validation import Validation
 from tests.series import tiny, uneven_stamps, waves
 
 STEPS = [1, 2, 5, 9]
@@ -32,10 +32,10 @@ def stacking(weight: float, n_channels: int = 1, factor: float = 0.8) -> Stackin
 def fitted(weight: float, y: Any, X: Any = None, **settings: Any) -> Any:
     """Return a forecaster whose network counts by a weight, whatever it proves."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ahead, "can_prove", lambda rows: True)
-        patch.setattr(Proof, "has_prospects", lambda *_: True)
+        patch.setattr(ahead, "can_validate", lambda rows: True)
+        patch.setattr(Validation, "has_prospects", lambda *_: True)
         found = stacking(weight) if weight else None
-        patch.setattr(Proof, "stacking", lambda *_: found)
+        patch.setattr(Validation, "stacking", lambda *_: found)
         chosen = {"level": "auto", "max_epochs": 2, "lr": 0.05, **settings}
         return tiny(**chosen).fit(y, X=X)
 
@@ -168,11 +168,18 @@ def test_a_series_is_answered_alike_whatever_others_are_asked(
         pd.testing.assert_frame_equal(alone, together.loc[own], **near)
     backward = forecaster.predict_at(asked[::-1], X=given)
     pd.testing.assert_frame_equal(backward, together[::-1], **near)
-    monkeypatch.setattr(prediction, "_WINDOWS_AT_ONCE", 2)
     monkeypatch.setattr(prediction, "_ANSWERS_AT_ONCE", 4)
     pd.testing.assert_frame_equal(
         forecaster.predict_at(asked, X=given), together, **near
     )
+
+
+def test_rows_without_a_value_before_the_first_one_change_nothing() -> None:
+    y = series()
+    early = pd.Series(np.nan, y.index[:9] - pd.Timedelta("3D"))
+    both = pd.concat([early, y]).rename(y.name)
+    found = [fitted(1.0, one, freq="min").predict(STEPS) for one in (y, both)]
+    pd.testing.assert_series_equal(*found)
 
 
 def test_rows_that_lay_ahead_are_the_levels_once_an_update_has_shown_them() -> None:

@@ -19,7 +19,6 @@ from sklode.nn import Batch
 from sklode.prediction import calibration
 from sklode.prediction.calibration import (
     Calibration,
-    Residuals,
     calibrate,
     residuals_of,
 )
@@ -46,11 +45,11 @@ def without_latent_spread(forecaster: Any) -> Any:
     return other
 
 
-def residuals(scale: Any, n: int = 400, seed: int = 0) -> Residuals:
+def residuals(scale: Any, n: int = 400, seed: int = 0) -> tuple[Any, Any]:
     """Return normal errors of 10 stamps seen and 30 after them."""
     lags = np.tile(np.arange(-9.0, 31.0), (n, 1))
     white = np.random.default_rng(seed).standard_normal((*lags.shape, 1))
-    return Residuals(white * np.where(lags > 0, scale(lags), 1.5)[..., None], lags)
+    return white * np.where(lags > 0, scale(lags), 1.5)[..., None], lags
 
 
 def test_numbers_of_a_place_are_normal_and_stratified() -> None:
@@ -116,7 +115,7 @@ def test_the_scale_rises_with_the_time_since_the_last_observation() -> None:
 
 def test_each_channel_has_its_own_scale() -> None:
     one, two = residuals(lambda lag: 2.0), residuals(lambda lag: 5.0, seed=1)
-    both = Residuals(np.concatenate([one.values, two.values], -1), one.lags)
+    both = np.concatenate([one[0], two[0]], -1), one[1]
     found = calibrate(both, 100_000, 1.0)
     np.testing.assert_allclose(found.scales[1:], [[2.0, 5.0]] * 4, rtol=0.08)
 
@@ -129,9 +128,9 @@ def test_small_errors_leave_the_models_own_spread() -> None:
 
 
 def test_too_few_errors_leave_the_models_own_spread() -> None:
-    given = residuals(lambda lag: 9.0, n=1)
-    values = np.where(given.lags[..., None] > 5, np.nan, given.values)
-    found = calibrate(Residuals(values[:, 8:], given.lags[:, 8:]), 5, 1.0)
+    errors, lags = residuals(lambda lag: 9.0, n=1)
+    errors = np.where(lags[..., None] > 5, np.nan, errors)
+    found = calibrate((errors[:, 8:], lags[:, 8:]), 5, 1.0)
     np.testing.assert_array_equal(found.at(np.arange(-3.0, 40.0)), 1.0)
 
 
@@ -294,10 +293,10 @@ def test_errors_are_told_by_the_time_since_the_last_stamp_that_was_seen() -> Non
     arrays = windows.gather(which)
     times, values, mask = (torch.from_numpy(x) for x in arrays[:3])
     batch = Batch(times, values, mask, windows.window_length)
-    found = residuals_of(forecaster.network_, batch)
-    assert found.lags[0, 5] == 0
-    np.testing.assert_allclose(found.lags, arrays.times - arrays.times[:, 5:6])
-    np.testing.assert_array_equal(np.isnan(found.values), ~arrays.mask)
+    errors, lags = residuals_of(forecaster.network_, batch)
+    assert lags[0, 5] == 0
+    np.testing.assert_allclose(lags, arrays.times - arrays.times[:, 5:6])
+    np.testing.assert_array_equal(np.isnan(errors), ~arrays.mask)
 
 
 @pytest.mark.parametrize("epochs", [0, 1])
@@ -319,16 +318,13 @@ def test_rows_trained_on_are_doubted_unless_windows_were_thinned(
     monkeypatch: pytest.MonkeyPatch, thinning: float, factor: float
 ) -> None:
     factors = []
-    measured = calibration._measured
 
-    def recorded(
-        model: Any, reaching: Any, rows: Any, optimism: float, *rest: Any
-    ) -> Any:
+    def recorded(residuals: Any, n_rows: int, optimism: float, least: float) -> Any:
         factors.append(optimism)
-        return measured(model, reaching, rows, optimism, *rest)
+        return calibrate(residuals, n_rows, optimism, least)
 
-    monkeypatch.setattr(calibration, "_measured", recorded)
-    tiny(thinning=thinning).fit(waves())
+    monkeypatch.setattr(calibration, "calibrate", recorded)
+    tiny(thinning=thinning, early_stopping=True).fit(waves(uneven_stamps(120)))
     assert factors == pytest.approx([1.25, factor])
 
 

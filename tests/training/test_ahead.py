@@ -14,11 +14,11 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.level import Level
 from sklode.plotting import plot_history
 from sklode.training import ahead, loop
 from sklode.training.loop import HISTORY_COLUMNS
-from sklode.training.validation import Proof
+from sklode.training.validation import Validation
 from tests.epochs import interrupt
 from tests.prediction.test_ahead import fitted, series, stacking
 from tests.series import MOSTLY_ONE, channels, panel, tiny, uneven_stamps, waves
@@ -30,9 +30,9 @@ STEPS = [1, 2, 5]
 @pytest.fixture
 def proving(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Let few rows prove that the network counts whole."""
-    monkeypatch.setattr(ahead, "can_prove", lambda rows: True)
-    monkeypatch.setattr(Proof, "has_prospects", lambda *_: True)
-    monkeypatch.setattr(Proof, "stacking", lambda *_: stacking(1.0))
+    monkeypatch.setattr(ahead, "can_validate", lambda rows: True)
+    monkeypatch.setattr(Validation, "has_prospects", lambda *_: True)
+    monkeypatch.setattr(Validation, "stacking", lambda *_: stacking(1.0))
     return monkeypatch
 
 
@@ -69,12 +69,12 @@ def test_verbose_says_why_the_level_forecasts_alone(
 ) -> None:
     auto(verbose=2).fit(series())
     assert "rows are too few to prove a network" in capsys.readouterr().out
-    monkeypatch.setattr(ahead, "can_prove", lambda rows: True)
-    monkeypatch.setattr(Proof, "stacking", lambda *_: None)
+    monkeypatch.setattr(ahead, "can_validate", lambda rows: True)
+    monkeypatch.setattr(Validation, "stacking", lambda *_: None)
     auto(verbose=2).fit(series())
     assert "has not proved itself" in capsys.readouterr().out
-    monkeypatch.setattr(Proof, "has_prospects", lambda *_: True)
-    monkeypatch.setattr(Proof, "stacking", lambda *_: stacking(0.5))
+    monkeypatch.setattr(Validation, "has_prospects", lambda *_: True)
+    monkeypatch.setattr(Validation, "stacking", lambda *_: stacking(0.5))
     auto(verbose=2).fit(series())
     assert "50% of its forecasts count" in capsys.readouterr().out
 
@@ -91,8 +91,8 @@ def test_a_few_rows_are_the_levels(n: int, settings: dict[str, Any]) -> None:
 def test_a_network_without_prospects_is_given_up_after_a_third(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ahead, "can_prove", lambda rows: True)
-    monkeypatch.setattr(Proof, "has_prospects", lambda *_: False)
+    monkeypatch.setattr(ahead, "can_validate", lambda rows: True)
+    monkeypatch.setattr(Validation, "has_prospects", lambda *_: False)
     forecaster = auto(max_epochs=9).fit(series())
     assert forecaster.n_epochs_ == 3
     assert forecaster.network_ is None
@@ -118,11 +118,11 @@ def test_what_is_held_out_is_trained_on_only_once_it_has_proved_the_network(
 ) -> None:
     levels: list[int] = []
 
-    def fit(rows: Any) -> StructuralLevel:
+    def fit(rows: Any) -> Level:
         levels.append(len(rows.ticks))
-        return StructuralLevel.fit(rows)
+        return Level.fit(rows)
 
-    monkeypatch.setattr(ahead, "StructuralLevel", SimpleNamespace(fit=fit))
+    monkeypatch.setattr(ahead, "Level", SimpleNamespace(fit=fit))
     forecaster = auto().fit(series())
     assert levels == [60, 48]  # of the forecasts, and of the proof
     assert list(dict.fromkeys(seen)) == [48, 60]
@@ -171,7 +171,7 @@ def test_a_series_is_forecast_by_the_network_of_its_family() -> None:
 def test_what_pretraining_has_not_proved_is_not_trained_by_a_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Proof, "stacking", lambda *_: None)
+    monkeypatch.setattr(Validation, "stacking", lambda *_: None)
     forecaster = auto().pretrain(panel())
     assert forecaster.pretrained_.network is None
     forecaster.fit(waves(uneven_stamps(9)))
@@ -181,10 +181,10 @@ def test_what_pretraining_has_not_proved_is_not_trained_by_a_fit(
 def test_an_update_keeps_the_level_that_a_guard_has_kept(
     proving: pytest.MonkeyPatch,
 ) -> None:
-    proving.setattr(Proof, "stacking", lambda *_: None)
+    proving.setattr(Validation, "stacking", lambda *_: None)
     y = series()
     forecaster = auto().fit(y[:50])
-    proving.setattr(Proof, "stacking", lambda *_: stacking(1.0))
+    proving.setattr(Validation, "stacking", lambda *_: stacking(1.0))
     forecaster.update(y[50:])
     assert (forecaster.network_, forecaster.network_share_) == (None, 0.0)
 
@@ -203,7 +203,7 @@ def test_series_of_unequal_scale_are_forecast_in_their_own_units() -> None:
 def test_missing_values_and_a_channel_beside_many(
     n_channels: int, proving: pytest.MonkeyPatch
 ) -> None:
-    proving.setattr(Proof, "stacking", lambda *_: stacking(1.0, n_channels))
+    proving.setattr(Validation, "stacking", lambda *_: stacking(1.0, n_channels))
     rng = np.random.default_rng(0)
     index = uneven_stamps(60)
     y = pd.DataFrame({f"c{k}": waves(index, k) for k in range(n_channels)})
@@ -350,7 +350,7 @@ def test_windows_show_what_came_before_and_ask_for_what_followed(
     plain = (y.to_numpy() - units.location) / units.scale
     stamps = y.index.to_series().diff().dt.total_seconds() / 60
     times = stamps.cumsum().fillna(0).to_numpy() / (units.time / 60e9)
-    batches = list(run.material(False).draw(1))
+    batches = list(run.material(run.learned).draw(1))
     assert len(batches) == math.ceil(48 / 16)
     hidden = [~batch.mask[..., 0] for batch in batches]
     n_hidden = sum(int(x.sum()) for x in hidden)
@@ -401,6 +401,6 @@ def test_the_kl_term_counts_less_the_more_rows_there_are() -> None:
     scales = []
     for n in (60, 800):
         run: Any = planned(auto(), waves(uneven_stamps(n)))
-        run.material(False)
+        run.material(run.learned)
         scales.append(run.model.network.kl_scale)
     assert scales[0] == 1 > scales[1] > 0

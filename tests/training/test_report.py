@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklode.training import ahead
 from sklode.training import report as report_module
 from sklode.training.report import Reporter
-from sklode.training.validation import Proof
+from sklode.training.validation import Validation
 from tests.epochs import after_each_epoch, interrupt
 from tests.prediction.test_ahead import stacking
 from tests.series import panel, tiny, uneven_stamps, waves
@@ -125,14 +125,14 @@ def test_the_verdict_of_a_guard_is_told(
         "What the network adds to the level has not proved itself: the level alone is "
         "the forecast."
     )
-    monkeypatch.setattr(ahead, "can_prove", lambda rows: True)
-    monkeypatch.setattr(Proof, "has_prospects", lambda *_: True)
-    monkeypatch.setattr(Proof, "stacking", lambda *_: stacking(1.0))
+    monkeypatch.setattr(ahead, "can_validate", lambda rows: True)
+    monkeypatch.setattr(Validation, "has_prospects", lambda *_: True)
+    monkeypatch.setattr(Validation, "stacking", lambda *_: stacking(1.0))
     forecaster.fit(y)
     assert terminal.frames()[0].startswith("epoch 0/5 |")
     assert terminal.frames()[-1].startswith("on all rows: epoch")
     assert verdict not in terminal.text
-    monkeypatch.setattr(Proof, "stacking", lambda *_: None)
+    monkeypatch.setattr(Validation, "stacking", lambda *_: None)
     forecaster.fit(y)
     assert terminal.text.endswith(f"{verdict}\n")
 

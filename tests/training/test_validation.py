@@ -15,11 +15,12 @@ from sklode import StructuralForecaster
 from sklode.data.observations import Observations
 from sklode.data.windows import Units
 from sklode.levels.components import least_of
-from sklode.levels.structural import StructuralLevel
-from sklode.prediction.ahead import AheadModel, Stacking, build_ahead
+from sklode.levels.level import Level
+from sklode.prediction.ahead import AheadModel, Stacking
+from sklode.prediction.model import build_network
 from sklode.training import validation
 from sklode.training.parameters import Settings
-from sklode.training.validation import Proof, best_weight, held_out_rows
+from sklode.training.validation import Validation, best_weight, held_out_rows
 from tests.series import channels, tiny, two_sines, uneven_stamps
 
 
@@ -77,24 +78,24 @@ def test_ends_of_few_series_and_every_fifth_of_many_short_ones_are_held_out() ->
 
 
 @pytest.fixture(scope="module")
-def proof() -> tuple[Any, Observations, StructuralLevel]:
+def proof() -> tuple[Any, Observations, Level]:
     y, _ = two_sines(0, 400)
     rows = Observations.from_frame(y.to_frame())
     cut, whole = held_out_rows(rows, np.random.RandomState(0))
-    level = StructuralLevel.fit(rows.until(cut))
+    level = Level.fit(rows.until(cut))
     units = Units.of(rows.until(cut), level.unit, least_of(level.channels))
-    return Proof(rows, cut, whole, level, units, 24, 30.0), rows, level
+    return Validation(rows, cut, whole, level, units, 24, 30.0), rows, level
 
 
 def test_the_level_forecasts_as_it_would_for_who_has_seen_the_rows_up_to_an_origin(
-    proof: tuple[Any, Observations, StructuralLevel],
+    proof: tuple[Any, Observations, Level],
 ) -> None:
     made, _, level = proof
     y, _ = two_sines(0, 400)
-    asked = made._asked
+    asked = made.asked
     for window in (0, 7):
-        mine = asked.questions.window == window
-        rows = asked.questions.row[mine]
+        mine = asked.window == window
+        rows = asked.row[mine]
         # the first of them follows the origin
         seen = y.iloc[: rows.min()]
         forecaster = StructuralForecaster().fit(seen)
@@ -102,17 +103,7 @@ def test_the_level_forecasts_as_it_would_for_who_has_seen_the_rows_up_to_an_orig
             type(forecaster._model)(**{**vars(forecaster._model), "level": level})
         )
         expected = forecaster.predict_at(y.index[rows]).to_numpy()[:, 0]
-        np.testing.assert_allclose(asked.median[mine], expected, rtol=1e-6)
-
-
-class Says:
-    """A network that says what a function of the truth and the level's median says."""
-
-    def __init__(self, made: Any, of: Any) -> None:
-        asked = made._asked
-        truth = asked.median + asked.error * asked.deviation
-        self.change = of(asked.error, np.random.default_rng(0))
-        self.truth = truth
+        np.testing.assert_allclose(made.median[mine], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -125,15 +116,15 @@ class Says:
     ],
 )
 def test_a_network_counts_as_far_as_it_is_right(
-    proof: tuple[Any, Observations, StructuralLevel],
+    proof: tuple[Any, Observations, Level],
     monkeypatch: pytest.MonkeyPatch,
     of: Any,
     low: float,
     high: float,
 ) -> None:
     made = proof[0]
-    says = Says(made, of)
-    monkeypatch.setattr(made, "change", lambda network: says.change)
+    change = of(made.error, np.random.default_rng(0))
+    monkeypatch.setattr(made, "change", lambda network: change)
     found = made.stacking(None)
     share = 0.0 if found is None else float(found.weights.mean())
     assert low <= share <= high
@@ -144,12 +135,12 @@ def test_a_network_counts_as_far_as_it_is_right(
 
 
 def test_too_few_rows_prove_nothing() -> None:
-    assert not validation.can_prove(many(1, 200))
-    assert validation.can_prove(many(60, 30))
+    assert not validation.can_validate(many(1, 200))
+    assert validation.can_validate(many(60, 30))
 
 
 def test_rows_after_an_origin_are_not_seen_there(
-    proof: tuple[Any, Observations, StructuralLevel],
+    proof: tuple[Any, Observations, Level],
 ) -> None:
     made, rows, level = proof
     changed = rows.values.copy()
@@ -157,14 +148,14 @@ def test_rows_after_an_origin_are_not_seen_there(
     other_rows = replace(rows, values=changed)
     cut, whole = held_out_rows(rows, np.random.RandomState(0))
     units = Units.of(rows.until(cut), level.unit, least_of(level.channels))
-    other = Proof(other_rows, cut, whole, level, units, 24, 30.0)
+    other = Validation(other_rows, cut, whole, level, units, 24, 30.0)
     network = network_of(rows, units)
-    origin = made._last - made._origins.bounds[:-1]
-    before = origin[made._asked.questions.window] < 360
+    origin = made.last - made.origins.bounds[:-1]
+    before = origin[made.asked.window] < 360
     assert 0 < before.sum() < len(before)
     for of in (
-        lambda p: p._asked.median,
-        lambda p: p._asked.deviation,
+        lambda p: p.median,
+        lambda p: p.deviation,
         lambda p: p.change(network),
     ):
         np.testing.assert_array_equal(of(made)[before], of(other)[before])
@@ -177,10 +168,10 @@ def network_of(rows: Observations, units: Units) -> Any:
     settings = SimpleNamespace(**vars(Settings.of(tiny(level="auto"))))
     settings.encoder = "ode-lstm"
     torch.manual_seed(0)
-    made = build_ahead(settings, rows.values.shape[1], n_controls, 30.0, False)
+    made = build_network(settings, rows.values.shape[1], n_controls, 30.0, False)
     with torch.no_grad():
         made.own_lines.normal_()
-        made.out[2].weight.mul_(20)  # type: ignore[operator]
+        made.out[2].weight.mul_(20)
     return made.eval()
 
 
@@ -197,19 +188,19 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(kind: str) 
     X = pd.DataFrame({"u": noise}, y.index)
     rows = Observations.from_frame(y, X)
     cut, whole = held_out_rows(rows, np.random.RandomState(0))
-    level = StructuralLevel.fit(rows.until(cut))
+    level = Level.fit(rows.until(cut))
     units = Units.of(rows.until(cut), level.unit, least_of(level.channels))
     assert units.of_series is (kind == "of unequal scale")
     assert np.isfinite(units.least).all() == (kind == "logarithms")
     network = network_of(rows, units)
-    proof = Proof(rows, cut, whole, level, units, 12, 30.0)
-    asked, change = proof._asked.questions, proof.change(network)
-    proved = proof._asked.median + change * proof._asked.deviation
+    proof = Validation(rows, cut, whole, level, units, 12, 30.0)
+    asked, change = proof.asked, proof.change(network)
+    proved = proof.median + change * proof.deviation
     ones = np.ones((1, 2))
     stacking = Stacking(np.zeros(1), ones, ones, 30.0)
     model = AheadModel(network, level, units, rows.clock, 12, {}, stacking=stacking)
     forecaster, places = tiny(level="auto").fit(y, X=X), y.index
-    lengths = np.diff(proof._origins.bounds)
+    lengths = np.diff(proof.origins.bounds)
     for window in np.unique(asked.window)[::5]:
         mine = (asked.window == window) & (np.abs(change) < 6)  # which is clipped there
         if not mine.any():
@@ -223,7 +214,7 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(kind: str) 
         # of the level and the network, and of the level alone
         for chosen, expected in (
             (model, proved),
-            (replace(model, stacking=None), proof._asked.median),
+            (replace(model, stacking=None), proof.median),
         ):
             forecaster._set_model(chosen)
             table = forecaster.predict_at(stamps.unique(), X=X.loc[[key]])
@@ -241,15 +232,15 @@ def test_a_proof_of_many_origins_is_that_of_each() -> None:
         Observations.from_frame(pd.concat(dict(enumerate(parts)), names=["s", "t"]))
         for parts in ((a, b), (b, a))
     )
-    level = StructuralLevel.fit(one)
+    level = Level.fit(one)
     units = Units.of(one, level.unit, least_of(level.channels))
     network = network_of(one, units)
     cut = np.array([200, 450])
-    proofs = [Proof(x, cut, False, level, units, 12, 30.0) for x in (one, other)]
+    proofs = [Validation(x, cut, False, level, units, 12, 30.0) for x in (one, other)]
     changes = [proof.change(network) for proof in proofs]
-    n_windows = len(proofs[0]._last)
+    n_windows = len(proofs[0].last)
     assert n_windows > 64  # which the network takes at once
-    first = proofs[0]._asked.questions.window < n_windows // 2
+    first = proofs[0].asked.window < n_windows // 2
     assert first.sum() == (~first).sum()
     swapped = np.append(changes[1][~first], changes[1][first])
     np.testing.assert_allclose(changes[0], swapped, rtol=1e-3, atol=1e-4)

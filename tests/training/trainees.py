@@ -15,9 +15,9 @@ from sklode.nn import Batch
 from sklode.nn.latent_ode import Bound
 from sklode.training.ahead import AheadRun
 from sklode.training.loop import Trainer
-from sklode.training.plan import WindowRun
+from sklode.training.plan import Run
 from sklode.training.report import Reporter
-from sklode.training.run import Run
+from sklode.training.series import SeriesRun
 from tests.epochs import after_each_epoch
 
 Part = Callable[[Tensor, Tensor], Tensor]
@@ -149,7 +149,7 @@ def planned(forecaster: Any, y: Any, **given: Any) -> Any:
         raise SeenError
 
     with (
-        mock.patch.object(WindowRun, "train", look),
+        mock.patch.object(SeriesRun, "train", look),
         mock.patch.object(AheadRun, "train", look),
         contextlib.suppress(SeenError),
     ):

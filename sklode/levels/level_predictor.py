@@ -1,0 +1,278 @@
+"""What the level of series that it knows answers, in y's own units."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from sklode.data.history import Asked, History
+from sklode.data.ticks import DAY, clock_ahead, rows_before
+from sklode.levels.components import Component, heaviest
+from sklode.levels.effects import Effect, places
+from sklode.levels.floors import Floored, steps_of
+from sklode.levels.level import Filtered, Level
+from sklode.levels.mixture import Move
+from sklode.levels.table import Table
+
+__all__ = ["LevelPredictor"]
+
+Array = NDArray[np.floating]
+Numbers = NDArray[np.int64]
+
+_UNITS = {"d": DAY, "h": DAY / 24, "min": DAY / 1440, "s": DAY / 86400}
+
+_DESCRIBED = 2000
+"""The last rows that a description tells the shares of."""
+
+
+_VALUES = {-1: "any", 0: "not below zero", 1: "counts"}
+
+_PLACES = 200  # of a drawn curve
+_NINETY = np.array([-1.6449, 0.0, 1.6449])
+
+
+class Curve(NamedTuple):
+    """What a column of X adds to y; of a logarithm, what it multiplies y by."""
+
+    part: str
+    column: Hashable
+    values: Array  # (place,), of the column
+    effect: Array  # (place,)
+    bounds: Array  # (place, 2), of a 90 % interval
+
+
+class LevelPredictor:
+    """A level with its history: rows of an index in, finite tables out.
+
+    ``seed`` is that of all draws. The ``moves`` of ``ahead``, see `AheadModel`, say
+    where a network moves forecasts to.
+    """
+
+    def __init__(
+        self, states: Filtered, history: History, seed: int, ahead: Any = None
+    ) -> None:
+        self.states = states  # what it knows of the series
+        self._history = history
+        self._seed = seed
+        self._ahead = ahead
+        seen = steps_of(history.observations.values)
+        self._steps = np.minimum(self.level.steps, seen)  # NaN where either is
+
+    @property
+    def level(self) -> Level:
+        """The hyperparameters that it answers by."""
+        return self.states.level
+
+    def means(self, asked: Asked) -> Array:
+        """Return forecasts, (row, channel), see `Mixture.points`."""
+        return self._each(asked, lambda mixture: mixture.points())
+
+    def variances(self, asked: Asked, n: int) -> Array:
+        """Return variances of observations, (row, channel); exact, for any ``n``."""
+        return self._each(asked, lambda mixture: mixture.variance())
+
+    def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
+        """Return quantiles of observations, (row, channel, alpha); exact."""
+        levels = np.array(alpha)
+        return self._each(asked, lambda m: m.quantiles(levels), len(levels))
+
+    def paths(self, asked: Asked, n: int, noise: bool) -> Array:
+        """Return ``n`` joint sample paths, (sample, row, channel)."""
+        rows, order = self.table(asked)
+        paths = np.empty((n, len(order), len(self._history.channels)))
+        for k, move in enumerate(self._moves(asked, rows)):
+            drawn = self.states.drawn(k, rows, n, self._seed + k, noise, move)
+            if not np.isnan(self._steps[k]):
+                one = self._answered(k, rows, move)
+                drawn = one.put(drawn) if noise else np.maximum(drawn, 0.0)
+            paths[:, order, k] = drawn
+        return _finite(paths)
+
+    def components(self, asked: Asked) -> pd.DataFrame:
+        """Return the parts of the most probable form at rows.
+
+        Columns are (channel, part); the last part of each is their sum. Of a logarithm
+        the parts are in its units, and their sum is that of the logarithm.
+        """
+        rows, order = self.table(asked)
+        found = {}
+        pairs = zip(self.states.channels, self._history.channels, strict=True)
+        for channel, name in pairs:
+            component, parts = channel.parts(rows)
+            parts = parts * np.reshape(component.scale, (-1, 1))
+            parts[:, [0, -1]] += np.reshape(component.location, (-1, 1))
+            for part, values in zip(self._part_names(component), parts.T, strict=True):
+                found[name, part] = pd.Series(values, order)
+        frame = pd.DataFrame(found).sort_index().set_axis(asked.index)
+        return frame.rename_axis(columns=["channel", "part"])
+
+    def description(self) -> pd.DataFrame:
+        """Return what was found in each channel, a row each part.
+
+        Its share of the variance of all parts over the last rows; its size, a standard
+        deviation in units of y or of its logarithm; and how long it is remembered.
+        """
+        rows, found = [], zip(self.states.channels, self._history.channels, strict=True)
+        for place, (channel, name) in enumerate(found):
+            component, parts = channel.described(_DESCRIBED)
+            likely = [c.weight for c in channel.components if c.form == component.form]
+            sizes = np.append(parts[:, :-1].var(0), component.noise)
+            logs = np.exp(component.logs)
+            late = [effect.memory for effect in self._effects(component)]
+            memories = [*logs[[3, 5, *range(9, len(logs), 2)]], *late, 0.0]
+            names = [*self._part_names(component)[:-1], "noise"]
+            kind = int(np.nan_to_num(self._steps[place], nan=-1))
+            for part, size, memory in zip(names, sizes, memories, strict=True):
+                rows.append(
+                    {
+                        "channel": name,
+                        "part": part,
+                        "share": size / sizes.sum(),
+                        "size": float(np.median(component.scale)) * size**0.5,
+                        "memory": self._length(memory),
+                        "logarithm": component.form.logarithm,
+                        "probability": sum(likely),
+                        "values": _VALUES[kind],
+                        "cross": bool(self.level.cross.weights[:, :, place].any()),
+                    }
+                )
+        return pd.DataFrame(rows).set_index(["channel", "part"])
+
+    def _effects(self, component: Component) -> list[Effect]:
+        """Return the effects of X in a form."""
+        by_first = {columns[0]: e for e, columns in places(self.level.effects).items()}
+        return [by_first[columns[0]] for columns in component.form.effects]
+
+    def _part_names(self, component: Component) -> list[str]:
+        """Return the names of `StateSpace.parts`; a season is named by its period."""
+        periods, names = component.form.periods, self._history.controls
+        return [
+            *("trend", "deviation"),
+            *(f"season of {self._length(period)}" for period in periods),
+            *(effect.name(names) for effect in self._effects(component)),
+            "signal",
+        ]
+
+    def _length(self, time: float) -> str:
+        """Return a length of time, in units of the level, as a reader would say it."""
+        return length_of(time * self.level.unit, self._history.rows.like)
+
+    def curves(self, channel: int, series: int) -> list[Curve]:
+        """Return the effect of each column of X in the most probable form."""
+        one, level, names = (
+            self.states.channels[channel],
+            self.level,
+            self._history.controls,
+        )
+        component = heaviest(one.components)
+        place = next(k for k, c in enumerate(one.components) if c is component)
+        mean, covariance, _ = (each[series] for each in one.states[place])
+        scale, rows = component.at(series).scale, self._history.rows
+        found, effects = [], self._effects(component)
+        end = len(mean) - sum(effect.n_columns for effect in effects)
+        for effect in effects:
+            own, end = slice(end, end + effect.n_columns), end + effect.n_columns
+            k = effect.column
+            seen = rows.controls[:, k]  # type: ignore[index]
+            values = np.linspace(seen.min(), seen.max(), _PLACES)
+            standard = (values - level.control_location[k]) / level.control_scale[k]
+            columns = effect.at(standard)
+            spread = np.sqrt(((columns @ covariance[own, own]) * columns).sum(1))
+            drawn = (columns @ mean[own])[:, None] + _NINETY * spread[:, None]
+            drawn *= scale
+            if component.form.logarithm:
+                drawn = np.exp(drawn)
+            shape = values, drawn[:, 1], drawn[:, [0, 2]]
+            found.append(Curve(effect.name(names), names[k], *shape))
+        return found
+
+    def table(self, asked: Asked) -> tuple[Table, Numbers]:
+        """Return the rows that are asked for, sorted; and the place that each had."""
+        known, series = self._history.rows, asked.series
+        times = self.level.times(known, series, asked.ticks)
+        order = np.lexsort((times, series))
+        inputs = self._inputs(asked)[order]
+        given = series[order], times[order], np.nan, inputs
+        return Table.of(*given, len(known.keys)), order
+
+    def _each(
+        self, asked: Asked, of: Callable[[Any], Array], n_levels: int = 0
+    ) -> Array:
+        """Return a number, or several, of each row's distribution in each channel."""
+        rows, order = self.table(asked)
+        shape = len(order), len(self._history.channels)
+        table = np.empty((*shape, n_levels) if n_levels else shape)
+        if len(order):
+            for k, move in enumerate(self._moves(asked, rows)):
+                table[order, k] = of(self._answered(k, rows, move))
+        return _finite(table)
+
+    def _answered(self, channel: int, asked: Table, move: Move | None) -> Any:
+        """Return a channel's distribution: not below zero where no value of y is."""
+        mixture = self.states.answered(channel, asked, move)
+        step = self._steps[channel]
+        return mixture if np.isnan(step) else Floored(mixture, step)
+
+    def _moves(self, asked: Asked, rows: Table) -> Any:
+        """Return where the network moves each channel's forecasts to."""
+        if self._ahead is None:
+            return [None] * len(self.states.channels)
+        return self._ahead.moves(self._history, rows, asked.known)
+
+    def _inputs(self, asked: Asked) -> Array:
+        """Return what the level reads at rows."""
+        ahead = clock_ahead(asked.ticks, self._history.rows.like)
+        inputs: Array = ahead[:, None] / self.level.unit
+        known = asked.known
+        if known is None:
+            return inputs
+        self._warn_of_far_controls(known)
+        before = rows_before(known.bounds, known.ticks, asked.series, asked.ticks)
+        place = np.maximum(before, known.bounds[asked.series])
+        return np.hstack([inputs, self.level.inputs(known)[place, 1:]])
+
+    def _warn_of_far_controls(self, known: Any) -> None:
+        """Warn where X, as far as it is used, is far from all that was seen."""
+        seen = self._history.rows.controls
+        low, high = seen.min(0), seen.max(0)  # type: ignore[union-attr]
+        middle, half = low / 2 + high / 2, high / 2 - low / 2
+        is_far = np.abs(known.controls / 4 - middle / 4) > 0.75 * half  # floats end
+        used = sorted({effect.column for effect in self.level.effects})
+        for k in (k for k in used if is_far[:, k].any()):
+            row = int(np.argmax(is_far[:, k]))
+            at = known.named(known.ticks[row], known.keys[known.series[row]])
+            warnings.warn(
+                f"X should be as it was in fit; got {known.controls[row, k]:g} in "
+                f"column {self._history.controls[k]!r} at {at}, where {low[k]:g} to "
+                f"{high[k]:g} were seen. Its effect goes on as a straight line there, "
+                "which may be far off. Look for other units, or a broken sensor.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def _finite(table: Array) -> Array:
+    """Return an answer that floats can hold."""
+    if not np.isfinite(table).all():
+        raise ValueError(
+            "an answer must be a finite number; got forecasts, or squares of them, "
+            "that no float holds. Fit on y in larger units, or ask for less far ahead; "
+            "for spreads, predict_interval takes no squares."
+        )
+    return table
+
+
+def length_of(ticks: float, like: pd.Index) -> str:
+    """Return a length of time as a reader would say it."""
+    if isinstance(like, pd.PeriodIndex):
+        return f"{ticks:.4g} periods"
+    if not isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex):
+        return f"{ticks:.4g}"
+    fitting = (name for name, length in _UNITS.items() if ticks >= 0.995 * length)
+    name = next(fitting, "s")
+    return f"{ticks / _UNITS[name]:.4g} {name}"

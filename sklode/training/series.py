@@ -1,0 +1,288 @@
+"""Training on windows that the decoder describes from their first row on.
+
+The paper's (``level="series"``): z0 stands at the first row, and the whole window is
+reconstructed, with the rows after it that the encoder does not see.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sklode import nn
+from sklode.data.history import History
+from sklode.data.observations import Observations
+from sklode.data.scaling import (
+    Normalisation,
+    constants_of,
+    split_at_gaps,
+    time_unit,
+)
+from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
+from sklode.engine.threads import n_threads
+from sklode.nn.modes import own_modes
+from sklode.nn.solvers import FOLLOWED
+from sklode.prediction.calibration import measured_calibration
+from sklode.prediction.model import (
+    ARCHITECTURE,
+    FittedModel,
+    build_network,
+)
+from sklode.training.parameters import Settings, resolve_device
+from sklode.training.plan import (
+    BATCHES_PER_EPOCH,
+    Material,
+    Purpose,
+    Run,
+    columns_of,
+    drawing_weights,
+    periods_between,
+    seed_from,
+)
+from sklode.training.report import Reporter
+
+Numbers = NDArray[np.int64]
+
+_UPDATES = 1500  # optimiser steps that max_epochs=None aims at
+_HELD_OUT = 0.1  # share of rows, by early stopping
+_MEAN_GAP = 10.0
+"""Time units that a solver walks from one row to the next, on average, at most."""
+
+_ENOUGH = 0.5
+"""Share of the windows that are left to train on where the ends of series are not."""
+
+_STAGES = ((0.125, 0.0), (0.25, 0.47), (0.5, 0.82), (1.0, 1.0))
+"""Windows grow during the warm-up: (share of their length, share of the warm-up).
+
+Short windows show the local dynamics, which a long solve hides from the gradient
+behind many periods; and they are cheap.
+"""
+
+_WARM_UP_UPDATES, _WARM_UP_SHARE = 1250, 0.84  # no more than that share of all
+
+
+class SeriesRun(Run):
+    """A training on windows whose first rows the decoder starts from.
+
+    ``n_ahead`` is the farthest step of the horizon that will be asked for. It begins
+    from new weights, or from a copy of ``start``, with its units and lengths.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        settings: Settings,
+        rng: np.random.RandomState,
+        n_ahead: int | None = None,
+        start: FittedModel | None = None,
+        purpose: Purpose = "fit",
+    ) -> None:
+        n_threads()  # a thread's first; it could else take another fit's for its own
+        super().__init__(settings, rng)
+        rows = history.observations
+        with own_modes(gradients=True):
+            fraction = _HELD_OUT if settings.early_stopping else 0.0
+            if start is None:
+                given = settings.window_length, settings.horizon
+                lengths = default_lengths(rows.lengths, *given, n_ahead)
+                unit = time_unit(rows, _MEAN_GAP)
+            else:
+                lengths = start.window_length, start.horizon
+                unit = start.time_unit
+            pieces = split_at_gaps(rows, unit)
+            self.cut = first_held_out_row(pieces.bounds, sum(lengths), fraction, rng)
+            if start is None:
+                units = Normalisation.of(pieces.until(self.cut))
+                built_with = {name: getattr(settings, name) for name in ARCHITECTURE}
+                network: Any = None  # it needs to know the windows
+                model = FittedModel(
+                    network, units, unit, rows.clock, *lengths, built_with
+                )
+            else:
+                model = copy.deepcopy(start)
+            model.columns = history.channels, history.controls
+            model.held = _held(model, rows, start is None)
+            self.windows = model.windows(rows)
+            if start is None:
+                model.network = self._network(rows, seed_from(rng))
+            model.network.to(resolve_device(settings.device))
+            model.hold()
+        self.model, self.from_scratch = model, start is None
+        self.set_length(purpose, self._epoch_size()[1], _UPDATES)
+        self.predict_seed = seed_from(rng)
+
+    def _network(self, rows: Observations, seed: int) -> nn.LatentODE:
+        """Return an untrained network that rotates with periods of these windows."""
+        settings = self.settings
+        which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
+        span = float(np.median(self.windows.gather(which).times[:, -1]))
+        followed = 2 * math.pi * settings.step_size / FOLLOWED[settings.method]
+        # faster oscillations are hardly seen at stamps one unit apart
+        shortest = max(4.0, followed)
+        with drawing_weights(seed):
+            n_channels, n_controls = map(columns_of, (rows.values, rows.controls))
+            network = build_network(settings, n_channels, n_controls)
+            network.decoder.vector_field.start_rotating(
+                periods_between(
+                    shortest, max(span, 2 * shortest), settings.latent_size // 2
+                )
+            )
+        return network
+
+    def train(self, reporter: Reporter) -> FittedModel:
+        """Train, calibrate the spreads, and return the model."""
+        model: FittedModel = self.model
+        with own_modes(gradients=True):
+            self.learn(self.material(), reporter)
+            model.network.eval()
+            with self.torch_threads():
+                model.calibration = measured_calibration(
+                    model, self.windows, self.cut, self.n_epochs, self.settings.thinning
+                )
+        return model
+
+    def _trained_on(self, windows: WindowSet) -> Numbers:
+        """Return the windows that end before their series' first held-out row."""
+        return np.flatnonzero(windows.end <= self.cut[windows.series])
+
+    def _epoch_size(self) -> tuple[int, int]:
+        """Return how many windows an epoch draws, and in how many batches."""
+        size = self.settings.batch_size
+        n_windows = len(self._trained_on(self.windows))
+        n_drawn = min(n_windows, BATCHES_PER_EPOCH * size)
+        return n_drawn, math.ceil(n_drawn / size)
+
+    def material(self) -> Material:
+        """Return the windows before the first held-out rows."""
+        settings, generator = self.settings, self.generator
+        n_drawn, n_batches = self._epoch_size()
+        warm_up = 0  # none, with weights that were trained before
+        if self.from_scratch:
+            warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
+            warm_up = min(warm_up, int(_WARM_UP_SHARE * self.n_epochs))
+        stages = [
+            (begin * warm_up, self.windows.shortened(share)) for share, begin in _STAGES
+        ]
+        device = next(self.model.network.parameters()).device
+
+        def draw(epoch: int) -> Iterator[nn.Batch]:
+            part = [windows for begin, windows in stages if epoch > begin][-1]
+            usable = self._trained_on(part)
+            order = torch.randperm(len(usable), generator=generator).numpy()
+            shuffled = usable[order[:n_drawn]]
+            for low in range(0, len(shuffled), settings.batch_size):
+                which = shuffled[low : low + settings.batch_size]
+                hidden = hidden_rows(part, which, settings.thinning, generator)
+                yield nn.make_batch(part, which, device, hidden=hidden)
+
+        validation = self._validation(device) if settings.early_stopping else []
+        return Material(draw, n_batches, validation, warm_up)
+
+    def _validation(self, device: torch.device) -> list[nn.Batch]:
+        """Return held-out windows, scored at held-out rows after the seen part."""
+        windows, cut = self.windows, self.cut
+        after_seen = windows.start + windows.window_length
+        held_out = windows.end > cut[windows.series]
+        reaching = np.flatnonzero(held_out & (windows.end > after_seen))
+        found = reaching if len(reaching) else np.flatnonzero(held_out)
+        if not len(found):
+            return []
+        which = spread(found, SCORED_WINDOWS)
+        scored_from = cut[windows.series[which]] if len(reaching) else None
+        batch = nn.make_batch(windows, which, device, scored_from)
+        return [batch] if batch.n_scored else []  # not of channels that never vary
+
+
+def default_lengths(
+    lengths: Numbers,
+    window_length: int | None,
+    horizon: int | None,
+    n_ahead: int | None,
+) -> tuple[int, int]:
+    """Return ``window_length`` and ``horizon``, see `PARAMETERS` where they are None.
+
+    ``lengths`` are the series'.
+    """
+    longest = int(lengths.max())
+    if window_length is not None:
+        wanted = window_length if n_ahead is None else n_ahead
+        return window_length, wanted if horizon is None else horizon
+    if horizon is None:
+        horizon = min(20 if n_ahead is None else n_ahead, longest // 3)
+    # of many series a window need not leave room for others beside it
+    room = 1 if len(lengths) >= 8 else 2
+    wanted = min(60, max(24, 2 * horizon))
+    return max(min(wanted, (longest - horizon) // room), 1), horizon
+
+
+def first_held_out_row(
+    bounds: Numbers, span: int, fraction: float, rng: np.random.RandomState
+) -> Numbers:
+    """Return the row of each series from which on nothing is trained on.
+
+    A fraction at the end of every series is held out. Of several series that are hardly
+    longer than a window of ``span`` rows whole series are, where else less than half of
+    the windows would be left to train on. Nothing is, where nothing would be left.
+    """
+    first, end = bounds[:-1], bounds[1:]
+    if not fraction:
+        return end
+    n_windows = np.maximum(end - first - span + 1, 1)
+
+    def n_left(cut: Numbers) -> int:
+        return int(np.maximum(n_windows - (end - cut), 0).sum())
+
+    cut = end - np.maximum(np.round(fraction * (end - first)), 1).astype(np.int64)
+    n_series = round(fraction * len(end))
+    if n_series and n_left(cut) < _ENOUGH * n_windows.sum():
+        cut = end.copy()
+        held_out = rng.permutation(len(end))[:n_series]
+        cut[held_out] = first[held_out]
+    return cut if n_left(cut) else end
+
+
+def hidden_rows(
+    windows: WindowSet,
+    which: NDArray[np.int64],
+    thinning: float,
+    generator: torch.Generator,
+) -> torch.Tensor | None:
+    """Return which rows of each window the encoder does not see, (batch, seen).
+
+    Each with a probability of up to ``thinning``, drawn for the window; and of that
+    share of the windows the first ones, as many as the horizon at most. One remains.
+    """
+    if not thinning:
+        return None
+    n_seen = min(windows.window_length, windows.span)
+    n_rows = torch.from_numpy(windows.end[which] - windows.start[which])
+    n_rows = n_rows.clamp(max=n_seen).unsqueeze(-1)
+    row = torch.arange(n_seen)
+    single = torch.float32  # the process' default dtype may be another
+    shape = (4, len(which), 1)
+    chosen, share, rate, left = torch.rand(shape, generator=generator, dtype=single)
+    n_first = torch.ceil(share * (n_rows - 1).clamp(max=windows.horizon))
+    n_first = torch.where(chosen < thinning, n_first, 0)
+    thinned = torch.rand(len(which), n_seen, generator=generator, dtype=single)
+    hidden = (row < n_first) | (thinned < thinning * rate)
+    remains = n_first + (left * (n_rows - n_first)).floor()
+    return hidden & (row != remains)
+
+
+def _held(
+    model: FittedModel, observations: Observations, from_scratch: bool
+) -> NDArray[np.floating]:
+    """Return what channels that never varied are forecast by; NaN for all others.
+
+    Nothing is to be learned of them, and the ever smaller noise that their likelihood
+    asks for would leave no other gradient. A model that was trained on others before
+    knows more than such a channel does, unless its location is that constant.
+    """
+    held = model.normalisation.values(constants_of(observations.values))
+    return held if from_scratch else np.where(np.abs(held) < 1e-9, held, np.nan)
