@@ -29,7 +29,7 @@ from sklode.prediction import saving
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 _CHANGE = ["fit", "pretrain", "update", "update_predict", "update_predict_single"]
 _ASK = ["predict", "predict_quantiles", "predict_interval", "predict_var"]
-_ASK += ["predict_proba", "predict_residuals", "sample", "score", "_rows_for"]
+_ASK += ["predict_proba", "predict_residuals", "sample", "score"]
 _CHANGED_IN_PLACE = {"_converter_store_y", "_pretrained_attrs"}  # by sktime
 
 
