@@ -24,7 +24,7 @@ from sklode.data.scaling import (
     split_at_gaps,
     time_unit,
 )
-from sklode.data.windows import SCORED_WINDOWS, Layout, WindowSet, spread
+from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.engine.threads import n_threads
 from sklode.nn.modes import own_modes
 from sklode.nn.solvers import FOLLOWED
@@ -248,7 +248,7 @@ def first_held_out_row(
 
 
 def hidden_rows(
-    windows: Layout,
+    windows: WindowSet,
     which: NDArray[np.int64],
     thinning: float,
     generator: torch.Generator,
