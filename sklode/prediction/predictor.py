@@ -227,7 +227,7 @@ class Predictor:
                 white = normals(self._seed, 0, piece, origin, n, network.latent_size)
                 z0 = z0 + posterior.q_z0.stddev * tensor(white)
             means = [
-                network.decode_draws(part, posterior, tensor(asked), path)
+                network.decode(part, posterior, tensor(asked), path)
                 for part in z0.split(at_once)
             ]
         paths: Array = torch.cat(means).cpu().numpy()
