@@ -31,7 +31,6 @@ from sklode.training.plan import (
     Material,
     Purpose,
     Run,
-    columns_of,
     drawing_weights,
     periods_between,
     seed_from,
@@ -136,12 +135,10 @@ class AheadRun(Run):
         spans = origins.times[rows.bounds[1:] - 1]
         usual = float(np.median(np.repeat(spans, rows.lengths)))  # of rows' series
         reach = max(min(_REACH, _SHARE_OF_SPAN * usual), 1.0)
-        n_channels, n_controls = map(columns_of, (rows.values, rows.controls))
-        looks_back = 1 < n_channels <= FEW and np.median(rows.lengths) >= _LONG
+        sizes = self.model.sizes
+        looks_back = 1 < sizes[0] <= FEW and np.median(rows.lengths) >= _LONG
         with drawing_weights(seed):
-            network = build_ahead(
-                settings, n_channels, n_controls, reach, bool(looks_back)
-            )
+            network = build_ahead(settings, *sizes, reach, bool(looks_back))
             if network.decoder is not None:
                 n = network.latent_size // 2
                 periods = periods_between(4.0, max(reach, 8.0), n)

@@ -10,8 +10,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from sklode.engine.threads import one_torch_thread
 from sklode.nn.modes import default_float32
@@ -138,8 +136,3 @@ def periods_between(shortest: float, longest: float, n: int) -> list[float]:
     places = (torch.arange(n) + torch.rand(n)) / max(n, 1)
     periods: list[float] = (shortest * (longest / shortest) ** places).tolist()
     return periods
-
-
-def columns_of(values: NDArray[Any] | Tensor | None) -> int:
-    """Return the number of columns; 0 without any table."""
-    return 0 if values is None else values.shape[1]

@@ -40,7 +40,6 @@ from sklode.training.plan import (
     Material,
     Purpose,
     Run,
-    columns_of,
     drawing_weights,
     periods_between,
     seed_from,
@@ -110,14 +109,14 @@ class SeriesRun(Run):
             model.held = _held(model, rows, start is None)
             self.windows = model.windows(rows)
             if start is None:
-                model.network = self._network(rows, seed_from(rng))
+                model.network = self._network(model, seed_from(rng))
             model.network.to(resolve_device(settings.device))
             model.hold()
         self.model, self.from_scratch = model, start is None
         self.set_length(purpose, self._epoch_size()[1], _UPDATES)
         self.predict_seed = seed_from(rng)
 
-    def _network(self, rows: Observations, seed: int) -> nn.LatentODE:
+    def _network(self, model: FittedModel, seed: int) -> nn.LatentODE:
         """Return an untrained network that rotates with periods of these windows."""
         settings = self.settings
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
@@ -126,8 +125,7 @@ class SeriesRun(Run):
         # faster oscillations are hardly seen at stamps one unit apart
         shortest = max(4.0, followed)
         with drawing_weights(seed):
-            n_channels, n_controls = map(columns_of, (rows.values, rows.controls))
-            network = build_network(settings, n_channels, n_controls)
+            network = build_network(settings, *model.sizes)
             network.decoder.vector_field.start_rotating(
                 periods_between(
                     shortest, max(span, 2 * shortest), settings.latent_size // 2

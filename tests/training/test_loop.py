@@ -178,7 +178,7 @@ def test_skipped_steps_do_not_move_the_weights(
     log_likelihood: Any, weight: float, number: float
 ) -> None:
     network = Trainee(log_likelihood, weight=weight)
-    told = r"ended in 3 steps in a row whose loss or gradient was not finite; no epoch"
+    told = "last 3 steps were not finite; .* those before training"
     with pytest.warns(ConvergenceWarning, match=told):
         trainer = train(network, [batch(number)] * 3, lr=0.1, clip_norm=None)
     assert column(trainer, "skipped_steps") == [3]
