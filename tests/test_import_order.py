@@ -45,8 +45,8 @@ ONLY_IMPORTERS = {
     "pandas": {
         "data",
         "forecasters",
-        "levels.answers",
-        "levels.seasons",
+        "levels.level_predictor",
+        "levels.periods",
         "model_selection",
         "plotting",
         "prediction.predictor",

@@ -14,7 +14,7 @@ import pytest
 from sktime.exceptions import NotFittedError
 
 from sklode import LatentODEForecaster, StructuralForecaster, WeightsFileError
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.level import Level
 from tests.fitted import assert_same
 from tests.series import channels, panel, uneven_stamps, waves
 
@@ -118,13 +118,13 @@ def test_a_bad_season_of_the_index_leaves_the_fit_before() -> None:
 def fits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What levels were fitted with: number of rows, seasons."""
     found: list[Any] = []
-    given = StructuralLevel.fit
+    given = Level.fit
 
     def fit(observations: Any, seasons: Any, logarithm: Any) -> Any:
         found.append((len(observations.ticks), seasons))
         return given(observations, seasons, logarithm)
 
-    monkeypatch.setattr(StructuralLevel, "fit", fit)
+    monkeypatch.setattr(Level, "fit", fit)
     return found
 
 
@@ -153,7 +153,7 @@ def test_states_go_on_with_every_update(monkeypatch: pytest.MonkeyPatch) -> None
     forecaster = structural().fit(y[:20])
     asked = y.index[-1:] + 5
     before = forecaster.predict_at(asked)
-    monkeypatch.delattr(StructuralLevel, "filtered")  # of all rows once more
+    monkeypatch.delattr(Level, "filtered")  # of all rows once more
     forecaster.update(y[20:22]).update(y[22:])
     assert not np.allclose(forecaster.predict_at(asked), before)
 

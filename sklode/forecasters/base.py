@@ -21,8 +21,8 @@ from sklode.data import checks
 from sklode.data.history import History, as_channels, in_order
 from sklode.data.horizons import as_horizon
 from sklode.data.observations import Observations
-from sklode.levels.answers import LevelAnswers
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.level import Level
+from sklode.levels.level_predictor import LevelPredictor
 from sklode.prediction import saving
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
@@ -94,7 +94,7 @@ class ContinuousForecaster(BaseForecaster):
     _X = None
     _parent_callback_ctx = None  # scikit-learn's searches look for it
     _history: History
-    _answers: Any  # at rows of an index, see `LevelAnswers` of `sklode.levels`
+    _answers: Any  # at rows of an index, see `LevelPredictor` of `sklode.levels`
 
     def _check_X_y(
         self, X: Any = None, y: Any = None, **kwargs: Any
@@ -211,18 +211,18 @@ class ContinuousForecaster(BaseForecaster):
                     "reset() if it was pretrained."
                 )
 
-    def _level_answers(self, level: StructuralLevel, ahead: Any = None) -> LevelAnswers:
+    def _level_answers(self, level: Level, ahead: Any = None) -> LevelPredictor:
         """Return what a level answers; of one that is kept only new rows are read."""
         before, known = getattr(self, "_answers", None), self._history.rows
-        if isinstance(before, LevelAnswers) and before.level is level:
+        if isinstance(before, LevelPredictor) and before.level is level:
             states = before.states.updated(known)
         else:
             states = level.filtered(known)
-        return LevelAnswers(states, self._history, self._predict_seed, ahead)
+        return LevelPredictor(states, self._history, self._predict_seed, ahead)
 
     def _level_parts(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         """Return what `sklode.plotting.plot_components` draws, (channel, part)."""
-        if not isinstance(self._answers, LevelAnswers):
+        if not isinstance(self._answers, LevelPredictor):
             raise ValueError(
                 'the parts of a level need level="auto"; got '
                 f'level={self.level!r}, which has none. Fit with level="auto", or a '

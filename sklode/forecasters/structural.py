@@ -15,8 +15,8 @@ from sklode.data.clock import check_seasons, season_ticks
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.forecasters.base import ContinuousForecaster
-from sklode.levels.answers import LevelAnswers
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.level import Level
+from sklode.levels.level_predictor import LevelPredictor
 from sklode.prediction.model import FittedLevel
 
 _CONSTRAINTS: dict[str, list[Any]] = {
@@ -107,7 +107,7 @@ class StructuralForecaster(ContinuousForecaster):
     """
 
     _model: FittedLevel
-    _answers: LevelAnswers
+    _answers: LevelPredictor
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class StructuralForecaster(ContinuousForecaster):
         seasons: Any = self.seasons
         if seasons != "auto":
             seasons = season_ticks(seasons or (), history.rows.like, history.steps)
-        level = StructuralLevel.fit(history.rows, seasons, self.logarithm)
+        level = Level.fit(history.rows, seasons, self.logarithm)
         settings = {"seasons": self.seasons, "logarithm": self.logarithm}
         return FittedLevel(level, n_rows, observations.clock, columns, settings), seed
 

@@ -9,20 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sklode.levels.forms import BASE, LEAST_NOISE, Form, StateSpace, state_space
-from sklode.levels.tables import Table
+from sklode.levels.forms import LEAST_NOISE, PLACE, Form, StateSpace, state_space
+from sklode.levels.table import Table
 
 __all__ = [
-    "CUT",
     "FEWEST_HARMONICS",
+    "THRESHOLD",
     "Component",
-    "Filtered",
+    "FilterPass",
     "States",
-    "begun",
     "heaviest",
-    "kernel",
+    "kalman",
     "least_of",
-    "run",
 ]
 
 Array = NDArray[np.floating]
@@ -30,8 +28,8 @@ Array = NDArray[np.floating]
 FEWEST_HARMONICS = 6
 """That a season of longer periods has; fitting may find that it needs more."""
 
-CUT = 3.0
-"""Innovations beyond so many standard deviations weigh less, see `kernel`."""
+THRESHOLD = 3.0
+"""Innovations beyond so many standard deviations weigh less, see `kalman`."""
 
 _PASSES = 2  # of the filter, that find the scale of each series
 
@@ -39,16 +37,52 @@ _LOWEST = 1e-9
 """Of the usual value: what a model of logarithms takes zero and less for."""
 
 
+class States(NamedTuple):
+    """Of one component: of each series its states before or after a row."""
+
+    means: Array  # (series, state)
+    covariances: Array  # (series, state, state)
+    runs: Array  # (series, 2), see `kalman.filter_rows`
+
+    @classmethod
+    def of(cls, spaces: list[StateSpace]) -> States:
+        """Return the states at the first rows of series."""
+        covariances = np.stack([space.start for space in spaces])
+        n, d = covariances.shape[:2]
+        return cls(np.zeros((n, d)), covariances, np.zeros((n, 2)))
+
+    def copy(self) -> States:
+        """Return what the filter may change."""
+        return States(*(array.copy() for array in self))
+
+
+class FilterPass(NamedTuple):
+    """What `kalman.filter_rows` returns."""
+
+    loss: float
+    v_F: Array  # (row,)
+    inverse_F: Array  # (row,)
+    jumps: Array  # (row,)
+    signal: Array  # (row, part)
+    variance: Array  # (row, part)
+    gains: Array  # (row, part, state)
+
+    @property
+    def innovations(self) -> Array:
+        """Each row's, in standard deviations; smaller ones of errors."""
+        return self.v_F / np.sqrt(np.where(self.inverse_F > 0, self.inverse_F, 1.0))
+
+
 class Component(NamedTuple):
     """One of the models that a forecast averages over."""
 
     form: Form
-    logs: Array  # hyperparameters
+    logs: Array  # (hyperparameter,), see `forms.BASE`
     weight: float
     location: Any  # a number, or each series' own, see `own`
     scale: Any
     harmonics: int = FEWEST_HARMONICS
-    cut: float = CUT  # infinite where large innovations are true
+    threshold: float = THRESHOLD  # infinite where large innovations are true
     apart: float = 0.0  # how far the logarithms of series' own scales are apart
     centred: bool = False  # each series has a location of its own
     offset: float = 0.0  # added to values before a logarithm
@@ -60,11 +94,7 @@ class Component(NamedTuple):
     @property
     def noise(self) -> float:
         """Variance of the observation noise, in units of the states."""
-        return float(np.exp(2 * self.logs[BASE.index("noise")])) + LEAST_NOISE**2
-
-    def reading(self, effects: list[tuple[int, ...]]) -> Component:
-        """Return it with effects of X, of each the columns that it reads."""
-        return self._replace(form=self.form._replace(effects=tuple(effects)))
+        return float(np.exp(2 * self.logs[PLACE["noise"]])) + LEAST_NOISE**2
 
     def own(self, table: Table, span: float) -> Component:
         """Return it with the location and scale of each series, (series,).
@@ -73,7 +103,7 @@ class Component(NamedTuple):
         """
         if not self.apart:
             return self
-        series, counts = table.series, np.diff(table.bounds)
+        series, counts = table.series, table.lengths
         location, scale = np.full((2, len(counts)), [[self.location], [self.scale]])
         values = self.scaled(table.values)
         for k in np.flatnonzero(counts):
@@ -83,9 +113,9 @@ class Component(NamedTuple):
             scale[k] *= np.abs(own - middle).mean() or 1.0
         space = self.space(span)
         for _ in range(_PASSES):
-            one = self._replace(location=location, scale=scale).at(series)
-            found = run(one, space, table, space.nothing)
-            sums = np.bincount(series, found.scaled**2 / found.precision, len(counts))
+            one = self._replace(location=location, scale=scale)
+            found = one.filtered(space, one.in_units(table))
+            sums = np.bincount(series, found.v_F**2 / found.inverse_F, len(counts))
             scale = scale * np.sqrt((sums + 1) / np.maximum(counts, 1))
         weight = self.apart**2 / (self.apart**2 + 0.5 / np.maximum(counts, 0.1))
         scale = self.scale * (scale / self.scale) ** weight
@@ -114,14 +144,39 @@ class Component(NamedTuple):
             return np.exp(np.minimum(values, 709.0)) - self.offset
         return values
 
-    def read(self, space: StateSpace, table: Table) -> tuple[Array, ...]:
-        """Return what all functions of `kernel` begin with: rows, and how states move.
+    def in_units(self, table: Table) -> Table:
+        """Return rows of all its series with values in the units of the states."""
+        return table._replace(values=self.at(table.series).scaled(table.values))
 
-        That is times, the clock and the columns of X that it reads, rates and waves.
-        """
+    def given(self, space: StateSpace, table: Table) -> tuple[Any, ...]:
+        """Return what most functions of `kalman` begin with."""
         columns = [1 + column for effect in self.form.effects for column in effect]
         inputs = np.ascontiguousarray(table.inputs[:, [0, *columns]])
-        return table.times, inputs, space.rates, space.waves
+        return table.times, inputs, table.bounds, space.rates, space.waves
+
+    def filtered(
+        self,
+        space: StateSpace,
+        table: Table,
+        parts: Array | None = None,
+        states: States | None = None,
+        since: Array | None = None,
+        after: Array | None = None,
+    ) -> FilterPass:
+        """Filter rows in the units of the states, see `kalman.filter_rows`.
+
+        The ``states``, ``since`` before the first rows, change in place. None: all rows
+        of series are filtered, from their first ones on.
+        """
+        n = len(table.bounds) - 1
+        states = States.of([space] * n) if states is None else states
+        since = np.zeros(n) if since is None else since
+        parts, after = (space.nothing if x is None else x for x in (parts, after))
+        given, values = self.given(space, table), table.values
+        found = kalman().filter_rows(
+            *given, values, *states, since, self.threshold, parts, after
+        )
+        return FilterPass(*found)
 
 
 def heaviest(components: Sequence[Component]) -> Component:
@@ -142,60 +197,8 @@ def least_of(channels: Sequence[Sequence[Component]]) -> Array:
     return np.array(found)
 
 
-class States(NamedTuple):
-    """Of one component: of each series its states after its last row."""
-
-    means: Array  # (series, state)
-    covariances: Array
-    runs: Array  # (series, 2), see `kernel.filter_rows`
-
-
-class Filtered(NamedTuple):
-    """What `kernel.filter_rows` returns."""
-
-    loss: float
-    scaled: Array
-    precision: Array
-    jumps: Array
-    signal: Array
-    variance: Array
-    kept: Array
-
-
-def kernel() -> Any:
+def kalman() -> Any:
     """Return what runs the filter; an import of sklode need not wait for numba."""
-    from sklode.levels import kernel as compiled
+    from sklode.levels import kalman as compiled
 
     return compiled
-
-
-def begun(spaces: list[StateSpace]) -> States:
-    """Return the states at the first rows of series."""
-    covariances = np.stack([space.start for space in spaces])
-    n, d = covariances.shape[:2]
-    return States(np.zeros((n, d)), covariances, np.zeros((n, 2)))
-
-
-def run(
-    component: Component,
-    space: StateSpace,
-    table: Table,
-    parts: Array,
-    states: States | None = None,
-    since: Array | None = None,
-    after: Array | None = None,
-) -> Filtered:
-    """Filter rows; the states, ``since`` before the first ones, change in place.
-
-    None: all rows of series are filtered, from their first ones on. For ``parts`` and
-    ``after`` see `kernel.filter_rows`.
-    """
-    n = len(table.bounds) - 1
-    states = begun([space] * n) if states is None else states
-    since = np.zeros(n) if since is None else since
-    after = space.nothing if after is None else after
-    given, values = component.read(space, table), component.scaled(table.values)
-    found = kernel().filter_rows(
-        *given, table.bounds, values, since, *states, component.cut, parts, after
-    )
-    return Filtered(*found)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,8 +26,8 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.optimize import minimize_scalar
 
-from sklode.levels.components import Component, kernel, run
-from sklode.levels.tables import Table
+from sklode.levels.components import Component, kalman
+from sklode.levels.table import Table
 
 __all__ = ["Effect", "Estimate", "Inputs", "alike", "columns_of", "estimated", "places"]
 
@@ -40,8 +41,8 @@ _MEMORIES = 2.0 ** np.arange(0.0, 10.0, 1.25)
 """In usual gaps, to begin with: the most probable one lies near one of them."""
 
 _SPANS = 10.0  # in the longest series, of the longest memory
-_DOUBT_OF_CURVE = 1.0
-_DOUBT_OF_MEMORY = math.log(len(_MEMORIES))
+_ODDS_OF_CURVE = 1.0
+_ODDS_OF_MEMORY = math.log(len(_MEMORIES))
 _WORTH = 0.1  # a change of effects, in natural logarithms
 _SWEEPS = 4
 
@@ -54,9 +55,9 @@ class Effect(NamedTuple):
     memory: float = 0.0  # in usual gaps; 0: it acts at once
 
     @property
-    def doubt(self) -> float:
+    def log_odds(self) -> float:
         """What it takes off the logarithm of the probability of a form that has it."""
-        return _DOUBT_OF_CURVE * bool(self.knots) + _DOUBT_OF_MEMORY * (self.memory > 0)
+        return _ODDS_OF_CURVE * bool(self.knots) + _ODDS_OF_MEMORY * (self.memory > 0)
 
     def name(self, controls: list[Any]) -> str:
         """Return what a reader would call it, given the names of X's columns."""
@@ -92,32 +93,32 @@ def _curve(knots: tuple[float, ...]) -> Any:
 
 
 def columns_of(
-    effects: list[Effect], bounds: Numbers, times: Array, controls: Array
+    effects: Sequence[Effect], bounds: Numbers, times: Array, controls: Array
 ) -> Array:
     """Return the columns of effects at all rows of X, (row, coefficient)."""
     parts: list[Array] = [np.zeros((len(times), 0))]
     for effect in effects:
         found = effect.at(controls[:, effect.column])
         if effect.memory:
-            found = kernel().respond(times, bounds, found, effect.memory)
+            found = kalman().respond(times, bounds, found, effect.memory)
         parts.append(found)
     return np.hstack(parts)
 
 
-def alike(some: tuple[Effect, ...], others: tuple[Effect, ...]) -> bool:
+def alike(some: Sequence[Effect], others: Sequence[Effect]) -> bool:
     """Return whether effects are the same but for how long their memories are."""
-
-    def kind(effect: Effect) -> Effect:
-        return effect._replace(memory=float(effect.memory > 0))
-
-    return [*map(kind, some)] == [*map(kind, others)]
+    kinds = [
+        [effect._replace(memory=float(effect.memory > 0)) for effect in effects]
+        for effects in (some, others)
+    ]
+    return kinds[0] == kinds[1]
 
 
 def places(effects: list[Effect]) -> dict[Effect, tuple[int, ...]]:
     """Return the columns of each effect among those of all."""
     ends = np.cumsum([0, *(effect.n_columns for effect in effects)]).tolist()
-    pairs = itertools.pairwise(ends)
-    return {e: tuple(range(*pair)) for e, pair in zip(effects, pairs, strict=True)}
+    pairs = zip(effects, itertools.pairwise(ends), strict=True)
+    return {effect: tuple(range(*pair)) for effect, pair in pairs}
 
 
 class Estimate(NamedTuple):
@@ -130,26 +131,28 @@ class Estimate(NamedTuple):
 
 
 class Inputs:
-    """X at rows of series, of which a channel was observed at some."""
+    """X at rows of series, of which a channel was observed at some.
+
+    All rows of X count, where effects have a memory.
+    """
 
     def __init__(
         self, bounds: Numbers, times: Array, controls: Array, rows: Numbers
     ) -> None:
         self._given = bounds, times, controls
-        self._rows = rows  # sorted
+        self._rows = rows  # those that were observed, sorted
         self._columns: dict[Effect, Array] = {}
 
-    def at(self, chosen: Any) -> Inputs:
+    def at(self, chosen: Numbers) -> Inputs:
         """Return those of some observed rows: from the first of each series on."""
         bounds, times, controls = self._given
         rows = self._rows[chosen]
         series = np.searchsorted(bounds, rows, side="right") - 1
         own, first = np.unique(series, return_index=True)
-        pairs = zip(first, own, strict=True)
-        kept = [np.arange(rows[i], bounds[k + 1]) for i, k in pairs]
-        lengths = [len(part) for part in kept]
+        pairs = zip(rows[first], bounds[own + 1], strict=True)
+        kept = [np.arange(*pair) for pair in pairs]
+        ends = np.append(0, np.cumsum([len(part) for part in kept]))
         every = np.concatenate(kept)
-        ends = np.append(0, np.cumsum(lengths))
         place = np.searchsorted(every, rows)
         return Inputs(ends, times[every], controls[every], place)
 
@@ -159,24 +162,25 @@ class Inputs:
             self._columns[effect] = columns_of([effect], *self._given)[self._rows]
         return self._columns[effect]
 
-    def response(self, estimate: Estimate, bounds: Numbers) -> Array:
-        """Return what effects add at observed rows, (row,), in units of the states."""
-        found = columns_of(list(estimate.effects), *self._given)[self._rows]
-        each = np.repeat(estimate.coefficients, np.diff(bounds), axis=0)
+    def response(self, estimate: Estimate, lengths: Numbers) -> Array:
+        """Return what effects add at observed rows, (row,), in units of the states.
+
+        ``lengths`` are the numbers of those in each series.
+        """
+        found = columns_of(estimate.effects, *self._given)[self._rows]
+        each = np.repeat(estimate.coefficients, lengths, axis=0)
         response: Array = (found * each).sum(1)
         return response
 
     def candidates(self, span: float) -> list[list[Effect]]:
-        """Return the effects that each column may have."""
-        memories = [0.0, *_MEMORIES[_MEMORIES <= span / _SPANS]]
+        """Return the effects that each column may have; of a constant none."""
+        memories = [0.0, *_MEMORIES[_MEMORIES <= span / _SPANS].tolist()]
         found = []
         for k, values in enumerate(self._given[2][self._rows].T):
-            kinds: list[tuple[float, ...]] = [()]
-            if len(np.unique(values)) >= _FEWEST_VALUES:
+            kinds: list[tuple[float, ...]] = [()] if np.ptp(values) > 0 else []
+            if kinds and len(np.unique(values)) >= _FEWEST_VALUES:
                 kinds.append(_knots(values))
-            is_constant = not np.ptp(values) > 0
-            each = [Effect(k, kind, float(m)) for kind in kinds for m in memories]
-            found.append([] if is_constant else each)
+            found.append([Effect(k, kind, m) for kind in kinds for m in memories])
         return found
 
 
@@ -191,27 +195,27 @@ class _Judge:
     """How probable effects are, given what the filter makes of a channel's rows.
 
     It makes the same of the effects' columns, as all that it does is linear: what it
-    does not expect of them explains what it does not expect of y.
+    does not expect of them explains what it does not expect of y. ``left`` is what
+    known effects leave of y, by which errors are told.
     """
 
     def __init__(
-        self, component: Component, span: float, table: Table, inputs: Inputs, rest: Any
+        self, component: Component, span: float, table: Table, inputs: Inputs, left: Any
     ) -> None:
         self._inputs, self._bounds = inputs, table.bounds
         space = component.space(span)
-        found = run(component, space, table._replace(values=rest), space.whole)
-        self._given = component.read(space, table)
-        self._root = np.sqrt(found.precision)[:, None]
-        self._past = found.precision, np.ascontiguousarray(found.kept[:, 0])
-        self._y = self._surprise(component.scaled(table.values)[:, None])
+        found = component.filtered(space, table._replace(values=left), space.whole)
+        gains = np.ascontiguousarray(found.gains[:, 0])
+        self._given = *component.given(space, table), found.inverse_F, gains
+        self._root = np.sqrt(found.inverse_F)[:, None]
+        self._y = self._surprise(table.values[:, None])
         self._columns: dict[Effect, list[Array]] = {}
 
     def _surprise(self, columns: Array) -> list[Array]:
         """Return what is not expected of columns, in deviations, by series."""
-        given = *self._given, self._bounds, *self._past
         columns = np.ascontiguousarray(columns)
-        left = (columns - kernel().expected_rows(*given, columns)) * self._root
-        return np.split(left, self._bounds[1:-1])
+        expected = kalman().filter_columns(*self._given, columns, False)
+        return np.split((columns - expected) * self._root, self._bounds[1:-1])
 
     def _of(self, effect: Effect) -> list[Array]:
         if effect not in self._columns:
@@ -223,22 +227,23 @@ class _Judge:
 
         They are (series, own, other) and (series, own, 1).
         """
-        own = self._of(one)
         several = [self._y, *map(self._of, others)]
-        found = [
-            np.stack([a.T @ b for a, b in zip(own, other, strict=True)])
+        target, *found = (
+            np.stack([a.T @ b for a, b in zip(self._of(one), other, strict=True)])
             for other in several
-        ]
-        return np.concatenate([found[0][..., :0], *found[1:]], axis=2), found[0]
+        )
+        return np.concatenate([target[..., :0], *found], axis=2), target
 
     def system(self, effects: list[Effect]) -> tuple[Array, Array]:
         """Return inverse covariance of coefficients and, times it, what is expected."""
-        n_series = len(self._bounds) - 1
         if not effects:
+            n_series = len(self._bounds) - 1
             return np.zeros((n_series, 0, 0)), np.zeros((n_series, 0, 1))
-        parts = [self.products(one, effects) for one in effects]
-        inner = np.concatenate([part[0] for part in parts], axis=1)
-        return inner + np.eye(inner.shape[1]), np.concatenate([p[1] for p in parts], 1)
+        pairs = [self.products(one, effects) for one in effects]
+        inner, told = (
+            np.concatenate(part, axis=1) for part in zip(*pairs, strict=True)
+        )
+        return inner + np.eye(inner.shape[1]), told
 
     def best(
         self, options: list[Effect], others: list[Effect]
@@ -247,13 +252,13 @@ class _Judge:
         inner, told = self.system(others)
         best: tuple[float, Effect | None] = 0.0, None
         for option in options:
+            n = option.n_columns
             own, target = self.products(option, [option, *others])
-            cross = own[..., option.n_columns :]
+            cross, own = own[..., n:], own[..., :n] + np.eye(n)
             solved = np.linalg.solve(inner, np.concatenate([cross.mT, told], axis=2))
             rest = cross @ solved
-            own = own[..., : option.n_columns] + np.eye(option.n_columns)
             gain = _evidence(own - rest[..., :-1], target - rest[..., -1:])
-            gain -= option.doubt
+            gain -= option.log_odds
             if gain > best[0] + _WORTH:
                 best = gain, option
         return best
@@ -277,11 +282,9 @@ def estimated(
 
     Of ``start`` only the coefficients, unless they are to be searched for.
     """
-    component = component.own(table, span).at(table.series)
-    y = component.scaled(table.values)
-    known = inputs.response(start, table.bounds) if start.effects else 0.0
-    rest = component.original(y - known)
-    judge = _Judge(component, span, table, inputs, rest)
+    table = component.own(table, span).in_units(table)
+    known = inputs.response(start, table.lengths) if start.effects else 0.0
+    judge = _Judge(component, span, table, inputs, table.values - known)
     chosen: dict[int, Effect] = {effect.column: effect for effect in start.effects}
     if search:
         chosen = _searched(judge, inputs.candidates(span), chosen)
@@ -291,7 +294,7 @@ def estimated(
     inner, told = judge.system(effects)
     found = np.linalg.solve(inner, told)[..., 0]
     loss = 0.5 * float((found**2).sum() + np.linalg.slogdet(inner)[1].sum())
-    loss += sum(effect.doubt for effect in effects)
+    loss += sum(effect.log_odds for effect in effects)
     return Estimate(tuple(effects), found, loss)
 
 
@@ -305,9 +308,8 @@ def _searched(
         before = dict(chosen)
         for k in order:
             others = [chosen[j] for j in sorted(chosen) if j != k]
-            own = [chosen[k]] if k in chosen else []
+            own = [chosen.pop(k)] if k in chosen else []
             _, best = judge.best([*own, *candidates[k]], others)
-            chosen.pop(k, None)
             if best is not None:
                 chosen[k] = _sharpened(judge, best, others)
         if chosen == before:
@@ -317,18 +319,16 @@ def _searched(
 
 def _sharpened(judge: _Judge, effect: Effect, others: list[Effect]) -> Effect:
     """Return an effect with the most probable memory near its own."""
-    if not effect.memory:
-        return effect
+
+    def changed(change: float) -> Effect:
+        return effect._replace(memory=effect.memory * math.exp(change))
 
     def loss(change: float) -> float:
-        other = effect._replace(memory=effect.memory * math.exp(change))
-        return -judge.best([other], others)[0]
+        return -judge.best([changed(change)], others)[0]
 
-    width = math.log(_MEMORIES[1] / _MEMORIES[0])
-    options = {"xatol": 0.02}
-    found = minimize_scalar(
-        loss, bounds=(-width, width), method="bounded", options=options
-    )
-    if not found.fun < loss(0.0):
+    if not effect.memory:
         return effect
-    return effect._replace(memory=effect.memory * math.exp(float(found.x)))
+    width = math.log(_MEMORIES[1] / _MEMORIES[0])
+    given = {"bounds": (-width, width), "options": {"xatol": 0.02}}
+    found = minimize_scalar(loss, method="bounded", **given)
+    return changed(float(found.x)) if found.fun < loss(0.0) else effect

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from sklode.levels.mixture import Mixture
-from sklode.levels.tables import Table
+from sklode.levels.table import Table
 
 __all__ = ["Floored", "has_zeros", "offset_of", "skewness", "steps_of"]
 

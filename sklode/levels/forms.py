@@ -1,8 +1,7 @@
 """What a level may be made of, and how hyperparameters become its state space.
 
 The hyperparameters are logarithms, in units of the series' spread and of its span or,
-for memories, of time. `PRIORS` gives the medians and the standard deviations of their
-normal priors: wide ones, that matter for short series.
+for memories, of time. Their priors are normal, and wide: they matter for short series.
 """
 
 from __future__ import annotations
@@ -14,27 +13,27 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BASE", "Form", "StateSpace", "priors", "state_space"]
+__all__ = ["BASE", "PLACE", "Form", "StateSpace", "priors", "state_space"]
 
 Array = NDArray[np.floating]
+Numbers = NDArray[np.int64]
 
-BASE = (
-    "slope",  # standard deviation of a straight line's rise over the span
-    "walk",  # of a random walk's, over the span
-    "drift",  # of an integrated velocity's, were it constant over the span
-    "memory",  # of that velocity
-    "deviation",  # of an Ornstein-Uhlenbeck process
-    "fade",  # its memory
-    "noise",  # of the observations
-    "constant",  # of the series' levels at their first rows
-)
-"""Hyperparameters of every form; a season has two more, its size and its memory."""
+BASE = {
+    "slope": (0.2, 1.0, 1.0),  # standard deviation of a line's rise over the span
+    "random walk": (0.5, 1.5, 0.5),  # of its rise over the span
+    "velocity": (0.5, 1.5, 0.3),  # of its rise, were it constant over the span
+    "velocity memory": (8.0, 1.0, 8.0),
+    "OU": (0.2, 1.0, 0.3),  # of an Ornstein-Uhlenbeck process
+    "OU memory": (4.0, 1.0, 5.0),
+    "noise": (0.2, 1.0, 0.3),  # of the observations
+    "constant": (1.0, 1.0, 1.0),  # of the series' levels at their first rows
+}
+"""Hyperparameters of every form: median, width of its prior, start of the search."""
 
-_MEDIANS = (0.2, 0.5, 0.5, 8.0, 0.2, 4.0, 0.2, 1.0)
-_WIDTHS = (1.0, 1.5, 1.5, 1.0, 1.0, 1.0, 1.0, 1.0)
-_STARTS = (1.0, 0.5, 0.3, 8.0, 0.3, 5.0, 0.3, 1.0)
-_SEASON = (0.3, 1.5), (15.0, 1.0)  # median and width: of its size, of periods it keeps
-_SEASON_START = 0.7, 10.0
+PLACE = {name: k for k, name in enumerate(BASE)}
+
+_SEASON, _PERIODS_KEPT = (0.3, 1.5, 0.7), (15.0, 1.0, 10.0)
+"""The same of a season's size, and of how many periods it is remembered."""
 
 VAGUE = 10.0
 """Of a lone series the first level may be anything: nothing else tells of it."""
@@ -52,13 +51,13 @@ class Form(NamedTuple):
 
 
 class StateSpace(NamedTuple):
-    """What `sklode.levels.kernel` runs; ``start`` is the covariance at a first row."""
+    """What `sklode.levels.kalman` runs; ``start`` is the covariance at a first row."""
 
-    rates: Array  # (6,), see `kernel.RATES`
+    rates: Array  # (6,), see `kalman.RATES`
     waves: Array  # (harmonic, 3)
     start: Array  # (state, state)
-    season: NDArray[np.int64]  # (harmonic,)
-    effect: NDArray[np.int64]  # (column,)
+    season: Numbers  # (harmonic,)
+    effect: Numbers  # (column,)
 
     @property
     def nothing(self) -> Array:
@@ -74,7 +73,7 @@ class StateSpace(NamedTuple):
     def parts(self) -> Array:
         """The states that each part adds up, (part, state).
 
-        They are trend, deviation, one of each season, one of each effect of X, and the
+        They are trend, OU process, one of each season, one of each effect of X, and the
         sum of all.
         """
         n_seasons = len(set(self.season.tolist()))
@@ -88,12 +87,11 @@ class StateSpace(NamedTuple):
 
 def priors(form: Form) -> tuple[Array, Array, Array]:
     """Return medians, standard deviations and starting values of all logarithms."""
-    medians, widths, starts = map(np.array, (_MEDIANS, _WIDTHS, _STARTS))
+    rows = [*BASE.values()]
     for period in form.periods:
-        units = np.array([1.0, period])
-        medians = np.append(medians, [p[0] for p in _SEASON] * units)
-        widths = np.append(widths, [p[1] for p in _SEASON])
-        starts = np.append(starts, _SEASON_START * units)
+        kept, width, start = _PERIODS_KEPT
+        rows += [_SEASON, (kept * period, width, start * period)]
+    medians, widths, starts = np.array(rows).T
     return np.log(medians), widths, np.log(starts)
 
 
@@ -102,18 +100,18 @@ def state_space(
 ) -> StateSpace:
     """Return the state space of hyperparameters, times in units of the usual gap.
 
-    The slope counts from the last stamp; walk and velocity began two spans before it.
-    The start is that of a row so long ``before`` the first one.
+    The slope counts from the last stamp; random walk and velocity began two spans
+    before it. The start is that of a row so long ``before`` the first one.
     """
-    slope, walk, drift, memory, deviation, fade, noise, constant = np.exp(logs[:8])
-    velocity = (drift / span) ** 2
+    slope, walk, rise, memory, ou, ou_memory, noise, constant = np.exp(logs[:8])
+    velocity = (rise / span) ** 2
     seen = noise * noise + LEAST_NOISE**2
-    rates = np.array([walk * walk / span, velocity, memory, deviation**2, fade, seen])
-    frequency, share, season = _waves(form.periods, harmonics)
+    rates = np.array([walk * walk / span, velocity, memory, ou**2, ou_memory, seen])
+    frequency, share, season = _harmonics(form.periods, harmonics)
     size, kept = np.exp(logs[8:]).reshape(-1, 2).T
-    table = np.column_stack([frequency, kept[season], size[season] ** 2 * share])
+    waves = np.column_stack([frequency, kept[season], size[season] ** 2 * share])
     effect = np.repeat(np.arange(len(form.effects)), [len(c) for c in form.effects])
-    others = np.append(np.repeat(table[:, 2], 2), np.ones(len(effect)))
+    others = np.append(np.repeat(waves[:, 2], 2), np.ones(len(effect)))
     start = np.zeros((4 + len(others), 4 + len(others)))
     passed = max(span - before, 0.0)
     x, back = passed / memory, (span + before) / span
@@ -123,25 +121,20 @@ def state_space(
     start[1, 1] = (slope / span) ** 2
     start[0, 2] = start[2, 0] = velocity * memory * (1 - math.exp(-x))
     start[2, 2] = velocity
-    start[3, 3] = deviation**2
+    start[3, 3] = ou**2
     np.fill_diagonal(start[4:, 4:], others)
-    return StateSpace(rates, table, start, season, effect.astype(np.int64))
+    return StateSpace(rates, waves, start, season, effect.astype(np.int64))
 
 
 @functools.cache
-def _waves(
-    periods: tuple[float, ...], harmonics: int
-) -> tuple[Array, Array, NDArray[np.int64]]:
-    """Return each harmonic's angular frequency, share of its season, and season."""
-    frequencies: list[Array] = [np.zeros(0)]
-    shares: list[Array] = [np.zeros(0)]
-    seasons: list[int] = []
-    for number, period in enumerate(periods):
-        # stamps one unit apart show no shorter wave than two units
-        n = max(1, min(int(period / 2 + 0.25), harmonics))
-        order = np.arange(1, n + 1)
-        frequencies.append(2 * math.pi * order / period)
-        shares.append(1 / order / (1 / order).sum())
-        seasons += [number] * n
-    season = np.array(seasons, np.int64)
-    return np.concatenate(frequencies), np.concatenate(shares), season
+def _harmonics(periods: tuple[float, ...], most: int) -> tuple[Array, Array, Numbers]:
+    """Return each one's angular frequency, share of its season, and season."""
+    # stamps one unit apart show no shorter wave than two units
+    numbers = [max(1, min(int(period / 2 + 0.25), most)) for period in periods]
+    order = [np.arange(1, n + 1) for n in numbers]
+    waves = zip(order, periods, strict=True)
+    frequencies = [2 * math.pi * n / period for n, period in waves]
+    shares = [1 / n / (1 / n).sum() for n in order]
+    season = np.repeat(np.arange(len(periods)), np.array(numbers, np.int64))
+    none = [np.zeros(0)]
+    return np.concatenate(none + frequencies), np.concatenate(none + shares), season

@@ -15,13 +15,11 @@ from sklode.data.history import GivenControls, History
 from sklode.data.observations import Observations
 from sklode.data.ticks import ticks_between
 from sklode.data.windows import Origins, Questions, Units
+from sklode.levels.level import Level
 from sklode.levels.mixture import Move
-from sklode.levels.structural import StructuralLevel
-from sklode.levels.tables import Queries
-from sklode.nn.ahead import FEW
+from sklode.levels.table import Table
 from sklode.nn.modes import own_modes
 from sklode.prediction.controls import KnownControls
-from sklode.prediction.model import build_encoder
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
@@ -55,7 +53,7 @@ class AheadModel:
     """A level, and a trained network where one has proved that it adds to it."""
 
     network: nn.AheadODE | None  # None: the level alone
-    level: StructuralLevel
+    level: Level
     units: Units
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     window_length: int  # rows that the encoder reads
@@ -83,7 +81,7 @@ class AheadModel:
         return float(self.weighed.weights.mean())
 
     def moves(
-        self, history: History, queries: Queries, given: GivenControls | None
+        self, history: History, queries: Table, given: GivenControls | None
     ) -> list[Move | None]:
         """Return where the network moves queries to, a move each channel."""
         found: list[Move | None] = [None] * self.sizes[0]
@@ -159,30 +157,6 @@ class AheadModel:
         since = ticks_between(known.ticks[last][series], ticks) / units.time
         values = (values - units.control_location) / units.control_scale
         return KnownControls.of(series, since, values)
-
-
-def build_ahead(
-    settings: Any, n_channels: int, n_controls: int, reach: float, looks_back: bool
-) -> nn.AheadODE:
-    """Return an untrained network of the sizes and the solver that settings name."""
-    encoder, solver = build_encoder(settings, 2 * n_channels + n_controls)
-    decoder = None
-    if n_channels <= FEW:
-        size = n_channels * settings.latent_size
-        # of each channel, and of what they share
-        width = settings.field_width * (n_channels + 1)
-        shape = width, settings.field_depth
-        decoder = nn.Decoder(nn.VectorField(size, *shape, n_controls), solver)
-    return nn.AheadODE(
-        encoder,
-        decoder,
-        n_channels,
-        n_controls,
-        settings.latent_size,
-        settings.emission_width,
-        reach,
-        looks_back,
-    )
 
 
 def batch_of(

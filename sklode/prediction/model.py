@@ -14,7 +14,8 @@ from sklode import nn
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, split_at_gaps
 from sklode.data.windows import Rows, WindowSet
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.level import Level
+from sklode.nn.ahead import FEW
 from sklode.prediction.calibration import Calibration
 
 ARCHITECTURE = (
@@ -37,7 +38,7 @@ ARCHITECTURE = (
 class FittedLevel:
     """Hyperparameters, with what is needed to apply them to new series."""
 
-    level: StructuralLevel
+    level: Level
     n_rows: int  # that it was found on
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     columns: tuple[list[Any], list[Any]]  # of y, and of X
@@ -93,24 +94,36 @@ class FittedModel:
             self.network.emission.hold(~constants.isnan(), constants)
 
 
-def build_encoder(settings: Any, input_size: int) -> tuple[Any, nn.Solver]:
-    """Return the untrained encoder that settings name, and the solver."""
+def build_network(
+    settings: Any,
+    n_channels: int,
+    n_controls: int,
+    reach: float | None = None,
+    looks_back: bool = False,
+) -> Any:
+    """Return an untrained network of the sizes and the solver that settings name.
+
+    Of whole windows; with a ``reach`` one that looks ahead.
+    """
     solver = nn.Solver(settings.method, settings.step_size)
-    if settings.encoder == "rnn":
-        return nn.RNN(input_size, settings.hidden_size), solver
-    kind = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[settings.encoder]
-    shape = (settings.field_width, settings.field_depth)
-    flow = nn.VectorField(settings.hidden_size, *shape)
-    return kind(input_size, settings.hidden_size, flow, solver), solver
-
-
-def build_network(settings: Any, n_channels: int, n_controls: int) -> nn.LatentODE:
-    """Return an untrained network of the sizes and the solver that settings name."""
-    encoder, solver = build_encoder(settings, 2 * n_channels + n_controls)
-    shape = (settings.field_width, settings.field_depth)
     hidden_size, latent_size = settings.hidden_size, settings.latent_size
-    translator = nn.Translator(hidden_size, latent_size)
-    decoder = nn.Decoder(nn.VectorField(latent_size, *shape, n_controls), solver)
-    width = settings.emission_width
-    emission = nn.Emission(latent_size, n_channels, width, n_controls)
-    return nn.LatentODE(encoder, translator, decoder, emission)
+    width, depth, n = settings.field_width, settings.field_depth, n_controls
+    sizes = 2 * n_channels + n, hidden_size
+    encoder: Any
+    if settings.encoder == "rnn":
+        encoder = nn.RNN(*sizes)
+    else:
+        kind = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[settings.encoder]
+        encoder = kind(*sizes, nn.VectorField(hidden_size, width, depth), solver)
+    if reach is None:
+        translator = nn.Translator(hidden_size, latent_size)
+        decoder = nn.Decoder(nn.VectorField(latent_size, width, depth, n), solver)
+        emission = nn.Emission(latent_size, n_channels, settings.emission_width, n)
+        return nn.LatentODE(encoder, translator, decoder, emission)
+    flow = None
+    if n_channels <= FEW:
+        # of each channel, and of what they share
+        together, wide = n_channels * latent_size, width * (n_channels + 1)
+        flow = nn.Decoder(nn.VectorField(together, wide, depth, n), solver)
+    own = n_channels, n, latent_size, settings.emission_width
+    return nn.AheadODE(encoder, flow, *own, reach, looks_back)

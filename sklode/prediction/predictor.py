@@ -20,7 +20,7 @@ from sklode.data.history import History
 from sklode.data.scaling import split_at_gaps
 from sklode.data.ticks import rows_before, ticks_between
 from sklode.engine.threads import n_threads
-from sklode.nn import ControlPath
+from sklode.nn import ControlPath, make_batch
 from sklode.nn.modes import own_modes
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.controls import KnownControls
@@ -175,10 +175,10 @@ class Predictor:
     def _known(self, index: pd.Index, X: pd.DataFrame | None) -> KnownControls | None:
         """Return all controls that are known: those given, and those at rows."""
         given, seen = self._history.controls_for(index, X), self._pieces
-        if given is None or seen.controls is None:
+        if given is None:
             return None
-        placed = self._placed(given.series, given.ticks)
-        values = np.concatenate([given.values, seen.controls])
+        placed, own = self._placed(given.series, given.ticks), seen.controls
+        values = np.concatenate([given.values, own])
         return KnownControls.of(
             np.concatenate([placed.piece, seen.series]),
             np.concatenate([placed.times, self._windows.times]),
@@ -248,20 +248,17 @@ class Predictor:
         def tensor(array: NDArray[Any]) -> torch.Tensor:
             return torch.as_tensor(array, dtype=like.dtype, device=like.device)
 
-        seen = windows.gather(numbers)
-        controls, path = None, None
-        if known is not None and seen.controls is not None:
-            controls = tensor(seen.controls)
+        path = None
+        if known is not None:
             low = np.minimum(asked.min(1), 0.0) - spacing  # read from t0 on
             high = np.maximum(asked.max(1), 0.0) + spacing
             times, values = known.paths(piece, origin + low, origin + high)
             path = ControlPath(tensor(times - origin[:, None]), tensor(values))
-        shown = tensor(seen.times), tensor(seen.values), tensor(seen.mask).bool()
         n_steps = int(np.ceil(np.abs(asked).max() / spacing))
         most = _STATES_AT_ONCE // (len(numbers) * max(asked.shape[1], n_steps))
         at_once = max(most, -(-_FEWEST_ROWS // len(numbers)))
         with own_modes(gradients=False):
-            posterior = network.posterior(*shown, controls)
+            posterior = network.encode(make_batch(windows, numbers, like.device))
             z0 = posterior.q_z0.mean.unsqueeze(0)
             if n:
                 size = network.latent_size

@@ -29,10 +29,9 @@ def normals(
     """Return standard normal draws for places, (draw, place, width).
 
     A place is one of ``series`` at one of ``times``, (place,); ``kind`` keeps apart
-    what is drawn there for different purposes. Its draws are stratified: each of
-    ``n_draws`` intervals of equal probability holds one of them, and which draw has
-    which is random. Each draw is standard normal, and their quantiles and variance are
-    those of the normal distribution with far less scatter than independent draws have.
+    what is drawn there for different purposes. Draws are stratified: each of
+    ``n_draws`` intervals of equal probability holds one of them, so that quantiles and
+    variance scatter far less than those of independent draws.
     """
     times = np.asarray(times, dtype=np.float64) + 0.0  # -0.0 is 0.0
     place = _mixed(np.array([seed], dtype=np.uint64))

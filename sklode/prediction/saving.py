@@ -39,8 +39,8 @@ from sklode.levels.components import Component
 from sklode.levels.cross import Cross
 from sklode.levels.effects import Effect
 from sklode.levels.forms import Form
-from sklode.levels.structural import StructuralLevel
-from sklode.prediction.ahead import AheadModel, Stacking, build_ahead
+from sklode.levels.level import Level
+from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedLevel, FittedModel, build_network
 
@@ -247,9 +247,8 @@ def _model(kind: Any, network: dict[str, Any] | None, **parts: Any) -> Any:
     if network is None:
         return model
     settings = SimpleNamespace(**model.architecture)
-    build: Any = build_ahead if kind is AheadModel else build_network
     with torch.device("meta"):  # where it takes no memory
-        made = build(settings, *model.sizes, *network["sizes"])
+        made = build_network(settings, *model.sizes, *network["sizes"])
     tensors = {name: torch.from_numpy(x) for name, x in network["weights"].items()}
     made.load_state_dict(tensors, assign=True)  # refuses other names and shapes
     made.engine = network["engine"]
@@ -275,7 +274,7 @@ def _parts_of_record(record: Any) -> Any:
 
 _RECORDS = (
     *(History, Units, Normalisation, Calibration, Stacking),
-    *(FittedLevel, StructuralLevel, Component, Form, Effect, Cross),
+    *(FittedLevel, Level, Component, Form, Effect, Cross),
 )
 
 _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {

@@ -15,8 +15,8 @@ from sklode.data.errors import SolverError
 from sklode.data.observations import Observations
 from sklode.data.ticks import ticks_between
 from sklode.data.windows import Origins, Questions, Units, spread
-from sklode.levels.structural import StructuralLevel
-from sklode.levels.tables import Queries
+from sklode.levels.level import Level
+from sklode.levels.table import Table
 from sklode.nn.modes import own_modes
 from sklode.prediction.ahead import Stacking, batch_of
 
@@ -125,7 +125,7 @@ class Validation:
         observations: Observations,
         cut: Numbers,
         whole: bool,
-        level: StructuralLevel,
+        level: Level,
         units: Units,
         n_rows: int,
         reach: float,
@@ -152,7 +152,7 @@ class Validation:
     def _forecast(
         self,
         observations: Observations,
-        level: StructuralLevel,
+        level: Level,
         units: Units,
         before: Observations,
     ) -> None:
@@ -167,7 +167,8 @@ class Validation:
             mine = asked.channel == k
             if not mine.any():
                 continue
-            queries = Queries(asked.window[mine], times[mine], inputs[mine])
+            rows = asked.window[mine], times[mine], np.nan, inputs[mine]
+            queries = Table.of(*rows, len(before.keys))
             quantiles = np.array([0.05, 0.5, 0.95])
             table[mine, :3] = filtered.answered(k, queries).quantiles(quantiles)
             if not np.isnan(units.least[k]):

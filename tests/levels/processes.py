@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sklode.levels.channel import ChannelLevel
+from sklode.levels.channel import FilteredChannel
 from sklode.levels.components import Component
 from sklode.levels.forms import Form
-from sklode.levels.tables import Queries, Table
+from sklode.levels.table import Table
 
 Array = NDArray[np.floating]
 
@@ -38,8 +38,8 @@ def component(
     ``sizes`` are named as in `sklode.levels.forms.BASE`; ``season`` and ``kept`` are
     size and memory of every season.
     """
-    usual = {"slope": 0.7, "walk": 0.8, "drift": 0.9, "memory": 6.0}
-    usual |= {"deviation": 0.6, "fade": 3.0, "noise": 0.3, "constant": 2.0}
+    usual = {"slope": 0.7, "walk": 0.8, "velocity": 0.9, "velocity_memory": 6.0}
+    usual |= {"ou": 0.6, "ou_memory": 3.0, "noise": 0.3, "constant": 2.0}
     usual |= {"season": 0.8, "kept": 50.0} | sizes
     form = form or Form()
     logs = [usual[name] for name in list(usual)[:8]]
@@ -49,7 +49,7 @@ def component(
     return Component(form, np.log(logs), weight, location, scale, harmonics, math.inf)
 
 
-ABSENT: dict[str, Any] = dict.fromkeys(("slope", "walk", "drift", "deviation"), 1e-9)
+ABSENT: dict[str, Any] = dict.fromkeys(("slope", "walk", "velocity", "ou"), 1e-9)
 """Sizes of a model that has none of these."""
 
 
@@ -64,18 +64,18 @@ def _integrated(s: Array, t: Array, memory: float) -> Array:
 def parts(
     component: Component, span: float, s: Array, t: Array, u: Array, v: Array
 ) -> list[Array]:
-    """Return the covariances of trend, deviation, seasons and effects of X.
+    """Return the covariances of trend, OU process, seasons and effects of X.
 
     Of times ``s``, with inputs ``u``, and ``t``, with ``v``.
     """
     sizes = np.exp(component.logs)
-    slope, walk, drift, memory, deviation, fade, _, constant = sizes[:8]
+    slope, walk, velocity, memory, ou, ou_memory, _, constant = sizes[:8]
     s, t = s[:, None], t[None, :]
     lag = np.abs(s - t)
     trend = constant**2 + (slope / span) ** 2 * (s - span) * (t - span)
     trend = trend + walk**2 / span * (np.minimum(s, t) + span)
-    trend = trend + (drift / span) ** 2 * _integrated(s + span, t + span, memory)
-    found = [trend, deviation**2 * np.exp(-lag / fade)]
+    trend = trend + (velocity / span) ** 2 * _integrated(s + span, t + span, memory)
+    found = [trend, ou**2 * np.exp(-lag / ou_memory)]
     for k, period in enumerate(component.form.periods):
         size, kept = sizes[8 + 2 * k : 10 + 2 * k]
         n = min(component.harmonics, max(math.floor(period / 2 + 0.25), 1))
@@ -169,28 +169,20 @@ def table_of(
     return Table(*columns, bounds)
 
 
-def one_of(table: Table, k: int) -> Table:
-    """Return a series alone."""
-    own = slice(table.bounds[k], table.bounds[k + 1])
-    rows = table.times[own], table.values[own], table.inputs[own]
-    return Table(*rows, np.array([0, len(rows[0])]))
-
-
-def asked(*times: Any, n_controls: int = 0, seed: int = 1) -> Queries:
+def asked(*times: Any, n_controls: int = 0, seed: int = 1) -> Table:
     """Return queries: of each series its own times."""
     series = np.repeat(np.arange(len(times)), [len(own) for own in times])
     flat = np.concatenate([np.asarray(own, dtype=float) for own in times])
-    return Queries(
-        series, flat, inputs_at(flat, np.random.default_rng(seed), n_controls)
-    )
+    inputs = inputs_at(flat, np.random.default_rng(seed), n_controls)
+    return Table.of(series, flat, np.nan, inputs, len(times))
 
 
-def level(table: Table, *components: Component) -> ChannelLevel:
+def level(table: Table, *components: Component) -> FilteredChannel:
     """Return the level of rows whose usual series spans `SPAN`."""
-    return ChannelLevel.of(list(components), table, SPAN)
+    return FilteredChannel.of(list(components), table, SPAN)
 
 
-def answer(channel: ChannelLevel, queries: Queries) -> tuple[Array, Array]:
+def answer(channel: FilteredChannel, queries: Table) -> tuple[Array, Array]:
     """Return mean and variance of the signal where there is one component."""
     mixture = channel.answered(queries)
     return mixture.means[0], mixture.spreads[0] ** 2

@@ -9,7 +9,7 @@ import pytest
 
 from sklode.levels.components import Component
 from sklode.levels.forms import Form
-from sklode.levels.tables import Table
+from sklode.levels.table import Table
 from tests.levels.processes import ABSENT, LEAST, SPAN, answer, asked, component, level
 
 tsa: Any = pytest.importorskip("statsmodels.api", reason="compares with it").tsa
@@ -61,10 +61,10 @@ def test_a_walk_with_noise_and_a_drift_is_its_local_level(slope: float) -> None:
 
 
 def test_a_velocity_that_lasts_is_its_smooth_trend() -> None:
-    drift, memory, noise = 3e3, 1e6, 0.2**2 + LEAST**2
-    sizes = ABSENT | {"drift": drift, "memory": memory}
+    velocity, memory, noise = 3e3, 1e6, 0.2**2 + LEAST**2
+    sizes = ABSENT | {"velocity": velocity, "velocity_memory": memory}
     one, y = component(**sizes, noise=0.2, constant=3.0), series()
-    rate = 2 * (drift / SPAN) ** 2 / memory  # of a white acceleration
+    rate = 2 * (velocity / SPAN) ** 2 / memory  # of a white acceleration
     trend = tsa.statespace.MLEModel(y, k_states=2, k_posdef=2)
     trend["design"] = [[1.0, 0.0]]
     trend["transition"] = [[1.0, 1.0], [0.0, 1.0]]

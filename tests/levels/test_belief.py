@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from sklode.data.history import History
-from sklode.levels.components import CUT
-from sklode.levels.seasons import peaks
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.components import THRESHOLD
+from sklode.levels.level import Level
+from sklode.levels.periods import peaks
 
 
 @pytest.mark.parametrize("kind", ["jumps", "spikes"])
@@ -19,9 +19,9 @@ def test_jumps_are_believed_and_spikes_are_not(kind: str) -> None:
     y = np.cumsum(rng.standard_normal(400) * 0.3)
     y += np.cumsum(large) if kind == "jumps" else large
     rows = History.of(pd.DataFrame({"y": y}), None).observations
-    components = StructuralLevel.fit(rows, (), False).channels[0]
-    expected = math.inf if kind == "jumps" else CUT
-    assert {component.cut for component in components} == {expected}
+    components = Level.fit(rows, (), False).channels[0]
+    expected = math.inf if kind == "jumps" else THRESHOLD
+    assert {component.threshold for component in components} == {expected}
 
 
 @pytest.mark.parametrize("n", [1, 30])

@@ -8,9 +8,9 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.data.history import History
-from sklode.levels.channel import MEMORIES, filtered_rows
+from sklode.levels.channel import MEMORIES
 from sklode.levels.components import heaviest
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.level import Level
 
 N_ROWS = 600
 
@@ -27,8 +27,8 @@ def led(n: int = N_ROWS, seed: int = 0, gaps: bool = False) -> pd.DataFrame:
     return pd.DataFrame(values, stamps, ["leader", "follower"])
 
 
-def level(y: pd.DataFrame) -> StructuralLevel:
-    return StructuralLevel.fit(History.of(y, None).observations, (), False)
+def level(y: pd.DataFrame) -> Level:
+    return Level.fit(History.of(y, None).observations, (), False)
 
 
 def ahead(forecaster: StructuralForecaster, steps: int = 3) -> pd.DataFrame:
@@ -98,14 +98,14 @@ def test_the_shift_of_what_follows_a_walk_stays(fitted: StructuralForecaster) ->
     """A walk that went up does not come back."""
     cross = fitted._model.level.cross
     assert cross.weights[0, :, 1].any()
-    assert cross.fades[1] < 0.05
+    assert cross.fading[1] < 0.05
 
 
 def test_rows_up_to_the_last_one_are_not_shifted(fitted: StructuralForecaster) -> None:
     y = led()[:-20]
-    level = fitted._answers._level
-    inside = fitted._answers.queries(y.index, None)[0]
-    assert not level._shift(1, inside).any()
+    alone = plain().fit(y[["follower"]]).predict_at(y.index)
+    found = fitted.predict_at(y.index)["follower"]
+    np.testing.assert_allclose(found, alone["follower"], atol=1e-9)
 
 
 def test_quantiles_and_paths_are_shifted_with_the_median(
@@ -145,14 +145,11 @@ def test_sums_are_those_of_innovations_remembered() -> None:
     found = level(y)
     channel = found.filtered(History.of(y, None).observations).channels[0]
     component = heaviest(channel.components)
-    space = component.space(channel.span)
-    innovations, states = filtered_rows(component, space, channel.table)
+    rows = component.in_units(channel.table)
+    innovations = component.filtered(component.space(channel.span), rows).innovations
     passed = channel.table.times[-1] - channel.table.times
     expected = [(innovations * np.exp(-passed / one)).sum() for one in MEMORIES]
     np.testing.assert_allclose(channel.sums[0], expected, rtol=1e-9)
-    place = [one is component for one in channel.components].index(True)
-    after = channel.states[place].means
-    np.testing.assert_allclose(states[-1], after[0], rtol=1e-9, atol=1e-12)
 
 
 def test_a_panel_is_pooled() -> None:

@@ -12,19 +12,17 @@ import pytest
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
 from sklode.levels.forms import Form
-from sklode.levels.structural import StructuralLevel
-from tests.levels.test_seasons import stamps
+from sklode.levels.level import Level
+from tests.levels.test_periods import stamps
 
 ROWS = np.arange(60)
 
 
-def level(y: Any, X: Any = None, **settings: Any) -> StructuralLevel:
-    return StructuralLevel.fit(Observations.from_frame(pd.DataFrame(y), X), **settings)
+def level(y: Any, X: Any = None, **settings: Any) -> Level:
+    return Level.fit(Observations.from_frame(pd.DataFrame(y), X), **settings)
 
 
-def share(
-    found: StructuralLevel, has: Callable[[Form], Any], channel: int = 0
-) -> float:
+def share(found: Level, has: Callable[[Form], Any], channel: int = 0) -> float:
     """Return how probable forms are that have something."""
     return sum(one.weight for one in found.channels[channel] if has(one.form))
 

@@ -12,8 +12,6 @@ from scipy.integrate import solve_ivp
 from scipy.stats import norm
 
 from sklode import StructuralForecaster
-from sklode.levels import kernel
-from sklode.levels.components import run
 from sklode.levels.effects import Effect, Inputs, _Judge, columns_of, places
 from sklode.levels.forms import Form
 from tests.levels.processes import SPAN, asked, component, level, table_of
@@ -112,9 +110,9 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
     def loss(chosen: list[Effect]) -> float:
         columns = columns_of(chosen, bounds, table.times, controls)
         rows = table._replace(inputs=np.column_stack([table.inputs[:, 0], columns]))
-        one = plain.reading(list(places(chosen).values()))
-        space = one.space(SPAN)
-        return run(one, space, rows, space.nothing).loss
+        form = plain.form._replace(effects=tuple(places(chosen).values()))
+        one = plain._replace(form=form)
+        return one.filtered(one.space(SPAN), rows).loss
 
     alone, _ = judge.best([effects[0]], [])
     assert alone == 0.0  # it is no more probable than nothing
@@ -127,17 +125,6 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
         for a, b in (own, (inner, told))
     ]
     assert evidence[0] - evidence[1] == pytest.approx(gain, abs=1e-6)
-
-
-def test_expected_rows_are_those_of_the_filter() -> None:
-    one = component(Form((7.0,)))
-    table = table_of((40, 25), one)
-    space = one.space(SPAN)
-    found = run(one, space, table, space.whole)
-    given = (*one.read(space, table), table.bounds, found.precision)
-    values = one.scaled(table.values)[:, None]
-    expected = kernel.expected_rows(*given, found.kept[:, 0].copy(), values)
-    np.testing.assert_allclose(expected, found.signal, atol=1e-10)
 
 
 # Forecasts

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sklode.levels import kernel
+from sklode.levels import kalman
 from sklode.levels.components import Component
 from sklode.levels.forms import Form
-from sklode.levels.tables import Table
+from sklode.levels.table import Table
 from tests.levels.processes import (
     ABSENT,
     LEAST,
@@ -20,7 +20,6 @@ from tests.levels.processes import (
     asked,
     component,
     level,
-    one_of,
     posterior,
     table_of,
 )
@@ -29,9 +28,9 @@ CASES: dict[str, Component] = {
     "all parts": component(Form((7.0, 19.5), effects=((0,), (1,)))),
     "level": component(**{**ABSENT, "walk": 1.0}),
     "line": component(**{**ABSENT, "slope": 3.0}),
-    "velocity that lasts": component(memory=2000.0, drift=4.0, noise=0.01),
-    "velocity that fades at once": component(memory=1e-3, drift=30.0),
-    "deviation": component(**{**ABSENT, "deviation": 1.0, "fade": 0.3}),
+    "velocity that lasts": component(velocity_memory=2000.0, velocity=4.0, noise=0.01),
+    "velocity that fades at once": component(velocity_memory=1e-3, velocity=30.0),
+    "OU process": component(**{**ABSENT, "ou": 1.0, "ou_memory": 0.3}),
     "short season": component(Form((3.8,)), harmonics=12),
     "long season": component(Form((90.0,)), harmonics=24, kept=3000.0),
     "anything at first": component(constant=10.0),
@@ -56,22 +55,10 @@ def controls_of(one: Component) -> int:
 @each_case
 def test_the_likelihood_is_that_of_the_process(name: str) -> None:
     one, table = drawn_from(name, (30, 1, 17))
-    space, n = one.space(SPAN), len(table.bounds) - 1
-    loss = kernel.filter_rows(
-        *one.read(space, table),
-        table.bounds,
-        one.scaled(table.values),
-        np.zeros(n),
-        np.zeros((n, len(space.start))),
-        np.repeat(space.start[None], n, axis=0),
-        np.zeros((n, 2)),
-        np.inf,
-        space.nothing,
-        space.nothing,
-    )[0]
+    loss = one.filtered(one.space(SPAN), one.in_units(table)).loss
     losses = [
         posterior(one, rows, rows.times, rows.inputs).loss
-        for rows in (one_of(table, k) for k in range(n))
+        for rows in map(table.alone, range(3))
     ]
     assert loss == pytest.approx(sum(losses), rel=1e-9, abs=1e-8)
 
@@ -108,7 +95,7 @@ def test_each_series_of_a_panel_is_answered_by_its_own_rows() -> None:
     found = answer(level(table, one), queries)
     for k in range(4):
         own = queries.series == k
-        exact = posterior(one, one_of(table, k), times[k], queries.inputs[own])
+        exact = posterior(one, table.alone(k), times[k], queries.inputs[own])
         np.testing.assert_allclose(found[0][own], exact.mean, atol=1e-8)
         np.testing.assert_allclose(found[1][own], np.diag(exact.covariance), rtol=1e-7)
 
@@ -123,7 +110,7 @@ def test_a_series_of_no_rows_is_answered_alike_in_any_company(
     for k, time in enumerate(times):
         alone = answer(channel, asked([], [time]))
         np.testing.assert_allclose(alone[1], together[1][k], rtol=1e-12)
-    exact = posterior(one, one_of(table, 1), np.array(times), np.zeros((2, 1)))
+    exact = posterior(one, table.alone(1), np.array(times), np.zeros((2, 1)))
     np.testing.assert_allclose(together[1], np.diag(exact.covariance), rtol=1e-8)
     draws = channel.drawn(asked([], times), 20_000, 0, False)
     np.testing.assert_allclose(np.cov(draws.T), exact.covariance, rtol=0.05)
@@ -144,11 +131,7 @@ def test_an_update_is_as_if_all_rows_had_been_there(name: str) -> None:
 
 
 def _between(table: Table, after: float, until: float) -> Table:
-    chosen = (table.times > after) & (table.times <= until)
-    series = np.repeat(np.arange(len(table.bounds) - 1), np.diff(table.bounds))
-    counts = np.bincount(series[chosen], minlength=len(table.bounds) - 1)
-    times, values, inputs = (column[chosen] for column in table[:3])
-    return Table(times, values, inputs, np.append(0, np.cumsum(counts)))
+    return table.where((table.times > after) & (table.times <= until))
 
 
 # Draws
@@ -166,9 +149,9 @@ def test_simulated_paths_have_the_processs_covariance(name: str) -> None:
     states[:, :d] = vectors * np.sqrt(np.maximum(values, 0))
     normals = np.zeros((n, d, n_draws))
     normals[:, :, d:] = np.eye(n * d).reshape(n, d, n * d)
-    inputs = np.ascontiguousarray(queries.inputs)
-    rows = times, inputs, space.rates, space.waves, 0.0, states, jumps, normals
-    paths = kernel.simulate_rows(*rows)
+    given = one.given(space, queries._replace(times=times))
+    paths = kalman.simulate_rows(*given, 0.0, states, jumps, normals)
+    inputs = queries.inputs
     none = Table(np.zeros(0), np.zeros(0), np.zeros((0, 3)), np.array([0, 0]))
     exact = posterior(one, none, times - 5.0, inputs).covariance
     exact[3:, 3:] += 2.0
@@ -183,7 +166,7 @@ def test_draws_have_the_posteriors_mean_and_covariance(name: str, where: str) ->
     times = np.array([-6.0, 0.0, 0.9, 1.1, 12.0, last + 0.5, last + 1.5, last + 20])
     times = times[times > last] if where == "ahead" else times
     queries, n = asked([], times, n_controls=controls_of(one)), 20_000
-    exact = posterior(one, one_of(table, 1), times, queries.inputs)
+    exact = posterior(one, table.alone(1), times, queries.inputs)
     channel = level(table, one)
     for noise in (False, True):
         draws = channel.drawn(queries, n, 3, noise)
@@ -209,7 +192,7 @@ def test_components_give_as_many_draws_as_they_weigh() -> None:
 
 
 def test_a_hundred_thousand_rows_are_answered_as_by_the_rows_nearby() -> None:
-    one = component(**{**ABSENT, "walk": 12.0, "deviation": 0.6}, noise=0.3)
+    one = component(**{**ABSENT, "walk": 12.0, "ou": 0.6}, noise=0.3)
     rng, n = np.random.default_rng(0), 100_000
     times = np.cumsum(rng.exponential(1.0, n) + 1e-3)
     times -= times[0]

@@ -9,7 +9,7 @@ import pytest
 
 from sklode.levels.floors import Floored, has_zeros, offset_of, skewness, steps_of
 from sklode.levels.mixture import Mixture
-from sklode.levels.tables import Table
+from sklode.levels.table import Table
 
 N = 400_000
 

@@ -10,9 +10,9 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
-from sklode.levels.components import CUT
-from sklode.levels.structural import StructuralLevel
-from tests.levels.test_seasons import stamps
+from sklode.levels.components import THRESHOLD
+from sklode.levels.level import Level
+from tests.levels.test_periods import stamps
 
 N, AHEAD = 200, 48
 
@@ -106,13 +106,13 @@ def test_a_level_that_moves_is_followed_after_three_rows() -> None:
 @pytest.mark.parametrize("seed", range(6))
 def test_one_chance_innovation_is_no_proof_that_large_ones_are_true(seed: int) -> None:
     y, _ = waves(seed)
-    found = StructuralLevel.fit(Observations.from_frame(y[:150].to_frame()))
-    assert {one.cut for one in found.channels[0]} == {CUT}
+    found = Level.fit(Observations.from_frame(y[:150].to_frame()))
+    assert {one.threshold for one in found.channels[0]} == {THRESHOLD}
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_steps_with_long_tails_are_believed(seed: int) -> None:
     steps = np.random.default_rng(seed).standard_t(1.5, 600)
     walk = pd.DataFrame({"y": np.cumsum(steps)})
-    found = StructuralLevel.fit(Observations.from_frame(walk), seasons=())
-    assert {one.cut for one in found.channels[0]} == {np.inf}
+    found = Level.fit(Observations.from_frame(walk), seasons=())
+    assert {one.threshold for one in found.channels[0]} == {np.inf}

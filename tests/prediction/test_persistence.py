@@ -119,14 +119,6 @@ def test_saving_twice_gives_the_same_bytes_but_loading_gives_a_copy(
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-def test_precision_of_the_weights_is_kept(tmp_path: Path) -> None:
-    saved = tiny(level="series").fit(waves(uneven_stamps()))
-    saved.network_.double()
-    loaded = by_weights(saved, tmp_path)
-    assert next(loaded.network_.parameters()).dtype == torch.float64
-    assert_same(saved.predict(fh=[1, 2]), loaded.predict(fh=[1, 2]))
-
-
 def test_loading_draws_no_random_number(tmp_path: Path) -> None:
     forecaster = KINDS["series"]().forecaster
     before = torch.get_rng_state(), np.random.get_state(legacy=False)  # noqa: NPY002

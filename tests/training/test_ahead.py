@@ -14,7 +14,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
-from sklode.levels.structural import StructuralLevel
+from sklode.levels.level import Level
 from sklode.plotting import plot_history
 from sklode.training import ahead, loop
 from sklode.training.loop import HISTORY_COLUMNS
@@ -118,11 +118,11 @@ def test_what_is_held_out_is_trained_on_only_once_it_has_proved_the_network(
 ) -> None:
     levels: list[int] = []
 
-    def fit(rows: Any) -> StructuralLevel:
+    def fit(rows: Any) -> Level:
         levels.append(len(rows.ticks))
-        return StructuralLevel.fit(rows)
+        return Level.fit(rows)
 
-    monkeypatch.setattr(ahead, "StructuralLevel", SimpleNamespace(fit=fit))
+    monkeypatch.setattr(ahead, "Level", SimpleNamespace(fit=fit))
     forecaster = auto().fit(series())
     assert levels == [60, 48]  # of the forecasts, and of the proof
     assert list(dict.fromkeys(seen)) == [48, 60]

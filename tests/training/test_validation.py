@@ -15,8 +15,9 @@ from sklode import StructuralForecaster
 from sklode.data.observations import Observations
 from sklode.data.windows import Units
 from sklode.levels.components import least_of
-from sklode.levels.structural import StructuralLevel
-from sklode.prediction.ahead import AheadModel, Stacking, build_ahead
+from sklode.levels.level import Level
+from sklode.prediction.ahead import AheadModel, Stacking
+from sklode.prediction.model import build_network
 from sklode.training import validation
 from sklode.training.parameters import Settings
 from sklode.training.validation import Validation, best_weight, held_out_rows
@@ -77,17 +78,17 @@ def test_ends_of_few_series_and_every_fifth_of_many_short_ones_are_held_out() ->
 
 
 @pytest.fixture(scope="module")
-def proof() -> tuple[Any, Observations, StructuralLevel]:
+def proof() -> tuple[Any, Observations, Level]:
     y, _ = two_sines(0, 400)
     rows = Observations.from_frame(y.to_frame())
     cut, whole = held_out_rows(rows, np.random.RandomState(0))
-    level = StructuralLevel.fit(rows.until(cut))
+    level = Level.fit(rows.until(cut))
     units = Units.of(rows.until(cut), level.unit, least_of(level.channels))
     return Validation(rows, cut, whole, level, units, 24, 30.0), rows, level
 
 
 def test_the_level_forecasts_as_it_would_for_who_has_seen_the_rows_up_to_an_origin(
-    proof: tuple[Any, Observations, StructuralLevel],
+    proof: tuple[Any, Observations, Level],
 ) -> None:
     made, _, level = proof
     y, _ = two_sines(0, 400)
@@ -115,7 +116,7 @@ def test_the_level_forecasts_as_it_would_for_who_has_seen_the_rows_up_to_an_orig
     ],
 )
 def test_a_network_counts_as_far_as_it_is_right(
-    proof: tuple[Any, Observations, StructuralLevel],
+    proof: tuple[Any, Observations, Level],
     monkeypatch: pytest.MonkeyPatch,
     of: Any,
     low: float,
@@ -139,7 +140,7 @@ def test_too_few_rows_prove_nothing() -> None:
 
 
 def test_rows_after_an_origin_are_not_seen_there(
-    proof: tuple[Any, Observations, StructuralLevel],
+    proof: tuple[Any, Observations, Level],
 ) -> None:
     made, rows, level = proof
     changed = rows.values.copy()
@@ -167,10 +168,10 @@ def network_of(rows: Observations, units: Units) -> Any:
     settings = SimpleNamespace(**vars(Settings.of(tiny(level="auto"))))
     settings.encoder = "ode-lstm"
     torch.manual_seed(0)
-    made = build_ahead(settings, rows.values.shape[1], n_controls, 30.0, False)
+    made = build_network(settings, rows.values.shape[1], n_controls, 30.0, False)
     with torch.no_grad():
         made.own_lines.normal_()
-        made.out[2].weight.mul_(20)  # type: ignore[operator]
+        made.out[2].weight.mul_(20)
     return made.eval()
 
 
@@ -187,7 +188,7 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(kind: str) 
     X = pd.DataFrame({"u": noise}, y.index)
     rows = Observations.from_frame(y, X)
     cut, whole = held_out_rows(rows, np.random.RandomState(0))
-    level = StructuralLevel.fit(rows.until(cut))
+    level = Level.fit(rows.until(cut))
     units = Units.of(rows.until(cut), level.unit, least_of(level.channels))
     assert units.of_series is (kind == "of unequal scale")
     assert np.isfinite(units.least).all() == (kind == "logarithms")
@@ -231,7 +232,7 @@ def test_a_proof_of_many_origins_is_that_of_each() -> None:
         Observations.from_frame(pd.concat(dict(enumerate(parts)), names=["s", "t"]))
         for parts in ((a, b), (b, a))
     )
-    level = StructuralLevel.fit(one)
+    level = Level.fit(one)
     units = Units.of(one, level.unit, least_of(level.channels))
     network = network_of(one, units)
     cut = np.array([200, 450])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,11 +16,11 @@ from sklode.data.ticks import DAY, clock_ahead, rows_before
 from sklode.levels.components import Component, heaviest
 from sklode.levels.effects import Effect, places
 from sklode.levels.floors import Floored, steps_of
+from sklode.levels.level import Filtered, Level
 from sklode.levels.mixture import Move
-from sklode.levels.structural import FilteredLevel, StructuralLevel
-from sklode.levels.tables import Queries
+from sklode.levels.table import Table
 
-__all__ = ["LevelAnswers"]
+__all__ = ["LevelPredictor"]
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
@@ -47,50 +47,32 @@ class Curve(NamedTuple):
     bounds: Array  # (place, 2), of a 90 % interval
 
 
-class LooksAhead(Protocol):
-    """Says where forecasts after the last rows of series move to."""
-
-    def moves(
-        self, history: History, queries: Queries, given: GivenControls | None
-    ) -> Sequence[Move | None]:
-        """Return the move of each channel's queries; None: none."""
-
-
-class LevelAnswers:
+class LevelPredictor:
     """A level with its history: rows of an index in, finite tables out.
 
-    ``seed`` is that of all draws. A network that looks ahead may move the answers after
-    the last rows.
+    ``seed`` is that of all draws. The ``moves`` of ``ahead``, see `AheadModel`, say
+    where a network moves forecasts to.
     """
 
     def __init__(
-        self,
-        level: FilteredLevel,
-        history: History,
-        seed: int,
-        ahead: LooksAhead | None = None,
+        self, states: Filtered, history: History, seed: int, ahead: Any = None
     ) -> None:
-        self._level = level
+        self.states = states  # what it knows of the series
         self._history = history
         self._seed = seed
         self._ahead = ahead
         seen = steps_of(history.observations.values)
-        self._steps = np.minimum(level.level.steps, seen)  # NaN where either is
+        self._steps = np.minimum(self.level.steps, seen)  # NaN where either is
 
     @property
-    def level(self) -> StructuralLevel:
+    def level(self) -> Level:
         """The hyperparameters that it answers by."""
-        return self._level.level
+        return self.states.level
 
-    @property
-    def states(self) -> FilteredLevel:
-        """What it knows of the series."""
-        return self._level
-
-    def updated(self, history: History) -> LevelAnswers:
-        """Return the answers once more rows were seen."""
-        level = self._level.updated(history.rows)
-        return LevelAnswers(level, history, self._seed, self._ahead)
+    def updated(self, history: History) -> LevelPredictor:
+        """Return the same once more rows were seen."""
+        states = self.states.updated(history.rows)
+        return LevelPredictor(states, history, self._seed, self._ahead)
 
     def means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
         """Return forecasts at the rows of an index, see `Mixture.points`."""
@@ -112,12 +94,12 @@ class LevelAnswers:
         self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
     ) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
-        queries, order = self.queries(index, X)
+        asked, order = self.asked(index, X)
         paths = np.empty((n, len(index), len(self._history.channels)))
-        for k, move in enumerate(self._moves(index, X, queries)):
-            drawn = self._level.drawn(k, queries, n, self._seed + k, noise, move)
+        for k, move in enumerate(self._moves(index, X, asked)):
+            drawn = self.states.drawn(k, asked, n, self._seed + k, noise, move)
             if not np.isnan(self._steps[k]):
-                one = self._answered(k, queries, move)
+                one = self._answered(k, asked, move)
                 drawn = one.put(drawn) if noise else np.maximum(drawn, 0.0)
             paths[:, order, k] = drawn
         return _finite(paths)
@@ -128,19 +110,16 @@ class LevelAnswers:
         Columns are (channel, part); the last part of each is their sum. Of a logarithm
         the parts are in its units, and their sum is that of the logarithm.
         """
-        queries, order = self.queries(index, X)
+        asked, order = self.asked(index, X)
         found = {}
-        for channel, name in zip(
-            self._level.channels, self._history.channels, strict=True
-        ):
-            component, parts = channel.parts(queries)
+        pairs = zip(self.states.channels, self._history.channels, strict=True)
+        for channel, name in pairs:
+            component, parts = channel.parts(asked)
             parts = parts * np.reshape(component.scale, (-1, 1))
             parts[:, [0, -1]] += np.reshape(component.location, (-1, 1))
-            for k, part in enumerate(self._part_names(component)):
-                column = np.empty(len(index))
-                column[order] = parts[:, k]
-                found[name, part] = column
-        frame = pd.DataFrame(found, index)
+            for part, values in zip(self._part_names(component), parts.T, strict=True):
+                found[name, part] = pd.Series(values, order)
+        frame = pd.DataFrame(found).sort_index().set_axis(index)
         return frame.rename_axis(columns=["channel", "part"])
 
     def description(self) -> pd.DataFrame:
@@ -149,34 +128,28 @@ class LevelAnswers:
         Its share of the variance of all parts over the last rows; its size, a standard
         deviation in units of y or of its logarithm; and how long it is remembered.
         """
-        rows, told = [], self.level.cross.weights
-        pairs = zip(self._level.channels, self._history.channels, strict=True)
-        for place, (channel, name) in enumerate(pairs):
-            kind = int(np.nan_to_num(self._steps[place], nan=-1))
+        rows, found = [], zip(self.states.channels, self._history.channels, strict=True)
+        for place, (channel, name) in enumerate(found):
             component, parts = channel.described(_DESCRIBED)
-            chosen = sum(
-                c.weight for c in channel.components if c.form == component.form
-            )
-            variances = parts[:, :-1].var(0)
-            total = variances.sum() + component.noise
-            names, logs = self._part_names(component), np.exp(component.logs)
+            likely = [c.weight for c in channel.components if c.form == component.form]
+            sizes = np.append(parts[:, :-1].var(0), component.noise)
+            logs = np.exp(component.logs)
             late = [effect.memory for effect in self._effects(component)]
-            memories = [logs[3], logs[5], *logs[9::2], *late]
-            sizes = np.append(variances, component.noise)
-            for part, size, memory in zip(
-                [*names[:-1], "noise"], sizes, [*memories, 0.0], strict=True
-            ):
+            memories = [*logs[[3, 5, *range(9, len(logs), 2)]], *late, 0.0]
+            names = [*self._part_names(component)[:-1], "noise"]
+            kind = int(np.nan_to_num(self._steps[place], nan=-1))
+            for part, size, memory in zip(names, sizes, memories, strict=True):
                 rows.append(
                     {
                         "channel": name,
                         "part": part,
-                        "share": size / total,
+                        "share": size / sizes.sum(),
                         "size": float(np.median(component.scale)) * size**0.5,
                         "memory": self._length(memory),
                         "logarithm": component.form.logarithm,
-                        "probability": chosen,
+                        "probability": sum(likely),
                         "values": _VALUES[kind],
-                        "cross": bool(told[:, :, place].any()),
+                        "cross": bool(self.level.cross.weights[:, :, place].any()),
                     }
                 )
         return pd.DataFrame(rows).set_index(["channel", "part"])
@@ -202,39 +175,42 @@ class LevelAnswers:
 
     def curves(self, channel: int, series: int) -> list[Curve]:
         """Return the effect of each column of X in the most probable form."""
-        one, level = self._level.channels[channel], self.level
+        one, level, names = (
+            self.states.channels[channel],
+            self.level,
+            self._history.controls,
+        )
         component = heaviest(one.components)
-        pairs = zip(one.components, one.states, strict=True)
-        known = next(states for each, states in pairs if each is component)
-        rows, found, effects = self._history.rows, [], self._effects(component)
-        end = known.means.shape[1] - sum(effect.n_columns for effect in effects)
+        place = next(k for k, c in enumerate(one.components) if c is component)
+        mean, covariance, _ = (each[series] for each in one.states[place])
+        scale, rows = component.at(series).scale, self._history.rows
+        found, effects = [], self._effects(component)
+        end = len(mean) - sum(effect.n_columns for effect in effects)
         for effect in effects:
             own, end = slice(end, end + effect.n_columns), end + effect.n_columns
-            seen = rows.controls[:, effect.column]  # type: ignore[index]
+            k = effect.column
+            seen = rows.controls[:, k]  # type: ignore[index]
             values = np.linspace(seen.min(), seen.max(), _PLACES)
-            standard = values - level.control_location[effect.column]
-            columns = effect.at(standard / level.control_scale[effect.column])
-            covariance = known.covariances[series][own, own]
-            middle = columns @ known.means[series][own]
-            spread = np.sqrt(((columns @ covariance) * columns).sum(1))
-            scale = component.at(series).scale
-            drawn = scale * (middle[:, None] + _NINETY * spread[:, None])
+            standard = (values - level.control_location[k]) / level.control_scale[k]
+            columns = effect.at(standard)
+            spread = np.sqrt(((columns @ covariance[own, own]) * columns).sum(1))
+            drawn = (columns @ mean[own])[:, None] + _NINETY * spread[:, None]
+            drawn *= scale
             if component.form.logarithm:
                 drawn = np.exp(drawn)
-            names = self._history.controls
-            named = effect.name(names), names[effect.column]
-            found.append(Curve(*named, values, drawn[:, 1], drawn[:, [0, 2]]))
+            shape = values, drawn[:, 1], drawn[:, [0, 2]]
+            found.append(Curve(effect.name(names), names[k], *shape))
         return found
 
-    def queries(
-        self, index: pd.Index, X: pd.DataFrame | None
-    ) -> tuple[Queries, Numbers]:
+    def asked(self, index: pd.Index, X: pd.DataFrame | None) -> tuple[Table, Numbers]:
         """Return the rows of an index, sorted; and the place that each had."""
         series, ticks = self._history.located(index)
-        times = self._level.times(series, ticks)
+        rows = self._history.rows
+        times = self.level.times(rows, series, ticks)
         order = np.lexsort((times, series))
-        inputs = self._inputs(index, X, series, ticks)
-        return Queries(series[order], times[order], inputs[order]), order
+        inputs = self._inputs(index, X, series, ticks)[order]
+        given = series[order], times[order], np.nan, inputs
+        return Table.of(*given, len(rows.keys)), order
 
     def _each(
         self,
@@ -244,28 +220,26 @@ class LevelAnswers:
         n_levels: int = 0,
     ) -> Array:
         """Return a number, or several, of each row's distribution in each channel."""
-        queries, order = self.queries(index, X)
+        asked, order = self.asked(index, X)
         shape = len(index), len(self._history.channels)
         table = np.empty((*shape, n_levels) if n_levels else shape)
         if len(index):
-            for k, move in enumerate(self._moves(index, X, queries)):
-                table[order, k] = of(self._answered(k, queries, move))
+            for k, move in enumerate(self._moves(index, X, asked)):
+                table[order, k] = of(self._answered(k, asked, move))
         return _finite(table)
 
-    def _answered(self, channel: int, queries: Queries, move: Move | None) -> Any:
+    def _answered(self, channel: int, asked: Table, move: Move | None) -> Any:
         """Return a channel's distribution: not below zero where no value of y is."""
-        mixture = self._level.answered(channel, queries, move)
+        mixture = self.states.answered(channel, asked, move)
         step = self._steps[channel]
         return mixture if np.isnan(step) else Floored(mixture, step)
 
-    def _moves(
-        self, index: pd.Index, X: pd.DataFrame | None, queries: Queries
-    ) -> Sequence[Move | None]:
-        """Return where the network moves each channel's queries to."""
+    def _moves(self, index: pd.Index, X: pd.DataFrame | None, asked: Table) -> Any:
+        """Return where the network moves each channel's forecasts to."""
         if self._ahead is None:
-            return [None] * len(self._level.channels)
+            return [None] * len(self.states.channels)
         given = self._history.controls_for(index, X)
-        return self._ahead.moves(self._history, queries, given)
+        return self._ahead.moves(self._history, asked, given)
 
     def _inputs(
         self, index: pd.Index, X: pd.DataFrame | None, series: Numbers, ticks: Numbers

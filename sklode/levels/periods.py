@@ -12,7 +12,7 @@ from scipy.signal import lombscargle
 
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY
-from sklode.levels.tables import power_of_two
+from sklode.levels.table import power_of_two
 
 __all__ = ["clock_periods", "peaks"]
 

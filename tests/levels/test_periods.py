@@ -10,7 +10,7 @@ import pytest
 
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY
-from sklode.levels.seasons import clock_periods, peaks
+from sklode.levels.periods import clock_periods, peaks
 from tests.series import uneven_ticks, waves
 
 YEAR = 365.2425

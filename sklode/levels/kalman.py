@@ -1,0 +1,403 @@
+"""The Kalman filter and smoother of one channel, in plain loops that numba compiles.
+
+Durbin and Koopman, "Time Series Analysis by State Space Methods" (2012), chapter 4, row
+by row and in their names: the states have mean a and covariance P, and
+
+    Z: design row    v = y - Z a    F = Z P Z' + noise    gain = P Z'
+    over a gap:      a <- T a       P <- T P T' + Q
+    backward:        r <- T' r      N <- T' N T
+
+The states are, in this order: level of the trend, its slope, its velocity, an
+Ornstein-Uhlenbeck (OU) process; two of each harmonic, of which the first is observed;
+one coefficient of each column of X.
+
+All functions begin alike. ``times`` (row,) are in usual gaps; ``inputs`` (row, 1 +
+column) are by how much the clock on the wall, whose hours the harmonics follow, is
+ahead, and X. Of several series end to end, series k has the rows ``bounds[k]`` to
+``bounds[k + 1]``. ``rates`` are named by `RATES`; ``waves`` (harmonic, 3) are angular
+frequency, memory and variance of each harmonic.
+
+Up to a Huber threshold, in standard deviations, an innovation counts as it is; beyond,
+the less the larger it is, as an error of the observation. Several such in a row and on
+one side are no errors: the level has moved.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from sklode.engine.products import compiled
+
+__all__ = [
+    "CLEAR",
+    "RATES",
+    "RUN",
+    "filter_columns",
+    "filter_rows",
+    "respond",
+    "simulate_rows",
+    "smooth_rows",
+]
+
+RATES = ("random walk", "velocity", "velocity memory", "OU", "OU memory", "noise")
+"""Variance of the random walk per time; of the velocity, and its memory; of the OU
+process, and its memory; of the observation noise."""
+
+CLEAR = 2.5
+"""Beyond so many times the threshold innovations hardly weigh at all."""
+
+RUN = 3
+"""So many in a row, beyond the threshold on one side, are a new level."""
+
+
+@compiled
+def _set_transition(gap, rates, waves, T):
+    """Write what T and Q need: of the first four states, then of each harmonic."""
+    T[0, 0] = gap
+    kept = math.exp(-gap / rates[2])
+    T[0, 1] = rates[2] * (1 - kept)
+    T[0, 2] = kept
+    T[0, 3] = math.exp(-gap / rates[4])
+    for k in range(len(waves)):
+        kept = math.exp(-gap / waves[k, 1])
+        T[k + 1, 0] = kept * math.cos(waves[k, 0] * gap)
+        T[k + 1, 1] = kept * math.sin(waves[k, 0] * gap)
+        T[k + 1, 2] = waves[k, 2] * (1 - kept * kept)
+
+
+@compiled
+def _transition(states, T):
+    """Apply T to (state, column), in place."""
+    gap, reach, faded, fade = T[0]
+    for j in range(states.shape[1]):
+        states[0, j] += gap * states[1, j] + reach * states[2, j]
+        states[2, j] *= faded
+        states[3, j] *= fade
+    for k in range(1, len(T)):
+        first, c, s = 2 * k + 2, T[k, 0], T[k, 1]
+        for j in range(states.shape[1]):
+            u, w = states[first, j], states[first + 1, j]
+            states[first, j] = c * u + s * w
+            states[first + 1, j] = c * w - s * u
+
+
+@compiled
+def _transition_back(states, T):
+    """Apply the transpose of T to (state, column), in place."""
+    gap, reach, faded, fade = T[0]
+    for j in range(states.shape[1]):
+        states[1, j] += gap * states[0, j]
+        states[2, j] = faded * states[2, j] + reach * states[0, j]
+        states[3, j] *= fade
+    for k in range(1, len(T)):
+        first, c, s = 2 * k + 2, T[k, 0], T[k, 1]
+        for j in range(states.shape[1]):
+            u, w = states[first, j], states[first + 1, j]
+            states[first, j] = c * u - s * w
+            states[first + 1, j] = c * w + s * u
+
+
+@compiled
+def _add_Q(P, rates, T):
+    """Add what a gap makes uncertain."""
+    gap, _, kept, ou_kept = T[0]
+    walk, velocity, memory, ou = rates[0], rates[1], rates[2], rates[3]
+    x = gap / memory
+    if x < 1e-3:  # the difference of nearly equal numbers
+        twice = 2 * x**3 / 3 - x**4 / 2
+    else:
+        twice = 2 * x - 3 + 4 * kept - kept * kept
+    P[0, 0] += walk * gap + velocity * memory * memory * twice
+    both = velocity * memory * (1 - kept) ** 2
+    P[0, 2] += both
+    P[2, 0] += both
+    P[2, 2] += velocity * (1 - kept * kept)
+    P[3, 3] += ou * (1 - ou_kept * ou_kept)
+    for k in range(1, len(T)):
+        P[2 * k + 2, 2 * k + 2] += T[k, 2]
+        P[2 * k + 3, 2 * k + 3] += T[k, 2]
+
+
+@compiled
+def _design_row(Z, waves, inputs, i):
+    """Write how the states add up to an observation of row i."""
+    Z[0] = Z[3] = 1.0
+    for k in range(len(waves)):
+        turned = waves[k, 0] * inputs[i, 0]
+        Z[2 * k + 4] = math.cos(turned)
+        Z[2 * k + 5] = math.sin(turned)
+    for k in range(1, inputs.shape[1]):
+        Z[2 * len(waves) + 3 + k] = inputs[i, k]
+
+
+@compiled
+def filter_rows(
+    times,
+    inputs,
+    bounds,
+    rates,
+    waves,
+    values,
+    means,
+    covariances,
+    runs,
+    since,
+    threshold,
+    parts,
+    states,
+):
+    """Run the filter over all series; update means, covariances and runs in place.
+
+    ``means`` (series, state) and ``covariances`` are those ``since`` (series,) before
+    the first row; ``runs`` (series, 2) are how many innovations beyond ``threshold``
+    came last, and the last of them. A missing value is NaN. ``parts`` (part, state)
+    says, by ones, which states a part of the signal adds up; the last part is all of
+    them. Expected states after each row are written to ``states``, (row, state), or (0,
+    state) where nobody asks for them.
+
+    Returns the negative log-likelihood but for a constant; of each row v / F and 1 / F,
+    both 0 where nothing is observed, and the variance of a jump of the level there;
+    and, (row, part), expected parts and their variances, and their covariances with the
+    states, (row, part, state).
+    """
+    n, d, n_parts = len(times), means.shape[1], len(parts)
+    signal, variance = np.zeros((n, n_parts)), np.zeros((n, n_parts))
+    v_F, inverse_F, jumps = np.zeros(n), np.zeros(n), np.zeros(n)
+    gains = np.zeros((n, n_parts, d))
+    T = np.zeros((len(waves) + 1, 4))
+    a, P = np.zeros((d, 1)), np.zeros((d, d))
+    Z, gain = np.zeros(d), np.zeros(d)
+    loss, last_gap = 0.0, -1.0
+    for series in range(len(bounds) - 1):
+        for k in range(d):
+            a[k, 0] = means[series, k]
+            for j in range(d):
+                P[k, j] = covariances[series, k, j]
+        run, side = runs[series, 0], runs[series, 1]
+        for i in range(bounds[series], bounds[series + 1]):
+            gap = since[series]
+            if i > bounds[series]:
+                gap = times[i] - times[i - 1]
+            if gap > 0:
+                if gap != last_gap:
+                    _set_transition(gap, rates, waves, T)
+                    last_gap = gap
+                _transition(a, T)
+                _transition(P, T)
+                _transition(P.T, T)
+                _add_Q(P, rates, T)
+            _design_row(Z, waves, inputs, i)
+            expected, spread = 0.0, 0.0
+            for j in range(d):
+                gain[j] = 0.0
+            for k in range(d):
+                if Z[k] != 0.0:
+                    expected += Z[k] * a[k, 0]
+                    for j in range(d):
+                        gain[j] += Z[k] * P[k, j]
+            for k in range(d):
+                spread += Z[k] * gain[k]
+            F = spread + rates[5]
+            for part in range(n_parts):
+                for k in range(d):
+                    weight = parts[part, k] * Z[k]
+                    if weight != 0.0:
+                        signal[i, part] += weight * a[k, 0]
+                        for j in range(d):
+                            gains[i, part, j] += weight * P[k, j]
+                for k in range(d):
+                    variance[i, part] += parts[part, k] * Z[k] * gains[i, part, k]
+            v = values[i] - expected
+            if not math.isnan(v):
+                loss += 0.5 * math.log(F)
+                size = abs(v) / math.sqrt(F)
+                if size <= threshold:
+                    loss += 0.5 * size * size
+                    run = 0.0
+                else:
+                    loss += threshold * threshold * (0.5 + math.log(size / threshold))
+                    run = run + 1 if v * side > 0 else 1.0
+                    side = v
+                    if run < RUN:
+                        F *= size / threshold
+                        if size > CLEAR * threshold:
+                            F *= (size / (CLEAR * threshold)) ** 2
+                    else:
+                        run = 0.0
+                        jump = jumps[i] = v * v
+                        P[0, 0] += jump
+                        gain[0] += jump
+                        F += jump
+                        for part in range(n_parts):
+                            gains[i, part, 0] += parts[part, 0] * jump
+                            variance[i, part] += parts[part, 0] * jump
+                v_F[i], inverse_F[i] = v / F, 1 / F
+                for k in range(d):
+                    a[k, 0] += gain[k] * v_F[i]
+                    for j in range(d):
+                        P[k, j] -= gain[k] * gain[j] / F
+            if len(states) > 0:
+                for k in range(d):
+                    states[i, k] = a[k, 0]
+        for k in range(d):
+            means[series, k] = a[k, 0]
+            for j in range(d):
+                covariances[series, k, j] = P[k, j]
+        runs[series, 0], runs[series, 1] = run, side
+    return loss, v_F, inverse_F, jumps, signal, variance, gains
+
+
+@compiled
+def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
+    """Return what later rows add to what `filter_rows` said of its parts.
+
+    What is to be added to their means, and taken off their variances, (row, part).
+    Section 4.4 of the book.
+    """
+    n, n_parts, d = gains.shape
+    mean, variance = np.zeros((n, n_parts)), np.zeros((n, n_parts))
+    T, r, N = np.zeros((len(waves) + 1, 4)), np.zeros((d, 1)), np.zeros((d, d))
+    Z, N_gain = np.zeros(d), np.zeros(d)
+    last_gap = -1.0
+    for series in range(len(bounds) - 1):
+        for k in range(d):
+            r[k, 0] = 0.0
+            for j in range(d):
+                N[k, j] = 0.0
+        for i in range(bounds[series + 1] - 1, bounds[series] - 1, -1):
+            if inverse_F[i] > 0:
+                _design_row(Z, waves, inputs, i)
+                gain_r, gain_N_gain, p = 0.0, 0.0, inverse_F[i]
+                for k in range(d):
+                    gain_r += gains[i, n_parts - 1, k] * r[k, 0]
+                    N_gain[k] = 0.0
+                    for j in range(d):
+                        N_gain[k] += N[k, j] * gains[i, n_parts - 1, j]
+                    gain_N_gain += gains[i, n_parts - 1, k] * N_gain[k]
+                for k in range(d):
+                    r[k, 0] += Z[k] * (v_F[i] - p * gain_r)
+                    for j in range(d):
+                        N[k, j] += (p + p * p * gain_N_gain) * Z[k] * Z[j]
+                        N[k, j] -= p * (Z[k] * N_gain[j] + N_gain[k] * Z[j])
+            for part in range(n_parts):
+                for k in range(d):
+                    mean[i, part] += gains[i, part, k] * r[k, 0]
+                    inner = 0.0
+                    for j in range(d):
+                        inner += N[k, j] * gains[i, part, j]
+                    variance[i, part] += gains[i, part, k] * inner
+            gap = times[i] - times[i - 1] if i > bounds[series] else 0.0
+            if gap > 0:
+                if gap != last_gap:
+                    _set_transition(gap, rates, waves, T)
+                    last_gap = gap
+                _transition_back(r, T)
+                _transition_back(N, T)
+                _transition_back(N.T, T)
+    return mean, variance
+
+
+@compiled
+def filter_columns(
+    times, inputs, bounds, rates, waves, inverse_F, gains, values, smooths
+):
+    """Return what is expected of ``values`` by the rows before, all (row, column).
+
+    By all rows, where it ``smooths``. The filter is linear: it makes of each column
+    what `filter_rows` made of y, whose 1 / F (row,) and ``gains`` (row, state) are
+    given. Rows count where 1 / F is above zero.
+    """
+    n_columns, d = values.shape[1], gains.shape[1]
+    signals, T = np.zeros(values.shape), np.zeros((len(waves) + 1, 4))
+    Z, states = np.zeros(d), np.zeros((d, n_columns))
+    for series in range(len(bounds) - 1):
+        begin, end = bounds[series], bounds[series + 1]
+        states[:] = 0.0
+        for i in range(begin, end):
+            gap = times[i] - times[i - 1] if i > begin else 0.0
+            if gap > 0:
+                _set_transition(gap, rates, waves, T)
+                _transition(states, T)
+            _design_row(Z, waves, inputs, i)
+            for j in range(d):
+                for k in range(n_columns):
+                    signals[i, k] += Z[j] * states[j, k]
+            if inverse_F[i] > 0:
+                for j in range(d):
+                    weight = gains[i, j] * inverse_F[i]
+                    for k in range(n_columns):
+                        states[j, k] += weight * (values[i, k] - signals[i, k])
+        if not smooths:
+            continue
+        states[:] = 0.0  # r, one for each column
+        for i in range(end - 1, begin - 1, -1):
+            _design_row(Z, waves, inputs, i)
+            for k in range(n_columns):
+                gain_r = 0.0
+                for j in range(d):
+                    gain_r += gains[i, j] * states[j, k]
+                if inverse_F[i] > 0:
+                    step = (values[i, k] - signals[i, k] - gain_r) * inverse_F[i]
+                    gain_r = 0.0
+                    for j in range(d):
+                        states[j, k] += Z[j] * step
+                        gain_r += gains[i, j] * states[j, k]
+                signals[i, k] += gain_r
+            gap = times[i] - times[i - 1] if i > begin else 0.0
+            if gap > 0:
+                _set_transition(gap, rates, waves, T)
+                _transition_back(states, T)
+    return signals
+
+
+@compiled
+def simulate_rows(times, inputs, bounds, rates, waves, since, states, jumps, normals):
+    """Return draws of the signal of one series at its rows, (row, draw).
+
+    ``states`` (state, draw) are drawn, ``since`` before the first row; they change in
+    place. ``jumps`` (row,) are variances of jumps of the level; ``normals`` are
+    standard normal draws (row, state, draw).
+    """
+    n, (d, n_draws) = bounds[-1], states.shape
+    signals, T = np.zeros((n, n_draws)), np.zeros((len(waves) + 1, 4))
+    Z, Q = np.zeros(d), np.zeros((d, d))
+    for i in range(n):
+        gap = times[i] - times[i - 1] if i else since
+        Q[:] = 0.0
+        if gap > 0:
+            _set_transition(gap, rates, waves, T)
+            _transition(states, T)
+            _add_Q(Q, rates, T)
+        spread = math.sqrt(Q[2, 2])
+        both = Q[0, 2] / spread if spread > 0 else 0.0
+        rest = math.sqrt(max(Q[0, 0] - both * both, 0.0) + jumps[i])
+        for k in range(n_draws):
+            states[0, k] += rest * normals[i, 0, k] + both * normals[i, 2, k]
+            states[2, k] += spread * normals[i, 2, k]
+        _design_row(Z, waves, inputs, i)
+        for j in range(d):
+            spread = math.sqrt(Q[j, j]) if j > 2 else 0.0
+            for k in range(n_draws):
+                states[j, k] += spread * normals[i, j, k]
+                signals[i, k] += Z[j] * states[j, k]
+    return signals
+
+
+@compiled
+def respond(times, bounds, columns, memory):
+    """Return how columns act that build up and fade, (row, column).
+
+    They are linear between rows, and were always as they are at a series' first row.
+    """
+    found = columns.copy()
+    for series in range(len(bounds) - 1):
+        for i in range(bounds[series] + 1, bounds[series + 1]):
+            x = (times[i] - times[i - 1]) / memory
+            left = math.exp(-x)
+            mean = (1 - left) / x if x > 1e-6 else 1 - x / 2
+            for k in range(columns.shape[1]):
+                built = (mean - left) * columns[i - 1, k] + (1 - mean) * columns[i, k]
+                found[i, k] = left * found[i - 1, k] + built
+    return found

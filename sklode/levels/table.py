@@ -1,0 +1,92 @@
+"""Rows of one channel, as arrays."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Table", "power_of_two"]
+
+Array = NDArray[np.floating]
+Numbers = NDArray[np.int64]
+
+
+class Table(NamedTuple):
+    """One channel of one or more series, end to end; or what is asked of it."""
+
+    times: Array  # (row,), in usual gaps since each series' first row
+    values: Array  # (row,), NaN where missing
+    inputs: Array  # (row, 1 + column), see `kalman`
+    bounds: Numbers  # (series + 1,)
+
+    @classmethod
+    def of(
+        cls, series: Numbers, times: Array, values: Any, inputs: Array, n_series: int
+    ) -> Table:
+        """Return a table of rows that are sorted by series, and then by time."""
+        bounds = np.searchsorted(series, np.arange(n_series + 1))
+        return cls(times, np.broadcast_to(values, times.shape).copy(), inputs, bounds)
+
+    @property
+    def lengths(self) -> Numbers:
+        """Number of rows of each series."""
+        return np.diff(self.bounds)
+
+    @property
+    def series(self) -> Numbers:
+        """Number of the series of each row."""
+        return np.repeat(np.arange(len(self.bounds) - 1), self.lengths)
+
+    @property
+    def starts(self) -> Array:
+        """Time of each series' first row; infinity of an empty one."""
+        first = np.append(self.times, np.inf)[self.bounds[:-1]]
+        return np.where(self.lengths > 0, first, np.inf)
+
+    @property
+    def ends(self) -> Array:
+        """Time of each series' last row; minus infinity of an empty one."""
+        last = np.append(self.times, -np.inf)[self.bounds[1:] - 1]
+        return np.where(self.lengths > 0, last, -np.inf)
+
+    @property
+    def spans(self) -> Array:
+        """Time from first to last row of each series; zero of an empty one."""
+        return np.maximum(self.ends - self.starts, 0.0)
+
+    def where(self, rows: Any) -> Table:
+        """Return some rows; all series stay."""
+        series, n_series = self.series[rows], len(self.bounds) - 1
+        times, values, inputs = (column[rows] for column in self[:3])
+        return Table.of(series, times, values, inputs, n_series)
+
+    def without_empty(self) -> Table:
+        """Return the series that have rows."""
+        return self._replace(bounds=np.unique(self.bounds))
+
+    def alone(self, series: int) -> Table:
+        """Return one series."""
+        own = slice(*self.bounds[series : series + 2])
+        bounds = np.array([0, own.stop - own.start])
+        return Table(self.times[own], self.values[own], self.inputs[own], bounds)
+
+    def merged(self, other: Table) -> tuple[Table, NDArray[np.bool_]]:
+        """Return the rows of both, and whether each is one of ``other``.
+
+        The table's own come first where times are equal.
+        """
+        is_other = np.repeat([False, True], [len(self.times), len(other.times)])
+        series = np.append(self.series, other.series)
+        pairs = zip(self[:3], other[:3], strict=True)
+        times, values, inputs = (np.concatenate(pair) for pair in pairs)
+        order = np.lexsort((is_other, times, series))
+        n = len(self.bounds) - 1
+        rows = series[order], times[order], values[order], inputs[order]
+        return Table.of(*rows, n), is_other[order]
+
+
+def power_of_two(values: Array) -> float:
+    """Return one near the largest of values: over it, their squares are floats."""
+    return float(2.0 ** (np.frexp(np.abs(values).max())[1] - 1))
