@@ -93,7 +93,6 @@ class AheadRun(Run):
         origins, usable = self._usable(self.learned)
         if self.from_scratch and self._may_have_network and len(usable):
             model.network = self._network(origins, weights_seed)
-        self.n_epochs = 0
         if model.network is not None:
             model.network.to(resolve_device(settings.device))
             if len(usable):

@@ -137,8 +137,8 @@ class Trainer:
                 raise
             self.interrupted = True
             _warn(
-                f"training was interrupted in epoch {n} of {self.n_epochs}; "
-                "the best weights so far are kept."
+                f"training was interrupted after {len(self.rows)} of {self.n_epochs} "
+                "epochs; the best weights so far are kept."
             )
         if self.rows:
             self._end()

@@ -54,8 +54,8 @@ class Run:
 
     model: Any
     from_scratch: bool  # not from weights that were trained before
-    n_epochs: int
-    rate: float  # share of ``lr``
+    n_epochs = 0
+    rate = 1.0  # share of ``lr``
 
     def __init__(self, settings: Settings, rng: np.random.RandomState) -> None:
         n_threads()  # a thread's first; it could else take another fit's for its own
@@ -68,7 +68,7 @@ class Run:
 
         ``updates`` are the optimiser's steps that max_epochs=None aims at.
         """
-        given, self.rate = self.settings.max_epochs, 1.0
+        given = self.settings.max_epochs
         whole = given or self.model.whole_epochs
         if purpose in ("pretrain", "fit"):
             self.n_epochs = given or max(updates // n_batches, 1)
