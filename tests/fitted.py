@@ -63,24 +63,12 @@ def frame_with_missing_values() -> Fitted:
     return _split(y)
 
 
-def whole_numbers() -> Fitted:
-    return _split(waves(pd.Index(uneven_ticks(), name="tick")))
-
-
-def range_index() -> Fitted:
-    return _split(waves(pd.RangeIndex(5, 80, 3)))
-
-
 def periods() -> Fitted:
     return _split(waves(pd.period_range("2020-01", periods=24, freq="M", name="month")))
 
 
 def days_in_berlin() -> Fitted:
     return _split(waves(days(tz="Europe/Berlin")), fh=days(tz="Europe/Berlin")[-4:])
-
-
-def days_at_a_fixed_offset() -> Fitted:
-    return _split(waves(days(tz="UTC+02:00")))
 
 
 def durations() -> Fitted:
@@ -93,10 +81,6 @@ def months_with_holes() -> Fitted:
     return _split(waves(stamps.delete([4, 9, 10]).as_unit("ns")))
 
 
-def panel_of_series() -> Fitted:
-    return _split(panel())
-
-
 def hierarchy_with_keys_of_many_kinds() -> Fitted:
     keys = [
         (pd.Timestamp("2020-01-01", tz="UTC"), 1, True),
@@ -106,15 +90,6 @@ def hierarchy_with_keys_of_many_kinds() -> Fitted:
     parts = [part for _, part in panel().groupby(level=0)]
     parts = [part.droplevel(0) for part in parts]
     y = pd.concat(parts, keys=keys, names=["opened", "n", None, "when"])
-    return _split(y)
-
-
-def objects_as_keys() -> Fitted:
-    dates = [datetime.date(2020, 1, day) for day in (1, 2, 3)]
-    months = pd.period_range("2020-01", periods=3, freq="M")
-    keys = list(zip(dates, months, strict=True))
-    parts = [part.droplevel(0) for _, part in panel().groupby(level=0)]
-    y = pd.concat(parts, keys=keys, names=["date", "month", "when"])
     return _split(y)
 
 
@@ -131,27 +106,9 @@ def array() -> Fitted:
     return Fitted(tiny().fit(y[:-3]), [1, 2], None)
 
 
-def array_of_a_panel() -> Fitted:
-    y = np.stack([channels().to_numpy().T, 2 * channels().to_numpy().T])
-    return Fitted(tiny().fit(y), [1, 2], None)
-
-
 def columns_of_many_kinds() -> Fitted:
     y = channels(days()).set_axis([("a", 1), pd.Timestamp("2020-01-01")], axis=1)
     return _split(y)
-
-
-def columns_of_two_levels() -> Fitted:
-    y = channels(days())
-    y.columns = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)])
-    return _split(y)
-
-
-def with_controls() -> Fitted:
-    y = waves(uneven_stamps(30))
-    y.iloc[5] = np.nan
-    X = _with_controls(y)
-    return _split(y, fh=y.index[-6:], X=X)
 
 
 def panel_with_controls() -> Fitted:
@@ -181,15 +138,6 @@ def updated() -> Fitted:
     return Fitted(forecaster, None, y[27:])
 
 
-def constant_channel() -> Fitted:
-    return _split(channels(uneven_stamps()).assign(b=5.0))
-
-
-def list_of_frames() -> Fitted:
-    parts = [waves(pd.RangeIndex(20), seed).to_frame() for seed in (0, 1)]
-    return Fitted(tiny().fit(parts), [1, 2], None)
-
-
 def pretrained_and_fitted() -> Fitted:
     forecaster = tiny().pretrain(panel())
     return _split(waves(uneven_stamps()), forecaster)
@@ -197,6 +145,19 @@ def pretrained_and_fitted() -> Fitted:
 
 def adaptive_solver() -> Fitted:
     return _split(waves(), tiny(LatentODERNNForecaster, method="dopri5"))
+
+
+def range_index() -> Fitted:
+    return _split(waves(pd.RangeIndex(5, 80, 3)))
+
+
+def objects_as_keys() -> Fitted:
+    dates = [datetime.date(2020, 1, day) for day in (1, 2, 3)]
+    months = pd.period_range("2020-01", periods=3, freq="M")
+    keys = list(zip(dates, months, strict=True))
+    parts = [part.droplevel(0) for _, part in panel().groupby(level=0)]
+    y = pd.concat(parts, keys=keys, names=["date", "month", "when"])
+    return _split(y)
 
 
 def without_flow() -> Fitted:
@@ -209,30 +170,22 @@ KINDS: dict[str, Callable[[], Fitted]] = {
     for kind in (
         series,
         frame_with_missing_values,
-        whole_numbers,
-        range_index,
         periods,
         days_in_berlin,
-        days_at_a_fixed_offset,
         durations,
         months_with_holes,
-        panel_of_series,
         hierarchy_with_keys_of_many_kinds,
-        objects_as_keys,
         categories_as_keys,
         array,
-        array_of_a_panel,
         columns_of_many_kinds,
-        columns_of_two_levels,
-        with_controls,
         panel_with_controls,
         settings_that_are_objects,
         updated,
-        constant_channel,
-        list_of_frames,
+        without_flow,
+        objects_as_keys,
+        range_index,
         pretrained_and_fitted,
         adaptive_solver,
-        without_flow,
     )
 }
 

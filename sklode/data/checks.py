@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
 from sklode.data.ticks import clock_of, series_of, ticks_of
@@ -86,15 +85,19 @@ def _check_columns(data: pd.DataFrame, name: str) -> None:
         )
 
 
-def check_values(y: pd.DataFrame) -> None:
-    """Check that no value is infinite."""
-    infinite = np.isinf(y.to_numpy(dtype=np.float64, na_value=np.nan))
-    for row, column in np.argwhere(infinite):
+def finite_values(data: pd.DataFrame, name: str = "y") -> NDArray[np.float64]:
+    """Return the values of y, finite or NaN, or of X, of which none may be missing."""
+    values = data.to_numpy(dtype=np.float64, na_value=np.nan)
+    wrong = np.isinf(values) if name == "y" else ~np.isfinite(values)
+    for row, column in np.argwhere(wrong):
+        may_be, remedy = "or NaN (missing)", "Replace it by NaN to treat it as missing."
+        if name != "y":
+            may_be, remedy = "none missing", "Fill it first."
         raise ValueError(
-            "values of y must be finite or NaN (missing); got "
-            f"{y.iloc[row, column]} in column {y.columns[column]!r} at row {row} "
-            f"({y.index[row]}). Replace it by NaN to treat it as missing."
+            f"values of {name} must be finite, {may_be}; got {values[row, column]} in "
+            f"column {data.columns[column]!r} at {data.index[row]}. {remedy}"
         )
+    return values
 
 
 # --- exogenous X ----------------------------------------------------------------------
@@ -115,17 +118,6 @@ def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
             "X must have a row at every stamp of y and of the horizon; got none at "
             f"{index[row]}. Extend X to cover it, or ask for the stamps that X has."
         )
-
-
-def controls_at(X: pd.DataFrame, index: pd.Index) -> NDArray[np.float64]:
-    """Return the rows of a checked X at ``index``, of which none may miss a value."""
-    values = X.loc[index].to_numpy(dtype=np.float64, na_value=np.nan)
-    for row, column in np.argwhere(~np.isfinite(values)):
-        raise ValueError(
-            f"values of X must be finite, none missing; got {values[row, column]} in "
-            f"column {X.columns[column]!r} at {index[row]}. Fill it first."
-        )
-    return values
 
 
 # --- time stamps ----------------------------------------------------------------------
@@ -268,14 +260,6 @@ def check_probabilities(name: str, given: Any) -> None:
         )
 
 
-def check_count(name: str, value: object, least: int) -> None:
-    """Check that an argument is a whole number, and not too small."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(
-            f"{name} must be a whole number of at least {least}; got {value!r}."
-        )
-
-
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """Check that an argument is one of its choices."""
     choices = list(choices)
@@ -290,14 +274,9 @@ def check_fitted(
     kind: str = "that trains a network",
 ) -> None:
     """Check that something is a fitted forecaster of a kind, which has an attribute."""
-    name = type(forecaster).__name__
-    if not (hasattr(forecaster, has) and hasattr(forecaster, "is_fitted")):
+    if not (hasattr(forecaster, has) and hasattr(forecaster, "check_is_fitted")):
         raise TypeError(
-            f"{asked} is of a forecaster {kind}; got a {name}. Pass the fitted "
-            "forecaster of a pipeline or search itself."
+            f"{asked} is of a forecaster {kind}; got a {type(forecaster).__name__}. "
+            "Pass the fitted forecaster of a pipeline or search itself."
         )
-    if not forecaster.is_fitted:
-        raise NotFittedError(
-            f"{asked} needs a fitted forecaster; got a {name} that is not. Call fit(y) "
-            "first."
-        )
+    forecaster.check_is_fitted(asked)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import timedelta
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.utils import check_scalar
 
-from sklode.data.checks import check_choice, check_count, check_times
+from sklode.data.checks import check_choice, check_times
 from sklode.data.ticks import DAY, clock_of
 
 _UNITS = {"year": "Y", "month": "M", "week": "W", "day": "D"}
@@ -74,7 +75,7 @@ def calendar_features(
             f"periods must name at least one, and none twice; got {periods!r}. Use for "
             "example periods=('year', 'week')."
         )
-    check_count("harmonics", harmonics, 1)
+    check_scalar(harmonics, "harmonics", Integral, min_val=1)
     waves = {}
     for name in names:
         check_choice("a period", name, _UNITS)
@@ -123,10 +124,24 @@ _REMEDY = (
 )
 
 
-def check_seasons(seasons: Sequence[Any]) -> None:
-    """Check that seasons are lengths of time or numbers of steps, above zero."""
+def season_ticks(
+    seasons: Sequence[Any], like: pd.Index, steps: list[Any]
+) -> tuple[float, ...]:
+    """Return lengths of time or numbers of steps, above zero, in ticks of an index.
+
+    ``steps`` are lengths of one step of each series, see `default_step`. Seasons of the
+    calendar have their mean length: a month has 365.25 / 12 days, or nearly so.
+    """
+    is_timelike = isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex)
+    unit = 1.0 if is_timelike else math.nan  # nanoseconds of a tick
+    if isinstance(like, pd.PeriodIndex):
+        # ordinals count the frequency without its multiple
+        unit = _nanoseconds(like.freq) / like.freq.n
+    lengths = {_nanoseconds(step) if is_timelike else float(step) for step in steps}
+    found: list[float] = []
     for season in seasons:
-        is_number = _is_number(season)
+        # numpy counts its durations among the integers
+        is_number = isinstance(season, Real) and not isinstance(season, np.timedelta64)
         if isinstance(season, bool) or not (is_number or isinstance(season, _TIMES)):
             raise TypeError(
                 "seasons must hold lengths of time or numbers of steps; got "
@@ -141,52 +156,25 @@ def check_seasons(seasons: Sequence[Any]) -> None:
                 "seasons must be longer than nothing, and known to pandas; got "
                 f"{season!r}. {_REMEDY}"
             )
-
-
-def season_ticks(
-    seasons: Sequence[Any], like: pd.Index, steps: list[Any]
-) -> tuple[float, ...]:
-    """Return the lengths of checked seasons in ticks of an index.
-
-    ``steps`` are lengths of one step of each series, see `default_step`. Seasons of the
-    calendar have their mean length: a month has 365.25 / 12 days, or nearly so.
-    """
-    found = tuple(_ticks(season, like, steps) for season in seasons)
-    for place, ticks in enumerate(found):
-        if ticks in found[:place]:
+        if is_number and len(lengths) > 1:
+            raise ValueError(
+                "seasons in steps need series with one length of a step; got "
+                f"{len(lengths)} lengths. Pass them as lengths of time, such as '1D', "
+                "or set freq."
+            )
+        ticks = length * next(iter(lengths)) if is_number else length / unit
+        if math.isnan(ticks):
+            raise TypeError(
+                f"seasons of an index of {clock_of(like)} must be numbers; got "
+                f"{season!r}. {_REMEDY}"
+            )
+        if ticks in found:
             raise ValueError(
                 "seasons must have different lengths; got "
-                f"{seasons[found.index(ticks)]!r} and {seasons[place]!r}. Leave one of "
-                "them out."
+                f"{seasons[found.index(ticks)]!r} and {season!r}. Leave one out."
             )
-    return found
-
-
-def _ticks(season: Any, like: pd.Index, steps: list[Any]) -> float:
-    is_timelike = isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex)
-    if not _is_number(season):
-        if is_timelike:
-            return _nanoseconds(season)
-        if isinstance(like, pd.PeriodIndex):
-            # ordinals count the frequency without its multiple
-            return _nanoseconds(season) / _nanoseconds(like.freq) * like.freq.n
-        raise TypeError(
-            f"seasons of an index of {clock_of(like)} must be numbers; got "
-            f"{season!r}. {_REMEDY}"
-        )
-    lengths = {_nanoseconds(step) if is_timelike else float(step) for step in steps}
-    if len(lengths) > 1:
-        raise ValueError(
-            "seasons in steps need series with one length of a step; got "
-            f"{len(lengths)} lengths. Pass them as lengths of time, such as '1D', or "
-            "set freq."
-        )
-    return float(season) * lengths.pop()
-
-
-def _is_number(season: Any) -> bool:
-    # numpy counts its durations among the integers
-    return isinstance(season, Real) and not isinstance(season, np.timedelta64)
+        found.append(ticks)
+    return tuple(found)
 
 
 def _nanoseconds(length: Any) -> float:

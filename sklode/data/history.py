@@ -1,14 +1,10 @@
-"""What a fitted forecaster remembers of its series, and how it reads an index.
-
-The history holds all rows of y, with X, how long a relative step of each series is,
-and the names of levels and columns.
-"""
+"""What a fitted forecaster remembers of its series, and how it reads an index."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -19,7 +15,7 @@ from sklode.data.checks import (
     check_index,
     check_same_kind,
     check_times,
-    controls_at,
+    finite_values,
 )
 from sklode.data.observations import Observations
 from sklode.data.sensors import cleaned
@@ -32,15 +28,18 @@ from sklode.data.ticks import (
 )
 
 Array = NDArray[np.floating]
+Numbers = NDArray[np.int64]
 Freq: TypeAlias = str | pd.DateOffset | pd.Timedelta | None
 
 
-class GivenControls(NamedTuple):
-    """Rows of X that belong to series of the history, in original units."""
+@dataclass(frozen=True)
+class Asked:
+    """Rows that forecasts are asked for, in any order."""
 
-    series: NDArray[np.int64]  # (row,): numbers of the series
-    ticks: NDArray[np.int64]  # (row,)
-    values: Array  # (row, control), finite
+    index: pd.Index
+    series: Numbers  # (row,): its number in the history
+    ticks: Numbers  # (row,)
+    known: Observations | None  # the history with all rows of X that were given
 
 
 @dataclass(eq=False)
@@ -53,7 +52,7 @@ class History:
     channels: list[Hashable]  # names of the columns of y
     controls: list[Hashable]  # and of X; empty without X
     clean: bool = True  # whether what a broken sensor wrote is left out
-    raw: Array | None = None  # y before anything was left out, where anything was
+    raw: Array | None = None  # y before anything was left out, in the unit at the end
 
     def __post_init__(self) -> None:
         self.observations = self.rows.observed()  # those with an observed value
@@ -79,11 +78,6 @@ class History:
             clean,
         )
         return found._cleaned(range(len(given.keys)))
-
-    @property
-    def given(self) -> Observations:
-        """All rows before anything was left out, in the unit at the end."""
-        return self.rows if self.raw is None else replace(self.rows, values=self.raw)
 
     def _cleaned(self, judged: Sequence[int], before: History | None = None) -> History:
         """Return the history without what a broken sensor wrote, with a warning.
@@ -120,9 +114,10 @@ class History:
         if X is not None:
             X = _with_columns(X, self.controls, "X")
         self._check_levels(y.index, "the rows of an update")
-        new = Observations.from_frame(y, X)
-        rows = self.given.merged(new)
-        n_known = len(self.steps)
+        new, rows, n_known = Observations.from_frame(y, X), self.rows, len(self.steps)
+        if self.raw is not None:
+            rows = replace(rows, values=self.raw)
+        rows = rows.merged(new)
         spelt = {tuple(map(str, key)): key for key in rows.keys[:n_known]}
         for key in rows.keys[n_known:]:
             alike = spelt.get(tuple(map(str, key)))
@@ -160,9 +155,9 @@ class History:
         each = stamps if n_series == 1 else stamps.append([stamps] * (n_series - 1))
         return self._keyed(each, len(stamps))
 
-    def index(self, rows: Observations | None = None) -> pd.Index:
-        """Return the index of rows of all series: of those with an observed value."""
-        rows = self.observations if rows is None else rows
+    def index(self) -> pd.Index:
+        """Return the index of the rows with an observed value."""
+        rows = self.observations
         return self._keyed(stamps_of(rows.ticks, rows.like), rows.lengths)
 
     def frame(self) -> pd.DataFrame:
@@ -179,8 +174,8 @@ class History:
         ]
         return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
 
-    def located(self, index: pd.Index) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the series of each row of an index, and its ticks."""
+    def asked(self, index: pd.Index, X: pd.DataFrame | pd.Series | None) -> Asked:
+        """Read the rows of an index, and X, which stamps of the history may lack."""
         self._check_levels(index, "the horizon")
         series, ticks = self.rows.locate(index)
         if (series < 0).any():
@@ -190,59 +185,39 @@ class History:
                 f"{row[:-1]}, seen were {list(self.rows.keys)[:3]}... Fit on a panel "
                 "that holds it, or update with its observations."
             )
-        return series, ticks
+        return Asked(index, series, ticks, self._known(index, X))
 
-    def controls_for(
-        self, index: pd.Index, X: pd.DataFrame | None
-    ) -> GivenControls | None:
-        """Return all rows of X for a forecast at ``index``.
-
-        At stamps of the history itself X need not be given once more. Those of its
-        stamps where nothing was observed come last: what is given replaces them.
-        """
-        rows, kept = self.rows, ~self.rows.is_observed
-        known = rows.holds(index) if self.controls else np.full(len(index), True)
-        X = self._checked_controls(index, X, known)
+    def _known(
+        self, index: pd.Index, X: pd.DataFrame | pd.Series | None
+    ) -> Observations | None:
+        """Return all rows of X; those at ``index`` are checked."""
+        rows = self.rows
         if rows.controls is None:
+            if X is not None:
+                raise ValueError(
+                    "X was not given to fit; got X with the columns "
+                    f"{list(pd.DataFrame(X).columns)}. Fit with X, or leave X out."
+                )
             return None
-        empty = GivenControls(rows.series[kept], rows.ticks[kept], rows.controls[kept])
+        is_seen = rows.holds(index)
         if X is None:
-            return empty
-        given = X.to_numpy(dtype=np.float64, na_value=np.nan)
-        series, ticks = rows.locate(X.index)
-        usable = (series >= 0) & np.isfinite(given).all(axis=1)
-        return GivenControls(
-            np.concatenate([series[usable], empty.series]),
-            np.concatenate([ticks[usable], empty.ticks]),
-            np.concatenate([given[usable], empty.values]),
-        )
-
-    def _checked_controls(
-        self,
-        index: pd.Index,
-        X: pd.DataFrame | pd.Series | None,
-        known: NDArray[np.bool_],
-    ) -> pd.DataFrame | None:
-        """Return X with fit's columns and its rows in order, checked at ``index``."""
-        if X is None:
-            if self.controls and not known.all():
+            if not is_seen.all():
                 raise ValueError(
                     "X was given to fit, so the forecast needs X at every stamp of the "
                     "horizon that is not one of y's; got None. Pass X with a row at "
-                    f"{index[int(np.argmin(known))]}."
+                    f"{index[int(np.argmin(is_seen))]}."
                 )
-            return None
-        X = pd.DataFrame(X)
-        if not self.controls:
-            raise ValueError(
-                f"X was not given to fit; got X with the columns {list(X.columns)}. "
-                "Fit with X, or leave X out."
-            )
-        X = _with_columns(X, self.controls, "X").sort_index()
+            return rows
+        X = _with_columns(pd.DataFrame(X), self.controls, "X").sort_index()
         check_index(X.index, "X")
-        check_controls(X, index[~known])
-        controls_at(X, index[index.isin(X.index)])
-        return X
+        check_controls(X, index[~is_seen])
+        finite_values(X.loc[index[index.isin(X.index)]], "X")
+        is_finite = np.isfinite(X.to_numpy(np.float64, na_value=np.nan)).all(axis=1)
+        X = X[is_finite & (rows.locate(X.index)[0] >= 0)]
+        if not len(X):
+            return rows
+        none = pd.DataFrame(np.nan, X.index, self.channels)
+        return rows.merged(Observations.from_frame(none, X), warns=False)
 
     def _check_levels(self, index: pd.Index, name: str) -> None:
         check_times(index, name)

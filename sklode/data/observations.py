@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.checks import check_values, controls_at
+from sklode.data.checks import finite_values
 from sklode.data.errors import HistoryWarning
 from sklode.data.ticks import (
     clock_of,
@@ -47,14 +47,13 @@ class Observations:
     @classmethod
     def from_frame(cls, y: pd.DataFrame, X: pd.DataFrame | None = None) -> Observations:
         """Read all rows of ``y``, whose last index level is time, with those of X."""
-        check_values(y)
-        controls = None if X is None else controls_at(X, y.index)
+        controls = None if X is None else finite_values(X.loc[y.index], "X")
         series, keys = series_of(y.index)
         times = y.index.get_level_values(-1)
         ticks = ticks_of(times)
         order = np.lexsort((ticks, series))
         bounds = np.searchsorted(series[order], np.arange(len(keys) + 1))
-        values = y.to_numpy(dtype=np.float64, na_value=np.nan)[order]
+        values = finite_values(y)[order]
         if controls is not None:
             controls = controls[order]
         return cls(ticks[order], values, controls, bounds, keys, times[:1])
@@ -139,7 +138,7 @@ class Observations:
         found = (self.ticks[row] == ticks) & (row >= self.bounds[series])
         return found & (series >= 0)
 
-    def merged(self, new: Observations) -> Observations:
+    def merged(self, new: Observations, warns: bool = True) -> Observations:
         """Return these series with the rows of ``new``, matched by key and stamp.
 
         Late rows take their place in time, and what ``new`` has at a stamp that was
@@ -161,7 +160,7 @@ class Observations:
         old, now = table[before], table[after]
         table[after] = np.where(np.isnan(now), old, now)
         revised = (old != table[after]) & ~np.isnan(old)
-        if revised.any():
+        if warns and revised.any():
             parts = {"y": revised[:, :n_channels], "X": revised[:, n_channels:]}
             names = " and ".join(name for name, part in parts.items() if part.any())
             row = after[np.argmax(revised.any(axis=1))]
@@ -173,7 +172,7 @@ class Observations:
             )
         lasts = new.ticks[new.bounds[1:] - 1]
         firsts = np.append(self.ticks[self.bounds[:-1]], np.full(len(lasts), -(2**63)))
-        for k in np.flatnonzero(lasts < firsts[of_new])[:1]:
+        for k in np.flatnonzero(lasts < firsts[of_new])[:warns]:
             key = new.keys[k]
             _warn(
                 "an update comes before the first stamp that was seen, "

@@ -26,53 +26,18 @@ SCORED_WINDOWS = 64
 
 
 class Rows:
-    """Rows of series: times (row,), since each series' first one, in units of time.
-
-    Values (row, channel), 0 where missing, with a mask, and controls (row, control) or
-    None are given in the network's units.
-    """
+    """Rows of series in a network's units, ``values`` with NaN where missing."""
 
     def __init__(
         self, observations: Observations, unit: float, values: Array, controls: Any
     ) -> None:
         self.bounds = observations.bounds
         first = observations.ticks[self.bounds[:-1]][observations.series]
+        # (row,), in units of time since each series' first row
         self.times = ticks_between(first, observations.ticks) / unit
-        self.mask = ~np.isnan(values)
+        self.mask = ~np.isnan(values)  # (row, channel)
         self.values = np.where(self.mask, values, 0.0).astype(np.float32)
         self.controls = None if controls is None else controls.astype(np.float32)
-
-
-# --- windows that the decoder starts from the first row of ----------------------------
-
-
-class Layout:
-    """Where windows lie: rows that the encoder sees, and ``horizon`` rows after them.
-
-    A window starts at each row that ``least`` rows, by default the horizon, follow
-    after what is seen. A series shorter than that is one window of all its rows.
-    ``bounds``, (series + 1,), are those of `Observations`.
-    """
-
-    def __init__(
-        self,
-        bounds: Numbers,
-        window_length: int,
-        horizon: int,
-        least: int | None = None,
-    ) -> None:
-        self.bounds, self.window_length, self.horizon = bounds, window_length, horizon
-        least = horizon if least is None else least
-        counts = np.maximum(np.diff(bounds) - window_length - least + 1, 1)
-        self.series = np.repeat(np.arange(len(counts)), counts)  # (window,)
-        self.start = bounds[self.series] + _count_up(counts)
-        end = self.start + window_length + horizon
-        self.end = np.minimum(end, bounds[1:][self.series])
-        self.span = int((self.end - self.start).max())
-
-    def __len__(self) -> int:
-        """Return the number of windows."""
-        return len(self.start)
 
 
 class WindowArrays(NamedTuple):
@@ -85,8 +50,13 @@ class WindowArrays(NamedTuple):
     scored: Mask | None
 
 
-class WindowSet(Layout):
+class WindowSet:
     """Every training window of one or more series, gathered without a loop.
+
+    It is ``window_length`` rows that the encoder sees and ``horizon`` rows after them,
+    and starts at each row that ``least`` rows, by default the horizon, follow after
+    what is seen. A series shorter than that is one window of all its rows. ``bounds``,
+    (series + 1,), are those of `Observations`.
 
     Every row has an observed value, of some channel: so no window has an empty seen
     part, nor one that reaches beyond it nothing to score there, however much of any one
@@ -101,8 +71,20 @@ class WindowSet(Layout):
         counted: Mask,
         least: int | None = None,
     ) -> None:
-        super().__init__(rows.bounds, window_length, horizon, least)
-        self.rows, self.times, self.counted = rows, rows.times, counted
+        self.rows, self.times, self.bounds = rows, rows.times, rows.bounds
+        self.window_length, self.horizon = window_length, horizon
+        self.counted, bounds = counted, rows.bounds
+        least = horizon if least is None else least
+        counts = np.maximum(np.diff(bounds) - window_length - least + 1, 1)
+        self.series = np.repeat(np.arange(len(counts)), counts)  # (window,)
+        self.start = bounds[self.series] + _count_up(counts)
+        end = self.start + window_length + horizon
+        self.end = np.minimum(end, bounds[1:][self.series])
+        self.span = int((self.end - self.start).max())
+
+    def __len__(self) -> int:
+        """Return the number of windows."""
+        return len(self.start)
 
     def shortened(self, share: float) -> WindowSet:
         """Return windows of a share of these lengths over the same rows."""
@@ -114,8 +96,8 @@ class WindowSet(Layout):
 
         They end after ``horizon`` more rows, or where their series does.
         """
-        least = min(horizon, 1)
-        return WindowSet(self.rows, self.window_length, horizon, self.counted, least)
+        given = self.rows, self.window_length, horizon, self.counted
+        return WindowSet(*given, least=min(horizon, 1))
 
     def gather(
         self, which: Numbers, scored_from: Numbers | None = None
@@ -190,9 +172,9 @@ class Units:
         values = plain(observations.values, least)
         _, scales, known = _of_each(values, observations)
         of_series = False
-        for spreads, some in zip(scales.T, known.T, strict=True):
-            varied = spreads[some & (spreads > 1e-6 * spreads[some].max(initial=0.0))]
-            if len(varied) > 1:
+        for spreads in np.where(known, scales, 0.0).T:
+            varied = spreads[spreads > 1e-6 * spreads.max()]
+            if len(varied):
                 low, high = np.quantile(varied, [0.1, 0.9], method="nearest")
                 of_series |= bool(high > _UNEQUAL * low)
         controls = observations.controls

@@ -8,17 +8,18 @@ import math
 import os
 import warnings
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import InputTags, Tags, TargetTags
+from sklearn.utils import InputTags, Tags, TargetTags, check_scalar
 from sktime.datatypes import convert_to
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode.data import checks
-from sklode.data.history import History, as_channels, in_order
+from sklode.data.history import Asked, History, as_channels, in_order
 from sklode.data.horizons import as_horizon
 from sklode.data.observations import Observations
 from sklode.levels.level import Level
@@ -26,11 +27,9 @@ from sklode.levels.level_predictor import LevelPredictor
 from sklode.prediction import saving
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
-
-
 _CHANGE = ["fit", "pretrain", "update", "update_predict", "update_predict_single"]
 _ASK = ["predict", "predict_quantiles", "predict_interval", "predict_var"]
-_ASK += ["predict_proba", "predict_residuals", "sample", "score", "_rows_for"]
+_ASK += ["predict_proba", "predict_residuals", "sample", "score"]
 _CHANGED_IN_PLACE = {"_converter_store_y", "_pretrained_attrs"}  # by sktime
 
 
@@ -62,6 +61,12 @@ def _on_a_copy(method: Callable[..., Any], changes: bool) -> Callable[..., Any]:
         return self if result is twin else result
 
     return on_a_copy
+
+
+def _as_table(data: Any) -> Any:
+    """Return data; an array of one series over the rows that sktime gives it."""
+    is_one = isinstance(data, np.ndarray) and data.ndim < 3
+    return pd.DataFrame(data) if is_one else data
 
 
 @_wholly_or_not_at_all
@@ -96,9 +101,7 @@ class ContinuousForecaster(BaseForecaster):
     _history: History
     _answers: Any  # at rows of an index, see `LevelPredictor` of `sklode.levels`
 
-    def _check_X_y(
-        self, X: Any = None, y: Any = None, **kwargs: Any
-    ) -> tuple[Any, ...]:
+    def _check_X_y(self, X: Any = None, y: Any = None, **kwargs: Any) -> Any:
         """Check input before sktime does, whose messages name no row and no remedy."""
         tables = pd.Series | pd.DataFrame
         for data, name in ((y, "y"), (X, "X")):
@@ -113,15 +116,9 @@ class ContinuousForecaster(BaseForecaster):
                 f"array of the shape {y.shape}. Pass a Series or DataFrame whose index "
                 f"holds them, as y had {self._history.last[0]} last."
             )
-        if X is not None and y is not None:
-            if isinstance(X, np.ndarray) != isinstance(y, np.ndarray):
-                raise TypeError(
-                    "X must have the time stamps of y; got an array and "
-                    f"{type(y if isinstance(X, np.ndarray) else X).__name__}. Use "
-                    "pd.DataFrame(X, index=y.index), or pass arrays for both."
-                )
-            if isinstance(X, tables) and isinstance(y, tables):
-                checks.check_controls(X, y.index)
+        X, table = map(_as_table, (X, y))
+        if isinstance(X, tables) and isinstance(table, tables):
+            checks.check_controls(X, table.index)
         X_inner, y_inner = super()._check_X_y(X=X, y=y, **kwargs)
         if isinstance(X_inner, pd.DataFrame) and not X_inner.shape[1]:
             X_inner = None  # sktime's pipelines pass an index alone
@@ -129,12 +126,6 @@ class ContinuousForecaster(BaseForecaster):
 
     def _check_fh(self, fh: Any, pred_int: bool = False) -> Any:
         """Check more than sktime does, and leave the caller's horizon as it is."""
-        if fh is None and self._fh is None and self._state == "fitted":
-            raise ValueError(
-                "fh must say what to forecast; got none, here or in fit. Pass it, for "
-                "example predict(fh=range(1, 13)) for the next 12 steps, or ask at "
-                "time stamps by predict_at(index)."
-            )
         if isinstance(fh, pd.MultiIndex) and self._state == "fitted":
             if len(self._history.levels) > 1:
                 return fh  # each series' own stamps, see `_asked`
@@ -228,14 +219,14 @@ class ContinuousForecaster(BaseForecaster):
                 f'level={self.level!r}, which has none. Fit with level="auto", or a '
                 "StructuralForecaster."
             )
-        return self._answers.components(index, X)
+        return self._answers.components(self._history.asked(index, X))
 
     def _predict(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None
     ) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""
-        rows, known = self._asked(fh, X)
-        return self._answers.means(rows[known], X).reindex(rows)
+        rows, asked = self._asked(fh, X)
+        return self._framed(rows, asked, self._answers.means(asked))
 
     def _update_predict_single(
         self, y: Any, fh: Any, X: Any = None, update_params: bool = True
@@ -282,8 +273,9 @@ class ContinuousForecaster(BaseForecaster):
         _, frame = self._check_X_y(y=y)
         X_inner = self._check_X(X=X)
         truth = as_channels(frame, self._history.channels)
-        checks.check_values(truth)
-        residuals = truth - self._answers.means(truth.index, X_inner)
+        checks.finite_values(truth)
+        asked = self._history.asked(truth.index, X_inner)
+        residuals = truth - self._answers.means(asked)
         is_lone = truth.shape[1] == 1  # which may have another name than in fit
         return residuals.set_axis(frame.columns, axis=1) if is_lone else residuals
 
@@ -341,7 +333,8 @@ class ContinuousForecaster(BaseForecaster):
             )
         if not isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
             X = self._check_X(X=X)
-        return self._answers.means(index, X)
+        asked = self._history.asked(index, X)
+        return self._framed(index, asked, self._answers.means(asked))
 
     def predict_quantiles(
         self, fh: Any = None, X: Any = None, alpha: Any = None
@@ -391,24 +384,21 @@ class ContinuousForecaster(BaseForecaster):
         """
         self.check_is_fitted()
         X_inner = self._check_X(X=X)
-        rows, known = self._asked(self._check_fh(fh), X_inner)
+        rows, asked = self._asked(self._check_fh(fh), X_inner)
         n = self.n_samples if n_samples is None else n_samples
-        checks.check_count("n_samples", n, 1)
-        columns = self._history.channels
-        paths = np.full((n, len(rows), len(columns)), np.nan)
-        paths[:, known] = self._answers.paths(rows[known], X_inner, n, noise)
-        drawn = {k: pd.DataFrame(path, rows, columns) for k, path in enumerate(paths)}
+        check_scalar(n, "n_samples", Integral, min_val=1)
+        paths = enumerate(self._answers.paths(asked, n, noise))
+        drawn = {k: self._framed(rows, asked, path) for k, path in paths}
         return pd.concat(drawn, names=["sample", *rows.names])
 
     def _predict_quantiles(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]
     ) -> pd.DataFrame:
         """Quantiles over draws of z0 and the observation noise."""
-        rows, known = self._asked(fh, X)
-        found = self._answers.quantiles(rows[known], X, self.n_samples, alpha)
+        rows, asked = self._asked(fh, X)
+        table = self._answers.quantiles(asked, self.n_samples, alpha)
         columns = pd.MultiIndex.from_product([self._history.channels, alpha])
-        table = found.reshape(len(found), len(columns))
-        return pd.DataFrame(table, rows[known], columns).reindex(rows)
+        return self._framed(rows, asked, table, columns)
 
     def _predict_var(
         self, fh: ForecastingHorizon, X: pd.DataFrame | None = None, cov: bool = False
@@ -419,9 +409,8 @@ class ContinuousForecaster(BaseForecaster):
                 "predict_var gives variances only; got cov=True. For covariances, take "
                 "those of draws: sample(fh)."
             )
-        rows, known = self._asked(fh, X)
-        table = self._answers.variances(rows[known], X, self.n_samples)
-        return pd.DataFrame(table, rows[known], self._history.channels).reindex(rows)
+        rows, asked = self._asked(fh, X)
+        return self._framed(rows, asked, self._answers.variances(asked, self.n_samples))
 
     def _predict_proba(
         self,
@@ -429,10 +418,7 @@ class ContinuousForecaster(BaseForecaster):
         X: pd.DataFrame | None = None,
         marginal: bool = True,
     ) -> Any:
-        """Return skpro's distribution of the sample paths; without skpro, sktime's.
-
-        Also of a panel: what skpro takes out of an Empirical by position fails there.
-        """
+        """Return skpro's distribution; without skpro, or of a panel, sktime's."""
         try:
             from skpro.distributions import Empirical
         except ImportError:
@@ -476,30 +462,37 @@ class ContinuousForecaster(BaseForecaster):
             )
         return -math.hypot(*errors) / math.sqrt(len(errors))  # no square overflows
 
-    def _asked(
-        self, fh: ForecastingHorizon | pd.MultiIndex, X: pd.DataFrame | None
-    ) -> tuple[pd.Index, np.ndarray]:
-        """Return the rows that a horizon asks for, and which are answered.
+    def _asked(self, fh: Any, X: pd.DataFrame | None) -> tuple[pd.Index, Asked]:
+        """Return the rows that a horizon asks for, and those that are answered.
 
         An absolute horizon asks every series of a panel at every stamp, but X need not
-        know them all: sktime's evaluation asks at the union of the series' stamps. The
-        forecast is NaN where a series has no X. A MultiIndex is the rows themselves.
+        know them all: sktime's evaluation asks at the union of the series' stamps. A
+        MultiIndex is the rows themselves.
         """
+        history = self._history
         if isinstance(fh, pd.MultiIndex):
-            return fh, np.full(len(fh), True)
-        asked, history = fh.to_pandas(), self._history
+            return fh, history.asked(fh, X)
+        asked = fh.to_pandas()
         rows = history.rows_ahead(asked) if fh.is_relative else history.rows_at(asked)
         if fh.is_relative or X is None or len(history.levels) == 1:
-            return rows, np.full(len(rows), True)
+            return rows, history.asked(rows, X)
         known = rows.isin(X.index) | history.rows.holds(rows)
         stamps = rows.get_level_values(-1)
-        return rows, known | ~stamps.isin(stamps[known])
+        return rows, history.asked(rows[known | ~stamps.isin(stamps[known])], X)
+
+    def _framed(
+        self, rows: pd.Index, asked: Asked, table: Any, columns: Any = None
+    ) -> pd.DataFrame:
+        """Return answers as a frame; NaN where a series has no X."""
+        columns = self._history.channels if columns is None else columns
+        table = table.reshape(len(table), len(columns))
+        found = pd.DataFrame(table, asked.index, columns)
+        return found if asked.index is rows else found.reindex(rows)
 
     def _rows_for(self, fh: Any, X: Any) -> Any:
         """Return the rows that a horizon asks for, and X as answers read it."""
         X_inner = self._check_X(X=X)
-        rows, known = self._asked(self._check_fh(fh), X_inner)
-        return rows[known], X_inner
+        return self._asked(self._check_fh(fh), X_inner)[1].index, X_inner
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write the forecaster to a file without executable parts.

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
 from sklode.data.checks import check_constraints
-from sklode.data.clock import check_seasons, season_ticks
+from sklode.data.clock import season_ticks
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.forecasters.base import ContinuousForecaster
@@ -166,8 +166,6 @@ class StructuralForecaster(ContinuousForecaster):
 
     def _check_parameters(self) -> None:
         check_constraints(_CONSTRAINTS, self)
-        if not isinstance(self.seasons, str):
-            check_seasons(self.seasons or ())
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:

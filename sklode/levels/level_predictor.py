@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from sklode.data.history import GivenControls, History
+from sklode.data.history import Asked, History
 from sklode.data.ticks import DAY, clock_ahead, rows_before
 from sklode.levels.components import Component, heaviest
 from sklode.levels.effects import Effect, places
-from sklode.levels.floors import Floored, steps_of
 from sklode.levels.level import Filtered, Level
-from sklode.levels.mixture import Move
+from sklode.levels.mixture import Floored, Move, steps_of
 from sklode.levels.table import Table
-
-__all__ = ["LevelPredictor"]
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
@@ -69,57 +65,47 @@ class LevelPredictor:
         """The hyperparameters that it answers by."""
         return self.states.level
 
-    def updated(self, history: History) -> LevelPredictor:
-        """Return the same once more rows were seen."""
-        states = self.states.updated(history.rows)
-        return LevelPredictor(states, history, self._seed, self._ahead)
+    def means(self, asked: Asked) -> Array:
+        """Return forecasts, (row, channel), see `Mixture.points`."""
+        return self._each(asked, lambda mixture: mixture.points())
 
-    def means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
-        """Return forecasts at the rows of an index, see `Mixture.points`."""
-        table = self._each(index, X, lambda mixture: mixture.points())
-        return pd.DataFrame(table, index, self._history.channels)
-
-    def variances(self, index: pd.Index, X: pd.DataFrame | None, n: int) -> Array:
+    def variances(self, asked: Asked, n: int) -> Array:
         """Return variances of observations, (row, channel); exact, for any ``n``."""
-        return self._each(index, X, lambda mixture: mixture.variance())
+        return self._each(asked, lambda mixture: mixture.variance())
 
-    def quantiles(
-        self, index: pd.Index, X: pd.DataFrame | None, n: int, alpha: list[float]
-    ) -> Array:
+    def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
         """Return quantiles of observations, (row, channel, alpha); exact."""
         levels = np.array(alpha)
-        return self._each(index, X, lambda m: m.quantiles(levels), len(levels))
+        return self._each(asked, lambda m: m.quantiles(levels), len(levels))
 
-    def paths(
-        self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
-    ) -> Array:
+    def paths(self, asked: Asked, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
-        asked, order = self.asked(index, X)
-        paths = np.empty((n, len(index), len(self._history.channels)))
-        for k, move in enumerate(self._moves(index, X, asked)):
-            drawn = self.states.drawn(k, asked, n, self._seed + k, noise, move)
+        rows, order = self.table(asked)
+        paths = np.empty((n, len(order), len(self._history.channels)))
+        for k, move in enumerate(self._moves(asked, rows)):
+            drawn = self.states.drawn(k, rows, n, self._seed + k, noise, move)
             if not np.isnan(self._steps[k]):
-                one = self._answered(k, asked, move)
+                one = self._answered(k, rows, move)
                 drawn = one.put(drawn) if noise else np.maximum(drawn, 0.0)
             paths[:, order, k] = drawn
         return _finite(paths)
 
-    def components(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
-        """Return the parts of the most probable form at the rows of an index.
+    def components(self, asked: Asked) -> pd.DataFrame:
+        """Return the parts of the most probable form at rows.
 
         Columns are (channel, part); the last part of each is their sum. Of a logarithm
         the parts are in its units, and their sum is that of the logarithm.
         """
-        asked, order = self.asked(index, X)
+        rows, order = self.table(asked)
         found = {}
         pairs = zip(self.states.channels, self._history.channels, strict=True)
         for channel, name in pairs:
-            component, parts = channel.parts(asked)
+            component, parts = channel.parts(rows)
             parts = parts * np.reshape(component.scale, (-1, 1))
             parts[:, [0, -1]] += np.reshape(component.location, (-1, 1))
             for part, values in zip(self._part_names(component), parts.T, strict=True):
                 found[name, part] = pd.Series(values, order)
-        frame = pd.DataFrame(found).sort_index().set_axis(index)
+        frame = pd.DataFrame(found).sort_index().set_axis(asked.index)
         return frame.rename_axis(columns=["channel", "part"])
 
     def description(self) -> pd.DataFrame:
@@ -202,30 +188,25 @@ class LevelPredictor:
             found.append(Curve(effect.name(names), names[k], *shape))
         return found
 
-    def asked(self, index: pd.Index, X: pd.DataFrame | None) -> tuple[Table, Numbers]:
-        """Return the rows of an index, sorted; and the place that each had."""
-        series, ticks = self._history.located(index)
-        rows = self._history.rows
-        times = self.level.times(rows, series, ticks)
+    def table(self, asked: Asked) -> tuple[Table, Numbers]:
+        """Return the rows that are asked for, sorted; and the place that each had."""
+        known, series = self._history.rows, asked.series
+        times = self.level.times(known, series, asked.ticks)
         order = np.lexsort((times, series))
-        inputs = self._inputs(index, X, series, ticks)[order]
+        inputs = self._inputs(asked)[order]
         given = series[order], times[order], np.nan, inputs
-        return Table.of(*given, len(rows.keys)), order
+        return Table.of(*given, len(known.keys)), order
 
     def _each(
-        self,
-        index: pd.Index,
-        X: pd.DataFrame | None,
-        of: Callable[[Any], Array],
-        n_levels: int = 0,
+        self, asked: Asked, of: Callable[[Any], Array], n_levels: int = 0
     ) -> Array:
         """Return a number, or several, of each row's distribution in each channel."""
-        asked, order = self.asked(index, X)
-        shape = len(index), len(self._history.channels)
+        rows, order = self.table(asked)
+        shape = len(order), len(self._history.channels)
         table = np.empty((*shape, n_levels) if n_levels else shape)
-        if len(index):
-            for k, move in enumerate(self._moves(index, X, asked)):
-                table[order, k] = of(self._answered(k, asked, move))
+        if len(order):
+            for k, move in enumerate(self._moves(asked, rows)):
+                table[order, k] = of(self._answered(k, rows, move))
         return _finite(table)
 
     def _answered(self, channel: int, asked: Table, move: Move | None) -> Any:
@@ -234,49 +215,37 @@ class LevelPredictor:
         step = self._steps[channel]
         return mixture if np.isnan(step) else Floored(mixture, step)
 
-    def _moves(self, index: pd.Index, X: pd.DataFrame | None, asked: Table) -> Any:
+    def _moves(self, asked: Asked, rows: Table) -> Any:
         """Return where the network moves each channel's forecasts to."""
         if self._ahead is None:
             return [None] * len(self.states.channels)
-        given = self._history.controls_for(index, X)
-        return self._ahead.moves(self._history, asked, given)
+        return self._ahead.moves(self._history, rows, asked.known)
 
-    def _inputs(
-        self, index: pd.Index, X: pd.DataFrame | None, series: Numbers, ticks: Numbers
-    ) -> Array:
-        """Return what the level reads at stamps: of two rows of X the given one."""
-        given, rows = self._history.controls_for(index, X), self._history.rows
-        inputs: Array = clock_ahead(ticks, rows.like)[:, None] / self.level.unit
-        if given is None or rows.controls is None:
+    def _inputs(self, asked: Asked) -> Array:
+        """Return what the level reads at rows."""
+        ahead = clock_ahead(asked.ticks, self._history.rows.like)
+        inputs: Array = ahead[:, None] / self.level.unit
+        known = asked.known
+        if known is None:
             return inputs
-        self._warn_of_far_controls(given)
-        of = np.concatenate([rows.series, given.series])
-        at = np.concatenate([rows.ticks, given.ticks])
-        values = np.concatenate([rows.controls, given.values])
-        usable = np.isfinite(values).all(axis=1)
-        of, at, values = of[usable], at[usable], values[usable]
-        order = np.lexsort((at, of))  # stable: what is given comes last
-        again = (np.diff(of[order]) == 0) & (np.diff(at[order]) == 0)
-        order = order[np.append(~again, True)]
-        bounds = np.searchsorted(of[order], np.arange(len(rows.keys) + 1))
-        known = replace(rows, ticks=at[order], controls=values[order], bounds=bounds)
-        before = rows_before(bounds, known.ticks, series, ticks)
-        place = np.maximum(before, bounds[series])
+        self._warn_of_far_controls(known)
+        before = rows_before(known.bounds, known.ticks, asked.series, asked.ticks)
+        place = np.maximum(before, known.bounds[asked.series])
         return np.hstack([inputs, self.level.inputs(known)[place, 1:]])
 
-    def _warn_of_far_controls(self, given: GivenControls) -> None:
+    def _warn_of_far_controls(self, known: Any) -> None:
         """Warn where X, as far as it is used, is far from all that was seen."""
-        rows = self._history.rows
-        low, high = rows.controls.min(0), rows.controls.max(0)  # type: ignore[union-attr]
+        seen = self._history.rows.controls
+        low, high = seen.min(0), seen.max(0)  # type: ignore[union-attr]
         middle, half = low / 2 + high / 2, high / 2 - low / 2
-        is_far = np.abs(given.values / 4 - middle / 4) > 0.75 * half  # floats end
+        is_far = np.abs(known.controls / 4 - middle / 4) > 0.75 * half  # floats end
         used = sorted({effect.column for effect in self.level.effects})
         for k in (k for k in used if is_far[:, k].any()):
             row = int(np.argmax(is_far[:, k]))
-            at = rows.named(given.ticks[row], rows.keys[given.series[row]])
+            at = known.named(known.ticks[row], known.keys[known.series[row]])
             warnings.warn(
-                f"X should be as it was in fit; got {given.values[row, k]:g} in column "
-                f"{self._history.controls[k]!r} at {at}, where {low[k]:g} to "
+                f"X should be as it was in fit; got {known.controls[row, k]:g} in "
+                f"column {self._history.controls[k]!r} at {at}, where {low[k]:g} to "
                 f"{high[k]:g} were seen. Its effect goes on as a straight line there, "
                 "which may be far off. Look for other units, or a broken sensor.",
                 UserWarning,

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from sklode import nn
-from sklode.data.history import GivenControls, History
+from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.ticks import ticks_between
 from sklode.data.windows import Origins, Questions, Units
@@ -81,19 +81,19 @@ class AheadModel:
         return float(self.weighed.weights.mean())
 
     def moves(
-        self, history: History, queries: Table, given: GivenControls | None
+        self, history: History, queries: Table, known: Observations | None
     ) -> list[Move | None]:
         """Return where the network moves queries to, a move each channel."""
         found: list[Move | None] = [None] * self.sizes[0]
         if self.network is None or self.stacking is None:
             return found
         first = history.rows.ticks[history.rows.bounds[:-1]]  # since which times count
-        known = history.observations
-        span = ticks_between(first, known.ticks[known.bounds[1:] - 1]) / self.units.time
+        seen = history.observations
+        span = ticks_between(first, seen.ticks[seen.bounds[1:] - 1]) / self.units.time
         lead = queries.times - span[queries.series]
         which = np.flatnonzero((lead > 0) & (lead <= self.stacking.reach))
         asked, target = queries.series[which], np.zeros((len(lead), len(found)))
-        target[which] = self._forecasts(known, asked, lead[which], given)
+        target[which] = self._forecasts(seen, asked, lead[which], known)
         for channel in range(len(found)):
             weight, factor = self.stacking.at(channel, lead)
             is_log = not np.isnan(self.units.least[channel])
@@ -103,17 +103,17 @@ class AheadModel:
 
     def _forecasts(
         self,
-        known: Observations,
+        seen: Observations,
         series: Numbers,
         lead: Array,
-        given: GivenControls | None,
+        known: Observations | None,
     ) -> Array:
         """Return forecasts of all channels, (query, channel), in units of `Move`."""
         network: Any = self.network
-        n_channels, origins = self.sizes[0], Origins(known, self.units)
-        last, controls = known.bounds[1:] - 1, None
-        if origins.controls is not None:
-            controls = self._controls(known, given)
+        n_channels, origins = self.sizes[0], Origins(seen, self.units)
+        last, controls = seen.bounds[1:] - 1, None
+        if known is not None:
+            controls = self._controls(seen, known)
         decoder = network.decoder
         spacing = 0.0 if decoder is None else decoder.solver.grid_spacing
         table = np.empty((len(series), n_channels))
@@ -142,21 +142,14 @@ class AheadModel:
             table[part] = origins.location[own] + origins.scale[own] * found
         return table
 
-    def _controls(
-        self, known: Observations, given: GivenControls | None
-    ) -> KnownControls:
-        """Return controls at each series' last row, and those given later."""
-        last, units = known.bounds[1:] - 1, self.units
-        series, ticks = np.arange(len(last)), known.ticks[last]
-        values = known.controls[last]  # type: ignore[index]
-        if given is not None:
-            later = given.ticks > ticks[given.series]
-            series = np.concatenate([series, given.series[later]])
-            values = np.concatenate([values, given.values[later]])
-            ticks = np.concatenate([ticks, given.ticks[later]])
-        since = ticks_between(known.ticks[last][series], ticks) / units.time
-        values = (values - units.control_location) / units.control_scale
-        return KnownControls.of(series, since, values)
+    def _controls(self, seen: Observations, known: Observations) -> KnownControls:
+        """Return controls from each series' last observed row on."""
+        last, units = seen.ticks[seen.bounds[1:] - 1], self.units
+        series: Any = known.series
+        since = ticks_between(last[series], known.ticks) / units.time
+        kept = since >= 0
+        values = (known.controls[kept] - units.control_location) / units.control_scale  # type: ignore[index]
+        return KnownControls.of(series[kept], since[kept], values)
 
 
 def batch_of(

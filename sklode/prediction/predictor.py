@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from sklode.data.errors import SolverError
-from sklode.data.history import History
+from sklode.data.history import Asked, History
 from sklode.data.scaling import split_at_gaps
 from sklode.data.ticks import rows_before, ticks_between
 from sklode.engine.threads import n_threads
@@ -56,7 +56,7 @@ class _Queries(NamedTuple):
 
 
 class Predictor:
-    """A fitted model with its history: rows of an index in, finite tables out.
+    """A fitted model with its history: rows that are asked for in, finite tables out.
 
     Every method raises `SolverError` where an equation cannot be solved or an answer is
     not finite; it names the stamps, the method, and what to change. ``seed`` is that of
@@ -73,17 +73,17 @@ class Predictor:
         none = Calibration.none(len(history.channels))
         self._calibration = model.calibration or none
 
-    def means(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
-        """Return forecasts at the rows of an index: x^ at the mean of q(z0)."""
-        table = np.empty((len(index), len(self._history.channels)))
-        for rows, paths, _ in self._parts(index, X, 0):
+    def means(self, asked: Asked) -> Array:
+        """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
+        table = np.empty((len(asked.index), len(self._history.channels)))
+        for rows, paths, _ in self._parts(asked, 0):
             table[rows] = self._model.normalisation.original(paths[0])
-        return pd.DataFrame(table, index, self._history.channels)
+        return table
 
-    def variances(self, index: pd.Index, X: pd.DataFrame | None, n: int) -> Array:
+    def variances(self, asked: Asked, n: int) -> Array:
         """Return variances over ``n`` draws and of the noise, (row, channel)."""
-        deviation = np.empty((len(index), len(self._history.channels)))
-        for rows, paths, noise in self._parts(index, X, n):
+        deviation = np.empty((len(asked.index), len(self._history.channels)))
+        for rows, paths, noise in self._parts(asked, n):
             deviation[rows] = np.sqrt(paths.var(axis=0) + noise**2)
         deviation *= self._model.normalisation.scale
         with np.errstate(over="ignore"):
@@ -96,27 +96,23 @@ class Predictor:
             )
         return squared
 
-    def quantiles(
-        self, index: pd.Index, X: pd.DataFrame | None, n: int, alpha: list[float]
-    ) -> Array:
+    def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
         """Return quantiles of ``n`` draws with noise, (row, channel, alpha)."""
-        table = np.empty((len(index), len(self._history.channels), len(alpha)))
-        for rows, paths, _ in self._parts(index, X, n, noisy=True):
+        table = np.empty((len(asked.index), len(self._history.channels), len(alpha)))
+        for rows, paths, _ in self._parts(asked, n, noisy=True):
             found = np.quantile(self._model.normalisation.original(paths), alpha, 0)
             table[rows] = np.moveaxis(found, 0, -1)
         return table
 
-    def paths(
-        self, index: pd.Index, X: pd.DataFrame | None, n: int, noise: bool
-    ) -> Array:
+    def paths(self, asked: Asked, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
-        table = np.empty((n, len(index), len(self._history.channels)))
-        for rows, paths, _ in self._parts(index, X, n, noise):
+        table = np.empty((n, len(asked.index), len(self._history.channels)))
+        for rows, paths, _ in self._parts(asked, n, noise):
             table[:, rows] = self._model.normalisation.original(paths)
         return table
 
     def _parts(
-        self, index: pd.Index, X: pd.DataFrame | None, n: int, noisy: bool = False
+        self, asked: Asked, n: int, noisy: bool = False
     ) -> Iterator[tuple[Numbers, Array, Array]]:
         """Yield numbers of rows, paths, and the noise's standard deviation.
 
@@ -127,8 +123,8 @@ class Predictor:
         trajectories from their mean, and the noise, are multiplied by the calibration's
         scale.
         """
-        queries = self._placed(*self._history.located(index))
-        known, windows = self._known(index, X), self._windows
+        queries = self._placed(asked.series, asked.ticks)
+        known, windows = self._known(asked), self._windows
         emission: Any = self._model.network.emission
         noise = emission.noise_scale.detach().cpu().numpy()
         try:
@@ -149,12 +145,12 @@ class Predictor:
                     if noisy:
                         white = normals(self._seed, 1, piece, times, n, len(noise))
                         paths += scale * noise * white
-                    self._check_finite(paths, index[row])
+                    self._check_finite(paths, asked.index[row])
                     yield row, paths, scale * noise
         except SolverError as error:
-            stamps = index.get_level_values(-1)
-            asked = f"Asked were stamps from {stamps.min()} to {stamps.max()}."
-            raise SolverError(f"{error} {asked}") from error
+            stamps = asked.index.get_level_values(-1)
+            reach = f"Asked were stamps from {stamps.min()} to {stamps.max()}."
+            raise SolverError(f"{error} {reach}") from error
 
     def _placed(self, series: Numbers, ticks: Numbers) -> _Queries:
         """Return the pieces that stamps are nearest to, and their places there."""
@@ -172,18 +168,13 @@ class Predictor:
         row = np.where(is_after, after, before)
         return _Queries(piece, row, times / self._model.time_unit)
 
-    def _known(self, index: pd.Index, X: pd.DataFrame | None) -> KnownControls | None:
-        """Return all controls that are known: those given, and those at rows."""
-        given, seen = self._history.controls_for(index, X), self._pieces
-        if given is None:
+    def _known(self, asked: Asked) -> KnownControls | None:
+        """Return all controls that are known, each in the piece it is nearest to."""
+        if asked.known is None or asked.known.controls is None:
             return None
-        placed, own = self._placed(given.series, given.ticks), seen.controls
-        values = np.concatenate([given.values, own])
-        return KnownControls.of(
-            np.concatenate([placed.piece, seen.series]),
-            np.concatenate([placed.times, self._windows.times]),
-            self._model.normalisation.controls(values),
-        )
+        placed = self._placed(asked.known.series, asked.known.ticks)
+        values = self._model.normalisation.controls(asked.known.controls)
+        return KnownControls.of(placed.piece, placed.times, values)
 
     def _passes(
         self, queries: _Queries, n_draws: int
@@ -265,7 +256,7 @@ class Predictor:
                 white = normals(self._seed, 0, piece, origin, n, size)
                 z0 = z0 + posterior.q_z0.stddev * tensor(white)
             means = [
-                network.decode_draws(part, posterior, tensor(asked), path)
+                network.decode(part, posterior, tensor(asked), path)
                 for part in z0.split(at_once)
             ]
         paths: Array = torch.cat(means).cpu().numpy()

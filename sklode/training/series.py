@@ -23,7 +23,7 @@ from sklode.data.scaling import (
     split_at_gaps,
     time_unit,
 )
-from sklode.data.windows import SCORED_WINDOWS, Layout, WindowSet, spread
+from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.nn.modes import own_modes
 from sklode.nn.solvers import FOLLOWED
 from sklode.prediction.calibration import measured_calibration
@@ -227,7 +227,7 @@ def first_held_out_row(
 
 
 def hidden_rows(
-    windows: Layout,
+    windows: WindowSet,
     which: NDArray[np.int64],
     thinning: float,
     generator: torch.Generator,

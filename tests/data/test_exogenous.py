@@ -42,16 +42,6 @@ def test_a_control_acts_after_the_stamp_before_its_own(kind: type) -> None:
     assert (difference[3:] > 1e-5).all()
 
 
-def test_a_control_moves_every_channel() -> None:
-    y = pd.DataFrame({"a": waves(INDEX, 0), "b": 9 * waves(INDEX, 1)})
-    X = controls(INDEX)
-    forecaster = tiny(**TRAINED).fit(y[:24], X[:24])
-    forecast = forecaster.predict(at(LATER), X=X)
-    assert list(forecast.columns) == ["a", "b"]
-    other = forecaster.predict(at(LATER), X=moved(X, LATER))
-    assert ((other - forecast).abs() > 1e-4).all(axis=None)
-
-
 def test_residuals_and_score_are_those_of_the_forecast_under_x(trained: Any) -> None:
     y, X = waves(INDEX), controls(INDEX)
     forecast = trained.predict(at(INDEX), X=X)
@@ -73,17 +63,6 @@ def test_rows_of_x_beside_those_of_y_change_no_fit(trained: Any) -> None:
     assert largest(forecast - trained.predict(at(LATER), X=X)) == 0
 
 
-def test_rows_of_x_far_beyond_what_is_asked_change_nothing(trained: Any) -> None:
-    asked = INDEX[20:26]
-    X = controls(INDEX)[20:26]
-    end = INDEX[-1] + pd.Timedelta("1h")
-    beyond = moved(controls(end + pd.to_timedelta(range(9), unit="min")), slice(None))
-    forecast = trained.predict(at(asked), X=controls(INDEX)[20:])
-    longer = pd.concat([controls(INDEX)[20:], beyond])
-    assert largest(trained.predict(at(asked), X=longer) - forecast) == 0
-    assert largest(trained.predict(at(asked), X=X) - forecast) < 1e-2
-
-
 def test_rows_of_x_on_the_way_to_a_far_stamp_count() -> None:
     y = waves(pd.RangeIndex(24))
     forecaster = tiny(**TRAINED, level="series").fit(y, controls(y.index))
@@ -94,20 +73,6 @@ def test_rows_of_x_on_the_way_to_a_far_stamp_count() -> None:
     for on_the_way in (24, 30, 45, 62, 63):
         other = forecaster.predict([40], X=moved(X, on_the_way, by=20.0))
         assert abs(other[63] - far[63]) > 1e-5
-
-
-def test_a_row_of_x_on_the_line_between_its_neighbours_changes_nothing() -> None:
-    y = waves(pd.RangeIndex(24))
-    forecaster = tiny(**TRAINED).fit(y, controls(y.index))
-    X = controls(pd.Index([23, 33, 43]))
-    middle = (X.loc[[23]].to_numpy() + X.loc[[33]].to_numpy()) / 2
-    row = pd.DataFrame(middle, [28], X.columns)
-    forecast = forecaster.predict(at([33, 43]), X=X)
-    on_line = pd.concat([X, row]).sort_index()
-    answer = forecaster.predict(at([33, 43]), X=on_line)
-    assert largest(answer - forecast) < 1e-6
-    off_line = forecaster.predict(at([33, 43]), X=moved(on_line, 28))
-    assert largest(off_line - forecast) > 1e-4
 
 
 def test_a_past_control_given_anew_replaces_the_one_that_fit_had(trained: Any) -> None:
@@ -162,25 +127,6 @@ def test_one_control_is_read_in_any_form(dtype: Any) -> None:
         answers.append(forecaster.predict_at(LATER, X=given))
     expected, found = answers
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
-
-
-def test_rows_of_an_array_count_from_zero() -> None:
-    y, X = waves(pd.RangeIndex(30)), controls(pd.RangeIndex(30))
-    expected = tiny().fit(y[:24], X[:24]).predict([1, 2, 3], X=X)
-    of_array = tiny().fit(y[:24].to_numpy(), X[:24].to_numpy())
-    forecast = of_array.predict([1, 2, 3], X=X.to_numpy())
-    np.testing.assert_array_equal(forecast.ravel(), expected)
-    with pytest.raises(ValueError, match=r"X must have a row .* got none at 24"):
-        of_array.predict([1, 2, 3], X=X[24:27].to_numpy())
-
-
-def test_units_of_x_and_a_constant_column_change_nothing() -> None:
-    y, X = waves(INDEX), controls(INDEX)
-    forecasts = []
-    for given in (X.assign(w=3.0), (X * [1e3, 1e-3] - 7).assign(w=-1e6)):
-        forecaster = tiny(**TRAINED).fit(y[:24], given[:24])
-        forecasts.append(forecaster.predict(at(LATER), X=given))
-    np.testing.assert_allclose(forecasts[1], forecasts[0], rtol=0, atol=1e-4)
 
 
 def test_an_x_without_columns_is_no_x() -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from sktime.split import ExpandingWindowSplitter
 
 from tests.controls import (
     INDEX,
@@ -52,43 +50,6 @@ def test_a_series_of_a_panel_is_forecast_from_its_own_rows_of_x(
     assert (difference[~mine] == 0).all()
 
 
-def test_a_relative_horizon_asks_each_series_at_stamps_of_its_own() -> None:
-    y = panel()
-    X = controls(y.index)
-    ends = {key: part.index.get_level_values(-1) for key, part in y.groupby(level=0)}
-    rows = pd.MultiIndex.from_tuples(
-        [
-            (key, stamps[-1] + k * stamps.to_series().diff().median())
-            for key, stamps in ends.items()
-            for k in (1, 3)
-        ],
-        names=y.index.names,
-    )
-    forecaster = tiny(**TRAINED).fit(y, X)
-    future = controls(rows)
-    forecast = forecaster.predict([1, 3], X=future)
-    pd.testing.assert_frame_equal(forecast, forecaster.predict_at(rows, X=future))
-    with pytest.raises(ValueError, match=re.escape(f"got none at {rows[2]}")):
-        forecaster.predict([1, 3], X=future.drop(rows[2]))
-
-
-def test_a_panel_reads_x_whose_series_come_in_another_order() -> None:
-    y = panel()
-    X = controls(y.index)
-    asked = tiny().fit(y).predict([1, 3]).index
-    future = controls(asked)
-
-    def reordered(data: pd.DataFrame) -> pd.DataFrame:
-        return pd.concat([data.loc[[key]] for key in ("s2", "s0", "s1")])
-
-    forecaster = tiny(**TRAINED).fit(y, X)
-    forecast = forecaster.predict([1, 3], X=future)
-    answer = forecaster.predict([1, 3], X=reordered(future))
-    pd.testing.assert_frame_equal(answer, forecast)
-    refitted = tiny(**TRAINED).fit(y, reordered(X))
-    pd.testing.assert_frame_equal(refitted.predict([1, 3], X=future), forecast)
-
-
 def test_update_without_training_only_appends_controls(taught: Any) -> None:
     y, X = waves(INDEX), controls(INDEX)
     expected = taught.clone().fit(y[:28], X[:28]).predict(at(INDEX[26:]), X=X)
@@ -100,16 +61,6 @@ def test_update_without_training_only_appends_controls(taught: Any) -> None:
     other = taught.clone().fit(y[:20], X[:20])
     other.update(y[20:28], moved(X, INDEX[20:28]), update_params=False)
     assert largest(other.predict(at(INDEX[28:]), X=X) - expected[2:]) > 1e-4
-
-
-def test_update_trains_on_the_new_controls() -> None:
-    y, X = waves(INDEX), controls(INDEX)
-    forecasts = []
-    for given in (X, moved(X, INDEX[18:], by=-5)):
-        forecaster = tiny(lr=0.05, finetune_epochs=3).fit(y[:18], X[:18])
-        forecaster.update(y[18:], given[18:])
-        forecasts.append(forecaster.predict(at(INDEX[:5]), X=X[:5]))
-    assert largest(forecasts[1] - forecasts[0]) > 1e-4
 
 
 @pytest.mark.slow
@@ -134,21 +85,3 @@ def test_later_fits_read_columns_by_the_names_of_the_first() -> None:
         fitted_again(y, X.rename(columns={"v": "w"}))
     with pytest.raises(ValueError, match=r"y and X, \(2, 2\); got \(2, 1\)"):
         fitted_again(y, X[["u"]])
-
-
-def test_update_predict_reads_x_at_every_step() -> None:
-    y = waves(pd.RangeIndex(30))
-    X = controls(y.index)
-    cv = ExpandingWindowSplitter(fh=[1, 2], initial_window=2, step_length=4)
-    forecaster = tiny(**TRAINED).fit(y[:20], X[:20])
-    forecasts = forecaster.update_predict(y[20:], cv=cv, X=X, update_params=False)
-    forecaster.update(y[20:22], X[20:22], update_params=False)
-    expected = forecaster.predict([1, 2], X=X[22:24])
-    np.testing.assert_allclose(
-        np.ravel(forecasts.loc[22:23, 21]), expected, rtol=0, atol=1e-6
-    )
-    forecaster.update(y[22:26], X[22:26], update_params=False)
-    expected = forecaster.predict([1, 2], X=X[26:28])
-    np.testing.assert_allclose(
-        np.ravel(forecasts.loc[26:27, 25]), expected, rtol=0, atol=1e-6
-    )

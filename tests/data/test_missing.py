@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import HistoryWarning, LatentODELSTMForecaster
+from sklode import HistoryWarning
 from tests.series import (
     FORECASTERS,
     channels,
     panel,
     tiny,
-    two_channels_of_sines,
     waves,
 )
 
@@ -72,30 +70,6 @@ def test_a_series_of_a_panel_may_lack_a_channel() -> None:
     assert moved.drop(index="s1", level=0).to_numpy().max() == 0
 
 
-@pytest.mark.parametrize("update_params", [True, False])
-def test_an_update_may_observe_each_channel_at_its_own_stamps(
-    update_params: bool,
-) -> None:
-    y = channels()
-    y.iloc[18::2, 0] = np.nan
-    y.iloc[19::2, 1] = np.nan
-    settings: dict[str, Any] = {"level": "series", "finetune_epochs": 1}
-    updated = tiny(**settings).fit(y[:18]).update(y[18:], update_params=update_params)
-    changed = y[18:].copy()
-    changed.iloc[-1, 0] += 1
-    other = tiny(**settings).fit(y[:18]).update(changed, update_params=update_params)
-    moved = np.abs(other.predict([1]) - updated.predict([1]))
-    assert moved.to_numpy().min() > 1e-5
-
-
-def test_a_channel_that_is_missing_where_it_is_held_out_is_not_scored() -> None:
-    y = channels(pd.RangeIndex(60))
-    y.iloc[-12:, 1] = np.nan
-    settings = {"early_stopping": True, "max_epochs": 3}
-    losses = tiny(**settings).fit(y).history_["validation_loss"]
-    assert np.isfinite(losses).all()
-
-
 @pytest.mark.parametrize("kind", FORECASTERS)
 def test_a_stretch_without_any_observation_counts_as_time_only(kind: type) -> None:
     y = waves(pd.Index(10 * np.arange(40)))
@@ -107,22 +81,3 @@ def test_a_stretch_without_any_observation_counts_as_time_only(kind: type) -> No
     forecast = tiny(kind, **settings).fit(gap).predict_at(asked)
     expected = tiny(kind, **settings).fit(dropped).predict_at(asked)
     pd.testing.assert_frame_equal(forecast, expected, check_exact=True)
-
-
-@pytest.mark.slow
-def test_channels_with_disjoint_stamps_are_forecast_like_joint_ones() -> None:
-    y, exact = two_channels_of_sines(0, 240)
-    first = np.random.default_rng(0).random(len(y)) < 0.5
-    apart = y.copy()
-    apart.loc[first, "b"] = np.nan
-    apart.loc[~first, "a"] = np.nan
-    later = exact[-30:]
-    sizes: dict[str, Any] = {"hidden_size": 12, "latent_size": 4, "horizon": 20}
-    sizes["level"] = "series"
-    errors = []
-    for table in (y[:-30], apart[:-30]):
-        forecaster = LatentODELSTMForecaster(**sizes, random_state=0).fit(table)
-        squares = (forecaster.predict_at(later.index) - later) ** 2
-        errors.append(squares.mean() / exact.var(ddof=0))
-    joint, disjoint = errors
-    assert (disjoint < 5 * joint + 0.02).all(), (disjoint, joint)

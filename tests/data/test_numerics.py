@@ -11,7 +11,7 @@ import pytest
 
 from sklode.data.observations import Observations
 from sklode.data.scaling import Normalisation, constants_of
-from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
+from tests.series import FORECASTERS, channels, tiny, uneven_stamps, waves
 
 LEVELS = ["auto", "series"]
 NAN = float("nan")
@@ -144,21 +144,6 @@ def test_an_update_that_varies_frees_a_constant_channel() -> None:
     assert (forecaster.predict([1, 5]) != 2.0).all()
 
 
-def test_a_pretrained_model_is_not_held_by_a_series_that_has_not_moved_yet() -> None:
-    y = panel()
-    settings = {"level": "series", "finetune_epochs": 0}
-    pretrained = tiny(**settings).pretrain(y)
-    constant = waves(uneven_stamps(8)) * 0 + 0.5
-    varying = waves(uneven_stamps(8))
-    forecast = pretrained.clone().fit(constant).predict([1, 9])
-    assert forecast.nunique() == 2
-    model = pretrained.pretrained_.network.state_dict()
-    kept = pretrained.clone().fit(varying).network_.state_dict()
-    held = pretrained.clone().fit(constant).network_.state_dict()
-    assert all(np.array_equal(model[name], kept[name]) for name in model)
-    assert all(np.array_equal(model[name], held[name]) for name in model)
-
-
 def test_constants_are_told_from_what_varies_and_what_is_missing() -> None:
     table = np.array(
         [
@@ -168,14 +153,3 @@ def test_constants_are_told_from_what_varies_and_what_is_missing() -> None:
     )
     expected = [0.1 + 0.2, NAN, NAN, NAN, 0.0, 5.0]
     np.testing.assert_array_equal(constants_of(table), expected)
-
-
-@pytest.mark.slow
-def test_a_horizon_of_a_hundred_thousand_steps_is_finite_and_sane() -> None:
-    y = waves(pd.date_range("2021-03-01", periods=200, freq="h"))
-    forecaster = tiny(max_epochs=3).fit(y)
-    forecast = forecaster.predict(range(1, 100_001))
-    assert forecast.index[-1] == y.index[-1] + pd.Timedelta(hours=100_000)
-    assert (np.abs(forecast) < 5).all()
-    interval = forecaster.predict_interval([1, 50_000, 100_000])
-    assert (np.abs(interval) < 20).all(axis=None)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from tests.series import panel, tiny, uneven_stamps, waves
+from tests.series import panel
 
 NAN = float("nan")
 
@@ -62,15 +61,6 @@ def test_missing_values_of_a_nullable_type_are_missing() -> None:
     np.testing.assert_array_equal(read(y).values, [[1, 1], [NAN, 2], [0, 3]])
 
 
-def test_y_and_x_are_left_as_they_are() -> None:
-    y = panel((20, 13)).astype("float64")
-    X = pd.DataFrame({"u": np.arange(33.0)}, y.index)
-    before = y.copy(), X.copy()
-    read(y, X).values[:] = 0
-    pd.testing.assert_frame_equal(y, before[0])
-    pd.testing.assert_frame_equal(X, before[1])
-
-
 def test_rows_are_merged_by_key_and_stamp() -> None:
     y = panel((4, 3))
     late = pd.concat({"s1": y.loc["s1"][1:2] + NAN, "s2": y.loc["s0"][:2]})
@@ -82,13 +72,3 @@ def test_rows_are_merged_by_key_and_stamp() -> None:
     expected = [*y.loc["s0"]["y"], s1[0], NAN, s1[2], s1[2] + 1, *y.loc["s0"]["y"][:2]]
     np.testing.assert_array_equal(both.values[:, 0], expected)
     assert (np.diff(both.ticks)[both.gaps > 0] == both.gaps[both.gaps > 0]).all()
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-@pytest.mark.parametrize("window_length", [None, 6])
-def test_a_series_of_few_rows_is_forecast(n: int, window_length: int | None) -> None:
-    for index in (pd.RangeIndex(n), uneven_stamps(n)):
-        settings = {"window_length": window_length, "early_stopping": n == 3}
-        forecaster = tiny(**settings).fit(waves(index))
-        assert np.isfinite(forecaster.predict([-1, 0, 1, 5])).all()
-        assert np.isfinite(forecaster.predict_quantiles([2])).all(axis=None)

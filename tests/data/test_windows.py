@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from sklode.data.observations import Observations
 from sklode.data.windows import Origins, Rows, Units, WindowSet, plain
-from sklode.training.series import default_lengths
 
 NAN = float("nan")
 NONE = np.array([NAN])
@@ -31,7 +30,8 @@ def windows(window_length: int = 3, horizon: int = 1, n_channels: int = 1) -> Wi
     seen = observed(TIMES, VALUES)
     values = np.repeat(seen.values, n_channels, axis=1)
     rows = Rows(seen, 1.0, values, 10 * np.nan_to_num(seen.values))
-    return WindowSet(rows, window_length, horizon, np.arange(n_channels) == 0)
+    counted = np.arange(n_channels) == 0
+    return WindowSet(rows, window_length, horizon, counted)
 
 
 def test_windows_are_gathered_as_written_here() -> None:
@@ -54,7 +54,8 @@ def test_windows_are_gathered_as_written_here() -> None:
 def test_times_after_years_keep_their_digits() -> None:
     # the origin is taken off before single precision cuts digits off
     late = observed([[0, *(t + 10**8 for t in TIMES[0])]], [[NAN, *VALUES[0]]])
-    found = WindowSet(Rows(late, 1.0, late.values, None), 3, 1, EVERY)
+    rows = Rows(late, 1.0, late.values, None)
+    found = WindowSet(rows, 3, 1, EVERY)
     assert found.gather(np.array([2])).times.tolist() == [[0, 2, 5, 9]]
 
 
@@ -111,15 +112,6 @@ def test_no_window_reaches_into_another_series(
         assert values[mask].tolist() == [k + 1] * min(
             lengths[k], window_length + horizon
         )
-
-
-def test_lengths_that_are_given_are_kept() -> None:
-    lengths = np.array([30])
-    assert default_lengths(lengths, 50, 7, None) == (50, 7)
-    assert default_lengths(lengths, 8, 0, 12) == (8, 0)
-    assert default_lengths(lengths, 8, None, None) == (8, 8)
-    assert default_lengths(lengths, 8, None, 12) == (8, 12)
-    assert default_lengths(lengths, None, 3, 12)[1] == 3
 
 
 def steady(*series: list[float]) -> Observations:

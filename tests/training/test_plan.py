@@ -12,10 +12,11 @@ import pytest
 import torch
 
 from sklode import nn
-from sklode.data.windows import Layout
+from sklode.data.observations import Observations
+from sklode.data.windows import Rows, WindowSet
 from sklode.training import loop
 from sklode.training.parameters import Settings, resolve_device
-from sklode.training.series import first_held_out_row, hidden_rows
+from sklode.training.series import default_lengths, first_held_out_row, hidden_rows
 from tests.epochs import after_each_epoch
 from tests.series import (
     channels,
@@ -157,12 +158,22 @@ def test_an_untrained_decoder_rotates_with_periods_between_steps_and_window(
     assert (np.floor(3 * places + 1e-6) == range(3)).all()
 
 
+def test_lengths_that_are_given_are_kept() -> None:
+    lengths = np.array([30])
+    assert default_lengths(lengths, 50, 7, None) == (50, 7)
+    assert default_lengths(lengths, 8, 0, 12) == (8, 0)
+    assert default_lengths(lengths, 8, None, 12) == (8, 12)
+    assert default_lengths(lengths, None, 3, 12)[1] == 3
+
+
 # What is hidden from the encoder
 
 
 def hidden(n_rows: int, thinning: float, window_length: int = 6) -> np.ndarray:
     """Return which rows are hidden of 4000 windows with a horizon of 4."""
-    windows = Layout(np.array([0, n_rows]), window_length, 4)
+    y = waves(pd.RangeIndex(n_rows))
+    rows = Rows(Observations.from_frame(y.to_frame()), 1.0, np.zeros((n_rows, 1)), None)
+    windows = WindowSet(rows, window_length, 4, np.array([True]))
     which, generator = np.arange(4000) % len(windows), torch.Generator().manual_seed(0)
     found = hidden_rows(windows, which, thinning, generator)
     assert found is not None
