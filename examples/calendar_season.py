@@ -94,10 +94,9 @@ axes = plot_forecast(
         "without the calendar": forecasts["Latent ODE-LSTM"],
     },
     y_test=test,
-    title="A year ahead from a window of 30 observations",
-    x_label="",
-    y_label="temperature (°C)",
 )
+axes.set_title("A year ahead from a window of 30 observations")
+axes.set(xlabel="", ylabel="temperature (°C)")
 axes.plot(season["2025":], color="black", lw=1, ls=":", label="the season behind it")
 axes.axvspan(train.index[-30], train.index[-1], color="0.85", zorder=0)
 axes.annotate(

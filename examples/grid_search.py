@@ -107,10 +107,9 @@ plot_forecast(
     search.best_estimator_.predict(fine),
     search.best_estimator_.predict_interval(fine, coverage=0.9),
     y_test=test,
-    title=f"hidden_size={best}, chosen without the last 40",
-    x_label="",
     ax=right,
 )
+right.set(title=f"hidden_size={best}, chosen without the last 40", xlabel="")
 right.legend(loc="upper center", ncols=4, frameon=False, bbox_to_anchor=(0.5, -0.1))
 for ax in (left, right):
     ax.spines[["top", "right"]].set_visible(False)

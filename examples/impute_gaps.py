@@ -137,8 +137,8 @@ def draw(hidden: pd.Series, names: dict, title: str, ax: plt.Axes) -> None:
     for name, method in list(names.items())[1:]:
         curves[name] = pd.Series(method(unseen), unseen, name="signal")
     band = {"Latent ODE-LSTM": forecaster.predict_interval(fh=fine, coverage=0.9)}
-    plot_forecast(around, curves, band, y_test=hidden, title=title, x_label="", ax=ax)
-    ax.set(ylim=(-2.4, 2.4), xlim=ends)
+    plot_forecast(around, curves, band, y_test=hidden, ax=ax)
+    ax.set(title=title, xlabel="", ylim=(-2.4, 2.4), xlim=ends)
     ax.get_legend().remove()
     ax.spines[["top", "right"]].set_visible(False)
 

@@ -73,9 +73,7 @@ axes = plot_forecast(
     forecaster.predict(fine),
     forecaster.predict_interval(fine, coverage=[0.5, 0.9]),
     y_test=test,
-    title="Inside the history and 30 stamps ahead",
-    x_label="",
-    y_label="signal",
 )
+axes.set(title="Inside the history and 30 stamps ahead", ylabel="signal")
 axes.figure.savefig(output, dpi=120)
 print(f"The picture is in {output}")

@@ -172,11 +172,9 @@ for ax, (task, y) in zip(rows_of_axes, tasks.items(), strict=True):
         train[-40:],
         {m: f.rename("y") for m, f in shown.items()},
         y_test=test,
-        title=f"Observed {task}",
-        x_label="",
-        y_label="signal",
         ax=ax,
     )
+    ax.set(title=f"Observed {task}", xlabel="", ylabel="signal")
     ax.get_legend().remove()
     ax.spines[["top", "right"]].set_visible(False)
 figure.legend(

@@ -83,8 +83,6 @@ axes = plot_forecast(
     y[fine.index[0] :],
     forecaster.predict(fh=fine.index),
     forecaster.predict_interval(fh=fine.index, coverage=0.9),
-    title="Two channels, never observed together",
-    x_label="",
 )
 stretch = [START + pd.Timedelta(hours=h) for h in SILENT]
 axes[1].axvspan(*stretch, color="0.93", zorder=0)
@@ -97,5 +95,6 @@ axes[1].annotate(
     ha="center",
 )
 figure = axes[0].figure
+figure.suptitle("Two channels, never observed together")
 figure.savefig(output, dpi=120)
 print(f"\nThe picture is in {output}")

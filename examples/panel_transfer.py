@@ -152,10 +152,8 @@ axes = plot_forecast(
     pd.concat([groups[group][0].loc[names] for group, names in SHOWN.items()]),
     {name: pd.concat(parts) for name, parts in curves.items()},
     y_test=pd.concat([groups[group][1].loc[names] for group, names in SHOWN.items()]),
-    labels=["counted", *models, "truth"],
-    title="Twelve counts, and the twenty stamps after them",
-    x_label="",
 )
 figure = axes[0, 0].figure
+figure.suptitle("Twelve counts, and the twenty stamps after them")
 figure.savefig(output, dpi=120)
 print(f"\nThe picture is in {output}")

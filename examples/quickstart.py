@@ -103,9 +103,8 @@ axes = plot_forecast(
     {name: forecasts[name] for name in reversed(models)},
     {best: interval},
     y_test=test,
-    title="Two and a half years ahead, from weeks of which 59 are missing",
-    x_label="",
-    y_label="CO$_2$ at Mauna Loa (ppm)",
 )
+axes.set_title("Two and a half years ahead, from weeks of which 59 are missing")
+axes.set(xlabel="", ylabel="CO$_2$ at Mauna Loa (ppm)")
 axes.figure.savefig(output, dpi=120)
 print(f"\nThe picture is in {output}")

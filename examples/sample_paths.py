@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from sklode import LatentODELSTMForecaster
-from sklode.plotting import plot_samples
 
 parser = argparse.ArgumentParser(description="Draw sample paths.")
 parser.add_argument("--output", default="sample_paths.png", help="the picture's path")
@@ -67,11 +66,17 @@ futures = forecaster.fit(seen).sample(ahead, n_samples=100, noise=False)
 # futures are much alike.
 
 figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-plot_samples(futures, seen, max_paths=10, x_label="", y_label="y", ax=axes)
+paths = futures["y"].unstack("sample")
+low, middle, high = paths.quantile([0.05, 0.5, 0.95], axis=1).to_numpy()
+axes.fill_between(paths.index, low, high, color="#d2e5f1", label="90 % of 100 paths")
+ten = axes.plot(paths.iloc[:, :10], color="0.15", lw=0.6, alpha=0.35)
+ten[0].set_label("10 sample paths")
+axes.plot(paths.index, middle, color="#0072B2", label="median")
+axes.plot(seen, "o", color="0.45", ms=4, label="observed")
 axes.plot(later.index, later, "o", mfc="white", mec="0.15", ms=4, label="held out")
 axes.legend(frameon=False, fontsize="small", ncols=3, loc="lower center")
 axes.set_title("A series of which five readings are known", loc="left")
 axes.spines[["top", "right"]].set_visible(False)
-axes.set_ylim(15, 25)
+axes.set(ylim=(15, 25), ylabel="y")
 figure.savefig(output, dpi=120)
 print(f"\nThe picture is in {output}")

@@ -6,12 +6,11 @@ need matplotlib: without it an ImportError says how to install it.
 """
 
 from sklode.plotting.components import plot_components
-from sklode.plotting.model import plot_history
-from sklode.plotting.series import plot_forecast, plot_samples
+from sklode.plotting.series import plot_forecast
+from sklode.plotting.training import plot_history
 
 __all__ = [
     "plot_components",
     "plot_forecast",
     "plot_history",
-    "plot_samples",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -17,9 +18,6 @@ from sklode.plotting.series import Panels
 _N_PLACES = 1000
 """Places between first and last stamp at which a line is drawn, beside the stamps."""
 
-_LEAST_HEIGHT = 0.03
-"""Of the range of y: a part that varies less is drawn as flat as it is."""
-
 _FAR = 4.0
 """Observations so many times the distance of the first and last decile beyond these
 are marked at the edge: drawn in full they would leave nothing else to see."""
@@ -32,9 +30,6 @@ def plot_components(
     X: Any = None,
     series: Any = None,
     channel: Any = None,
-    start: Any = None,
-    title: str | None = None,
-    x_label: str | None = None,
     ax: Any = None,
 ) -> Any:
     r"""Plot the parts that a structural level has found in a series.
@@ -42,7 +37,7 @@ def plot_components(
     One axes each, in y's units: the trend, with the observations behind it; each
     season; the deviation; the effects of X, where it is used; and the remainder, which
     is the observations minus the sum of all parts. Observations far outside are
-    triangles at an edge. The parts of a logarithm multiply: the trend is in y's units,
+    rings at an edge. The parts of a logarithm multiply: the trend is in y's units,
     all others are factors. Below is the effect of each column of X that is used, over
     its values, with a band of 90 %: where it acts late, what it comes to.
 
@@ -59,11 +54,8 @@ def plot_components(
         Key of a series of a panel; None: the first one.
     channel : optional
         A column of y; None: the first one.
-    start : stamp, optional
-        The first stamp that is drawn, as pandas reads it: short seasons of a long
-        series are seen only in a part of it. None: all.
-    title, x_label, ax
-        As in `plot_forecast`; an axes for each part, and each column of X.
+    ax : array of Axes, optional
+        One for each part, and for each column of X; None: a new figure.
 
     Returns
     -------
@@ -74,19 +66,22 @@ def plot_components(
     Raises
     ------
     TypeError, NotFittedError, ValueError
-        If ``forecaster`` has no such level or is not fitted, there is no such series,
-        channel or stamp, or ``X`` is missing.
+        If ``forecaster`` has no such level or is not fitted, there is no such series
+        or channel, or ``X`` is missing.
     """
     needs = "_level_parts", "that has a structural level"
     check_fitted(forecaster, "plot_components", *needs)
     history = forecaster._history
-    names = history.channels
-    number = canvas.series_number(history.observations.keys, series)
-    key = history.observations.keys[number]
+    keys, names = list(history.observations.keys), history.channels
+    key = series if isinstance(series, tuple) else (series,)
+    key = keys[0] if series is None else key
     channel = names[0] if channel is None else channel
+    canvas.check_held(keys, [key], "what fit has seen")
     canvas.check_held(names, [channel], "y in fit")
-    ahead, X = (None, X) if fh is None else forecaster._rows_for(fh, X)
-    rows, n_seen = _rows_of(history, number, ahead)
+    number = keys.index(key)
+    asked = copy(forecaster)  # which remembers fh
+    ahead, X = (None, X) if fh is None else asked._rows_for(fh, X)
+    rows = _rows_of(history, number, ahead)
     found = forecaster._level_parts(rows, X)[channel]
     curves = forecaster._answers.curves(names.index(channel), number)
     if used := [curve.part for curve in curves]:
@@ -94,45 +89,41 @@ def plot_components(
     found = found.set_axis(rows.get_level_values(-1))
     y = history.frame()[channel]
     y = y if key == () else y.xs(key, level=list(range(len(key))))
-    y = y.dropna().loc[start:]
-    if not len(y):
-        raise ValueError(
-            f"start must not be after the last observation; got {start!r}. Leave it "
-            "out to draw all."
-        )
+    y = y.dropna()
     is_factor = bool(forecaster.level_.loc[[channel], "logarithm"].any())
-    seen, points, absurd, later = _tables(y, found, n_seen, start, is_factor)
+    level, points = _tables(y, found, is_factor)
+    low, high = y.quantile([0.1, 0.9])
+    reach = _FAR * (high - low) or np.inf
+    is_usual = y.between(low - reach, high + reach)
+    usual = points[is_usual]
+    edges = points[~is_usual].clip(usual.min(), usual.max(), axis=1)
     past, future = ({**one, "zorder": 2.5} for one in canvas.styles_of("ab"))
-    panels = Panels(seen, "y", ax)
+    seen = level.loc[: y.index[-1]]
+    panels = Panels(seen, ax)
     panels.add(seen, "y", partial(canvas.line, style=past, label="level"))
-    panels.add(points, "y", partial(canvas.points, label="observed", filled=True))
-    panels.add(absurd, "y", partial(_at_edges, label="far outside"))
-    if len(later) > 1:
+    panels.add(usual, "y", partial(canvas.points, label="observed", filled=True))
+    panels.add(edges, "y", partial(canvas.points, label="far outside", filled=False))
+    if fh is not None:
+        later = level.loc[y.index[-1] :]
         panels.add(later, "y", partial(canvas.line, style=future, label="forecast"))
-    apart = [partial(_effect, curve=curve, style=past) for curve in curves]
-    axes = panels.draw(title, x_label, None, n_columns=1, apart=apart)
-    shown = points["trend"]
-    spread = float(np.ptp(np.log(shown) if is_factor else shown))
-    for one in np.ravel(axes):
+    axes = panels.draw(n_more=len(curves))
+    fill = past["color"], 0.25
+    for curve, one in zip(curves, axes.flat[level.shape[1] :], strict=True):
+        canvas.band(one, curve.values, curve.bounds, fill, "90 % interval of an effect")
+        canvas.line(one, curve.values, curve.effect[:, None], past, "level")
+        one.set(xlabel=str(curve.column), ylabel=f"effect of\n{curve.part}")
+    least = 0.03 * np.ptp(np.log(usual["trend"]) if is_factor else usual["trend"])
+    for one in axes.flat:  # what hardly varies looks so
         low, high = one.get_ylim()
-        short = _LEAST_HEIGHT * spread - (high - low)
-        if short > 0:
-            one.set_ylim(low - short / 2, high + short / 2)
-    return axes
-
-
-def _effect(axes: Any, curve: Any, style: dict[str, Any]) -> None:
-    """Draw what a column of X adds, or multiplies by, over its values."""
-    fill = canvas.tint(style["color"], 0.25)
-    canvas.band(axes, curve.values, curve.bounds, fill, "90 % interval of an effect")
-    canvas.line(axes, curve.values, curve.effect[:, None], style, "level")
-    axes.set(xlabel=str(curve.column), ylabel=f"effect of\n{curve.part}")
+        short = max(least - (high - low), 0.0) / 2
+        one.set_ylim(low - short, high + short)
+    return canvas.explained(axes, ax is None)
 
 
 def _tables(
-    y: pd.Series, found: pd.DataFrame, n_seen: int, start: Any, is_factor: bool
-) -> list[pd.DataFrame]:
-    """Return what is drawn of each part: seen, observed, far outside, and later."""
+    y: pd.Series, found: pd.DataFrame, is_factor: bool
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return what is drawn of each part of the level, and what of the observations."""
     found = np.exp(found) if is_factor else found
     left = y / found["signal"] if is_factor else y - found["signal"]
     parts = [part for part in found if part not in ("signal", "deviation", "X")]
@@ -140,38 +131,13 @@ def _tables(
     parts += [part for part in ("deviation", "X") if is_used.get(part, False)]
     parts.append("remainder")
     points = pd.DataFrame({"trend": y, "remainder": left.reindex(y.index)})
-    usual, absurd = _told_apart(points, y)
-    seen, later = found.iloc[:n_seen].loc[start:], found.iloc[n_seen - 1 :]
-    tables = [one.reindex(columns=parts) for one in (seen, usual, absurd, later)]
-    if is_factor:
-        units = {part: f"{part}\n(factor)" for part in parts if part != "trend"}
-        tables = [table.rename(columns=units) for table in tables]
-    return tables
+    units = {part: f"{part}\n(factor)" for part in parts[1:]} if is_factor else {}
+    tables = [one.reindex(columns=parts) for one in (found, points)]
+    return tables[0].rename(columns=units), tables[1].rename(columns=units)
 
 
-def _told_apart(points: pd.DataFrame, y: pd.Series) -> tuple[pd.DataFrame, Any]:
-    """Return points, and of those far from all others on which side they lie."""
-    low, high = y.quantile([0.1, 0.9])
-    reach = _FAR * (high - low) or np.inf
-    is_usual = y.between(low - reach, high + reach)
-    sides = points.mul(0).add(np.sign(y - low), axis=0)
-    return points[is_usual], sides[~is_usual]
-
-
-def _at_edges(axes: Any, x: Any, sides: Any, label: str) -> None:
-    """Draw triangles at the lower and upper edge of axes."""
-    look = {"linestyle": "", "color": canvas.INK, "markersize": 5}
-    for side, marker, height in ((-1, "v", 0.03), (1, "^", 0.97)):
-        places = x[sides[:, 0] == side]
-        if len(places):
-            at = {"transform": axes.get_xaxis_transform(), "label": label}
-            axes.plot(places, 0 * places + height, marker=marker, **at, **look)
-
-
-def _rows_of(
-    history: History, number: int, ahead: pd.Index | None
-) -> tuple[pd.Index, int]:
-    """Return rows of a series at which its parts are drawn, and how many are no later.
+def _rows_of(history: History, number: int, ahead: pd.Index | None) -> pd.Index:
+    """Return rows of a series at which its parts are drawn.
 
     They are its stamps, those asked for, and without X, which nobody knows there, so
     many between them that waves look like waves.
@@ -179,16 +145,14 @@ def _rows_of(
     rows = history.rows
     key = rows.keys[number]
     ticks = rows.ticks[rows.bounds[number] : rows.bounds[number + 1]]
-    last = history.observations.ticks[history.observations.bounds[number + 1] - 1]
     if ahead is not None:
         own, asked = history.rows.locate(ahead)
         ticks = np.append(ticks, asked[own == number])
     if not history.controls:
         between = np.linspace(ticks.min(), ticks.max(), _N_PLACES)
         ticks = np.append(ticks, between.round().astype(np.int64))
-    ticks = np.unique(ticks)
-    index = stamps_of(ticks, rows.like).rename(history.levels[-1])
-    if key:
-        levels = [*([one] for one in key), index]
-        index = pd.MultiIndex.from_product(levels, names=history.levels)
-    return index, int((ticks <= last).sum())
+    index = stamps_of(np.unique(ticks), rows.like).rename(history.levels[-1])
+    if not key:
+        return index
+    levels = [*([one] for one in key), index]
+    return pd.MultiIndex.from_product(levels, names=history.levels)

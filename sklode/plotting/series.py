@@ -1,21 +1,17 @@
-"""Series at their true times, with forecasts, intervals or sample paths.
-
-A picture has an axes for each series and channel of a table.
-"""
+"""Series at their true times, with forecasts and intervals."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from itertools import product
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils import check_scalar
+from pandas.api.types import is_numeric_dtype
 
 from sklode.data.checks import (
     check_index,
@@ -43,10 +39,6 @@ def plot_forecast(
     y_interval: Any = None,
     *,
     y_test: Any = None,
-    labels: Sequence[str] | None = None,
-    title: str | None = None,
-    x_label: str | None = None,
-    y_label: str | None = None,
     ax: Any = None,
 ) -> Any:
     """Plot a series with its forecasts and their intervals, at their true times.
@@ -67,10 +59,6 @@ def plot_forecast(
         forecasts a dict with their names.
     y_test : Series or DataFrame, optional
         Truth at the forecast's times, or at others.
-    labels : sequence of str, optional
-        Names in the legend of ``y``, each forecast and ``y_test``, where given.
-    title, x_label, y_label : str, optional
-        By default none, the name of the index, and the channel.
     ax : Axes or array of Axes, optional
         Where to draw: one for each series and channel, channels of a series next to
         each other. None: a new figure, of twelve at most.
@@ -84,93 +72,27 @@ def plot_forecast(
     Raises
     ------
     TypeError, ValueError
-        If kinds of arguments or times, series, channels, labels or axes do not fit.
+        If kinds of arguments or times, series, channels or axes do not fit.
     """
-    panels = Panels(y, "y", ax)
+    panels = Panels(y, ax)
     preds, intervals = _by_name(y_pred, y_interval)
-    y_name, *names, test_name = _names(labels, preds, y_test)
-    styles = canvas.styles_of(preds)
-    panels.add(y, "y", partial(canvas.points, label=y_name, filled=True))
-    panels.add(y_test, "y_test", partial(canvas.points, label=test_name, filled=False))
-    for key, style, name in zip(preds, styles, names, strict=True):
-        panels.add(preds[key], "y_pred", partial(canvas.line, style=style, label=name))
-        panels.add_intervals(intervals.get(key), style, name if len(preds) > 1 else "")
-    return panels.draw(title, x_label, y_label)
-
-
-def plot_samples(
-    samples: Any,
-    y: Any = None,
-    *,
-    coverage: float | None = 0.9,
-    max_paths: int = 50,
-    title: str | None = None,
-    x_label: str | None = None,
-    y_label: str | None = None,
-    ax: Any = None,
-) -> Any:
-    """Plot sample paths as thin lines, with their median and a band around it.
-
-    Parameters
-    ----------
-    samples : DataFrame
-        What ``sample`` returns, with index ``(sample, *row)``.
-    y : Series or DataFrame, optional
-        Observations of the same series and channels.
-    coverage : float or None, default=0.9
-        Share of the paths between the band's bounds, at each time; None: no band.
-    max_paths : int, default=50
-        Paths drawn, the first ones. Median and band are of all.
-    title, x_label, y_label, ax
-        As in `plot_forecast`.
-
-    Returns
-    -------
-    Axes or ndarray of Axes
-        As in `plot_forecast`, and the same errors.
-    """
-    check_scalar(max_paths, "max_paths", Integral, min_val=1)
-    is_share = isinstance(coverage, Real) and 0 < float(coverage) < 1
-    if coverage is not None and not is_share:
-        raise ValueError(
-            f"coverage must be a share between 0 and 1, or None; got {coverage!r}."
-        )
-    frame = _as_frame(samples, "samples")
-    if frame.index.nlevels < 2 or frame.index.names[0] != "sample" or not len(frame):
-        raise ValueError(
-            "samples must have rows with the index (sample, *row of the forecast); got "
-            f"{len(frame)} with the levels {list(frame.index.names)}. Pass what sample "
-            "returns."
-        )
-    check_index(frame.index, "samples")  # each path has a stamp once
-    first = frame.xs(frame.index[0][0], level=0)
-    panels = Panels(first, "samples", ax) if y is None else Panels(y, "y", ax)
-    (style,) = canvas.styles_of([samples])
-    tail = (1 - float(coverage or 0)) / 2
-
-    def draw(axes: Any, x: Array, paths: Array) -> None:
-        quantiles = pd.DataFrame(paths).quantile([tail, 0.5, 1 - tail], axis=1)
-        low, median, high = quantiles.to_numpy()
-        canvas.line(axes, x, median, style, "median")
-        shown = paths[:, :max_paths]
-        canvas.threads(axes, x, shown, f"{shown.shape[1]} sample paths")
-        if coverage is not None:
-            label = f"{100 * coverage:g} % of {paths.shape[1]} paths"
-            fill = canvas.tint(style["color"], 0.18)
-            canvas.band(axes, x, np.stack([low, high], axis=1), fill, label)
-
     panels.add(y, "y", partial(canvas.points, label="observed", filled=True))
-    panels.add(frame.unstack(level=0), "samples", draw, n_last=1)
-    return panels.draw(title, x_label, y_label)
+    panels.add(y_test, "y_test", partial(canvas.points, label="held out", filled=False))
+    for (name, pred), style in zip(preds.items(), canvas.styles_of(preds), strict=True):
+        draw = partial(canvas.line, style=style, label=str(name))
+        panels.add(pred, "y_pred", draw)
+        owner = f", {name}" if len(preds) > 1 else ""
+        panels.add_intervals(intervals.get(name), style, owner)
+    return canvas.explained(panels.draw(), ax is None)
 
 
 class Panels:
     """A picture with an axes for each series and channel, and its layers."""
 
-    def __init__(self, y: Any, name: str, ax: Any) -> None:
+    def __init__(self, y: Any, ax: Any) -> None:
         canvas.pyplot()  # says how to install matplotlib
-        frame = _as_frame(y, name)
-        check_index(frame.index, name)
+        frame = _as_frame(y, "y")
+        check_index(frame.index, "y")
         check_rows(frame)
         _, self.keys = series_of(frame.index)  # ((),) of a single series
         self.channels = list(frame.columns)
@@ -188,8 +110,6 @@ class Panels:
         ``draw(axes, places, values)``, of values (time, column), is called for each
         axes; columns have ``n_last`` levels below that of the channels.
         """
-        parts: Parts = {}
-        self.layers.append((parts, draw))
         if data is None:
             return
         frame = _as_frame(data, name)
@@ -210,6 +130,8 @@ class Panels:
         if not is_only:
             canvas.check_held(self.channels, channels, f"the channels of y and {name}")
             canvas.check_held(channels, self.channels, f"the channels of {name} and y")
+        parts: Parts = {}
+        self.layers.append((parts, draw))
         values = frame.to_numpy(dtype=float, na_value=np.nan)
         values = np.where(np.isfinite(values), values, np.nan)
         places = _places(times, self.unit)
@@ -227,7 +149,11 @@ class Panels:
         if table is None:
             return
         columns = getattr(table, "columns", pd.Index([]))
-        if not _are_bounds(columns):
+        is_fitting = columns.nlevels > 2 and is_numeric_dtype(columns.levels[-2])
+        if not is_fitting or not (
+            set(columns.get_level_values(-1)) == {"lower", "upper"}
+            and columns.droplevel(-1).value_counts().eq(2).all()
+        ):
             raise TypeError(
                 "y_interval must be what predict_interval returns, with the columns "
                 f"(channel, coverage, lower or upper); got a {type(table).__name__} "
@@ -237,78 +163,60 @@ class Panels:
         coverages = sorted(columns.unique(level=-2), reverse=True)
         shares = np.linspace(0.18, 0.48, len(coverages))
         for share, coverage in zip(shares, coverages, strict=True):
-            label = f"{100 * coverage:g} % interval"
-            look = {"fill": canvas.tint(style["color"], share)}
+            look = {"fill": (style["color"], share)}
             if owner:  # they may overlap
-                label += f", {owner}"
                 look = {"fill": (style["color"], 0.15), "edgecolor": style["color"]}
                 look |= {"linestyle": style["linestyle"]}
             bounds = lower_first.xs(coverage, axis=1, level=-2)
+            label = f"{100 * coverage:g} % interval{owner}"
             draw = partial(canvas.band, label=label, **look)
             self.add(bounds, "y_interval", draw, n_last=1)
 
-    def draw(
-        self,
-        title: str | None,
-        x_label: str | None,
-        y_label: str | None,
-        n_columns: int | None = None,
-        apart: Sequence[Callable[[Any], None]] = (),
-    ) -> Any:
+    def draw(self, n_more: int = 0) -> Any:
         """Draw the layers, the first one of what was seen; return the axes.
 
-        ``apart`` draw what is not over time, each on an axes of its own, the last ones.
+        ``n_more``: axes of a single series that are left empty, the last ones.
         """
-        sheet = self._canvas(n_columns, len(apart))
-        n_timed = len(sheet.axes) - len(apart)
-        for draw, axes in zip(apart, sheet.axes[n_timed:], strict=True):
-            draw(axes)
-        x_label = str(self.levels[-1] or "") if x_label is None else x_label
-        pairs = product(self.keys, self.channels)
-        for pair, axes in zip(pairs, sheet.axes[:n_timed], strict=True):
-            self._dress(axes)
+        pairs = list(product(self.keys, self.channels))
+        n_series, n_channels = len(self.keys), len(self.channels) + n_more
+        shape = tuple(n for n in (n_series, n_channels) if n > 1)
+        n_columns = (
+            n_channels if n_channels > 1 else min(3, math.isqrt(n_series - 1) + 1)
+        )
+        n_columns = 1 if n_series == 1 else n_columns
+        size = (9.0, 4.2) if not shape else (9.0, 2.2) if n_columns == 1 else (3.6, 2.4)
+        axes = canvas.axes_of(self.ax, shape, size, n_columns)
+        # one time axis serves all where none would be squeezed into a corner
+        spans = [(x[0], x[-1]) for x, _ in self.layers[0][0].values()]
+        begins, ends = np.transpose(spans or [(0.0, 0.0)])
+        overlap = n_series == 1 or begins.max() < ends.min()
+        shares_x = overlap and self.ax is None
+        for k, pair in enumerate(pairs):
+            one = axes.flat[k]
+            if shares_x and k:
+                one.sharex(axes.flat[0])
+            self._dress(one)
             for parts, draw in self.layers:
                 if pair in parts:
-                    draw(axes, *parts[pair])
+                    draw(one, *parts[pair])
             key, channel = pair
-            last = self._last(key, channel)
-            if last is not None:
-                guide = axes.axvline(last, color=canvas.GUIDE, linewidth=0.8)
+            seen, *others = (
+                [x[-1] for (of, _), (x, _) in parts.items() if of == key]
+                for parts, _ in self.layers
+            )
+            last = max(seen, default=math.inf)
+            if any(max(ends, default=last) > last for ends in others):
+                guide = one.axvline(last, color=canvas.GUIDE, linewidth=0.8)
                 guide.set(linestyle=(0, (1, 2)), zorder=0)
             if key:
-                axes.set_title(", ".join(map(str, key)), fontsize="medium")
-            name = "" if self.channels in ([0], [None]) else str(channel)  # of a Series
-            axes.set_ylabel(name if y_label is None else y_label)
-            if axes.xaxis.get_tick_params()["labelbottom"]:
-                axes.set_xlabel(x_label)
-        return sheet.explained(title)
-
-    def _last(self, key: tuple[Hashable, ...], channel: Hashable) -> float | None:
-        """Return where the first layer of a series ends, if anything is drawn after.
-
-        That of its channel, or of others where that has none.
-        """
-        seen, *others = (
-            {c: x[-1] for (k, c), (x, _) in parts.items() if k == key}
-            for parts, _ in self.layers
-        )
-        last = seen.get(channel, max(seen.values(), default=math.inf))
-        return last if any(x > last for ends in others for x in ends.values()) else None
-
-    def _canvas(self, n_columns: int | None, n_apart: int) -> canvas.Canvas:
-        """Return an axes for each series and channel, and some more."""
-        n_series, n_channels = len(self.keys), len(self.channels) + n_apart
-        shape = tuple(n for n in (n_series, n_channels) if n > 1)
-        if n_columns is None:
-            n_columns = n_channels if n_series > 1 else 1 if n_channels <= 6 else 2
-            if n_channels == 1:
-                n_columns = min(3, math.ceil(math.sqrt(n_series)))
-        size = (9.0, 4.2) if not shape else (9.0, 2.2) if n_columns == 1 else (3.6, 2.4)
-        # one time axis serves all where none would be squeezed into a corner
-        spans = [x[[0, -1]] for parts, _ in self.layers for x, _ in parts.values()]
-        longest = np.ptp(spans, axis=1).max() if spans else 0.0
-        share_x = n_series == 1 or bool(spans and np.ptp(spans) <= 2 * longest)
-        return canvas.Canvas.of(self.ax, shape, size, n_columns, share_x, n_apart)
+                one.set_title(", ".join(map(str, key)), fontsize="medium")
+            if self.channels not in ([0], [None]):  # of a Series
+                one.set_ylabel(str(channel))
+            if shares_x and k + n_columns < len(pairs):
+                one.xaxis.set_tick_params(labelbottom=False)
+            if one.xaxis.get_tick_params()["labelbottom"]:
+                one.set_xlabel(str(self.levels[-1] or ""))
+        return axes
 
     def _dress(self, axes: Any) -> None:
         """Let ticks read as stamps, unless they do already."""
@@ -368,46 +276,19 @@ def _as_frame(data: Any, name: str) -> pd.DataFrame:
     return pd.DataFrame(data)
 
 
-def _are_bounds(columns: pd.Index) -> bool:
-    """Return whether each channel has both bounds of each coverage, a number."""
-    if columns.nlevels < 3:
-        return False
-    ends, bounds = columns.get_level_values(-1), columns.droplevel(-1)
-    lower, upper = (set(bounds[ends == side]) for side in ("lower", "upper"))
-    is_numeric = all(isinstance(c, Real) for c in columns.get_level_values(-2))
-    return is_numeric and lower == upper and len(columns) == 2 * len(lower) > 0
-
-
 def _by_name(y_pred: Any, y_interval: Any) -> tuple[dict[Any, Any], dict[Any, Any]]:
     """Return forecasts, and the intervals of some of them, by the same names."""
     if y_pred is None and isinstance(y_interval, Mapping):
         y_pred = dict.fromkeys(y_interval)
-    preds = dict(y_pred) if isinstance(y_pred, Mapping) else {"forecast": y_pred}
-    if not isinstance(y_interval, Mapping):
-        if len(preds) > 1 and y_interval is not None:
-            raise TypeError(
-                "intervals of several forecasts must be a dict with their names, "
-                f"{list(preds)}; got a {type(y_interval).__name__}. Name them."
-            )
-        y_interval = dict.fromkeys(preds, y_interval)
-    canvas.check_held(preds, y_interval, "the forecasts that have intervals")
-    return preds, dict(y_interval)
-
-
-def _names(labels: Any, preds: dict[Any, Any], y_test: Any) -> list[str]:
-    """Return the names of y, of each forecast and of y_test, given or not."""
-    names = ["observed", *map(str, preds), "held out"]
-    is_given = [True, *(one is not None for one in preds.values()), y_test is not None]
-    if labels is None:
-        return names
-    if isinstance(labels, str) or len(labels) != sum(is_given):
-        raise ValueError(
-            f"labels must be {sum(is_given)}, of y, each forecast and y_test; got "
-            f"{labels!r}. Leave out what is not given."
+    if not isinstance(y_pred, Mapping):
+        return {"forecast": y_pred}, {"forecast": y_interval}
+    if not isinstance(y_interval, Mapping | None):
+        raise TypeError(
+            "intervals of several forecasts must be a dict with their names, "
+            f"{list(y_pred)}; got a {type(y_interval).__name__}. Name them."
         )
-    given = iter(labels)
-    pairs = zip(names, is_given, strict=True)
-    return [str(next(given)) if is_one else name for name, is_one in pairs]
+    canvas.check_held(y_pred, y_interval or {}, "the forecasts that have intervals")
+    return dict(y_pred), dict(y_interval or {})
 
 
 def _broken(x: Array, values: Array) -> tuple[Array, Array]:

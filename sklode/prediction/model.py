@@ -110,10 +110,10 @@ def build_network(
         kind = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[settings.encoder]
         encoder = kind(*sizes, nn.VectorField(hidden_size, width, depth), solver)
     if reach is None:
-        translator = nn.Translator(hidden_size, latent_size)
+        head = nn.PosteriorHead(hidden_size, latent_size)
         decoder = nn.Decoder(nn.VectorField(latent_size, width, depth, n), solver)
         emission = nn.Emission(latent_size, n_channels, settings.emission_width, n)
-        return nn.LatentODE(encoder, translator, decoder, emission)
+        return nn.LatentODE(encoder, head, decoder, emission)
     flow = None
     if n_channels <= FEW:
         # of each channel, and of what they share

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
-from sklode.plotting import plot_forecast, plot_history, plot_samples
+from sklode.plotting import plot_forecast, plot_history
 from tests.fitted import KINDS
 
 pytestmark = pytest.mark.slow  # a fit of each kind, and the text of many ticks
@@ -23,7 +23,6 @@ def test_all_that_is_fitted_can_be_drawn(kind: str) -> None:
     if isinstance(forecast, pd.Series | pd.DataFrame):  # an array has no stamps
         interval = forecaster.predict_interval(fh, X=X, coverage=[0.5, 0.9])
         plot_forecast(y, forecast, interval)
-    plot_samples(forecaster.sample(fh, X=X), y)
     plot_history(forecaster)
     for number in plt.get_fignums():
         plt.figure(number).canvas.draw()

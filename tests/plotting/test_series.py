@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
-from sklode.plotting import plot_forecast, plot_samples
+from sklode.plotting import plot_forecast
 from tests.series import channels, panel, uneven_stamps, uneven_ticks, waves
 
 
@@ -57,10 +57,6 @@ def band(axes: Any, label: str) -> np.ndarray:
 def legend(axes: Any) -> list[str]:
     found = axes.get_legend() or axes.figure.legends[0]
     return [text.get_text() for text in found.get_texts()]
-
-
-def lightness(color: Any) -> float:
-    return float(np.dot(plt.matplotlib.colors.to_rgb(color), [0.299, 0.587, 0.114]))
 
 
 Y = waves(uneven_stamps(30))
@@ -138,7 +134,7 @@ def test_durations_keep_the_unit_of_the_axes() -> None:
     axes = plot_forecast(waves(pd.to_timedelta(np.arange(24), unit="h")))
     assert axes.xaxis.get_major_formatter()(12.0) == "12 h"
     days = waves(pd.to_timedelta(np.arange(24.0), unit="D"))
-    plot_forecast(days, labels=["later"], ax=axes)
+    plot_forecast(days, {"later": days}, ax=axes)
     np.testing.assert_allclose(points(axes, "later")[:, 0], 24 * np.arange(24))
 
 
@@ -192,8 +188,8 @@ def test_the_widest_band_is_the_lightest_and_lies_below(y_pred: Any) -> None:
         edges = band(axes, f"{100 * coverage:g} % interval")[:, 1:]
         np.testing.assert_allclose(edges[:, 0], table["y", coverage, "lower"])
         np.testing.assert_allclose(edges[:, 1], table["y", coverage, "upper"])
-    light = [lightness(one.get_facecolor()[0][:3]) for one in axes.collections]
-    assert (np.diff(light) < -0.05).all()
+    opacity = [one.get_facecolor()[0][3] for one in axes.collections]
+    assert (np.diff(opacity) > 0.1).all()
 
 
 def test_several_forecasts_differ_without_colour() -> None:
@@ -215,9 +211,8 @@ def test_several_forecasts_differ_without_colour() -> None:
 def test_channels_share_their_time_and_may_come_in_another_order() -> None:
     y = channels(uneven_stamps())
     y_pred = y[-6:][["b", "a"]] + 1
-    axes = plot_forecast(y[:-6], y_pred, intervals(y_pred), title="Both")
+    axes = plot_forecast(y[:-6], y_pred, intervals(y_pred))
     assert axes.shape == (2,)
-    assert axes[0].figure.get_suptitle() == "Both"
     assert axes[0].get_shared_x_axes().joined(*axes)
     assert legend(axes[0]) == ["observed", "forecast", "90 % interval"]
     for one, name in zip(axes, "ab", strict=True):
@@ -261,13 +256,7 @@ def test_a_panel_of_channels_is_a_table_of_axes() -> None:
         np.testing.assert_array_equal(points(row[c], "observed")[:, 1], expected)
 
 
-def test_names_are_those_given_or_those_of_the_data() -> None:
-    named = {"title": "Waves", "x_label": "when", "y_label": "height"}
-    labels = ["past", "guess", "truth"]
-    axes = plot_forecast(SEEN, AHEAD, y_test=AHEAD, labels=labels, **named)
-    assert legend(axes) == ["past", "truth", "guess"]
-    shown = axes.get_title(), axes.get_xlabel(), axes.get_ylabel()
-    assert shown == ("Waves", "when", "height")
+def test_names_are_those_of_the_data() -> None:
     axes = plot_forecast(waves(uneven_stamps().rename("when"), name="level"))
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("when", "level")
     assert axes.get_legend() is None  # of a single thing
@@ -291,59 +280,12 @@ def test_given_axes_are_drawn_on_and_returned() -> None:
     assert plot_forecast(SEEN, AHEAD, ax=axes) is axes
     assert len(points(axes, "forecast")) == len(AHEAD)
     formatter = axes.xaxis.get_major_formatter()
-    assert plot_samples(SAMPLES, SEEN, ax=axes) is axes
+    assert plot_forecast(SEEN, ax=axes) is axes
     assert axes.xaxis.get_major_formatter() is formatter  # ticks stay
     _, several = plt.subplots(1, 2)
     assert plot_forecast(channels(), ax=several) is several
     assert plot_forecast(channels(), ax=list(several)).tolist() == several.tolist()
     assert plt.get_fignums() == [1, 2]
-
-
-def samples_of(y: Any, n: int = 40) -> pd.DataFrame:
-    """Return random paths at y's rows in the layout of sample."""
-    rng = np.random.default_rng(0)
-    frame = y.to_frame() if isinstance(y, pd.Series) else y
-    paths = {k: frame + rng.standard_normal(frame.shape) for k in range(n)}
-    return pd.concat(paths, names=["sample"])
-
-
-SAMPLES = samples_of(AHEAD)
-
-
-def threads(axes: Any) -> np.ndarray:
-    """Return the thin paths, (path, point)."""
-    thin = [one for one in axes.lines if one.get_linewidth() == 0.6]
-    return np.stack([np.asarray(one.get_ydata(), dtype=float) for one in thin])
-
-
-def test_paths_are_thin_lines_with_their_median_and_quantiles() -> None:
-    axes = plot_samples(SAMPLES, SEEN, coverage=0.8, max_paths=7)
-    table = SAMPLES["y"].unstack(0)
-    np.testing.assert_array_equal(threads(axes), table.iloc[:, :7].T)
-    median = points(axes, "median")
-    np.testing.assert_allclose(median[:, 0], dates(table.index))
-    np.testing.assert_allclose(median[:, 1], table.median(axis=1))
-    edges = band(axes, "80 % of 40 paths")[:, 1:]
-    np.testing.assert_allclose(edges, table.quantile([0.1, 0.9], axis=1).T)
-    np.testing.assert_array_equal(points(axes, "observed")[:, 1], SEEN)
-    names = ["observed", "median", "7 sample paths", "80 % of 40 paths"]
-    assert legend(axes) == names
-    assert not plot_samples(SAMPLES, coverage=None).collections
-
-
-def test_paths_of_channels_and_of_panels_have_axes_of_their_own() -> None:
-    new = samples_of(channels(uneven_stamps()), 5)
-    for name, one in zip("ab", plot_samples(new), strict=True):
-        np.testing.assert_array_equal(threads(one), new[name].unstack(0).T)
-        assert one.get_ylabel() == name
-    y = panel((20, 13))
-    samples = samples_of(y, 6)
-    samples.loc[pd.IndexSlice[:, "s1"], :] = np.nan  # as where X lacks a series
-    first, second = plot_samples(samples, y)
-    expected = samples.xs("s0", level="series")["y"].unstack(0).T
-    np.testing.assert_array_equal(threads(first), expected)
-    assert not second.collections
-    np.testing.assert_array_equal(points(second, "observed")[:, 1], y.loc["s1", "y"])
 
 
 BOUNDS = intervals(AHEAD, (0.5, 0.9))
@@ -385,8 +327,6 @@ def test_what_does_not_fit_is_refused(message: str, arguments: Any) -> None:
 @pytest.mark.parametrize(
     ("message", "options"),
     [
-        ("labels must be 2, of y.*got .'one'.", {"labels": ["one"]}),
-        ("labels must be 2, of y.*got 'ab'", {"labels": "ab"}),
         ("ax must hold 1 Axes, one for each part.*got 0", {"ax": []}),
         ("ax must be a matplotlib Axes or an array .*got str", {"ax": "axes"}),
     ],
@@ -394,22 +334,6 @@ def test_what_does_not_fit_is_refused(message: str, arguments: Any) -> None:
 def test_options_that_do_not_fit_are_refused(message: str, options: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         plot_forecast(SEEN, AHEAD, **options)
-
-
-@pytest.mark.parametrize(
-    ("message", "samples", "options"),
-    [
-        *(("coverage must be a share", SAMPLES, {"coverage": x}) for x in (0, 90, "1")),
-        ("max_paths == 0", SAMPLES, {"max_paths": 0}),
-        (r"samples must have rows with the index \(sample", AHEAD, {}),
-        ("samples must have rows.*got 0 with", SAMPLES.iloc[:0], {}),
-        ("times of samples must be strict", pd.concat([SAMPLES, SAMPLES]), {"y": SEEN}),
-        ("the channels of y and samples", SAMPLES, {"y": channels(Y.index)}),
-    ],
-)
-def test_what_has_no_paths_is_refused(message: str, samples: Any, options: Any) -> None:
-    with pytest.raises(ValueError, match=message):
-        plot_samples(samples, **options)
 
 
 def test_axes_on_which_pandas_counts_periods_are_refused() -> None:

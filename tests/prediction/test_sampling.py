@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from sktime.forecasting.base import ForecastingHorizon
 
-from tests.lines import KINDS, SLOPE, SPREAD, learned, two_columns
 from tests.series import FORECASTERS, channels, tiny
 
 TRAINED: dict[str, Any] = {"max_epochs": 20, "lr": 0.05, "level": "series"}
@@ -63,20 +61,7 @@ def test_paths_inside_the_history_jump_from_window_to_window_only() -> None:
     forecaster = tiny(**TRAINED).fit(y)
     times = np.arange(y.index[3], y.index[-1])
     predictor = forecaster._answers
-    queries = predictor._placed(np.zeros_like(times), times)
-    joints = np.diff(predictor._windows_of(queries)) != 0
+    joints = np.diff(predictor._placed(np.zeros_like(times), times)[0]) != 0
     assert joints.sum() >= 2
     step = np.abs(np.diff(smooth_paths(forecaster, times), axis=1)).mean((0, 2))
     assert step[joints].min() > step[~joints].max()
-
-
-def test_channels_of_a_path_come_from_one_trajectory() -> None:
-    kind = KINDS["hours with gaps"]
-    y = two_columns(kind.index, kind.step)
-    forecaster = learned(y, n_samples=50).fit(y)
-    with torch.no_grad():  # both channels now show the first latent state
-        outer = forecaster.network_.emission.network[2]
-        outer.weight[1] = outer.weight[0]
-    paths = forecaster.sample([1, 3], noise=False)
-    np.testing.assert_allclose(paths["high"] - 50, paths["low"], atol=1e-4)
-    assert paths["low"].groupby(level=1).std().min() > 0.5 * SPREAD * SLOPE

@@ -1,19 +1,14 @@
-"""What a fitted model shows of its training."""
+"""A training, epoch by epoch."""
 
 from __future__ import annotations
 
-from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from sklode.data.checks import check_fitted
 from sklode.plotting import canvas
-from sklode.plotting.canvas import Canvas
-
-Array = NDArray[np.floating]
 
 _HISTORY = {
     "loss": (0, "training loss"),
@@ -25,7 +20,7 @@ _HISTORY = {
 """In which axes a column is drawn, and how it is called there."""
 
 
-def plot_history(forecaster: Any, *, title: str | None = None, ax: Any = None) -> Any:
+def plot_history(forecaster: Any, *, ax: Any = None) -> Any:
     """Plot a training epoch by epoch: losses, parts of the bound, gradient norms.
 
     Parameters
@@ -33,17 +28,17 @@ def plot_history(forecaster: Any, *, title: str | None = None, ax: Any = None) -
     forecaster : forecaster of this package, or DataFrame
         Fitted; or its ``history_``, which knows neither the best epoch nor the
         threshold of clipping: then they are not marked.
-    title, ax
-        As in `plot_forecast`; three axes.
+    ax : array of Axes, optional
+        Three to draw on; None: a new figure.
 
     Returns
     -------
     ndarray of Axes
         Three: the loss and, where there is one, the validation loss; log-likelihood and
         KL divergence, per observed value; the mean norm of the gradients before
-        clipping, on a logarithmic axis, with the threshold ``clip_norm`` where that is
-        a number. A vertical line marks the epoch whose weights are kept, crosses those
-        that diverged and were restored.
+        clipping, on a logarithmic axis, with the threshold ``clip_norm``. A vertical
+        line marks the epoch whose weights are kept, crosses those that diverged and
+        were restored.
 
     Raises
     ------
@@ -62,32 +57,30 @@ def plot_history(forecaster: Any, *, title: str | None = None, ax: Any = None) -
             "plot_history needs the history of a training; got one without an epoch "
             "(finetune_epochs=0 trains for none). Pass a forecaster that was trained."
         )
-    sheet = Canvas.of(ax, (3,), (3.8, 3.6), n_columns=3)
-    losses, parts, norms = sheet.axes
+    sheet = canvas.axes_of(ax, (3,), (3.8, 3.6), n_columns=3)
+    norms = sheet[2]
     epochs = history.index.to_numpy()
     styles = canvas.styles_of(_HISTORY)
     for (column, (place, label)), style in zip(_HISTORY.items(), styles, strict=True):
         values = history[column].to_numpy(dtype=float)
         if np.isfinite(values).any():
-            canvas.line(sheet.axes[place], epochs, values, style, label)
+            canvas.line(sheet.flat[place], epochs, values, style, label)
     restored = epochs[history["restored_epoch"].to_numpy() > 0]
-    for axes in sheet.axes:
-        axes.set_xlabel("epoch")
+    names = "loss per observed value", "nats per observed value", "norm before clipping"
+    for axes, name in zip(sheet.flat, names, strict=True):
+        axes.set(xlabel="epoch", ylabel=name)
         axes.xaxis.get_major_locator().set_params(integer=True)
         if best is not None:
-            guide = {"color": canvas.GUIDE, "linewidth": 1.2, "linestyle": ":"}
-            axes.axvline(best, label=f"best epoch, {best}", **guide)
+            label = f"best epoch, {best}"
+            axes.axvline(best, label=label, color=canvas.GUIDE, lw=1.2, ls=":")
         if len(restored):
-            cross = {"marker": "x", "linestyle": "", "color": canvas.INK}
-            low = {"transform": axes.get_xaxis_transform(), **cross}
-            axes.plot(restored, 0 * restored + 0.03, label="diverged, restored", **low)
-    losses.set_ylabel("loss per observed value")
-    parts.set_ylabel("nats per observed value")
-    norms.set_ylabel("gradient norm before clipping")
+            low = {"transform": axes.get_xaxis_transform(), "color": canvas.INK}
+            label = "diverged, restored"
+            axes.plot(restored, 0 * restored + 0.03, "x", label=label, **low)
     norms.margins(y=0.15)
     if (history["grad_norm"] > 0).any():
         norms.set_yscale("log")
-    if isinstance(threshold, Real):  # those of numpy too
-        dashes = {"color": canvas.INK, "linewidth": 1.0, "linestyle": "--"}
-        norms.axhline(float(threshold), label=f"clip_norm = {threshold:g}", **dashes)
-    return sheet.explained(title)
+    if threshold is not None:
+        label = f"clip_norm = {threshold:g}"
+        norms.axhline(threshold, label=label, color=canvas.INK, lw=1, ls="--")
+    return canvas.explained(sheet, ax is None)

@@ -11,11 +11,8 @@ from matplotlib import pyplot as plt
 from sktime.exceptions import NotFittedError
 
 from sklode.plotting import plot_history
-from tests.networks import amplified
 from tests.plotting.test_series import line, points
-from tests.series import tiny, uneven_stamps, waves
-
-FH = list(range(1, 7))
+from tests.series import tiny, waves
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +25,7 @@ def labels(axes: Any) -> list[str]:
 
 
 def test_each_epoch_is_drawn_as_it_was_recorded(trained: Any) -> None:
-    axes = plot_history(trained, title="Training")
+    axes = plot_history(trained)
     assert axes.shape == (3,)
     shown = {
         "training loss": (0, "loss"),
@@ -47,7 +44,6 @@ def test_each_epoch_is_drawn_as_it_was_recorded(trained: Any) -> None:
         assert set(line(one, f"best epoch, {best}").get_xdata()) == {best}
         np.testing.assert_array_equal(one.get_xticks(), one.get_xticks().round())
     assert axes[2].get_yscale() == "log"
-    assert axes[0].figure.get_suptitle() == "Training"
     (below,) = axes[0].figure.legends
     assert {text.get_text() for text in below.get_texts()} >= {*shown}
 
@@ -95,11 +91,3 @@ def test_a_history_without_an_epoch_is_refused(trained: Any) -> None:
         plot_history(trained.history_[:0])
     with pytest.raises(ValueError, match="ax must hold 3 Axes"):
         plot_history(trained, ax=plt.subplots()[1])
-
-
-@pytest.fixture(scope="module")
-def portrayed() -> Any:
-    """Return a forecaster whose field is far from zero, as after a long training."""
-    forecaster = tiny(latent_size=3).fit(waves(uneven_stamps(30)))
-    amplified(forecaster.network_.decoder.vector_field, 3.0)
-    return forecaster
