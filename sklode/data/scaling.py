@@ -59,10 +59,9 @@ class Normalisation:
     @classmethod
     def of(cls, observations: Observations) -> Normalisation:
         """Measure ``observations``."""
-        location, scale = location_and_scale(observations.values)
-        if observations.controls is None:
-            return cls(location, scale, np.zeros(0), np.ones(0))
-        return cls(location, scale, *location_and_scale(observations.controls))
+        values, controls = observations.values, observations.controls
+        controls = np.zeros((0, 0)) if controls is None else controls
+        return cls(*location_and_scale(values), *location_and_scale(controls))
 
     def values(self, values: Array) -> Array:
         """Return y's values in normalised units."""
