@@ -18,7 +18,6 @@ from sklode import nn
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.windows import Origins, Units
-from sklode.engine.threads import n_threads
 from sklode.levels.components import least_of
 from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
@@ -79,7 +78,6 @@ class AheadRun(Run):
         start: AheadModel | None = None,
         purpose: Purpose = "fit",
     ) -> None:
-        n_threads()  # a thread's first; it could else take another fit's for its own
         super().__init__(settings, rng)
         self.rows = rows = history.observations
         weights_seed, self.predict_seed = seed_from(rng), seed_from(rng)

@@ -25,7 +25,6 @@ from sklode.data.scaling import (
     time_unit,
 )
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
-from sklode.engine.threads import n_threads
 from sklode.nn.modes import own_modes
 from sklode.nn.solvers import FOLLOWED
 from sklode.prediction.calibration import measured_calibration
@@ -83,7 +82,6 @@ class SeriesRun(Run):
         start: FittedModel | None = None,
         purpose: Purpose = "fit",
     ) -> None:
-        n_threads()  # a thread's first; it could else take another fit's for its own
         super().__init__(settings, rng)
         rows = history.observations
         with own_modes(gradients=True):
