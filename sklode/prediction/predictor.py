@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from sklode.data.errors import SolverError
 from sklode.data.history import Asked, History
 from sklode.data.ticks import rows_before, ticks_between
-from sklode.engine.threads import n_threads
 from sklode.nn import ControlPath, make_batch
 from sklode.nn.modes import own_modes
 from sklode.prediction.calibration import Calibration
@@ -54,7 +53,6 @@ class Predictor:
     """
 
     def __init__(self, model: FittedModel, history: History, seed: int) -> None:
-        n_threads()  # a thread's first, as in a training
         self._model = model
         self._history = history
         self._seed = seed
@@ -66,7 +64,7 @@ class Predictor:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
         table = np.empty((len(asked.index), len(self._history.channels)))
         for rows, paths, _ in self._parts(asked, 0):
-            table[rows] = self._model.normalisation.original(paths[0])
+            table[rows] = self._model.units.original(paths[0])
         return table
 
     def variances(self, asked: Asked, n: int) -> Array:
@@ -74,7 +72,7 @@ class Predictor:
         deviation = np.empty((len(asked.index), len(self._history.channels)))
         for rows, paths, noise in self._parts(asked, n):
             deviation[rows] = np.sqrt(paths.var(axis=0) + noise**2)
-        deviation *= self._model.normalisation.scale
+        deviation *= self._model.units.scale
         with np.errstate(over="ignore"):
             squared = deviation**2
         if np.isinf(squared).any():
@@ -89,7 +87,7 @@ class Predictor:
         """Return quantiles of ``n`` draws with noise, (row, channel, alpha)."""
         table = np.empty((len(asked.index), len(self._history.channels), len(alpha)))
         for rows, paths, _ in self._parts(asked, n, noisy=True):
-            found = np.quantile(self._model.normalisation.original(paths), alpha, 0)
+            found = np.quantile(self._model.units.original(paths), alpha, 0)
             table[rows] = np.moveaxis(found, 0, -1)
         return table
 
@@ -97,7 +95,7 @@ class Predictor:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
         table = np.empty((n, len(asked.index), len(self._history.channels)))
         for rows, paths, _ in self._parts(asked, n, noise):
-            table[:, rows] = self._model.normalisation.original(paths)
+            table[:, rows] = self._model.units.original(paths)
         return table
 
     def _parts(
@@ -160,7 +158,7 @@ class Predictor:
         centred = np.where(is_after, after, before) - (length - 1) // 2
         n_spacings = (centred - first + spacing // 2) // spacing
         start = np.clip(first + n_spacings * spacing, first, last)
-        times = ticks_between(seen.ticks[first], ticks) / self._model.time_unit
+        times = ticks_between(seen.ticks[first], ticks) / self._model.units.time
         return np.searchsorted(windows.start, start), times
 
     def _known(self, asked: Asked) -> KnownControls | None:
@@ -168,7 +166,7 @@ class Predictor:
         if asked.known is None or asked.known.controls is None:
             return None
         window, times = self._placed(asked.known.series, asked.known.ticks)
-        values = self._model.normalisation.controls(asked.known.controls)
+        values = self._model.units.controls(asked.known.controls)
         return KnownControls.of(self._windows.series[window], times, values)
 
     def _passes(self, window: Numbers, since: Array, n_draws: int) -> Iterator[Numbers]:

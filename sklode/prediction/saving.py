@@ -32,9 +32,8 @@ from sklode import nn
 from sklode.data.errors import WeightsFileError
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.scaling import Normalisation
+from sklode.data.scaling import Units
 from sklode.data.ticks import stamps_of, ticks_of
-from sklode.data.windows import Units
 from sklode.levels.components import Component
 from sklode.levels.cross import Cross
 from sklode.levels.effects import Effect
@@ -275,7 +274,7 @@ def _parts_of_record(record: Any) -> Any:
 
 
 _RECORDS = (
-    *(History, Units, Normalisation, Calibration, Stacking),
+    *(History, Units, Calibration, Stacking),
     *(FittedLevel, Level, Component, Form, Effect, Cross),
 )
 

@@ -168,7 +168,7 @@ def test_a_network_reads_the_times_that_its_windows_have(kind_of_model: type) ->
     for name in ("uneven integers", "days into summer time, some missing"):
         index = KINDS[name].index
         forecaster = tiny(kind_of_model, level="series").fit(waves(index))
-        predictor, unit = forecaster._answers, forecaster._model.time_unit
+        predictor, unit = forecaster._answers, forecaster._model.units.time
         seen = forecaster._history.observations
         _, times = predictor._placed(seen.series, seen.ticks)
         np.testing.assert_array_equal(times, predictor._windows.times)
