@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from sklode.data.errors import SolverError
 from sklode.data.history import Asked, History
 from sklode.data.ticks import rows_before, ticks_between
-from sklode.engine.threads import n_threads
 from sklode.nn import ControlPath, make_batch
 from sklode.nn.modes import own_modes
 from sklode.prediction.calibration import Calibration
@@ -54,7 +53,6 @@ class Predictor:
     """
 
     def __init__(self, model: FittedModel, history: History, seed: int) -> None:
-        n_threads()  # a thread's first, as in a training
         self._model = model
         self._history = history
         self._seed = seed
@@ -169,7 +167,7 @@ class Predictor:
             return None
         window, times = self._placed(asked.known.series, asked.known.ticks)
         values = self._model.units.controls(asked.known.controls)
-        return KnownControls.of(self._windows.series[window], times, values)
+        return KnownControls(self._windows.series[window], times, values)
 
     def _passes(self, window: Numbers, since: Array, n_draws: int) -> Iterator[Numbers]:
         """Yield queries, window by window, as many as are solved together.
