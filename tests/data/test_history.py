@@ -183,7 +183,7 @@ def test_a_revised_value_is_taken_up_with_a_warning(fitted: dict[str, Any]) -> N
     revised.iloc[1:3, 0] += 1.0
     revised.iloc[2, 1] += 1.0
     message = (
-        "an update replaces values of y that were seen before: 3 of them, the first "
+        r"an update replaces 3 value\(s\) that were seen before, the first "
         f"at {re.escape(str(STAMPS[21]))}. Where that is no revision, look for"
     )
     with pytest.warns(HistoryWarning, match=message):
