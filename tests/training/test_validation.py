@@ -182,7 +182,9 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(kind: str) 
     proved = proof.median + change * proof.deviation
     ones = np.ones((1, 2))
     stacking = Stacking(np.zeros(1), ones, ones, 30.0)
-    model = AheadModel(network, level, units, rows.clock, 12, {}, stacking=stacking)
+    model = AheadModel(
+        *(network, units, rows.clock, 12, {}), level=level, stacking=stacking
+    )
     forecaster, places = tiny(level="auto").fit(y, X=X), y.index
     lengths = np.diff(proof.origins.bounds)
     for window in np.unique(asked.window)[::5]:
