@@ -58,7 +58,7 @@ def latent_ode(
     flow = field(latent, control_size=n_controls, **shape)
     network = nn.LatentODE(
         amplified(encoder, 1.5),
-        nn.Translator(hidden, latent),
+        nn.PosteriorHead(hidden, latent),
         nn.Decoder(flow, solver),
         nn.Emission(latent, n_channels, 6, n_controls),
     )

@@ -59,7 +59,7 @@ def test_straightforward_loop_is_encoder_and_decoder_of_sklode(load: Load) -> No
     encoder = nn.ODELSTM(sizes.n_channels, sizes.hidden_size, flow, solver)
     with torch.no_grad():
         for module, part in ((flow, "flow"), (dynamics, "dynamics")):
-            linear = [*module.layers, module.output]
+            linear = [*module.hidden, module.output]
             for layer, (weight, bias) in zip(linear, weights[part], strict=True):
                 layer.weight.copy_(weight)
                 layer.bias.copy_(bias)

@@ -137,7 +137,7 @@ def test_draws_of_a_far_horizon_are_solved_few_at_a_time(
 ) -> None:
     forecaster = tiny(n_samples=40).fit(panel())
     network, sizes = forecaster.network_, []
-    decode = network.decode_draws
+    decode = network.decode
 
     def recording(z0: Any, posterior: Any, times: Any, path: Any) -> Any:
         paths = decode(z0, posterior, times, path)
@@ -145,7 +145,7 @@ def test_draws_of_a_far_horizon_are_solved_few_at_a_time(
         return paths
 
     expected = forecaster.sample([1, 150])
-    monkeypatch.setattr(network, "decode_draws", recording)
+    monkeypatch.setattr(network, "decode", recording)
     monkeypatch.setattr(prediction, "_STATES_AT_ONCE", 4000)
     found = forecaster.sample([1, 150])
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)

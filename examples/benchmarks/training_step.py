@@ -51,7 +51,7 @@ def network(load: Workload, engine: str) -> nn.LatentODE:
     flow = nn.VectorField(load.hidden_size, *shape)
     made = nn.LatentODE(
         nn.ODELSTM(2 * load.n_channels, load.hidden_size, flow, solver),
-        nn.Translator(load.hidden_size, load.latent_size),
+        nn.PosteriorHead(load.hidden_size, load.latent_size),
         nn.Decoder(nn.VectorField(load.latent_size, *shape), solver),
         nn.Emission(load.latent_size, load.n_channels, EMISSION_WIDTH),
     )

@@ -20,8 +20,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from sklode.nn import ODELSTM
-from sklode.nn.batches import make_batch
+from sklode.nn import ODELSTM, make_batch
 
 
 class EncoderInputs(NamedTuple):
@@ -57,7 +56,7 @@ def encoder_inputs(forecaster: Any, n_windows: int = 16) -> EncoderInputs:
         hidden_size = network.encoder.hidden_size
 
         def forward(
-            self, times: Tensor, inputs: Tensor, observed: Tensor, run: object = None
+            self, times: Tensor, inputs: Tensor, observed: Tensor, engine: str
         ) -> Tensor:
             read.append(EncoderInputs(times, inputs, observed))
             return inputs.new_zeros(len(inputs), self.hidden_size)
@@ -227,15 +226,8 @@ def _walk(model: Any, inputs: EncoderInputs | None) -> _Walk:
     if observed is None:
         observed = torch.ones(times.shape, dtype=torch.bool)
     values = torch.where(observed.unsqueeze(-1), values.double(), 0.0)
-    steps: list[tuple[Tensor, Tensor, Tensor]] = []
-
-    def keep(read: Tensor, dt: Tensor, visits: Tensor) -> Tensor:
-        steps.append((read, dt, visits))
-        return read.new_zeros(len(read), encoder.hidden_size)
-
-    with torch.no_grad():
-        encoder(times.double(), values, observed, keep)  # its own schedule of steps
-    read, dt, visits = steps[0]
+    backward = times.double().flip(1), values.flip(1), observed.flip(1)
+    read, dt, visits, _ = encoder.steps(*backward, to_last_visit=True)
     size, is_lstm = encoder.hidden_size, isinstance(encoder, ODELSTM)
 
     def flow(h: Tensor, dt: Tensor) -> Tensor:

@@ -12,29 +12,15 @@ from numpy.typing import NDArray
 from sklode.levels.forms import LEAST_NOISE, PLACE, Form, StateSpace, state_space
 from sklode.levels.table import Table
 
-__all__ = [
-    "FEWEST_HARMONICS",
-    "THRESHOLD",
-    "Component",
-    "FilterPass",
-    "States",
-    "heaviest",
-    "kalman",
-    "least_of",
-]
-
 Array = NDArray[np.floating]
 
+# harmonics of a season of longer periods; fitting may find that it needs more
 FEWEST_HARMONICS = 6
-"""That a season of longer periods has; fitting may find that it needs more."""
-
+# innovations beyond so many standard deviations weigh less, see `kalman`
 THRESHOLD = 3.0
-"""Innovations beyond so many standard deviations weigh less, see `kalman`."""
-
 _PASSES = 2  # of the filter, that find the scale of each series
-
+# of the usual value: what a model of logarithms takes zero and less for
 _LOWEST = 1e-9
-"""Of the usual value: what a model of logarithms takes zero and less for."""
 
 
 class States(NamedTuple):

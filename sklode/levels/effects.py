@@ -29,17 +29,13 @@ from scipy.optimize import minimize_scalar
 from sklode.levels.components import Component, kalman
 from sklode.levels.table import Table
 
-__all__ = ["Effect", "Estimate", "Inputs", "alike", "columns_of", "estimated", "places"]
-
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 
 _KNOTS = 8
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
-
+# in usual gaps, to begin with: the most probable one lies near one of them
 _MEMORIES = 2.0 ** np.arange(0.0, 10.0, 1.25)
-"""In usual gaps, to begin with: the most probable one lies near one of them."""
-
 _SPANS = 10.0  # in the longest series, of the longest memory
 _ODDS_OF_CURVE = 1.0
 _ODDS_OF_MEMORY = math.log(len(_MEMORIES))
@@ -214,7 +210,7 @@ class _Judge:
     def _surprise(self, columns: Array) -> list[Array]:
         """Return what is not expected of columns, in deviations, by series."""
         columns = np.ascontiguousarray(columns)
-        expected = kalman().filter_columns(*self._given, columns, False)
+        expected = kalman().filter_columns(*self._given, columns)
         return np.split((columns - expected) * self._root, self._bounds[1:-1])
 
     def _of(self, effect: Effect) -> list[Array]:

@@ -1,11 +1,23 @@
-"""Torch modules of the Latent ODE: tensors in, tensors or distributions out."""
+"""Torch modules of the Latent ODE: tensors in, tensors or distributions out.
+
+Batch first everywhere, (batch, time, channel); draws of z0 stand in front. Times are in
+``time_unit_``; a mask is True where an entry was observed.
+"""
 
 from sklode.nn.ahead import AheadBatch, AheadODE
-from sklode.nn.batches import Batch, make_batch
 from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODELSTM, ODERNN, RNN
-from sklode.nn.latent_ode import Emission, LatentODE, Posterior, Translator
-from sklode.nn.objectives import clip_gradient_norm, elbo, log_likelihood
+from sklode.nn.latent_ode import (
+    Batch,
+    Emission,
+    LatentODE,
+    Posterior,
+    PosteriorHead,
+    clip_gradient_norm,
+    elbo,
+    log_likelihood,
+    make_batch,
+)
 from sklode.nn.solvers import Solver
 from sklode.nn.vector_fields import VectorField
 
@@ -21,8 +33,8 @@ __all__ = [
     "Emission",
     "LatentODE",
     "Posterior",
+    "PosteriorHead",
     "Solver",
-    "Translator",
     "VectorField",
     "clip_gradient_norm",
     "elbo",

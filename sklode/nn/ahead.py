@@ -7,17 +7,15 @@ there, one layer lets them meet, and a neural ODE carries all of them on.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sklode.nn.accelerated import Accelerated
 from sklode.nn.decoders import ControlPath, Decoder
-from sklode.nn.latent_ode import Bound
-from sklode.nn.objectives import huber_log_likelihood
-from sklode.nn.shapes import Controls, Mask, State, Times, Values
+from sklode.nn.latent_ode import Autoencoder, Bound
 
 FEW = 8
 """Up to so many channels the states flow; of more each keeps still, and fades."""
@@ -43,6 +41,14 @@ _READ = 12
 _OWN = [0, 2, 4, 5, 6]
 """Of them the means and the last value, which a line of its own reads."""
 
+_HUBER = 2.0
+"""From so many scales on an error counts in proportion, not by its square."""
+
+_LOG_HUBER_MASS = math.log(
+    math.sqrt(2 * math.pi) * math.erf(_HUBER / math.sqrt(2))
+    + 2 / _HUBER * math.exp(-(_HUBER**2) / 2)
+)
+
 
 class AheadBatch(NamedTuple):
     """Windows that end at an origin, and values after it that are asked for.
@@ -50,10 +56,10 @@ class AheadBatch(NamedTuple):
     A window's rows come latest first, so that times are ages, which increase.
     """
 
-    times: Times  # (window, row): time from each row to the origin
-    values: Values  # (window, row, channel)
-    mask: Mask
-    controls: Controls | None  # (window, row, control)
+    times: Tensor  # (window, row): time from each row to the origin
+    values: Tensor  # (window, row, channel)
+    mask: Tensor  # (window, row, channel), bool
+    controls: Tensor | None  # (window, row, control)
     path: ControlPath | None  # controls from the origin on, at times since it
     window: Tensor  # (answer,), int64: whose answer it is
     channel: Tensor  # (answer,), int64
@@ -66,7 +72,7 @@ class AheadBatch(NamedTuple):
         return len(self.target)
 
 
-class AheadODE(Accelerated):
+class AheadODE(Autoencoder):
     r"""Variational autoencoder that encodes what was seen and decodes what follows.
 
     .. math::
@@ -83,8 +89,8 @@ class AheadODE(Accelerated):
     encoder : nn.Module
         `ODELSTM`, `ODERNN` or `RNN`, over [x, mask, u].
     decoder : Decoder or None
-        Of the states of all channels together, (latent_size * channel,); None: they do
-        not flow.
+        Of the states of all channels together, (latent_size * channel,); None, of many
+        channels: they do not flow.
     n_channels, n_controls : int
         Numbers of x and u.
     latent_size : int
@@ -110,20 +116,18 @@ class AheadODE(Accelerated):
         looks_back: bool,
     ) -> None:
         super().__init__()
-        self.encoder: Any = encoder
-        self.decoder: Any = decoder
+        self.encoder = encoder
+        self.decoder = decoder
         self.state_size, self.n_channels = latent_size, n_channels
-        self.reach = reach
-        size, is_few = latent_size, n_channels <= FEW
+        self.reach, self.looks_back = reach, looks_back
+        size, together = latent_size, n_channels * latent_size
         self.names = nn.Parameter(0.3 * torch.randn(n_channels, _EMBEDDING))
-        n_lags = _N_LAGS if is_few else 0
+        n_lags = 0 if decoder is None else _N_LAGS
         n_read = _READ + 2 * n_lags + _EMBEDDING + int(encoder.hidden_size)
         self.token = _perceptron(n_read, width, size)
-        self.direct: nn.Linear | None = None
-        if is_few:
-            self.direct = nn.Linear(n_channels * n_lags, n_channels * size)
+        if decoder is not None:
+            self.direct = nn.Linear(n_channels * n_lags, together)
             nn.init.normal_(self.direct.weight, std=0.1)
-        together = n_channels * size
         self.meeting = nn.Sequential(
             nn.LayerNorm(together), _perceptron(together, _MEETING, together)
         )
@@ -131,19 +135,19 @@ class AheadODE(Accelerated):
         self.log_variance = nn.Linear(size, size)
         nn.init.zeros_(self.log_variance.weight)
         nn.init.constant_(self.log_variance.bias, -4.0)
-        self.looks_back = looks_back
         n_asked = size + _EMBEDDING + 6 + _READ + n_controls
         if looks_back:
             farthest = min(reach, _FARTHEST)
             self.lags = nn.Parameter(torch.linspace(0, farthest, _N_BACK))
             narrow = torch.full((_N_BACK,), farthest / (_N_BACK - 1))
             self.log_widths = nn.Parameter(narrow.log())
-            self.back = nn.Linear(2 * n_channels * _N_BACK, width // 2)
+            self.back: Any = nn.Linear(2 * n_channels * _N_BACK, width // 2)
             n_asked += width // 2
         self.out = _perceptron(n_asked, width, 1)
         with torch.no_grad():
             self.out[2].weight.mul_(0.1)  # type: ignore[operator]
-        self.line = nn.Linear(together, n_channels) if decoder is not None else None
+        if decoder is not None:
+            self.line = nn.Linear(together, n_channels)
         self.own_lines = nn.Parameter(torch.zeros(n_channels, 3 * len(_OWN)))
         self.raw_noise = nn.Parameter(torch.full((n_channels,), -0.5))
         # of KL in the objective, set as the data call for
@@ -167,90 +171,85 @@ class AheadODE(Accelerated):
 
         z0 is reparametrised by ``noise``, (window, latent); without it, its mean.
         """
-        z0, log_variance, read = self._origin(batch)
+        z0, log_variance, *read = self._origin(batch)
         kl = 0.5 * (z0**2 + log_variance.exp() - 1 - log_variance).sum(-1)
-        kl = self.kl_scale * kl
         if noise is not None:
             z0 = z0 + noise * torch.exp(0.5 * log_variance)
-        mean = self._answers(z0, read, batch)
-        of_channel = batch.channel
-        each = huber_log_likelihood(
-            batch.target.clamp(-_LARGEST, _LARGEST) - mean, self.noise_scale[of_channel]
-        )
-        each = each * self.weights[of_channel]
+        errors = batch.target.clamp(-_LARGEST, _LARGEST)
+        errors = errors - self._answers(batch, z0, *read)
+        each = huber_log_likelihood(errors, self.noise_scale[batch.channel])
+        each = each * self.weights[batch.channel]
         n = len(batch.times)
         counts = torch.bincount(batch.window, minlength=n)
-        return Bound(each.new_zeros(n).index_add(0, batch.window, each), kl, counts)
+        total = each.new_zeros(n).index_add(0, batch.window, each)
+        return Bound(total, self.kl_scale * kl, counts)
 
     def predict(self, batch: AheadBatch) -> Tensor:
         """Return x^ at the mean of q(z0), (answer,)."""
-        z0, _, read = self._origin(batch)
-        return self._answers(z0, read, batch)
+        z0, _, *read = self._origin(batch)
+        return self._answers(batch, z0, *read)
 
-    def _origin(self, batch: AheadBatch) -> tuple[State, Tensor, tuple[Tensor, Tensor]]:
-        """Return mean and log variance of q(z0), (window, latent), and the readings."""
+    def _origin(self, batch: AheadBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return mean and log variance of q(z0), (window, latent), and the readings.
+
+        These are `_readings`, and those that lines read, of values not softened.
+        """
         known = batch.mask.to(batch.values.dtype)
         raw = torch.where(batch.mask, batch.values, 0.0)
         values = _softened(raw)
         read = _readings(batch.times, values, known)
-        n, channels = read.shape[:2]
-        # a flow backward along ages is one forward in time
         inputs = [values, known]
         if batch.controls is not None:
             inputs.append(batch.controls)
-        h = self._encoded(batch.times, torch.cat(inputs, -1), batch.mask.any(-1))
-        parts = [read, self.names.expand(n, -1, -1), _each(h, channels)]
-        near = None
-        if self.direct is not None:
+        # a flow backward along ages is one forward in time
+        given = batch.times, torch.cat(inputs, -1), batch.mask.any(-1)
+        h = self.encoder(*given, self.engine)
+        n, channels = read.shape[:2]
+        of_all = h.unsqueeze(1).expand(-1, channels, -1)
+        parts = [read, self.names.expand(n, -1, -1), of_all]
+        if self.decoder is None:
+            z = self.token(torch.cat(parts, -1))
+        else:
             near, density = _near(batch.times, values, known)
-            parts += [near, density]
-        z = self.token(torch.cat(parts, -1))
-        if near is not None and self.direct is not None:
+            z = self.token(torch.cat([*parts, near, density], -1))
             z = z + self.direct(near.flatten(1)).view(z.shape)
         z = z + self.meeting(z.flatten(1)).view(z.shape)
         z = z + self.own(z)
         plain = _readings(batch.times, raw.clamp(-_LARGEST, _LARGEST), known)
-        return z.flatten(1), self.log_variance(z).flatten(1), (read, plain[..., _OWN])
+        log_variance = self.log_variance(z).flatten(1)
+        return z.flatten(1), log_variance, read, plain[..., _OWN]
 
     def _answers(
-        self, z0: State, read: tuple[Tensor, Tensor], batch: AheadBatch
+        self, batch: AheadBatch, z0: Tensor, read: Tensor, plain: Tensor
     ) -> Tensor:
-        """Return x^ of each answer."""
+        """Return x^ of each answer, of states z0 and readings of the origin."""
         window, channel, lead = batch.window, batch.channel, batch.lead
-        own, plain = (x[window, channel] for x in read)
-        age = lead + torch.expm1(own[:, 1])
-        age, passed = age / self.reach, lead / self.reach
+        own = read[window, channel]
+        age = (lead + torch.expm1(own[:, 1])) / self.reach
+        passed = lead / self.reach
         fading = torch.stack([torch.exp(-5 * age), torch.exp(-1.25 * age)], 1)
         ahead = [torch.exp(-15 * passed), torch.exp(-5 * passed), passed]
         slot, asked = _slots(window, lead, len(z0))
-        flat = None
+        of_channels = self.n_channels, self.state_size
         if self.decoder is None:
-            states = z0.view(len(z0), self.n_channels, self.state_size)
-            drawn = states[window, channel]
+            state = z0.unflatten(1, of_channels)[window, channel]
         else:
             origin = z0.new_zeros(len(z0))
-            z = self._decoded(z0, origin, asked, batch.path)[window, slot]
-            flat = z
-            z = z.view(len(z), self.n_channels, self.state_size)
-            drawn = z[torch.arange(len(z), device=z.device), channel]
-        parts = [
-            drawn,
-            self.names[channel],
-            torch.stack(ahead, 1),
-            fading,
-            own[:, -1:],
-            own,
-        ]
+            z = self.decoder(z0, origin, asked, batch.path, self.engine)[window, slot]
+            answer = torch.arange(len(z), device=z.device)
+            state = z.unflatten(1, of_channels)[answer, channel]
+        name, since = self.names[channel], torch.stack(ahead, 1)
+        parts = [state, name, since, fading, own[:, -1:], own]
         if batch.path is not None:
             parts.append(batch.path.at(asked)[window, slot])
         if self.looks_back:
             parts.append(self._looked_back(batch))
         x: Tensor = self.out(torch.cat(parts, 1)).squeeze(1)
-        faded = torch.cat([torch.ones_like(fading[:, :1]), fading], 1)
-        lines = (plain.unsqueeze(2) * faded.unsqueeze(1)).flatten(1)
+        faded = functional.pad(fading, (1, 0), value=1.0)
+        lines = (plain[window, channel].unsqueeze(2) * faded.unsqueeze(1)).flatten(1)
         x = x + (self.own_lines[channel] * lines).sum(1)
-        if flat is not None and self.line is not None:
-            x = x + self.line(flat).gather(1, channel.unsqueeze(1)).squeeze(1)
+        if self.decoder is not None:
+            x = x + self.line(z).gather(1, channel.unsqueeze(1)).squeeze(1)
         return x
 
     def _looked_back(self, batch: AheadBatch) -> Tensor:
@@ -268,12 +267,22 @@ class AheadODE(Accelerated):
         return found
 
 
+def huber_log_likelihood(errors: Tensor, scale: Tensor) -> Tensor:
+    r"""Logarithm of Huber's density (1964) of errors: normal, with exponential tails.
+
+    .. math::
+        \log p(e) = -\rho(e / s) - \log s - \log c, \quad
+        \rho(z) = z^2 / 2 \text{ up to } |z| = k, \; k |z| - k^2 / 2 \text{ beyond}
+
+    with k = 2; shape and broadcasting as of ``errors`` / ``scale``.
+    """
+    size = (errors / scale).abs()
+    inner = size.clamp(max=_HUBER)
+    return -(inner * (size - inner / 2)) - scale.log() - _LOG_HUBER_MASS
+
+
 def _perceptron(inputs: int, width: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(inputs, width), nn.GELU(), nn.Linear(width, outputs))
-
-
-def _each(h: Tensor, channels: int) -> Tensor:
-    return h.unsqueeze(1).expand(-1, channels, -1)
 
 
 def _softened(values: Tensor) -> Tensor:
@@ -282,7 +291,7 @@ def _softened(values: Tensor) -> Tensor:
     return values.clamp(-_SOFT, _SOFT) + values.sign() * torch.log1p(beyond)
 
 
-def _readings(ages: Times, values: Values, known: Tensor) -> Tensor:
+def _readings(ages: Tensor, values: Tensor, known: Tensor) -> Tensor:
     """Return what is read of each channel at the origin, (window, channel, number).
 
     Last value and the logarithm of its age, mean, logarithm of the count, decayed
@@ -305,24 +314,22 @@ def _readings(ages: Times, values: Values, known: Tensor) -> Tensor:
         total = weight.sum(-1).clamp(min=1e-9)
         faded.append((weight * values).sum(-1) / total)
     far = torch.where(known > 0, 0.0, torch.inf)
-    return torch.stack(
-        [
-            values.gather(-1, last).squeeze(-1),
-            torch.log1p(age.squeeze(-1)) * some,
-            mean,
-            torch.log1p(count),
-            *faded,
-            torch.sqrt(spread + 1e-6) * some,
-            torch.where(count > 0, (values + far).amin(-1), 0.0),
-            torch.where(count > 0, (values - far).amax(-1), 0.0),
-            values.gather(-1, first).squeeze(-1) * some,
-            some,
-        ],
-        -1,
-    )
+    numbers = [
+        values.gather(-1, last).squeeze(-1),
+        torch.log1p(age.squeeze(-1)) * some,
+        mean,
+        torch.log1p(count),
+        *faded,
+        torch.sqrt(spread + 1e-6) * some,
+        torch.where(count > 0, (values + far).amin(-1), 0.0),
+        torch.where(count > 0, (values - far).amax(-1), 0.0),
+        values.gather(-1, first).squeeze(-1) * some,
+        some,
+    ]
+    return torch.stack(numbers, -1)
 
 
-def _near(ages: Times, values: Values, known: Tensor) -> tuple[Tensor, Tensor]:
+def _near(ages: Tensor, values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     """Return values near even lags and their density, (window, channel, lag)."""
     lags = _SPACING * torch.arange(_N_LAGS, device=ages.device).unsqueeze(-1)
     away = 2 * (ages.unsqueeze(1) - lags).abs() / _SPACING
@@ -332,7 +339,7 @@ def _near(ages: Times, values: Values, known: Tensor) -> tuple[Tensor, Tensor]:
     return near.transpose(1, 2), (total / (total + 0.3)).transpose(1, 2)
 
 
-def _slots(window: Tensor, lead: Tensor, n_windows: int) -> tuple[Tensor, Times]:
+def _slots(window: Tensor, lead: Tensor, n_windows: int) -> tuple[Tensor, Tensor]:
     """Return each answer's place among those of its window, and their leads there.
 
     Answers are sorted by window; other places ask at the origin.

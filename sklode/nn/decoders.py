@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from sklode.data.errors import SolverError
-from sklode.nn.shapes import Controls, State, States, Steps, Times
+from sklode.engine.autograd import decode_at
 from sklode.nn.solvers import Solver
 
 MAX_STEPS = 1_000_000
 """The farthest that the decoder goes, in steps of its grid."""
-
-Dense: TypeAlias = Callable[[State, Steps, Controls | None, Tensor, Tensor], States]
 
 
 class ControlPath(NamedTuple):
@@ -24,10 +21,10 @@ class ControlPath(NamedTuple):
     Before the first stamp and after the last one the nearest value is held.
     """
 
-    times: Times
-    values: Controls
+    times: Tensor  # (batch, time), increasing
+    values: Tensor  # (batch, time, control)
 
-    def at(self, times: Times) -> Controls:
+    def at(self, times: Tensor) -> Tensor:
         """Return u at ``times``, (batch, query); shape (batch, query, control)."""
         right = torch.searchsorted(self.times.contiguous(), times.contiguous())
         right = right.clamp(max=self.times.shape[1] - 1)
@@ -60,17 +57,17 @@ class Decoder(nn.Module):
 
     def __init__(self, vector_field: nn.Module, solver: Solver) -> None:
         super().__init__()
-        self.vector_field = vector_field
+        self.vector_field: Any = vector_field
         self.solver = solver
 
     def forward(
         self,
-        z0: State,
+        z0: Tensor,
         t0: Tensor,
-        times: Times,
+        times: Tensor,
         controls: ControlPath | None = None,
-        dense: Dense | None = None,
-    ) -> States:
+        engine: str = "eager",
+    ) -> Tensor:
         """Return z at ``times``, (batch, query, state).
 
         Parameters
@@ -83,27 +80,31 @@ class Decoder(nn.Module):
             Any times, in any order, before or after ``t0``.
         controls : ControlPath, optional
             Needed where the vector field takes controls.
-        dense : callable, optional
-            An engine in place of `interpolated`, called with its arguments.
+        engine : {"eager", "fused"}, default="eager"
+            Plain torch, or the compiled engine where it `compiles` this.
         """
-        if dense is None:
-            dense = self.interpolated
         elapsed = times - t0.unsqueeze(-1)
-        forward = self._side(z0, t0, elapsed.clamp(min=0), controls, dense, +1)
+        how = z0, t0, controls, engine
+        forward = self._side(elapsed.clamp(min=0), +1, *how)
         if not bool((elapsed < 0).any()):
             return forward
-        backward = self._side(z0, t0, elapsed.clamp(max=0), controls, dense, -1)
+        backward = self._side(elapsed.clamp(max=0), -1, *how)
         return torch.where((elapsed < 0).unsqueeze(-1), backward, forward)
+
+    def compiles(self, example: Tensor) -> bool:
+        """Return whether the compiled engine does this, for tensors like this one."""
+        solver, field = self.solver, self.vector_field
+        return type(self) is Decoder and solver.compiles(field, example)
 
     def _side(
         self,
-        z0: State,
-        t0: Tensor,
-        elapsed: Times,
-        controls: ControlPath | None,
-        dense: Dense,
+        elapsed: Tensor,
         sign: int,
-    ) -> States:
+        z0: Tensor,
+        t0: Tensor,
+        controls: ControlPath | None,
+        engine: str,
+    ) -> Tensor:
         """Solve on one side of t0; ``elapsed`` has the side's sign everywhere."""
         spacing = sign * self.solver.grid_spacing
         place = elapsed / spacing
@@ -122,16 +123,20 @@ class Decoder(nn.Module):
         if controls is not None:
             held = controls.at(t0.unsqueeze(-1) + spacing * (step + 0.5))
         left = torch.minimum(place.floor(), n_steps - 1)
-        return dense(z0, dt, held, left.long(), place - left)
+        left, theta = left.long(), place - left
+        if not (engine == "fused" and self.compiles(z0)):
+            return self.interpolated(z0, dt, held, left, theta)
+        layers, method = self.vector_field.layers, self.solver.method
+        return decode_at(z0, dt, held, left, theta, layers, method)
 
     def interpolated(
         self,
-        z0: State,
-        dt: Steps,
-        held: Controls | None,
+        z0: Tensor,
+        dt: Tensor,
+        held: Tensor | None,
         left: Tensor,
         theta: Tensor,
-    ) -> States:
+    ) -> Tensor:
         """Return states at any places within consecutive steps.
 
         Parameters

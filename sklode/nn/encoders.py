@@ -7,22 +7,21 @@ Lechner and Hasani (2020).
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from sklode.data.checks import check_choice
-from sklode.nn.shapes import State, States, Times
+from sklode.engine.autograd import encode, serves
 from sklode.nn.solvers import Solver
 
 MAX_SUBSTEPS = 32
 """A gap is split into at most this many equal solver steps."""
 
 
-class _Schedule(NamedTuple):
+class Steps(NamedTuple):
     """What the encoder does, step by step; a gap may take several steps.
 
     A series' surplus steps at the end have ``dt`` 0 and visit nothing.
@@ -50,24 +49,14 @@ class _RecurrentEncoder(nn.Module):
         solver: Solver | None = None,
     ) -> None:
         super().__init__()
-        if (vector_field is None) != (solver is None):
-            raise ValueError(
-                "vector_field and solver must be given together; got "
-                f"vector_field={vector_field!r} and solver={solver!r}. Pass both for a "
-                "flow between visits, neither for none."
-            )
         self.hidden_size = hidden_size
         self.vector_field: Any = vector_field
-        self.solver = solver
+        self.solver = Solver() if solver is None else solver
         self.cell: Any = self._cell(input_size, hidden_size)
 
     def forward(
-        self,
-        times: Times,
-        inputs: Tensor,
-        observed: Tensor,
-        run: Callable[[Tensor, Tensor, Tensor], State] | None = None,
-    ) -> State:
+        self, times: Tensor, inputs: Tensor, observed: Tensor, engine: str = "eager"
+    ) -> Tensor:
         r"""Run backward in time and return the state at the first observed stamp.
 
         .. math::
@@ -82,10 +71,8 @@ class _RecurrentEncoder(nn.Module):
             What the cell reads at each stamp; ignored, but finite, where unobserved.
         observed : Tensor of shape (batch, time), bool
             False: nothing was observed at this stamp, no cell update happens.
-        run : callable, optional
-            An engine that takes all steps at once: called with what the cell reads
-            at the end of each step, the steps' signed lengths, and whether the cell is
-            updated, each (batch, step, ...); returns the last h. None: plain torch.
+        engine : {"eager", "fused"}, default="eager"
+            Plain torch, or the compiled engine where it `compiles` this.
 
         Returns
         -------
@@ -94,15 +81,21 @@ class _RecurrentEncoder(nn.Module):
             without any.
         """
         backward = times.flip(1), inputs.flip(1), observed.flip(1)
-        schedule = self._schedule(*backward, to_last_visit=True)
-        if run is not None:
-            return run(schedule.inputs, schedule.dt, schedule.visits)
-        (state,) = deque(self._states(schedule), maxlen=1)
-        return state
+        steps = self.steps(*backward, to_last_visit=True)
+        if engine == "fused" and self.compiles(inputs):
+            field = self.vector_field
+            layers = field.layers if field is not None else ()
+            return encode(*steps[:3], self.cell, layers, self.solver.method)
+        *_, h = self._states(steps)
+        return h
 
     def states(
-        self, times: Times, inputs: Tensor, observed: Tensor, direction: str = "forward"
-    ) -> States:
+        self,
+        times: Tensor,
+        inputs: Tensor,
+        observed: Tensor,
+        direction: str = "forward",
+    ) -> Tensor:
         """Return every h_i of Algorithm 1, in either direction of time.
 
         Parameters
@@ -122,18 +115,18 @@ class _RecurrentEncoder(nn.Module):
         if direction == "backward":
             flipped = self.states(times.flip(1), inputs.flip(1), observed.flip(1))
             return flipped.flip(1)
-        schedule = self._schedule(times, inputs, observed)
-        states = torch.stack(list(self._states(schedule)), dim=1)
-        index = schedule.last_step.unsqueeze(-1).expand(-1, -1, self.hidden_size)
+        steps = self.steps(times, inputs, observed)
+        states = torch.stack(list(self._states(steps)), dim=1)
+        index = steps.last_step.unsqueeze(-1).expand(-1, -1, self.hidden_size)
         return torch.gather(states, 1, index)
 
-    def _schedule(
+    def steps(
         self,
-        times: Times,
+        times: Tensor,
         inputs: Tensor,
         observed: Tensor,
         to_last_visit: bool = False,
-    ) -> _Schedule:
+    ) -> Steps:
         """Split each series' gaps, given in processing order, into solver steps.
 
         Nothing flows before the first visit, and after the last one where asked.
@@ -142,10 +135,9 @@ class _RecurrentEncoder(nn.Module):
         if to_last_visit:
             flows = flows & (observed.flip(1).cumsum(1).flip(1) > 0)
         gaps = torch.diff(times, dim=1, prepend=times[:, :1]) * flows
-        longest_step = math.inf if self.solver is None else self.solver.longest_step
+        longest = math.inf if self.vector_field is None else self.solver.longest_step
         # the tolerance keeps rounding from splitting a gap that equals the longest step
-        parts = torch.ceil(gaps.abs() / longest_step - 1e-3)
-        parts = parts.clamp(1, MAX_SUBSTEPS).long()
+        parts = torch.ceil(gaps.abs() / longest - 1e-3).clamp(1, MAX_SUBSTEPS).long()
         ends = parts.cumsum(1)
         step = torch.arange(int(ends.max()), device=gaps.device).repeat(len(gaps), 1)
         stamp = torch.searchsorted(ends, step, right=True).clamp(max=gaps.shape[1] - 1)
@@ -153,19 +145,19 @@ class _RecurrentEncoder(nn.Module):
         arrives = step == torch.gather(ends, 1, stamp) - 1
         visits = arrives & torch.gather(observed, 1, stamp)
         stamp = stamp.unsqueeze(-1).expand(-1, -1, inputs.shape[-1])
-        return _Schedule(torch.gather(inputs, 1, stamp), dt, visits, ends - 1)
+        return Steps(torch.gather(inputs, 1, stamp), dt, visits, ends - 1)
 
-    def _states(self, schedule: _Schedule) -> Iterator[State]:
-        """Yield h after each step of the schedule."""
-        inputs, dt, visits, _ = schedule
+    def _states(self, steps: Steps) -> Iterator[Tensor]:
+        """Yield h after each step: Algorithm 1."""
+        inputs, dt, visits, _ = steps
         flows = (dt != 0).any(0).tolist()
         visited = visits.any(0).tolist()
         memory = self._initial(inputs)
         # unbound at once: the backward pass of each single column fills a whole table
         columns = inputs, dt.unsqueeze(-1), visits.unsqueeze(-1)
-        steps = zip(*(column.unbind(1) for column in columns), strict=True)
-        for k, (x, length, visit) in enumerate(steps):
-            if self.solver is not None and flows[k]:
+        each = zip(*(column.unbind(1) for column in columns), strict=True)
+        for k, (x, length, visit) in enumerate(each):
+            if self.vector_field is not None and flows[k]:
                 h = self.solver.step(self.vector_field, memory[0], length)
                 memory = (h, *memory[1:])
             if visited[k]:
@@ -175,43 +167,46 @@ class _RecurrentEncoder(nn.Module):
                 )
             yield memory[0]
 
-    def _initial(self, inputs: Tensor) -> tuple[State, ...]:
+    def _initial(self, inputs: Tensor) -> tuple[Tensor, ...]:
         return (inputs.new_zeros(len(inputs), self.hidden_size),)
 
-    def _visit(self, x: Tensor, memory: tuple[State, ...]) -> tuple[State, ...]:
+    def _visit(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Return the memory after a visit: all that is carried, h first."""
         return (self.cell(x, memory[0]),)
+
+    def compiles(self, example: Tensor) -> bool:
+        """Return whether the compiled engine does this, for tensors like this one."""
+        if type(self) not in (RNN, ODERNN, ODELSTM):
+            return False
+        if self.vector_field is None:
+            return serves("euler", (), example)
+        return self.solver.compiles(self.vector_field, example)
 
 
 class RNN(_RecurrentEncoder):
     """RNN encoder of the Latent ODE (Chen et al. 2018): no flow between visits.
 
+    The cell also reads the time since the stamp that it visited before.
+
     Parameters
     ----------
     input_size, hidden_size : int
         Sizes of what is read at each stamp, and of the state h.
-    gap_input : bool, default=True
-        Whether the cell also reads the time since the stamp that it visited before,
-        in ``time_unit_``. Without it this encoder is blind to time.
     """
 
-    def __init__(
-        self, input_size: int, hidden_size: int, gap_input: bool = True
-    ) -> None:
-        super().__init__(input_size + int(gap_input), hidden_size)
-        self.gap_input = gap_input
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__(input_size + 1, hidden_size)
 
-    def _schedule(self, *given: Any, **how: Any) -> _Schedule:
-        schedule = super()._schedule(*given, **how)
-        if not self.gap_input:
-            return schedule
+    def steps(self, *given: Any, **how: Any) -> Steps:
+        """Return the encoder's steps, one a stamp, with gaps among the inputs."""
+        steps = super().steps(*given, **how)
         # time since the last visit: the gaps of skipped stamps add up
-        elapsed = schedule.dt.abs().cumsum(1)
-        at_visit = torch.where(schedule.visits, elapsed, torch.zeros_like(elapsed))
+        elapsed = steps.dt.abs().cumsum(1)
+        at_visit = torch.where(steps.visits, elapsed, torch.zeros_like(elapsed))
         before = torch.cat([torch.zeros_like(elapsed[:, :1]), at_visit[:, :-1]], dim=1)
         gap = elapsed - before.cummax(1).values
-        inputs = torch.cat([schedule.inputs, gap.unsqueeze(-1)], dim=-1)
-        return schedule._replace(inputs=inputs)
+        inputs = torch.cat([steps.inputs, gap.unsqueeze(-1)], dim=-1)
+        return steps._replace(inputs=inputs)
 
 
 class ODERNN(_RecurrentEncoder):
@@ -228,7 +223,7 @@ class ODERNN(_RecurrentEncoder):
     vector_field : nn.Module, optional
         f, from states to their time derivatives. Without one nothing flows.
     solver : Solver, optional
-        Needed with ``vector_field``.
+        How h flows; the default of `Solver`.
     """
 
 
@@ -253,10 +248,9 @@ class ODELSTM(_RecurrentEncoder):
 
     _cell = nn.LSTMCell
 
-    def _initial(self, inputs: Tensor) -> tuple[State, ...]:
-        zeros = inputs.new_zeros(len(inputs), self.hidden_size)
-        return (zeros, zeros)
+    def _initial(self, inputs: Tensor) -> tuple[Tensor, ...]:
+        return super()._initial(inputs) * 2
 
-    def _visit(self, x: Tensor, memory: tuple[State, ...]) -> tuple[State, ...]:
+    def _visit(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         h, c = self.cell(x, memory)
         return h, c

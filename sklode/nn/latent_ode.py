@@ -1,26 +1,71 @@
-"""The Latent ODE: encoder, translator, decoder and emission in one VAE.
+"""The Latent ODE: encoder, posterior head, decoder and emission in one VAE.
 
-Paper, section "Method", Algorithm 2.
+Paper, section "Method", Algorithm 2; its objective, the evidence lower bound (eq.
+loss), and its norm gradient clipping.
 """
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.distributions import Normal
 from torch.nn import functional
 
-from sklode.nn.accelerated import Accelerated
-from sklode.nn.batches import Batch
+from sklode.data.windows import WindowSet
 from sklode.nn.decoders import ControlPath, Decoder
-from sklode.nn.objectives import kl_to_standard_normal, log_likelihood
-from sklode.nn.shapes import Controls, Mask, State, Times, Values
 
 _LEAST_NOISE = 1e-3
-"""Least standard deviation of the learned emission, in normalised units."""
+"""Least standard deviation of the emission, in normalised units."""
+
+
+class Batch(NamedTuple):
+    """Windows of series, side by side; padded stamps repeat the last one, unobserved.
+
+    The first ``n_seen`` stamps are what the encoder may see, but for those ``hidden``
+    from it. ``scored`` marks the entries that the likelihood counts, by default all
+    that were observed.
+    """
+
+    times: Tensor  # (batch, time)
+    values: Tensor  # (batch, time, channel)
+    mask: Tensor  # (batch, time, channel), bool
+    n_seen: int
+    controls: Tensor | None = None  # (batch, time, control)
+    scored: Tensor | None = None  # (batch, time, channel), bool
+    hidden: Tensor | None = None  # (batch, n_seen), bool
+
+    @property
+    def n_scored(self) -> int:
+        """Number of entries that the likelihood counts."""
+        return int((self.mask if self.scored is None else self.scored).sum())
+
+    @property
+    def path(self) -> ControlPath | None:
+        """The controls at their stamps, where the model takes any."""
+        return None if self.controls is None else ControlPath(self.times, self.controls)
+
+
+def make_batch(
+    windows: WindowSet,
+    which: NDArray[np.int64],
+    device: torch.device,
+    scored_from: NDArray[np.int64] | None = None,
+    hidden: Tensor | None = None,
+) -> Batch:
+    """Return windows as a batch on a device, see `WindowSet.gather`."""
+    arrays = windows.gather(which, scored_from)
+    tensors: list[Any] = [None if x is None else torch.from_numpy(x) for x in arrays]
+    moved: list[Any] = [None if x is None else x.to(device) for x in (*tensors, hidden)]
+    times, values, mask, controls, scored, hidden = moved
+    n_seen = windows.window_length
+    return Batch(times, values, mask, n_seen, controls, scored, hidden)
 
 
 class Posterior(NamedTuple):
@@ -38,7 +83,7 @@ class Bound(NamedTuple):
     n_observed: Tensor
 
 
-class Translator(nn.Module):
+class PosteriorHead(nn.Module):
     r"""The network g: h_1 to :math:`\mu, \log \sigma^2` of q(z0).
 
     Parameters
@@ -56,7 +101,7 @@ class Translator(nn.Module):
             nn.Linear(hidden_size, 2 * latent_size),
         )
 
-    def forward(self, h: State) -> Normal:
+    def forward(self, h: Tensor) -> Normal:
         """Return q(z0), of batch shape (batch, latent)."""
         mean, log_variance = self.network(h).chunk(2, dim=-1)
         return Normal(mean, torch.exp(0.5 * log_variance), validate_args=False)
@@ -76,14 +121,9 @@ class Emission(nn.Module):
     """
 
     def __init__(
-        self,
-        latent_size: int,
-        n_channels: int,
-        width: int = 64,
-        control_size: int = 0,
+        self, latent_size: int, n_channels: int, width: int = 64, control_size: int = 0
     ) -> None:
         super().__init__()
-        self.n_channels = n_channels
         self.network = nn.Sequential(
             nn.Linear(latent_size + control_size, width),
             nn.Tanh(),
@@ -109,14 +149,59 @@ class Emission(nn.Module):
         # the inverse of softplus
         self.raw_noise[channels] = _LEAST_NOISE + math.log(-math.expm1(-_LEAST_NOISE))
 
-    def forward(self, z: Tensor, controls: Controls | None = None) -> Tensor:
+    def forward(self, z: Tensor, controls: Tensor | None = None) -> Tensor:
         """Return x^ of shape (..., channel) for z of shape (..., latent)."""
         read = z if controls is None else torch.cat([z, controls], dim=-1)
         x: Tensor = self.network(read)
         return x
 
 
-class LatentODE(Accelerated):
+class Autoencoder(nn.Module):
+    """A network with an encoder and a decoder, or None for that.
+
+    ``engine`` is "fused", the compiled one, where that serves them, or "eager": plain
+    torch always. Pickles and copies keep the device as far as the machine has it.
+    """
+
+    engine = "fused"
+    encoder: Any
+    decoder: Any
+
+    def engines(self) -> tuple[str, ...]:
+        """Return which engine runs the encoder, and the decoder where there is one."""
+        example = next(self.parameters())
+        parts = [part for part in (self.encoder, self.decoder) if part is not None]
+        runs = [self.engine == "fused" and part.compiles(example) for part in parts]
+        return tuple("fused" if is_compiled else "eager" for is_compiled in runs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return tensors on the CPU, which every machine has, and where they were."""
+        device = next(self.parameters()).device
+        twin: Any = self if device.type == "cpu" else copy.deepcopy(self).to("cpu")
+        return {**twin.__dict__, "device": str(device)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        device = state.get("device", "cpu")
+        super().__setstate__({k: v for k, v in state.items() if k != "device"})
+        self.settle(device)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """Copy on the same device, which by way of a pickle would be the CPU."""
+        twin = type(self).__new__(type(self))
+        memo[id(self)] = twin
+        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return twin
+
+    def settle(self, device: str) -> None:
+        """Go back to a device, as far as this machine has it."""
+        if torch.device(device).type != "cpu":
+            try:
+                self.to(device)
+            except (RuntimeError, AssertionError):  # none, or one without room
+                self.to("cpu")
+
+
+class LatentODE(Autoencoder):
     r"""Variational autoencoder with a recurrent encoder and a neural-ODE decoder.
 
     .. math::
@@ -131,7 +216,7 @@ class LatentODE(Accelerated):
     ----------
     encoder : nn.Module
         `ODELSTM`, `ODERNN` or `RNN`, over [x, mask, u].
-    translator : nn.Module
+    posterior_head : nn.Module
         g.
     decoder : Decoder
         With a vector field of its own.
@@ -142,43 +227,41 @@ class LatentODE(Accelerated):
     def __init__(
         self,
         encoder: nn.Module,
-        translator: nn.Module,
+        posterior_head: nn.Module,
         decoder: Decoder,
         emission: Emission,
     ) -> None:
         super().__init__()
         self.encoder: Any = encoder
-        self.translator: Any = translator
+        self.posterior_head: Any = posterior_head
         self.decoder: Any = decoder
         self.emission = emission
 
     @property
     def latent_size(self) -> int:
         """Size of z."""
-        return int(self.translator.latent_size)
+        return int(self.posterior_head.latent_size)
 
     def posterior(
         self,
-        times: Times,
-        values: Values,
-        mask: Mask,
-        controls: Controls | None = None,
+        times: Tensor,
+        values: Tensor,
+        mask: Tensor,
+        controls: Tensor | None = None,
     ) -> Posterior:
-        """Encode observations, backward in time, see `sklode.nn.shapes`.
+        """Encode observations backward in time; arguments as in `Batch`.
 
         Values may be anything, NaN included, where the mask is False. The t0 of a
         series is its first stamp with an observation.
         """
         observed = mask.any(-1)
-        values = torch.where(mask, values, torch.zeros_like(values))
-        parts = [values, mask.to(values.dtype)]
+        parts = [torch.where(mask, values, torch.zeros_like(values)), mask]
         if controls is not None:
             parts.append(controls)
-        inputs = torch.cat(parts, dim=-1)
-        h = self._encoded(times, inputs, observed)
+        inputs = torch.cat([part.to(values.dtype) for part in parts], dim=-1)
+        h = self.encoder(times, inputs, observed, self.engine)
         first = observed.to(torch.uint8).argmax(1, keepdim=True)
-        t0 = torch.gather(times, 1, first).squeeze(1)
-        return Posterior(self.translator(h), t0)
+        return Posterior(self.posterior_head(h), times.gather(1, first).squeeze(1))
 
     def encode(self, batch: Batch) -> Posterior:
         """Return `posterior` of what a batch shows the encoder."""
@@ -191,48 +274,40 @@ class LatentODE(Accelerated):
             batch.times[:, seen], batch.values[:, seen], mask, controls
         )
 
-    def decode_draws(
+    def decode(
         self,
         z0: Tensor,
         posterior: Posterior,
-        times: Times,
+        times: Tensor,
         controls: ControlPath | None = None,
     ) -> Tensor:
-        """Return the means of p(x | z(t)) of several draws of z0 a series.
-
-        Of ``z0``, (sample, batch, latent), they are (sample, batch, query, channel).
-        """
-        n = len(z0)
-        copies = Posterior(posterior.q_z0, posterior.t0.repeat(n))
-        if controls is not None:
-            path_times, values = controls
-            controls = ControlPath(path_times.repeat(n, 1), values.repeat(n, 1, 1))
-        p_x = self.decode(z0.flatten(0, 1), copies, times.repeat(n, 1), controls)
-        return p_x.mean.unflatten(0, (n, -1))
-
-    def decode(
-        self,
-        z0: State,
-        posterior: Posterior,
-        times: Times,
-        controls: ControlPath | None = None,
-    ) -> Normal:
-        """Return p(x | z(t)), (batch, query, channel), for z0 at the posterior's t0.
+        """Return the mean x^ of p(x | z(t)) for draws of z0 at the posterior's t0.
 
         Parameters
         ----------
-        z0 : Tensor of shape (batch, latent)
-            A draw from, or the mean of, ``posterior.q_z0``.
+        z0 : Tensor of shape (..., batch, latent)
+            Draws from, or the mean of, ``posterior.q_z0``; samples, if any, in front.
         posterior : Posterior
             Gives t0.
         times : Tensor of shape (batch, query)
             In any order, before or after t0.
         controls : ControlPath, optional
             u(t), where the model takes controls.
+
+        Returns
+        -------
+        Tensor of shape (..., batch, query, channel)
         """
-        mean = self._mean(z0, posterior, times, controls)
-        scale = self.emission.noise_scale.expand_as(mean)
-        return Normal(mean, scale, validate_args=False)
+        n = z0.shape[:-2].numel()
+        times, u = times.repeat(n, 1), None
+        if controls is not None:
+            path_times, values = controls
+            controls = ControlPath(path_times.repeat(n, 1), values.repeat(n, 1, 1))
+            u = controls.at(times)
+        t0 = posterior.t0.repeat(n)
+        z = self.decoder(z0.flatten(0, -2), t0, times, controls, self.engine)
+        x = self.emission(z, u)
+        return x.view(*z0.shape[:-1], *x.shape[1:])
 
     def forward(self, batch: Batch, noise: Tensor | None = None) -> Bound:
         """Return the parts of the evidence lower bound of windows.
@@ -248,7 +323,7 @@ class LatentODE(Accelerated):
         times = batch.times
         if batch.hidden is None:  # nothing was observed before t0: no need to go back
             times = torch.maximum(times, posterior.t0.unsqueeze(-1))
-        mean = self._mean(z0, posterior, times, batch.path)
+        mean = self.decode(z0, posterior, times, batch.path)
         scored = batch.mask if batch.scored is None else batch.scored
         return Bound(
             log_likelihood(mean, self.emission.noise_scale, batch.values, scored),
@@ -256,15 +331,60 @@ class LatentODE(Accelerated):
             scored.sum(dim=(-2, -1)),
         )
 
-    def _mean(
-        self,
-        z0: State,
-        posterior: Posterior,
-        times: Times,
-        controls: ControlPath | None,
-    ) -> Tensor:
-        """Return the mean of p(x | z(t)), through the engine."""
-        z = self._decoded(z0, posterior.t0, times, controls)
-        u = None if controls is None else controls.at(times)
-        x: Tensor = self.emission(z, u)
-        return x
+
+def log_likelihood(mean: Tensor, scale: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+    r"""Sum of :math:`\log N(x \mid \hat x, s)` over observed entries, (batch,).
+
+    Parameters
+    ----------
+    mean : Tensor of shape (batch, time, channel)
+        :math:`\hat x`, given the latent trajectory.
+    scale : Tensor of shape (channel,)
+        s.
+    values, mask : Tensor of shape (batch, time, channel)
+        x; anything, NaN included, where the mask is False.
+    """
+    squares = torch.where(mask, values - mean, 0.0).square().sum(1)
+    constants = mask.sum(1) * (scale.log() + 0.5 * math.log(2 * math.pi))
+    return -(squares / (2 * scale.square()) + constants).sum(-1)
+
+
+def kl_to_standard_normal(q_z0: Normal) -> Tensor:
+    """KL(q(z0) || N(0, I)), summed over latent dimensions; shape (batch,)."""
+    mean, scale = q_z0.mean, q_z0.stddev
+    return (0.5 * (mean.square() + scale.square() - 1) - scale.log()).sum(-1)
+
+
+def elbo(log_likelihood: Tensor, kl: Tensor, kl_weight: float = 1.0) -> Tensor:
+    r"""Evidence lower bound of each series, (batch,), estimated by one draw of z0.
+
+    .. math::
+        E_q\Big[\sum_{\text{observed}} \log N(x \mid \hat x, s)\Big]
+        - \beta \, KL(q(z_0) \,\|\, N(0, I))
+
+    with :math:`\beta` = ``kl_weight``, below 1 during the warm-up.
+    """
+    return log_likelihood - kl_weight * kl
+
+
+def clip_gradient_norm(
+    parameters: Iterable[nn.Parameter], clip_norm: float | None
+) -> float:
+    r"""Clip the norm of all gradients together; return the one before clipping.
+
+    .. math::
+        g \leftarrow \frac{c}{\|g\|} g \quad \text{if } \|g\| \ge c
+
+    (paper, section "Norm Gradient Clipping"; Pascanu et al. 2013), after the backward
+    pass and before the optimiser's step. g are the gradients of ``parameters``, each
+    counted once; c is ``clip_norm``, of which None leaves the gradients alone.
+    """
+    grads = [p.grad for p in dict.fromkeys(parameters) if p.grad is not None]
+    if not grads:
+        return 0.0
+    norms = [torch.linalg.vector_norm(grad) for grad in grads]
+    norm = float(torch.linalg.vector_norm(torch.stack(norms)))
+    if clip_norm is not None and norm >= clip_norm:
+        for grad in grads:
+            grad.mul_(clip_norm / norm)
+    return norm

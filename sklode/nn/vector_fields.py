@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
-
-from sklode.nn.shapes import State
 
 _ROTATION_GAIN = 0.5
 """Size of what neurons take from states of size 1, where a field starts rotating.
@@ -32,24 +29,18 @@ class VectorField(nn.Module):
     ----------
     state_size : int
         Size of the state that flows.
-    width : int, default=32
-        Neurons in each hidden layer.
-    depth : int, default=1
-        Number of hidden layers, at least 1.
+    width, depth : int, default=32 and 1
+        Neurons in each hidden layer, and number of these.
     control_size : int, default=0
         Number of controls u.
     """
 
     def __init__(
-        self,
-        state_size: int,
-        width: int = 32,
-        depth: int = 1,
-        control_size: int = 0,
+        self, state_size: int, width: int = 32, depth: int = 1, control_size: int = 0
     ) -> None:
         super().__init__()
         sizes = [state_size + control_size, *[width] * depth]
-        self.hidden = nn.ModuleList(
+        self.hidden: Any = nn.ModuleList(
             nn.Linear(inputs, outputs) for inputs, outputs in itertools.pairwise(sizes)
         )
         self.output = nn.Linear(width, state_size)
@@ -57,11 +48,6 @@ class VectorField(nn.Module):
         with torch.no_grad():
             for parameter in self.output.parameters():
                 parameter.mul_(0.1)
-
-    @property
-    def layers(self) -> list[nn.Linear]:
-        """The hidden layers, first to last."""
-        return list(self.hidden)  # type: ignore[arg-type]
 
     @torch.no_grad()
     def start_rotating(self, periods: Sequence[float]) -> None:
@@ -84,39 +70,37 @@ class VectorField(nn.Module):
         even = torch.arange(size // 2) * 2
         rotation[even, even + 1] = -speeds
         rotation[even + 1, even] = speeds
-        first, *inner = self.layers
+        first, *inner = self.hidden
         weight = torch.randn(first.out_features, size) * _ROTATION_GAIN / size**0.5
         first.weight[:, :size] = weight
         first.bias.mul_(_ROTATION_GAIN)
         for layer in inner:  # the output's weights grow with what neurons take away
             nn.init.orthogonal_(layer.weight)
             layer.bias.mul_(_ROTATION_GAIN)
-
-        # in double precision, so that the weights are the same on any number of threads
-        double = copy.deepcopy(self).double()
-        rest = torch.zeros(first.in_features - size, dtype=torch.float64)
-
-        def neurons(state: Tensor) -> Tensor:
-            return double._neurons(state, rest)
-
-        origin = torch.zeros(size, dtype=torch.float64)
-        slopes = torch.autograd.functional.jacobian(neurons, origin)
-        weight = rotation.to(slopes) @ torch.linalg.pinv(slopes)
+        # neurons and their slopes at z = 0, u = 0; in double precision, so that the
+        # weights are the same on any number of threads
+        neurons = torch.zeros(first.in_features, dtype=torch.float64)
+        slopes = torch.eye(first.in_features, size, dtype=torch.float64)
+        for layer in self.hidden:
+            weight = layer.weight.double()
+            neurons = torch.tanh(weight @ neurons + layer.bias.double())
+            slopes = (1 - neurons**2).unsqueeze(1) * (weight @ slopes)
+        weight = rotation.double() @ torch.linalg.pinv(slopes)
         self.output.weight.copy_(weight)
-        self.output.bias.copy_(-weight @ neurons(origin))
+        self.output.bias.copy_(-weight @ neurons)
 
-    def forward(self, state: State, control: Tensor | None = None) -> State:
+    def forward(self, state: Tensor, control: Tensor | None = None) -> Tensor:
         """Return the derivative per ``time_unit_`` at a state, (..., state).
 
         ``control``, (..., control), acts at that moment.
         """
-        neurons = self._neurons(state, control)
-        return functional.linear(neurons, self.output.weight, self.output.bias)
+        neurons = state if control is None else torch.cat([state, control], dim=-1)
+        for layer in self.hidden:
+            neurons = torch.tanh(layer(neurons))
+        slope: Tensor = self.output(neurons)
+        return slope
 
-    def _neurons(self, state: State, control: Tensor | None) -> Tensor:
-        """Return what the last hidden layer gives, (..., width)."""
-        if control is not None:
-            state = torch.cat([state, control], dim=-1)
-        for layer in self.layers:
-            state = torch.tanh(functional.linear(state, layer.weight, layer.bias))
-        return state
+    @property
+    def layers(self) -> list[tuple[Tensor, Tensor]]:
+        """Weight and bias of each layer, the hidden ones first."""
+        return [(layer.weight, layer.bias) for layer in (*self.hidden, self.output)]

@@ -76,7 +76,7 @@ def residuals_of(network: LatentODE, batch: Batch) -> tuple[Array, Array]:
         place = np.arange(len(batch.times))
         white = normals(0, 2, place, 0.0 * place, _N_DRAWS, network.latent_size)
         z0 = q_z0.mean + q_z0.stddev * torch.from_numpy(white).to(q_z0.mean)
-        drawn = network.decode_draws(z0, posterior, batch.times, batch.path)
+        drawn = network.decode(z0, posterior, batch.times, batch.path)
         paths, noise = drawn.double(), network.emission.noise_scale.double()
         deviation = torch.sqrt(paths.var(0, correction=0) + noise**2)
         errors = (batch.values.double() - paths.mean(0)) / deviation

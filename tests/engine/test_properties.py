@@ -58,7 +58,7 @@ class Case(NamedTuple):
         flow = field(self.latent, control_size=self.n_controls, **shape)
         return nn.LatentODE(
             encoder,
-            nn.Translator(self.hidden, self.latent),
+            nn.PosteriorHead(self.hidden, self.latent),
             nn.Decoder(flow, solver),
             nn.Emission(self.latent, self.n_channels, 6, self.n_controls),
         )

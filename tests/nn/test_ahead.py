@@ -171,10 +171,10 @@ def test_the_bound_is_the_likelihood_of_each_window_and_the_kl_of_its_state() ->
     bound = made(given)
     errors = given.target - made.predict(given)
     scale = made.noise_scale[given.channel]
-    each = nn.objectives.huber_log_likelihood(errors, scale)
+    each = nn.ahead.huber_log_likelihood(errors, scale)
     each = each * made.weights[given.channel]
     torch.testing.assert_close(bound.log_likelihood, each.view(3, 4).sum(1))
-    mean, log_variance, _ = made._origin(given)
+    mean, log_variance, *_ = made._origin(given)
     q = torch.distributions.Normal(mean, (0.5 * log_variance).exp())
     prior = torch.distributions.Normal(0.0, 1.0)
     kl = torch.distributions.kl_divergence(q, prior).sum(1)

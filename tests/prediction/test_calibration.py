@@ -40,7 +40,7 @@ def with_scale(forecaster: Any, scale: float) -> Any:
 def without_latent_spread(forecaster: Any) -> Any:
     """Return a copy whose q(z0) is all but a point, with the model's own noise."""
     other = with_scale(forecaster, 1.0)
-    bias = other._model.network.translator.network[-1].bias
+    bias = other._model.network.posterior_head.network[-1].bias
     bias.data[len(bias) // 2 :] = -80.0
     return other
 
