@@ -154,7 +154,6 @@ class AheadRun(Run):
             reporter.say(f"The rows are too few to prove a network: {alone}")
             return model
         trainer = self.learn(self.material(self.learned), reporter)
-        self.note(trainer)
         if not self.from_scratch:
             return model
         model.stacking = self._stacking(model.network)
