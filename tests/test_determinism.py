@@ -46,14 +46,6 @@ def test_a_seed_repeats_every_bit(
     assert fingerprint() == expected[engine]
 
 
-@each_engine
-def test_another_seed_gives_other_bits(
-    engine: str, expected: dict[str, dict[str, str]]
-) -> None:
-    other = fingerprint(random_state=1)
-    assert all(other[name] != expected[engine][name] for name in other)
-
-
 @pytest.mark.slow
 @each_engine
 def test_fits_in_several_threads_at_once_are_those_of_one(
@@ -133,7 +125,7 @@ MODES: dict[str, Callable[[], Any]] = {
 def test_modes_of_the_process_change_no_bit(
     engine: str, mode: str, expected: dict[str, dict[str, str]]
 ) -> None:
-    with MODES[mode](), process_unchanged():
+    with MODES[mode]():
         assert fingerprint() == expected[engine]
 
 
@@ -203,6 +195,9 @@ def test_nothing_of_the_process_is_changed(
         forecaster.score(y)
         forecaster.save(tmp_path / "saved")
         tiny().pretrain(panel()).fit(y)
+    for mode in MODES.values():  # which are the user's again
+        with mode(), process_unchanged():
+            tiny().fit(y[:24]).predict_interval([1])
 
 
 class Broken(Exception):

@@ -122,22 +122,6 @@ def test_a_network_that_is_not_guarded_counts_whole() -> None:
 
 
 @pytest.mark.usefixtures("proving")
-def test_fits_are_repeatable_and_updates_move_the_origin() -> None:
-    y = series()
-    one, other = (auto().fit(y[:50]) for _ in range(2))
-    asked = y.index[52:]
-    pd.testing.assert_frame_equal(
-        one.predict_interval(asked), other.predict_interval(asked), check_exact=True
-    )
-    before = one.predict(asked)
-    one.update(y[50:52], update_params=False)
-    assert (one.predict(asked) - before).abs().min() > 1e-6
-    other.update(y[50:52])  # and trains on
-    assert other.n_epochs_ == 1
-    assert (one.predict(asked) - other.predict(asked)).abs().max() > 1e-6
-
-
-@pytest.mark.usefixtures("proving")
 def test_a_series_is_forecast_by_the_network_of_its_family() -> None:
     y = panel((40, 35, 45))
     forecaster = auto(finetune_epochs=0).pretrain(y)
