@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from sklode import nn
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.windows import Origins, Units
+from sklode.data.scaling import Units
+from sklode.data.windows import Rows
 from sklode.levels.components import least_of
 from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
@@ -110,14 +111,14 @@ class AheadRun(Run):
         if self.is_guarded and can:
             self.learned = before
         self._may_have_network = start is None and (can or not self.is_guarded)
-        units = Units.of(self.learned, level.unit, least_of(level.channels))
+        units = Units.robust(self.learned, level.unit, least_of(level.channels))
         n_rows = min(_ROWS_READ, max(int(self.learned.lengths.max()) - 1, 1))
         n_rows = self.settings.window_length or n_rows
         self.model = AheadModel(
             None, level, units, rows.clock, n_rows, self.architecture
         )
 
-    def _network(self, origins: Origins, seed: int) -> nn.AheadODE:
+    def _network(self, origins: Rows, seed: int) -> nn.AheadODE:
         """Return an untrained network of the sizes that the data call for."""
         rows, sizes = self.learned, self.model.sizes
         spans = origins.times[rows.bounds[1:] - 1]
@@ -136,9 +137,9 @@ class AheadRun(Run):
         network.weights.copy_(torch.from_numpy(weights))
         return network
 
-    def _usable(self, rows: Observations) -> tuple[Origins, NDArray[np.int64]]:
+    def _usable(self, rows: Observations) -> tuple[Rows, NDArray[np.int64]]:
         """Return rows in the model's units, and those that windows may end at."""
-        origins = Origins(rows, self.model.units)
+        origins = Rows(rows, self.model.units)
         return origins, origins.usable(min(_FEWEST_SEEN, self.model.window_length))
 
     def _n_batches(self, rows: Observations) -> int:
@@ -229,7 +230,7 @@ class AheadRun(Run):
 
     def _batch(
         self,
-        origins: Origins,
+        origins: Rows,
         ends: NDArray[np.int64],
         ahead: float,
         rng: np.random.Generator,

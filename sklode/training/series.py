@@ -18,7 +18,7 @@ from sklode import nn
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import (
-    Normalisation,
+    Units,
     constants_of,
     split_at_gaps,
     time_unit,
@@ -84,15 +84,15 @@ class SeriesRun(Run):
             lengths = default_lengths(rows.lengths, *given, n_ahead)
             unit = time_unit(rows, _MEAN_GAP)
         else:
-            lengths, unit = (start.window_length, start.horizon), start.time_unit
+            lengths, unit = (start.window_length, start.horizon), start.units.time
         pieces = split_at_gaps(rows, unit)
         fraction = _HELD_OUT if settings.early_stopping else 0.0
         self.cut = first_held_out_row(pieces.bounds, sum(lengths), fraction, rng)
         if start is None:
-            units, network = Normalisation.of(pieces.until(self.cut)), None
+            units, network = Units.of(pieces.until(self.cut), unit), None
             model = FittedModel(
                 network,  # type: ignore[arg-type]  # which has to know the windows
-                *(units, unit, rows.clock, *lengths, self.architecture),
+                *(units, rows.clock, *lengths, self.architecture),
             )
         else:
             model = copy.deepcopy(start)
@@ -263,5 +263,6 @@ def _held(
     asks for would leave no other gradient. A model that was trained on others before
     knows more than such a channel does, unless its location is that constant.
     """
-    held = model.normalisation.values(constants_of(observations.values))
+    units = model.units
+    held = (constants_of(observations.values) - units.location) / units.scale
     return held if from_scratch else np.where(np.abs(held) < 1e-9, held, np.nan)

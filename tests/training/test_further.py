@@ -59,8 +59,8 @@ def test_weights_lengths_and_units_are_kept_from_the_first_pretraining() -> None
         lengths = forecaster.window_length_, forecaster.horizon_
         assert lengths == (first.window_length, first.horizon)
         assert forecaster.time_unit_ == pd.Timedelta(first.time_unit, unit="ns")
-        assert forecaster.location_ == first.normalisation.location
-        assert forecaster.scale_ == first.normalisation.scale
+        assert forecaster.location_ == first.units.location
+        assert forecaster.scale_ == first.units.scale
         forecaster.pretrain(panel((12, 14)))  # goes on from the first
     assert_kept(first.network, before, 0.0)
     assert not hasattr(forecaster.reset(), "pretrained_")

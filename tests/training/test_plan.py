@@ -13,6 +13,7 @@ import torch
 
 from sklode import nn
 from sklode.data.observations import Observations
+from sklode.data.scaling import Units
 from sklode.data.windows import Rows, WindowSet
 from sklode.training import loop
 from sklode.training.parameters import Settings
@@ -119,7 +120,8 @@ def test_lengths_that_are_given_are_kept() -> None:
 def hidden(n_rows: int, thinning: float, window_length: int = 6) -> np.ndarray:
     """Return which rows are hidden of 4000 windows with a horizon of 4."""
     y = waves(pd.RangeIndex(n_rows))
-    rows = Rows(Observations.from_frame(y.to_frame()), 1.0, np.zeros((n_rows, 1)), None)
+    seen = Observations.from_frame(y.to_frame())
+    rows = Rows(seen, Units.of(seen, 1.0))
     windows = WindowSet(rows, window_length, 4, np.array([True]))
     which, generator = np.arange(4000) % len(windows), torch.Generator().manual_seed(0)
     found = hidden_rows(windows, which, thinning, generator)

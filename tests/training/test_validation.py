@@ -13,7 +13,7 @@ import torch
 
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
-from sklode.data.windows import Units
+from sklode.data.scaling import Units
 from sklode.levels.components import least_of
 from sklode.levels.level import Level
 from sklode.prediction.ahead import AheadModel, Stacking
@@ -67,7 +67,7 @@ def proof() -> tuple[Any, Observations, Level]:
     rows = Observations.from_frame(y.to_frame())
     cut, whole = held_out_rows(rows, np.random.RandomState(0))
     level = Level.fit(rows.until(cut))
-    units = Units.of(rows.until(cut), level.unit, least_of(level.channels))
+    units = Units.robust(rows.until(cut), level.unit, least_of(level.channels))
     return Validation(rows, cut, whole, level, units, 24, 30.0), rows, level
 
 
@@ -131,7 +131,7 @@ def test_rows_after_an_origin_are_not_seen_there(
     changed[360:] += 50 * np.random.default_rng(0).normal(size=(40, 1))
     other_rows = replace(rows, values=changed)
     cut, whole = held_out_rows(rows, np.random.RandomState(0))
-    units = Units.of(rows.until(cut), level.unit, least_of(level.channels))
+    units = Units.robust(rows.until(cut), level.unit, least_of(level.channels))
     other = Validation(other_rows, cut, whole, level, units, 24, 30.0)
     network = network_of(rows, units)
     origin = made.last - made.origins.bounds[:-1]
@@ -173,7 +173,7 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(kind: str) 
     rows = Observations.from_frame(y, X)
     cut, whole = held_out_rows(rows, np.random.RandomState(0))
     level = Level.fit(rows.until(cut))
-    units = Units.of(rows.until(cut), level.unit, least_of(level.channels))
+    units = Units.robust(rows.until(cut), level.unit, least_of(level.channels))
     assert units.of_series is (kind == "of unequal scale")
     assert np.isfinite(units.least).all() == (kind == "logarithms")
     network = network_of(rows, units)
