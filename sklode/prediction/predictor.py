@@ -167,7 +167,7 @@ class Predictor:
             return None
         window, times = self._placed(asked.known.series, asked.known.ticks)
         values = self._model.units.controls(asked.known.controls)
-        return KnownControls.of(self._windows.series[window], times, values)
+        return KnownControls(self._windows.series[window], times, values)
 
     def _passes(self, window: Numbers, since: Array, n_draws: int) -> Iterator[Numbers]:
         """Yield queries, window by window, as many as are solved together.
