@@ -80,11 +80,7 @@ class History:
         return found._cleaned(range(len(given.keys)))
 
     def _cleaned(self, judged: Sequence[int], before: History | None = None) -> History:
-        """Return the history without what a broken sensor wrote, with a warning.
-
-        The series ``judged`` are searched. What was left out ``before`` is not warned
-        of once more.
-        """
+        """Return the history without what a broken sensor wrote, see `cleaned`."""
         if not self.clean:
             return self
         rows, n_seen = self.rows, 0 if before is None else len(before.steps)
@@ -120,8 +116,7 @@ class History:
         rows = rows.merged(new)
         spelt = {tuple(map(str, key)): key for key in rows.keys[:n_known]}
         for key in rows.keys[n_known:]:
-            alike = spelt.get(tuple(map(str, key)))
-            if alike is not None:
+            if (alike := spelt.get(tuple(map(str, key)))) is not None:
                 raise ValueError(
                     "a new series must not have the key of a known one in another "
                     f"type; got {key}, known is {alike}. Convert the keys, or choose "

@@ -142,28 +142,34 @@ class ContinuousForecaster(BaseForecaster):
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
     ) -> ContinuousForecaster:
         """Learn from a panel, from what was pretrained on where there is any."""
-        self._check_parameters()
         if y is None:
             raise TypeError("pretrain needs a panel y; got None. Pass a DataFrame.")
-        start = getattr(self, "pretrained_", None)
-        history = self._read(y, X, start)
-        history.observations.check_channels(history.channels)
-        self.pretrained_, _ = self._learned(history, fh, start, "pretrain")
+        _, self.pretrained_, _ = self._begun(y, X, fh, "pretrain")
         return self
 
     def _fit(
         self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
     ) -> ContinuousForecaster:
         """Learn from y, beginning from what was pretrained."""
-        self._check_parameters()
-        start = getattr(self, "pretrained_", None)
-        history = self._history = self._read(y, X, start)
-        if start is None:
-            history.observations.check_channels(history.channels)
-        purpose = "fit" if start is None else "fine-tune"
-        model, self._predict_seed = self._learned(history, fh, start, purpose)
+        purpose = "fine-tune" if hasattr(self, "pretrained_") else "fit"
+        found = self._begun(y, X, fh, purpose)
+        self._history, model, self._predict_seed = found
         self._set_model(model)
         return self
+
+    def _begun(self, y: Any, X: Any, fh: Any, purpose: str) -> tuple[History, Any, int]:
+        """Return new series, the model that is learned from them, and its seed."""
+        self._check_parameters()
+        start = getattr(self, "pretrained_", None)
+        if start is not None:
+            y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
+        channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
+        history = History.of(y, X, self.freq, channels, self.clean)
+        if start is not None:
+            self._check_continues(start, history.observations)
+        if purpose != "fine-tune":
+            history.observations.check_channels(channels)
+        return history, *self._learned(history, fh, start, purpose)
 
     def _update(
         self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True
@@ -176,16 +182,6 @@ class ContinuousForecaster(BaseForecaster):
             model, _ = self._learned(history, None, model, "update")
         self._set_model(model)
         return self
-
-    def _read(self, y: pd.DataFrame, X: pd.DataFrame | None, start: Any) -> History:
-        """Return the series; in the columns of a model that a fit starts from."""
-        if start is not None:
-            y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
-        channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
-        history = History.of(y, X, self.freq, channels, self.clean)
-        if start is not None:
-            self._check_continues(start, history.observations)
-        return history
 
     def _check_continues(self, start: Any, observations: Observations) -> None:
         """Check that a fit can go on from an earlier model."""
@@ -498,21 +494,15 @@ class ContinuousForecaster(BaseForecaster):
         """Write the forecaster to a file without executable parts.
 
         Its parameters, its weights and the series that it forecasts from, in the layout
-        of safetensors, which is needed: the extra ``save``.
-
-        Parameters
-        ----------
-        path : path-like
-            The file; one that is there is replaced once the new one is complete.
+        of safetensors, which is needed: the extra ``save``. A file that is there is
+        replaced once the new one is complete.
 
         Raises
         ------
         sktime.exceptions.NotFittedError
-            If it is neither fitted nor pretrained.
+            If there is nothing to write.
         sklode.WeightsFileError
             If a key, a column's name or a parameter is of a kind that is not stored.
-        FileNotFoundError, ImportError
-            If the folder is not there, or safetensors not installed.
         """
         if self.state == "new":
             self.check_is_fitted("save_weights")
@@ -522,18 +512,11 @@ class ContinuousForecaster(BaseForecaster):
     def load_weights(cls, path: str | os.PathLike[str]) -> Any:
         """Return the forecaster that `save_weights` wrote; nothing in it is executed.
 
-        Parameters
-        ----------
-        path : path-like
-            A file that a forecaster of this class wrote.
-
         Raises
         ------
         sklode.WeightsFileError
             If the file is no such file, is damaged, or of another class or version of
             the format.
-        OSError, ImportError
-            If it cannot be read, or safetensors is not installed.
         """
         return saving.load(path, cls)
 
