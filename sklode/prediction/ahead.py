@@ -113,8 +113,10 @@ class AheadModel:
         network: Any = self.network
         n_channels, origins = self.sizes[0], Rows(seen, self.units)
         last, controls = seen.bounds[1:] - 1, None
-        if known is not None:
-            controls = self._controls(seen, known)
+        if known is not None and known.controls is not None:
+            since = ticks_between(seen.ticks[last][known.series], known.ticks)
+            values = self.units.controls(known.controls)
+            controls = KnownControls(known.series, since / self.units.time, values)
         decoder = network.decoder
         spacing = 0.0 if decoder is None else decoder.solver.grid_spacing
         table = np.empty((len(series), n_channels))
@@ -142,15 +144,6 @@ class AheadModel:
             own = series[part]
             table[part] = origins.location[own] + origins.scale[own] * found
         return table
-
-    def _controls(self, seen: Observations, known: Observations) -> KnownControls:
-        """Return controls from each series' last observed row on."""
-        last, units = seen.ticks[seen.bounds[1:] - 1], self.units
-        series: Any = known.series
-        since = ticks_between(last[series], known.ticks) / units.time
-        kept = since >= 0
-        values = (known.controls[kept] - units.control_location) / units.control_scale  # type: ignore[index]
-        return KnownControls.of(series[kept], since[kept], values)
 
 
 def batch_of(

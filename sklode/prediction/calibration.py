@@ -121,14 +121,15 @@ def calibrate(
         own = errors[..., channel]
         if np.isfinite(own[ahead]).sum() < _FEWEST:
             own = errors
-        sizes = [np.abs(own[part == k]) for k in range(len(scale))]
-        sizes = [size[np.isfinite(size)] for size in sizes]
-        for k, size in enumerate(sizes):
-            if len(size) >= _FEWEST:
-                scale[k] = np.mean(np.quantile(size, _QUANTILES) / _NORMAL)
+        counts = np.ones(len(scale))
+        for k in range(len(scale)):
+            sizes = np.abs(own[part == k])
+            sizes = sizes[np.isfinite(sizes)]
+            counts[k] = max(len(sizes), 1)
+            if len(sizes) >= _FEWEST:
+                scale[k] = np.mean(np.quantile(sizes, _QUANTILES) / _NORMAL)
         if len(knots):
-            counts = [max(len(size), 1) for size in sizes[1:]]
-            squares = isotonic_regression(scale[1:] ** 2, sample_weight=counts)
+            squares = isotonic_regression(scale[1:] ** 2, sample_weight=counts[1:])
             scale[1:] = factor * np.sqrt(squares)
     return Calibration(np.append(0.0, knots), np.maximum(scales, least))
 

@@ -1,4 +1,4 @@
-"""Controls that are known of series, as paths through them."""
+"""Paths of controls between two times of a series."""
 
 from __future__ import annotations
 
@@ -19,15 +19,6 @@ class KnownControls(NamedTuple):
     series: Numbers  # (row,)
     times: Array  # (row,), in time units
     values: Array  # (row, control), normalised
-
-    @classmethod
-    def of(cls, series: Numbers, times: Array, values: Array) -> KnownControls:
-        """Return rows in order; of several at one time the first counts."""
-        order = np.lexsort((times, series))  # stable
-        series, times = series[order], times[order]
-        again = (np.diff(series) == 0) & (np.diff(times) == 0)
-        kept = np.append(True, ~again)[: len(order)]
-        return cls(series[kept], times[kept], values[order[kept]])
 
     def paths(self, series: Numbers, low: Array, high: Array) -> tuple[Array, Array]:
         """Return times (path, row) and values (path, row, control) between two times.

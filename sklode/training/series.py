@@ -126,7 +126,7 @@ class SeriesRun(Run):
     def train(self, reporter: Reporter) -> FittedModel:
         """Train, calibrate the spreads, and return the model."""
         model: FittedModel = self.model
-        self.note(self.learn(self.material(), reporter))
+        self.learn(self.material(), reporter)
         model.network.eval()
         with self.torch_threads():
             model.calibration = measured_calibration(
