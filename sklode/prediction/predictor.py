@@ -238,11 +238,11 @@ class Predictor:
         first, n_bad = index[np.argmin(good)], int((~good).sum())
         if isinstance(first, tuple):
             first = ", ".join(map(str, first))
-        solver = self._model.network.decoder.solver
+        settings = self._model.architecture
         raise SolverError(
             f"a forecast must be finite; got {n_bad} of {len(good)} rows that are not, "
             f"the first at {first}: the latent trajectory overflows "
-            f"(method={solver.method!r}, step_size={solver.step_size:g}). Ask for "
-            "stamps nearer to the observations, or fit again with a lower lr, a lower "
-            "clip_norm or a smaller step_size."
+            f"(method={settings['method']!r}, step_size={settings['step_size']:g}). "
+            "Ask for stamps nearer to the observations, or fit again with a lower lr, "
+            "a lower clip_norm or a smaller step_size."
         )

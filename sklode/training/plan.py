@@ -91,7 +91,7 @@ class Run:
         n_epochs: int | None = None,
         rate: float | None = None,
     ) -> Trainer:
-        """Train the network, and return how that went."""
+        """Train the network, as long as planned or else told; return how that went."""
         trainer = Trainer(
             self.model.network,
             self.settings,
@@ -104,13 +104,11 @@ class Run:
         )
         with self.torch_threads():
             trainer.fit(material.draw, material.validation, reporter)
+        if n_epochs is None:
+            self.model.best_epoch, self.model.rows = trainer.best_epoch, trainer.rows
+            if self.from_scratch:
+                self.model.whole_epochs = len(trainer.rows)
         return trainer
-
-    def note(self, trainer: Trainer) -> None:
-        """Let the model know how its training went."""
-        self.model.best_epoch, self.model.rows = trainer.best_epoch, trainer.rows
-        if self.from_scratch:
-            self.model.whole_epochs = len(trainer.rows)
 
     def torch_threads(self) -> contextlib.AbstractContextManager[None]:
         """Leave the cores to the engine where that runs the network."""
