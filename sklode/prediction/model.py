@@ -51,28 +51,34 @@ class FittedLevel:
 
 
 @dataclass(repr=False)
-class FittedModel:
-    """A trained network with all that is needed to apply it to new series."""
+class TrainedModel:
+    """A network with all that is needed to apply it to new series."""
 
-    network: nn.LatentODE
+    network: Any
     units: Units
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     window_length: int  # rows that the encoder sees
-    horizon: int  # rows after them in a training window
     architecture: dict[str, Any]  # the settings that the network was built with
+    columns: tuple[Sequence[Any], Sequence[Any]] = ((), ())  # of y, and of X
     rows: list[dict[str, float]] = field(default_factory=list)  # of the training
     whole_epochs: int = 0  # of training from scratch; later ones take a share of them
     best_epoch: int = 0  # whose weights the network has; 0: those it started from
-    columns: tuple[Sequence[Any], Sequence[Any]] = ((), ())  # of y, and of X
-    calibration: Calibration | None = None  # of spreads; None: the model's own
-    # (channel,): what channels that never varied in training are forecast by, in
-    # normalised units; NaN for the others
-    held: NDArray[np.floating] | None = None
 
     @property
     def sizes(self) -> tuple[int, int]:
         """Numbers of columns of y and of X."""
         return len(self.units.location), len(self.units.control_location)
+
+
+@dataclass(repr=False, kw_only=True)
+class FittedModel(TrainedModel):
+    """A network of whole windows."""
+
+    horizon: int  # rows after those that the encoder sees, in a training window
+    calibration: Calibration | None = None  # of spreads; None: the model's own
+    # (channel,): what channels that never varied in training are forecast by, in
+    # normalised units; NaN for the others
+    held: NDArray[np.floating] | None = None
 
     def windows(self, observations: Observations) -> WindowSet:
         """Return the training windows; none spans a gap that splits a series."""
