@@ -53,6 +53,7 @@ class AheadModel(TrainedModel):
     """A level, and a network where one has proved that it adds to it; else None."""
 
     level: Level
+    n_rows: int = 0  # that the level of a `StructuralForecaster` was found on
     stacking: Stacking | None = None  # None: nothing counts
 
     @property

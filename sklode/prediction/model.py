@@ -14,7 +14,6 @@ from sklode import nn
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units, split_at_gaps
 from sklode.data.windows import Rows, WindowSet
-from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
 from sklode.prediction.calibration import Calibration
 
@@ -32,22 +31,6 @@ ARCHITECTURE = (
     "step_size",
 )
 """Settings that a network is built with; they cannot change as training goes on."""
-
-
-@dataclass(frozen=True, repr=False)
-class FittedLevel:
-    """Hyperparameters, with what is needed to apply them to new series."""
-
-    level: Level
-    n_rows: int  # that it was found on
-    clock: str  # of the index, see `sklode.data.ticks.clock_of`
-    columns: tuple[list[Any], list[Any]]  # of y, and of X
-    architecture: dict[str, Any]  # settings that it was fitted with
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Numbers of columns of y and of X."""
-        return len(self.columns[0]), len(self.columns[1])
 
 
 @dataclass(repr=False)
