@@ -14,7 +14,15 @@ import numpy as np
 
 from sklode.engine.tableaus import TABLEAUS
 from sklode.engine.threads import n_threads
-from sklode.engine.walk import DENSE, FLOWS, VISITS, answer, walk, walk_back
+from sklode.engine.walk import (
+    DENSE,
+    FLOWS,
+    VISITS,
+    answer,
+    answer_back,
+    walk,
+    walk_back,
+)
 
 _BLOCK = 64
 """Most series of a block: what a step works on stays in the caches."""
@@ -202,7 +210,7 @@ class Decoding:
             run = _Walk(self.field, cell, steps, given, start)
             grid = steps[0], run.kept[0], run.kept[-1]
             queries = left[part], theta[part], self.result[part]
-            answer(self.stride, *grid, *queries, False)
+            answer(self.stride, *grid, *queries)
             return run if keeps else None
 
         self.kept = _each_block(*self.size, work)
@@ -233,7 +241,7 @@ class Decoding:
             part, (dt, _), n = slice(low, high), run.steps, high - low
             by_z, by_rates = np.zeros_like(run.kept[0]), np.zeros_like(run.kept[-1])
             asked = (of_query[part] for of_query in self.asked)
-            answer(self.stride, dt, by_z, by_rates, *asked, grad[part], True)
+            answer_back(self.stride, dt, by_z, by_rates, *asked, grad[part])
             n_biases = 1 if by_added is None else len(dt)
             by_bias = np.zeros((n_biases, n * self.field.width), grad.dtype)
             none = np.zeros(by_z.shape[1], grad.dtype)

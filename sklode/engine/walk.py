@@ -146,32 +146,47 @@ def walk_back(g, dt, flags, given, cell, field, kept, grads, room):
             break  # nothing comes back any more
 
 
-@entry
-def answer(stride, dt, z, rates, left, theta, answers, back):
-    """Answer the queries of each series from the grid, by Hermite interpolation.
+@inner
+def _hermite(length, place):
+    """Return the weights of z and dz/dt at a step's start, then at its end."""
+    rest = ONE - place
+    end = place * place * (rest + rest + ONE)
+    start, slope = ONE - end, length * place * rest * rest
+    return start, slope, end, -length * place * place * rest
 
-    ``back``: add gradients by answers to those by the grid instead.
-    """
-    n_series, n_queries, n_state = answers.shape
-    for r in range(n_series):
-        for q in range(n_queries):
-            k, place, out = stride * left[r, q], theta[r, q], answers[r, q]
-            rests = k >= dt.shape[0] or dt[k, r] == 0  # no end, no derivatives
-            length, rest = dt[0 if rests else k, r], ONE - place
-            end = place * place * (rest + rest + ONE)
-            start, slope = ONE - end, length * place * rest * rest
-            bend = -length * place * place * rest
+
+@entry
+def answer(stride, dt, z, rates, left, theta, out):
+    """Answer the queries of each series from the grid."""
+    n_state = out.shape[2]
+    for r in range(out.shape[0]):
+        for q in range(out.shape[1]):
+            k, at = stride * left[r, q], r * n_state
+            if k >= dt.shape[0] or dt[k, r] == 0:  # at rest: no end, no derivatives
+                for i in range(n_state):
+                    out[r, q, i] = z[k, at + i]
+                continue
+            w0, w1, w2, w3 = _hermite(dt[k, r], theta[r, q])
             for i in range(n_state):
-                j = r * n_state + i
-                if rests and back:
-                    z[k, j] += out[i]
-                elif rests:
-                    out[i] = z[k, j]
-                elif back:
-                    z[k, j] += start * out[i]
-                    z[k + stride, j] += end * out[i]
-                    rates[k, j] += slope * out[i]
-                    rates[k + 1, j] += bend * out[i]
-                else:
-                    value = start * z[k, j] + end * z[k + stride, j]
-                    out[i] = value + (slope * rates[k, j] + bend * rates[k + 1, j])
+                value = w0 * z[k, at + i] + w2 * z[k + stride, at + i]
+                bend = w1 * rates[k, at + i] + w3 * rates[k + 1, at + i]
+                out[r, q, i] = value + bend
+
+
+@entry
+def answer_back(stride, dt, by_z, by_rates, left, theta, grad):
+    """Add the gradients by answers to those by the grid."""
+    n_state = grad.shape[2]
+    for r in range(grad.shape[0]):
+        for q in range(grad.shape[1]):
+            k, at = stride * left[r, q], r * n_state
+            if k >= dt.shape[0] or dt[k, r] == 0:
+                for i in range(n_state):
+                    by_z[k, at + i] += grad[r, q, i]
+                continue
+            w0, w1, w2, w3 = _hermite(dt[k, r], theta[r, q])
+            for i in range(n_state):
+                by_z[k, at + i] += w0 * grad[r, q, i]
+                by_z[k + stride, at + i] += w2 * grad[r, q, i]
+                by_rates[k, at + i] += w1 * grad[r, q, i]
+                by_rates[k + 1, at + i] += w3 * grad[r, q, i]
