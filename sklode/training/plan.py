@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import torch
 
-from sklode.engine.threads import n_threads, one_torch_thread
+from sklode.engine.threads import one_torch_thread
 from sklode.nn.modes import default_float32
 from sklode.prediction.model import ARCHITECTURE, build_network
 from sklode.training.loop import Draw, Trainer
@@ -58,7 +58,6 @@ class Run:
     rate = 1.0  # share of ``lr``
 
     def __init__(self, settings: Settings, rng: np.random.RandomState) -> None:
-        n_threads()  # a thread's first; it could else take another fit's for its own
         self.settings = settings
         self.generator = torch.Generator().manual_seed(seed_from(rng))
         self.architecture = {name: getattr(settings, name) for name in ARCHITECTURE}
@@ -112,7 +111,6 @@ class Run:
 
     def torch_threads(self) -> contextlib.AbstractContextManager[None]:
         """Leave the cores to the engine where that runs the network."""
-        # torch's threads wait for work by spinning, on the cores that the engine needs
         is_fused = "eager" not in self.model.network.engines()
         return one_torch_thread() if is_fused else contextlib.nullcontext()
 
