@@ -125,8 +125,7 @@ class Predictor:
         """
         queries = self._placed(asked.series, asked.ticks)
         known, windows = self._known(asked), self._windows
-        emission: Any = self._model.network.emission
-        noise = emission.noise_scale.detach().cpu().numpy()
+        noise: Array = self._model.network.noise_scale.detach().cpu().numpy()
         try:
             for numbers, rows, place in self._passes(queries, max(n, 1)):
                 solved = self._solved(queries, known, numbers, rows, place, n)

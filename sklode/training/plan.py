@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sklode.engine.threads import one_torch_thread
-from sklode.nn.modes import default_float32
 from sklode.training.loop import Draw, Trainer
 from sklode.training.parameters import Settings
 from sklode.training.report import Reporter
@@ -126,11 +125,16 @@ def seed_from(rng: np.random.RandomState) -> int:
 
 @contextlib.contextmanager
 def drawing_weights(seed: int) -> Iterator[None]:
-    """Draw initial weights in this context."""
-    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), default_float32():
+    """Draw initial weights in this context, in float32, which the engine takes."""
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         # torch.manual_seed would seed the generators of the GPUs as well
         torch.default_generator.manual_seed(seed)
-        yield
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(before)
 
 
 def periods_between(shortest: float, longest: float, n: int) -> list[float]:
