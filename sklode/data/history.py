@@ -1,8 +1,4 @@
-"""What a fitted forecaster remembers of its series, and how it reads an index.
-
-The history holds all rows of y, with X, how long a relative step of each series is,
-and the names of levels and columns.
-"""
+"""What a fitted forecaster remembers of its series, and how it reads an index."""
 
 from __future__ import annotations
 
@@ -43,8 +39,7 @@ class Asked:
     index: pd.Index
     series: Numbers  # (row,): its number in the history
     ticks: Numbers  # (row,)
-    # all rows of X, seen or given, where a given one counts; not of y. None: no X
-    known: Observations | None
+    known: Observations | None  # the history with all rows of X that were given
 
 
 @dataclass(eq=False)
@@ -57,7 +52,7 @@ class History:
     channels: list[Hashable]  # names of the columns of y
     controls: list[Hashable]  # and of X; empty without X
     clean: bool = True  # whether what a broken sensor wrote is left out
-    raw: Array | None = None  # y before anything was left out, where anything was
+    raw: Array | None = None  # y before anything was left out, in the unit at the end
 
     def __post_init__(self) -> None:
         self.observations = self.rows.observed()  # those with an observed value
@@ -83,11 +78,6 @@ class History:
             clean,
         )
         return found._cleaned(range(len(given.keys)))
-
-    @property
-    def given(self) -> Observations:
-        """All rows before anything was left out, in the unit at the end."""
-        return self.rows if self.raw is None else replace(self.rows, values=self.raw)
 
     def _cleaned(self, judged: Sequence[int], before: History | None = None) -> History:
         """Return the history without what a broken sensor wrote, with a warning.
@@ -124,9 +114,10 @@ class History:
         if X is not None:
             X = _with_columns(X, self.controls, "X")
         self._check_levels(y.index, "the rows of an update")
-        new = Observations.from_frame(y, X)
-        rows = self.given.merged(new)
-        n_known = len(self.steps)
+        new, rows, n_known = Observations.from_frame(y, X), self.rows, len(self.steps)
+        if self.raw is not None:
+            rows = replace(rows, values=self.raw)
+        rows = rows.merged(new)
         spelt = {tuple(map(str, key)): key for key in rows.keys[:n_known]}
         for key in rows.keys[n_known:]:
             alike = spelt.get(tuple(map(str, key)))
@@ -164,9 +155,9 @@ class History:
         each = stamps if n_series == 1 else stamps.append([stamps] * (n_series - 1))
         return self._keyed(each, len(stamps))
 
-    def index(self, rows: Observations | None = None) -> pd.Index:
-        """Return the index of rows of all series: of those with an observed value."""
-        rows = self.observations if rows is None else rows
+    def index(self) -> pd.Index:
+        """Return the index of the rows with an observed value."""
+        rows = self.observations
         return self._keyed(stamps_of(rows.ticks, rows.like), rows.lengths)
 
     def frame(self) -> pd.DataFrame:
@@ -221,20 +212,12 @@ class History:
         check_index(X.index, "X")
         check_controls(X, index[~is_seen])
         finite_values(X.loc[index[index.isin(X.index)]], "X")
-        values = X.to_numpy(dtype=np.float64, na_value=np.nan)
-        series, ticks = rows.locate(X.index)
-        usable = (series >= 0) & np.isfinite(values).all(axis=1)
-        series = np.concatenate([rows.series, series[usable]])
-        ticks = np.concatenate([rows.ticks, ticks[usable]])
-        values = np.concatenate([rows.controls, values[usable]])
-        order = np.lexsort((ticks, series))  # stable: what is given comes last
-        again = (np.diff(series[order]) == 0) & (np.diff(ticks[order]) == 0)
-        kept = order[np.append(~again, True)]
-        bounds = np.searchsorted(series[kept], np.arange(len(rows.keys) + 1))
-        none = np.empty((len(kept), 0))
-        return Observations(
-            ticks[kept], none, values[kept], bounds, rows.keys, rows.like
-        )
+        is_finite = np.isfinite(X.to_numpy(np.float64, na_value=np.nan)).all(axis=1)
+        X = X[is_finite & (rows.locate(X.index)[0] >= 0)]
+        if not len(X):
+            return rows
+        none = pd.DataFrame(np.nan, X.index, self.channels)
+        return rows.merged(Observations.from_frame(none, X), warns=False)
 
     def _check_levels(self, index: pd.Index, name: str) -> None:
         check_times(index, name)

@@ -138,7 +138,7 @@ class Observations:
         found = (self.ticks[row] == ticks) & (row >= self.bounds[series])
         return found & (series >= 0)
 
-    def merged(self, new: Observations) -> Observations:
+    def merged(self, new: Observations, warns: bool = True) -> Observations:
         """Return these series with the rows of ``new``, matched by key and stamp.
 
         Late rows take their place in time, and what ``new`` has at a stamp that was
@@ -160,7 +160,7 @@ class Observations:
         old, now = table[before], table[after]
         table[after] = np.where(np.isnan(now), old, now)
         revised = (old != table[after]) & ~np.isnan(old)
-        if revised.any():
+        if warns and revised.any():
             parts = {"y": revised[:, :n_channels], "X": revised[:, n_channels:]}
             names = " and ".join(name for name, part in parts.items() if part.any())
             row = after[np.argmax(revised.any(axis=1))]
@@ -172,7 +172,7 @@ class Observations:
             )
         lasts = new.ticks[new.bounds[1:] - 1]
         firsts = np.append(self.ticks[self.bounds[:-1]], np.full(len(lasts), -(2**63)))
-        for k in np.flatnonzero(lasts < firsts[of_new])[:1]:
+        for k in np.flatnonzero(lasts < firsts[of_new])[:warns]:
             key = new.keys[k]
             _warn(
                 "an update comes before the first stamp that was seen, "

@@ -27,8 +27,6 @@ from sklode.levels.level_predictor import LevelPredictor
 from sklode.prediction import saving
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
-
-
 _CHANGE = ["fit", "pretrain", "update", "update_predict", "update_predict_single"]
 _ASK = ["predict", "predict_quantiles", "predict_interval", "predict_var"]
 _ASK += ["predict_proba", "predict_residuals", "sample", "score"]
@@ -65,6 +63,12 @@ def _on_a_copy(method: Callable[..., Any], changes: bool) -> Callable[..., Any]:
     return on_a_copy
 
 
+def _as_table(data: Any) -> Any:
+    """Return data; an array of one series over the rows that sktime gives it."""
+    is_one = isinstance(data, np.ndarray) and data.ndim < 3
+    return pd.DataFrame(data) if is_one else data
+
+
 @_wholly_or_not_at_all
 class ContinuousForecaster(BaseForecaster):
     """What all forecasters share: they read series, and answer at any time.
@@ -97,9 +101,7 @@ class ContinuousForecaster(BaseForecaster):
     _history: History
     _answers: Any  # at rows of an index, see `LevelPredictor` of `sklode.levels`
 
-    def _check_X_y(
-        self, X: Any = None, y: Any = None, **kwargs: Any
-    ) -> tuple[Any, ...]:
+    def _check_X_y(self, X: Any = None, y: Any = None, **kwargs: Any) -> Any:
         """Check input before sktime does, whose messages name no row and no remedy."""
         tables = pd.Series | pd.DataFrame
         for data, name in ((y, "y"), (X, "X")):
@@ -114,15 +116,9 @@ class ContinuousForecaster(BaseForecaster):
                 f"array of the shape {y.shape}. Pass a Series or DataFrame whose index "
                 f"holds them, as y had {self._history.last[0]} last."
             )
-        if X is not None and y is not None:
-            if isinstance(X, np.ndarray) != isinstance(y, np.ndarray):
-                raise TypeError(
-                    "X must have the time stamps of y; got an array and "
-                    f"{type(y if isinstance(X, np.ndarray) else X).__name__}. Use "
-                    "pd.DataFrame(X, index=y.index), or pass arrays for both."
-                )
-            if isinstance(X, tables) and isinstance(y, tables):
-                checks.check_controls(X, y.index)
+        X, table = map(_as_table, (X, y))
+        if isinstance(X, tables) and isinstance(table, tables):
+            checks.check_controls(X, table.index)
         X_inner, y_inner = super()._check_X_y(X=X, y=y, **kwargs)
         if isinstance(X_inner, pd.DataFrame) and not X_inner.shape[1]:
             X_inner = None  # sktime's pipelines pass an index alone
@@ -130,12 +126,6 @@ class ContinuousForecaster(BaseForecaster):
 
     def _check_fh(self, fh: Any, pred_int: bool = False) -> Any:
         """Check more than sktime does, and leave the caller's horizon as it is."""
-        if fh is None and self._fh is None and self._state == "fitted":
-            raise ValueError(
-                "fh must say what to forecast; got none, here or in fit. Pass it, for "
-                "example predict(fh=range(1, 13)) for the next 12 steps, or ask at "
-                "time stamps by predict_at(index)."
-            )
         if isinstance(fh, pd.MultiIndex) and self._state == "fitted":
             if len(self._history.levels) > 1:
                 return fh  # each series' own stamps, see `_asked`
@@ -428,10 +418,7 @@ class ContinuousForecaster(BaseForecaster):
         X: pd.DataFrame | None = None,
         marginal: bool = True,
     ) -> Any:
-        """Return skpro's distribution of the sample paths; without skpro, sktime's.
-
-        Also of a panel: what skpro takes out of an Empirical by position fails there.
-        """
+        """Return skpro's distribution; without skpro, or of a panel, sktime's."""
         try:
             from skpro.distributions import Empirical
         except ImportError:
@@ -489,10 +476,8 @@ class ContinuousForecaster(BaseForecaster):
         rows = history.rows_ahead(asked) if fh.is_relative else history.rows_at(asked)
         if fh.is_relative or X is None or len(history.levels) == 1:
             return rows, history.asked(rows, X)
-        known, stamps = (
-            rows.isin(X.index) | history.rows.holds(rows),
-            rows.get_level_values(-1),
-        )
+        known = rows.isin(X.index) | history.rows.holds(rows)
+        stamps = rows.get_level_values(-1)
         return rows, history.asked(rows[known | ~stamps.isin(stamps[known])], X)
 
     def _framed(
@@ -500,7 +485,8 @@ class ContinuousForecaster(BaseForecaster):
     ) -> pd.DataFrame:
         """Return answers as a frame; NaN where a series has no X."""
         columns = self._history.channels if columns is None else columns
-        found = pd.DataFrame(table.reshape(len(table), -1), asked.index, columns)
+        table = table.reshape(len(table), len(columns))
+        found = pd.DataFrame(table, asked.index, columns)
         return found if asked.index is rows else found.reindex(rows)
 
     def _rows_for(self, fh: Any, X: Any) -> Any:

@@ -12,17 +12,6 @@ from numpy.typing import NDArray
 from sklode.levels.forms import LEAST_NOISE, PLACE, Form, StateSpace, state_space
 from sklode.levels.table import Table
 
-__all__ = [
-    "FEWEST_HARMONICS",
-    "THRESHOLD",
-    "Component",
-    "FilterPass",
-    "States",
-    "heaviest",
-    "kalman",
-    "least_of",
-]
-
 Array = NDArray[np.floating]
 
 FEWEST_HARMONICS = 6

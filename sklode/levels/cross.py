@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from sklode.levels.channel import MEMORIES
 from sklode.levels.components import Component, States, heaviest
 from sklode.levels.table import Table
 
-__all__ = ["Cross"]
-
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
+
+MEMORIES = 1e-6, 2.0, 10.0
+"""How long innovations are remembered, in usual gaps; the first: the last row alone."""
 
 _MOST_CHANNELS = 8
 _MOST_ROWS, _LEAST_ROWS = 2000, 100

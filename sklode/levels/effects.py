@@ -29,8 +29,6 @@ from scipy.optimize import minimize_scalar
 from sklode.levels.components import Component, kalman
 from sklode.levels.table import Table
 
-__all__ = ["Effect", "Estimate", "Inputs", "alike", "columns_of", "estimated", "places"]
-
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 
@@ -214,7 +212,7 @@ class _Judge:
     def _surprise(self, columns: Array) -> list[Array]:
         """Return what is not expected of columns, in deviations, by series."""
         columns = np.ascontiguousarray(columns)
-        expected = kalman().filter_columns(*self._given, columns, False)
+        expected = kalman().filter_columns(*self._given, columns)
         return np.split((columns - expected) * self._root, self._bounds[1:-1])
 
     def _of(self, effect: Effect) -> list[Array]:

@@ -22,11 +22,9 @@ from sklode.levels.components import (
     FilterPass,
 )
 from sklode.levels.effects import Effect, Estimate, Inputs, alike, estimated
-from sklode.levels.floors import has_zeros, offset_of, skewness
 from sklode.levels.forms import BASE, PLACE, VAGUE, Form, priors
+from sklode.levels.mixture import has_zeros, offset_of, skewness
 from sklode.levels.table import Table, power_of_two
-
-__all__ = ["Posterior", "fit_components"]
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]

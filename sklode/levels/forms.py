@@ -13,8 +13,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BASE", "PLACE", "Form", "StateSpace", "priors", "state_space"]
-
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 

@@ -30,17 +30,6 @@ import numpy as np
 
 from sklode.engine.products import compiled
 
-__all__ = [
-    "CLEAR",
-    "RATES",
-    "RUN",
-    "filter_columns",
-    "filter_rows",
-    "respond",
-    "simulate_rows",
-    "smooth_rows",
-]
-
 RATES = ("random walk", "velocity", "velocity memory", "OU", "OU memory", "noise")
 """Variance of the random walk per time; of the velocity, and its memory; of the OU
 process, and its memory; of the observation noise."""
@@ -253,37 +242,41 @@ def filter_rows(
 def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
     """Return what later rows add to what `filter_rows` said of its parts.
 
-    What is to be added to their means, and taken off their variances, (row, part).
-    Section 4.4 of the book.
+    Of each column of v / F, (row, column), what is to be added to expected parts, (row,
+    part, column); and what is to be taken off their variances, (row, part). Section 4.4
+    of the book.
     """
-    n, n_parts, d = gains.shape
-    mean, variance = np.zeros((n, n_parts)), np.zeros((n, n_parts))
-    T, r, N = np.zeros((len(waves) + 1, 4)), np.zeros((d, 1)), np.zeros((d, d))
-    Z, N_gain = np.zeros(d), np.zeros(d)
+    (n, n_parts, d), n_columns = gains.shape, v_F.shape[1]
+    mean, variance = np.zeros((n, n_parts, n_columns)), np.zeros((n, n_parts))
+    T, N = np.zeros((len(waves) + 1, 4)), np.zeros((d, d))
+    r, Z, N_gain = np.zeros((d, n_columns)), np.zeros(d), np.zeros(d)
     last_gap = -1.0
     for series in range(len(bounds) - 1):
-        for k in range(d):
-            r[k, 0] = 0.0
-            for j in range(d):
-                N[k, j] = 0.0
+        r[:] = 0.0
+        N[:] = 0.0
         for i in range(bounds[series + 1] - 1, bounds[series] - 1, -1):
             if inverse_F[i] > 0:
                 _design_row(Z, waves, inputs, i)
-                gain_r, gain_N_gain, p = 0.0, 0.0, inverse_F[i]
+                gain, p, gain_N_gain = gains[i, n_parts - 1], inverse_F[i], 0.0
+                for c in range(n_columns):
+                    step = v_F[i, c]
+                    for k in range(d):
+                        step -= p * gain[k] * r[k, c]
+                    for k in range(d):
+                        r[k, c] += Z[k] * step
                 for k in range(d):
-                    gain_r += gains[i, n_parts - 1, k] * r[k, 0]
                     N_gain[k] = 0.0
                     for j in range(d):
-                        N_gain[k] += N[k, j] * gains[i, n_parts - 1, j]
-                    gain_N_gain += gains[i, n_parts - 1, k] * N_gain[k]
+                        N_gain[k] += N[k, j] * gain[j]
+                    gain_N_gain += gain[k] * N_gain[k]
                 for k in range(d):
-                    r[k, 0] += Z[k] * (v_F[i] - p * gain_r)
                     for j in range(d):
                         N[k, j] += (p + p * p * gain_N_gain) * Z[k] * Z[j]
                         N[k, j] -= p * (Z[k] * N_gain[j] + N_gain[k] * Z[j])
             for part in range(n_parts):
                 for k in range(d):
-                    mean[i, part] += gains[i, part, k] * r[k, 0]
+                    for c in range(n_columns):
+                        mean[i, part, c] += gains[i, part, k] * r[k, c]
                     inner = 0.0
                     for j in range(d):
                         inner += N[k, j] * gains[i, part, j]
@@ -300,23 +293,19 @@ def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
 
 
 @compiled
-def filter_columns(
-    times, inputs, bounds, rates, waves, inverse_F, gains, values, smooths
-):
+def filter_columns(times, inputs, bounds, rates, waves, inverse_F, gains, values):
     """Return what is expected of ``values`` by the rows before, all (row, column).
 
-    By all rows, where it ``smooths``. The filter is linear: it makes of each column
-    what `filter_rows` made of y, whose 1 / F (row,) and ``gains`` (row, state) are
-    given. Rows count where 1 / F is above zero.
+    The filter is linear: it makes of each column what `filter_rows` made of y, whose 1
+    / F (row,) and ``gains`` (row, state) are given; rows of 1 / F = 0 do not count.
     """
     n_columns, d = values.shape[1], gains.shape[1]
     signals, T = np.zeros(values.shape), np.zeros((len(waves) + 1, 4))
     Z, states = np.zeros(d), np.zeros((d, n_columns))
     for series in range(len(bounds) - 1):
-        begin, end = bounds[series], bounds[series + 1]
         states[:] = 0.0
-        for i in range(begin, end):
-            gap = times[i] - times[i - 1] if i > begin else 0.0
+        for i in range(bounds[series], bounds[series + 1]):
+            gap = times[i] - times[i - 1] if i > bounds[series] else 0.0
             if gap > 0:
                 _set_transition(gap, rates, waves, T)
                 _transition(states, T)
@@ -329,26 +318,6 @@ def filter_columns(
                     weight = gains[i, j] * inverse_F[i]
                     for k in range(n_columns):
                         states[j, k] += weight * (values[i, k] - signals[i, k])
-        if not smooths:
-            continue
-        states[:] = 0.0  # r, one for each column
-        for i in range(end - 1, begin - 1, -1):
-            _design_row(Z, waves, inputs, i)
-            for k in range(n_columns):
-                gain_r = 0.0
-                for j in range(d):
-                    gain_r += gains[i, j] * states[j, k]
-                if inverse_F[i] > 0:
-                    step = (values[i, k] - signals[i, k] - gain_r) * inverse_F[i]
-                    gain_r = 0.0
-                    for j in range(d):
-                        states[j, k] += Z[j] * step
-                        gain_r += gains[i, j] * states[j, k]
-                signals[i, k] += gain_r
-            gap = times[i] - times[i - 1] if i > begin else 0.0
-            if gap > 0:
-                _set_transition(gap, rates, waves, T)
-                _transition_back(states, T)
     return signals
 
 

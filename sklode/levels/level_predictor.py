@@ -14,12 +14,9 @@ from sklode.data.history import Asked, History
 from sklode.data.ticks import DAY, clock_ahead, rows_before
 from sklode.levels.components import Component, heaviest
 from sklode.levels.effects import Effect, places
-from sklode.levels.floors import Floored, steps_of
 from sklode.levels.level import Filtered, Level
-from sklode.levels.mixture import Move
+from sklode.levels.mixture import Floored, Move, steps_of
 from sklode.levels.table import Table
-
-__all__ = ["LevelPredictor"]
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]

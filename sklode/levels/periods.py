@@ -14,8 +14,6 @@ from sklode.data.observations import Observations
 from sklode.data.ticks import DAY
 from sklode.levels.table import power_of_two
 
-__all__ = ["clock_periods", "peaks"]
-
 Array = NDArray[np.floating]
 
 _CLOCK = (DAY, 7 * DAY, 365.2425 * DAY)

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Table", "power_of_two"]
-
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 

@@ -335,13 +335,12 @@ def test_x_of_a_panel_has_its_levels() -> None:
         forecaster.predict([1], X=alone)
 
 
-def test_x_is_an_array_only_where_y_is_one() -> None:
+def test_an_array_of_controls_has_rows_that_count_from_zero() -> None:
     X = controls(STAMPS).to_numpy()
-    message = r"the time stamps of y; got an array.*pd\.DataFrame\(X, index=y\.in"
-    with pytest.raises(TypeError, match=message):
+    with pytest.raises(TypeError, match=r"X must be of the kind of y's .*integers"):
         unfit().fit(Y, X)
-    with pytest.raises(TypeError, match=r"got an array and DataFrame"):
-        unfit().fit(waves().to_numpy(), controls(pd.RangeIndex(24)))
+    with pytest.raises(ValueError, match=r"X must have a row .* got none at 20"):
+        unfit().fit(waves().to_numpy(), controls(pd.RangeIndex(20)))
 
 
 # --- arguments ------------------------------------------------------------------------

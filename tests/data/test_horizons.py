@@ -260,17 +260,6 @@ def test_every_question_refuses_it(fitted: Any, question: str, case: str) -> Non
         ASKING[question](fitted, fh)
 
 
-@pytest.mark.parametrize("question", [q for q in ASKING if q not in ("update", "fit")])
-def test_a_forecast_without_a_horizon_says_how_to_ask(question: str) -> None:
-    forecaster = tiny().fit(waves(STAMPS))
-    message = (
-        r"fh must say .* got none, here or in fit\. .*predict\(fh=range\(1, 13\)\)"
-    )
-    with pytest.raises(ValueError, match=message):
-        ASKING[question](forecaster, None)
-    assert len(ASKING[question](tiny().fit(waves(STAMPS), fh=[1]), None)) in (1, 7)
-
-
 SAME: dict[str, tuple[Any, Any]] = {
     "unsorted": (np.array([2, 1]), [1, 2]),
     "index": (pd.Index([1, 2]), [1, 2]),

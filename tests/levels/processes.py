@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sklode.levels.channel import FilteredChannel
 from sklode.levels.components import Component
 from sklode.levels.forms import Form
+from sklode.levels.level import FilteredChannel
 from sklode.levels.table import Table
 
 Array = NDArray[np.floating]

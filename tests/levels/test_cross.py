@@ -8,8 +8,8 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.data.history import History
-from sklode.levels.channel import MEMORIES
 from sklode.levels.components import heaviest
+from sklode.levels.cross import MEMORIES
 from sklode.levels.level import Level
 
 N_ROWS = 600

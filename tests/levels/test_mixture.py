@@ -79,7 +79,7 @@ def test_quantiles_are_those_of_the_mixture(name: str, noise: bool) -> None:
 @each
 def test_the_median_is_that_of_observations(name: str) -> None:
     of = MIXTURES[name]
-    np.testing.assert_array_equal(of.medians(), of.quantiles(np.array([0.5]))[:, 0])
+    np.testing.assert_array_equal(of.points(), of.quantiles(np.array([0.5]))[:, 0])
 
 
 @each
@@ -150,13 +150,13 @@ def test_a_move_shifts_the_median_and_stretches_all_quantiles(
     of = MIXTURES[name]
     found, move = moved(of, 1.7, 0.3, 0.6, log)
     plain = np.log if log else np.asarray
-    middle = plain(of.medians())
+    middle = plain(of.points())
     centre = 0.7 * middle + 0.3 * 1.7
     expected = centre + 0.6 * (plain(of.quantiles(LEVELS)) - middle)
     np.testing.assert_allclose(plain(found.quantiles(LEVELS)), expected, rtol=1e-6)
-    np.testing.assert_allclose(plain(found.medians()), centre, rtol=1e-6)
+    np.testing.assert_allclose(plain(found.points()), centre, rtol=1e-6)
     # draws move with the quantiles
-    drawn = move.of(of.quantiles(LEVELS)[0][:, None], of.medians())[:, 0]
+    drawn = move.of(of.quantiles(LEVELS)[0][:, None], of.points())[:, 0]
     np.testing.assert_allclose(drawn, found.quantiles(LEVELS)[0], rtol=1e-6)
 
 
@@ -173,4 +173,4 @@ def test_a_component_of_another_kind_moves_with_the_others() -> None:
     found, _ = moved(of, 3.0, 1.0, 0.5, True)
     assert found.logarithm.tolist() == [True, True]
     assert (found.quantiles(LEVELS) > 0).all()
-    assert found.medians()[0] == pytest.approx(np.exp(3.0), rel=0.05)
+    assert found.points()[0] == pytest.approx(np.exp(3.0), rel=0.05)
