@@ -167,8 +167,8 @@ class LatentODE(Autoencoder):
         self.decoder = decoder
         self.emission: Any = emission
         # softplus(-1.5) = 0.2: a large one would excuse what z has not learned
-        n_channels = int(self.emission[-1].out_features)
-        self.raw_noise = nn.Parameter(torch.full((n_channels,), -1.5))
+        last: Any = emission[-1]
+        self.raw_noise = nn.Parameter(torch.full((last.out_features,), -1.5))
 
     @property
     def latent_size(self) -> int:
