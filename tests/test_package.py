@@ -13,15 +13,8 @@ from pathlib import Path
 import pytest
 
 import sklode
-from tests.series import panel, tiny
 
 ROOT = Path(sklode.__file__).parents[1]
-
-
-def test_models_do_not_write_out_their_numbers() -> None:
-    forecaster = tiny().pretrain(panel())
-    assert len(repr(forecaster.pretrained_)) < 100
-    assert len(repr(forecaster.pretrained_.calibration)) < 100
 
 
 def test_the_version_is_that_of_the_metadata() -> None:

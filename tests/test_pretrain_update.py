@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -107,16 +105,6 @@ def test_update_without_training_only_appends(kind: type) -> None:
     assert updated.cutoff[0] == y.index[-1]
 
 
-def test_update_moves_the_relative_horizon() -> None:
-    y = waves(pd.date_range("2021-01-01", periods=24, freq="D"))
-    forecaster = tiny().fit(y[:15])
-    assert forecaster.predict([1]).index[0] == y.index[15]
-    forecaster.update(y[15:18], update_params=False)
-    assert forecaster.predict([1]).index[0] == y.index[18]
-    forecaster.update(y[18:19], update_params=True)
-    assert forecaster.predict([1]).index[0] == y.index[19]
-
-
 def test_an_update_of_missing_values_moves_only_the_cutoff() -> None:
     y = long_series()
     forecaster = tiny().fit(y[:18])
@@ -126,15 +114,6 @@ def test_an_update_of_missing_values_moves_only_the_cutoff() -> None:
     assert np.array_equal(forecaster.predict(asked), forecast)
     assert forecaster.cutoff[0] == y.index[19]
     assert forecaster.predict([1]).index[0] > y.index[19]
-
-
-def test_rows_seen_before_do_not_count_twice_in_an_update() -> None:
-    y = long_series()
-    asked = y.index[[3, 20]]
-    forecaster = tiny().fit(y[:15])
-    expected = copy.deepcopy(forecaster).update(y[15:18], update_params=False)
-    overlapping = forecaster.update(y[12:18], update_params=False)
-    np.testing.assert_array_equal(overlapping.predict(asked), expected.predict(asked))
 
 
 def test_update_appends_to_the_series_of_a_panel_that_it_names() -> None:
@@ -152,50 +131,6 @@ def test_update_appends_to_the_series_of_a_panel_that_it_names() -> None:
     steps = forecaster.predict([1]).index.get_level_values(-1)
     assert steps[0] > y.loc["s0"].index[-1]
     assert steps[1] > y.loc["s1"].index[-1]
-
-
-def test_update_reads_the_controls_of_the_new_rows() -> None:
-    y = long_series()
-    X = pd.DataFrame({"u": np.arange(24.0)}, y.index)
-    asked = y.index[-1:] + pd.Timedelta("9min")
-    future = pd.DataFrame({"u": [3.0]}, asked)
-    expected = tiny(finetune_epochs=0).fit(y[:18], X[:18])
-    other = copy.deepcopy(expected)
-    expected.update(y[18:], X[18:], update_params=False)
-    other.update(y[18:], 2 * X[18:], update_params=False)
-    forecast = expected.predict(asked, X=future)
-    assert np.abs(other.predict(asked, X=future) - forecast).iloc[0] > 1e-7
-
-
-def test_an_update_without_the_controls_that_fit_had_is_refused() -> None:
-    y = long_series()
-    X = pd.DataFrame({"u": np.arange(24.0)}, y.index)
-    forecaster = tiny().fit(y[:18], X[:18])
-    with pytest.raises(ValueError, match="X"):
-        forecaster.update(y[18:], update_params=False)
-
-
-def test_columns_of_an_update_are_read_by_name_or_refused() -> None:
-    y = channels()
-    expected = tiny().fit(y[:18]).update(y[18:], update_params=False).predict(STEPS)
-    swapped = tiny().fit(y[:18]).update(y.loc[y.index[18:], ["b", "a"]], None, False)
-    pd.testing.assert_frame_equal(swapped.predict(STEPS)[["a", "b"]], expected)
-    with pytest.raises(ValueError, match="columns"):
-        tiny().fit(y[:18]).update(y[["a"]][18:], update_params=False)
-
-
-@pytest.mark.parametrize(
-    "index",
-    [
-        uneven_stamps(4, start="2022-01-01").tz_localize("UTC"),
-        pd.RangeIndex(10**6, 10**6 + 4),
-    ],
-    ids=["with a time zone", "integers"],
-)
-def test_an_update_at_stamps_of_another_kind_is_refused(index: pd.Index) -> None:
-    forecaster = tiny().fit(long_series())
-    with pytest.raises(TypeError, match="must be of the kind of y's"):
-        forecaster.update(waves(index), update_params=False)
 
 
 def test_an_update_may_lack_a_channel() -> None:

@@ -15,6 +15,16 @@ Array = NDArray[np.floating]
 LONGEST_GAP = 1000.0
 """In time units. Longer gaps hide the phase of any period that stamps can show."""
 
+_TAIL = 0.05
+_NORMAL = 3.29
+"""The middle 90 % of normal values lie within so many standard deviations."""
+
+_ENOUGH = 8
+"""Values of a channel that a series needs for units of its own."""
+
+_UNEQUAL = 100.0
+"""Series whose spreads differ by more than so many times have units of their own."""
+
 
 def time_unit(observations: Observations, most: float = np.inf) -> float:
     """Return the ticks of one time unit: the median positive gap, of all series.
@@ -44,37 +54,89 @@ def split_at_gaps(observations: Observations, unit: float) -> Observations:
 
 
 @dataclass(frozen=True)
-class Normalisation:
-    """Location and scale of channels and controls, from the training rows.
+class Units:
+    """How times, values and controls become those that a network reads."""
 
-    Mean and standard deviation over observed values; the scale of a constant is its
-    size, 1 where it is zero.
-    """
-
-    location: Array  # (channel,)
+    time: float  # ticks of one unit
+    location: Array  # (channel,), of all series
     scale: Array
     control_location: Array  # (control,)
     control_scale: Array
+    least: Array  # (channel,): what a logarithm takes smaller values for; NaN: none
+    of_series: bool = False  # whether every series has a location and scale of its own
 
     @classmethod
-    def of(cls, observations: Observations) -> Normalisation:
-        """Measure ``observations``."""
-        location, scale = location_and_scale(observations.values)
-        if observations.controls is None:
-            return cls(location, scale, np.zeros(0), np.ones(0))
-        return cls(location, scale, *location_and_scale(observations.controls))
+    def of(cls, observations: Observations, time: float) -> Units:
+        """Measure mean and standard deviation of observed values.
 
-    def values(self, values: Array) -> Array:
-        """Return y's values in normalised units."""
-        return (values - self.location) / self.scale
+        The scale of a constant is its size, 1 where it is zero.
+        """
+        controls = observations.controls
+        controls = np.zeros((0, 0)) if controls is None else controls
+        found = location_and_scale(observations.values)
+        least = np.full(len(found[0]), np.nan)
+        return cls(time, *found, *location_and_scale(controls), least)
+
+    @classmethod
+    def robust(cls, observations: Observations, time: float, least: Array) -> Units:
+        """Measure the median, and the width of the middle 90 % of values."""
+        values = plain(observations.values, least)
+        found = cls.of(replace(observations, values=values), time)
+        location, scale = found.location, found.scale
+        varies = np.isnan(constants_of(values)) & ~np.isnan(values).all(0)
+        for k in np.flatnonzero(varies):
+            ends = np.nanquantile(values[:, k], [_TAIL, 0.5, 1 - _TAIL])
+            if ends[2] > ends[0]:
+                location[k], scale[k] = ends[1], (ends[2] - ends[0]) / _NORMAL
+        _, scales, known = _of_each(values, observations)
+        of_series = False
+        for spreads in np.where(known, scales, 0.0).T:
+            varied = spreads[spreads > 1e-6 * spreads.max()]
+            if len(varied):
+                low, high = np.quantile(varied, [0.1, 0.9], method="nearest")
+                of_series |= bool(high > _UNEQUAL * low)
+        return replace(found, least=least, of_series=of_series)
+
+    def of_all(self, observations: Observations) -> tuple[Array, Array]:
+        """Return location and scale of each series' channels, (series, channel)."""
+        shape = len(observations.keys), len(self.location)
+        location = np.broadcast_to(self.location, shape)
+        scale = np.broadcast_to(self.scale, shape)
+        if not self.of_series:
+            return location, scale
+        values = plain(observations.values, self.least)
+        mean, spreads, known = _of_each(values, observations)
+        known &= spreads > 0
+        return np.where(known, mean, location), np.where(known, spreads, scale)
 
     def controls(self, controls: Array) -> Array:
-        """Return X's values in normalised units."""
+        """Return X's values in these units."""
         return (controls - self.control_location) / self.control_scale
 
     def original(self, values: Array) -> Array:
-        """Return normalised values of y in original units."""
+        """Return values of y in original units, where all series share them."""
         return values * self.scale + self.location
+
+
+def plain(values: Array, least: Array) -> Array:
+    """Return values, or their logarithms where those are read: ``least`` is no NaN."""
+    logs = np.log(np.fmax(values, np.nan_to_num(least, nan=1.0)))
+    return np.where(np.isnan(least) | np.isnan(values), values, logs)
+
+
+def _of_each(
+    values: Array, observations: Observations
+) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """Return mean and spread of each series' channels, and where enough is known."""
+    known = ~np.isnan(values)
+    first = observations.bounds[:-1]
+    count = np.add.reduceat(known.astype(float), first)
+    mean = np.add.reduceat(np.where(known, values, 0.0), first) / np.maximum(count, 1)
+    away = np.where(known, values - mean[observations.series], 0.0)
+    most = np.maximum.reduceat(np.abs(away), first)  # a float need not hold squares
+    away = away / np.where(most > 0, most, 1.0)[observations.series]
+    spread = most * np.sqrt(np.add.reduceat(away**2, first) / np.maximum(count, 1))
+    return mean, spread, count >= _ENOUGH
 
 
 def constants_of(values: Array) -> Array:

@@ -7,14 +7,13 @@ ends at, of any length. Nothing here loops over series or windows.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sklode.data.observations import Observations
-from sklode.data.scaling import constants_of, location_and_scale
+from sklode.data.scaling import Units, plain
 from sklode.data.ticks import ticks_between
 
 Array = NDArray[np.floating]
@@ -25,19 +24,86 @@ SCORED_WINDOWS = 64
 """Held-out windows that are scored after each epoch."""
 
 
-class Rows:
-    """Rows of series in a network's units, ``values`` with NaN where missing."""
+class Questions(NamedTuple):
+    """Values that are asked for, sorted by window."""
 
-    def __init__(
-        self, observations: Observations, unit: float, values: Array, controls: Any
-    ) -> None:
-        self.bounds = observations.bounds
-        first = observations.ticks[self.bounds[:-1]][observations.series]
-        # (row,), in units of time since each series' first row
-        self.times = ticks_between(first, observations.ticks) / unit
+    window: Numbers  # (answer,)
+    channel: Numbers
+    lead: Array  # in units of time
+    row: Numbers  # where they stand, -1 where nowhere
+
+    def part(self, which: Any) -> Questions:
+        """Return some of them."""
+        return Questions(*[x[which] for x in self])
+
+
+class Rows:
+    """Rows of series in a network's units, and what stands before and after each."""
+
+    def __init__(self, observations: Observations, units: Units) -> None:
+        self.bounds, self.series = observations.bounds, observations.series
+        first = observations.ticks[self.bounds[:-1]][self.series]
+        # (row,), since each series' first row
+        self.times = ticks_between(first, observations.ticks) / units.time
+        self.location, self.scale = units.of_all(observations)  # (series, channel)
+        values = plain(observations.values, units.least)
+        values = (values - self.location[self.series]) / self.scale[self.series]
         self.mask = ~np.isnan(values)  # (row, channel)
         self.values = np.where(self.mask, values, 0.0).astype(np.float32)
-        self.controls = None if controls is None else controls.astype(np.float32)
+        self.controls = None  # (row, control)
+        if observations.controls is not None:
+            self.controls = units.controls(observations.controls).astype(np.float32)
+
+    def usable(self, fewest: int) -> Numbers:
+        """Return the rows with so many up to them, and one after, in their series."""
+        row = np.arange(len(self.times))
+        seen = row - self.bounds[:-1][self.series] + 1
+        return row[(seen >= fewest) & (row + 1 < self.bounds[1:][self.series])]
+
+    def seen(
+        self, origins: Numbers, n_rows: int
+    ) -> tuple[Array, Array, Mask, Array | None]:
+        """Return windows' ages, values, mask and controls, (window, row, ...).
+
+        The latest row comes first; those before a series' first one repeat it, masked.
+        """
+        first = self.bounds[:-1][self.series[origins], None]
+        rows = origins[:, None] - np.arange(n_rows)
+        inside = rows >= first
+        rows = np.maximum(rows, first)
+        ages = self.times[origins][:, None] - self.times[rows]
+        controls = None if self.controls is None else self.controls[rows]
+        mask = self.mask[rows] & inside[..., None]
+        return ages.astype(np.float32), self.values[rows], mask, controls
+
+    def after(self, origins: Numbers, reach: float) -> Questions:
+        """Return every value observed after origins, up to so long."""
+        count = self._rows_until(origins, reach) - origins - 1
+        window = np.repeat(np.arange(len(origins)), count)
+        row = origins[window] + 1 + _count_up(count)
+        entry, channel = np.nonzero(self.mask[row])
+        window, row = window[entry], row[entry]
+        lead = self.times[row] - self.times[origins[window]]
+        return Questions(window, channel, lead, row)
+
+    def path(self, origins: Numbers, reach: float) -> tuple[Array, Array] | None:
+        """Return times since the origins, and controls there, (window, row, ...)."""
+        if self.controls is None:
+            return None
+        end = self.bounds[1:][self.series[origins]]
+        stop = np.minimum(self._rows_until(origins, reach) + 1, end)
+        rows = origins[:, None] + np.arange(int((stop - origins).max()))
+        rows = np.minimum(rows, stop[:, None] - 1)
+        times = self.times[rows] - self.times[origins][:, None]
+        return times.astype(np.float32), self.controls[rows]
+
+    def _rows_until(self, origins: Numbers, reach: float) -> Numbers:
+        """Return the first row of each origin's series that comes later than that."""
+        # series side by side on one axis, so that one search serves all
+        width = float(self.times.max(initial=0.0)) + reach + 1.0
+        axis = self.series * width + self.times
+        asked = self.series[origins] * width + self.times[origins] + reach
+        return np.searchsorted(axis, asked, side="right")
 
 
 class WindowArrays(NamedTuple):
@@ -136,169 +202,3 @@ def spread(items: Numbers, most: int) -> Numbers:
 def _count_up(counts: Numbers) -> Numbers:
     """Return 0, 1... up to each count, one after the other."""
     return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-
-
-# --- origins that a network looks ahead from ------------------------------------------
-
-_TAIL = 0.05
-_NORMAL = 3.29
-"""The middle 90 % of normal values lie within so many standard deviations."""
-
-_ENOUGH = 8
-"""Values of a channel that a series needs for units of its own."""
-
-_UNEQUAL = 100.0
-"""Series whose spreads differ by more than so many times have units of their own."""
-
-
-@dataclass(frozen=True)
-class Units:
-    """How values become those that a network reads: pooled, or of each series.
-
-    Robust: the median, and the width of the middle 90 % of values.
-    """
-
-    time: float  # ticks of one unit: the median positive gap
-    location: Array  # (channel,)
-    scale: Array
-    least: Array  # (channel,): what a logarithm takes smaller values for; NaN: none
-    of_series: bool  # whether every series has a location and scale of its own
-    control_location: Array  # (control,)
-    control_scale: Array
-
-    @classmethod
-    def of(cls, observations: Observations, time: float, least: Array) -> Units:
-        """Measure series; ``least`` above zero where a channel's logarithm is read."""
-        values = plain(observations.values, least)
-        _, scales, known = _of_each(values, observations)
-        of_series = False
-        for spreads in np.where(known, scales, 0.0).T:
-            varied = spreads[spreads > 1e-6 * spreads.max()]
-            if len(varied):
-                low, high = np.quantile(varied, [0.1, 0.9], method="nearest")
-                of_series |= bool(high > _UNEQUAL * low)
-        controls = observations.controls
-        controls = np.zeros((0, 0)) if controls is None else controls
-        control = location_and_scale(controls)
-        return cls(time, *_robust(values), least, of_series, *control)
-
-    def of_all(self, observations: Observations) -> tuple[Array, Array]:
-        """Return location and scale of each series' channels, (series, channel)."""
-        shape = len(observations.keys), len(self.location)
-        location = np.broadcast_to(self.location, shape)
-        scale = np.broadcast_to(self.scale, shape)
-        if not self.of_series:
-            return location, scale
-        mean, spreads, known = _of_each(
-            plain(observations.values, self.least), observations
-        )
-        known &= spreads > 0
-        return np.where(known, mean, location), np.where(known, spreads, scale)
-
-
-def plain(values: Array, least: Array) -> Array:
-    """Return values, or their logarithms where those are read: ``least`` is no NaN."""
-    logs = np.log(np.fmax(values, np.nan_to_num(least, nan=1.0)))
-    return np.where(np.isnan(least) | np.isnan(values), values, logs)
-
-
-def _robust(values: Array) -> tuple[Array, Array]:
-    """Return medians and spreads of observed values, (channel,)."""
-    location, scale = location_and_scale(values)
-    varies = np.isnan(constants_of(values)) & ~np.isnan(values).all(0)
-    for k in np.flatnonzero(varies):
-        ends = np.nanquantile(values[:, k], [_TAIL, 0.5, 1 - _TAIL])
-        if ends[2] > ends[0]:
-            location[k], scale[k] = ends[1], (ends[2] - ends[0]) / _NORMAL
-    return location, scale
-
-
-def _of_each(values: Array, observations: Observations) -> tuple[Array, Array, Mask]:
-    """Return mean and spread of each series' channels, and where enough is known."""
-    known = ~np.isnan(values)
-    first = observations.bounds[:-1]
-    count = np.add.reduceat(known.astype(float), first)
-    mean = np.add.reduceat(np.where(known, values, 0.0), first) / np.maximum(count, 1)
-    away = np.where(known, values - mean[observations.series], 0.0)
-    most = np.maximum.reduceat(np.abs(away), first)  # a float need not hold squares
-    away = away / np.where(most > 0, most, 1.0)[observations.series]
-    spread = most * np.sqrt(np.add.reduceat(away**2, first) / np.maximum(count, 1))
-    return mean, spread, count >= _ENOUGH
-
-
-class Questions(NamedTuple):
-    """Values that are asked for, sorted by window."""
-
-    window: Numbers  # (answer,)
-    channel: Numbers
-    lead: Array  # in units of time
-    row: Numbers  # where they stand, -1 where nowhere
-
-    def part(self, which: Any) -> Questions:
-        """Return some of them."""
-        return Questions(*[x[which] for x in self])
-
-
-class Origins(Rows):
-    """Rows of series in a network's units, and what stands before and after each."""
-
-    def __init__(self, observations: Observations, units: Units) -> None:
-        self.series = observations.series  # (row,)
-        self.location, self.scale = units.of_all(observations)
-        values = plain(observations.values, units.least)
-        controls = observations.controls
-        if controls is not None:
-            controls = (controls - units.control_location) / units.control_scale
-        values = (values - self.location[self.series]) / self.scale[self.series]
-        super().__init__(observations, units.time, values, controls)
-
-    def usable(self, fewest: int) -> Numbers:
-        """Return the rows with so many up to them, and one after, in their series."""
-        row = np.arange(len(self.times))
-        seen = row - self.bounds[:-1][self.series] + 1
-        return row[(seen >= fewest) & (row + 1 < self.bounds[1:][self.series])]
-
-    def seen(
-        self, origins: Numbers, n_rows: int
-    ) -> tuple[Array, Array, Mask, Array | None]:
-        """Return windows' ages, values, mask and controls, (window, row, ...).
-
-        The latest row comes first; those before a series' first one repeat it, masked.
-        """
-        first = self.bounds[:-1][self.series[origins], None]
-        rows = origins[:, None] - np.arange(n_rows)
-        inside = rows >= first
-        rows = np.maximum(rows, first)
-        ages = self.times[origins][:, None] - self.times[rows]
-        controls = None if self.controls is None else self.controls[rows]
-        mask = self.mask[rows] & inside[..., None]
-        return ages.astype(np.float32), self.values[rows], mask, controls
-
-    def after(self, origins: Numbers, reach: float) -> Questions:
-        """Return every value observed after origins, up to so long."""
-        count = self._rows_until(origins, reach) - origins - 1
-        window = np.repeat(np.arange(len(origins)), count)
-        row = origins[window] + 1 + _count_up(count)
-        entry, channel = np.nonzero(self.mask[row])
-        window, row = window[entry], row[entry]
-        lead = self.times[row] - self.times[origins[window]]
-        return Questions(window, channel, lead, row)
-
-    def path(self, origins: Numbers, reach: float) -> tuple[Array, Array] | None:
-        """Return times since the origins, and controls there, (window, row, ...)."""
-        if self.controls is None:
-            return None
-        end = self.bounds[1:][self.series[origins]]
-        stop = np.minimum(self._rows_until(origins, reach) + 1, end)
-        rows = origins[:, None] + np.arange(int((stop - origins).max()))
-        rows = np.minimum(rows, stop[:, None] - 1)
-        times = self.times[rows] - self.times[origins][:, None]
-        return times.astype(np.float32), self.controls[rows]
-
-    def _rows_until(self, origins: Numbers, reach: float) -> Numbers:
-        """Return the first row of each origin's series that comes later than that."""
-        # series side by side on one axis, so that one search serves all
-        width = float(self.times.max(initial=0.0)) + reach + 1.0
-        axis = self.series * width + self.times
-        asked = self.series[origins] * width + self.times[origins] + reach
-        return np.searchsorted(axis, asked, side="right")

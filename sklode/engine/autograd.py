@@ -3,64 +3,33 @@
 from __future__ import annotations
 
 import functools
-import importlib
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from sklode.engine.tableaus import TABLEAUS
 
-
-class FieldWeights(NamedTuple):
-    """A vector field's layers: the first, those between, the output layer.
-
-    ``w1`` is (width, state), ``inner`` holds (weight, bias) pairs, ``wo`` is (state,
-    width).
-    """
-
-    w1: Tensor
-    b1: Tensor
-    inner: tuple[tuple[Tensor, Tensor], ...]
-    wo: Tensor
-    bo: Tensor
-
-    @property
-    def layers(self) -> list[Tensor]:
-        """W_1, b_1, W_o, b_o and the inner layers."""
-        inner = [tensor for layer in self.inner for tensor in layer]
-        return [self.w1, self.b1, self.wo, self.bo, *inner]
+Layers: TypeAlias = Sequence[tuple[Tensor, Tensor]]
+"""Weight and bias of a vector field's layers, with tanh after all but the last."""
 
 
-class CellWeights(NamedTuple):
-    """A recurrent cell: (gates * state, input), (gates * state, state), both biases.
-
-    4 gates (i, f, g, o) make an LSTM cell, 1 a tanh cell.
-    """
-
-    w_ih: Tensor
-    w_hh: Tensor
-    bias: Tensor
-
-
-def supports(method: str, example: Tensor) -> bool:
-    """Return whether the engine has this method for such tensors."""
+def serves(method: str, layers: Layers, example: Tensor) -> bool:
+    """Return whether the engine has this method and field for such tensors."""
     return (
         method in TABLEAUS
+        and len(layers) <= 3
         and example.device.type == "cpu"
         and example.dtype in (torch.float32, torch.float64)
     )
 
 
 def encode(
-    x: Tensor,
-    dt: Tensor,
-    visits: Tensor,
-    cell: CellWeights,
-    field: FieldWeights | None,
-    method: str,
+    x: Tensor, dt: Tensor, visits: Tensor, cell: Any, field: Layers, method: str
 ) -> Tensor:
     """Return the last h of a sequence of flows and cell updates.
 
@@ -72,8 +41,9 @@ def encode(
         Signed lengths of the flow of each step; 0: no flow.
     visits : Tensor of shape (batch, step), bool
         Whether the cell is updated at the end of the step.
-    cell, field
-        Weights of the cell and of the flow's vector field; None: nothing flows.
+    cell : torch.nn.LSTMCell or RNNCell
+    field : Layers
+        Of the flow's vector field; none: nothing flows.
     method : {"rk4", "midpoint", "euler"}
         The Runge-Kutta method.
 
@@ -81,19 +51,25 @@ def encode(
     -------
     Tensor of shape (batch, state)
     """
-    how = method if field else None
-    weights = [cell.w_hh, cell.bias, cell.w_ih, *(field.layers if field else [])]
-    run = functools.partial(_compiled("encode").Encoding, how)
-    return _run(run, dt, visits.to(x.dtype), x, *weights)
+    from sklode.engine.runs import Encoding  # an import of sklode need not wait for it
+
+    if not field:  # one that is never asked
+        dt, one = torch.zeros_like(dt), x.new_zeros(1, cell.hidden_size)
+        field = [(one, one[0, :1]), (one.T, one[0])]
+    bias = (cell.bias_ih + cell.bias_hh).unsqueeze(1)
+    weights = torch.cat([cell.weight_hh, cell.weight_ih, bias], 1)
+    run = functools.partial(Encoding, method)
+    layers = [part for layer in field for part in layer]
+    return _run(run, dt, visits.to(x.dtype), x, weights, *layers)
 
 
 def decode_at(
     z0: Tensor,
     dt: Tensor,
-    control_bias: Tensor | None,
+    controls: Tensor | None,
     left: Tensor,
     theta: Tensor,
-    field: FieldWeights,
+    field: Layers,
     method: str,
 ) -> Tensor:
     """Return states at any places within consecutive steps.
@@ -107,8 +83,8 @@ def decode_at(
         Initial states.
     dt : Tensor of shape (batch, step)
         Signed lengths of the steps.
-    control_bias : Tensor of shape (batch, step, width) or None
-        What controls, held over a step, add to the field's first layer.
+    controls : Tensor of shape (batch, step, control) or None
+        Held over each step; the first layer reads them after the state.
     left : Tensor of shape (batch, query), int64
         The step in which each query lies; 0 where there are no steps.
     theta : Tensor of shape (batch, query)
@@ -120,18 +96,18 @@ def decode_at(
     -------
     Tensor of shape (batch, query, state)
     """
-    run = functools.partial(_compiled("decode").Decoding, method)
-    return _run(run, dt, left, theta, z0, control_bias, *field.layers)
+    from sklode.engine.runs import Decoding
+
+    (weight, bias), *others = field
+    by_state, by_control = weight.tensor_split([z0.shape[1]], dim=1)
+    added = None if controls is None else functional.linear(controls, by_control)
+    layers = [part for layer in others for part in layer]
+    run = functools.partial(Decoding, method)
+    return _run(run, dt, left, theta, z0, added, by_state, bias, *layers)
 
 
-@functools.cache
-def _compiled(name: str) -> Any:
-    """Return a module of compiled functions; an import of sklode need not wait."""
-    return importlib.import_module(f"sklode.engine.{name}")
-
-
-def _run(*arguments: Any) -> Tensor:
-    result: Tensor = _Run.apply(torch.is_grad_enabled(), *arguments)
+def _run(make: Any, *tensors: Tensor | None) -> Tensor:
+    result: Tensor = _Run.apply(torch.is_grad_enabled(), make, *tensors)
     return result
 
 

@@ -4,21 +4,16 @@ A step is a flow, where any series flows, and an update of the cell, where any s
 seen; the decoder's also gives dz/dt where it starts, and then need not flow.
 
 A matrix (series, feature) is a one-dimensional array, row after row, as in
-`sklode.engine.flow`; what is kept of each step is a row of an array (step, ...).
+`sklode.engine.steps`; what is kept of each step is a row of an array (step, ...).
 """
 
 from __future__ import annotations
 
-import numpy as np
-
-from sklode.engine.activations import activate, tanh
-from sklode.engine.flow import add, copy, flush, leave, step, step_back
 from sklode.engine.products import add_outer, apart, entry, inlined, inner, product
+from sklode.engine.steps import ONE, activate, add, copy, flush, step, step_back, tanh
 
 FLOWS, VISITS, DENSE = 1, 2, 4
 """Flags of a step: what it does."""
-
-_ONE = np.float32(1)
 
 
 @entry
@@ -34,7 +29,8 @@ def walk(dt, flags, given, cell, field, kept, room):
             here, flows = bias[k if bias.shape[0] > 1 else 0], flags[k] & FLOWS
             step(field, h[k], dt[k], here, flows, v1[k], v2[k], room, moved)
         if flags[k] & DENSE:
-            leave(field, v2[k, 0] if v2.size > 0 else v1[k, 0], rates[k])
+            last = v2[k, 0] if v2.size > 0 else v1[k, 0]
+            product(last, field[1][3], h.shape[1] // dt.shape[1], field[2][3], rates[k])
         copy(moved, h[k + 1])
         if flags[k] & VISITS:
             now, after = (read[k], gates[k], c[k]), (c[k + 1], h[k + 1])
@@ -51,11 +47,11 @@ def _visit(cell, x, seen, moved, now, after):
             line[r * n_read + j] = moved[r * n_state + j]
         for j in range(n_read - n_state - 1):
             line[r * n_read + n_state + j] = x[r * (n_read - n_state - 1) + j]
-        line[(r + 1) * n_read - 1] = _ONE
+        line[(r + 1) * n_read - 1] = ONE
     product(line, cell[0], n_out, cell[0][:0], gates)
     scale = cell[1]
     for i in range(gates.size):  # tanh, or the sigmoid (1 + tanh(x / 2)) / 2
-        gates[i] = scale[i] * tanh(scale[i] * gates[i]) + (_ONE - scale[i])
+        gates[i] = scale[i] * tanh(scale[i] * gates[i]) + (ONE - scale[i])
     if n_out == n_state:
         copy(gates, moved)
     else:
@@ -95,18 +91,18 @@ def _visit_back(g, c, gates, seen, n_state, t, by_gates):
             by_h = seen[r] * g[0, i]
             g[0, i] -= by_h
             if not is_lstm:
-                by_gates[i] = by_h * (_ONE - gates[i] * gates[i])
+                by_gates[i] = by_h * (ONE - gates[i] * gates[i])
                 continue
             write, keep = gates[at], gates[at + n_state]
             new, o = gates[at + 2 * n_state], gates[at + 3 * n_state]
             by_c = seen[r] * g[1, i]
             g[1, i] -= by_c
-            by_c += by_h * o * (_ONE - t[i] * t[i])
+            by_c += by_h * o * (ONE - t[i] * t[i])
             g[1, i] += by_c * keep
-            by_gates[at] = by_c * new * write * (_ONE - write)
-            by_gates[at + n_state] = by_c * c[i] * keep * (_ONE - keep)
-            by_gates[at + 2 * n_state] = by_c * write * (_ONE - new * new)
-            by_gates[at + 3 * n_state] = by_h * t[i] * o * (_ONE - o)
+            by_gates[at] = by_c * new * write * (ONE - write)
+            by_gates[at + n_state] = by_c * c[i] * keep * (ONE - keep)
+            by_gates[at + 2 * n_state] = by_c * write * (ONE - new * new)
+            by_gates[at + 3 * n_state] = by_h * t[i] * o * (ONE - o)
 
 
 @entry
@@ -141,3 +137,49 @@ def walk_back(g, dt, flags, given, cell, field, kept, grads, room):
         is_left = flush(g[0])
         if not (flush(g[1]) or is_left or flags[k] & DENSE):
             break  # nothing comes back any more
+
+
+@inner
+def _hermite(length, place):
+    """Return the weights of z and dz/dt at a step's start, then at its end."""
+    rest = ONE - place
+    end = place * place * (rest + rest + ONE)
+    start, slope = ONE - end, length * place * rest * rest
+    return start, slope, end, -length * place * place * rest
+
+
+@entry
+def answer(stride, dt, z, rates, left, theta, out):
+    """Answer the queries of each series from the grid."""
+    n_state = out.shape[2]
+    for r in range(out.shape[0]):
+        for q in range(out.shape[1]):
+            k, at = stride * left[r, q], r * n_state
+            if k >= dt.shape[0] or dt[k, r] == 0:  # at rest: no end, no derivatives
+                for i in range(n_state):
+                    out[r, q, i] = z[k, at + i]
+                continue
+            w0, w1, w2, w3 = _hermite(dt[k, r], theta[r, q])
+            for i in range(n_state):
+                value = w0 * z[k, at + i] + w2 * z[k + stride, at + i]
+                bend = w1 * rates[k, at + i] + w3 * rates[k + 1, at + i]
+                out[r, q, i] = value + bend
+
+
+@entry
+def answer_back(stride, dt, by_z, by_rates, left, theta, grad):
+    """Add the gradients by answers to those by the grid."""
+    n_state = grad.shape[2]
+    for r in range(grad.shape[0]):
+        for q in range(grad.shape[1]):
+            k, at = stride * left[r, q], r * n_state
+            if k >= dt.shape[0] or dt[k, r] == 0:
+                for i in range(n_state):
+                    by_z[k, at + i] += grad[r, q, i]
+                continue
+            w0, w1, w2, w3 = _hermite(dt[k, r], theta[r, q])
+            for i in range(n_state):
+                by_z[k, at + i] += w0 * grad[r, q, i]
+                by_z[k + stride, at + i] += w2 * grad[r, q, i]
+                by_rates[k, at + i] += w1 * grad[r, q, i]
+                by_rates[k + 1, at + i] += w3 * grad[r, q, i]

@@ -101,15 +101,14 @@ class _LatentODEForecaster(ContinuousForecaster):
             self._answers = self._level_answers(model.level, model)
             self.level_ = self._answers.description()
             self.network_share_, found = model.share, model.weighed
-            self.location_, self.scale_ = model.units.location, model.units.scale
-            unit, lags, factors = model.units.time, found.leads, found.factors
+            lags, factors = found.leads, found.factors
         else:
             self._answers = Predictor(model, self._history, self._predict_seed)
             self.network_share_, self.horizon_ = 1.0, model.horizon
-            self.location_ = model.normalisation.location
-            self.scale_ = model.normalisation.scale
             spreads = model.calibration or Calibration.none(len(channels))
-            unit, lags, factors = model.time_unit, *vars(spreads).values()
+            lags, factors = vars(spreads).values()
+        self.location_, self.scale_ = model.units.location, model.units.scale
+        unit = model.units.time
         timelike = model.clock == TIMELIKE
         self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
         index = pd.Index(lags, name="time since the last observation")

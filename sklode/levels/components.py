@@ -14,16 +14,13 @@ from sklode.levels.table import Table
 
 Array = NDArray[np.floating]
 
+# harmonics of a season of longer periods; fitting may find that it needs more
 FEWEST_HARMONICS = 6
-"""That a season of longer periods has; fitting may find that it needs more."""
-
+# innovations beyond so many standard deviations weigh less, see `kalman`
 THRESHOLD = 3.0
-"""Innovations beyond so many standard deviations weigh less, see `kalman`."""
-
 _PASSES = 2  # of the filter, that find the scale of each series
-
+# of the usual value: what a model of logarithms takes zero and less for
 _LOWEST = 1e-9
-"""Of the usual value: what a model of logarithms takes zero and less for."""
 
 
 class States(NamedTuple):

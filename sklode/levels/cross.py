@@ -20,32 +20,26 @@ from sklode.levels.table import Table
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 
+# how long innovations are remembered, in usual gaps; the first: the last row alone
 MEMORIES = 1e-6, 2.0, 10.0
-"""How long innovations are remembered, in usual gaps; the first: the last row alone."""
-
 _MOST_CHANNELS = 8
+# last rows that it is found on; of a panel, three times as many of all series
 _MOST_ROWS, _LEAST_ROWS = 2000, 100
-"""Last rows that it is found on; of a panel, three times as many of all series."""
-
+# first rows of a lone series: its states are still vague
 _BURNT = 30
-"""First rows of a lone series: its states are still vague."""
-
+# the regression is of the mean residual of so many rows
 _NEAR = 7
-"""The regression is of the mean residual of so many rows."""
-
+# rows after an origin whose residuals are looked at; by the last ones the shift fades
+# or stays
 _LEADS = np.array([*range(_NEAR), 8, 10, 12, 15, 19, 24, 29])
-"""Rows after an origin whose residuals are looked at; by the last ones the shift fades
-or stays."""
-
+# rows that come later than so many times the usual gap, each, do not count
 _REACH = 2.0
-"""Rows that come later than so many times the usual gap, each, do not count."""
-
 _PENALTIES = 10.0 ** np.arange(1, 5.5, 0.5)
 _FADING = 0.0, 1 / 128, 1 / 32, 1 / 8, 1.0
 _BLOCKS = 5
 _CONFIDENCE = 0.95  # one of several penalties was chosen: that gains by chance
+# residuals beyond so many median deviations count as these
 _CLIPPED = 4.0
-"""Residuals beyond so many median deviations count as these."""
 
 
 class Cross(NamedTuple):

@@ -34,10 +34,8 @@ Numbers = NDArray[np.int64]
 
 _KNOTS = 8
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
-
+# in usual gaps, to begin with: the most probable one lies near one of them
 _MEMORIES = 2.0 ** np.arange(0.0, 10.0, 1.25)
-"""In usual gaps, to begin with: the most probable one lies near one of them."""
-
 _SPANS = 10.0  # in the longest series, of the longest memory
 _ODDS_OF_CURVE = 1.0
 _ODDS_OF_MEMORY = math.log(len(_MEMORIES))

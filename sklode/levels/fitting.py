@@ -31,53 +31,36 @@ Numbers = NDArray[np.int64]
 
 _NONE = Estimate()
 _TURNS = 2
-
+# of seasons; while hyperparameters are sought the fewest
 _HARMONICS = FEWEST_HARMONICS, 12, 24
-"""Of seasons: while hyperparameters are sought the fewest, then the most probable."""
-
+# rows that hyperparameters are sought by: this share the last ones, others spread
 _MOST_ROWS, _LATE = 500, 0.8
-"""That hyperparameters are sought by: this share the last ones, the others spread."""
-
 _GOLDEN = (5**0.5 - 1) / 2
-
 _MOST_SERIES, _MOST_POOLED = 120, 6000  # series of a panel, and rows of all of them
-
+# so many draws of hyperparameters up to so many rows; then ever fewer
 _DRAWS, _DRAWN_ROWS = 24, 500
-"""So many draws of hyperparameters up to so many rows; then ever fewer."""
-
-_LONG = 20_000
-"""The same, of rows that all the draws have to filter."""
-
+_LONG = 20_000  # the same, of rows that all the draws have to filter
+# values that "auto" needs for one: where they are few its tails are too long
 _LOGARITHMS = 8
-"""Values that "auto" needs for one: where they are few its tails are too long."""
-
+# where more of the values are zero there is no logarithm
 _MOST_ZEROS = 0.1
-"""Where more of the values are zero there is none."""
-
+# by so many deviations the quantile at `THRESHOLD` moves with skewness: Cornish, Fisher
 _SKEWED = 4 / 3
-"""By so many deviations the quantile at `THRESHOLD` moves with skewness: Cornish,
-Fisher."""
-
 _CHANGES = [PLACE[name] for name in ("slope", "random walk", "velocity", "OU")]
 _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
 _KEPT = slice(len(BASE) + 1, None, 2)  # memories of seasons
 _STILL = 1e-4  # of what does not change, in units of spread
-
+# series of a panel, and rows, that tell whether large innovations are errors
 _JUDGED = 2000, 40_000
-"""Series of a panel, and rows, that tell whether large innovations are errors."""
-
+# they are, unless without that rule forecasts' errors are smaller than this part
 _ALIKE, _BELIEVED = 0.01, 0.95
-"""They are, unless errors of forecasts become smaller than that part of theirs."""
-
+# forms so many natural logarithms less probable than the best one are left out
 _MARGIN = 4.0
-"""Forms so many natural logarithms less probable than the best one are left out."""
-
 _TELLING = 4  # rows that tell how series of a panel differ
 _FREE = 1e3  # of scales that may be anything
+# series differ whose scales are so far apart, in natural logarithms; and locations
+# then, in spreads
 _APART, _FAR = 0.25, 3.0
-"""Series differ whose scales are so far apart, in natural logarithms; and locations
-then, in spreads."""
-
 _LEAST_WEIGHT = 2e-3
 _STEP = 0.1  # of the differences that the curvature is measured by
 

@@ -29,13 +29,10 @@ BASE = {
 """Hyperparameters of every form: median, width of its prior, start of the search."""
 
 PLACE = {name: k for k, name in enumerate(BASE)}
-
+# the same of a season's size, and of how many periods it is remembered
 _SEASON, _PERIODS_KEPT = (0.3, 1.5, 0.7), (15.0, 1.0, 10.0)
-"""The same of a season's size, and of how many periods it is remembered."""
-
+# of a lone series the first level may be anything: nothing else tells of it
 VAGUE = 10.0
-"""Of a lone series the first level may be anything: nothing else tells of it."""
-
 LEAST_NOISE = 1e-3  # standard deviation, in units of the spread
 
 

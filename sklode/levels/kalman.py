@@ -30,15 +30,13 @@ import numpy as np
 
 from sklode.engine.products import compiled
 
+# variance of the random walk per time; of the velocity, and its memory; of the OU
+# process, and its memory; of the observation noise
 RATES = ("random walk", "velocity", "velocity memory", "OU", "OU memory", "noise")
-"""Variance of the random walk per time; of the velocity, and its memory; of the OU
-process, and its memory; of the observation noise."""
-
+# beyond so many times the threshold innovations hardly weigh at all
 CLEAR = 2.5
-"""Beyond so many times the threshold innovations hardly weigh at all."""
-
+# so many in a row, beyond the threshold on one side, are a new level
 RUN = 3
-"""So many in a row, beyond the threshold on one side, are a new level."""
 
 
 @compiled

@@ -113,9 +113,13 @@ class Level:
 
     def _controls(self, rows: Observations) -> tuple[Numbers, Array, Array]:
         """Return bounds of series, times, and X in standard deviations."""
-        controls: Any = rows.controls
-        standard = (controls - self.control_location) / self.control_scale
+        standard = self.standard(rows.controls)  # type: ignore[arg-type]
         return rows.bounds, self.times(rows, rows.series, rows.ticks), standard
+
+    def standard(self, controls: Array, columns: Any = ...) -> Array:
+        """Return columns of X in standard deviations from their means."""
+        scale = self.control_scale[columns]
+        return (controls - self.control_location[columns]) / scale
 
     def times(self, rows: Observations, series: Numbers, ticks: Numbers) -> Array:
         """Return time since each series' first row, in units of the usual gap."""
@@ -226,6 +230,13 @@ class FilteredChannel:
         states = [States.of([component.space(span)] * n) for component in own]
         sums = np.zeros((n, len(MEMORIES)))
         return cls(own, table.where(slice(0)), span, states, sums).continued(table)
+
+    @property
+    def heaviest(self) -> tuple[Component, States]:
+        """The component of most weight, and its states."""
+        weights = [component.weight for component in self.components]
+        place = int(np.argmax(weights))
+        return self.components[place], self.states[place]
 
     def continued(self, new: Table) -> FilteredChannel:
         """Return the level after more rows of its series, which follow those it has."""

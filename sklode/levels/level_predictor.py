@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from sklode.data.history import Asked, History
 from sklode.data.ticks import DAY, clock_ahead, rows_before
-from sklode.levels.components import Component, heaviest
+from sklode.levels.components import Component
 from sklode.levels.effects import Effect, places
-from sklode.levels.level import Filtered, Level
+from sklode.levels.level import Filtered
 from sklode.levels.mixture import Floored, Move, steps_of
 from sklode.levels.table import Table
 
@@ -22,13 +22,11 @@ Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 
 _UNITS = {"d": DAY, "h": DAY / 24, "min": DAY / 1440, "s": DAY / 86400}
-
+# the last rows that a description tells the shares of
 _DESCRIBED = 2000
-"""The last rows that a description tells the shares of."""
 
 
 _VALUES = {-1: "any", 0: "not below zero", 1: "counts"}
-
 _PLACES = 200  # of a drawn curve
 _NINETY = np.array([-1.6449, 0.0, 1.6449])
 
@@ -53,17 +51,12 @@ class LevelPredictor:
     def __init__(
         self, states: Filtered, history: History, seed: int, ahead: Any = None
     ) -> None:
-        self.states = states  # what it knows of the series
+        self.states, self.level = states, states.level
         self._history = history
         self._seed = seed
         self._ahead = ahead
         seen = steps_of(history.observations.values)
         self._steps = np.minimum(self.level.steps, seen)  # NaN where either is
-
-    @property
-    def level(self) -> Level:
-        """The hyperparameters that it answers by."""
-        return self.states.level
 
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel), see `Mixture.points`."""
@@ -80,9 +73,9 @@ class LevelPredictor:
 
     def paths(self, asked: Asked, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
-        rows, order = self.table(asked)
+        rows, order, moves = self._asked(asked)
         paths = np.empty((n, len(order), len(self._history.channels)))
-        for k, move in enumerate(self._moves(asked, rows)):
+        for k, move in enumerate(moves):
             drawn = self.states.drawn(k, rows, n, self._seed + k, noise, move)
             if not np.isnan(self._steps[k]):
                 one = self._answered(k, rows, move)
@@ -125,19 +118,14 @@ class LevelPredictor:
             names = [*self._part_names(component)[:-1], "noise"]
             kind = int(np.nan_to_num(self._steps[place], nan=-1))
             for part, size, memory in zip(names, sizes, memories, strict=True):
-                rows.append(
-                    {
-                        "channel": name,
-                        "part": part,
-                        "share": size / sizes.sum(),
-                        "size": float(np.median(component.scale)) * size**0.5,
-                        "memory": self._length(memory),
-                        "logarithm": component.form.logarithm,
-                        "probability": sum(likely),
-                        "values": _VALUES[kind],
-                        "cross": bool(self.level.cross.weights[:, :, place].any()),
-                    }
-                )
+                row = {"channel": name, "part": part, "share": size / sizes.sum()}
+                row["size"] = float(np.median(component.scale)) * size**0.5
+                row["memory"] = self._length(memory)
+                row["logarithm"] = component.form.logarithm
+                row["probability"] = sum(likely)
+                row["values"] = _VALUES[kind]
+                row["cross"] = bool(self.level.cross.weights[:, :, place].any())
+                rows.append(row)
         return pd.DataFrame(rows).set_index(["channel", "part"])
 
     def _effects(self, component: Component) -> list[Effect]:
@@ -157,33 +145,32 @@ class LevelPredictor:
 
     def _length(self, time: float) -> str:
         """Return a length of time, in units of the level, as a reader would say it."""
-        return length_of(time * self.level.unit, self._history.rows.like)
+        ticks, like = time * self.level.unit, self._history.rows.like
+        if isinstance(like, pd.PeriodIndex):
+            return f"{ticks:.4g} periods"
+        if not isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex):
+            return f"{ticks:.4g}"
+        fitting = (name for name, length in _UNITS.items() if ticks >= 0.995 * length)
+        name = next(fitting, "s")
+        return f"{ticks / _UNITS[name]:.4g} {name}"
 
     def curves(self, channel: int, series: int) -> list[Curve]:
         """Return the effect of each column of X in the most probable form."""
-        one, level, names = (
-            self.states.channels[channel],
-            self.level,
-            self._history.controls,
-        )
-        component = heaviest(one.components)
-        place = next(k for k, c in enumerate(one.components) if c is component)
-        mean, covariance, _ = (each[series] for each in one.states[place])
-        scale, rows = component.at(series).scale, self._history.rows
+        one, names = self.states.channels[channel], self._history.controls
+        component, states = one.heaviest
+        mean, covariance, _ = (each[series] for each in states)
+        seen, scale = self._history.rows.controls, component.at(series).scale
         found, effects = [], self._effects(component)
         end = len(mean) - sum(effect.n_columns for effect in effects)
         for effect in effects:
             own, end = slice(end, end + effect.n_columns), end + effect.n_columns
             k = effect.column
-            seen = rows.controls[:, k]  # type: ignore[index]
-            values = np.linspace(seen.min(), seen.max(), _PLACES)
-            standard = (values - level.control_location[k]) / level.control_scale[k]
-            columns = effect.at(standard)
+            ends = seen[:, k].min(), seen[:, k].max()  # type: ignore[index]
+            values = np.linspace(*ends, _PLACES)
+            columns = effect.at(self.level.standard(values, k))
             spread = np.sqrt(((columns @ covariance[own, own]) * columns).sum(1))
             drawn = (columns @ mean[own])[:, None] + _NINETY * spread[:, None]
-            drawn *= scale
-            if component.form.logarithm:
-                drawn = np.exp(drawn)
+            drawn = np.exp(scale * drawn) if component.form.logarithm else scale * drawn
             shape = values, drawn[:, 1], drawn[:, [0, 2]]
             found.append(Curve(effect.name(names), names[k], *shape))
         return found
@@ -197,15 +184,22 @@ class LevelPredictor:
         given = series[order], times[order], np.nan, inputs
         return Table.of(*given, len(known.keys)), order
 
+    def _asked(self, asked: Asked) -> tuple[Table, Numbers, Any]:
+        """Return what `table` does, and where a network moves each channel's rows."""
+        rows, order = self.table(asked)
+        if self._ahead is None:
+            return rows, order, [None] * len(self.states.channels)
+        return rows, order, self._ahead.moves(self._history, rows, asked.known)
+
     def _each(
         self, asked: Asked, of: Callable[[Any], Array], n_levels: int = 0
     ) -> Array:
         """Return a number, or several, of each row's distribution in each channel."""
-        rows, order = self.table(asked)
+        rows, order, moves = self._asked(asked)
         shape = len(order), len(self._history.channels)
         table = np.empty((*shape, n_levels) if n_levels else shape)
         if len(order):
-            for k, move in enumerate(self._moves(asked, rows)):
+            for k, move in enumerate(moves):
                 table[order, k] = of(self._answered(k, rows, move))
         return _finite(table)
 
@@ -214,12 +208,6 @@ class LevelPredictor:
         mixture = self.states.answered(channel, asked, move)
         step = self._steps[channel]
         return mixture if np.isnan(step) else Floored(mixture, step)
-
-    def _moves(self, asked: Asked, rows: Table) -> Any:
-        """Return where the network moves each channel's forecasts to."""
-        if self._ahead is None:
-            return [None] * len(self.states.channels)
-        return self._ahead.moves(self._history, rows, asked.known)
 
     def _inputs(self, asked: Asked) -> Array:
         """Return what the level reads at rows."""
@@ -262,14 +250,3 @@ def _finite(table: Array) -> Array:
             "for spreads, predict_interval takes no squares."
         )
     return table
-
-
-def length_of(ticks: float, like: pd.Index) -> str:
-    """Return a length of time as a reader would say it."""
-    if isinstance(like, pd.PeriodIndex):
-        return f"{ticks:.4g} periods"
-    if not isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex):
-        return f"{ticks:.4g}"
-    fitting = (name for name, length in _UNITS.items() if ticks >= 0.995 * length)
-    name = next(fitting, "s")
-    return f"{ticks / _UNITS[name]:.4g} {name}"

@@ -20,10 +20,8 @@ Array = NDArray[np.floating]
 _HALVINGS, _FEW_HALVINGS = 60, 20
 _LARGEST = 709.0  # of logarithms whose exponential a float holds
 _LEAST = 5e-324  # of positive floats
-
+# of mean and standard deviation, of a normal that is cut off at zero
 _RATIOS = np.linspace(-2.5, 3.0, 300)
-"""Of mean and standard deviation, of a normal that is cut off at zero."""
-
 _FAR = 3.0  # standard deviations above zero: next to nothing is below it
 _COARSE = 6.0  # a standard deviation to which steps of one are small
 

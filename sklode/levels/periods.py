@@ -17,17 +17,15 @@ from sklode.levels.table import power_of_two
 Array = NDArray[np.floating]
 
 _CLOCK = (DAY, 7 * DAY, 365.2425 * DAY)
-
+# A season has so many stamps a period, and so many periods in the longest series
 _STAMPS, _CYCLES = 3.5, 1.1
-"""A season has so many stamps a period, and so many periods in the longest series."""
-
 _PEAKS = 2
 _FEWEST_ROWS, _MOST_ROWS = 24, 1000  # that a periodogram reads: the last ones
 _MOST_FREQUENCIES = 30_000  # in a span that rows fill so sparsely no wave is told
 _PEAK_CYCLES = 2.5
 _OVERSAMPLING = 4
+# whole numbers of index steps are meant where a period is that near to one
 _ROUND = 0.002
-"""Whole numbers of index steps are meant where a period is that near to one."""
 
 
 def clock_periods(observations: Observations, unit: float, span: float) -> list[float]:

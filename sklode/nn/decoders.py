@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from sklode.data.errors import SolverError
-from sklode.engine import autograd as compiled
+from sklode.engine.autograd import decode_at
 from sklode.nn.solvers import Solver
 
 MAX_STEPS = 1_000_000
@@ -127,11 +126,8 @@ class Decoder(nn.Module):
         left, theta = left.long(), place - left
         if not (engine == "fused" and self.compiles(z0)):
             return self.interpolated(z0, dt, held, left, theta)
-        weights, of_control = self.vector_field.split_weights()
-        # what controls add to the field's first layer
-        bias = None if held is None else functional.linear(held, of_control)
-        method = self.solver.method
-        return compiled.decode_at(z0, dt, bias, left, theta, weights, method)
+        layers, method = self.vector_field.layers, self.solver.method
+        return decode_at(z0, dt, held, left, theta, layers, method)
 
     def interpolated(
         self,

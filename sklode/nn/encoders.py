@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sklode.data.checks import check_choice
-from sklode.engine import autograd as compiled
+from sklode.engine.autograd import encode, serves
 from sklode.nn.solvers import Solver
 
 MAX_SUBSTEPS = 32
@@ -83,7 +83,9 @@ class _RecurrentEncoder(nn.Module):
         backward = times.flip(1), inputs.flip(1), observed.flip(1)
         steps = self.steps(*backward, to_last_visit=True)
         if engine == "fused" and self.compiles(inputs):
-            return self._compiled(steps)
+            field = self.vector_field
+            layers = field.layers if field is not None else ()
+            return encode(*steps[:3], self.cell, layers, self.solver.method)
         *_, h = self._states(steps)
         return h
 
@@ -177,17 +179,8 @@ class _RecurrentEncoder(nn.Module):
         if type(self) not in (RNN, ODERNN, ODELSTM):
             return False
         if self.vector_field is None:
-            return compiled.supports("euler", example)
+            return serves("euler", (), example)
         return self.solver.compiles(self.vector_field, example)
-
-    def _compiled(self, steps: Steps) -> Tensor:
-        """Return the last h, by the compiled engine."""
-        cell, field = self.cell, None
-        if self.vector_field is not None:
-            field, _ = self.vector_field.split_weights()
-        bias = cell.bias_ih + cell.bias_hh
-        weights = compiled.CellWeights(cell.weight_ih, cell.weight_hh, bias)
-        return compiled.encode(*steps[:3], weights, field, self.solver.method)
 
 
 class RNN(_RecurrentEncoder):

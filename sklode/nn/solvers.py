@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from sklode.data.checks import check_choice
 from sklode.data.errors import SolverError
-from sklode.engine.autograd import supports
+from sklode.engine.autograd import serves
 from sklode.engine.tableaus import TABLEAUS
 from sklode.nn.vector_fields import VectorField
 
@@ -62,7 +62,7 @@ class Solver:
     def compiles(self, field: Any, example: Tensor) -> bool:
         """Return whether the compiled engine does this, for tensors like this one."""
         ours = type(self) is Solver and type(field) is VectorField
-        return ours and len(field.hidden) <= 2 and supports(self.method, example)
+        return ours and serves(self.method, field.layers, example)
 
     def step(self, field: nn.Module, state: Tensor, dt: Tensor) -> Tensor:
         """Return where one step of `trajectory` ends; ``dt`` is (batch, 1)."""

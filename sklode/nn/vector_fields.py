@@ -10,8 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sklode.engine.autograd import FieldWeights
-
 _ROTATION_GAIN = 0.5
 """Size of what neurons take from states of size 1, where a field starts rotating.
 
@@ -102,10 +100,7 @@ class VectorField(nn.Module):
         slope: Tensor = self.output(neurons)
         return slope
 
-    def split_weights(self) -> tuple[FieldWeights, Tensor]:
-        """Return weights as the engine takes them, and the first layer's of u."""
-        first, *inner = self.hidden
-        of_state, of_control = first.weight.tensor_split([self.output.out_features], 1)
-        layers = tuple((layer.weight, layer.bias) for layer in inner)
-        output = self.output.weight, self.output.bias
-        return FieldWeights(of_state, first.bias, layers, *output), of_control
+    @property
+    def layers(self) -> list[tuple[Tensor, Tensor]]:
+        """Weight and bias of each layer, the hidden ones first."""
+        return [(layer.weight, layer.bias) for layer in (*self.hidden, self.output)]

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from sklode import nn
 from sklode.data.history import History
 from sklode.data.observations import Observations
+from sklode.data.scaling import Units
 from sklode.data.ticks import ticks_between
-from sklode.data.windows import Origins, Questions, Units
+from sklode.data.windows import Questions, Rows
 from sklode.levels.level import Level
 from sklode.levels.mixture import Move
 from sklode.levels.table import Table
@@ -110,7 +111,7 @@ class AheadModel:
     ) -> Array:
         """Return forecasts of all channels, (query, channel), in units of `Move`."""
         network: Any = self.network
-        n_channels, origins = self.sizes[0], Origins(seen, self.units)
+        n_channels, origins = self.sizes[0], Rows(seen, self.units)
         last, controls = seen.bounds[1:] - 1, None
         if known is not None:
             controls = self._controls(seen, known)
@@ -153,7 +154,7 @@ class AheadModel:
 
 
 def batch_of(
-    origins: Origins,
+    origins: Rows,
     rows: Numbers,
     n_rows: int,
     asked: Questions,

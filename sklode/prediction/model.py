@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sklode import nn
 from sklode.data.observations import Observations
-from sklode.data.scaling import Normalisation, split_at_gaps
+from sklode.data.scaling import Units, split_at_gaps
 from sklode.data.windows import Rows, WindowSet
 from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
@@ -55,8 +55,7 @@ class FittedModel:
     """A trained network with all that is needed to apply it to new series."""
 
     network: nn.LatentODE
-    normalisation: Normalisation
-    time_unit: float  # in ticks, see `sklode.data.scaling`
+    units: Units
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     window_length: int  # rows that the encoder sees
     horizon: int  # rows after them in a training window
@@ -73,17 +72,12 @@ class FittedModel:
     @property
     def sizes(self) -> tuple[int, int]:
         """Numbers of columns of y and of X."""
-        units = self.normalisation
-        return len(units.location), len(units.control_location)
+        return len(self.units.location), len(self.units.control_location)
 
     def windows(self, observations: Observations) -> WindowSet:
         """Return the training windows; none spans a gap that splits a series."""
-        pieces, units = split_at_gaps(observations, self.time_unit), self.normalisation
-        controls = pieces.controls
-        if controls is not None:
-            controls = units.controls(controls)
-        rows = Rows(pieces, self.time_unit, units.values(pieces.values), controls)
-        held = np.full(len(units.location), np.nan) if self.held is None else self.held
+        rows = Rows(split_at_gaps(observations, self.units.time), self.units)
+        held = self.units.least if self.held is None else self.held
         return WindowSet(rows, self.window_length, self.horizon, np.isnan(held))
 
     def hold(self) -> None:

@@ -8,7 +8,7 @@ them, are answered by the first window, backward in time, and by the last.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from sklode.data.errors import SolverError
 from sklode.data.history import Asked, History
-from sklode.data.scaling import split_at_gaps
 from sklode.data.ticks import rows_before, ticks_between
-from sklode.engine.threads import n_threads
 from sklode.nn import ControlPath, make_batch
 from sklode.nn.modes import own_modes
 from sklode.prediction.calibration import Calibration
@@ -31,28 +29,19 @@ Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 
 _WINDOWS_AT_ONCE = 512
-_ANSWERS_AT_ONCE = 2**20
-"""Bounds on a pass: its windows, and windows times stamps times draws."""
-
 _STATES_AT_ONCE = 2**17
 _FEWEST_ROWS = 16
-"""Bounds on a solve: its windows times draws times steps (or stamps, if more), and the
-windows times draws that it has nevertheless: the fused engine takes so many at a time.
+"""Bounds on a solve: its windows; these times draws times steps (or stamps, if more);
+and the windows times draws that it has nevertheless, which the engine takes together.
 """
+
+_ANSWERS_AT_ONCE = 2**20
 
 _WINDOWS_PER_LENGTH = 4
 """Windows begin at every quarter of a window from the series' first row.
 
 Every row then lies near the middle of one of them, and many stamps share a window.
 """
-
-
-class _Queries(NamedTuple):
-    """Where stamps lie among the pieces of series, see `split_at_gaps`."""
-
-    piece: Numbers  # (query,)
-    row: Numbers  # (query,): the last one up to the stamp, or the piece's first
-    times: Array  # (query,), in time units since the piece's first row
 
 
 class Predictor:
@@ -64,11 +53,9 @@ class Predictor:
     """
 
     def __init__(self, model: FittedModel, history: History, seed: int) -> None:
-        n_threads()  # a thread's first, as in a training
         self._model = model
         self._history = history
         self._seed = seed
-        self._pieces = split_at_gaps(history.observations, model.time_unit)
         self._windows = model.windows(history.observations).reaching(0)
         none = Calibration.none(len(history.channels))
         self._calibration = model.calibration or none
@@ -77,7 +64,7 @@ class Predictor:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
         table = np.empty((len(asked.index), len(self._history.channels)))
         for rows, paths, _ in self._parts(asked, 0):
-            table[rows] = self._model.normalisation.original(paths[0])
+            table[rows] = self._model.units.original(paths[0])
         return table
 
     def variances(self, asked: Asked, n: int) -> Array:
@@ -85,7 +72,7 @@ class Predictor:
         deviation = np.empty((len(asked.index), len(self._history.channels)))
         for rows, paths, noise in self._parts(asked, n):
             deviation[rows] = np.sqrt(paths.var(axis=0) + noise**2)
-        deviation *= self._model.normalisation.scale
+        deviation *= self._model.units.scale
         with np.errstate(over="ignore"):
             squared = deviation**2
         if np.isinf(squared).any():
@@ -100,7 +87,7 @@ class Predictor:
         """Return quantiles of ``n`` draws with noise, (row, channel, alpha)."""
         table = np.empty((len(asked.index), len(self._history.channels), len(alpha)))
         for rows, paths, _ in self._parts(asked, n, noisy=True):
-            found = np.quantile(self._model.normalisation.original(paths), alpha, 0)
+            found = np.quantile(self._model.units.original(paths), alpha, 0)
             table[rows] = np.moveaxis(found, 0, -1)
         return table
 
@@ -108,7 +95,7 @@ class Predictor:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
         table = np.empty((n, len(asked.index), len(self._history.channels)))
         for rows, paths, _ in self._parts(asked, n, noise):
-            table[:, rows] = self._model.normalisation.original(paths)
+            table[:, rows] = self._model.units.original(paths)
         return table
 
     def _parts(
@@ -123,26 +110,24 @@ class Predictor:
         trajectories from their mean, and the noise, are multiplied by the calibration's
         scale.
         """
-        queries = self._placed(asked.series, asked.ticks)
+        window, times = self._placed(asked.series, asked.ticks)
         known, windows = self._known(asked), self._windows
         noise: Array = self._model.network.noise_scale.detach().cpu().numpy()
+        first = windows.times[windows.start[window]]
+        last = windows.times[windows.end[window] - 1]
+        outside = np.maximum(times - last, first - times)
         try:
-            for numbers, rows, place in self._passes(queries, max(n, 1)):
-                solved = self._solved(queries, known, numbers, rows, place, n)
-                first = windows.times[windows.start[numbers]][place]
-                last = windows.times[windows.end[numbers] - 1][place]
-                for part in np.array_split(
-                    np.arange(len(rows)), -(-solved[..., 0].size // _ANSWERS_AT_ONCE)
-                ):
-                    paths = solved[:, part].astype(np.float64)
-                    row, mean = rows[part], paths.mean(axis=0)
-                    piece, times = queries.piece[row], queries.times[row]
-                    outside = np.maximum(times - last[part], first[part] - times)
-                    scale = self._calibration.at(outside)
+            for rows in self._passes(window, times - first, max(n, 1)):
+                solved = self._solved(window[rows], times[rows], known, n)
+                n_parts = -(-solved[..., 0].size // _ANSWERS_AT_ONCE)
+                for part in np.array_split(np.arange(len(rows)), n_parts):
+                    paths, row = solved[:, part].astype(np.float64), rows[part]
+                    mean, scale = paths.mean(axis=0), self._calibration.at(outside[row])
                     if n:
                         paths = mean + scale * (paths - mean)
                     if noisy:
-                        white = normals(self._seed, 1, piece, times, n, len(noise))
+                        place = windows.series[window[row]], times[row]
+                        white = normals(self._seed, 1, *place, n, len(noise))
                         paths += scale * noise * white
                     self._check_finite(paths, asked.index[row])
                     yield row, paths, scale * noise
@@ -151,88 +136,73 @@ class Predictor:
             reach = f"Asked were stamps from {stamps.min()} to {stamps.max()}."
             raise SolverError(f"{error} {reach}") from error
 
-    def _placed(self, series: Numbers, ticks: Numbers) -> _Queries:
-        """Return the pieces that stamps are nearest to, and their places there."""
-        seen = self._history.observations
+    def _placed(self, series: Numbers, ticks: Numbers) -> tuple[Numbers, Array]:
+        """Return the windows that answer stamps, and their times.
+
+        These count, in time units, from the first row of the piece of a series that a
+        stamp is nearest to, see `split_at_gaps`.
+        """
+        seen, windows = self._history.observations, self._windows
         before = rows_before(seen.bounds, seen.ticks, series, ticks)
         before = np.maximum(before, seen.bounds[:-1][series])
         after = np.minimum(before + 1, seen.bounds[1:][series] - 1)
-        bounds = self._pieces.bounds
-        of_row = np.searchsorted(bounds, [before, after], side="right") - 1
+        pieces = np.searchsorted(windows.bounds, [before, after], side="right") - 1
         until = ticks_between(ticks, seen.ticks[after])
         is_after = until < ticks_between(seen.ticks[before], ticks)
-        is_after &= of_row[0] < of_row[1]
-        piece = np.where(is_after, of_row[1], of_row[0])
-        times = ticks_between(seen.ticks[bounds[:-1][piece]], ticks)
-        row = np.where(is_after, after, before)
-        return _Queries(piece, row, times / self._model.time_unit)
+        is_after &= pieces[0] < pieces[1]
+        piece = np.where(is_after, pieces[1], pieces[0])
+        first, length = windows.bounds[piece], windows.window_length
+        last = np.maximum(windows.bounds[piece + 1] - length, first)
+        spacing = -(-length // _WINDOWS_PER_LENGTH)
+        centred = np.where(is_after, after, before) - (length - 1) // 2
+        n_spacings = (centred - first + spacing // 2) // spacing
+        start = np.clip(first + n_spacings * spacing, first, last)
+        times = ticks_between(seen.ticks[first], ticks) / self._model.units.time
+        return np.searchsorted(windows.start, start), times
 
     def _known(self, asked: Asked) -> KnownControls | None:
         """Return all controls that are known, each in the piece it is nearest to."""
         if asked.known is None or asked.known.controls is None:
             return None
-        placed = self._placed(asked.known.series, asked.known.ticks)
-        values = self._model.normalisation.controls(asked.known.controls)
-        return KnownControls.of(placed.piece, placed.times, values)
+        window, times = self._placed(asked.known.series, asked.known.ticks)
+        values = self._model.units.controls(asked.known.controls)
+        return KnownControls.of(self._windows.series[window], times, values)
 
-    def _passes(
-        self, queries: _Queries, n_draws: int
-    ) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
-        """Yield windows, the queries that they answer, sorted by window, and of which.
+    def _passes(self, window: Numbers, since: Array, n_draws: int) -> Iterator[Numbers]:
+        """Yield queries, window by window, as many as are solved together.
 
         Windows that take most come first: all of a pass take as much as its largest.
         """
-        windows, place = np.unique(self._windows_of(queries), return_inverse=True)
-        counts = np.bincount(place)
-        origin = self._windows.times[self._windows.start[windows]]
+        _, place, counts = np.unique(window, return_inverse=True, return_counts=True)
+        size = counts.astype(float)
         spacing = self._model.network.decoder.solver.grid_spacing
-        states = counts.astype(float)
-        np.maximum.at(states, place, np.abs(queries.times - origin[place]) / spacing)
-        answers = counts * n_draws
-        share = np.maximum(answers / _ANSWERS_AT_ONCE, states / _STATES_AT_ONCE)
-        by_share = np.argsort(-share, kind="stable")
-        rank = np.argsort(by_share)[place]
-        order = np.argsort(rank, kind="stable")
-        ends = np.append(0, np.cumsum(counts[by_share]))
+        np.maximum.at(size, place, np.abs(since) / spacing)
+        largest = np.argsort(-size, kind="stable")
+        order = np.argsort(np.argsort(largest)[place], kind="stable")
+        ends = np.append(0, np.cumsum(counts[largest]))
         low = 0
-        while low < len(windows):
-            most = int(np.clip(1 / share[by_share[low]], 1, _WINDOWS_AT_ONCE))
-            high = min(low + most, len(windows))
-            rows = order[ends[low] : ends[high]]
-            yield windows[by_share[low:high]], rows, rank[rows] - low
+        while low < len(counts):
+            most = _STATES_AT_ONCE / (size[largest[low]] * n_draws)
+            high = min(low + int(np.clip(most, 1, _WINDOWS_AT_ONCE)), len(counts))
+            yield order[ends[low] : ends[high]]
             low = high
 
-    def _windows_of(self, queries: _Queries) -> Numbers:
-        """Return the number of the window that answers each query."""
-        windows = self._windows
-        length = windows.window_length
-        spacing = -(-length // _WINDOWS_PER_LENGTH)
-        first = windows.bounds[:-1][queries.piece]
-        last = np.maximum(windows.bounds[1:][queries.piece] - length, first)
-        centred = queries.row - (length - 1) // 2
-        n_spacings = (centred - first + spacing // 2) // spacing
-        start = np.clip(first + n_spacings * spacing, first, last)
-        return np.searchsorted(windows.start, start)
-
     def _solved(
-        self,
-        queries: _Queries,
-        known: KnownControls | None,
-        numbers: Numbers,
-        rows: Numbers,
-        place: Numbers,
-        n: int,
+        self, window: Numbers, times: Array, known: KnownControls | None, n: int
     ) -> Array:
-        """Return x^ of draws, or of the mean, of q(z0) of windows, see `_passes`.
+        """Return x^ of draws, or of the mean, of q(z0), (sample, query, channel).
 
-        Of shape (sample, query, channel). Padded slots of a window ask at t0.
+        Queries come window by window; padded slots of a window ask at t0.
         """
         network, windows = self._model.network, self._windows
         spacing = network.decoder.solver.grid_spacing
+        begin = np.flatnonzero(np.diff(window, prepend=-1))
+        counts = np.diff(begin, append=len(window))
+        place, numbers = np.repeat(np.arange(len(begin)), counts), window[begin]
+        slot = np.arange(len(window)) - begin[place]
         origin, piece = windows.times[windows.start[numbers]], windows.series[numbers]
-        slot = np.arange(len(place)) - np.searchsorted(place, place)
-        asked = np.zeros((len(numbers), int(slot.max()) + 1))
-        asked[place, slot] = queries.times[rows] - origin[place]
+        asked = np.zeros((len(numbers), int(counts.max())))
+        asked[place, slot] = times - origin[place]
         like = next(network.parameters())
 
         def tensor(array: NDArray[Any]) -> torch.Tensor:
@@ -242,17 +212,16 @@ class Predictor:
         if known is not None:
             low = np.minimum(asked.min(1), 0.0) - spacing  # read from t0 on
             high = np.maximum(asked.max(1), 0.0) + spacing
-            times, values = known.paths(piece, origin + low, origin + high)
-            path = ControlPath(tensor(times - origin[:, None]), tensor(values))
-        n_steps = int(np.ceil(np.abs(asked).max() / spacing))
-        most = _STATES_AT_ONCE // (len(numbers) * max(asked.shape[1], n_steps))
-        at_once = max(most, -(-_FEWEST_ROWS // len(numbers)))
+            at, values = known.paths(piece, origin + low, origin + high)
+            path = ControlPath(tensor(at - origin[:, None]), tensor(values))
+        size = max(asked.shape[1], int(np.ceil(np.abs(asked).max() / spacing)))
+        fewest = -(-_FEWEST_ROWS // len(numbers))
+        at_once = max(_STATES_AT_ONCE // (len(numbers) * size), fewest)
         with own_modes(gradients=False):
             posterior = network.encode(make_batch(windows, numbers, like.device))
             z0 = posterior.q_z0.mean.unsqueeze(0)
             if n:
-                size = network.latent_size
-                white = normals(self._seed, 0, piece, origin, n, size)
+                white = normals(self._seed, 0, piece, origin, n, network.latent_size)
                 z0 = z0 + posterior.q_z0.stddev * tensor(white)
             means = [
                 network.decode(part, posterior, tensor(asked), path)

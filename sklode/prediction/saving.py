@@ -32,9 +32,8 @@ from sklode import nn
 from sklode.data.errors import WeightsFileError
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.scaling import Normalisation
+from sklode.data.scaling import Units
 from sklode.data.ticks import stamps_of, ticks_of
-from sklode.data.windows import Units
 from sklode.levels.components import Component
 from sklode.levels.cross import Cross
 from sklode.levels.effects import Effect
@@ -49,6 +48,9 @@ FORMAT_VERSION = 6
 
 _KEY = "sklode"
 """Of the text in a file's metadata. Of several keys safetensors mixes the order."""
+
+_BLANK = b"#" * 64
+"""Where the checksum will be."""
 
 _ATTRIBUTES = (
     *("_state", "_cutoff", "_fh", "_is_vectorized", "_y_metadata"),
@@ -66,9 +68,10 @@ def save(path: str | os.PathLike[str], forecaster: Any) -> None:
         "sklode_version": version("sklode"),
         "class": type(forecaster).__name__,
         "state": _plain(_state_of(forecaster), "", arrays),
+        "sha256": _BLANK.decode(),
     }
-    found["sha256"] = _checksum(found, arrays)
-    content = _safetensors().save(arrays, metadata={_KEY: json.dumps(found)})
+    text = json.dumps(found)
+    content = _sealed(_safetensors().save(arrays, metadata={_KEY: text}))
     path = Path(os.path.realpath(path))
     if not path.parent.exists():  # the system would name the file beside
         raise FileNotFoundError(
@@ -99,7 +102,7 @@ def load(path: str | os.PathLike[str], kind: Any) -> Any:
         if number != FORMAT_VERSION:
             what = f"version {str(number)[:20]} of the format, not {FORMAT_VERSION}"
             _refuse(what, f"Use sklode {writer}, which wrote it; not this one.")
-        if found.pop("sha256") != _checksum(found, arrays):
+        if _sealed(content.replace(found["sha256"].encode(), _BLANK)) != content:
             _refuse("content that differs from its checksum", "Get the file again.")
         name = str(found["class"])[:80]
         if name != kind.__name__:
@@ -129,12 +132,10 @@ def _safetensors() -> Any:
     return safetensors.numpy
 
 
-def _checksum(found: dict[str, Any], arrays: dict[str, Any]) -> str:
-    digest = hashlib.sha256(json.dumps(found).encode())
-    for name, array in sorted(arrays.items()):
-        digest.update(f"{name} {array.dtype} {array.shape}".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
+def _sealed(content: bytes) -> bytes:
+    """Return a file's content with the checksum of all of it."""
+    digest = hashlib.sha256(content).hexdigest().encode()
+    return content.replace(_BLANK, digest)
 
 
 def _state_of(forecaster: Any) -> dict[str, Any]:
@@ -273,7 +274,7 @@ def _parts_of_record(record: Any) -> Any:
 
 
 _RECORDS = (
-    *(History, Units, Normalisation, Calibration, Stacking),
+    *(History, Units, Calibration, Stacking),
     *(FittedLevel, Level, Component, Form, Effect, Cross),
 )
 

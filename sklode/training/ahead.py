@@ -17,23 +17,20 @@ from numpy.typing import NDArray
 from sklode import nn
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.windows import Origins, Units
-from sklode.engine.threads import n_threads
+from sklode.data.scaling import Units
+from sklode.data.windows import Rows
 from sklode.levels.components import least_of
 from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
 from sklode.nn.modes import own_modes
 from sklode.prediction.ahead import AheadModel, Stacking, batch_of
-from sklode.prediction.model import ARCHITECTURE, build_network
 from sklode.training.parameters import Settings, resolve_device
 from sklode.training.plan import (
     BATCHES_PER_EPOCH,
     Material,
     Purpose,
     Run,
-    columns_of,
-    drawing_weights,
-    periods_between,
+    drawn_network,
     seed_from,
 )
 from sklode.training.report import Reporter
@@ -71,6 +68,7 @@ class AheadRun(Run):
     It begins from new weights, or from a copy of ``start``, with its level and units.
     """
 
+    @own_modes(gradients=True)
     def __init__(
         self,
         history: History,
@@ -79,71 +77,57 @@ class AheadRun(Run):
         start: AheadModel | None = None,
         purpose: Purpose = "fit",
     ) -> None:
-        n_threads()  # a thread's first; it could else take another fit's for its own
         super().__init__(settings, rng)
-        self.rows = rows = history.observations
+        self.learned = self.rows = rows = history.observations
         weights_seed, self.predict_seed = seed_from(rng), seed_from(rng)
         self._cut, self._whole = held_out_rows(rows, rng)
         self._validation: Validation | None = None
         self._given_up = False
-        with own_modes(gradients=True):
-            self.from_scratch = start is None or start.network is None
-            if start is not None and start.network is not None:
-                self.model = copy.deepcopy(start)
-                self.learned, usable = rows, self._usable(rows)[1]
-            else:
-                keeps = start is not None and purpose in ("fine-tune", "update")
-                level = start.level if keeps else Level.fit(rows)  # type: ignore[union-attr]
-                usable = self._begin(level, keeps, weights_seed)
-            self.model.columns = history.channels, history.controls
-            self.n_epochs = 0
-            if self.model.network is not None:
-                self.model.network.to(resolve_device(settings.device))
-                self.set_length(purpose, self._n_batches(rows), _UPDATES)
-                self.n_epochs *= bool(len(usable))
-
-    @property
-    def is_guarded(self) -> bool:
-        """Whether the network has to be validated."""
-        return self.from_scratch and self.settings.guard is not False
-
-    def _begin(self, level: Level, keeps: bool, seed: int) -> NDArray[np.int64]:
-        """Set the untrained model; return the rows that windows may end at.
-
-        ``keeps``: no network where pretraining has validated none. Nor is there one
-        where none could be validated, or where nothing can be learned.
-        """
-        rows, settings = self.rows, self.settings
-        learned = rows.until(self._cut)
-        can = can_validate(rows)
-        can &= bool((~np.isnan(learned.values)).any(0).all())
-        self.learned = learned if self.is_guarded and can else rows
-        units = Units.of(self.learned, level.unit, least_of(level.channels))
-        longest = int(self.learned.lengths.max())
-        n_rows = settings.window_length or min(_ROWS_READ, max(longest - 1, 1))
-        built_with = {name: getattr(settings, name) for name in ARCHITECTURE}
-        self.model = AheadModel(None, level, units, rows.clock, n_rows, built_with)
+        self.from_scratch = start is None or start.network is None
+        self.is_guarded = self.from_scratch and settings.guard is not False
+        if start is not None and start.network is not None:
+            self.model = copy.deepcopy(start)
+        else:
+            self._begin(start if purpose in ("fine-tune", "update") else None)
+        model = self.model
+        model.columns = history.channels, history.controls
         origins, usable = self._usable(self.learned)
-        if len(usable) and not keeps and (can or not self.is_guarded):
-            self.model.network = self._network(origins, seed)
-        return usable
+        if self.from_scratch and self._may_have_network and len(usable):
+            model.network = self._network(origins, weights_seed)
+        if model.network is not None:
+            model.network.to(resolve_device(settings.device))
+            if len(usable):
+                self.set_length(purpose, self._n_batches(rows), _UPDATES)
 
-    def _network(self, origins: Origins, seed: int) -> nn.AheadODE:
+    def _begin(self, start: AheadModel | None) -> None:
+        """Set a model without a network, whose units are of the rows it learns.
+
+        ``start`` is one that pretraining has left without: it stays so, and its level.
+        """
+        rows = self.rows
+        level = Level.fit(rows) if start is None else start.level
+        before = rows.until(self._cut)
+        can = can_validate(rows) and bool(np.isfinite(before.values).any(0).all())
+        if self.is_guarded and can:
+            self.learned = before
+        self._may_have_network = start is None and (can or not self.is_guarded)
+        units = Units.robust(self.learned, level.unit, least_of(level.channels))
+        n_rows = min(_ROWS_READ, max(int(self.learned.lengths.max()) - 1, 1))
+        n_rows = self.settings.window_length or n_rows
+        self.model = AheadModel(
+            None, level, units, rows.clock, n_rows, self.architecture
+        )
+
+    def _network(self, origins: Rows, seed: int) -> nn.AheadODE:
         """Return an untrained network of the sizes that the data call for."""
-        rows, settings = self.learned, self.settings
+        rows, sizes = self.learned, self.model.sizes
         spans = origins.times[rows.bounds[1:] - 1]
         usual = float(np.median(np.repeat(spans, rows.lengths)))  # of rows' series
         reach = max(min(_REACH, _SHARE_OF_SPAN * usual), 1.0)
-        n_channels, n_controls = map(columns_of, (rows.values, rows.controls))
-        looks_back = 1 < n_channels <= FEW and np.median(rows.lengths) >= _LONG
-        with drawing_weights(seed):
-            network = build_network(
-                settings, n_channels, n_controls, reach, bool(looks_back)
-            )
-            if network.decoder is not None:
-                n = network.latent_size // 2
-                periods = periods_between(4.0, max(reach, 8.0), n)
-                network.decoder.vector_field.start_rotating(periods)
+        looks_back = 1 < sizes[0] <= FEW and bool(np.median(rows.lengths) >= _LONG)
+        network: nn.AheadODE = drawn_network(
+            self.settings, (*sizes, reach, looks_back), seed, 4.0, max(reach, 8.0)
+        )
         counts = origins.mask.sum(0)
         seen = zip(origins.values.T, origins.mask.T, strict=True)
         varies = np.array([len(np.unique(v[m])) > 1 for v, m in seen])
@@ -153,44 +137,40 @@ class AheadRun(Run):
         network.weights.copy_(torch.from_numpy(weights))
         return network
 
-    def _usable(self, rows: Observations) -> tuple[Origins, NDArray[np.int64]]:
+    def _usable(self, rows: Observations) -> tuple[Rows, NDArray[np.int64]]:
         """Return rows in the model's units, and those that windows may end at."""
-        origins = Origins(rows, self.model.units)
+        origins = Rows(rows, self.model.units)
         return origins, origins.usable(min(_FEWEST_SEEN, self.model.window_length))
 
     def _n_batches(self, rows: Observations) -> int:
         n = math.ceil(max(len(rows.ticks), 1) / self.settings.batch_size)
         return min(BATCHES_PER_EPOCH, n)
 
+    @own_modes(gradients=True)
     def train(self, reporter: Reporter) -> AheadModel:
         """Train, validate, and return the model."""
         model: AheadModel = self.model
+        alone = "the level alone is the forecast."
         if model.network is None:
-            reporter.say(
-                "The rows are too few to prove a network beside the level: the level "
-                "alone is the forecast."
-            )
+            reporter.say(f"The rows are too few to prove a network: {alone}")
             return model
-        with own_modes(gradients=True):
-            trainer = self.learn(self.material(self.learned), reporter)
-            if not self.from_scratch:
-                return model
-            model.stacking = self._stacking(model.network)
-            if model.stacking is None:
-                model.network = None
-                reporter.say(
-                    "What the network adds to the level has not proved itself: the "
-                    "level alone is the forecast."
-                )
-                return model
-            reporter.say(
-                f"The network has proved itself: {model.share:.0%} of its forecasts "
-                f"count, up to {model.stacking.reach:.3g} times the usual gap ahead."
-            )
-            if self.is_guarded and not trainer.interrupted:
-                told = Reporter(reporter.verbose, prefix="on all rows: ")
-                n_epochs = math.ceil(_FURTHER[self._whole] * self.n_epochs)
-                self.fit(self.material(self.rows), told, n_epochs, _FURTHER_RATE)
+        trainer = self.learn(self.material(self.learned), reporter)
+        self.note(trainer)
+        if not self.from_scratch:
+            return model
+        model.stacking = self._stacking(model.network)
+        if model.stacking is None:
+            model.network = None
+            reporter.say(f"What the network adds has not proved itself: {alone}")
+            return model
+        reporter.say(
+            f"The network has proved itself: {model.share:.0%} of its forecasts count, "
+            f"up to {model.stacking.reach:.3g} times the usual gap ahead."
+        )
+        if self.is_guarded and not trainer.interrupted:
+            told = Reporter(reporter.verbose, prefix="on all rows: ")
+            n_epochs = math.ceil(_FURTHER[self._whole] * self.n_epochs)
+            self.learn(self.material(self.rows), told, n_epochs, _FURTHER_RATE)
         return model
 
     def _stacking(self, network: nn.AheadODE) -> Stacking | None:
@@ -260,7 +240,7 @@ class AheadRun(Run):
 
     def _batch(
         self,
-        origins: Origins,
+        origins: Rows,
         ends: NDArray[np.int64],
         ahead: float,
         rng: np.random.Generator,

@@ -21,24 +21,14 @@ from sklode.data.errors import SolverError
 from sklode.nn import clip_gradient_norm, elbo
 from sklode.training.report import Reporter
 
-HISTORY_COLUMNS = (
-    "epoch",
-    "loss",
-    "log_likelihood",
-    "kl",
-    "kl_weight",
-    "grad_norm",
-    "clipped_fraction",
-    "validation_loss",
-    "skipped_steps",
-    "restored_epoch",
-    "lr",
-    "seconds",
+_MEANS = ("loss", "log_likelihood", "kl", "grad_norm", "clipped_fraction")
+"""Columns of the history that are means over an epoch's steps."""
+
+HISTORY_COLUMNS = tuple(
+    "epoch loss log_likelihood kl kl_weight grad_norm clipped_fraction validation_loss "
+    "skipped_steps restored_epoch lr seconds".split()
 )
 """Of the history, a row per epoch; the forecasters' ``history_`` documents them."""
-
-_MEANS = ("loss", "log_likelihood", "kl", "grad_norm", "clipped_fraction")
-"""Of them those that are means over an epoch's steps."""
 
 _PATIENCE = 50  # epochs without improvement, after which early stopping stops
 _IMPROVEMENT = 1e-4  # of the validation loss
@@ -67,7 +57,7 @@ class _Kept(NamedTuple):
 
     loss: float
     epoch: int
-    weights: dict[str, Tensor]
+    weights: Tensor  # all, as one vector
 
 
 @dataclass(eq=False)
@@ -93,20 +83,12 @@ class Trainer:
         self.rows: list[dict[str, float]] = []  # of the history
         self.best_epoch = 0  # whose weights the network has; 0: before training
         self.interrupted = False
-        # all weights are views of one vector, and their gradients of another: clipping
-        # and optimiser take some operations for each tensor, of which there are dozens
-        self._trained = [p for p in self.network.parameters() if p.requires_grad]
-        vector = torch.nn.Parameter(parameters_to_vector(self._trained).detach())
-        vector_to_parameters(vector.data, self._trained)
-        vector.grad = torch.zeros_like(vector)
-        parts = vector.grad.split([p.numel() for p in self._trained])
-        for parameter, grad in zip(self._trained, parts, strict=True):
-            parameter.grad = grad.view_as(parameter)
-        self._vector = vector
+        self._vector = self._as_one_vector()
         lr = self.rate * self.settings.lr
         self._optimizer = torch.optim.AdamW(
-            [vector], lr=lr, weight_decay=0.0, fused=True
+            [self._vector], lr=lr, weight_decay=0.0, fused=True
         )
+        self._group = self._optimizer.param_groups[0]
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
             self._optimizer, lr, total_steps=max(self.n_epochs * self.n_batches, 1)
         )
@@ -119,8 +101,22 @@ class Trainer:
         self._skipped = 0  # steps in a row that were not finite
         self._n_taken = 0  # steps since the weights were last loaded
         self._n_restored = 0
-        self._given_up = False
-        self._last: list[Any] = []  # the last batch
+        self._given_up = self._is_over = False
+
+    def _as_one_vector(self) -> torch.nn.Parameter:
+        """Make weights and gradients views of one vector each.
+
+        Clipping and optimisers take some operations for each tensor, of which a network
+        has dozens.
+        """
+        self._trained = [p for p in self.network.parameters() if p.requires_grad]
+        vector = torch.nn.Parameter(parameters_to_vector(self._trained).detach())
+        vector_to_parameters(vector.data, self._trained)
+        vector.grad = torch.zeros_like(vector)
+        parts = vector.grad.split([p.numel() for p in self._trained])
+        for parameter, grad in zip(self._trained, parts, strict=True):
+            parameter.grad = grad.view_as(parameter)
+        return vector
 
     def fit(
         self, draw: Draw, validation: Sequence[Any] = (), reporter: Any = None
@@ -129,43 +125,42 @@ class Trainer:
 
         Ctrl-C after the first epoch keeps what was learned, with a warning.
         """
+        n = 0
         try:
             with closing(reporter or Reporter()) as told:  # its bar, before words
                 told.begin(self.n_epochs)
-                while not self._is_over():
-                    told.epoch_end(self._epoch(draw, validation))
+                while n < self.n_epochs and not self._is_over and self.goes_on(n):
+                    n += 1
+                    told.epoch_end(self._epoch(n, draw, validation))
         except KeyboardInterrupt:
             if not self.rows:  # nothing to keep
                 raise
             self.interrupted = True
-            epoch = min(len(self.rows) + 1, self.n_epochs)
             _warn(
-                f"training was interrupted in epoch {epoch} of {self.n_epochs}; "
-                "the best weights so far are kept."
+                f"training was interrupted after {len(self.rows)} of {self.n_epochs} "
+                "epochs; the best weights so far are kept."
             )
         if self.rows:
             self._end()
         for parameter in self._trained:
             parameter.data, parameter.grad = parameter.data.clone(), None
 
-    def _is_over(self) -> bool:
-        n, over = len(self.rows), self._given_up or self._waited >= _PATIENCE
-        return over or n >= self.n_epochs or (n > 0 and not self.goes_on(n))
-
-    def _epoch(self, draw: Draw, validation: Sequence[Any]) -> dict[str, float]:
+    def _epoch(
+        self, epoch: int, draw: Draw, validation: Sequence[Any]
+    ) -> dict[str, float]:
         """Take an epoch, judge it, and return its row of the history."""
-        epoch = len(self.rows) + 1
         if not self._losses:
             self._begun = self._keep(math.inf)
         row = self.run_epoch(epoch, draw(epoch))
         if not math.isnan(row["loss"]):  # else the weights are those of before
             self.best_epoch = epoch
         row["restored_epoch"] = self._restored_epoch(epoch, -row["log_likelihood"])
-        row["validation_loss"] = self._validation_loss(validation)
-        row = {name: row[name] for name in HISTORY_COLUMNS}
-        self.rows.append(row)
-        self._validate(row)
-        return row
+        row["validation_loss"] = math.nan
+        if validation:
+            row["validation_loss"] = _loss_on(validation, self.network.eval())
+            self._validate(row)
+        self.rows.append({name: row[name] for name in HISTORY_COLUMNS})
+        return self.rows[-1]
 
     def run_epoch(self, epoch: int, batches: Iterable[Any]) -> dict[str, float]:
         """Take a step on every batch and return what the history tells of them."""
@@ -174,9 +169,10 @@ class Trainer:
         if epoch <= self.warm_up_epochs:
             kl_weight *= _WARM_UP_KL
         self.network.train()
-        lr = self._optimizer.param_groups[0]["lr"]
+        lr = self._group["lr"]
         steps = []
         for batch in batches:
+            self._last = [batch]
             steps.append(self._step(batch, kl_weight))
             self._skipped = self._skipped + 1 if steps[-1] is None else 0
             if self._skipped >= _MOST_SKIPPED:
@@ -195,10 +191,9 @@ class Trainer:
 
     def _step(self, batch: Any, kl_weight: float) -> list[float] | None:
         """Take a step; return its `_MEANS`, None if loss or gradient is not finite."""
-        self._last = [batch]
-        self._optimizer.zero_grad(set_to_none=False)
+        self._optimizer.zero_grad(set_to_none=False)  # gradients are views of it
         parts = self._differentiate(batch, kl_weight)
-        if not math.isfinite(parts[0]):
+        if parts is None:
             return None
         threshold = self.settings.clip_norm
         norm = clip_gradient_norm([self._vector], threshold)
@@ -208,10 +203,10 @@ class Trainer:
         self._schedule.step()
         return [*parts, norm, float(threshold is not None and norm >= threshold)]
 
-    def _differentiate(self, batch: Any, kl_weight: float) -> list[float]:
-        """Take the gradient; return loss, log-likelihood and KL.
+    def _differentiate(self, batch: Any, kl_weight: float) -> list[float] | None:
+        """Take the gradient; return loss, log-likelihood and KL per observed value.
 
-        They are per observed value; NaN where nothing can be solved.
+        None where the loss is not finite, or nothing can be solved.
         """
         shape = len(batch.times), self.network.latent_size
         # the process' default dtype may be another than the network's
@@ -223,10 +218,11 @@ class Trainer:
             likelihood = bound.log_likelihood.sum() / n_observed
             kl = bound.kl.sum() / n_observed
             loss = -elbo(likelihood, kl, kl_weight)
-            if bool(torch.isfinite(loss)):
-                loss.backward()
+            if not torch.isfinite(loss):
+                return None
+            loss.backward()
         except SolverError:
-            return [math.nan, math.nan, math.nan]
+            return None
         return [loss.item(), likelihood.item(), kl.item()]
 
     def _restored_epoch(self, epoch: int, loss: float) -> int:
@@ -240,51 +236,35 @@ class Trainer:
         if not not_finite and len(self._losses) < self._n_judged:
             return 0
         begun = self._begun._replace(loss=fmean(self._losses or [math.inf]))
-        self._losses = []
-        best = self._best or self._begun
-        if not (not_finite or self._is_far_above(best, begun.loss)):
-            # while windows grow, losses are of other windows
+        self._losses, best = [], self._best or self._begun
+        # windows that grow, and data that are hard, raise the loss under any weights
+        is_far_above = best.loss < _CONSTANT and _is_worse(begun.loss, best.loss)
+        if not not_finite and not (
+            is_far_above and _is_worse(*self._losses_of_last(best))
+        ):
             if begun.loss < best.loss or epoch <= self.warm_up_epochs + 1:
                 self._best = begun
             return 0
         # weights from which no step can be taken do not get better by a lower rate
         if not self._n_taken or self._n_restored == _MOST_RESTORED:
-            self._given_up = True
+            self._given_up = self._is_over = True
             return 0
         self._load(best)
         self._n_restored += 1
         self._skipped = 0
         self._optimizer.state.clear()
-        group = self._optimizer.param_groups[0]
-        for name in {"lr", "initial_lr", "max_lr", "min_lr"} & set(group):
-            group[name] *= 0.5
+        for name in {"lr", "initial_lr", "max_lr", "min_lr"} & set(self._group):
+            self._group[name] *= 0.5
         return best.epoch + 1
-
-    def _is_far_above(self, best: _Kept, loss: float) -> bool:
-        """Return whether the best weights were far better, on the last batch too.
-
-        Windows that grow, and data that are hard, raise the loss under any weights.
-        """
-        if best.loss >= _CONSTANT or not _is_worse(loss, best.loss):
-            return False
-        now, before = self._losses_of_last(best)
-        return _is_worse(now, before)
 
     def _losses_of_last(self, kept: _Kept) -> tuple[float, float]:
         """Return the last batch's loss under the present weights, and under others."""
         present = self._keep(0.0)
-        self.network.train()
-        now = _loss_on(self._last, self.network)
-        self.network.load_state_dict(kept.weights)
+        now = _loss_on(self._last, self.network.train())
+        self._vector.data.copy_(kept.weights)
         before = _loss_on(self._last, self.network)
-        self.network.load_state_dict(present.weights)
+        self._vector.data.copy_(present.weights)
         return now, before
-
-    def _validation_loss(self, batches: Sequence[Any]) -> float:
-        if not batches:
-            return math.nan
-        self.network.eval()
-        return _loss_on(batches, self.network)
 
     def _validate(self, row: dict[str, float]) -> None:
         """Keep the weights if they validate best; count epochs without better.
@@ -292,24 +272,20 @@ class Trainer:
         The warm-up's validation losses are of another objective.
         """
         loss = row["validation_loss"]
-        if math.isnan(loss):
-            return
         if row["epoch"] <= self.warm_up_epochs + 1:
             self._validated, self._waited = None, -1
         best = math.inf if self._validated is None else self._validated.loss
-        improved = loss < best - _IMPROVEMENT
-        self._waited = 0 if improved else self._waited + 1
+        self._waited = 0 if loss < best - _IMPROVEMENT else self._waited + 1
+        self._is_over |= self._waited >= _PATIENCE
         # steps that were all skipped say that these are no good weights
         if loss < best and not math.isnan(row["loss"]):
             self._validated = self._keep(loss)
 
     def _keep(self, loss: float) -> _Kept:
-        weights = self.network.state_dict()
-        copies = {name: value.clone() for name, value in weights.items()}
-        return _Kept(loss, self.best_epoch, copies)
+        return _Kept(loss, self.best_epoch, self._vector.detach().clone())
 
     def _load(self, kept: _Kept) -> None:
-        self.network.load_state_dict(kept.weights)
+        self._vector.data.copy_(kept.weights)
         self.best_epoch, self._n_taken = kept.epoch, 0
 
     def _end(self) -> None:
@@ -319,45 +295,26 @@ class Trainer:
         """
         row, best = self.rows[-1], self._best or self._begun
         now, before = self._losses_of_last(best)
-        diverged = not math.isfinite(now)
-        diverged |= self._best is not None and _is_worse(now, before)
-        not_finite = max(self._skipped, row["skipped_steps"])
-        what = ""
-        if self._given_up and self._skipped < _MOST_SKIPPED:
-            rate = self._optimizer.param_groups[0]["lr"]
-            what = (
-                "training stopped after it had diverged again and again, down to a "
-                f"rate of {rate:.3g}"
-            )
-        elif self._given_up or math.isnan(row["loss"]):
-            what = (
-                f"training ended in {not_finite:g} steps in a row whose loss or "
-                "gradient was not finite"
-            )
-        elif diverged and self._validated is None:
-            what = (
-                "training has made the model worse: on its last batch the loss per "
-                f"value is {now:.3g}, and was {before:.3g} when epoch {best.epoch + 1} "
-                "began"
-            )
+        diverged = self._best is not None and _is_worse(now, before)
+        diverged |= self._given_up or not math.isfinite(now)
         if self._validated is not None:
             self._load(self._validated)
-        elif diverged or self._given_up:
+        elif diverged:
             self._load(best)
-        if what:
-            self._warn_of(what)
-
-    def _warn_of(self, what: str) -> None:
-        settings = self.settings
-        kept = f"the last good weights, of epoch {self.best_epoch}, are kept"
-        if not self.best_epoch:
-            kept = "no epoch left good weights; those before training are kept"
-        _warn(
-            f"{what}; {kept}. Lower lr (lr={settings.lr:g}), or set clip_norm lower, "
-            f"for example to 1.0 (clip_norm={settings.clip_norm}), or use "
-            "a smaller step_size. level='auto' has a guard that keeps what does not "
-            "prove itself out of the forecasts."
-        )
+        no_step = math.isnan(row["loss"])
+        if self._given_up or no_step or (diverged and self._validated is None):
+            settings, kept = self.settings, f"those of epoch {self.best_epoch}"
+            _warn(
+                f"training has diverged: on its last batch the loss per value is "
+                f"{now:.3g}, and {before:.3g} with the weights of epoch {best.epoch}; "
+                f"the last {self._skipped} steps were not finite; it went back "
+                f"{self._n_restored} times. The weights that are kept are "
+                f"{kept if self.best_epoch else 'those before training'}. Lower lr "
+                f"(lr={settings.lr:g}), or set clip_norm lower, for example to 1.0 "
+                f"(clip_norm={settings.clip_norm}), or use a smaller step_size. "
+                "level='auto' has a guard that keeps what does not prove itself out of "
+                "the forecasts."
+            )
 
 
 def _warn(text: str) -> None:

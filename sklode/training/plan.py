@@ -1,19 +1,18 @@
-"""What both trainings share: from which weights, how long, on how many threads."""
+"""What both trainings share: initial weights, how long, on how many threads."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
-from sklode.engine.threads import one_torch_thread
+from sklode.engine.threads import n_threads, one_torch_thread
+from sklode.prediction.model import ARCHITECTURE, build_network
 from sklode.training.loop import Draw, Trainer
 from sklode.training.parameters import Settings
 from sklode.training.report import Reporter
@@ -31,10 +30,9 @@ is worse than without. The lower rate keeps what the family has taught.
 """
 
 _GLOBAL_GENERATOR = threading.Lock()
-"""Held while initial weights are drawn, which torch does from its global generator.
+"""Held while torch draws weights from its global generator, in its default dtype.
 
-Fits in several threads would draw from each other's seeds. They are drawn in float32,
-which is then the default dtype.
+Fits in several threads would draw from each other's seeds.
 """
 
 Purpose: TypeAlias = Literal["pretrain", "fit", "fine-tune", "update"]
@@ -55,61 +53,63 @@ class Run:
 
     model: Any
     from_scratch: bool  # not from weights that were trained before
-    n_epochs: int
-    rate: float  # share of ``lr``
+    n_epochs = 0
+    rate = 1.0  # share of ``lr``
 
     def __init__(self, settings: Settings, rng: np.random.RandomState) -> None:
+        n_threads()  # a thread's first; it could else take another fit's for its own
         self.settings = settings
         self.generator = torch.Generator().manual_seed(seed_from(rng))
+        self.architecture = {name: getattr(settings, name) for name in ARCHITECTURE}
 
     def set_length(self, purpose: Purpose, n_batches: int, updates: int) -> None:
         """Settle how many epochs it takes, and at which rate.
 
         ``updates`` are the optimiser's steps that max_epochs=None aims at.
         """
-        given, self.rate = self.settings.max_epochs, 1.0
+        given = self.settings.max_epochs
+        whole = given or self.model.whole_epochs
         if purpose in ("pretrain", "fit"):
             self.n_epochs = given or max(updates // n_batches, 1)
-            return
-        if self.settings.finetune_epochs is not None:
+        elif self.settings.finetune_epochs is not None:
             self.n_epochs = self.settings.finetune_epochs
-            return
-        whole = given or self.model.whole_epochs
-        self.n_epochs = max(round(_FINETUNE_SHARE * whole), 1)
-        if purpose == "fine-tune":
-            least = math.ceil(_FINETUNE_UPDATES / n_batches)
-            self.n_epochs, self.rate = max(self.n_epochs, least), _FINETUNE_RATE
+        else:
+            self.n_epochs = max(round(_FINETUNE_SHARE * whole), 1)
+            if purpose == "fine-tune":
+                least = math.ceil(_FINETUNE_UPDATES / n_batches)
+                self.n_epochs, self.rate = max(self.n_epochs, least), _FINETUNE_RATE
 
     def goes_on(self, epoch: int) -> bool:
-        """Return whether another epoch is worth it, asked after each."""
+        """Return whether another epoch is worth it, asked before each."""
         return True
 
-    def learn(self, material: Material, reporter: Reporter) -> Trainer:
-        """Train the network, let the model know how that went, and return how."""
-        model = self.model
-        trainer = self.fit(material, reporter, self.n_epochs, self.rate)
-        model.best_epoch, model.rows = trainer.best_epoch, trainer.rows
-        if self.from_scratch:
-            model.whole_epochs = len(model.rows)
-        return trainer
-
-    def fit(
-        self, material: Material, reporter: Reporter, n_epochs: int, rate: float
+    def learn(
+        self,
+        material: Material,
+        reporter: Reporter,
+        n_epochs: int | None = None,
+        rate: float | None = None,
     ) -> Trainer:
-        """Fit the network, and return how."""
+        """Train the network, and return how that went."""
         trainer = Trainer(
             self.model.network,
             self.settings,
             self.generator,
-            n_epochs,
+            self.n_epochs if n_epochs is None else n_epochs,
             material.n_batches,
             material.warm_up,
-            rate,
+            self.rate if rate is None else rate,
             self.goes_on,
         )
         with self.torch_threads():
             trainer.fit(material.draw, material.validation, reporter)
         return trainer
+
+    def note(self, trainer: Trainer) -> None:
+        """Let the model know how its training went."""
+        self.model.best_epoch, self.model.rows = trainer.best_epoch, trainer.rows
+        if self.from_scratch:
+            self.model.whole_epochs = len(trainer.rows)
 
     def torch_threads(self) -> contextlib.AbstractContextManager[None]:
         """Leave the cores to the engine where that runs the network."""
@@ -123,27 +123,26 @@ def seed_from(rng: np.random.RandomState) -> int:
     return int(rng.randint(2**31 - 1))
 
 
-@contextlib.contextmanager
-def drawing_weights(seed: int) -> Iterator[None]:
-    """Draw initial weights in this context, in float32, which the engine takes."""
+def drawn_network(
+    settings: Settings, sizes: Sequence[Any], seed: int, shortest: float, longest: float
+) -> Any:
+    """Return an untrained network, see `build_network` for ``sizes``.
+
+    Its latent state rotates with periods between the two, in time units, evenly drawn
+    in their log.
+    """
     with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         # torch.manual_seed would seed the generators of the GPUs as well
         torch.default_generator.manual_seed(seed)
         before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float32)
+        torch.set_default_dtype(torch.float32)  # which the engine is compiled for
         try:
-            yield
+            network = build_network(settings, *sizes)
+            if network.decoder is not None:
+                n = network.latent_size // 2
+                places = (torch.arange(n) + torch.rand(n)) / max(n, 1)
+                periods = shortest * (longest / shortest) ** places
+                network.decoder.vector_field.start_rotating(periods.tolist())
         finally:
             torch.set_default_dtype(before)
-
-
-def periods_between(shortest: float, longest: float, n: int) -> list[float]:
-    """Draw n periods that a decoder starts with, evenly in their log."""
-    places = (torch.arange(n) + torch.rand(n)) / max(n, 1)
-    periods: list[float] = (shortest * (longest / shortest) ** places).tolist()
-    return periods
-
-
-def columns_of(values: NDArray[Any] | Tensor | None) -> int:
-    """Return the number of columns; 0 without any table."""
-    return 0 if values is None else values.shape[1]
+    return network

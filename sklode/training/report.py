@@ -24,15 +24,14 @@ class Reporter:
         self._bar: Any = None
         self._unwritten = ""  # the latest line
         self._n_epochs, self._due = 0, 0.0
-        if verbose == 1:
-            _tqdm()  # before training
+        self._tqdm = _tqdm() if verbose == 1 else None
 
     def begin(self, n_epochs: int) -> None:
         """Training begins."""
         self._n_epochs = n_epochs
         self._due = time.monotonic() + _SECONDS_BETWEEN_LINES
-        if self.verbose == 1 and n_epochs and _draws_bars():
-            self._bar = _tqdm()(
+        if self._tqdm and n_epochs and _draws_bars():
+            self._bar = self._tqdm(
                 total=n_epochs,
                 desc=f"{self._prefix}epoch 0/{n_epochs}",
                 bar_format="{desc} |{bar}| {elapsed}<{remaining}{postfix}",

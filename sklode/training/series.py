@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,30 +18,23 @@ from sklode import nn
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import (
-    Normalisation,
+    Units,
     constants_of,
     split_at_gaps,
     time_unit,
 )
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
-from sklode.engine.threads import n_threads
 from sklode.nn.modes import own_modes
 from sklode.nn.solvers import FOLLOWED
 from sklode.prediction.calibration import measured_calibration
-from sklode.prediction.model import (
-    ARCHITECTURE,
-    FittedModel,
-    build_network,
-)
+from sklode.prediction.model import FittedModel
 from sklode.training.parameters import Settings, resolve_device
 from sklode.training.plan import (
     BATCHES_PER_EPOCH,
     Material,
     Purpose,
     Run,
-    columns_of,
-    drawing_weights,
-    periods_between,
+    drawn_network,
     seed_from,
 )
 from sklode.training.report import Reporter
@@ -74,6 +66,7 @@ class SeriesRun(Run):
     from new weights, or from a copy of ``start``, with its units and lengths.
     """
 
+    @own_modes(gradients=True)
     def __init__(
         self,
         history: History,
@@ -83,88 +76,74 @@ class SeriesRun(Run):
         start: FittedModel | None = None,
         purpose: Purpose = "fit",
     ) -> None:
-        n_threads()  # a thread's first; it could else take another fit's for its own
         super().__init__(settings, rng)
+        self.from_scratch = start is None
         rows = history.observations
-        with own_modes(gradients=True):
-            fraction = _HELD_OUT if settings.early_stopping else 0.0
-            if start is None:
-                given = settings.window_length, settings.horizon
-                lengths = default_lengths(rows.lengths, *given, n_ahead)
-                unit = time_unit(rows, _MEAN_GAP)
-            else:
-                lengths = start.window_length, start.horizon
-                unit = start.time_unit
-            pieces = split_at_gaps(rows, unit)
-            self.cut = first_held_out_row(pieces.bounds, sum(lengths), fraction, rng)
-            if start is None:
-                units = Normalisation.of(pieces.until(self.cut))
-                built_with = {name: getattr(settings, name) for name in ARCHITECTURE}
-                network: Any = None  # it needs to know the windows
-                model = FittedModel(
-                    network, units, unit, rows.clock, *lengths, built_with
-                )
-            else:
-                model = copy.deepcopy(start)
-            model.columns = history.channels, history.controls
-            model.held = _held(model, rows, start is None)
-            self.windows = model.windows(rows)
-            if start is None:
-                model.network = self._network(rows, seed_from(rng))
-            model.network.to(resolve_device(settings.device))
-            model.hold()
-        self.model, self.from_scratch = model, start is None
-        self.set_length(purpose, self._epoch_size()[1], _UPDATES)
+        if start is None:
+            given = settings.window_length, settings.horizon
+            lengths = default_lengths(rows.lengths, *given, n_ahead)
+            unit = time_unit(rows, _MEAN_GAP)
+        else:
+            lengths, unit = (start.window_length, start.horizon), start.units.time
+        pieces = split_at_gaps(rows, unit)
+        fraction = _HELD_OUT if settings.early_stopping else 0.0
+        self.cut = first_held_out_row(pieces.bounds, sum(lengths), fraction, rng)
+        if start is None:
+            units, network = Units.of(pieces.until(self.cut), unit), None
+            model = FittedModel(
+                network,  # type: ignore[arg-type]  # which has to know the windows
+                *(units, rows.clock, *lengths, self.architecture),
+            )
+        else:
+            model = copy.deepcopy(start)
+        model.columns = history.channels, history.controls
+        model.held = _held(model, rows, start is None)
+        self.model, self.windows = model, model.windows(rows)
+        if start is None:
+            model.network = self._network(seed_from(rng))
+        model.network.to(resolve_device(settings.device))
+        model.hold()
+        n_windows = len(self._trained_on(self.windows))
+        self._n_drawn = min(n_windows, BATCHES_PER_EPOCH * settings.batch_size)
+        self._n_batches = math.ceil(self._n_drawn / settings.batch_size)
+        self.set_length(purpose, self._n_batches, _UPDATES)
         self.predict_seed = seed_from(rng)
 
-    def _network(self, rows: Observations, seed: int) -> nn.LatentODE:
+    def _network(self, seed: int) -> nn.LatentODE:
         """Return an untrained network that rotates with periods of these windows."""
-        settings = self.settings
+        settings, sizes = self.settings, self.model.sizes
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
         span = float(np.median(self.windows.gather(which).times[:, -1]))
         followed = 2 * math.pi * settings.step_size / FOLLOWED[settings.method]
         # faster oscillations are hardly seen at stamps one unit apart
         shortest = max(4.0, followed)
-        with drawing_weights(seed):
-            n_channels, n_controls = map(columns_of, (rows.values, rows.controls))
-            network = build_network(settings, n_channels, n_controls)
-            network.decoder.vector_field.start_rotating(
-                periods_between(
-                    shortest, max(span, 2 * shortest), settings.latent_size // 2
-                )
-            )
+        network: nn.LatentODE = drawn_network(
+            settings, sizes, seed, shortest, max(span, 2 * shortest)
+        )
         return network
 
+    @own_modes(gradients=True)
     def train(self, reporter: Reporter) -> FittedModel:
         """Train, calibrate the spreads, and return the model."""
         model: FittedModel = self.model
-        with own_modes(gradients=True):
-            self.learn(self.material(), reporter)
-            model.network.eval()
-            with self.torch_threads():
-                model.calibration = measured_calibration(
-                    model, self.windows, self.cut, self.n_epochs, self.settings.thinning
-                )
+        self.note(self.learn(self.material(), reporter))
+        model.network.eval()
+        with self.torch_threads():
+            model.calibration = measured_calibration(
+                model, self.windows, self.cut, self.n_epochs, self.settings.thinning
+            )
         return model
 
     def _trained_on(self, windows: WindowSet) -> Numbers:
         """Return the windows that end before their series' first held-out row."""
         return np.flatnonzero(windows.end <= self.cut[windows.series])
 
-    def _epoch_size(self) -> tuple[int, int]:
-        """Return how many windows an epoch draws, and in how many batches."""
-        size = self.settings.batch_size
-        n_windows = len(self._trained_on(self.windows))
-        n_drawn = min(n_windows, BATCHES_PER_EPOCH * size)
-        return n_drawn, math.ceil(n_drawn / size)
-
     def material(self) -> Material:
         """Return the windows before the first held-out rows."""
         settings, generator = self.settings, self.generator
-        n_drawn, n_batches = self._epoch_size()
         warm_up = 0  # none, with weights that were trained before
         if self.from_scratch:
-            warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
+            warm_up = math.ceil(_WARM_UP_UPDATES / self._n_batches)
             warm_up = min(warm_up, int(_WARM_UP_SHARE * self.n_epochs))
         stages = [
             (begin * warm_up, self.windows.shortened(share)) for share, begin in _STAGES
@@ -175,14 +154,14 @@ class SeriesRun(Run):
             part = [windows for begin, windows in stages if epoch > begin][-1]
             usable = self._trained_on(part)
             order = torch.randperm(len(usable), generator=generator).numpy()
-            shuffled = usable[order[:n_drawn]]
+            shuffled = usable[order[: self._n_drawn]]
             for low in range(0, len(shuffled), settings.batch_size):
                 which = shuffled[low : low + settings.batch_size]
                 hidden = hidden_rows(part, which, settings.thinning, generator)
                 yield nn.make_batch(part, which, device, hidden=hidden)
 
         validation = self._validation(device) if settings.early_stopping else []
-        return Material(draw, n_batches, validation, warm_up)
+        return Material(draw, self._n_batches, validation, warm_up)
 
     def _validation(self, device: torch.device) -> list[nn.Batch]:
         """Return held-out windows, scored at held-out rows after the seen part."""
@@ -286,5 +265,6 @@ def _held(
     asks for would leave no other gradient. A model that was trained on others before
     knows more than such a channel does, unless its location is that constant.
     """
-    held = model.normalisation.values(constants_of(observations.values))
+    units = model.units
+    held = (constants_of(observations.values) - units.location) / units.scale
     return held if from_scratch else np.where(np.abs(held) < 1e-9, held, np.nan)

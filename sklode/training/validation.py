@@ -13,8 +13,9 @@ from scipy.special import stdtrit
 from sklode import nn
 from sklode.data.errors import SolverError
 from sklode.data.observations import Observations
+from sklode.data.scaling import Units
 from sklode.data.ticks import ticks_between
-from sklode.data.windows import Origins, Questions, Units, spread
+from sklode.data.windows import Questions, Rows, spread
 from sklode.levels.level import Level
 from sklode.levels.table import Table
 from sklode.nn.modes import own_modes
@@ -132,12 +133,12 @@ class Validation:
     ) -> None:
         self._n_rows = n_rows
         rows = _origins(observations, cut, whole)
-        full = Origins(observations, units)
+        full = Rows(observations, units)
         self.asked = asked = _spread_rows(full.after(rows, reach), rows)
         if not len(asked.window):
             return
         before = _until(observations, rows)
-        self.origins = Origins(before, units)
+        self.origins = Rows(before, units)
         self.last = before.bounds[1:] - 1
         self._path = full.path(rows, reach)
         self.cluster = observations.series[rows][asked.window]

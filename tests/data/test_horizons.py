@@ -84,12 +84,6 @@ def test_the_row_before_is_the_last_one_of_the_series_up_to_a_stamp() -> None:
 # name: (the index of y, the steps, the stamps that they stand for)
 INDEXES: dict[str, tuple[pd.Index, list[int], pd.Index]] = {
     "threes": (pd.RangeIndex(5, 65, 3), [1, 3], pd.Index([63, 65])),
-    "negative integers": (pd.RangeIndex(-40, -20), [1, 30], pd.Index([-20, 9])),
-    "quarters of an hour": (
-        periods("2021-01-01", "15min"),
-        [1, 5],
-        pd.PeriodIndex(["2021-01-01 05:00", "2021-01-01 06:00"], freq="15min"),
-    ),
     "three months at a time": (
         periods("2020-01", "3M", N + 3).delete([3, 9, 10]),
         [-1, 1, 2],
@@ -99,11 +93,6 @@ INDEXES: dict[str, tuple[pd.Index, list[int], pd.Index]] = {
         dates("2021-03-01", "h", unit="s"),
         [0, 1, 30],
         stamps("2021-03-01 19:00", "2021-03-01 20:00", "2021-03-03 01:00"),
-    ),
-    "noons of month starts, one missing": (
-        dates("2020-01-01 12:00", "MS", 7),
-        [2],
-        stamps("2021-10-01 12:00"),
     ),
     "month ends, one missing": (
         dates("2020-01-31", "ME", 7),
@@ -131,8 +120,6 @@ INDEXES: dict[str, tuple[pd.Index, list[int], pd.Index]] = {
         [1, 2],
         stamps("2021-01-19", "2021-01-21"),
     ),
-    "two days": (stamps("2021-01-01", "2021-01-04"), [1], stamps("2021-01-07")),
-    "a lone day": (stamps("2021-01-01"), [1], stamps("2021-01-02")),
     "timedeltas": (
         pd.to_timedelta(np.r_[np.arange(N - 1), 40], unit="h"),
         [1, 5],
@@ -209,29 +196,18 @@ STEPS = r"whole numbers of steps, lengths of time, or be an index of time stamps
 BAD: dict[str, tuple[Any, str]] = {
     "nothing": ([], r"fh must hold at least one step or time stamp; got none"),
     "twice": ([1, 3, 2, 3], r"fh must not ask for anything twice; got 3 more"),
-    "a stamp twice": (LATER[[0, 1, 1]], rf"twice; got .*{LATER[1]}.* more than once"),
     "half a step": ([1, 1.5], STEPS + r"1\.5\. Use .* pd\.Timedelta\('90min'\)"),
     "NaT": (LATER.insert(1, pd.NaT), r"index of fh must hold finite times; got NaT at"),
-    "NaT as a length": (pd.to_timedelta([None, "5min"]), r"finite times; got NaT"),
-    "a word": ("tomorrow", STEPS + r"'tomorrow'\. .* pd\.DatetimeIndex"),
     "a list of stamps": (list(LATER), STEPS + r"Timestamp.* pd\.DatetimeIndex"),
     "a series": (waves(LATER), STEPS + r"a Series\. .* predict_at\(y\.index\)"),
     "a table": (np.array([[1, 2]]), STEPS + r"array\(\[1, 2\]\)"),
-    "True": (True, STEPS + "True"),
-    "beyond integers": ([2**70], STEPS + "1180591620717411303424"),
     "an offset": ([pd.offsets.MonthEnd()], STEPS + r"<MonthEnd>"),
     "another freq": (
         ForecastingHorizon([5, 9], freq="min"),
         r"as long as one of the forecaster; got a horizon with freq='min'.*Pass freq",
     ),
     "beyond datetimes": ([10**12], r"horizon must end where stamps reach.*1000000000"),
-    "lengths to one stamp": (
-        [pd.Timedelta("1h"), pd.Timedelta("60min")],
-        r"not ask for anything twice; got Timedelta\('0 days 01:00:00'\)",
-    ),
     "rows of a panel": (panel().index[:2], r"same for all series; .*get_level_values"),
-    "integers": (at([30]), r"the horizon must be of the kind of y's.*got integers\."),
-    "periods": (MONTHS[:2], r"got periods of frequency M\. .*to_timestamp"),
     "a zone": (LATER.tz_localize("UTC"), r"got datetimes with a time zone\. .*tz_conv"),
 }
 ASKING: dict[str, Callable[[Any, Any], Any]] = {
@@ -253,20 +229,16 @@ def test_a_horizon_that_asks_for_nothing_is_refused(fitted: Any, case: str) -> N
 
 
 @pytest.mark.parametrize("question", ASKING)
-@pytest.mark.parametrize("case", ["half a step", "a zone", "a list of stamps"])
-def test_every_question_refuses_it(fitted: Any, question: str, case: str) -> None:
-    fh, message = BAD[case]
+def test_every_question_refuses_it(fitted: Any, question: str) -> None:
+    fh, message = BAD["half a step"]
     with pytest.raises(TypeError, match=message):
         ASKING[question](fitted, fh)
 
 
 SAME: dict[str, tuple[Any, Any]] = {
     "unsorted": (np.array([2, 1]), [1, 2]),
-    "index": (pd.Index([1, 2]), [1, 2]),
-    "range": (range(1, 3), [1, 2]),
     "numpy's number": (np.int64(2), [1, 2]),
     "timedelta": (datetime.timedelta(minutes=9), LATER[1:]),
-    "numpy's": (np.timedelta64(9, "m"), LATER[1:]),
     "timedeltas": (pd.to_timedelta([5, 9], unit="min"), LATER),
     "sktime's own": (ForecastingHorizon([1, 2]), [1, 2]),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklode.data.observations import Observations
-from sklode.data.scaling import Normalisation, split_at_gaps, time_unit
+from sklode.data.scaling import Units, split_at_gaps, time_unit
+from sklode.data.windows import Rows
 from tests.series import tiny, uneven_stamps, waves
 
 NAN = float("nan")
@@ -70,29 +73,33 @@ def test_the_time_unit_counts_only_stamps_with_an_observation() -> None:
     assert tiny().fit(y).time_unit_ == pd.Timedelta("180s")
 
 
+def read_in_units(y: Any, X: pd.DataFrame | None = None) -> tuple[Units, Rows]:
+    seen = read(y, X)
+    return Units.of(seen, 1.0), Rows(seen, Units.of(seen, 1.0))
+
+
 def test_location_and_scale_are_the_mean_and_deviation_of_what_was_observed() -> None:
     y = pd.DataFrame({"a": [1.0, 3.0, NAN, 0.0], "b": [NAN, 7.0, 7.0, 7.0]})
-    measured = Normalisation.of(read(y))
-    np.testing.assert_allclose(measured.location, [4 / 3, 7])
-    np.testing.assert_allclose(measured.scale, [np.sqrt(14) / 3, 7])
-    normalised = measured.values(read(y).values)
-    np.testing.assert_allclose(np.nanmean(normalised, axis=0), 0, atol=1e-15)
-    np.testing.assert_allclose(measured.original(normalised), read(y).values)
+    units, rows = read_in_units(y)
+    np.testing.assert_allclose(units.location, [4 / 3, 7])
+    np.testing.assert_allclose(units.scale, [np.sqrt(14) / 3, 7])
+    np.testing.assert_allclose(rows.values.sum(0), 0, atol=1e-6)
+    found = np.where(rows.mask, units.original(rows.values), NAN)
+    np.testing.assert_allclose(found, y, atol=1e-6)
 
 
 @given(exponent=st.integers(-290, 300), seed=st.integers(0, 99))
 def test_values_of_any_size_are_normalised_alike(exponent: int, seed: int) -> None:
     y = waves(seed=seed)
-    scaled = y * 10.0**exponent
-    expected = Normalisation.of(read(y)).values(read(y).values)
-    measured = Normalisation.of(read(scaled))
-    np.testing.assert_allclose(measured.values(read(scaled).values), expected, 1e-9)
+    expected, found = read_in_units(y)[1], read_in_units(y * 10.0**exponent)[1]
+    np.testing.assert_allclose(found.values, expected.values, 1e-5)
 
 
 def test_controls_are_normalised_on_their_own() -> None:
     y = waves(uneven_stamps())
     X = pd.DataFrame({"u": np.arange(24.0), "v": 5.0}, y.index)
-    measured = Normalisation.of(read(y, X))
-    np.testing.assert_allclose(measured.control_location, [11.5, 5])
-    np.testing.assert_allclose(measured.control_scale, [np.sqrt(575 / 12), 5])
-    assert measured.controls(X.to_numpy())[:, 1].tolist() == [0] * 24
+    units, rows = read_in_units(y, X)
+    np.testing.assert_allclose(units.control_location, [11.5, 5])
+    np.testing.assert_allclose(units.control_scale, [np.sqrt(575 / 12), 5])
+    assert rows.controls is not None
+    assert rows.controls[:, 1].tolist() == [0] * 24

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklode.data.observations import Observations
-from sklode.data.windows import Origins, Rows, Units, WindowSet, plain
+from sklode.data.scaling import Units, plain
+from sklode.data.windows import Rows, WindowSet
 
 NAN = float("nan")
 NONE = np.array([NAN])
@@ -26,10 +29,17 @@ def observed(times: list[list[int]], values: list[list[float]]) -> Observations:
     return Observations.from_frame(pd.concat(parts, names=["series", "t"]))
 
 
+def one_to_one(n_channels: int, n_controls: int = 0) -> Units:
+    nothing, one = np.zeros(n_channels), np.ones(n_channels)
+    unchanged = np.zeros(n_controls), np.ones(n_controls)
+    return Units(1.0, nothing, one, *unchanged, np.full(n_channels, NAN))
+
+
 def windows(window_length: int = 3, horizon: int = 1, n_channels: int = 1) -> WindowSet:
     seen = observed(TIMES, VALUES)
     values = np.repeat(seen.values, n_channels, axis=1)
-    rows = Rows(seen, 1.0, values, 10 * np.nan_to_num(seen.values))
+    seen = replace(seen, values=values, controls=10 * np.nan_to_num(seen.values))
+    rows = Rows(seen, one_to_one(n_channels, 1))
     counted = np.arange(n_channels) == 0
     return WindowSet(rows, window_length, horizon, counted)
 
@@ -54,7 +64,7 @@ def test_windows_are_gathered_as_written_here() -> None:
 def test_times_after_years_keep_their_digits() -> None:
     # the origin is taken off before single precision cuts digits off
     late = observed([[0, *(t + 10**8 for t in TIMES[0])]], [[NAN, *VALUES[0]]])
-    rows = Rows(late, 1.0, late.values, None)
+    rows = Rows(late, one_to_one(1))
     found = WindowSet(rows, 3, 1, EVERY)
     assert found.gather(np.array([2])).times.tolist() == [[0, 2, 5, 9]]
 
@@ -101,7 +111,7 @@ def test_no_window_reaches_into_another_series(
 ) -> None:
     times = [list(range(n)) for n in lengths]
     seen = observed(times, [[k + 1.0] * n for k, n in enumerate(lengths)])
-    rows = Rows(seen, 1.0, seen.values, None)
+    rows = Rows(seen, one_to_one(1))
     every = WindowSet(rows, window_length, horizon, EVERY)
     batch = every.gather(np.arange(len(every)))
     expected = [max(n - window_length - horizon + 1, 1) for n in lengths]
@@ -118,8 +128,8 @@ def steady(*series: list[float]) -> Observations:
     return observed([list(range(0, 10 * len(s), 10)) for s in series], [*series])
 
 
-def origins_of(*series: list[float]) -> Origins:
-    return Origins(steady(*series), Units.of(steady(*series), 10.0, NONE))
+def origins_of(*series: list[float]) -> Rows:
+    return Rows(steady(*series), Units.robust(steady(*series), 10.0, NONE))
 
 
 def test_a_window_shows_its_latest_rows_first_and_no_other_series() -> None:
@@ -148,7 +158,7 @@ def test_usable_origins_have_rows_before_and_after() -> None:
 
 def test_units_do_not_follow_an_absurd_value() -> None:
     values = np.random.default_rng(0).normal(50.0, 2.0, 400).tolist()
-    units = [Units.of(steady(v), 1.0, NONE) for v in (values, [*values, 1e9])]
+    units = [Units.robust(steady(v), 1.0, NONE) for v in (values, [*values, 1e9])]
     assert units[0].location[0] == pytest.approx(50, abs=0.5)
     assert units[0].scale[0] == pytest.approx(2, rel=0.1)
     assert units[1].scale[0] == pytest.approx(units[0].scale[0], rel=0.05)
@@ -161,7 +171,7 @@ def test_series_of_very_unequal_spread_have_units_of_their_own() -> None:
     values = origins_of(small, large).values[:, 0].reshape(2, 40)
     np.testing.assert_allclose(values.mean(1), 0, atol=1e-4)
     np.testing.assert_allclose(values.std(1), 1, rtol=1e-4)
-    assert not Units.of(steady(small, [0.3] * 40), 10.0, NONE).of_series
+    assert not Units.robust(steady(small, [0.3] * 40), 10.0, NONE).of_series
 
 
 def test_logarithms_are_read_where_the_level_has_them() -> None:

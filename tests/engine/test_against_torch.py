@@ -2,12 +2,15 @@
 
 import itertools
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
 
 from sklode.nn import Batch, LatentODE, Solver
 from tests.networks import assert_same, gradients, latent_ode, windows
+from tests.series import on_engine, tiny, waves
 
 
 def both(**settings: object) -> tuple[LatentODE, LatentODE]:
@@ -53,14 +56,6 @@ def test_bound_and_its_gradients_equal_those_of_torch(
 def test_depth_makes_no_difference(depth: int) -> None:
     fused, eager = both(depth=depth)
     batch, noise = windows(), torch.randn(4, 3)
-    assert_same(everything(fused, batch, noise), everything(eager, batch, noise), 1e-10)
-
-
-@pytest.mark.usefixtures("float64")
-@pytest.mark.parametrize("n_stamps", [1, 2, 9])
-def test_batch_of_one_equals_torch(n_stamps: int) -> None:
-    fused, eager = both()
-    batch, noise = windows(1, max(n_stamps, 2), n_stamps), torch.randn(1, 3)
     assert_same(everything(fused, batch, noise), everything(eager, batch, noise), 1e-10)
 
 
@@ -122,3 +117,18 @@ def test_engine_changes_no_parameter_and_no_input() -> None:
     after = [x for x in batch if isinstance(x, Tensor)]
     for x, y in zip(inputs, after, strict=True):
         torch.testing.assert_close(x, y, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.slow
+def test_every_engine_trains_to_the_same_forecasts() -> None:
+    y, steps = waves(pd.RangeIndex(40)), [-3, 1, 2, 8]
+    # where one rounding more leads training elsewhere, engines cannot agree
+    calm = {"batch_size": 8, "lr": 0.02, "window_length": 12, "horizon": 6}
+    sizes = {"hidden_size": 6, "latent_size": 3, "field_width": 6, "max_epochs": 20}
+    found = {}
+    for engine in ("eager", "fused"):
+        with on_engine(engine):
+            found[engine] = tiny(**calm, **sizes).fit(y).predict(steps)
+    np.testing.assert_allclose(
+        found["fused"], found["eager"], rtol=0, atol=1e-3 * np.std(y)
+    )

@@ -61,8 +61,7 @@ def test_paths_inside_the_history_jump_from_window_to_window_only() -> None:
     forecaster = tiny(**TRAINED).fit(y)
     times = np.arange(y.index[3], y.index[-1])
     predictor = forecaster._answers
-    queries = predictor._placed(np.zeros_like(times), times)
-    joints = np.diff(predictor._windows_of(queries)) != 0
+    joints = np.diff(predictor._placed(np.zeros_like(times), times)[0]) != 0
     assert joints.sum() >= 2
     step = np.abs(np.diff(smooth_paths(forecaster, times), axis=1)).mean((0, 2))
     assert step[joints].min() > step[~joints].max()

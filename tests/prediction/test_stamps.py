@@ -168,10 +168,10 @@ def test_a_network_reads_the_times_that_its_windows_have(kind_of_model: type) ->
     for name in ("uneven integers", "days into summer time, some missing"):
         index = KINDS[name].index
         forecaster = tiny(kind_of_model, level="series").fit(waves(index))
-        predictor, unit = forecaster._answers, forecaster._model.time_unit
+        predictor, unit = forecaster._answers, forecaster._model.units.time
         seen = forecaster._history.observations
-        placed = predictor._placed(seen.series, seen.ticks)
-        np.testing.assert_array_equal(placed.times, predictor._windows.times)
+        _, times = predictor._placed(seen.series, seen.ticks)
+        np.testing.assert_array_equal(times, predictor._windows.times)
         gaps = np.diff(index.asi8 if hasattr(index, "asi8") else index.to_numpy())
         scale = 1 if name == "uneven integers" else pd.Timedelta(1, index.unit).value
-        np.testing.assert_allclose(np.diff(placed.times), gaps * scale / unit)
+        np.testing.assert_allclose(np.diff(times), gaps * scale / unit)

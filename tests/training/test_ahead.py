@@ -64,23 +64,9 @@ def test_where_nothing_can_be_proved_nothing_is_trained() -> None:
         plot_history(forecaster)
 
 
-def test_verbose_says_why_the_level_forecasts_alone(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    auto(verbose=2).fit(series())
-    assert "rows are too few to prove a network" in capsys.readouterr().out
-    monkeypatch.setattr(ahead, "can_validate", lambda rows: True)
-    monkeypatch.setattr(Validation, "stacking", lambda *_: None)
-    auto(verbose=2).fit(series())
-    assert "has not proved itself" in capsys.readouterr().out
-    monkeypatch.setattr(Validation, "has_prospects", lambda *_: True)
-    monkeypatch.setattr(Validation, "stacking", lambda *_: stacking(0.5))
-    auto(verbose=2).fit(series())
-    assert "50% of its forecasts count" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("settings", [{}, {"horizon": 0}, {"window_length": 1}])
-@pytest.mark.parametrize("n", [1, 3, 20])
+@pytest.mark.parametrize(
+    ("n", "settings"), [(1, {}), (3, {"window_length": 1}), (20, {})]
+)
 def test_a_few_rows_are_the_levels(n: int, settings: dict[str, Any]) -> None:
     y = series()[:n]
     expected = StructuralForecaster().fit(y).predict(STEPS)
@@ -232,7 +218,6 @@ def answers(forecaster: Any) -> list[pd.DataFrame]:
 def test_a_file_and_a_pickle_answer_as_the_forecaster(
     weight: float, tmp_path: Any
 ) -> None:
-    pytest.importorskip("safetensors")
     forecaster = fitted(weight, channels(uneven_stamps(60))["a"])
     forecaster.save_weights(tmp_path / "file")
     for again in (
@@ -294,7 +279,7 @@ def test_an_interrupted_training_keeps_what_it_has_and_is_not_gone_on_with(
 ) -> None:
     y = series()
     forecaster = auto(max_epochs=4, verbose=2)
-    told = pytest.warns(ConvergenceWarning, match="interrupted in epoch 3 of 4")
+    told = pytest.warns(ConvergenceWarning, match="interrupted after 2 of 4")
     with interrupt(KeyboardInterrupt(), 2), told:
         forecaster.fit(y)
     assert forecaster.n_epochs_ == 2

@@ -5,14 +5,12 @@ import time
 from typing import Any
 
 import pytest
-import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from sklode.data.errors import SolverError
 from sklode.training import loop
 from sklode.training.loop import HISTORY_COLUMNS
-from tests.networks import assert_same, latent_ode, windows
 from tests.training.trainees import (
     Recording,
     Trainee,
@@ -61,26 +59,6 @@ def test_gradients_are_clipped_at_the_threshold_and_told_as_before(
     (row,) = train(Trainee(linear), batches, clip_norm=None).rows
     assert row["clipped_fraction"] == 0.0
     assert sgd.gradients == pytest.approx([0.5, 8.0, 1.0, 3.5])  # and do not pile up
-
-
-def trained(weights: Any, data: Any, **given: Any) -> dict[str, Tensor]:
-    """Train a network from these weights, and check torch's global generator."""
-    network = latent_ode()
-    network.load_state_dict(weights)
-    before = torch.get_rng_state()
-    train(network, data, data[:1], n_epochs=6, lr=0.05, **given)
-    assert torch.equal(torch.get_rng_state(), before)
-    return dict(network.state_dict())
-
-
-@pytest.mark.slow
-def test_training_draws_from_its_own_generator_only() -> None:
-    torch.manual_seed(2)
-    data, weights = [windows(), windows()], latent_ode().state_dict()
-    expected = trained(weights, data, seed=3)
-    assert_same(trained(weights, data, seed=3), expected, 0.0)
-    with pytest.raises(AssertionError):
-        assert_same(trained(weights, data, seed=4), expected, 1e-6)
 
 
 # Validation and early stopping
@@ -178,7 +156,7 @@ def test_skipped_steps_do_not_move_the_weights(
     log_likelihood: Any, weight: float, number: float
 ) -> None:
     network = Trainee(log_likelihood, weight=weight)
-    told = r"ended in 3 steps in a row whose loss or gradient was not finite; no epoch"
+    told = "last 3 steps were not finite; .* those before training"
     with pytest.warns(ConvergenceWarning, match=told):
         trainer = train(network, [batch(number)] * 3, lr=0.1, clip_norm=None)
     assert column(trainer, "skipped_steps") == [3]
@@ -220,7 +198,7 @@ def test_an_interruption_keeps_the_best_weights_of_the_epochs_before(
     # in the middle of the fourth epoch
     network, seen = interrupted_at(8, held_out=losses), [1.0]
     batches, held_out = [batch(3.0)] * 2, [batch()] * bool(losses)
-    told = r"interrupted in epoch 4 of 9; .* kept\."
+    told = r"interrupted after 3 of 9 .* kept\."
     with pytest.warns(ConvergenceWarning, match=told):
         trainer = train(
             network, batches, held_out, lambda _: seen.append(network.weight), 9

@@ -13,16 +13,14 @@ import torch
 
 from sklode import nn
 from sklode.data.observations import Observations
+from sklode.data.scaling import Units
 from sklode.data.windows import Rows, WindowSet
 from sklode.training import loop
-from sklode.training.loop import HISTORY_COLUMNS, Trainer
 from sklode.training.parameters import Settings, resolve_device
 from sklode.training.series import default_lengths, first_held_out_row, hidden_rows
 from tests.epochs import after_each_epoch
 from tests.series import (
-    FORECASTERS,
     channels,
-    on_engine,
     panel,
     tiny,
     uneven_stamps,
@@ -73,24 +71,6 @@ def test_this_parameter_changes_the_forecast(changed: dict[str, Any]) -> None:
         tiny(**{**common, **more}).fit(waves()).predict(STEPS) for more in ({}, changed)
     )
     assert np.abs(other - plain).min() > 1e-8
-
-
-@pytest.mark.parametrize("kind", FORECASTERS)
-def test_every_engine_gives_the_same_forecast_and_history(kind: type) -> None:
-    y = channels()
-    y.iloc[4, 0] = np.nan
-    settings: dict[str, Any] = {"max_epochs": 3, "kl_weight": 0.5}
-    auto = tiny(kind, **settings).fit(y)
-    with on_engine("eager"):
-        eager = tiny(kind, **settings).fit(y)
-    np.testing.assert_allclose(auto.predict(STEPS), eager.predict(STEPS), atol=1e-3)
-    history = auto.history_
-    np.testing.assert_allclose(history["loss"], eager.history_["loss"], rtol=1e-3)
-    assert history.index.tolist() == [1, 2, 3]
-    assert (history.index.name, *history.columns) == HISTORY_COLUMNS
-    assert np.isfinite(history.drop(columns="validation_loss")).all(axis=None)
-    expected = history["kl_weight"] * history["kl"] - history["log_likelihood"]
-    np.testing.assert_allclose(history["loss"], expected, rtol=1e-5)
 
 
 def test_the_device_is_the_cpu_or_the_one_named(
@@ -193,7 +173,8 @@ def test_lengths_that_are_given_are_kept() -> None:
 def hidden(n_rows: int, thinning: float, window_length: int = 6) -> np.ndarray:
     """Return which rows are hidden of 4000 windows with a horizon of 4."""
     y = waves(pd.RangeIndex(n_rows))
-    rows = Rows(Observations.from_frame(y.to_frame()), 1.0, np.zeros((n_rows, 1)), None)
+    seen = Observations.from_frame(y.to_frame())
+    rows = Rows(seen, Units.of(seen, 1.0))
     windows = WindowSet(rows, window_length, 4, np.array([True]))
     which, generator = np.arange(4000) % len(windows), torch.Generator().manual_seed(0)
     found = hidden_rows(windows, which, thinning, generator)
@@ -232,7 +213,7 @@ def test_early_stopping_keeps_the_best_epoch_after_the_warm_up(y: Any) -> None:
 def test_early_stopping_stops_when_nothing_improves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Trainer, "_validation_loss", lambda *_: 1.0)
+    monkeypatch.setattr(loop, "_loss_on", lambda *_: 1.0)
     monkeypatch.setattr(loop, "_PATIENCE", 2)
     forecaster = tiny(early_stopping=True, max_epochs=30).fit(waves())
     # the first of whole windows is the 26th

@@ -107,8 +107,7 @@ def test_data_that_were_hard_are_no_divergence(
 
 def test_training_is_given_up_when_it_diverges_again_and_again() -> None:
     network = Trainee(bowl, weight=2.1)
-    told = r"diverged again and again, down to a rate of \d\.\d+e-0[56]; .*Lower lr"
-    with pytest.warns(ConvergenceWarning, match=told):
+    with pytest.warns(ConvergenceWarning, match=r"went back 6 times.*Lower lr"):
         trainer = train(
             network,
             [batch(2.0)] * 20,
@@ -145,7 +144,7 @@ def test_weights_whose_loss_is_not_finite_are_not_kept(
 ) -> None:
     # the first step leaves the domain of the root: no later loss is finite
     network, batches = Trainee(root, weight=1.0), [batch()] * n_batches
-    with pytest.warns(ConvergenceWarning, match="those before training are kept"):
+    with pytest.warns(ConvergenceWarning, match="those before training"):
         train(network, batches, n_epochs=n_epochs, lr=1000.0, clip_norm=None)
     assert network.weight == 1.0
 
@@ -168,7 +167,7 @@ def test_a_divergence_restores_the_best_validated_weights(
         if len(kept) > 2:  # push it out of the root's domain
             network.throw(-1.0)
 
-    with pytest.warns(ConvergenceWarning, match=f"of epoch {best}, are kept"):
+    with pytest.warns(ConvergenceWarning, match=f"kept are those of epoch {best}"):
         train(network, [batch()] * 5, [batch()], told, n_epochs=9, lr=1e-3)
     assert network.weight == kept[best]
 
@@ -176,7 +175,7 @@ def test_a_divergence_restores_the_best_validated_weights(
 @SGD
 def test_a_training_that_made_the_model_worse_says_so_and_what_to_change() -> None:
     told = (
-        r"made the model worse: .* is [\d.e+]+, and was 0\.5 when epoch 1 began; "
+        r"diverged: .* is [\d.e+]+, and 0\.5 with the weights of epoch 0; "
         r".*Lower lr \(lr=5\), or set clip_norm.*step_size.*'auto' has a guard"
     )
     network, batches = Trainee(bowl), [batch(0.0)] * 10

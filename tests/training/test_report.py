@@ -121,10 +121,7 @@ def test_the_verdict_of_a_guard_is_told(
 ) -> None:
     settings: dict[str, Any] = {"level": "auto", "max_epochs": 5, "verbose": 1}
     forecaster, y = tiny(**settings), waves(uneven_stamps(60))
-    verdict = (
-        "What the network adds to the level has not proved itself: the level alone is "
-        "the forecast."
-    )
+    verdict = "has not proved itself: the level alone is the forecast.\n"
     monkeypatch.setattr(ahead, "can_validate", lambda rows: True)
     monkeypatch.setattr(Validation, "has_prospects", lambda *_: True)
     monkeypatch.setattr(Validation, "stacking", lambda *_: stacking(1.0))
@@ -134,23 +131,7 @@ def test_the_verdict_of_a_guard_is_told(
     assert verdict not in terminal.text
     monkeypatch.setattr(Validation, "stacking", lambda *_: None)
     forecaster.fit(y)
-    assert terminal.text.endswith(f"{verdict}\n")
-
-
-def test_update_and_pretrain_tell_of_their_epochs_and_no_others(
-    terminal: Screen,
-) -> None:
-    y = waves(uneven_stamps())
-    forecaster = tiny(verbose=1, max_epochs=2, finetune_epochs=1).pretrain(panel())
-    assert "epoch 2/2" in terminal.frames()[-1]
-    forecaster.fit(y[:18]).update(y[18:20])
-    assert "epoch 1/1" in terminal.frames()[-1]
-    shown = terminal.text
-    forecaster.update(y[20:], update_params=False)
-    forecaster.finetune_epochs = 0
-    for forecaster.verbose in (1, 2):
-        forecaster.fit(y)
-    assert terminal.text == shown
+    assert terminal.text.endswith(verdict)
 
 
 def test_a_progress_bar_without_tqdm_names_the_remedy(

@@ -13,7 +13,7 @@ import torch
 
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
-from sklode.data.windows import Units
+from sklode.data.scaling import Units
 from sklode.levels.components import least_of
 from sklode.levels.level import Level
 from sklode.prediction.ahead import AheadModel, Stacking
@@ -44,22 +44,6 @@ def test_the_best_weight_is_known_as_well_as_clusters_agree(
     assert found == pytest.approx((best - doubt, best, best + doubt), abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("bounds", "weight"),
-    [
-        ((0.8, 0.9, 1.1), 1.0),  # it may well be one
-        ((0.8, 0.9, 0.95), 0.9),
-        ((0.3, 0.7, 1.1), 0.7),  # too little is known of it
-        ((-0.5, -0.1, 0.3), 0.0),
-        ((1.1, 1.2, 1.3), 1.0),
-    ],
-)
-def test_a_weight_is_its_estimate_or_one(
-    bounds: tuple[float, float, float], weight: float
-) -> None:
-    assert validation._weight(*bounds) == weight
-
-
 def many(n_series: int, n: int) -> Observations:
     rng = np.random.default_rng(0)
     parts = {k: pd.DataFrame({"y": rng.normal(size=n)}) for k in range(n_series)}
@@ -83,7 +67,7 @@ def proof() -> tuple[Any, Observations, Level]:
     rows = Observations.from_frame(y.to_frame())
     cut, whole = held_out_rows(rows, np.random.RandomState(0))
     level = Level.fit(rows.until(cut))
-    units = Units.of(rows.until(cut), level.unit, least_of(level.channels))
+    units = Units.robust(rows.until(cut), level.unit, least_of(level.channels))
     return Validation(rows, cut, whole, level, units, 24, 30.0), rows, level
 
 
@@ -147,7 +131,7 @@ def test_rows_after_an_origin_are_not_seen_there(
     changed[360:] += 50 * np.random.default_rng(0).normal(size=(40, 1))
     other_rows = replace(rows, values=changed)
     cut, whole = held_out_rows(rows, np.random.RandomState(0))
-    units = Units.of(rows.until(cut), level.unit, least_of(level.channels))
+    units = Units.robust(rows.until(cut), level.unit, least_of(level.channels))
     other = Validation(other_rows, cut, whole, level, units, 24, 30.0)
     network = network_of(rows, units)
     origin = made.last - made.origins.bounds[:-1]
@@ -189,7 +173,7 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(kind: str) 
     rows = Observations.from_frame(y, X)
     cut, whole = held_out_rows(rows, np.random.RandomState(0))
     level = Level.fit(rows.until(cut))
-    units = Units.of(rows.until(cut), level.unit, least_of(level.channels))
+    units = Units.robust(rows.until(cut), level.unit, least_of(level.channels))
     assert units.of_series is (kind == "of unequal scale")
     assert np.isfinite(units.least).all() == (kind == "logarithms")
     network = network_of(rows, units)
@@ -223,24 +207,3 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(kind: str) 
             if kind == "logarithms":
                 found = np.log(found)
             np.testing.assert_allclose(expected[mine], found, rtol=1e-4, atol=1e-4)
-
-
-def test_a_proof_of_many_origins_is_that_of_each() -> None:
-    a, b = (two_sines(seed, 250)[0].to_frame() for seed in (0, 1))
-    a, b = (x.set_axis(pd.RangeIndex(250)) for x in (a, b))
-    one, other = (
-        Observations.from_frame(pd.concat(dict(enumerate(parts)), names=["s", "t"]))
-        for parts in ((a, b), (b, a))
-    )
-    level = Level.fit(one)
-    units = Units.of(one, level.unit, least_of(level.channels))
-    network = network_of(one, units)
-    cut = np.array([200, 450])
-    proofs = [Validation(x, cut, False, level, units, 12, 30.0) for x in (one, other)]
-    changes = [proof.change(network) for proof in proofs]
-    n_windows = len(proofs[0].last)
-    assert n_windows > 64  # which the network takes at once
-    first = proofs[0].asked.window < n_windows // 2
-    assert first.sum() == (~first).sum()
-    swapped = np.append(changes[1][~first], changes[1][first])
-    np.testing.assert_allclose(changes[0], swapped, rtol=1e-3, atol=1e-4)

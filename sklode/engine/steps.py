@@ -2,23 +2,87 @@
 
 One step of a Runge-Kutta method with weights a and b, from h over dt, is solved in the
 space of the first hidden layer: with p = W_1 h + b_1 the field is v -> M v + c there,
-where M = W_1 W_o, c = W_1 b_o, and v are the activations of the last hidden layer.
+where M = W_1 W_o, c = W_1 b_o, and v is what the last hidden layer gives.
 Runge-Kutta steps commute with linear maps, so this is the same step; it takes one
 product a stage in place of two. docs/engine.md has the recurrences.
 
 A matrix (series, feature) is a one-dimensional array, row after row. ``v1`` and ``v2``
-hold the activations of both hidden layers, (stage, series * width); v2 is empty where
-there is one layer.
+hold what both hidden layers give, (stage, series * width); v2 is empty where there is
+one layer. A field is its method (a, a^T, b), its weights W_1, W_2, M, W_o, its biases
+b_1, b_2, c, b_o, and its sizes.
 """
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
-from sklode.engine.activations import activate, times_slope
+import numpy as np
+from numba.extending import overload
+
 from sklode.engine.products import add_outer, apart, inlined, inner, product
 
-_ZERO, _FADED = np.float32(0), np.float32(1e-28)
+_f = np.float32
+_ZERO, ONE, _FADED = _f(0), _f(1), _f(1e-28)
+
+_SATURATED = _f(7.90531110763549805)
+"""From here on tanh is 1 in float32."""
+
+# the minimax approximation that Eigen and XLA use
+_P = (
+    _f(-2.76076847742355e-16),
+    _f(2.00018790482477e-13),
+    _f(-8.60467152213735e-11),
+    _f(5.12229709037114e-08),
+    _f(1.48572235717979e-05),
+    _f(6.37261928875436e-04),
+    _f(4.89352455891786e-03),
+)
+_Q = (
+    _f(1.19825839466702e-06),
+    _f(1.18534705686654e-04),
+    _f(2.26843463243900e-03),
+    _f(4.89352518554385e-03),
+)
+
+
+def tanh(x):
+    """tanh; of float32 to 4 units in the last place."""
+
+
+@overload(tanh)
+def _tanh(x):
+    if x.bitwidth == 64:
+        return lambda x: math.tanh(x)
+
+    def of_single(x):  # LLVM has no vector function of its own
+        x = _SATURATED if x > _SATURATED else x
+        x = -_SATURATED if x < -_SATURATED else x
+        s = x * x
+        p = ((_P[0] * s + _P[1]) * s + _P[2]) * s + _P[3]
+        p = ((p * s + _P[4]) * s + _P[5]) * s + _P[6]
+        q = ((_Q[0] * s + _Q[1]) * s + _Q[2]) * s + _Q[3]
+        return x * p / q
+
+    return of_single
+
+
+# Loops that change one array are what LLVM turns into vector instructions.
+
+
+@inner
+def activate(x):
+    """Apply tanh."""
+    apart()
+    for i in range(x.size):
+        x[i] = tanh(x[i])
+
+
+@inner
+def _times_slope(grads, values):
+    """Multiply gradients by the slope of tanh, where it takes its values."""
+    apart()
+    for i in range(grads.size):
+        grads[i] *= ONE - values[i] * values[i]
 
 
 @inner
@@ -46,7 +110,7 @@ def _add_weighted(x, weight, out):
 
 
 @inner
-def spread(vector, out):
+def _spread(vector, out):
     """Fill the row of each series with its number."""
     apart()
     n = out.size // vector.size
@@ -66,34 +130,41 @@ def _combine(base, scale, terms, weights, out):
         out[i] = base[i] + scale[i] * total
 
 
-@inlined
+@inner
 def _mean(values, b, out):
     """Set out to the weighted sum of the stages' values."""
-    copy(values[0], out)
+    apart()
     for i in range(out.size):
-        out[i] *= b[0]
-    for k in range(1, b.size):
+        out[i] = _ZERO
+    for k in range(b.size):
         _add_weighted(values[k], b[k], out)
 
 
-@inlined
-def leave(field, last, out):
-    """Set out to dh/dt, from the activations of the last hidden layer."""
-    _, weights, biases, (n_state, _) = field
-    product(last, weights[3], n_state, biases[3], out)
+@inner
+def flush(x):
+    """Set what would soon be subnormal to 0; return whether anything is left.
+
+    Many processors take a hundred times as long for subnormal numbers.
+    """
+    apart()
+    left = False
+    for i in range(x.size):
+        x[i] = x[i] if not abs(x[i]) < _FADED else _ZERO
+        left |= x[i] != _ZERO
+    return left
 
 
 @inlined
 def step(field, h, dt, bias, flows, v1, v2, room, out):
-    """Set out to where a step ends that starts at h; keep the activations.
+    """Set out to where a step ends that starts at h; keep what the layers give.
 
-    Where it does not flow, they are those at h only.
+    Where it does not flow, that is what they give at h only.
     """
     (a, _, b), weights, biases, (n_state, width) = field
     wide, rise = room[0], room[1][0]
     entered, mean, lengths, slopes = wide[1], wide[2], wide[3], wide[4:8]
     last, n = v2 if v2.size > 0 else v1, b.size if flows else 1
-    spread(dt, lengths)
+    _spread(dt, lengths)
     product(h, weights[0], width, bias, entered)
     for i in range(n):
         _combine(entered, lengths, slopes, a[i], v1[i])
@@ -106,7 +177,7 @@ def step(field, h, dt, bias, flows, v1, v2, room, out):
     copy(h, out)
     if flows:
         _mean(last, b, mean)
-        leave(field, mean, rise)
+        product(mean, weights[3], n_state, biases[3], rise)
         for r in range(dt.size):
             for i in range(r * n_state, (r + 1) * n_state):
                 out[i] += dt[r] * rise[i]
@@ -126,7 +197,7 @@ def step_back(field, g, h, dt, by_rate, flows, v1, v2, grads, room, by_bias):
     slopes, entered, second = wide[4:8], wide[8:12], wide[12]
     last, n = v2 if v2.size > 0 else v1, b.size if flows else 1
     none = zeros[:0]
-    spread(dt, lengths)
+    _spread(dt, lengths)
     copy(zeros, by_mean)
     copy(zeros, total)
     if flows:
@@ -150,26 +221,12 @@ def step_back(field, g, h, dt, by_rate, flows, v1, v2, grads, room, by_bias):
             copy(mean, by_last)
             add_outer(by_rate, last[0], n_state, width, by_wo, by_bo, scratch)
         if v2.size > 0:
-            times_slope(by_last, v2[i])
+            _times_slope(by_last, v2[i])
             add_outer(by_last, v1[i], width, width, by_w2, by_b2, scratch)
             product(by_last, weights[1], width, none, entered[i])
-        times_slope(entered[i], v1[i])
+        _times_slope(entered[i], v1[i])
         add(entered[i], total)
     add(total, by_bias)
     add_outer(total, h, width, n_state, by_w1, by_b1, scratch)
     product(total, weights[0], n_state, g, by_h)
     copy(by_h, g)
-
-
-@inner
-def flush(x):
-    """Set what would soon be subnormal to 0; return whether anything is left.
-
-    Many processors take a hundred times as long for subnormal numbers.
-    """
-    apart()
-    left = False
-    for i in range(x.size):
-        x[i] = x[i] if not abs(x[i]) < _FADED else _ZERO
-        left |= x[i] != _ZERO
-    return left
