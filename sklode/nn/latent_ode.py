@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.distributions import Normal, kl_divergence
+from torch.distributions import Normal
 from torch.nn import functional
 
 from sklode.data.windows import WindowSet
@@ -168,7 +168,7 @@ class LatentODE(Autoencoder):
         self.emission: Any = emission
         # softplus(-1.5) = 0.2: a large one would excuse what z has not learned
         last: Any = emission[-1]
-        self.raw_noise = nn.Parameter(torch.full((last.out_features,), -1.5))
+        self.emission.raw_noise = nn.Parameter(torch.full((last.out_features,), -1.5))
 
     @property
     def latent_size(self) -> int:
@@ -178,7 +178,7 @@ class LatentODE(Autoencoder):
     @property
     def noise_scale(self) -> Tensor:
         """The standard deviation s, (channel,), in normalised units."""
-        return functional.softplus(self.raw_noise) + 1e-3
+        return functional.softplus(self.emission.raw_noise) + 1e-3
 
     @torch.no_grad()
     def hold(self, channels: Tensor, values: Tensor) -> None:
@@ -189,7 +189,7 @@ class LatentODE(Autoencoder):
         last = self.emission[-1]
         last.weight[channels] = 0.0
         last.bias[channels] = values[channels].to(last.bias)
-        self.raw_noise[channels] = -20.0
+        self.emission.raw_noise[channels] = -20.0
 
     def encode(self, batch: Batch) -> Posterior:
         """Encode what a batch shows the encoder, backward in time.
@@ -259,13 +259,12 @@ class LatentODE(Autoencoder):
         times = batch.times
         if batch.hidden is None:  # nothing was observed before t0: no need to go back
             times = torch.maximum(times, posterior.t0.unsqueeze(-1))
-        mean = self.decode(z0, posterior, times, batch.path)
+        x = self.decode(z0, posterior, times, batch.path)
         scored = batch.mask if batch.scored is None else batch.scored
-        return Bound(
-            log_likelihood(mean, self.noise_scale, batch.values, scored),
-            kl_divergence(posterior.q_z0, Normal(0.0, 1.0)).sum(-1),
-            scored.sum(dim=(-2, -1)),
-        )
+        mean, scale = posterior.q_z0.mean, posterior.q_z0.stddev
+        kl = 0.5 * (mean.square() + scale.square() - 1) - scale.log()
+        likelihood = log_likelihood(x, self.noise_scale, batch.values, scored)
+        return Bound(likelihood, kl.sum(-1), scored.sum(dim=(-2, -1)))
 
 
 def log_likelihood(mean: Tensor, scale: Tensor, values: Tensor, mask: Tensor) -> Tensor:

@@ -186,7 +186,7 @@ def test_a_held_channel_is_its_constant_with_the_least_noise() -> None:
 
 def test_learned_emission_noise_is_positive_and_rises_to_the_residuals() -> None:
     network, batch = latent_ode(), windows()
-    raw = network.raw_noise
+    raw = network.emission.raw_noise
     raw.data.fill_(-50.0)
     assert float(network.noise_scale.min().detach()) >= 1e-3
     raw.data.fill_(0.0)

@@ -42,7 +42,7 @@ def linear_gaussian(f: nn.Module, given: nn.Sequential, n_channels: int) -> Late
     emission = nn.Sequential(nn.Linear(n_latent, n_channels))
     encoder = RNN(2 * n_channels, 2)
     network = LatentODE(encoder, given, Decoder(f, Solver()), emission)
-    network.raw_noise.data.fill_(math.log(math.expm1(NOISE - 1e-3)))
+    network.emission.raw_noise.data.fill_(math.log(math.expm1(NOISE - 1e-3)))
     return network
 
 

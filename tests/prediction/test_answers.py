@@ -298,7 +298,7 @@ def test_spread_agrees_with_sample_paths() -> None:
 def test_variance_is_at_least_that_of_the_observation_noise() -> None:
     settings = {"level": "series", "n_samples": 500}
     small = tiny(**settings).fit(channels())
-    small.network_.raw_noise.data.fill_(-2.0)
+    small.network_.emission.raw_noise.data.fill_(-2.0)
     noise = small.network_.noise_scale.detach().numpy() * small.scale_
     variance = small.predict_var([1, 9])
     assert (variance > (0.5 * noise) ** 2).all(axis=None)
