@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from sktime.exceptions import NotFittedError
 
-from sklode import LatentODEForecaster, StructuralForecaster, WeightsFileError
+from sklode import StructuralForecaster
 from sklode.levels.level import Level
 from tests.fitted import assert_same
 from tests.series import channels, panel, uneven_stamps, waves
@@ -45,7 +45,6 @@ KINDS = {
     "series": lambda: structural().fit(waves(uneven_stamps())),
     "channels": lambda: structural(logarithm=False).fit(channels()),
     "panel": lambda: structural(seasons=["1D", pd.DateOffset(weeks=1)]).fit(panel()),
-    "array": lambda: structural(seasons=(4,)).fit(channels().to_numpy()),
     "pretrained and fitted": pretrained,
     "updated": lambda: structural(seasons=None).fit(waves()[:20]).update(waves()[20:]),
 }
@@ -70,12 +69,6 @@ def test_a_pretrained_one_is_saved(tmp_path: Path) -> None:
     assert loaded.state == "pretrained"
     y = waves(uneven_stamps())
     assert_same(answers(loaded.fit(y)), answers(forecaster.fit(y)))
-
-
-def test_a_file_of_another_class_is_refused(tmp_path: Path) -> None:
-    structural().fit(waves()).save_weights(tmp_path / "file")
-    with pytest.raises(WeightsFileError, match=r"a StructuralForecaster, not a Latent"):
-        LatentODEForecaster.load_weights(tmp_path / "file")
 
 
 @pytest.mark.parametrize(
@@ -175,10 +168,7 @@ def test_a_fit_keeps_what_pretrain_found(fits: list[Any]) -> None:
 
 ASKING = {
     "interval": lambda f, fh, X: f.predict_interval(fh, X, [0.5, 0.9]),
-    "usual interval": lambda f, fh, X: f.predict_interval(fh, X),
-    "quantiles": lambda f, fh, X: f.predict_quantiles(fh, X, [0.1, 0.7]),
-    "one quantile": lambda f, fh, X: f.predict_quantiles(fh, X, 0.3),
-    "usual quantiles": lambda f, fh, X: f.predict_quantiles(fh, X),
+    "quantiles": lambda f, fh, X: f.predict_quantiles(fh, X),
     "variance": lambda f, fh, X: f.predict_var(fh, X),
 }
 
@@ -251,10 +241,6 @@ def test_rows_that_a_panel_has_not_are_refused_as_predict_at_does(
         ask(lone, EACH, None)
     with pytest.raises(NotFittedError):
         ask(structural(), EACH, None)
-
-
-def test_pretraining_keeps_no_series() -> None:
-    assert "_history" not in vars(structural().pretrain(panel()))
 
 
 def test_a_refused_update_changes_nothing() -> None:

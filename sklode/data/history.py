@@ -80,11 +80,7 @@ class History:
         return found._cleaned(range(len(given.keys)))
 
     def _cleaned(self, judged: Sequence[int], before: History | None = None) -> History:
-        """Return the history without what a broken sensor wrote, with a warning.
-
-        The series ``judged`` are searched. What was left out ``before`` is not warned
-        of once more.
-        """
+        """Return the history without what a broken sensor wrote, see `cleaned`."""
         if not self.clean:
             return self
         rows, n_seen = self.rows, 0 if before is None else len(before.steps)
@@ -120,8 +116,7 @@ class History:
         rows = rows.merged(new)
         spelt = {tuple(map(str, key)): key for key in rows.keys[:n_known]}
         for key in rows.keys[n_known:]:
-            alike = spelt.get(tuple(map(str, key)))
-            if alike is not None:
+            if (alike := spelt.get(tuple(map(str, key)))) is not None:
                 raise ValueError(
                     "a new series must not have the key of a known one in another "
                     f"type; got {key}, known is {alike}. Convert the keys, or choose "
@@ -174,7 +169,7 @@ class History:
         ]
         return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
 
-    def asked(self, index: pd.Index, X: pd.DataFrame | pd.Series | None) -> Asked:
+    def asked(self, index: pd.Index, X: Any) -> Asked:
         """Read the rows of an index, and X, which stamps of the history may lack."""
         self._check_levels(index, "the horizon")
         series, ticks = self.rows.locate(index)
@@ -187,9 +182,7 @@ class History:
             )
         return Asked(index, series, ticks, self._known(index, X))
 
-    def _known(
-        self, index: pd.Index, X: pd.DataFrame | pd.Series | None
-    ) -> Observations | None:
+    def _known(self, index: pd.Index, X: Any) -> Observations | None:
         """Return all rows of X; those at ``index`` are checked."""
         rows = self.rows
         if rows.controls is None:
@@ -247,9 +240,7 @@ def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:
     return _with_columns(data, names, "data for further training")
 
 
-def _with_columns(
-    data: pd.DataFrame, names: Sequence[Hashable], name: str
-) -> pd.DataFrame:
+def _with_columns(data: Any, names: Sequence[Hashable], name: str) -> pd.DataFrame:
     """Return the columns that fit had, in that order; refuse others."""
     if len(data.columns) != len(names) or set(data.columns) != set(names):
         raise ValueError(
@@ -259,9 +250,7 @@ def _with_columns(
     return data[list(names)]
 
 
-def _steps_of(
-    rows: Observations, index: pd.Index, freq: Freq, first: int = 0
-) -> list[Any]:
+def _steps_of(rows: Observations, index: pd.Index, freq: Any, first: int = 0) -> Any:
     """Return the steps of series from ``first`` on, read off the rows of ``index``."""
     if index.nlevels == 1:  # it may know its frequency
         return [default_step(index, freq)] if first == 0 else []

@@ -60,6 +60,11 @@ class Effect(NamedTuple):
         return f"{controls[self.column]} ({'curve' if self.knots else 'line'})"
 
     @property
+    def kind(self) -> Effect:
+        """The same, but for how long its memory is."""
+        return self._replace(memory=float(self.memory > 0))
+
+    @property
     def n_columns(self) -> int:
         """Number of its coefficients."""
         return max(len(self.knots) - 1, 1)
@@ -101,15 +106,6 @@ def columns_of(
     return np.hstack(parts)
 
 
-def alike(some: Sequence[Effect], others: Sequence[Effect]) -> bool:
-    """Return whether effects are the same but for how long their memories are."""
-    kinds = [
-        [effect._replace(memory=float(effect.memory > 0)) for effect in effects]
-        for effects in (some, others)
-    ]
-    return kinds[0] == kinds[1]
-
-
 def places(effects: list[Effect]) -> dict[Effect, tuple[int, ...]]:
     """Return the columns of each effect among those of all."""
     ends = np.cumsum([0, *(effect.n_columns for effect in effects)]).tolist()
@@ -137,7 +133,6 @@ class Inputs:
     ) -> None:
         self._given = bounds, times, controls
         self._rows = rows  # those that were observed, sorted
-        self._columns: dict[Effect, Array] = {}
 
     def at(self, chosen: Numbers) -> Inputs:
         """Return those of some observed rows: from the first of each series on."""
@@ -152,20 +147,17 @@ class Inputs:
         place = np.searchsorted(every, rows)
         return Inputs(ends, times[every], controls[every], place)
 
-    def columns(self, effect: Effect) -> Array:
-        """Return the columns of an effect at observed rows, (row, coefficient)."""
-        if effect not in self._columns:
-            self._columns[effect] = columns_of([effect], *self._given)[self._rows]
-        return self._columns[effect]
+    def columns(self, effects: Sequence[Effect]) -> Array:
+        """Return the columns of effects at observed rows, (row, coefficient)."""
+        return columns_of(effects, *self._given)[self._rows]
 
     def response(self, estimate: Estimate, lengths: Numbers) -> Array:
         """Return what effects add at observed rows, (row,), in units of the states.
 
         ``lengths`` are the numbers of those in each series.
         """
-        found = columns_of(estimate.effects, *self._given)[self._rows]
         each = np.repeat(estimate.coefficients, lengths, axis=0)
-        response: Array = (found * each).sum(1)
+        response: Array = (self.columns(estimate.effects) * each).sum(1)
         return response
 
     def candidates(self, span: float) -> list[list[Effect]]:
@@ -215,7 +207,7 @@ class _Judge:
 
     def _of(self, effect: Effect) -> list[Array]:
         if effect not in self._columns:
-            self._columns[effect] = self._surprise(self._inputs.columns(effect))
+            self._columns[effect] = self._surprise(self._inputs.columns([effect]))
         return self._columns[effect]
 
     def products(self, one: Effect, others: list[Effect]) -> tuple[Array, Array]:

@@ -21,7 +21,7 @@ from sklode.levels.components import (
     Component,
     FilterPass,
 )
-from sklode.levels.effects import Effect, Estimate, Inputs, alike, estimated
+from sklode.levels.effects import Effect, Estimate, Inputs, estimated
 from sklode.levels.forms import BASE, PLACE, VAGUE, Form, priors
 from sklode.levels.mixture import has_zeros, offset_of, skewness
 from sklode.levels.table import Table, power_of_two
@@ -303,7 +303,9 @@ class _Search:
             known = start if start is not None and not turn else candidate.estimate
             given = candidate.component, self._span, self._judged, near
             estimate = estimated(*given, known, start is None)
-            if start is None and alike(estimate.effects, candidate.estimate.effects):
+            pair = estimate.effects, candidate.estimate.effects
+            kinds = [[effect.kind for effect in effects] for effects in pair]
+            if start is None and kinds[0] == kinds[1]:
                 break
             if estimate.effects:
                 response = inputs.response(estimate, self._table.lengths)

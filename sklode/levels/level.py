@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sklode.data.observations import Observations
 from sklode.data.scaling import location_and_scale, time_unit
 from sklode.data.ticks import clock_ahead, ticks_between
-from sklode.levels.components import Component, States, heaviest, kalman
+from sklode.levels.components import Component, States, kalman
 from sklode.levels.cross import MEMORIES, Cross
 from sklode.levels.effects import Effect, Inputs, columns_of, places
 from sklode.levels.fitting import fit_components
@@ -171,8 +171,8 @@ class Filtered:
         mixture = self.channels[channel].answered(asked)
         shift = self._shift(channel, asked)
         if shift.any():
-            one = heaviest(self.channels[channel].components).at(asked.series)
-            mixture = mixture.shifted(one, shift)
+            component, _ = self.channels[channel].heaviest
+            mixture = mixture.shifted(component.at(asked.series), shift)
         return mixture if move is None else mixture.moved(move)
 
     def drawn(
@@ -188,8 +188,7 @@ class Filtered:
         draws = self.channels[channel].drawn(asked, n, seed, noise)
         shift = self._shift(channel, asked)
         moved = shift != 0
-        component = heaviest(self.channels[channel].components)
-        component = component.at(asked.series[moved])
+        component = self.channels[channel].heaviest[0].at(asked.series[moved])
         scaled = component.scaled(draws[:, moved]) + shift[moved]
         draws[:, moved] = component.original(scaled)
         if move is None:
@@ -234,9 +233,8 @@ class FilteredChannel:
     @property
     def heaviest(self) -> tuple[Component, States]:
         """The component of most weight, and its states."""
-        weights = [component.weight for component in self.components]
-        place = int(np.argmax(weights))
-        return self.components[place], self.states[place]
+        pairs = zip(self.components, self.states, strict=True)
+        return max(pairs, key=lambda pair: pair[0].weight)
 
     def continued(self, new: Table) -> FilteredChannel:
         """Return the level after more rows of its series, which follow those it has."""
@@ -246,7 +244,7 @@ class FilteredChannel:
         for component, own in zip(self.components, states, strict=True):
             space, rows = component.space(self.span), component.in_units(new)
             found = component.filtered(space, rows, None, own, since)
-            if component is heaviest(self.components):
+            if component is self.heaviest[0]:
                 innovations = found.innovations
         ends = np.maximum(self.table.ends, new.ends)
         sums = self.sums_at(ends)
@@ -288,7 +286,7 @@ class FilteredChannel:
 
         Parts are (row, part), in units of the states, given all rows.
         """
-        component = heaviest(self.components)
+        component, _ = self.heaviest
         parts = component.space(self.span).parts
         signal, _ = self._smoothed(component, asked, parts)
         return component.at(asked.series), signal
@@ -334,8 +332,7 @@ class FilteredChannel:
         given = component.given(component.space(self.span), asked)
         normals = rng.standard_normal((n, *states.shape))
         since, still = self._since(asked)[0], np.zeros(n)
-        paths: Array = kalman().simulate_rows(*given, since, states, still, normals)
-        return paths
+        return kalman().simulate_rows(*given, since, states, still, normals)
 
     def _paths_inside(self, asked: Table, n: int, rng: np.random.Generator) -> Array:
         """Return draws of a lone series at any stamps, (row, draw).
@@ -385,8 +382,7 @@ class FilteredChannel:
     def _leads(self, rows: Table) -> list[float]:
         """Return by how much rows begin before those of its series; of no empty one."""
         first = np.where(self.table.lengths > 0, self.table.starts, 0.0)
-        leads: Array = np.maximum(first - rows.starts, 0.0)[rows.lengths > 0]
-        return leads.tolist()
+        return np.maximum(first - rows.starts, 0.0)[rows.lengths > 0].tolist()
 
     @property
     def _last(self) -> Array:
@@ -441,14 +437,12 @@ def _rows_after(seen: Observations, now: Observations) -> NDArray[np.bool_] | No
     return fresh if same else None
 
 
-def _faded(passed: Array) -> Array:
+def _faded(passed: Array) -> Any:
     """Return what is left after some time, (time, memory)."""
-    faded: Array = np.exp(-passed[:, None] / np.array(MEMORIES))
-    return faded
+    return np.exp(-passed[:, None] / np.array(MEMORIES))
 
 
-def _root(covariance: Array) -> Array:
+def _root(covariance: Array) -> Any:
     """Return a square root of a covariance, which may be singular."""
     values, vectors = np.linalg.eigh(covariance)
-    root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
-    return root
+    return vectors * np.sqrt(np.maximum(values, 0.0))

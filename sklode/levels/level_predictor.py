@@ -25,7 +25,6 @@ _UNITS = {"d": DAY, "h": DAY / 24, "min": DAY / 1440, "s": DAY / 86400}
 # the last rows that a description tells the shares of
 _DESCRIBED = 2000
 
-
 _VALUES = {-1: "any", 0: "not below zero", 1: "counts"}
 _PLACES = 200  # of a drawn curve
 _NINETY = np.array([-1.6449, 0.0, 1.6449])

@@ -54,33 +54,6 @@ def test_a_change_of_clocks_costs_nothing(zone: str, change: str) -> None:
     assert error(seen, ahead) < 0.3
 
 
-def test_a_zone_that_keeps_its_clock_changes_nothing() -> None:
-    plain, local = (noisy(zone, "2024-05-01", 400) for zone in (None, "Asia/Kolkata"))
-    found, moved = (daily().fit(y).predict(fh=range(1, 49)) for y in (plain, local))
-    np.testing.assert_allclose(moved, found, rtol=1e-4)
-
-
-def test_panels_go_by_the_clock_on_the_wall() -> None:
-    each = {
-        k: noisy("Europe/Berlin", "2024-03-12", n).to_frame("y")
-        for k, n in (("a", 440), ("b", 450))
-    }
-    y = pd.concat(each, names=["series", "time"])
-    found = daily().fit(y).predict(fh=range(1, 121))["y"]
-    for key in each:
-        own = found.loc[key]
-        assert error(own, own.index) < 0.4
-
-
-def test_the_past_and_the_parts_go_by_the_clock_on_the_wall() -> None:
-    y = noisy("Europe/Berlin", "2024-04-02", 14 * DAY)
-    forecaster = daily().fit(y)
-    past = pd.date_range("2024-03-26", periods=7 * DAY, freq="h", tz="Europe/Berlin")
-    assert error(forecaster.predict(fh=past), past) < 0.4
-    season = forecaster._level_parts(past, None)[0]["season of 1 d"]
-    assert season.groupby(past.hour).std().max() < 0.3
-
-
 def test_the_hour_that_comes_twice_is_the_same_hour_twice() -> None:
     y = noisy("Europe/Berlin", "2024-10-20", 12 * 96, "15min")
     ahead = y.index[6 * 96 :]

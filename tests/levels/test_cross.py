@@ -1,7 +1,5 @@
 """Channels that move together inform each other; others are as if they were alone."""
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -58,15 +56,6 @@ def test_a_channel_that_follows_is_forecast_by_the_one_it_follows() -> None:
     assert errors[2] < 0.6 * errors[1]
 
 
-def test_unrelated_channels_are_forecast_as_if_alone() -> None:
-    rng = np.random.default_rng(3)
-    values = np.cumsum(rng.standard_normal((300, 2)), axis=0)
-    y = pd.DataFrame(values, columns=["a", "b"])
-    both = ahead(plain().fit(y))
-    for name in y:
-        assert np.array_equal(both[[name]], ahead(plain().fit(y[[name]])))
-
-
 def test_chance_is_not_taken_for_what_columns_tell() -> None:
     told = 0
     for seed in range(8):
@@ -82,16 +71,6 @@ def test_what_was_found_says_which_columns_are_told(
 ) -> None:
     told = fitted.level_["cross"].groupby(level="channel").all()
     assert told.to_dict() == {"leader": False, "follower": True}
-
-
-@pytest.mark.parametrize("n_channels", [1, 9])
-def test_one_channel_and_many_stay_apart(n_channels: int) -> None:
-    y = pd.DataFrame({k: led(150)["leader"].shift(k) for k in range(n_channels)})
-    assert not level(y).cross.weights.any()
-
-
-def test_few_rows_prove_nothing() -> None:
-    assert not level(led(80)).cross.weights.any()
 
 
 def test_the_shift_of_what_follows_a_walk_stays(fitted: StructuralForecaster) -> None:
@@ -164,9 +143,3 @@ def test_a_shift_in_the_units_of_a_logarithm_keeps_y_positive() -> None:
     assert forecaster._model.level.cross.weights[0, :, 1].any()
     paths = forecaster.sample(fh=[1, 30])
     assert (paths.to_numpy() > 0).all()
-
-
-def test_a_file_keeps_the_shift(fitted: StructuralForecaster, tmp_path: Path) -> None:
-    fitted.save_weights(tmp_path / "level.safetensors")
-    loaded = StructuralForecaster.load_weights(tmp_path / "level.safetensors")
-    assert np.array_equal(ahead(loaded), ahead(fitted))

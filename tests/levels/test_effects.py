@@ -14,7 +14,7 @@ from scipy.stats import norm
 from sklode import StructuralForecaster
 from sklode.levels.effects import Effect, Inputs, _Judge, columns_of, places
 from sklode.levels.forms import Form
-from tests.levels.processes import SPAN, asked, component, level, table_of
+from tests.levels.processes import SPAN, component, table_of
 
 KNOTS = (-1.5, -0.7, -0.2, 0.3, 0.8, 1.9)
 STAMPS = pd.date_range("2024-01-01", periods=400, freq="h")
@@ -86,15 +86,6 @@ def test_an_effect_with_a_memory_is_a_first_order_response(memory: float) -> Non
         np.testing.assert_allclose(found[: len(hours)], expected, atol=2e-4)
 
 
-def test_effects_read_the_columns_that_are_theirs() -> None:
-    effects = [Effect(0), Effect(1, KNOTS), Effect(1, memory=2.0)]
-    assert places(effects) == {
-        effects[0]: (0,),
-        effects[1]: (1, 2, 3, 4, 5),
-        effects[2]: (6,),
-    }
-
-
 # Probability
 
 
@@ -130,7 +121,7 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
 # Forecasts
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(
     ("name", "effect"),
     [
@@ -156,7 +147,7 @@ def test_the_form_of_an_effect_is_found(name: str, effect: Any, seed: int) -> No
     assert covered.mean() > 0.75
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("effect", [lambda u: u, np.tanh], ids=["line", "curve"])
 def test_an_effect_that_builds_up_and_fades_is_found(effect: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -198,20 +189,6 @@ def test_noise_has_no_effect() -> None:
     assert len(names) <= 1
 
 
-def test_series_of_a_panel_have_curves_of_their_own() -> None:
-    parts, inputs = {}, {}
-    for k, sign in enumerate((1, -1, 1, -1)):
-        u = wandering(k, 160)
-        noise = np.random.default_rng(k + 1000).normal(size=160)
-        parts[k] = pd.DataFrame({"y": 3 * sign * np.abs(u) + 0.2 * noise}, STAMPS[:160])
-        inputs[k] = pd.DataFrame({"u": u}, STAMPS[:160])
-    y, X = (pd.concat(each, names=["k", "t"]) for each in (parts, inputs))
-    known = y.index.get_level_values("t") < STAMPS[140]
-    forecaster = structural().fit(y[known], X=X[known])
-    found = forecaster.predict(fh=STAMPS[140:160], X=X[~known])
-    assert float(np.abs(found - y[~known]).mean().iloc[0]) < 0.5
-
-
 def test_an_update_goes_on_with_effects() -> None:
     u = wandering(3)
     y = pd.Series(3 * np.abs(u), STAMPS) + 0.1 * wandering(4)
@@ -227,16 +204,6 @@ def test_an_update_goes_on_with_effects() -> None:
         strict=True,
     ):
         np.testing.assert_allclose(other.means, one.means, atol=1e-9)
-
-
-def test_draws_of_an_effect_have_the_variance_that_is_said() -> None:
-    one = component(Form(effects=((0, 1, 2),)))
-    channel = level(table_of((25,), one, n_controls=3), one)
-    queries = asked([30.0, 45.0], n_controls=3)
-    draws = channel.drawn(queries, 20_000, 0, True)
-    np.testing.assert_allclose(
-        draws.var(0), channel.answered(queries).variance(), rtol=0.05
-    )
 
 
 # Bad input
@@ -257,16 +224,6 @@ def test_x_far_from_what_was_seen_is_told_once_and_forecast(factor: float) -> No
     is_far = np.abs(future["T"]).max() > 3 * np.abs(u[:390]).max()
     assert len(texts) == int(is_far)
     assert all("in column 'T' at 2024-01-17" in text for text in texts)
-
-
-def test_a_curve_goes_on_straight_where_nothing_was_seen() -> None:
-    u = wandering(0)
-    y = pd.Series(np.where(u > 0, 3 * u, 0.0), STAMPS) + 0.05 * wandering(1)
-    forecaster = structural().fit(y, X=pd.DataFrame({"u": u}, STAMPS))
-    ahead = pd.date_range(STAMPS[-1], periods=4, freq="h")[1:]
-    X = pd.DataFrame({"u": u.max() + np.array([0.0, 0.5, 1.0])}, ahead)
-    found = np.diff(forecaster.predict(fh=ahead, X=X))
-    assert found == pytest.approx([1.5, 1.5], abs=0.4)
 
 
 def test_a_band_of_an_effect_holds_the_truth() -> None:

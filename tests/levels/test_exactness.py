@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
@@ -191,23 +190,6 @@ def test_components_give_as_many_draws_as_they_weigh() -> None:
 # Long series
 
 
-def test_a_hundred_thousand_rows_are_answered_as_by_the_rows_nearby() -> None:
-    one = component(**{**ABSENT, "walk": 12.0, "ou": 0.6}, noise=0.3)
-    rng, n = np.random.default_rng(0), 100_000
-    times = np.cumsum(rng.exponential(1.0, n) + 1e-3)
-    times -= times[0]
-    table = Table(times, rng.standard_normal(n), np.zeros((n, 1)), np.array([0, n]))
-    places = [0, 50_000, n - 1]
-    found = answer(level(table, one), asked(times[places] + 0.5))
-    for k, place in enumerate(places):
-        near = slice(max(place - 200, 0), place + 200)
-        columns = times[near], table.values[near], table.inputs[near]
-        rows = Table(*columns, bounds=np.array([0, len(columns[0])]))
-        exact = posterior(one, rows, times[[place]] + 0.5, np.zeros((1, 1)))
-        assert found[0][k] == pytest.approx(exact.mean[0], abs=1e-6)
-        assert found[1][k] == pytest.approx(exact.covariance[0, 0], rel=1e-6)
-
-
 def test_a_hundred_thousand_rows_in_blocks_are_the_same_rows() -> None:
     one = component(Form((7.0, 365.25)), kept=1e6)
     n = 100_000
@@ -230,31 +212,9 @@ def test_a_hundred_thousand_rows_in_blocks_are_the_same_rows() -> None:
 # What they are when there is nothing to guess
 
 
-def test_a_line_is_continued() -> None:
-    one, times = component(**{**ABSENT, "slope": 3.0}, noise=1e-9, constant=10.0), 2.0
-    table = table_of((30,))._replace(values=3.0 - 0.2 * table_of((30,)).times)
-    ahead = table.times[-1] + np.array([times, 100.0])
-    mean, _ = answer(level(table, one), asked(ahead))
-    np.testing.assert_allclose(mean, 3.0 - 0.2 * ahead, rtol=1e-4)
-
-
 def test_values_without_noise_are_gone_through() -> None:
     one, table = component(noise=1e-9), table_of((30,), CASES["all parts"], 2)
     table = table._replace(inputs=np.zeros((30, 1)))
     mean, variance = answer(level(table, one), asked(table.times))
     np.testing.assert_allclose(mean, table.values, atol=1e-3)
     assert (variance <= 1.001 * LEAST**2).all()
-
-
-def test_a_season_is_continued_over_a_gap() -> None:
-    one = component(Form((9.0,)), **ABSENT, noise=0.01, kept=1e7, constant=1e-3)
-    times = np.append(np.arange(0, 40, 0.7), np.arange(400, 440, 0.7))
-
-    def wave(t: Any) -> Any:
-        return np.sin(2 * np.pi * t / 9) + 0.3 * np.cos(4 * np.pi * t / 9)
-
-    n = len(times)
-    table = Table(times, wave(times), np.zeros((n, 1)), np.array([0, n]))
-    gap = np.linspace(60, 380, 50)
-    mean, _ = answer(level(table, one), asked(gap))
-    np.testing.assert_allclose(mean, wave(gap), atol=0.01)

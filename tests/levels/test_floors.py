@@ -78,13 +78,6 @@ def test_the_mean_of_draws_is_that_of_a_signal_not_below_zero(
     assert found == pytest.approx(np.maximum(signal, 0).mean(), rel=0.03)
 
 
-def test_far_above_zero_nothing_is_changed() -> None:
-    mixture = normal(10.0, 1.0, 1.0)
-    levels = np.array([0.01, 0.5, 0.9])
-    found = Floored(mixture, 0.0).quantiles(levels)
-    np.testing.assert_array_equal(found, mixture.quantiles(levels))
-
-
 def test_log_normals_are_only_rounded() -> None:
     mixture = normal(1.0, 0.3, 0.9, log=True)
     found, values = Floored(mixture, 0.0), draws(mixture)

@@ -77,12 +77,6 @@ def test_quantiles_are_those_of_the_mixture(name: str, noise: bool) -> None:
 
 
 @each
-def test_the_median_is_that_of_observations(name: str) -> None:
-    of = MIXTURES[name]
-    np.testing.assert_array_equal(of.points(), of.quantiles(np.array([0.5]))[:, 0])
-
-
-@each
 def test_the_variance_is_that_of_observations(name: str) -> None:
     of = MIXTURES[name]
     moments = []
@@ -99,24 +93,6 @@ def test_the_variance_is_that_of_observations(name: str) -> None:
         moments.append(total)
     expected = moments[1] - moments[0] ** 2
     assert of.variance()[0] == pytest.approx(expected, rel=1e-5, abs=1e-9)
-
-
-def test_queries_do_not_mix() -> None:
-    two = [
-        MIXTURES["far apart"],
-        mixture((0.3, 1.0, 1.0, 0.2, False), (0.7, 2.0, 1.0, 2.0, False)),
-    ]
-    both = Mixture(
-        two[0].weights,
-        np.hstack([of.means for of in two]),
-        np.hstack([of.spreads for of in two]),
-        two[0].noises,
-        two[0].logarithm,
-    )
-    expected = np.vstack([of.quantiles(LEVELS) for of in two])
-    np.testing.assert_allclose(both.quantiles(LEVELS), expected, rtol=1e-12)
-    expected = np.concatenate([of.variance() for of in two])
-    np.testing.assert_allclose(both.variance(), expected, rtol=1e-12)
 
 
 def test_components_come_in_the_units_of_y() -> None:

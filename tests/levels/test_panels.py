@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,17 +61,6 @@ def test_a_constant_series_keeps_its_level_and_widens_no_other() -> None:
     np.testing.assert_allclose(found[expected.index], expected, rtol=0.3)
 
 
-def test_a_unit_of_one_series_changes_no_forecast() -> None:
-    y = panel()
-    other = y.copy()
-    other.loc["a"] *= 2.0**6
-    found = [StructuralForecaster().fit(one).predict(fh=[1, 5]) for one in (y, other)]
-    expected, changed = found[0]["y"], found[1]["y"].copy()
-    changed.loc["a"] /= 2.0**6
-    spread = expected.index.get_level_values("key").map(SCALES)
-    assert (np.abs(changed - expected) / spread).max() < 0.1
-
-
 @pytest.mark.parametrize("scale", [0.01, 100.0])
 @pytest.mark.parametrize("n", [4, 40])
 def test_a_short_series_after_a_panel_has_a_scale_of_its_own(
@@ -109,15 +97,6 @@ def test_paths_and_parts_are_in_the_units_of_their_series() -> None:
     signal = forecaster._level_parts(y.index, None)["y", "signal"]
     each = y.index.get_level_values("key").map(SCALES).to_numpy()
     np.testing.assert_allclose(signal / each, inside / each, atol=0.3)
-
-
-def test_a_file_holds_what_series_have_in_common(tmp_path: Path) -> None:
-    pytest.importorskip("safetensors")
-    forecaster = StructuralForecaster().fit(panel())
-    forecaster.save_weights(tmp_path / "panel")
-    again = StructuralForecaster.load_weights(tmp_path / "panel")
-    expected = forecaster.predict_interval(fh=[1, 9])
-    pd.testing.assert_frame_equal(again.predict_interval(fh=[1, 9]), expected)
 
 
 def test_series_alike_share_one_scale() -> None:
