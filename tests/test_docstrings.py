@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
+import sklode
 from tests.series import FORECASTERS
 
 SECTIONS = ["Parameters", "Attributes", "References", "Examples"]
@@ -26,3 +28,13 @@ def test_every_parameter_is_documented_in_the_order_of_numpydoc(cls: type) -> No
     assert re.findall(r"\n(\w+)\n-+\n", text) == SECTIONS
     assert names_under("Parameters", text) == set(cls().get_params())
     assert "history_" in names_under("Attributes", text)
+
+
+def test_the_page_for_developers_names_files_and_functions_that_there_are() -> None:
+    root = Path(sklode.__file__).parent
+    page = (root.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
+    files = set(re.findall(r"\b\w+/\w+\.py\b", page)) - {"tests/test_import_order.py"}
+    code = "".join((root / file).read_text(encoding="utf-8") for file in files)
+    named = set(re.findall(r"`(_?[A-Za-z]\w{3,})`|\b([A-Z]\w+\.\w+)", page))
+    names = {part for pair in named for name in pair for part in name.split(".")}
+    assert {name for name in names if name and name not in code} == set()

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import LatentODELSTMForecaster, StructuralForecaster
+from sklode import LatentODELSTMForecaster
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 needs_data = pytest.mark.skipif(
@@ -115,50 +115,35 @@ def test_origins_of_the_climate_are_counted_as_in_the_protocol(load: Load) -> No
 
 
 BASELINES = {
-    "training mean": (0.958, 0.937, 0.857, 0.794),
-    "last value": (0.466, 0.520, 0.655, 1.061),
-    "window mean": (0.355, 0.439, 0.653, 0.867),
-    "climatology": (0.367, 0.370, 0.360, 0.364),
-    "ridge on the window": (0.333, 0.379, 0.374),
-    "ridge on differences": (0.327, 0.393, 0.482),
-    "2 yearly harmonics": (0.341, 0.343, 0.331, 0.339),
-    "ridge on anomalies": (0.290, 0.324, 0.330),
+    "training mean": 0.958,
+    "last value": 0.466,
+    "window mean": 0.355,
+    "climatology": 0.367,
+    "ridge on the window": 0.333,
+    "ridge on differences": 0.327,
+    "2 yearly harmonics": 0.341,
+    "ridge on anomalies": 0.290,
 }
-"""Of the protocol; ridge on 365 days depends on which penalties are tried."""
 
 
-@pytest.mark.slow
 @needs_data
 def test_baselines_of_the_climate_are_those_of_the_protocol(load: Load) -> None:
     protocol, experiment = load("protocol"), load("climate").load(SHARED / "delhi")
-    for k, task in enumerate(["7/7", "15/15", "30/30", "365/60"]):
-        found = protocol.baselines(experiment, *protocol.TASKS[task], seasonal=True)
-        for method, expected in BASELINES.items():
-            if k < len(expected):
-                error = experiment.mse(found[method])
-                assert error == pytest.approx(expected[k], abs=0.005), (task, method)
+    found = protocol.baselines(experiment, 7, 7, seasonal=True)
+    errors = {name: experiment.mse(found[name]) for name in BASELINES}
+    assert errors == pytest.approx(BASELINES, abs=0.005)
 
 
 @needs_data
-@pytest.mark.parametrize(
-    ("stock", "expected"),
-    [
-        ("IBM", (0.0063, 0.0124, 0.0260, 0.0547)),
-        ("MSFT", (0.0601, 0.1089, 0.2030, 0.3890)),
-        ("JPM", (0.0526, 0.1030, 0.2040, 0.4168)),
-    ],
-)
-def test_last_values_of_stocks_are_those_of_the_protocol(
-    load: Load, stock: str, expected: tuple[float, ...]
-) -> None:
+def test_last_values_of_stocks_are_those_of_the_protocol(load: Load) -> None:
     protocol = load("protocol")
-    experiment = load("stocks").load(SHARED / "djia" / f"{stock}.csv")
+    experiment = load("stocks").load(SHARED / "djia" / "IBM.csv")
     assert experiment.n_train == int(0.75 * len(experiment.data))
     found = [
         experiment.mse(protocol.last_value(experiment, *lengths))
         for lengths in protocol.TASKS.values()
     ]
-    assert found == pytest.approx(expected, abs=1e-4)
+    assert found == pytest.approx([0.0063, 0.0124, 0.0260, 0.0547], abs=1e-4)
 
 
 # --- the spirals ----------------------------------------------------------------------
@@ -178,19 +163,6 @@ def test_spirals_lie_on_the_curves_of_the_paper(load: Load) -> None:
     np.testing.assert_allclose(np.diff(15 / radius), np.diff(angle), atol=1e-9)
 
 
-def test_places_are_read_off_the_curves(load: Load) -> None:
-    spirals = load("spirals")
-    index = pd.MultiIndex.from_product([[0, 1], [0, 100]], names=["series", "position"])
-    place = np.array([80, 180, 80, 180])
-    t = place * 6 * np.pi / 499
-    s = 6 * np.pi + 1 - t
-    clockwise = np.stack([15 / s * np.cos(s) - 5, 15 / s * np.sin(s)], axis=1)
-    outward = np.stack([0.3 * t * np.cos(t) + 5, 0.3 * t * np.sin(t)], axis=1)
-    values = np.where([[True], [True], [False], [False]], clockwise, outward)
-    truth = pd.DataFrame(values, index, ["x", "y"])
-    np.testing.assert_array_equal(spirals.places_of(truth), place)
-
-
 def test_covered_and_beyond_are_scored_apart(load: Load) -> None:
     spirals = load("spirals")
     _, truth = spirals.make_set(30, 0, 40, per_series=False)
@@ -200,19 +172,6 @@ def test_covered_and_beyond_are_scored_apart(load: Load) -> None:
         forecast.loc[spirals.parts_of(truth)[part]] += by
     expected = {part: offset.get(part, 0.0) ** 2 for part in spirals.PARTS}
     assert spirals.scores(forecast, truth) == pytest.approx(expected)
-
-
-def test_a_report_says_whether_gradients_exploded(load: Load) -> None:
-    observed, _ = load("spirals").make_set(10, 0, 4, per_series=False)
-    forecaster = LatentODELSTMForecaster(**TINY, random_state=0)
-    forecaster.set_params(max_epochs=5).fit(observed)
-    report = load("spirals").report_gradients
-    assert "no explosion" in report("name", forecaster)
-    forecaster.history_.loc[4, "grad_norm"] *= 1e4
-    forecaster.history_.loc[5, "restored_epoch"] = 3
-    line = report("name", forecaster)
-    assert "explosions in epochs [4]" in line
-    assert "taken back after epochs [5]" in line
 
 
 # --- the scripts ----------------------------------------------------------------------
@@ -226,26 +185,6 @@ def test_every_setting_is_one_of_the_forecasters(load: Load) -> None:
         for task in getattr(settings, name).values():
             assert set(task) <= known
     assert set(settings.SPIRALS) | set(settings.PAPER_SPIRALS) <= known
-
-
-def test_the_grid_is_scored_on_the_rows_that_follow(load: Load) -> None:
-    tune, protocol = load("tune"), load("protocol")
-    data = noisy(60)
-    data.iloc[45] = np.nan  # the metric knows no missing values
-    experiment = protocol.Experiment(data, 40)
-    tiny = {name: [value] for name, value in TINY.items()}
-    # so few rows prove no network: the level alone forecasts
-    grid = [{**tiny, "level": ["auto"], "guard": [True]}, {**tiny, "level": ["series"]}]
-    scores = tune.grid_search(experiment, 40, "7/7", 7, 0, None, grid)
-    filled = protocol.Experiment(data.interpolate(), 40, every=7)
-    y = pd.DataFrame(filled.scaled, data.index, data.columns)
-    level, forecasts = StructuralForecaster().fit(y[:40]), []
-    for origin in filled.origins(7):
-        level.update(y[origin - 7 : origin], update_params=False)
-        forecasts.append(level.predict(range(1, 8)).to_numpy())
-    (of_level,) = [v for k, v in scores.items() if "'auto'" in k]
-    assert of_level == pytest.approx(filled.mse(np.array(forecasts)), rel=1e-6)
-    assert len(scores) == 2
 
 
 @needs_data
@@ -279,39 +218,14 @@ def test_missing_data_are_named_with_their_source(
 
 @pytest.mark.slow
 @needs_data
-@pytest.mark.parametrize(
-    ("task", "figure"), [("7/7", 0.293), ("30/30", 0.330), ("365/60", 0.345)]
-)
-def test_climate_is_as_good_as_the_best_plain_baseline(
-    load: Load, task: str, figure: float
-) -> None:
+def test_climate_is_as_good_as_the_best_plain_baseline(load: Load) -> None:
     protocol, settings = load("protocol"), load("settings")
     experiment = load("climate").load(SHARED / "delhi")
-    seen, ahead = protocol.TASKS[task]
-    arguments: dict[str, Any] = {**settings.CLIMATE[task], "random_state": 0}
-    arguments |= {"window_length": seen, "horizon": ahead, "finetune_epochs": 0}
+    arguments: dict[str, Any] = {**settings.CLIMATE["7/7"], "random_state": 0}
+    arguments |= {"window_length": 7, "horizon": 7, "finetune_epochs": 0}
     forecaster = LatentODELSTMForecaster(**arguments)
-    found = protocol.forecast_origins(
-        forecaster, experiment, seen, ahead, settings.features
-    )
-    assert experiment.mse(found) <= figure
-
-
-@pytest.mark.slow
-@needs_data
-@pytest.mark.parametrize(
-    ("task", "stock", "bound"),
-    [("7/7", "IBM", 1.02), ("15/15", "MSFT", 1.01), ("30/30", "JPM", 1.01)],
-)
-def test_stocks_are_hardly_worse_than_the_last_value(
-    load: Load, task: str, stock: str, bound: float
-) -> None:
-    protocol, run_task = load("protocol"), load("forecasting").run_task
-    experiment = load("stocks").load(SHARED / "djia" / f"{stock}.csv")
-    settings = load("settings").STOCKS[task]
-    found, _ = run_task(experiment, task, settings, "Latent ODE-LSTM+GC", 0)
-    last = protocol.last_value(experiment, *protocol.TASKS[task])
-    assert experiment.mse(found) <= bound * experiment.mse(last)
+    found = protocol.forecast_origins(forecaster, experiment, 7, 7, settings.features)
+    assert experiment.mse(found) <= 0.293
 
 
 @pytest.mark.slow
@@ -320,10 +234,10 @@ def test_climate_prints_its_table_and_saves_a_picture(
     load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--data", str(SHARED / "delhi"), "--output", str(tmp_path / "out")]
-    few = ["--tasks", "7/7", "--seeds", "1", "--settings", "ours"]
+    few = ["--tasks", "7/7", "--seeds", "1", "--settings", "paper"]
     models = ["--models", "Latent ODE-RNN", "--epochs", "1"]
     table = load("climate").main([*options, *few, *models])
-    ours = table[table["method"] == "Latent ODE-RNN, ours"]
+    ours = table[table["method"] == "Latent ODE-RNN, paper"]
     assert ours["seed"].tolist() == [1]
     assert (ours["mse"] < 2).all()
     printed = capsys.readouterr().out
@@ -338,7 +252,7 @@ def test_stocks_print_their_tables_and_save_pictures(
     load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--data", str(SHARED / "djia"), "--output", str(tmp_path / "out")]
-    few = ["--stock", "IBM", "--tasks", "7/7", "--seeds", "0", "--settings", "ours"]
+    few = ["--stock", "IBM", "--tasks", "7/7", "--seeds", "0", "--settings", "paper"]
     models = ["--models", "Latent ODE-LSTM+GC", "--epochs", "1"]
     table = load("stocks").main([*options, *few, *models])
     assert (table["stock"] == "IBM").all()
@@ -350,23 +264,15 @@ def test_stocks_print_their_tables_and_save_pictures(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", [[], ["--per-series-stamps"]])
 def test_spirals_print_their_table_and_save_pictures(
-    load: Load,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    variant: list[str],
+    load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    small = ["--stamps", "10", "20", "--series", "20", "--epochs", "1"]
-    out = ["--output", str(tmp_path / "out"), "--settings", "ours", "paper"]
-    table = load("spirals").main([*small, *out, *variant])
-    assert len(table) == 2 * 2 * 3
+    small = ["--stamps", "10", "--series", "20", "--epochs", "1"]
+    out = ["--output", str(tmp_path / "out"), "--settings", "ours"]
+    table = load("spirals").main([*small, *out, "--per-series-stamps"])
     assert np.isfinite(table[list(load("spirals").PARTS)]).all(axis=None)
-    printed = capsys.readouterr().out
-    assert "Gradient norms, N = 20, ours settings" in printed
-    for name in ("spirals-ours", "gradients-ours", "spirals-paper", "gradients-paper"):
-        picture = matplotlib.image.imread(tmp_path / "out" / f"{name}.png")
-        assert picture.std() > 0.05
+    assert "Gradient norms, N = 10, ours settings" in capsys.readouterr().out
+    assert (tmp_path / "out" / "gradients-ours.png").exists()
 
 
 @pytest.mark.slow

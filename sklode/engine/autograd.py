@@ -36,7 +36,7 @@ def encode(
     Parameters
     ----------
     x : Tensor of shape (batch, step, input)
-        What the cell reads at the end of each step.
+        What the cell reads at the end of each step; it gets no gradient.
     dt : Tensor of shape (batch, step)
         Signed lengths of the flow of each step; 0: no flow.
     visits : Tensor of shape (batch, step), bool
@@ -122,7 +122,7 @@ class _Run(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        found = ctx.run.backward(_array(grad), ctx.needs_input_grad[2:])
+        found = ctx.run.backward(_array(grad))
         return None, None, *(None if g is None else torch.from_numpy(g) for g in found)
 
 

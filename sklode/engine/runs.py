@@ -6,15 +6,11 @@ What is kept of each step is a row of an array (step, series * feature).
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sklode.engine.tableaus import TABLEAUS
 from sklode.engine.threads import n_threads
@@ -28,8 +24,6 @@ from sklode.engine.walk import (
     walk_back,
 )
 
-Array: TypeAlias = NDArray[np.floating]
-
 _BLOCK = 64
 """Most series of a block: what a step works on stays in the caches."""
 
@@ -39,43 +33,34 @@ _WORTH_A_THREAD = 30_000_000
 _MOST_STAGES = 4
 
 
-class _Blocks:
-    """The blocks of a batch; ``cost`` are the multiplications of a series.
+def _each_block(n_series, cost, work, *given):
+    """Return ``work(low, high, ...)`` of each block, in threads where it pays.
 
-    They do not depend on the number of threads, and sums over them are added in their
-    order, so that results repeat bit by bit.
+    ``cost`` are the multiplications of a series. Blocks do not depend on the number of
+    threads, and sums over them are added in their order: results repeat bit by bit.
     """
-
-    def __init__(self, n_series: int, cost: int) -> None:
-        n = max(-(-n_series // _BLOCK), 1)
-        cuts = [k * n_series // n for k in range(n + 1)]
-        self.ranges = list(itertools.pairwise(cuts))
-        self.is_large = n_series * cost >= _WORTH_A_THREAD
-
-    def each(self, work: Callable[..., Any], *given: list[Any]) -> list[Any]:
-        """Return ``work(low, high, ...)`` of each block, in threads where it pays."""
-        parts = (*zip(*self.ranges, strict=True), *given)
-        n = min(n_threads(), len(self.ranges)) if self.is_large else 1
-        if n <= 1:
-            return list(map(work, *parts))
-        return list(_threads_of(os.getpid(), n).map(work, *parts))
+    n = max(-(-n_series // _BLOCK), 1)
+    cuts = [k * n_series // n for k in range(n + 1)]
+    n_workers = min(n_threads(), n) if n_series * cost >= _WORTH_A_THREAD else 1
+    run = map if n_workers <= 1 else _threads_of(os.getpid(), n_workers).map
+    return list(run(work, cuts[:-1], cuts[1:], *given))
 
 
 @functools.cache
-def _threads_of(process: int, n: int) -> ThreadPoolExecutor:
+def _threads_of(process, n):
     """Return so many threads that wait for work; a forked process has its own."""
     return ThreadPoolExecutor(n)
 
 
-def _sums(parts: Iterable[Sequence[Array]]) -> Sequence[Array]:
-    first, *others = parts
+def _sums(parts):
+    totals, *others = parts
     for other in others:
-        for total, part in zip(first, other, strict=True):
+        for total, part in zip(totals, other, strict=True):
             total += part
-    return first
+    return totals
 
 
-def _by_step(part: Array) -> Array:
+def _by_step(part):
     """Return (series, step, ...) as (step, series * ...)."""
     n_series, n_steps, *sizes = part.shape
     by_step = np.ascontiguousarray(part.swapaxes(0, 1))
@@ -83,145 +68,119 @@ def _by_step(part: Array) -> Array:
 
 
 class _Field:
-    """A vector field's weights, as compiled functions take them, and its gradients."""
+    """A vector field's weights, as compiled functions take them.
+
+    ``layers`` are (width, state), (width,), those of an inner layer if there is one,
+    (state, width) and (state,).
+    """
 
     @np.errstate(over="ignore", invalid="ignore")  # as in torch: who calls looks
-    def __init__(self, method: str, *layers: Array) -> None:
+    def __init__(self, method, *layers):
         w1, b1, *second, wo, bo = layers
         w2, b2 = second or (w1[:0, :0], b1[:0])
         weights, self.biases = (w1, w2, w1 @ wo, wo), (b1, b2, w1 @ bo, bo)
-        (self.width, self.n_state), self.dtype = w1.shape, w1.dtype
-        self.layers, self.sizes = layers, (self.n_state, self.width)
-        tableau = TABLEAUS[method]
-        a = np.zeros((_MOST_STAGES, _MOST_STAGES), self.dtype)
+        self.width, self.n_state = w1.shape
+        self.layers, sizes = layers, (self.n_state, self.width)
+        tableau, self.n_widths = TABLEAUS[method], (self.width, len(w2))
+        a = np.zeros((_MOST_STAGES, _MOST_STAGES), w1.dtype)
         for i, row in enumerate(tableau.a):
             a[i, : len(row)] = row
-        b = np.array(tableau.b, self.dtype)
-        self.method, self.n_stages = (a, np.ascontiguousarray(a.T), b), len(b)
-        self.forward = tuple(np.ascontiguousarray(w.T).ravel() for w in weights)
-        self.back = tuple(w.ravel() for w in weights)
-        square, thin = self.width**2, self.width * self.n_state
-        self.cost = self.n_stages * (square + w2.size) + 2 * thin  # of a step
-
-    def to_step(self, n_series: int) -> tuple[Any, ...]:
-        """Return what `step` takes: biases stand once a series."""
-        biases = tuple(np.tile(bias, n_series) for bias in self.biases)
-        return self.method, self.forward, biases, self.sizes
-
-    def to_step_back(self) -> tuple[Any, ...]:
-        """Return what `step_back` takes."""
-        return self.method, self.back, self.biases, self.sizes
-
-    def values(self, n_steps: int, n_series: int) -> tuple[Array, Array]:
-        """Return room for what the hidden layers give at so many steps."""
-        shape = n_steps, self.n_stages, n_series * self.width
-        second = (*shape[:2], 0) if len(self.layers) == 4 else shape
-        return np.empty(shape, self.dtype), np.empty(second, self.dtype)
-
-    def room(self, n_series: int, n_gates: int = 0) -> tuple[Array, ...]:
-        """Return room for a step: of (series, width), (series, state), and gates."""
-        wide = np.zeros((14, n_series * self.width), self.dtype)
-        narrow = np.zeros((3, n_series * self.n_state), self.dtype)
-        return wide, narrow, np.empty(n_series * n_gates, self.dtype)
-
-    def zero_gradients(self) -> tuple[Array, ...]:
-        """Return sums to come, by W_1, W_2, M, W_o and b_1, b_2, c, b_o; and room."""
-        zeros = [np.zeros_like(part) for part in (*self.back, *self.biases)]
-        return (*zeros, np.empty(max(w.size for w in self.back), self.dtype))
+        self.n_stages = len(tableau.b)
+        steps = a, a.T.copy(), np.array(tableau.b, w1.dtype)
+        self.forward = steps, tuple(w.T.ravel() for w in weights), self.biases, sizes
+        self.back = steps, tuple(w.ravel() for w in weights), self.biases, sizes
+        self.cost = self.n_stages * (self.width**2 + w2.size) + 2 * w1.size  # of a step
 
     @np.errstate(over="ignore", invalid="ignore")
-    def by_layers(self, grads: Sequence[Array]) -> list[Array]:
-        """Return gradients by the layers; M = W_1 W_o and c = W_1 b_o pass theirs on.
-
-        ``grads`` are those of `zero_gradients`.
-        """
+    def by_layers(self, w1, w2, m, wo, b1, b2, c, bo):
+        """Return gradients by the layers; M = W_1 W_o, c = W_1 b_o pass theirs on."""
         own_w1, _, *second, own_wo, own_bo = self.layers
-        w1, w2, m, wo, b1, b2, c, bo = grads
         m = m.reshape(self.width, self.width)
         w1 = w1.reshape(own_w1.shape) + m @ own_wo.T + np.outer(c, own_bo)
         wo, bo = wo.reshape(own_wo.shape) + own_w1.T @ m, bo + own_w1.T @ c
         return [w1, b1, *([w2.reshape(m.shape), b2] if second else []), wo, bo]
 
 
+class _Walk:
+    """The walk of a block, forward and backward; a decoder's cell has no gates."""
+
+    def __init__(self, field, cell, steps, given, start):
+        (dt, flags), n_state, n_out = steps, field.n_state, len(cell)
+        self.field, self.cell, self.steps, self.seen = field, cell, steps, given[0]
+        (n_steps, n), n_gates = dt.shape, n_out // n_state
+
+        def rows(n_rows, *sizes):
+            return np.empty((n_rows, *sizes[:-1], n * sizes[-1]), dt.dtype)
+
+        h = rows(n_steps + 1, n_state)
+        c = rows(n_steps + 1, n_state if n_gates > 1 else 0)
+        h[0], c[0] = start, 0.0
+        visits = rows(n_steps, cell.shape[1]), rows(n_steps, n_out)
+        values = (rows(n_steps, field.n_stages, width) for width in field.n_widths)
+        self.kept = h, c, *visits, *values, rows(n_steps, 0 if n_gates else n_state)
+        self.room = rows(14, field.width), rows(3, n_state), rows(1, n_out)[0]
+        self.room[0][:] = 0.0  # stages to come count with a weight of 0
+        scale = np.full((n, n_gates, n_state), 0.5, dt.dtype)
+        scale[:, n_gates // 2 : n_gates // 2 + 1] = 1.0  # the gate that is a tanh
+        method, weights, biases, sizes = field.forward
+        biases = tuple(np.tile(bias, n) for bias in biases)  # stand once a series
+        of_field, of_cell = (
+            (method, weights, biases, sizes),
+            (cell.T.ravel(), scale.ravel()),
+        )
+        walk(dt, flags, given, of_cell, of_field, self.kept, self.room)
+
+    def back(self, by_last, by_states, by_rates, by_bias):
+        """Return the gradients by the start, and those by the weights.
+
+        Those by what is added to the first layer are added to ``by_bias``.
+        """
+        (dt, flags), field = self.steps, self.field
+        g, sums = (np.zeros((2, k), dt.dtype) for k in (by_last.size, self.cell.size))
+        g[0] = by_last
+        grads = [np.zeros_like(part) for part in (*field.back[1], *field.biases)]
+        scratch = np.empty(max(grad.size for grad in grads), dt.dtype)
+        cell = self.cell[:, : field.n_state].ravel(), *sums
+        given, grads = (self.seen, by_states, by_rates, by_bias), (*grads, scratch)
+        of_field, kept, room = field.back, self.kept, self.room
+        walk_back(g, dt, flags, given, cell, of_field, kept, grads, room)
+        return g[0], (sums[0], *grads[:-1])
+
+
 class Encoding:
     """One run of the encoder: flows and cell updates along all steps.
 
-    ``seen`` is 1 where the cell is updated at a step's end, else 0; ``cell`` is
-    [W_h, W_x, b], (gates * state, state + input + 1). ``result`` is the last h,
-    (series, state).
+    ``dt``, ``seen`` and ``x`` are (series, step, ...); seen is 1 where the cell is
+    updated at a step's end, else 0. ``cell`` is [W_h, W_x, b], (gates * state, state +
+    input + 1). ``result`` is the last h, (series, state).
     """
 
-    def __init__(
-        self,
-        method: str,
-        keeps: bool,
-        dt: Array,
-        seen: Array,
-        x: Array,
-        cell: Array,
-        *layers: Array,
-    ) -> None:
-        self.field, self.x, self.cell = _Field(method, *layers), x, cell
-        self.dt, self.seen, n_state = dt, seen, self.field.n_state
-        cost = dt.shape[1] * (self.field.cost + cell.size)
-        self.blocks = _Blocks(len(dt), cost)
-        self.result = np.empty((len(dt), n_state), x.dtype)
+    def __init__(self, method, keeps, dt, seen, x, cell, *layers):
+        self.field, self.cell = _Field(method, *layers), cell
+        self.size = len(dt), dt.shape[1] * (self.field.cost + cell.size)
+        self.result = np.empty((len(dt), self.field.n_state), x.dtype)
 
-        def work(low: int, high: int) -> Any:
-            run = self._run(low, high)
-            self.result[low:high] = run[-1][0][-1].reshape(-1, n_state)
+        def work(low, high):
+            lengths, visits, read = (_by_step(part[low:high]) for part in (dt, seen, x))
+            flags = FLOWS * (lengths != 0).any(1) + VISITS * (visits != 0).any(1)
+            given = visits, read, np.tile(self.field.biases[0], high - low)[None]
+            run = _Walk(self.field, cell, (lengths, flags), given, 0.0)
+            self.result[low:high] = run.kept[0][-1].reshape(high - low, -1)
             return run if keeps else None
 
-        self.kept = self.blocks.each(work)
+        self.kept = _each_block(*self.size, work)
 
-    def _run(self, low: int, high: int) -> tuple[Any, ...]:
-        """Encode a block; return what the backward pass needs."""
-        dt, seen = _by_step(self.dt[low:high]), _by_step(self.seen[low:high])
-        flags = FLOWS * (dt != 0).any(1) + VISITS * (seen != 0).any(1)
-        (n_steps, n), dtype = dt.shape, dt.dtype
-        (n_out, n_read), n_state = self.cell.shape, self.field.n_state
-        scale = np.full((n, n_out // n_state, n_state), 0.5, dtype)
-        scale[:, min(2, scale.shape[1] - 1)] = 1.0  # the gate that is a tanh
-        h = np.zeros((n_steps + 1, n * n_state), dtype)
-        c = np.zeros((n_steps + 1, h.shape[1] if n_out > n_state else 0), dtype)
-        read, gates = (np.empty((n_steps, n * k), dtype) for k in (n_read, n_out))
-        none = np.empty((1, 0), dtype)
-        kept = h, c, read, gates, *self.field.values(n_steps, n), none
-        field, weights = self.field.to_step(n), np.ascontiguousarray(self.cell.T)
-        given = seen, _by_step(self.x[low:high]), field[2][0][None]
-        room, cell = self.field.room(n, n_out), (weights.ravel(), scale.ravel())
-        walk(dt, flags, given, cell, field, kept, room)
-        return dt, seen, flags, kept
+    def backward(self, grad):
+        """Return the gradients by all arrays that the run was made of, but x."""
 
-    def backward(self, grad: Array, wanted: Sequence[bool]) -> list[Array | None]:
-        """Return the gradients by all tensors that the run was made of."""
-        (n_out, _), n_state, n_x = self.cell.shape, self.field.n_state, self.x.shape[2]
-        by_x = np.zeros(self.x.shape, grad.dtype) if wanted[2] else None
-        w_h, w_x, _ = np.split(self.cell, [n_state, n_state + n_x], axis=1)
+        def work(low, high, run):
+            none = np.empty((len(run.seen), 0), grad.dtype)
+            by_bias = np.zeros((1, (high - low) * self.field.width), grad.dtype)
+            return run.back(grad[low:high].ravel(), none, none, by_bias)[1]
 
-        def work(low: int, high: int, run: tuple[Any, ...]) -> tuple[Array, ...]:
-            dt, seen, flags, kept = run
-            n_steps, n = dt.shape
-            none = np.empty((n_steps, 0), grad.dtype)
-            by_steps = none
-            if by_x is not None:
-                by_steps = np.zeros((n_steps, n * n_x), grad.dtype)
-            by_bias = np.zeros((1, n * self.field.width), grad.dtype)
-            given = seen, none, none, by_steps, by_bias
-            g = np.zeros((2, n * n_state), grad.dtype)
-            g[0] = grad[low:high].ravel()
-            sums = np.zeros((2, self.cell.size), grad.dtype)
-            cell = w_h.ravel(), w_x.ravel(), *sums
-            field, grads = self.field.to_step_back(), self.field.zero_gradients()
-            room = self.field.room(n, n_out)
-            walk_back(g, dt, flags, given, cell, field, kept, grads, room)
-            if by_x is not None:
-                by_x[low:high] = by_steps.reshape(-1, n, n_x).swapaxes(0, 1)
-            return sums[0], *grads[:-1]
-
-        by_cell, *found = _sums(self.blocks.each(work, self.kept))
+        by_cell, *found = _sums(_each_block(*self.size, work, self.kept))
         by_cell = by_cell.reshape(self.cell.shape)
-        return [None, None, by_x, by_cell, *self.field.by_layers(found)]
+        return [None, None, None, by_cell, *self.field.by_layers(*found)]
 
 
 class Decoding:
@@ -231,79 +190,66 @@ class Decoding:
     both ends of a step. With a control held over each step dz/dt jumps at the grid
     points, and a step's end has a derivative of its own; otherwise it is that of the
     next start. ``added``, (series, step, width), is what is added to the first layer's
-    bias, or None. ``result`` are the states, (series, query, state).
+    bias, or None; the others are those of `sklode.engine.autograd.decode_at`.
+    ``result`` are the states, (series, query, state).
     """
 
-    def __init__(
-        self,
-        method: str,
-        keeps: bool,
-        dt: Array,
-        left: NDArray[np.int64],
-        theta: Array,
-        z0: Array,
-        added: Array | None,
-        *layers: Array,
-    ) -> None:
+    def __init__(self, method, keeps, dt, left, theta, z0, added, *layers):
         self.field, self.asked = _Field(method, *layers), (left, theta)
-        self.dt, self.z0, self.added = dt, z0, added
+        self.z0, self.added = z0, added
         self.stride = 1 if added is None else 2  # steps of the walk from z to z
-        self.blocks = _Blocks(len(dt), dt.shape[1] * self.field.cost)
+        self.size = len(dt), dt.shape[1] * self.field.cost
         self.result = np.empty((*left.shape, z0.shape[1]), dt.dtype)
+        cell = np.empty((0, 0), dt.dtype)
 
-        def work(low: int, high: int) -> Any:
-            run, part = self._run(low, high), slice(low, high)
-            dt, *_, kept = run
-            grid = dt, kept[0], kept[-1]
+        def work(low, high):
+            part = slice(low, high)
+            steps, bias = self._steps(_by_step(dt[part]), part)
+            none = np.empty((len(steps[0]), 0), dt.dtype)
+            given, start = (none, none, bias), z0[part].ravel()
+            run = _Walk(self.field, cell, steps, given, start)
+            grid = steps[0], run.kept[0], run.kept[-1]
             answer(self.stride, *grid, left[part], theta[part], self.result[part])
             return run if keeps else None
 
-        self.kept = self.blocks.each(work)
+        self.kept = _each_block(*self.size, work)
 
-    def _run(self, low: int, high: int) -> tuple[Any, ...]:
-        """Solve a block; return what the backward pass needs.
+    def _steps(self, dt, part):
+        """Return lengths and flags of a walk's steps, and the first layer's biases.
 
         Steps that do not flow give dz/dt where another ends: after each step that has a
         bias of its own, else after the last one.
         """
-        dt, b1, n = _by_step(self.dt[low:high]), self.field.biases[0], high - low
+        b1, n = self.field.biases[0], dt.shape[1]
         if self.added is None:
             dt, bias = np.pad(dt, [(0, 1), (0, 0)]), np.tile(b1, n)[None]
             flags = np.full(len(dt), FLOWS | DENSE)
             flags[-1] = DENSE
         else:
-            bias = np.repeat(_by_step(self.added[low:high] + b1), 2, axis=0)
+            bias = np.repeat(_by_step(self.added[part] + b1), 2, axis=0)
             flags = np.tile(np.array([FLOWS | DENSE, DENSE]), len(dt))
             dt = np.stack([dt, np.zeros_like(dt)], axis=1).reshape(-1, n)
-        z = np.empty((len(dt) + 1, n * self.field.n_state), dt.dtype)
-        z[0] = self.z0[low:high].ravel()
-        none, rates = np.empty((len(z), 0), dt.dtype), np.empty_like(z[1:])
-        kept = z, none, none, none, *self.field.values(len(dt), n), rates
-        given, field = (none, none, bias), self.field.to_step(n)
-        walk(dt, flags, given, (none[0], none[0]), field, kept, self.field.room(n))
-        return dt, flags, bias, kept
+        return (dt, flags), bias
 
-    def backward(self, grad: Array, wanted: Sequence[bool]) -> list[Array | None]:
-        """Return the gradients by all tensors that the run was made of."""
+    def backward(self, grad):
+        """Return the gradients by all arrays that the run was made of."""
         by_z0 = np.empty_like(self.z0)
         by_added = None if self.added is None else np.empty_like(self.added)
 
-        def work(low: int, high: int, run: tuple[Any, ...]) -> tuple[Array, ...]:
-            dt, flags, bias, kept = run
-            n, none = high - low, np.empty((len(dt) + 1, 0), grad.dtype)
-            by_z, by_rates = np.zeros_like(kept[0]), np.zeros_like(kept[-1])
-            asked = (part[low:high] for part in self.asked)
-            answer_back(self.stride, dt, by_z, by_rates, *asked, grad[low:high])
-            g, by_bias = np.zeros((2, by_z.shape[1]), grad.dtype), np.zeros_like(bias)
-            given = none, by_z, by_rates, none, by_bias
-            field, grads = self.field.to_step_back(), self.field.zero_gradients()
-            cell, room = (none[0],) * 4, self.field.room(n)
-            walk_back(g, dt, flags, given, cell, field, kept, grads, room)
-            by_z0[low:high] = (g[0] + by_z[0]).reshape(n, -1)
+        def work(low, high, run):
+            part, (dt, _), n = slice(low, high), run.steps, high - low
+            by_z, by_rates = np.zeros_like(run.kept[0]), np.zeros_like(run.kept[-1])
+            asked = (of_query[part] for of_query in self.asked)
+            answer_back(self.stride, dt, by_z, by_rates, *asked, grad[part])
+            n_biases = 1 if by_added is None else len(dt)
+            by_bias = np.zeros((n_biases, n * self.field.width), grad.dtype)
+            none = np.zeros(by_z.shape[1], grad.dtype)
+            by_start, found = run.back(none, by_z, by_rates, by_bias)
+            by_z0[part] = (by_start + by_z[0]).reshape(n, -1)
             if by_added is not None:
-                by_steps = by_bias.reshape(-1, 2, n, bias.shape[1] // n).sum(1)
-                by_added[low:high] = by_steps.swapaxes(0, 1)
-            return grads[:-1]
+                by_steps = by_bias.reshape(-1, 2, n, self.field.width).sum(1)
+                by_added[part] = by_steps.swapaxes(0, 1)
+            return found
 
-        found = _sums(self.blocks.each(work, self.kept))
-        return [None, None, None, by_z0, by_added, *self.field.by_layers(found)]
+        _, *found = _sums(_each_block(*self.size, work, self.kept))
+        return [None, None, None, by_z0, by_added, *self.field.by_layers(*found)]

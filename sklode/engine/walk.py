@@ -110,10 +110,10 @@ def walk_back(g, dt, flags, given, cell, field, kept, grads, room):
     """Turn g, the gradients by the last h and C, into those by the first.
 
     ``given`` are what is seen, the gradients by the states and by dz/dt at the steps'
-    starts, and room for those by x and by the bias. Gradients by weights are added to
-    ``grads``, those by the cell's to ``cell[2]``.
+    starts, and room for those by the bias. Gradients by weights are added to ``grads``,
+    those by the cell's to ``cell[1]``.
     """
-    seen, by_states, by_rates, by_x, by_bias = given
+    seen, by_states, by_rates, by_bias = given
     h, c, read, gates, v1, v2, _ = kept
     n, n_state = dt.shape[1], g.shape[1] // dt.shape[1]
     n_out, n_read = gates.shape[1] // n, read.shape[1] // n
@@ -123,11 +123,9 @@ def walk_back(g, dt, flags, given, cell, field, kept, grads, room):
             add(by_states[k + 1], g[0])
         if flags[k] & VISITS:
             _visit_back(g, c[k], gates[k], seen[k], n_state, t, by_gates)
-            add_outer(by_gates, read[k], n_out, n_read, cell[2], none, cell[3])
+            add_outer(by_gates, read[k], n_out, n_read, cell[1], none, cell[2])
             product(by_gates, cell[0], n_state, g[0], by_h)
             copy(by_h, g[0])
-            if by_x.size > 0:
-                product(by_gates, cell[1], n_read - n_state - 1, none, by_x[k])
         if flags[k] & (FLOWS | DENSE):
             here, flows = by_bias[k if by_bias.shape[0] > 1 else 0], flags[k] & FLOWS
             at, rate, by = h[k], by_rates[k], g[0]

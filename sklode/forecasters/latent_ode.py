@@ -119,15 +119,8 @@ class _LatentODEForecaster(ContinuousForecaster):
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Return small settings that sktime's checks run with."""
-        small = {
-            "hidden_size": 3,
-            "latent_size": 2,
-            "field_width": 3,
-            "emission_width": 3,
-            "max_epochs": 1,
-            "n_samples": 5,
-            "random_state": 0,
-        }
+        small = dict.fromkeys(("hidden_size", "field_width", "emission_width"), 3)
+        small |= {"latent_size": 2, "max_epochs": 1, "n_samples": 5, "random_state": 0}
         return [
             {**small, "window_length": 4, "horizon": 2, "method": "euler"},
             {**small, "level": "series", "early_stopping": True, "clip_norm": None},

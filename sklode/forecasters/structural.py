@@ -14,10 +14,10 @@ from sklode.data.checks import check_constraints
 from sklode.data.clock import season_ticks
 from sklode.data.history import History
 from sklode.data.observations import Observations
+from sklode.data.scaling import Units
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.levels.level import Level
-from sklode.levels.level_predictor import LevelPredictor
-from sklode.prediction.model import FittedLevel
+from sklode.prediction.ahead import AheadModel
 
 _CONSTRAINTS: dict[str, list[Any]] = {
     "seasons": [StrOptions({"auto"}), list, tuple, None],
@@ -106,9 +106,6 @@ class StructuralForecaster(ContinuousForecaster):
     >>> y_pred = forecaster.predict(fh=[1, 2, 3])
     """
 
-    _model: FittedLevel
-    _answers: LevelPredictor
-
     def __init__(
         self,
         seasons: str | list[Any] | tuple[Any, ...] | None = "auto",
@@ -126,16 +123,14 @@ class StructuralForecaster(ContinuousForecaster):
         self.random_state = random_state
         super().__init__()
 
-    def _pretrain(
-        self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
-    ) -> ContinuousForecaster:
+    def _pretrain(self, y: Any, X: Any = None, fh: Any = None) -> Any:
         """Find hyperparameters on a panel, each time anew."""
         self.__dict__.pop("pretrained_", None)
         return super()._pretrain(y, X, fh)
 
     def _learned(
-        self, history: History, fh: Any, start: FittedLevel | None, purpose: str
-    ) -> tuple[FittedLevel, int]:
+        self, history: History, fh: Any, start: AheadModel | None, purpose: str
+    ) -> tuple[AheadModel, int]:
         """Return hyperparameters, and the seed of all draws.
 
         They are found again once rows have doubled; those of `pretrain` stay.
@@ -157,9 +152,11 @@ class StructuralForecaster(ContinuousForecaster):
             seasons = season_ticks(seasons or (), history.rows.like, history.steps)
         level = Level.fit(history.rows, seasons, self.logarithm)
         settings = {"seasons": self.seasons, "logarithm": self.logarithm}
-        return FittedLevel(level, n_rows, observations.clock, columns, settings), seed
+        units = Units.of(observations, level.unit)
+        parts = None, units, observations.clock, 0, settings, columns
+        return AheadModel(*parts, level=level, n_rows=n_rows), seed
 
-    def _set_model(self, model: FittedLevel) -> None:
+    def _set_model(self, model: AheadModel) -> None:
         self._model = model
         self._answers = self._level_answers(model.level)
         self.level_ = self._answers.description()

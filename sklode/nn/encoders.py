@@ -82,7 +82,8 @@ class _RecurrentEncoder(nn.Module):
         """
         backward = times.flip(1), inputs.flip(1), observed.flip(1)
         steps = self.steps(*backward, to_last_visit=True)
-        if engine == "fused" and self.compiles(inputs):
+        given = not inputs.requires_grad  # which the engine has no gradient by
+        if engine == "fused" and given and self.compiles(inputs):
             field = self.vector_field
             layers = field.layers if field is not None else ()
             return encode(*steps[:3], self.cell, layers, self.solver.method)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,13 @@ from numpy.typing import NDArray
 from sklode import nn
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.scaling import Units
 from sklode.data.ticks import ticks_between
-from sklode.data.windows import Questions, Rows
+from sklode.data.windows import KnownControls, Questions, Rows
 from sklode.levels.level import Level
 from sklode.levels.mixture import Move
 from sklode.levels.table import Table
 from sklode.nn.modes import own_modes
-from sklode.prediction.controls import KnownControls
+from sklode.prediction.model import TrainedModel
 
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
@@ -49,26 +47,13 @@ class Stacking:
         return np.where(counts, weight, 0.0), np.where(counts, factor, 1.0)
 
 
-@dataclass(repr=False)
-class AheadModel:
-    """A level, and a trained network where one has proved that it adds to it."""
+@dataclass(repr=False, kw_only=True)
+class AheadModel(TrainedModel):
+    """A level, and a network where one has proved that it adds to it; else None."""
 
-    network: nn.AheadODE | None  # None: the level alone
     level: Level
-    units: Units
-    clock: str  # of the index, see `sklode.data.ticks.clock_of`
-    window_length: int  # rows that the encoder reads
-    architecture: dict[str, Any]  # the settings that the network was built with
-    columns: tuple[Sequence[Any], Sequence[Any]] = ((), ())  # of y, and of X
-    rows: list[dict[str, float]] = field(default_factory=list)  # of the training
-    whole_epochs: int = 0  # of training from scratch
-    best_epoch: int = 0
+    n_rows: int = 0  # that the level of a `StructuralForecaster` was found on
     stacking: Stacking | None = None  # None: nothing counts
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Numbers of columns of y and of X."""
-        return len(self.units.location), len(self.units.control_location)
 
     @property
     def weighed(self) -> Stacking:
@@ -113,8 +98,10 @@ class AheadModel:
         network: Any = self.network
         n_channels, origins = self.sizes[0], Rows(seen, self.units)
         last, controls = seen.bounds[1:] - 1, None
-        if known is not None:
-            controls = self._controls(seen, known)
+        if known is not None and known.controls is not None:
+            since = ticks_between(seen.ticks[last][known.series], known.ticks)
+            values = self.units.controls(known.controls)
+            controls = KnownControls(known.series, since / self.units.time, values)
         decoder = network.decoder
         spacing = 0.0 if decoder is None else decoder.solver.grid_spacing
         table = np.empty((len(series), n_channels))
@@ -142,15 +129,6 @@ class AheadModel:
             own = series[part]
             table[part] = origins.location[own] + origins.scale[own] * found
         return table
-
-    def _controls(self, seen: Observations, known: Observations) -> KnownControls:
-        """Return controls from each series' last observed row on."""
-        last, units = seen.ticks[seen.bounds[1:] - 1], self.units
-        series: Any = known.series
-        since = ticks_between(last[series], known.ticks) / units.time
-        kept = since >= 0
-        values = (known.controls[kept] - units.control_location) / units.control_scale  # type: ignore[index]
-        return KnownControls.of(series[kept], since[kept], values)
 
 
 def batch_of(

@@ -29,16 +29,14 @@ _FEWEST = 10  # errors of so many rows are needed to say anything of a channel
 _ROWS_ALIKE = 5  # so many neighbouring rows tell as much of errors as one alone would
 _MANY = 200  # of so many held-out rows, errors on the others need not be looked at
 _LEAST = 0.5  # scale, however good the forecasts of the training rows are
-
-_QUANTILES, _NORMAL = (0.5, 0.9), (0.6745, 1.6449)
-"""Quantiles of absolute errors that are to be met, and a standard normal's."""
+_QUANTILES, _NORMAL = (0.5, 0.9), (0.6745, 1.6449)  # of absolute errors; of normal ones
 
 _DRIFT, _OPTIMISM = 1.25, 1.3
 """How much larger errors of forecasts are than those measured: held-out, trained on.
 
-Held-out rows chose the epoch, follow the others at once and are few. Rows trained on
-need no factor where windows are thinned by a half: forecasts of them see more than
-training showed. The factors were set on series of two sines, see docs/uncertainty.md.
+Held-out rows chose the epoch and are few. Rows trained on need no factor where windows
+are thinned by a half: forecasts of them see more than training showed. The factors were
+set on series of two sines, see docs/uncertainty.md.
 """
 
 
@@ -106,29 +104,30 @@ def calibrate(
     stamps that the window covers it is :math:`c(0)`, without the two factors.
     """
     errors, lags = residuals
-    ahead = lags > 0
-    counted = lags[ahead & ~np.isnan(errors).all(-1)]
-    edges, knots = np.zeros(0), np.zeros(0)
-    if len(counted) >= _FEWEST:
-        edges = np.unique(np.quantile(counted, np.arange(_KNOTS) / _KNOTS))
-        place = np.searchsorted(edges, counted, side="right") - 1
-        knots = np.array([np.median(counted[place == k]) for k in range(len(edges))])
-        knots[0] = min(knots[0], 1.0)  # an error of the first step is one of forecasts
+    ahead, edges, knots = lags > 0, np.zeros(0), np.zeros(0)
+    counts = ahead & ~np.isnan(errors).all(-1)
+    if counts.sum() >= _FEWEST:
+        edges = np.unique(np.quantile(lags[counts], np.arange(_KNOTS) / _KNOTS))
     part = np.where(ahead, np.searchsorted(edges, lags, side="right"), 0)
+    if len(edges):
+        parts = range(1, len(edges) + 1)
+        knots = np.array([np.median(lags[counts & (part == k)]) for k in parts])
+        knots[0] = min(knots[0], 1.0)  # an error of the first step is one of forecasts
     factor = optimism * (1 + 1 / max(n_rows / _ROWS_ALIKE, 2))
     scales = np.ones((len(knots) + 1, errors.shape[-1]))
     for channel, scale in enumerate(scales.T):
         own = errors[..., channel]
         if np.isfinite(own[ahead]).sum() < _FEWEST:
             own = errors
-        sizes = [np.abs(own[part == k]) for k in range(len(scale))]
-        sizes = [size[np.isfinite(size)] for size in sizes]
-        for k, size in enumerate(sizes):
-            if len(size) >= _FEWEST:
-                scale[k] = np.mean(np.quantile(size, _QUANTILES) / _NORMAL)
+        n_errors = np.ones(len(scale))
+        for k in range(len(scale)):
+            sizes = np.abs(own[part == k])
+            sizes = sizes[np.isfinite(sizes)]
+            n_errors[k] = max(len(sizes), 1)
+            if len(sizes) >= _FEWEST:
+                scale[k] = np.mean(np.quantile(sizes, _QUANTILES) / _NORMAL)
         if len(knots):
-            counts = [max(len(size), 1) for size in sizes[1:]]
-            squares = isotonic_regression(scale[1:] ** 2, sample_weight=counts)
+            squares = isotonic_regression(scale[1:] ** 2, sample_weight=n_errors[1:])
             scale[1:] = factor * np.sqrt(squares)
     return Calibration(np.append(0.0, knots), np.maximum(scales, least))
 

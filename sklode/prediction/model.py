@@ -14,7 +14,6 @@ from sklode import nn
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units, split_at_gaps
 from sklode.data.windows import Rows, WindowSet
-from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
 from sklode.prediction.calibration import Calibration
 
@@ -34,45 +33,35 @@ ARCHITECTURE = (
 """Settings that a network is built with; they cannot change as training goes on."""
 
 
-@dataclass(frozen=True, repr=False)
-class FittedLevel:
-    """Hyperparameters, with what is needed to apply them to new series."""
-
-    level: Level
-    n_rows: int  # that it was found on
-    clock: str  # of the index, see `sklode.data.ticks.clock_of`
-    columns: tuple[list[Any], list[Any]]  # of y, and of X
-    architecture: dict[str, Any]  # settings that it was fitted with
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Numbers of columns of y and of X."""
-        return len(self.columns[0]), len(self.columns[1])
-
-
 @dataclass(repr=False)
-class FittedModel:
-    """A trained network with all that is needed to apply it to new series."""
+class TrainedModel:
+    """A network with all that is needed to apply it to new series."""
 
-    network: nn.LatentODE
+    network: Any
     units: Units
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     window_length: int  # rows that the encoder sees
-    horizon: int  # rows after them in a training window
     architecture: dict[str, Any]  # the settings that the network was built with
+    columns: tuple[Sequence[Any], Sequence[Any]] = ((), ())  # of y, and of X
     rows: list[dict[str, float]] = field(default_factory=list)  # of the training
     whole_epochs: int = 0  # of training from scratch; later ones take a share of them
     best_epoch: int = 0  # whose weights the network has; 0: those it started from
-    columns: tuple[Sequence[Any], Sequence[Any]] = ((), ())  # of y, and of X
-    calibration: Calibration | None = None  # of spreads; None: the model's own
-    # (channel,): what channels that never varied in training are forecast by, in
-    # normalised units; NaN for the others
-    held: NDArray[np.floating] | None = None
 
     @property
     def sizes(self) -> tuple[int, int]:
         """Numbers of columns of y and of X."""
         return len(self.units.location), len(self.units.control_location)
+
+
+@dataclass(repr=False, kw_only=True)
+class FittedModel(TrainedModel):
+    """A network of whole windows."""
+
+    horizon: int  # rows after those that the encoder sees, in a training window
+    calibration: Calibration | None = None  # of spreads; None: the model's own
+    # (channel,): what channels that never varied in training are forecast by, in
+    # normalised units; NaN for the others
+    held: NDArray[np.floating] | None = None
 
     def windows(self, observations: Observations) -> WindowSet:
         """Return the training windows; none spans a gap that splits a series."""

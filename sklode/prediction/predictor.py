@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from sklode.data.errors import SolverError
 from sklode.data.history import Asked, History
 from sklode.data.ticks import rows_before, ticks_between
+from sklode.data.windows import KnownControls
 from sklode.nn import ControlPath, make_batch
 from sklode.nn.modes import own_modes
 from sklode.prediction.calibration import Calibration
-from sklode.prediction.controls import KnownControls
 from sklode.prediction.model import FittedModel
 from sklode.prediction.randomness import normals
 
@@ -167,7 +167,7 @@ class Predictor:
             return None
         window, times = self._placed(asked.known.series, asked.known.ticks)
         values = self._model.units.controls(asked.known.controls)
-        return KnownControls.of(self._windows.series[window], times, values)
+        return KnownControls(self._windows.series[window], times, values)
 
     def _passes(self, window: Numbers, since: Array, n_draws: int) -> Iterator[Numbers]:
         """Yield queries, window by window, as many as are solved together.
@@ -238,11 +238,11 @@ class Predictor:
         first, n_bad = index[np.argmin(good)], int((~good).sum())
         if isinstance(first, tuple):
             first = ", ".join(map(str, first))
-        solver = self._model.network.decoder.solver
+        settings = self._model.architecture
         raise SolverError(
             f"a forecast must be finite; got {n_bad} of {len(good)} rows that are not, "
             f"the first at {first}: the latent trajectory overflows "
-            f"(method={solver.method!r}, step_size={solver.step_size:g}). Ask for "
-            "stamps nearer to the observations, or fit again with a lower lr, a lower "
-            "clip_norm or a smaller step_size."
+            f"(method={settings['method']!r}, step_size={settings['step_size']:g}). "
+            "Ask for stamps nearer to the observations, or fit again with a lower lr, "
+            "a lower clip_norm or a smaller step_size."
         )

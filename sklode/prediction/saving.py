@@ -41,16 +41,11 @@ from sklode.levels.forms import Form
 from sklode.levels.level import Level
 from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.calibration import Calibration
-from sklode.prediction.model import FittedLevel, FittedModel, build_network
+from sklode.prediction.model import FittedModel, build_network
 
-FORMAT_VERSION = 6
-"""Rises with every change of what a file holds; files of other versions are refused."""
-
-_KEY = "sklode"
-"""Of the text in a file's metadata. Of several keys safetensors mixes the order."""
-
-_BLANK = b"#" * 64
-"""Where the checksum will be."""
+FORMAT_VERSION = 6  # rises with every change of what a file holds
+_KEY = "sklode"  # of the text in a file's metadata
+_BLANK = b"#" * 64  # where the checksum will be
 
 _ATTRIBUTES = (
     *("_state", "_cutoff", "_fh", "_is_vectorized", "_y_metadata"),
@@ -70,8 +65,8 @@ def save(path: str | os.PathLike[str], forecaster: Any) -> None:
         "state": _plain(_state_of(forecaster), "", arrays),
         "sha256": _BLANK.decode(),
     }
-    text = json.dumps(found)
-    content = _sealed(_safetensors().save(arrays, metadata={_KEY: text}))
+    metadata = {_KEY: json.dumps(found)}
+    content = _sealed(_safetensors().save(arrays, metadata=metadata))
     path = Path(os.path.realpath(path))
     if not path.parent.exists():  # the system would name the file beside
         raise FileNotFoundError(
@@ -233,9 +228,9 @@ def _offset(name: str | None = None, **parts: Any) -> pd.offsets.BaseOffset:
 
 
 def _parts_of_network(network: Any) -> dict[str, Any]:
-    is_ahead = isinstance(network, nn.AheadODE)
+    names = {"reach", "looks_back"} & vars(network).keys()  # of one that looks ahead
     return {
-        "sizes": [network.reach, network.looks_back] if is_ahead else [],
+        "sizes": {name: getattr(network, name) for name in sorted(names)},
         "weights": {k: x.cpu().numpy() for k, x in network.state_dict().items()},
         "engine": network.engine,
         "device": str(next(network.parameters()).device),
@@ -243,13 +238,12 @@ def _parts_of_network(network: Any) -> dict[str, Any]:
 
 
 def _model(kind: Any, network: dict[str, Any] | None, **parts: Any) -> Any:
-    """Return a model of its parts, with the network that they tell of."""
     model = kind(network, **parts)
     if network is None:
         return model
     settings = SimpleNamespace(**model.architecture)
     with torch.device("meta"):  # where it takes no memory
-        made = build_network(settings, *model.sizes, *network["sizes"])
+        made = build_network(settings, *model.sizes, **network["sizes"])
     tensors = {name: torch.from_numpy(x) for name, x in network["weights"].items()}
     made.load_state_dict(tensors, assign=True)  # refuses other names and shapes
     made.engine = network["engine"]
@@ -275,7 +269,7 @@ def _parts_of_record(record: Any) -> Any:
 
 _RECORDS = (
     *(History, Units, Calibration, Stacking),
-    *(FittedLevel, Level, Component, Form, Effect, Cross),
+    *(Level, Component, Form, Effect, Cross),
 )
 
 _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {

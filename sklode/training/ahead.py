@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -81,7 +82,6 @@ class AheadRun(Run):
         self.learned = self.rows = rows = history.observations
         weights_seed, self.predict_seed = seed_from(rng), seed_from(rng)
         self._cut, self._whole = held_out_rows(rows, rng)
-        self._validation: Validation | None = None
         self._given_up = False
         self.from_scratch = start is None or start.network is None
         self.is_guarded = self.from_scratch and settings.guard is not False
@@ -115,7 +115,7 @@ class AheadRun(Run):
         n_rows = min(_ROWS_READ, max(int(self.learned.lengths.max()) - 1, 1))
         n_rows = self.settings.window_length or n_rows
         self.model = AheadModel(
-            None, level, units, rows.clock, n_rows, self.architecture
+            *(None, units, rows.clock, n_rows, self.architecture), level=level
         )
 
     def _network(self, origins: Rows, seed: int) -> nn.AheadODE:
@@ -155,7 +155,6 @@ class AheadRun(Run):
             reporter.say(f"The rows are too few to prove a network: {alone}")
             return model
         trainer = self.learn(self.material(self.learned), reporter)
-        self.note(trainer)
         if not self.from_scratch:
             return model
         model.stacking = self._stacking(model.network)
@@ -180,34 +179,25 @@ class AheadRun(Run):
             return Stacking(np.zeros(1), ones, ones, network.reach)
         if self._given_up:
             return None
-        network.eval()
         with self.torch_threads():
-            return self._validate().stacking(network)
+            return self._validation.stacking(network.eval())
 
     def goes_on(self, epoch: int) -> bool:
         """Return whether the network has prospects, asked after a third."""
         tried = math.ceil(_TRIED * self.n_epochs)
         is_asked = self.is_guarded and self.model.stacking is None
         if is_asked and epoch == tried:
-            network = self.model.network
-            network.eval()
-            self._given_up = not self._validate().has_prospects(network)
+            network = self.model.network.eval()
+            self._given_up = not self._validation.has_prospects(network)
         return not self._given_up
 
-    def _validate(self) -> Validation:
-        """Return the held-out origins; a level that has not seen them forecasts."""
-        if self._validation is None:
-            model = self.model
-            self._validation = Validation(
-                self.rows,
-                self._cut,
-                self._whole,
-                Level.fit(self.rows.until(self._cut)),
-                model.units,
-                model.window_length,
-                model.network.reach,
-            )
-        return self._validation
+    @cached_property
+    def _validation(self) -> Validation:
+        """The held-out origins, and a level that has not seen what follows."""
+        rows, model = self.rows, self.model
+        level = Level.fit(rows.until(self._cut))
+        window = model.window_length, model.network.reach
+        return Validation(rows, self._cut, self._whole, level, model.units, *window)
 
     def material(self, rows: Observations) -> Material:
         """Return windows that end at any of these rows."""

@@ -101,7 +101,7 @@ class Trainer:
         self._skipped = 0  # steps in a row that were not finite
         self._n_taken = 0  # steps since the weights were last loaded
         self._n_restored = 0
-        self._given_up = self._is_over = False
+        self._given_up = False
 
     def _as_one_vector(self) -> torch.nn.Parameter:
         """Make weights and gradients views of one vector each.
@@ -125,13 +125,14 @@ class Trainer:
 
         Ctrl-C after the first epoch keeps what was learned, with a warning.
         """
-        n = 0
         try:
             with closing(reporter or Reporter()) as told:  # its bar, before words
                 told.begin(self.n_epochs)
-                while n < self.n_epochs and not self._is_over and self.goes_on(n):
-                    n += 1
-                    told.epoch_end(self._epoch(n, draw, validation))
+                for epoch in range(1, self.n_epochs + 1):
+                    told.epoch_end(self._epoch(epoch, draw, validation))
+                    is_over = self._given_up or self._waited >= _PATIENCE
+                    if is_over or (epoch < self.n_epochs and not self.goes_on(epoch)):
+                        break
         except KeyboardInterrupt:
             if not self.rows:  # nothing to keep
                 raise
@@ -247,7 +248,7 @@ class Trainer:
             return 0
         # weights from which no step can be taken do not get better by a lower rate
         if not self._n_taken or self._n_restored == _MOST_RESTORED:
-            self._given_up = self._is_over = True
+            self._given_up = True
             return 0
         self._load(best)
         self._n_restored += 1
@@ -276,7 +277,6 @@ class Trainer:
             self._validated, self._waited = None, -1
         best = math.inf if self._validated is None else self._validated.loss
         self._waited = 0 if loss < best - _IMPROVEMENT else self._waited + 1
-        self._is_over |= self._waited >= _PATIENCE
         # steps that were all skipped say that these are no good weights
         if loss < best and not math.isnan(row["loss"]):
             self._validated = self._keep(loss)

@@ -105,8 +105,7 @@ PARAMETERS = """    Parameters
     latent_size : int, default=8
         Size of the latent state z.
     field_width, field_depth : int, default=32, 1
-        Width and number of the hidden layers of the two vector fields (the encoder's
-        and the decoder's are separate networks).
+        Width and number of the hidden layers of the two vector fields.
     emission_width : int, default=64
         Width of the one hidden layer from z to the observation.
     window_length : int, optional
@@ -116,24 +115,19 @@ PARAMETERS = """    Parameters
         longest series; with 8 series or more, for one.
     horizon : int, optional
         With ``level="series"``: observations after the window that a training window
-        also predicts. None: the farthest step of the ``fh`` given to ``fit``; else as
-        long as the window where that is given; else 20, at most a third of the longest
-        series. 0: reconstruction only. Under "auto" one training serves every horizon,
-        and nothing depends on this.
+        also predicts; 0: none. None: the farthest step of the ``fh`` given to ``fit``;
+        else as long as the window where that is given; else 20, at most a third of the
+        longest series. Under "auto" nothing depends on this.
     thinning : float, default=0.5
-        Each training window draws a share between 0 and this of its observations,
-        which are hidden from the encoder at random, so that windows are not learned by
-        heart. With ``level="series"`` of so many windows the first observations are
-        hidden too, at most ``horizon`` of them, so that the decoder learns to run
-        backward in time. 0: nothing, the paper's training.
+        Observation dropout: the share of a training window's observations that is
+        hidden from the encoder, at random between 0 and this. With ``level="series"``
+        of so many windows the first observations are hidden too, at most ``horizon`` of
+        them, so that the decoder learns to run backward in time. 0: the paper's.
     level : {"auto", "series"}, default="auto"
-        What stands beside the network. "auto": a structural model in continuous time,
-        solved exactly: trend, deviations, seasons and X, see `StructuralForecaster`.
-        The network reads forward up to the last row and looks ahead from there; how
-        much of its forecast counts is found at each lead, see ``guard``. "series":
-        nothing, the paper's model. The network alone answers, from a window that it
-        describes whole; values are relative to the training mean, in their standard
-        deviations.
+        What stands beside the network. "auto": the structural model in continuous time
+        of `StructuralForecaster`; the network looks ahead from the last row, and counts
+        as ``guard`` finds. "series": nothing, the paper's model. The network alone
+        answers, from a window that it describes whole.
     method : {"rk4", "midpoint", "euler", "dopri5"}, default="rk4"
         Of solving the differential equations: fixed steps ("rk4" is the 3/8 rule), or
         adaptive ones.
@@ -147,23 +141,19 @@ PARAMETERS = """    Parameters
     max_epochs : int, optional
         Epochs of at most 32 batches. None: as many as make about 900 optimiser steps.
         With ``level="series"`` 1500; during the first 1250 of them, at most 84 % of
-        all, windows grow from an eighth of their length: short ones show the local
-        dynamics.
+        all, windows grow from an eighth of their length.
     batch_size : int, default=64
         Windows per optimiser step.
     lr : float, default=0.005
-        Learning rate of AdamW, at the peak of its one cycle: it rises over 30 % of all
-        steps and falls over the rest.
+        Learning rate of AdamW, at the peak of its one cycle, after 30 % of all steps.
     guard : bool or "auto", default="auto"
-        Whether what the network adds has to be proved. With ``level="auto"``: the
-        training leaves out the last fifth of the rows (of 20 short series or more:
-        every fifth series). From origins among these a level that has not seen them
-        either, and the network, forecast what follows; the weight of the network at
-        each lead and channel is the one that these forecasts prove. A network without
-        prospects is given up after a third of the epochs; one that counts trains on
-        with all rows. Fewer than 300 rows prove nothing: then nothing is trained.
-        False: the network's forecasts count whole, unproved. Nothing is proved with
-        ``level="series"``, under which True is refused.
+        Whether what the network adds has to be proved. The training leaves out the last
+        fifth of the rows (of 20 short series or more: every fifth series). From origins
+        among these the network, and a level that has not seen them either, forecast
+        what follows, which gives the stacking weight of each lead and channel. A
+        network without prospects is given up after a third of the epochs; one that
+        counts trains on with all rows. Fewer than 300 rows train none. False: the
+        network's forecasts count whole. With ``level="series"`` True is refused.
     early_stopping : bool, default=False
         Hold out the last tenth of every series (of many short ones: every tenth), stop
         when its loss has not improved by 1e-4 for 50 epochs (those in which windows
@@ -198,7 +188,7 @@ ATTRIBUTES = """    Attributes
     network_ : sklode.nn.AheadODE or sklode.nn.LatentODE
         The trained network; None where the level alone forecasts.
     history_ : DataFrame
-        A row per epoch, none where nothing was trained: ``loss``, ``log_likelihood``
+        A row per epoch: ``loss``, ``log_likelihood``
         and ``kl`` per observed value, ``kl_weight``, ``grad_norm`` before clipping,
         ``clipped_fraction``, ``validation_loss`` (NaN without early stopping),
         ``skipped_steps`` (not finite), ``restored_epoch`` (where it diverged: the epoch
@@ -222,11 +212,8 @@ ATTRIBUTES = """    Attributes
     level_ : DataFrame
         With ``level="auto"``: what the level is made of, see `StructuralForecaster`.
     interval_scale_ : DataFrame
-        What the model's own spread is multiplied by in samples, quantiles, intervals
-        and variances: a column per channel, a row per time since the last observation
-        (in units of ``time_unit_``), interpolated between them. With ``level="auto"``
-        it is the level's spread, and 1 where no network counts. Else the first, at 0,
-        is that of stamps inside the history; at least 0.5; measured after training on
-        held-out rows and, where those are few or none, on the rows trained on.
+        What the model's own spread, under "auto" the level's, is multiplied by: a
+        column per channel, a row per time since the last observation (in units of
+        ``time_unit_``; at 0: of stamps inside the history), interpolated between them.
 
 """

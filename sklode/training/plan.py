@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import torch
 
-from sklode.engine.threads import n_threads, one_torch_thread
+from sklode.engine.threads import one_torch_thread
 from sklode.nn.modes import default_float32
 from sklode.prediction.model import ARCHITECTURE, build_network
 from sklode.training.loop import Draw, Trainer
@@ -58,7 +58,6 @@ class Run:
     rate = 1.0  # share of ``lr``
 
     def __init__(self, settings: Settings, rng: np.random.RandomState) -> None:
-        n_threads()  # a thread's first; it could else take another fit's for its own
         self.settings = settings
         self.generator = torch.Generator().manual_seed(seed_from(rng))
         self.architecture = {name: getattr(settings, name) for name in ARCHITECTURE}
@@ -91,7 +90,7 @@ class Run:
         n_epochs: int | None = None,
         rate: float | None = None,
     ) -> Trainer:
-        """Train the network, and return how that went."""
+        """Train the network, as long as planned or else told; return how that went."""
         trainer = Trainer(
             self.model.network,
             self.settings,
@@ -104,17 +103,14 @@ class Run:
         )
         with self.torch_threads():
             trainer.fit(material.draw, material.validation, reporter)
+        if n_epochs is None:
+            self.model.best_epoch, self.model.rows = trainer.best_epoch, trainer.rows
+            if self.from_scratch:
+                self.model.whole_epochs = len(trainer.rows)
         return trainer
-
-    def note(self, trainer: Trainer) -> None:
-        """Let the model know how its training went."""
-        self.model.best_epoch, self.model.rows = trainer.best_epoch, trainer.rows
-        if self.from_scratch:
-            self.model.whole_epochs = len(trainer.rows)
 
     def torch_threads(self) -> contextlib.AbstractContextManager[None]:
         """Leave the cores to the engine where that runs the network."""
-        # torch's threads wait for work by spinning, on the cores that the engine needs
         is_fused = "eager" not in self.model.network.engines()
         return one_torch_thread() if is_fused else contextlib.nullcontext()
 

@@ -23,15 +23,22 @@ class Reporter:
         self.verbose, self._prefix = verbose, prefix
         self._bar: Any = None
         self._unwritten = ""  # the latest line
-        self._n_epochs, self._due = 0, 0.0
-        self._tqdm = _tqdm() if verbose == 1 else None
 
     def begin(self, n_epochs: int) -> None:
         """Training begins."""
-        self._n_epochs = n_epochs
-        self._due = time.monotonic() + _SECONDS_BETWEEN_LINES
-        if self._tqdm and n_epochs and _draws_bars():
-            self._bar = self._tqdm(
+        self._n_epochs, self._due = n_epochs, time.monotonic() + _SECONDS_BETWEEN_LINES
+        if self.verbose != 1 or not n_epochs:
+            return
+        try:
+            from tqdm.auto import tqdm
+        except ImportError as error:
+            raise ImportError(
+                "verbose=1 shows a progress bar and needs tqdm, which is not "
+                "installed. Run pip install 'sklode[progress]', or use verbose=2 for a "
+                "line per epoch."
+            ) from error
+        if _draws_bars():
+            self._bar = tqdm(
                 total=n_epochs,
                 desc=f"{self._prefix}epoch 0/{n_epochs}",
                 bar_format="{desc} |{bar}| {elapsed}<{remaining}{postfix}",
@@ -42,10 +49,9 @@ class Reporter:
     def epoch_end(self, row: dict[str, float]) -> None:
         """Take the history's new row."""
         place = f"{self._prefix}epoch {row['epoch']:g}/{self._n_epochs}"
-        names = _SHOWN.copy()
-        if math.isnan(row["validation_loss"]):
-            del names["validation_loss"]
-        shown = ", ".join(f"{short}={row[name]:.4g}" for name, short in names.items())
+        validated = not math.isnan(row["validation_loss"])
+        names = [n for n in _SHOWN if validated or n != "validation_loss"]
+        shown = ", ".join(f"{_SHOWN[name]}={row[name]:.4g}" for name in names)
         if self._bar is not None:
             self._bar.set_description_str(place, refresh=False)
             self._bar.set_postfix_str(shown, refresh=False)
@@ -53,13 +59,8 @@ class Reporter:
             return
         self._unwritten = f"{place}, {shown}, {row['seconds']:.3g} s"
         if self.verbose == 2 or time.monotonic() >= self._due:
-            self._write()
-
-    def _write(self) -> None:
-        if self._unwritten:
-            self.say(self._unwritten)
             self._due = time.monotonic() + _SECONDS_BETWEEN_LINES
-        self._unwritten = ""
+            self.close()
 
     def say(self, text: str) -> None:
         """Write a line beside the bar, unless silent."""
@@ -69,22 +70,12 @@ class Reporter:
             stream.flush()
 
     def close(self) -> None:
-        """Leave the bar as it is, for what else is to be written."""
+        """Write the latest line, or leave the bar as it is."""
         if self._bar is not None:
             self._bar.close()
-        self._bar = None
-        self._write()
-
-
-def _tqdm() -> Any:
-    try:
-        from tqdm.auto import tqdm
-    except ImportError as error:
-        raise ImportError(
-            "verbose=1 shows a progress bar and needs tqdm, which is not installed. "
-            "Run pip install 'sklode[progress]', or use verbose=2 for a line per epoch."
-        ) from error
-    return tqdm
+        elif self._unwritten:
+            self.say(self._unwritten)
+        self._bar, self._unwritten = None, ""
 
 
 def _draws_bars() -> bool:

@@ -91,8 +91,8 @@ class SeriesRun(Run):
         if start is None:
             units, network = Units.of(pieces.until(self.cut), unit), None
             model = FittedModel(
-                network,  # type: ignore[arg-type]  # which has to know the windows
-                *(units, rows.clock, *lengths, self.architecture),
+                *(network, units, rows.clock, lengths[0], self.architecture),
+                horizon=lengths[1],  # the network has to know the windows
             )
         else:
             model = copy.deepcopy(start)
@@ -126,7 +126,7 @@ class SeriesRun(Run):
     def train(self, reporter: Reporter) -> FittedModel:
         """Train, calibrate the spreads, and return the model."""
         model: FittedModel = self.model
-        self.note(self.learn(self.material(), reporter))
+        self.learn(self.material(), reporter)
         model.network.eval()
         with self.torch_threads():
             model.calibration = measured_calibration(

@@ -24,9 +24,7 @@ from sklode.prediction.ahead import Stacking, batch_of
 Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 
-_FEWEST_ROWS = 300
-"""Fewer observed rows train no network that could be proved on some more of them."""
-
+_FEWEST_ROWS = 300  # of which a network can be trained and validated
 _HELD_OUT = 0.2
 _MANY_SERIES, _SHORT = 20, 200
 """Of so many series that are shorter than this on average whole ones are held out."""
@@ -37,23 +35,20 @@ _BLOCKS = 6
 _ORIGINS, _IN_A_SERIES, _ROWS_AFTER = 240, 96, 30
 """Origins in all, in one long series, and rows after each that are looked at."""
 
-_MOST_ROWS = 2_000_000  # that the level filters
-_AT_ONCE = 64  # origins that the network forecasts from
+_MOST_ROWS, _AT_ONCE = 2_000_000, 64
+"""Rows that the level filters, and origins that the network forecasts from at once."""
+
 _KNOTS = 4
 _NEXT, _OTHERS, _ALL = 0.25, 0.1, 0.5
 """How much the next shorter and longer leads count beside a weight's own, and all; and
 all channels beside one, of which something has to be proved first."""
 
-_FEWEST_CLUSTERS = 4
-_CONFIDENCE = 0.95
-_WHOLE = 0.5
-"""A weight that may well be one, and is more than this for sure, is one."""
+_FEWEST_CLUSTERS, _CONFIDENCE = 4, 0.95
+_WHOLE, _PROSPECT = 0.5, 0.1
+"""A weight that may well be one, and is more than the first for sure, is one. A network
+whose best weight is no larger than the second in any channel is given up."""
 
-_PROSPECT = 0.1
-"""A network whose best weight is no larger than this in any channel is given up."""
-
-_CLIPPED = 6.0
-_FEWEST_ERRORS = 30
+_CLIPPED, _FEWEST_ERRORS = 6.0, 30
 _QUANTILES, _NORMAL = (0.5, 0.9), (0.6745, 1.6449)
 _TO_DEVIATION = 3.29  # of the middle 90 % of a normal distribution
 
@@ -68,7 +63,7 @@ def held_out_rows(
 ) -> tuple[Numbers, bool]:
     """Return each series' first held-out row, and whether whole series are held out.
 
-    The last fifth of each; of many short series every fifth.
+    The last ``share`` of each, or of many short series that share.
     """
     first, end = observations.bounds[:-1], observations.bounds[1:]
     n_series = len(first)
@@ -102,23 +97,15 @@ def best_weight(products: Array, squares: Array) -> tuple[float, float, float]:
     return float(best - doubt), float(best), float(best + doubt)
 
 
-def _weight(low: float, best: float, high: float) -> float:
-    """Return the weight to take: one, where it may well be that."""
-    return 1.0 if low > _WHOLE and high >= 1 else min(max(best, 0.0), 1.0)
-
-
 class Validation:
     """Values after held-out origins: what the level forecasts, and a network.
 
     ``level`` is one of the rows before the held-out ones; forecasts are what a user
     would get who had seen the rows up to each origin.
 
-    Attributes
-    ----------
-    asked : Questions
-        The values. The others are (answer,): ``cluster`` of errors that count as one,
-        the level's ``median`` and ``deviation`` in units of `Move`, and the ``error``
-        of the median, in deviations.
+    ``asked`` are the values; beside it, all (answer,): ``cluster`` of errors that count
+    as one, the level's ``median`` and ``deviation`` in units of `Move`, and the
+    median's ``error`` in deviations.
     """
 
     def __init__(
@@ -236,8 +223,10 @@ class Validation:
         weights = np.zeros((n_knots, n_channels))
         for k in range(n_channels):
             if best_weight(*of_channel[..., k])[0] > 0:
-                parts = (pooled[..., k, j] for j in range(n_knots))
-                weights[:, k] = [_weight(*best_weight(*part)) for part in parts]
+                for j in range(n_knots):
+                    low, best, high = best_weight(*pooled[..., k, j])
+                    is_one = low > _WHOLE and high >= 1
+                    weights[j, k] = 1.0 if is_one else min(max(best, 0.0), 1.0)
         if not weights.any():
             return None
         channel = self.asked.channel

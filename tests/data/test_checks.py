@@ -25,82 +25,19 @@ TWO = channels(STAMPS)
 ONE = pd.Series(1.0, STAMPS, name="y")
 
 
-def unfit() -> Any:
-    return tiny()
-
-
 @pytest.fixture(scope="module")
 def fitted() -> Any:
     """A forecaster that no test may change."""
     return tiny().fit(Y)
 
 
-# --- tables of numbers ----------------------------------------------------------------
-
-NO_NUMBERS: dict[str, tuple[Any, str]] = {
-    "words": (ONE.astype(str), r"'y' of dtype .*, such as '1\.0'\. .*y\.astype\(float"),
-    "categories": (ONE.astype("category"), r"not categorical; got .*dtype category"),
-    "complex": (ONE * 1j, r"got column 'y' of dtype complex128.*to two columns"),
-    "dates": (TWO.assign(when=STAMPS), r"an index: y\.set_index\('when'\)\.$"),
-    "an array of words": (np.array(["1"]), r"got <U1 in .*array\.astype\(float\)"),
-    "four axes": (np.zeros((2,) * 4), r"in the shape .* shape \(2, 2, 2, 2\)"),
-    "a dict": ({"y": 1}, r"y must be a Series, a DataFrame, .*; got dict"),
-    "a number": (3.0, r"got float\. Pass numbers as pd\.Series\(y, index=stamps\)"),
-    "a tensor": (torch.ones(9), r"got Tensor\. .*y\.numpy\(\)"),
-}
-QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
-    "fit": lambda forecaster, y: unfit().fit(y),
-    "update": lambda forecaster, y: forecaster.update(y, update_params=False),
-    "score": lambda forecaster, y: forecaster.score(y),
-    "predict_residuals": lambda forecaster, y: forecaster.predict_residuals(y),
-}
-
-
-@pytest.mark.parametrize("case", NO_NUMBERS)
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_what_is_no_table_of_numbers_is_refused(
-    fitted: Any, question: str, case: str
-) -> None:
-    y, message = NO_NUMBERS[case]
-    with pytest.raises(TypeError, match=f"(?s){message}"):
-        QUESTIONS[question](fitted, y)
+# --- tables of numbers, and time stamps -----------------------------------------------
 
 
 def with_value(y: Any, rows: Any, value: float) -> Any:
     y = y.copy()
     y.loc[rows] = value
     return y
-
-
-AT_7 = re.escape(str(STAMPS[7]))
-INFINITE_AT_7 = with_value(TWO, STAMPS[7], np.inf)
-TABLES: dict[str, tuple[Any, str]] = {
-    "no rows": (ONE[:0], r"y must hold at least one row; got none"),
-    "no columns": (pd.DataFrame(index=STAMPS), r"at least one column; got an index al"),
-    "no axis": (np.array(1.0), r"in the shape \(time,\), .* shape \(\)\."),
-    "one name": (TWO.set_axis(["a", "a"], axis=1), r"names; got 'a' more than once"),
-    "a panel as a Series": (panel()["y"], r"\['series', 'when'\]\. Pass y\.to_frame"),
-    "a list of numbers": ([1.0, 2.0], r"DataFrame for each series; got list.*pd\.Ser"),
-    "a list of two kinds": ([channels(), waves()], r"for each series; got list"),
-    "a list of complex": ([TWO, TWO * 1j], r"y\[1\] must be numeric.*'a'.*complex"),
-    "infinity": (INFINITE_AT_7, rf"got inf in column 'a' at {AT_7}\. .* NaN"),
-    "all missing": (Y * NAN, r"one observed value.* got 24 rows that are all missing"),
-    "a missing series": (
-        with_value(panel(), "s1", NAN),
-        r"13 rows of series \('s1',\)",
-    ),
-    "a missing column": (TWO.assign(b=NAN), r"in every column; got none in column 'b'"),
-}
-
-
-@pytest.mark.parametrize("case", TABLES)
-def test_a_table_that_says_nothing_or_too_much_is_refused(case: str) -> None:
-    y, message = TABLES[case]
-    with pytest.raises(REFUSAL, match=f"(?s){message}"):
-        unfit().fit(y)
-
-
-# --- time stamps ----------------------------------------------------------------------
 
 
 def swapped(index: pd.Index) -> pd.Index:
@@ -114,13 +51,33 @@ def holding(index: pd.Index, item: Any) -> pd.Index:
 DAYS = pd.date_range("2021-03-01", periods=24, freq="D")
 MONTHS = pd.period_range("2020-01", periods=24, freq="M")
 WHOLE = pd.Index(np.arange(24.0))
-MIXED = pd.Index([*UTC[:12], *BERLIN[12:]], dtype=object)
-HALF_LOCAL = pd.Index([*STAMPS[:12], *BERLIN[12:]], dtype=object)
+TABLES: dict[str, tuple[Any, str]] = {
+    "words": (ONE.astype(str), r"'y' of dtype .*, such as '1\.0'\. .*y\.astype\(float"),
+    "categories": (ONE.astype("category"), r"not categorical; got .*dtype category"),
+    "complex": (ONE * 1j, r"got column 'y' of dtype complex128.*to two columns"),
+    "dates": (TWO.assign(when=STAMPS), r"an index: y\.set_index\('when'\)\.$"),
+    "an array of words": (np.array(["1"]), r"got <U1 in .*array\.astype\(float\)"),
+    "four axes": (np.zeros((2,) * 4), r"in the shape .* shape \(2, 2, 2, 2\)"),
+    "no axis": (np.array(1.0), r"in the shape \(time,\), .* shape \(\)\."),
+    "a dict": ({"y": 1}, r"y must be of type Series, DataFrame, .*; got dict"),
+    "a number": (3.0, r"got float\. Pass numbers as pd\.Series\(y, index=stamps\)"),
+    "a tensor": (torch.ones(9), r"got Tensor\. .*y\.numpy\(\)"),
+    "a list of numbers": ([1.0, 2.0], r"DataFrame for each series; got list.*pd\.Ser"),
+    "a list of complex": ([TWO, TWO * 1j], r"y\[1\] must be numeric.*'a'.*complex"),
+    "no rows": (ONE[:0], r"y must hold at least one row; got none"),
+    "no columns": (pd.DataFrame(index=STAMPS), r"at least one column; got an index al"),
+    "one name": (TWO.set_axis(["a", "a"], axis=1), r"names; got 'a' more than once"),
+    "a panel as a Series": (panel()["y"], r"\['series', 'when'\]\. Pass y\.to_frame"),
+    "infinity": (with_value(TWO, STAMPS[7], np.inf), r"got inf in column 'a' at 2021"),
+    "all missing": (Y * NAN, r"one observed value.* got 24 rows that are all missing"),
+    "a missing series": (with_value(panel(), "s1", NAN), r"13 rows of series \('s1',"),
+    "a missing column": (TWO.assign(b=NAN), r"in every column; got none in column 'b'"),
+}
 BAD_STAMPS: dict[str, tuple[pd.Index, str]] = {
     "unsorted days": (
         swapped(DAYS),
-        r"times of y must be strictly increasing; got 2021-03-03 00:00:00 after "
-        r"2021-03-04 00:00:00 at row 3\. Sort y by its index first: y\.sort_index\(\)",
+        r"times of y must be strictly increasing; got 2021-03-03 .* after 2021-03-04 "
+        r".* at row 3\. Sort y by its index first: y\.sort_index\(\)",
     ),
     "unsorted in a zone": (swapped(UTC), r"increasing; got .*\+00:00 at row 3\. Sort"),
     "unsorted periods": (swapped(MONTHS), r"got 2020-03 after 2020-04 at row 3"),
@@ -128,21 +85,16 @@ BAD_STAMPS: dict[str, tuple[pd.Index, str]] = {
     "no date": (holding(STAMPS, pd.NaT), r"must hold finite times; got NaT at row 2"),
     "NaN": (holding(WHOLE, NAN), r"finite times; got nan at row 2"),
     "infinite": (holding(WHOLE, np.inf), r"finite times; got inf at row 2"),
-    "written dates": (
-        STAMPS.astype(str),
-        r"must hold integers, periods, .* got (str|object), such as 2021-03-01.* dates"
-        r" by pd\.to_datetime\(index\).* set_index\(column\)",
-    ),
-    "fractions": (
-        WHOLE / 2,
-        r"got float64, such as 0\.0\. .*to_timedelta\(index, unit='s'\) or .*astype",
-    ),
+    "written dates": (STAMPS.astype(str), r"got (str|object), such as 2021-03-01"),
+    "fractions": (WHOLE / 2, r"got float64, such as 0\.0\. .*to_timedelta\(index, uni"),
     "two zones": (
-        MIXED,
-        rf"share one time zone, or have none; got {re.escape(str(BERLIN[12]))} \(zone "
-        r"Europe/Berlin\) at row 12 after .* \(zone UTC\)\. .*to_datetime\(index, utc=",
+        pd.Index([*UTC[:12], *BERLIN[12:]], dtype=object),
+        r"share one time zone, .* \(zone Europe/Berlin\) at row 12 after .*\(zone UTC",
     ),
-    "zones and none": (HALF_LOCAL, r"row 12 after .* \(zone None\)\. .*by tz_localize"),
+    "zones and none": (
+        pd.Index([*STAMPS[:12], *BERLIN[12:]], dtype=object),
+        r"row 12 after .* \(zone None\)\. .*by tz_localize",
+    ),
     "huge integers": (
         pd.Index(np.arange(24, dtype=np.uint64) + 2**63),
         r"lie below 2\*\*63; got 9223372036854775831\. Subtract the first",
@@ -152,22 +104,32 @@ BAD_STAMPS: dict[str, tuple[pd.Index, str]] = {
         r"from 1677 to 2262; got 0900-01-01 .* to 0923-01-01 .*Use a PeriodIndex",
     ),
 }
+AT_STAMPS = {
+    case: (waves(pd.RangeIndex(24)).set_axis(index), message)
+    for case, (index, message) in BAD_STAMPS.items()
+}
 
 
-@pytest.mark.parametrize("case", BAD_STAMPS)
-@pytest.mark.parametrize("of_panel", [False, True])
-def test_stamps_that_are_none_or_out_of_order_are_refused(
-    case: str, of_panel: bool
-) -> None:
-    index, message = BAD_STAMPS[case]
-    y = waves(pd.RangeIndex(24)).set_axis(index)
-    if of_panel:
-        keyed = pd.MultiIndex.from_arrays([["a"] * 24, index])
-        if keyed.get_level_values(1).dtype != index.dtype:
-            pytest.skip("pandas keeps no such index in a MultiIndex")
-        y = y.to_frame().set_axis(keyed)
+@pytest.mark.parametrize("case", [*TABLES, *AT_STAMPS])
+def test_what_is_no_table_of_numbers_over_times_is_refused(case: str) -> None:
+    y, message = {**TABLES, **AT_STAMPS}[case]
     with pytest.raises(REFUSAL, match=f"(?s){message}"):
-        unfit().fit(y)
+        tiny(max_epochs=10**6).fit(y)  # no training is reached
+
+
+QUESTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "update": lambda forecaster, y: forecaster.update(y, update_params=False),
+    "score": lambda forecaster, y: forecaster.score(y),
+    "predict_residuals": lambda forecaster, y: forecaster.predict_residuals(y),
+}
+
+
+@pytest.mark.parametrize("case", ["words", "a number", "unsorted days"])
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_question_refuses_it(fitted: Any, question: str, case: str) -> None:
+    y, message = {**TABLES, **AT_STAMPS}[case]
+    with pytest.raises(REFUSAL, match=f"(?s){message}"):
+        QUESTIONS[question](fitted, y)
 
 
 def keyed(y: pd.DataFrame, keys: Any) -> pd.DataFrame:
@@ -178,27 +140,17 @@ def keyed(y: pd.DataFrame, keys: Any) -> pd.DataFrame:
 def test_offending_rows_of_a_panel_are_named() -> None:
     y = panel((6, 5))
     with pytest.raises(ValueError, match=r"strictly increasing; got .* row 8"):
-        unfit().fit(y.iloc[[0, 1, 2, 3, 4, 5, 6, 8, 7, 9, 10]])
+        tiny().fit(y.iloc[[0, 1, 2, 3, 4, 5, 6, 8, 7, 9, 10]])
     with pytest.raises(ValueError, match=r"y must have keys; got none at row 6\. Drop"):
-        unfit().fit(keyed(y, [*"aaaaaa", *[None] * 5]))
+        tiny().fit(keyed(y, [*"aaaaaa", *[None] * 5]))
     with pytest.raises(TypeError, match=r"integers, periods, .*see reorder_levels"):
-        unfit().fit(y.swaplevel().sort_index())
-    other = waves(BERLIN + pd.Timedelta("30s")).to_frame()
-    parts = {"a": waves(UTC).to_frame(), "b": other}
-    with pytest.raises(TypeError, match=r"share one time zone, .*at row 24 after"):
-        unfit().fit(pd.concat(parts))
+        tiny().fit(y.swaplevel().sort_index())
 
 
 KINDS: dict[str, tuple[pd.Index, pd.Index, str]] = {
     "a zone too many": (STAMPS, UTC, r"got datetimes with a time zone\. .*tz_convert"),
     "no zone": (UTC, STAMPS, r"got datetimes without a time zone\. .*tz_local"),
-    "dates for integers": (pd.RangeIndex(24), STAMPS, r"integers; got datetimes"),
     "integers for dates": (STAMPS, pd.Index([30, 31]), r"got integers\. .*to_datetime"),
-    "periods for dates": (
-        STAMPS,
-        MONTHS,
-        r"got periods of frequency M\. .*to_timestamp",
-    ),
     "dates for periods": (MONTHS, STAMPS, r"frequency M; got datetimes.*to_period"),
 }
 
@@ -208,16 +160,15 @@ def test_stamps_of_another_kind_are_refused_wherever_they_come(case: str) -> Non
     index, other, message = KINDS[case]
     y, X = waves(index), controls(index)
     forecaster = tiny().fit(y, X)
-    message = f"(?s)must be of the kind of y's index, .*{message}"
     asked = waves(other)
     for question in (
-        lambda: unfit().fit(y, controls(other).set_axis(other)),
+        lambda: tiny().fit(y, controls(other).set_axis(other)),
         lambda: forecaster.update(asked, controls(other), update_params=False),
         lambda: forecaster.predict_at(other),
         lambda: forecaster.predict_at(index, X=controls(other)),
         lambda: forecaster.score(asked, controls(other)),
     ):
-        with pytest.raises(TypeError, match=message):
+        with pytest.raises(TypeError, match=f"(?s)of the kind of y's .*{message}"):
             question()
 
 
@@ -228,34 +179,14 @@ def last_u(X: pd.DataFrame, value: float) -> pd.DataFrame:
     return X.assign(u=X["u"].where(X.index != X.index[-1], value))
 
 
-def doubled(X: pd.DataFrame) -> pd.DataFrame:
-    return pd.concat([X, X[-1:]])
-
-
 AT_LAST = re.escape(str(STAMPS[-1]))
 SPOILT: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
-    "no row": (
-        lambda X: X[:-1],
-        rf"X must have a row at .* got none at {AT_LAST}\. Ex",
-    ),
-    "NaN": (
-        lambda X: last_u(X, NAN),
-        rf"none missing; got nan in column 'u' at {AT_LAST}",
-    ),
+    "no row": (lambda X: X[:-1], rf"X must have a row at .* got none at {AT_LAST}\."),
+    "NaN": (lambda X: last_u(X, NAN), rf"missing; got nan in column 'u' at {AT_LAST}"),
     "infinity": (lambda X: last_u(X, np.inf), rf"be finite.*; got inf .*{AT_LAST}"),
-    "words": (
-        lambda X: X.assign(u="a"),
-        r"X must be numeric.*'u' of dtype (str|object)",
-    ),
-    "a row twice": (
-        doubled,
-        r"times of X must be strictly increasing.*X\[~X\.index\.d",
-    ),
-    "one name": (
-        lambda X: X.set_axis(["u", "u"], axis=1),
-        r"(columns of X must have different names; got 'u'|got \['u', 'u'\])",
-    ),
-    "a list": (lambda X: [1.0], r"X must be a Series, .*; got list"),
+    "words": (lambda X: X.assign(u="a"), r"X must be numeric.*'u' of dtype"),
+    "a row twice": (lambda X: pd.concat([X, X[-1:]]), r"times of X must be strictly"),
+    "a list": (lambda X: [1.0], r"X must be of type Series, .*; got list"),
 }
 OTHERS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
     "one column": (lambda X: X[["u"]], r"had, \['u', 'v'\]; got \['u'\]\. Pass"),
@@ -263,13 +194,11 @@ OTHERS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
 }
 LAST = STAMPS[-2:]
 ANSWERS: dict[str, Callable[[Any, Any], Any]] = {
-    "update": lambda f, X: f.update(waves(STAMPS)[-2:], X),
+    "update": lambda f, X: f.update(Y[-2:], X),
     "predict": lambda f, X: f.predict(LAST, X=X),
     "predict_at": lambda f, X: f.predict_at(LAST, X=X),
-    "predict_interval": lambda f, X: f.predict_interval(LAST, X=X),
     "sample": lambda f, X: f.sample(LAST, X=X),
-    "score": lambda f, X: f.score(waves(STAMPS)[-2:], X=X),
-    "predict_residuals": lambda f, X: f.predict_residuals(waves(STAMPS)[-2:], X=X),
+    "score": lambda f, X: f.score(Y[-2:], X=X),
 }
 
 
@@ -280,20 +209,14 @@ def early() -> Any:
 
 
 @pytest.mark.parametrize("case", [*SPOILT, *OTHERS])
-@pytest.mark.parametrize("question", ANSWERS)
-def test_x_that_cannot_be_read_is_refused_by_every_question(
-    early: Any, question: str, case: str
-) -> None:
+def test_x_that_cannot_be_read_is_refused(early: Any, case: str) -> None:
     spoil, message = {**SPOILT, **OTHERS}[case]
-    with pytest.raises(REFUSAL, match=f"(?s){message}"):
-        ANSWERS[question](early, spoil(controls(STAMPS)[-2:]))
-
-
-@pytest.mark.parametrize("case", SPOILT)
-def test_x_that_cannot_be_read_is_refused_by_fit(case: str) -> None:
-    spoil, message = SPOILT[case]
-    with pytest.raises(REFUSAL, match=f"(?s){message}"):
-        unfit().fit(Y, spoil(controls(STAMPS)))
+    for question in ANSWERS.values():
+        with pytest.raises(REFUSAL, match=f"(?s){message}"):
+            question(early, spoil(controls(STAMPS)[-2:]))
+    if case in SPOILT:
+        with pytest.raises(REFUSAL, match=f"(?s){message}"):
+            tiny().fit(Y, spoil(controls(STAMPS)))
 
 
 def test_x_belongs_to_fit_and_to_every_question_or_to_none(
@@ -302,9 +225,7 @@ def test_x_belongs_to_fit_and_to_every_question_or_to_none(
     X = controls(LATER)
     for question in (
         lambda f, X: f.predict(LATER, X=X),
-        lambda f, X: f.predict_at(LATER, X=X),
         lambda f, X: f.predict_quantiles(LATER, X=X),
-        lambda f, X: f.sample(LATER, X=X),
         lambda f, X: f.score(waves(LATER), X),
     ):
         with pytest.raises(ValueError, match=r"got None\. Pass X with a row at 2021"):
@@ -313,13 +234,10 @@ def test_x_belongs_to_fit_and_to_every_question_or_to_none(
             question(fitted, X)
 
 
-@pytest.mark.parametrize("value", [NAN, np.inf])
-def test_a_value_that_is_given_must_be_one_though_fit_had_one(
-    early: Any, value: float
-) -> None:
+def test_a_value_that_is_given_must_be_one_though_fit_had_one(early: Any) -> None:
     X = controls(STAMPS)
     early.predict_at(STAMPS[3:6], X=X.drop(STAMPS[4]))  # known from fit
-    X.loc[STAMPS[4], "u"] = value
+    X.loc[STAMPS[4], "u"] = NAN
     with pytest.raises(ValueError, match=r"^values of X must be finite, none missing"):
         early.predict_at(STAMPS[3:6], X=X)
     early.predict_at(STAMPS[6:9], X=X)  # not asked
@@ -329,18 +247,9 @@ def test_x_of_a_panel_has_its_levels() -> None:
     y, alone = panel(), controls(STAMPS)
     message = r"X must have the index levels of y, \['series', 'when'\]; got \[None\]"
     with pytest.raises(ValueError, match=message):
-        unfit().fit(y, alone)
-    forecaster = tiny().fit(y, controls(y.index))
+        tiny().fit(y, alone)
     with pytest.raises(ValueError, match=message):
-        forecaster.predict([1], X=alone)
-
-
-def test_an_array_of_controls_has_rows_that_count_from_zero() -> None:
-    X = controls(STAMPS).to_numpy()
-    with pytest.raises(TypeError, match=r"X must be of the kind of y's .*integers"):
-        unfit().fit(Y, X)
-    with pytest.raises(ValueError, match=r"X must have a row .* got none at 20"):
-        unfit().fit(waves().to_numpy(), controls(pd.RangeIndex(20)))
+        tiny().fit(y, controls(y.index)).predict([1], X=alone)
 
 
 # --- arguments ------------------------------------------------------------------------

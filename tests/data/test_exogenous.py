@@ -20,8 +20,9 @@ from tests.controls import (
     forecaster_with_controls,
     largest,
     moved,
+    pretrained_with_controls,
 )
-from tests.series import FORECASTERS, tiny, waves
+from tests.series import FORECASTERS, panel, tiny, waves
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +41,6 @@ def test_a_control_acts_after_the_stamp_before_its_own(kind: type) -> None:
     difference = np.abs(other - forecast).to_numpy()
     np.testing.assert_array_equal(difference[:3], 0)
     assert (difference[3:] > 1e-5).all()
-
-
-def test_residuals_and_score_are_those_of_the_forecast_under_x(trained: Any) -> None:
-    y, X = waves(INDEX), controls(INDEX)
-    forecast = trained.predict(at(INDEX), X=X)
-    pd.testing.assert_series_equal(trained.predict_residuals(y, X), y - forecast)
-    later = (y - forecast)[24:]
-    assert trained.score(y[24:], X) == pytest.approx(-np.sqrt((later**2).mean()))
-    assert trained.score(y[24:], X[24:]) != trained.score(y[24:], moved(X, LATER))
 
 
 # Which rows and columns of X count
@@ -129,16 +121,6 @@ def test_one_control_is_read_in_any_form(dtype: Any) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
-def test_an_x_without_columns_is_no_x() -> None:
-    y = waves(INDEX)
-    nothing = pd.DataFrame(index=INDEX)
-    forecaster = tiny().fit(y[:24], nothing[:24])
-    forecast = tiny().fit(y[:24]).predict(at(LATER))
-    pd.testing.assert_series_equal(forecaster.predict(at(LATER)), forecast)
-    with_index = forecaster.predict(at(LATER), X=nothing)
-    pd.testing.assert_series_equal(with_index, forecast)
-
-
 def driven(seed: int = 0, n: int = 330) -> tuple[pd.Series, pd.DataFrame]:
     """Return 1.5 u + noise of 0.05 at exponential gaps, and u, held for ten stamps."""
     rng = np.random.default_rng(seed)
@@ -150,14 +132,70 @@ def driven(seed: int = 0, n: int = 330) -> tuple[pd.Series, pd.DataFrame]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", FORECASTERS)
-def test_what_a_control_drives_is_forecast_with_it_and_not_without(kind: type) -> None:
+def test_what_a_control_drives_is_forecast_with_it() -> None:
     y, X = driven()
-    train, test = y[:-30], y[-30:]
-    settings: dict[str, Any] = {"max_epochs": 40, "random_state": 0}
-    settings["level"] = "series"
-    forecast = kind(**settings).fit(train, X[:-30]).predict(test.index, X=X[-30:])
-    assert ((forecast - test) ** 2).mean() <= 0.05 * y.var()
-    if kind is FORECASTERS[0]:
-        withheld = kind(**settings).fit(train).predict(test.index)
-        assert ((withheld - test) ** 2).mean() >= 0.6 * y.var()
+    forecaster = FORECASTERS[2](max_epochs=40, level="series", random_state=0)
+    forecast = forecaster.fit(y[:-30], X[:-30]).predict(y.index[-30:], X=X[-30:])
+    assert ((forecast - y[-30:]) ** 2).mean() <= 0.05 * y.var()
+
+
+# Panels, updates and pretraining
+
+
+@pytest.fixture(scope="module")
+def taught() -> Any:
+    return pretrained_with_controls()
+
+
+@pytest.mark.parametrize("one", [("s1",), ("north", "s1")])
+def test_a_series_of_a_panel_is_forecast_from_its_own_rows_of_x(
+    taught: Any, one: tuple[str, ...]
+) -> None:
+    y = panel()
+    X = controls(y.index)
+    ends = y.groupby(level=0).tail(1).index
+    rows = [(key, end + pd.Timedelta(f"{m}min")) for key, end in ends for m in (4, 9)]
+    future = controls(pd.MultiIndex.from_tuples(rows, names=y.index.names), shift=0.5)
+    alone = taught.clone().fit(y.loc["s1"], X.loc["s1"])
+    expected = alone.predict_at(future.loc["s1"].index, X=future.loc["s1"])
+    if len(one) == 2:
+        parts = [{"north": data, "south": data * 0} for data in (y, X, future)]
+        y, X, future = (pd.concat(part, names=["region"]) for part in parts)
+    mine = np.array([row[:-1] == one for row in future.index])
+    forecaster = taught.clone().fit(y, X)
+    forecast = forecaster.predict_at(future.index, X=future)
+    np.testing.assert_allclose(forecast[mine], expected, rtol=0, atol=1e-6)
+    other = forecaster.predict_at(future.index, X=moved(future, mine))
+    difference = (other - forecast)["y"].abs()
+    assert (difference[mine] > 1e-4).all()
+    assert (difference[~mine] == 0).all()
+
+
+def test_update_without_training_only_appends_controls(taught: Any) -> None:
+    y, X = waves(INDEX), controls(INDEX)
+    expected = taught.clone().fit(y[:28], X[:28]).predict(at(INDEX[26:]), X=X)
+    updated = taught.clone().fit(y[:20], X[:20])
+    updated.update(y[20:24], X[20:24], update_params=False)
+    updated.update(y[22:28], X, update_params=False)  # sktime repeats rows seen
+    forecast = updated.predict(at(INDEX[26:]), X=X)
+    pd.testing.assert_series_equal(forecast, expected)
+    other = taught.clone().fit(y[:20], X[:20])
+    other.update(y[20:28], moved(X, INDEX[20:28]), update_params=False)
+    assert largest(other.predict(at(INDEX[28:]), X=X) - expected[2:]) > 1e-4
+
+
+@pytest.mark.slow
+def test_later_fits_read_columns_by_the_names_of_the_first() -> None:
+    y = pd.DataFrame({"a": waves(INDEX), "b": 9 * waves(INDEX, 1)})
+    X = controls(INDEX)
+
+    def fitted_again(y: pd.DataFrame, X: pd.DataFrame) -> Any:
+        family = pd.concat({"s": first_y, "t": -first_y}, names=["k", "t"])
+        given = pd.concat({"s": first_X, "t": first_X}, names=["k", "t"])
+        forecaster = tiny(**TRAINED, finetune_epochs=0).pretrain(family, given)
+        return forecaster.fit(y[:24], X[:24])
+
+    first_y, first_X = y[:20], X[:20]
+    forecast = fitted_again(y, X).predict(at(LATER), X=X)
+    swapped = fitted_again(y[["b", "a"]], X[["v", "u"]]).predict(at(LATER), X=X)
+    pd.testing.assert_frame_equal(swapped[["a", "b"]], forecast)

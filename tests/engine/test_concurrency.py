@@ -29,17 +29,17 @@ from tests.series import on_engine, tiny, uneven_stamps, waves
 def threads_are_woken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """Share even a small batch over two threads; list which threads took a part."""
     seen: list[int] = []
-    run_all = runs._Blocks.each
+    each_block = runs._each_block
 
-    def recording(self: Any, work: Any, *given: Any) -> list:
+    def recording(n: int, cost: int, work: Any, *given: Any) -> list:
         def recorded(low: int, *others: Any) -> Any:
             seen.append(threading.get_ident())
             time.sleep(1e-3 if low else 3e-3)  # the first block is ready last
             return work(low, *others)
 
-        return run_all(self, recorded, *given)
+        return each_block(n, cost, recorded, *given)
 
-    monkeypatch.setattr(runs._Blocks, "each", recording)
+    monkeypatch.setattr(runs, "_each_block", recording)
     monkeypatch.setattr(runs, "_WORTH_A_THREAD", 0)
     monkeypatch.setattr(runs, "_BLOCK", 8)
     before = torch.get_num_threads()

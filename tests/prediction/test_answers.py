@@ -51,25 +51,6 @@ def test_an_extra_queried_stamp_changes_no_other_answer(
     np.testing.assert_allclose(together[asked], alone, rtol=0, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_an_extra_queried_stamp_changes_an_adaptive_answer_within_tolerance() -> None:
-    y = waves()
-    forecaster = tiny(method="dopri5").fit(y)
-    asked = [y.index[-2] + 1, y.index[-1] + 15]
-    together = forecaster.predict(at([*asked, y.index[-1] + 60]))
-    alone = forecaster.predict(at(asked))
-    np.testing.assert_allclose(together[asked], alone, rtol=0, atol=1e-3)
-
-
-@pytest.mark.parametrize("kind", FORECASTERS)
-def test_a_far_horizon_alone_equals_the_last_of_the_full_horizon(kind: type) -> None:
-    forecaster = tiny(kind).fit(waves())
-    full = forecaster.predict(range(1, 41))
-    far = forecaster.predict([40])
-    np.testing.assert_allclose(far, full.iloc[-1:], rtol=0, atol=1e-6)
-    assert far.index[0] == full.index[-1]
-
-
 @pytest.mark.parametrize(
     ("answer", "options"),
     [
@@ -94,27 +75,6 @@ def test_controls_between_the_stamps_asked_count() -> None:
     full = forecaster.predict(range(1, 41), X=future)
     far = forecaster.predict([40], X=future)
     np.testing.assert_allclose(far, full.iloc[-1:], rtol=0, atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", FORECASTERS)
-def test_controls_change_the_forecast(kind: type) -> None:
-    y = waves()
-    X, future = with_controls(y)
-    forecaster = tiny(kind, **TRAINED).fit(y, X)
-    steps = [1, 5, 40]
-    forecast = forecaster.predict(steps, X=future)
-    other = forecaster.predict(steps, X=future + 1)
-    assert np.abs(other - forecast).min() > 1e-4
-    index = forecast.index
-    assert np.array_equal(forecaster.predict_at(index, X=future)["y"], forecast)
-    without = tiny(kind, **TRAINED).fit(y).predict(steps)
-    assert np.abs(without - forecast).min() > 1e-6
-    sampled = forecaster.sample(steps, X=future)
-    assert sampled.shape == (400 * 3, 1)
-    assert len(forecaster.predict_quantiles(steps, X=future)) == 3
-    truth = pd.Series(0.0, future.index, name="y")
-    assert forecaster.score(truth, X=future) != forecaster.score(truth, X=future + 1)
 
 
 def test_columns_of_x_are_read_by_name() -> None:
@@ -194,17 +154,6 @@ def test_a_stamp_is_answered_by_a_window_around_it() -> None:
         assert last == n - 1 or length - n_before >= 3
 
 
-@pytest.mark.slow
-def test_a_gap_is_answered_by_one_window_with_rows_on_both_sides() -> None:
-    for row in range(12, 19):
-        y = with_gap(30, row)
-        before, after = y.index[row - 1], y.index[row]
-        asked = pd.date_range(before, after, periods=7)[:-1]
-        seen = seen_by(pretrained(window_length=8), y, asked)
-        assert (seen == seen[:, :1]).all()
-        assert seen[row - 3 : row + 3].all()
-
-
 def test_an_update_leaves_the_answers_well_inside_as_they_are() -> None:
     y = waves(uneven_stamps(29))
     asked = at(y.index[:19])
@@ -268,17 +217,6 @@ def test_a_small_batch_of_windows_at_once_gives_the_same_answers(
         np.testing.assert_allclose(repeated, answer, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", FORECASTERS)
-def test_quantiles_rise_with_alpha(kind: type) -> None:
-    y = channels()
-    forecaster = tiny(kind, **TRAINED).fit(y)
-    alpha = [0.05, 0.25, 0.5, 0.75, 0.95]
-    quantiles = forecaster.predict_quantiles([-5, 1, 9], alpha=alpha)
-    assert quantiles.columns.tolist() == [(c, a) for c in "ab" for a in alpha]
-    for column in "ab":
-        assert (np.diff(quantiles[column], axis=1) > 0).all()
-
-
 def test_an_interval_lies_between_its_quantiles() -> None:
     forecaster = tiny(n_samples=50).fit(channels())
     interval = forecaster.predict_interval([1, 9], coverage=0.8)
@@ -325,50 +263,6 @@ def test_sample_paths_have_a_row_per_sample_and_stamp() -> None:
     pd.testing.assert_index_equal(paths.index, expected)
     assert list(paths.columns) == ["a", "b"]
     assert len(forecaster.sample([1])) == 7  # n_samples
-
-
-def test_sample_paths_of_a_panel_are_keyed_by_sample_and_row() -> None:
-    forecaster = tiny().fit(panel())
-    paths = forecaster.sample([1, 2], n_samples=3)
-    rows = forecaster.predict([1, 2]).index
-    assert paths.index.tolist() == [(k, *row) for k in range(3) for row in rows]
-    assert paths.index.names == ["sample", "series", "when"]
-
-
-def test_a_sample_path_without_noise_is_one_smooth_trajectory() -> None:
-    y = waves()
-    forecaster = tiny(**TRAINED).fit(y)
-    close = at(np.arange(y.index[-1], y.index[-1] + 60))
-    smooth = forecaster.sample(close, n_samples=40, noise=False)["y"].unstack(0)
-    bend = np.diff(smooth, n=2, axis=0)
-    spread = smooth.std(axis=1).to_numpy().mean()
-    assert np.abs(bend).max() < 0.05 * spread
-    noisy = forecaster.sample(close, n_samples=40)["y"].unstack(0)
-    assert np.abs(np.diff(noisy, n=2, axis=0)).max() > 10 * np.abs(bend).max()
-    # Neighbours along one path belong together; across paths they would not.
-    step = smooth.diff().iloc[1:]
-    assert np.abs(step).to_numpy().max() < spread
-
-
-def test_the_mean_of_sample_paths_is_near_the_forecast() -> None:
-    y = channels()
-    forecaster = tiny(**TRAINED).fit(y)
-    paths = forecaster.sample([1, 5], n_samples=4000, noise=False).groupby(level=1)
-    error = paths.mean() - forecaster.predict([1, 5])
-    assert (error.abs() < 0.5 * paths.std()).all(axis=None)
-
-
-def test_a_zero_in_the_window_is_an_observation() -> None:
-    y = channels()
-    forecaster = tiny(**TRAINED).fit(y[:-3])
-    forecasts = []
-    for value in (forecaster.location_[0], np.nan):  # which is zero in its units
-        later = y[-3:].copy()
-        later.iloc[0, 0] = value  # the other channel keeps the row
-        updated = copy.deepcopy(forecaster).update(later, update_params=False)
-        forecasts.append(updated.predict_at(y.index[-1:]).to_numpy())
-    # little, after so short a training; a zero taken for missing would change nothing
-    assert (forecasts[0] != forecasts[1]).all()
 
 
 def test_a_series_that_fit_has_not_seen_is_refused_by_name() -> None:

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import copy
 import pickle
-import sys
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from scipy.stats import norm
 
 from sklode import LatentODELSTMForecaster
 from sklode.data.errors import HistoryWarning
-from sklode.nn import Batch
-from sklode.prediction import calibration
 from sklode.prediction.calibration import (
     Calibration,
     calibrate,
-    residuals_of,
 )
 from sklode.prediction.randomness import normals
 from tests.series import channels, panel, tiny, two_sines, uneven_stamps, waves
@@ -65,14 +60,6 @@ def test_numbers_of_a_place_are_normal_and_stratified() -> None:
     first = drawn[:1]  # one draw, over places
     assert first.mean() == pytest.approx(0, abs=0.1)
     assert first.std() == pytest.approx(1, abs=0.1)
-
-
-def test_numbers_of_places_draws_and_widths_are_uncorrelated() -> None:
-    drawn = normals(0, 1, np.zeros(60, int), np.arange(60.0), 200, 3)
-    columns = np.moveaxis(drawn, 0, -1).reshape(180, 200)
-    off = np.asarray(np.corrcoef(columns))[np.triu_indices(180, 1)]
-    assert abs(off.mean()) < 0.003
-    assert abs(off.std() - 200**-0.5) < 0.005
 
 
 def test_numbers_depend_on_the_place_and_on_nothing_else() -> None:
@@ -170,15 +157,6 @@ def test_the_scale_widens_quantiles_variances_and_paths_alike() -> None:
         np.testing.assert_allclose(spreads[1], 3 * spreads[0], rtol=rtol)
 
 
-def test_the_scale_leaves_the_mean_of_paths_where_it_is() -> None:
-    plain = with_scale(tiny(n_samples=60).fit(channels()), 1.0)
-    means = [
-        f.sample([-9, 1, 9], noise=False).groupby(level=1).mean()
-        for f in (plain, with_scale(plain, 3.0))
-    ]
-    np.testing.assert_allclose(means[1], means[0])
-
-
 def test_the_scale_is_that_of_the_column_and_the_time_outside_the_history() -> None:
     y = channels()
     plain = with_scale(tiny(n_samples=20).fit(y), 1.0)
@@ -233,33 +211,6 @@ def test_the_distribution_is_that_of_sample_paths_row_by_row() -> None:
         np.testing.assert_allclose(distribution.iloc[[1]].mean(), of_paths.mean(0)[[1]])
 
 
-def test_the_distribution_of_a_panel_has_the_mean_and_variance_of_forecasts() -> None:
-    skpro = pytest.importorskip("skpro.distributions")
-    forecaster = tiny(n_samples=30, **LONG).fit(panel())
-    distribution = forecaster.predict_proba([1, 5])
-    assert isinstance(distribution, skpro.Normal)
-    np.testing.assert_allclose(distribution.mean(), forecaster.predict([1, 5]))
-    np.testing.assert_allclose(distribution.var(), forecaster.predict_var([1, 5]))
-
-
-@pytest.mark.filterwarnings("ignore:Forecasters' predict_proba requires")
-def test_without_skpro_the_distribution_is_sktimes_normal(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    forecaster = tiny(n_samples=30, **LONG).fit(channels())
-    point, variance = forecaster.predict([1, 5]), forecaster.predict_var([1, 5])
-    monkeypatch.setitem(sys.modules, "skpro", None)
-    monkeypatch.setitem(sys.modules, "skpro.distributions", None)
-    for module in ("sktime.forecasting.base._base", "skbase.utils.dependencies"):
-        monkeypatch.setattr(
-            f"{module}._check_soft_dependencies", lambda *args, **kwargs: False
-        )
-    distribution = forecaster.predict_proba([1, 5])
-    assert type(distribution).__module__.startswith("sktime")
-    np.testing.assert_allclose(distribution.mean(), point)
-    np.testing.assert_allclose(distribution.var(), variance)
-
-
 def test_the_scale_is_documented_on_the_fitted_forecaster() -> None:
     forecaster = tiny(**LONG).fit(channels())
     scale = forecaster.interval_scale_
@@ -286,19 +237,6 @@ def test_an_update_of_the_history_alone_keeps_the_scale() -> None:
     assert not forecaster.interval_scale_.equals(before)
 
 
-def test_errors_are_told_by_the_time_since_the_last_stamp_that_was_seen() -> None:
-    forecaster = tiny(**LONG).fit(waves())
-    windows = forecaster._model.windows(forecaster._history.observations).reaching(9)
-    which = np.array([0, len(windows) - 1])
-    arrays = windows.gather(which)
-    times, values, mask = (torch.from_numpy(x) for x in arrays[:3])
-    batch = Batch(times, values, mask, windows.window_length)
-    errors, lags = residuals_of(forecaster.network_, batch)
-    assert lags[0, 5] == 0
-    np.testing.assert_allclose(lags, arrays.times - arrays.times[:, 5:6])
-    np.testing.assert_array_equal(np.isnan(errors), ~arrays.mask)
-
-
 @pytest.mark.parametrize("epochs", [0, 1])
 def test_a_short_series_keeps_the_pretrained_scale(epochs: int) -> None:
     forecaster = tiny(**LONG, finetune_epochs=epochs).pretrain(panel())
@@ -309,23 +247,6 @@ def test_a_short_series_keeps_the_pretrained_scale(epochs: int) -> None:
     assert longer.interval_scale_.shape != kept.scales.shape or not np.array_equal(
         longer.interval_scale_, kept.scales
     )
-
-
-@pytest.mark.parametrize(
-    ("thinning", "factor"), [(0.0, 1.3), (0.25, 1.15), (0.5, 1.0), (0.9, 1.0)]
-)
-def test_rows_trained_on_are_doubted_unless_windows_were_thinned(
-    monkeypatch: pytest.MonkeyPatch, thinning: float, factor: float
-) -> None:
-    factors = []
-
-    def recorded(residuals: Any, n_rows: int, optimism: float, least: float) -> Any:
-        factors.append(optimism)
-        return calibrate(residuals, n_rows, optimism, least)
-
-    monkeypatch.setattr(calibration, "calibrate", recorded)
-    tiny(thinning=thinning, early_stopping=True).fit(waves(uneven_stamps(120)))
-    assert factors == pytest.approx([1.25, factor])
 
 
 @pytest.mark.slow

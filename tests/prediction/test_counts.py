@@ -127,13 +127,6 @@ def test_the_rate_of_rare_events_is_found(rate: Any, most: float) -> None:
     assert np.mean(errors) < most
 
 
-def test_seldom_demand_is_not_forecast_as_none() -> None:
-    rng = np.random.default_rng(0)
-    y = poisson(0.0, n=300) + (rng.random(300) < 0.1) * rng.geometric(0.2, 300)
-    found = structural(y).predict(STEPS).to_numpy().mean()
-    assert found == pytest.approx(y.mean(), rel=0.5)
-
-
 @pytest.mark.parametrize("kind", ["poisson", "rain"])
 def test_intervals_cover(kind: str) -> None:
     covered = []
@@ -142,19 +135,6 @@ def test_intervals_cover(kind: str) -> None:
         low, high = structural(y[:126]).predict_interval(STEPS).to_numpy().T
         covered.append((low <= y[126:]) & (y[126:] <= high))
     assert 0.86 < np.mean(covered) < 0.995
-
-
-def test_growth_with_a_few_zeros_may_be_a_logarithm() -> None:
-    t = np.arange(160)
-    rate = 3 * np.exp(0.03 * t) * (1 + 0.5 * np.sin(2 * np.pi * t / 7))
-    noisy = np.random.default_rng(0).gamma(8, 1 / 8, 160)
-    y = poisson(rate * noisy, 1, 160)
-    assert 0 < (y == 0).sum() < 16
-    forecaster = structural(y[:146])
-    assert forecaster.level_["logarithm"].all()
-    found = forecaster.predict(STEPS).to_numpy().ravel()
-    assert np.median(np.abs(np.log(found / rate[146:]))) < 0.25
-    assert (forecaster.predict_interval(STEPS) >= 0).all(axis=None)
 
 
 @pytest.mark.parametrize(("value", "told"), [(-1.0, "any"), (0.5, "not below zero")])
@@ -184,16 +164,6 @@ def test_channels_are_told_apart() -> None:
     assert told.to_dict() == {"sold": "counts", "warm": "any"}
 
 
-def test_a_family_with_values_below_zero_has_no_floor() -> None:
-    cold = pd.concat(
-        {k: (poisson(2.0, k) - 4).to_frame() for k in range(3)}, names=["s", "t"]
-    )
-    forecaster = StructuralForecaster(random_state=0).pretrain(cold)
-    forecaster.fit(poisson(0.1)[:4])
-    assert (forecaster.level_["values"] == "any").all()
-    assert (forecaster.predict_interval(STEPS).iloc[:, 0] < 0).all()
-
-
 def test_a_file_keeps_that_values_are_counts(tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
     panel = shops()
@@ -208,6 +178,7 @@ def test_a_file_keeps_that_values_are_counts(tmp_path: Path) -> None:
         np.testing.assert_array_equal(all_of(again)[name], values)
 
 
+@pytest.mark.slow
 def test_in_a_gap_intervals_are_of_observations_and_smooth_paths_of_signals() -> None:
     rng, seen, truth = np.random.default_rng(0), [], []
     for _ in range(8):

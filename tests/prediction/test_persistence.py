@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import joblib
-import numpy as np
 import pytest
 import torch
 
 from sklode import nn
-from tests.fitted import KINDS, answers, assert_same, assert_same_forecaster
+from tests.fitted import KINDS, assert_same, assert_same_forecaster
 from tests.series import panel, tiny, uneven_stamps, waves
 
 ROOT = Path(__file__).parents[2]
@@ -46,42 +45,20 @@ def by_weights(forecaster: Any, folder: Path) -> Any:
     return type(forecaster).load_weights(folder / "forecaster")
 
 
-WAYS: list[Callable[[Any, Path], Any]] = [
-    by_pickle,
-    by_joblib,
-    by_deepcopy,
-    in_a_zip_by_sktime,
-    by_weights,
-]
-
 SOME = ("series", "panel_with_controls", "pretrained_and_fitted", "without_flow")
 
 OTHERS = [kind for kind in KINDS if kind not in SOME]
 
 USUAL = by_pickle, by_weights
-
-
-def named(*cases: Any) -> Any:
-    """Return one case of a test, slow but for the two ways that share no code.
-
-    The rarer kinds of forecaster are slow as well.
-    """
-    way, *kinds = cases
-    is_usual = way in USUAL and {*kinds} <= {*SOME}
-    marks = [] if is_usual else [pytest.mark.slow]
-    name = "-".join(getattr(case, "__name__", case) for case in cases)
-    return pytest.param(*cases, marks=marks, id=name)
-
-
-every_way = pytest.mark.parametrize("way", [named(way) for way in WAYS])
+RARE = by_joblib, by_deepcopy, in_a_zip_by_sktime
 
 
 @pytest.mark.parametrize(
     ("way", "kind"),
     [
-        *[named(*case) for case in product(USUAL, SOME)],
-        *[named(way, "series") for way in WAYS if way not in USUAL],
-        *[named(by_weights, kind) for kind in OTHERS],
+        *product(USUAL, SOME),
+        *[pytest.param(way, "series", marks=pytest.mark.slow) for way in RARE],
+        *[pytest.param(by_weights, k, marks=pytest.mark.slow) for k in OTHERS],
     ],
 )
 def test_a_forecaster_comes_back_the_same(
@@ -119,14 +96,6 @@ def test_saving_twice_gives_the_same_bytes_but_loading_gives_a_copy(
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
 
-def test_loading_draws_no_random_number(tmp_path: Path) -> None:
-    forecaster = KINDS["series"]().forecaster
-    before = torch.get_rng_state(), np.random.get_state(legacy=False)  # noqa: NPY002
-    by_weights(forecaster, tmp_path)
-    torch.testing.assert_close(torch.get_rng_state(), before[0])
-    assert_same(np.random.get_state(legacy=False), before[1])  # noqa: NPY002
-
-
 def test_files_leave_out_remembered_data_with_a_warning(tmp_path: Path) -> None:
     y = waves(uneven_stamps())
     saved = tiny().set_config(remember_data=True).fit(y)
@@ -138,17 +107,6 @@ def test_files_leave_out_remembered_data_with_a_warning(tmp_path: Path) -> None:
     found = [one.update(late).predict(fh=[1]) for one in (saved, loaded)]
     assert_same(*found)
     assert loaded._y.index.equals(late.index)
-
-
-def test_a_shallow_copy_answers_alike_and_an_update_leaves_the_original() -> None:
-    fitted = KINDS["series"]()
-    forecaster = fitted.forecaster
-    before = answers(forecaster, fitted)
-    shallow = copy.copy(forecaster)
-    assert_same(answers(shallow, fitted), before)
-    shallow.update(fitted.more)
-    assert_same(answers(forecaster, fitted), before)
-    assert len(shallow._history.index()) > len(forecaster._history.index())
 
 
 CHILD = """

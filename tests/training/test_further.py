@@ -83,16 +83,6 @@ def test_fine_tuning_takes_a_fifth_but_a_hundred_steps_at_less_than_lr(
     assert (run.n_epochs, run.rate) == (n_epochs, rate)
 
 
-def test_without_fine_tuning_only_the_history_is_new() -> None:
-    forecaster, y = tiny(finetune_epochs=0).pretrain(panel()), series()
-    forecast = forecaster.fit(y).predict(STEPS)
-    assert_kept(forecaster.network_, forecaster.pretrained_.network, 0.0)
-    assert forecaster.n_epochs_ == len(forecaster.history_) == 0
-    assert "loss" in forecaster.history_.columns
-    y.iloc[-1] += 1
-    assert (forecaster.fit(y).predict(STEPS) != forecast).all()
-
-
 @pytest.mark.parametrize(
     ("given", "y", "told"),
     [
@@ -127,19 +117,15 @@ def test_an_update_continues_from_the_current_weights_and_units() -> None:
     assert forecaster.time_unit_ == unit
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("is_pretrained", [False, True])
 def test_repeated_updates_take_a_fifth_of_the_training_from_scratch(
-    monkeypatch: pytest.MonkeyPatch, is_pretrained: bool
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("sklode.training.series._UPDATES", 47)
     y, forecaster = series(), tiny(max_epochs=None, lr=0.01)
-    if is_pretrained:
-        forecaster.pretrain(panel()).set_params(finetune_epochs=3)
-    forecaster.fit(y[:14])
-    assert forecaster.n_epochs_ == (3 if is_pretrained else 47)
+    forecaster.pretrain(panel()).set_params(finetune_epochs=3).fit(y[:14])
+    assert forecaster.n_epochs_ == 3
     forecaster.finetune_epochs = None
-    for k in (14, 16, 18):
+    for k in (14, 16):
         forecaster.update(y[k : k + 2])
         assert forecaster.n_epochs_ == 9
         assert forecaster.history_["lr"].max() == pytest.approx(0.01, rel=0.1)

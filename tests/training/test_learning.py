@@ -51,7 +51,7 @@ def test_pretraining_on_a_family_helps_a_member_with_little_data() -> None:
         **{"batch_size": 16, "lr": 0.02},
     }
     errors = []
-    for seed in range(5):
+    for seed in range(2):
         settings["random_state"] = seed
         alone = tiny(**settings, max_epochs=100).fit(train)
         taught = tiny(**settings, max_epochs=20, finetune_epochs=0).pretrain(family)

@@ -16,7 +16,7 @@ from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.data.windows import Rows, WindowSet
 from sklode.training import loop
-from sklode.training.parameters import Settings, resolve_device
+from sklode.training.parameters import Settings
 from sklode.training.series import default_lengths, first_held_out_row, hidden_rows
 from tests.epochs import after_each_epoch
 from tests.series import (
@@ -49,60 +49,7 @@ def test_settings_are_frozen_as_they_were_when_the_fit_began() -> None:
         Settings.of(tiny(hidden_size=0))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"field_depth": 3},
-        {"kl_weight": 0.0},
-        {"clip_norm": 1e-3},
-        {"batch_size": 3},
-        {"horizon": 0},
-        {"window_length": 4},
-        {"method": "euler"},
-        {"lr": 0.05},
-        {"thinning": 0.0},
-    ],
-    ids=str,
-)
-def test_this_parameter_changes_the_forecast(changed: dict[str, Any]) -> None:
-    common = {"level": "series", "max_epochs": 4}
-    plain, other = (
-        tiny(**{**common, **more}).fit(waves()).predict(STEPS) for more in ({}, changed)
-    )
-    assert np.abs(other - plain).min() > 1e-8
-
-
-def test_the_device_is_the_cpu_or_the_one_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert resolve_device("auto") == resolve_device("cpu") == torch.device("cpu")
-    assert resolve_device(torch.device("meta")).type == "meta"
-    with pytest.raises(ValueError, match=r"a device that torch has here; got 'abacus'"):
-        resolve_device("abacus")
-    monkeypatch.setattr(torch, "empty", lambda *_, **__: None)  # there is no GPU here
-    for name in ("cuda", "cuda:1"):
-        assert resolve_device(name) == torch.device(name)
-
-
 # Sizes
-
-
-@pytest.mark.parametrize(
-    ("given", "fh", "expected"),
-    [
-        ({}, None, (13, 13)),
-        ({}, [1, 4], (18, 4)),
-        ({"window_length": 5}, None, (5, 5)),
-        ({"window_length": 5, "horizon": 3}, [1, 9], (5, 3)),
-    ],
-)
-def test_windows_are_as_long_as_data_and_horizon_call_for(
-    given: dict[str, int], fh: list[int] | None, expected: tuple[int, int]
-) -> None:
-    settings = {"window_length": None, "horizon": None, **given}
-    forecaster = tiny(**settings).fit(waves(uneven_stamps(40)), fh=fh)
-    assert (forecaster.window_length_, forecaster.horizon_) == expected
 
 
 def test_the_default_is_so_many_epochs_as_make_1500_steps() -> None:

@@ -138,14 +138,12 @@ def test_epochs_of_few_steps_are_judged_together(n_batches: int, n_judged: int) 
 
 
 @SGD
-@pytest.mark.parametrize(("n_batches", "n_epochs"), [(20, 15), (1, 15), (3, 2)])
-def test_weights_whose_loss_is_not_finite_are_not_kept(
-    n_batches: int, n_epochs: int
-) -> None:
+@pytest.mark.parametrize("n_batches", [20, 3])
+def test_weights_whose_loss_is_not_finite_are_not_kept(n_batches: int) -> None:
     # the first step leaves the domain of the root: no later loss is finite
     network, batches = Trainee(root, weight=1.0), [batch()] * n_batches
     with pytest.warns(ConvergenceWarning, match="those before training"):
-        train(network, batches, n_epochs=n_epochs, lr=1000.0, clip_norm=None)
+        train(network, batches, n_epochs=9, lr=1000.0, clip_norm=None)
     assert network.weight == 1.0
 
 
@@ -182,9 +180,3 @@ def test_a_training_that_made_the_model_worse_says_so_and_what_to_change() -> No
     with pytest.warns(ConvergenceWarning, match=told):
         trainer = train(network, batches, n_epochs=2, lr=5.0, clip_norm=None)
     assert (trainer.best_epoch, network.weight) == (0, 1.0)
-
-
-@pytest.mark.parametrize("weight", [0.0, 1.0])
-def test_an_end_above_the_start_by_chance_is_no_divergence(weight: float) -> None:
-    # at most 0.5 * 1.3 ** 2 from its optimum: less than a constant's loss
-    train(Trainee(bowl, weight=weight), [batch(0.0)] * 3, lr=0.3, clip_norm=None)

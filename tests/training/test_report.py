@@ -101,16 +101,11 @@ def test_a_log_file_gets_a_line_now_and_then_and_at_the_end(
     assert last == "epoch 100/100, loss=0.5, grad=0.25, 1 s"
 
 
-@pytest.mark.parametrize("place", ["a thread", "a process"])
 def test_fits_beside_others_write_lines_although_there_is_a_terminal(
-    place: str, terminal: Screen, monkeypatch: pytest.MonkeyPatch
+    terminal: Screen,
 ) -> None:
-    if place == "a process":
-        monkeypatch.setattr("multiprocessing.parent_process", lambda: object())
-        tiny(max_epochs=3, verbose=1).fit(waves())
-    else:
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(tiny(max_epochs=3, verbose=1).fit, waves()).result()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(tiny(max_epochs=3, verbose=1).fit, waves()).result()
     (line,) = terminal.text.splitlines()
     assert "\r" not in terminal.text
     assert line.startswith("epoch 3/3, loss=")

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from sklode import StructuralForecaster
+from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.levels.components import least_of
@@ -182,7 +183,9 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(kind: str) 
     proved = proof.median + change * proof.deviation
     ones = np.ones((1, 2))
     stacking = Stacking(np.zeros(1), ones, ones, 30.0)
-    model = AheadModel(network, level, units, rows.clock, 12, {}, stacking=stacking)
+    model = AheadModel(
+        *(network, units, rows.clock, 12, {}), level=level, stacking=stacking
+    )
     forecaster, places = tiny(level="auto").fit(y, X=X), y.index
     lengths = np.diff(proof.origins.bounds)
     for window in np.unique(asked.window)[::5]:
@@ -193,7 +196,7 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(kind: str) 
         parts = {0: y.loc[[0]], 1: y.loc[[1]]}
         parts[key] = parts[key].iloc[: lengths[window]]
         seen = pd.concat(parts.values())
-        forecaster._history = forecaster._read(seen, X.loc[seen.index], None)
+        forecaster._history = History.of(seen, X.loc[seen.index])
         stamps = places[asked.row[mine]]
         # of the level and the network, and of the level alone
         for chosen, expected in (
