@@ -41,7 +41,7 @@ def check_table(data: Any, name: str = "y") -> None:
             _check_columns(part, f"{name}[{place}]")
     elif type(data).__module__ in ("builtins", "torch"):
         raise TypeError(
-            f"{name} must be a Series, a DataFrame, an array or a list of a DataFrame "
+            f"{name} must be of type Series, DataFrame, array or list of a DataFrame "
             f"for each series; got {type(data).__name__}. Pass numbers as "
             f"pd.Series({name}, index=stamps), a tensor as {name}.numpy()."
         )

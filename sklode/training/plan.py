@@ -11,8 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import torch
 
-from sklode.engine.threads import n_threads, one_torch_thread
-from sklode.nn.modes import default_float32
+from sklode.engine.threads import one_torch_thread
 from sklode.prediction.model import ARCHITECTURE, build_network
 from sklode.training.loop import Draw, Trainer
 from sklode.training.parameters import Settings
@@ -58,7 +57,6 @@ class Run:
     rate = 1.0  # share of ``lr``
 
     def __init__(self, settings: Settings, rng: np.random.RandomState) -> None:
-        n_threads()  # a thread's first; it could else take another fit's for its own
         self.settings = settings
         self.generator = torch.Generator().manual_seed(seed_from(rng))
         self.architecture = {name: getattr(settings, name) for name in ARCHITECTURE}
@@ -112,7 +110,6 @@ class Run:
 
     def torch_threads(self) -> contextlib.AbstractContextManager[None]:
         """Leave the cores to the engine where that runs the network."""
-        # torch's threads wait for work by spinning, on the cores that the engine needs
         is_fused = "eager" not in self.model.network.engines()
         return one_torch_thread() if is_fused else contextlib.nullcontext()
 
@@ -130,13 +127,18 @@ def drawn_network(
     Its latent state rotates with periods between the two, in time units, evenly drawn
     in their log.
     """
-    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), default_float32():
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         # torch.manual_seed would seed the generators of the GPUs as well
         torch.default_generator.manual_seed(seed)
-        network = build_network(settings, *sizes)
-        if network.decoder is not None:
-            n = network.latent_size // 2
-            places = (torch.arange(n) + torch.rand(n)) / max(n, 1)
-            periods = shortest * (longest / shortest) ** places
-            network.decoder.vector_field.start_rotating(periods.tolist())
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)  # which the engine is compiled for
+        try:
+            network = build_network(settings, *sizes)
+            if network.decoder is not None:
+                n = network.latent_size // 2
+                places = (torch.arange(n) + torch.rand(n)) / max(n, 1)
+                periods = shortest * (longest / shortest) ** places
+                network.decoder.vector_field.start_rotating(periods.tolist())
+        finally:
+            torch.set_default_dtype(before)
     return network

@@ -103,12 +103,9 @@ class Validation:
     ``level`` is one of the rows before the held-out ones; forecasts are what a user
     would get who had seen the rows up to each origin.
 
-    Attributes
-    ----------
-    asked : Questions
-        The values. The others are (answer,): ``cluster`` of errors that count as one,
-        the level's ``median`` and ``deviation`` in units of `Move`, and the ``error``
-        of the median, in deviations.
+    ``asked`` are the values; beside it, all (answer,): ``cluster`` of errors that count
+    as one, the level's ``median`` and ``deviation`` in units of `Move`, and the
+    median's ``error`` in deviations.
     """
 
     def __init__(

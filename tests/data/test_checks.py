@@ -59,7 +59,7 @@ TABLES: dict[str, tuple[Any, str]] = {
     "an array of words": (np.array(["1"]), r"got <U1 in .*array\.astype\(float\)"),
     "four axes": (np.zeros((2,) * 4), r"in the shape .* shape \(2, 2, 2, 2\)"),
     "no axis": (np.array(1.0), r"in the shape \(time,\), .* shape \(\)\."),
-    "a dict": ({"y": 1}, r"y must be a Series, a DataFrame, .*; got dict"),
+    "a dict": ({"y": 1}, r"y must be of type Series, DataFrame, .*; got dict"),
     "a number": (3.0, r"got float\. Pass numbers as pd\.Series\(y, index=stamps\)"),
     "a tensor": (torch.ones(9), r"got Tensor\. .*y\.numpy\(\)"),
     "a list of numbers": ([1.0, 2.0], r"DataFrame for each series; got list.*pd\.Ser"),
@@ -186,7 +186,7 @@ SPOILT: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
     "infinity": (lambda X: last_u(X, np.inf), rf"be finite.*; got inf .*{AT_LAST}"),
     "words": (lambda X: X.assign(u="a"), r"X must be numeric.*'u' of dtype"),
     "a row twice": (lambda X: pd.concat([X, X[-1:]]), r"times of X must be strictly"),
-    "a list": (lambda X: [1.0], r"X must be a Series, .*; got list"),
+    "a list": (lambda X: [1.0], r"X must be of type Series, .*; got list"),
 }
 OTHERS: dict[str, tuple[Callable[[pd.DataFrame], Any], str]] = {
     "one column": (lambda X: X[["u"]], r"had, \['u', 'v'\]; got \['u'\]\. Pass"),

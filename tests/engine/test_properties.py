@@ -58,9 +58,9 @@ class Case(NamedTuple):
         flow = field(self.latent, control_size=self.n_controls, **shape)
         return nn.LatentODE(
             encoder,
-            nn.PosteriorHead(self.hidden, self.latent),
+            nn.perceptron(self.hidden, self.hidden, 2 * self.latent),
             nn.Decoder(flow, solver),
-            nn.Emission(self.latent, self.n_channels, 6, self.n_controls),
+            nn.perceptron(self.latent + self.n_controls, 6, self.n_channels),
         )
 
     def batch(self) -> nn.Batch:
