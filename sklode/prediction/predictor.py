@@ -58,7 +58,7 @@ class Predictor:
         self._seed = seed
         self._windows = model.windows(history.observations).reaching(0)
         none = Calibration.none(len(history.channels))
-        self._calibration = model.calibration or none
+        self.calibration = model.calibration or none
 
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
@@ -122,7 +122,7 @@ class Predictor:
                 n_parts = -(-solved[..., 0].size // _ANSWERS_AT_ONCE)
                 for part in np.array_split(np.arange(len(rows)), n_parts):
                     paths, row = solved[:, part].astype(np.float64), rows[part]
-                    mean, scale = paths.mean(axis=0), self._calibration.at(outside[row])
+                    mean, scale = paths.mean(axis=0), self.calibration.at(outside[row])
                     if n:
                         paths = mean + scale * (paths - mean)
                     if noisy:
