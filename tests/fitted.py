@@ -63,34 +63,10 @@ def frame_with_missing_values() -> Fitted:
     return _split(y)
 
 
-def periods() -> Fitted:
-    return _split(waves(pd.period_range("2020-01", periods=24, freq="M", name="month")))
-
-
-def days_in_berlin() -> Fitted:
-    return _split(waves(days(tz="Europe/Berlin")), fh=days(tz="Europe/Berlin")[-4:])
-
-
-def durations() -> Fitted:
-    hours = pd.to_timedelta(uneven_ticks(), unit="h").as_unit("s")
-    return _split(waves(hours), tiny(freq=pd.Timedelta("90min")))
-
-
-def months_with_holes() -> Fitted:
-    stamps = pd.date_range("2015-01-01", periods=30, freq="MS") + pd.Timedelta("14D")
-    return _split(waves(stamps.delete([4, 9, 10]).as_unit("ns")))
-
-
-def hierarchy_with_keys_of_many_kinds() -> Fitted:
-    keys = [
-        (pd.Timestamp("2020-01-01", tz="UTC"), 1, True),
-        (pd.Timestamp("2020-01-01 12:00", tz="UTC"), 2, False),
-        (pd.Timestamp("2021-01-01", tz="UTC"), 2, False),
-    ]
-    parts = [part for _, part in panel().groupby(level=0)]
-    parts = [part.droplevel(0) for part in parts]
-    y = pd.concat(parts, keys=keys, names=["opened", "n", None, "when"])
-    return _split(y)
+def hierarchy(keys: list[Any], names: list[Any]) -> Fitted:
+    """Return a panel under three keys of these levels."""
+    parts = [part.droplevel(0) for _, part in panel().groupby(level=0)]
+    return _split(pd.concat(parts, keys=keys, names=[*names, "when"]))
 
 
 def categories_as_keys() -> Fitted:
@@ -101,33 +77,11 @@ def categories_as_keys() -> Fitted:
     return _split(y)
 
 
-def array() -> Fitted:
-    y = channels().to_numpy()
-    return Fitted(tiny().fit(y[:-3]), [1, 2], None)
-
-
-def columns_of_many_kinds() -> Fitted:
-    y = channels(days()).set_axis([("a", 1), pd.Timestamp("2020-01-01")], axis=1)
-    return _split(y)
-
-
 def panel_with_controls() -> Fitted:
     parts = {key: waves(days(), seed).to_frame() for seed, key in enumerate("ab")}
     y = pd.concat(parts, names=["series", "day"])
     y.iloc[3] = np.nan
     return _split(y, fh=days()[-4:], X=_with_controls(y))
-
-
-def settings_that_are_objects() -> Fitted:
-    forecaster = tiny(
-        random_state=3,
-        device=torch.device("cpu"),
-        freq=pd.offsets.Week(weekday=2),
-        lr=np.float32(0.01),
-        hidden_size=np.int64(3),
-        early_stopping=np.bool_(True),
-    )
-    return _split(waves(days()), forecaster)
 
 
 def updated() -> Fitted:
@@ -138,55 +92,54 @@ def updated() -> Fitted:
     return Fitted(forecaster, None, y[27:])
 
 
-def pretrained_and_fitted() -> Fitted:
-    forecaster = tiny().pretrain(panel())
-    return _split(waves(uneven_stamps()), forecaster)
-
-
-def adaptive_solver() -> Fitted:
-    return _split(waves(), tiny(LatentODERNNForecaster, method="dopri5"))
-
-
-def range_index() -> Fitted:
-    return _split(waves(pd.RangeIndex(5, 80, 3)))
-
-
-def objects_as_keys() -> Fitted:
-    dates = [datetime.date(2020, 1, day) for day in (1, 2, 3)]
-    months = pd.period_range("2020-01", periods=3, freq="M")
-    keys = list(zip(dates, months, strict=True))
-    parts = [part.droplevel(0) for _, part in panel().groupby(level=0)]
-    y = pd.concat(parts, keys=keys, names=["date", "month", "when"])
-    return _split(y)
-
-
-def without_flow() -> Fitted:
-    forecaster = tiny(LatentODEForecaster, field_depth=2)
-    return _split(waves(), forecaster)
-
+MIDDAY = pd.Timestamp("2020-01-01 12:00", tz="UTC")
+MONTHS = pd.period_range("2015-01", periods=30, freq="M", name="month")
+MID_MONTHS = (MONTHS.to_timestamp() + pd.Timedelta("14D")).delete([4, 9, 10])
+DATES = [datetime.date(2020, 1, day) for day in (1, 2, 3)]
+OBJECTS: dict[str, Any] = {
+    "random_state": 3,
+    "device": torch.device("cpu"),
+    "freq": pd.offsets.Week(weekday=2),
+    "lr": np.float64(0.01),
+    "hidden_size": np.int64(3),
+    "early_stopping": np.bool_(True),
+}
 
 KINDS: dict[str, Callable[[], Fitted]] = {
-    kind.__name__: kind
-    for kind in (
-        series,
-        frame_with_missing_values,
-        periods,
-        days_in_berlin,
-        durations,
-        months_with_holes,
-        hierarchy_with_keys_of_many_kinds,
-        categories_as_keys,
-        array,
-        columns_of_many_kinds,
-        panel_with_controls,
-        settings_that_are_objects,
-        updated,
-        without_flow,
-        objects_as_keys,
-        range_index,
-        pretrained_and_fitted,
-        adaptive_solver,
-    )
+    "series": series,
+    "frame_with_missing_values": frame_with_missing_values,
+    "periods": lambda: _split(waves(MONTHS)),
+    "days_in_berlin": lambda: _split(
+        waves(days(tz="Europe/Berlin")), fh=days(tz="Europe/Berlin")[-4:]
+    ),
+    "durations": lambda: _split(
+        waves(pd.to_timedelta(uneven_ticks(), unit="h").as_unit("s")),
+        tiny(freq=pd.Timedelta("90min")),
+    ),
+    "months_with_holes": lambda: _split(waves(MID_MONTHS)),
+    "range_index": lambda: _split(waves(pd.RangeIndex(5, 80, 3))),
+    "array": lambda: Fitted(tiny().fit(channels().to_numpy()), [1, 2], None),
+    "columns_of_many_kinds": lambda: _split(
+        channels(days()).set_axis([("a", 1), MIDDAY], axis=1)
+    ),
+    "keys_of_many_kinds": lambda: hierarchy(
+        [(MIDDAY, 1, True), (MIDDAY, 2, False), (MIDDAY + pd.DateOffset(1), 2, False)],
+        ["opened", "n", None],
+    ),
+    "objects_as_keys": lambda: hierarchy(
+        list(zip(DATES, MONTHS[:3], strict=True)), ["date", "month"]
+    ),
+    "categories_as_keys": categories_as_keys,
+    "panel_with_controls": panel_with_controls,
+    "settings_that_are_objects": lambda: _split(waves(days()), tiny(**OBJECTS)),
+    "updated": updated,
+    "pretrained_and_fitted": lambda: _split(
+        waves(uneven_stamps()), tiny().pretrain(panel())
+    ),
+    "adaptive_solver": lambda: _split(
+        waves(), tiny(LatentODERNNForecaster, method="dopri5")
+    ),
+    "without_flow": lambda: _split(waves(), tiny(LatentODEForecaster, field_depth=2)),
 }
 
 

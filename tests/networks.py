@@ -58,9 +58,9 @@ def latent_ode(
     flow = field(latent, control_size=n_controls, **shape)
     network = nn.LatentODE(
         amplified(encoder, 1.5),
-        nn.PosteriorHead(hidden, latent),
+        nn.perceptron(hidden, hidden, 2 * latent),
         nn.Decoder(flow, solver),
-        nn.Emission(latent, n_channels, 6, n_controls),
+        nn.perceptron(latent + n_controls, 6, n_channels),
     )
     network.engine = engine
     return network

@@ -145,7 +145,7 @@ def a_forecaster_is_saved_and_shared(shown: Names) -> None:
     for name in ("again", "loaded", "shared"):
         found = shown[name].predict(fh=[1, 2])
         pd.testing.assert_series_equal(found, expected, check_exact=True)
-    weights = shown["shared"].network_.posterior_head.network[0].weight
+    weights = shown["shared"].network_.posterior_head[0].weight
     np.testing.assert_array_equal(shown["weights"], weights.detach().numpy())
     assert shown["state"]["parameters"]["window_length"] == 24
 

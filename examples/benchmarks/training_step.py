@@ -51,9 +51,9 @@ def network(load: Workload, engine: str) -> nn.LatentODE:
     flow = nn.VectorField(load.hidden_size, *shape)
     made = nn.LatentODE(
         nn.ODELSTM(2 * load.n_channels, load.hidden_size, flow, solver),
-        nn.PosteriorHead(load.hidden_size, load.latent_size),
+        nn.perceptron(load.hidden_size, load.hidden_size, 2 * load.latent_size),
         nn.Decoder(nn.VectorField(load.latent_size, *shape), solver),
-        nn.Emission(load.latent_size, load.n_channels, EMISSION_WIDTH),
+        nn.perceptron(load.latent_size, EMISSION_WIDTH, load.n_channels),
     )
     made.engine = engine
     return made

@@ -8,13 +8,8 @@ import pandas as pd
 def load_co2() -> pd.Series:
     """Load the weekly CO2 record of Mauna Loa, in ppm, without its missing weeks.
 
-    It ships with statsmodels; 59 of its 2284 weeks from 1958 to 2001 are missing, and
-    dropping them leaves gaps of one week to nineteen.
-
-    Raises
-    ------
-    ImportError
-        If statsmodels is not installed.
+    It ships with statsmodels, which is needed; 59 of its 2284 weeks from 1958 to 2001
+    are missing, and dropping them leaves gaps of one week to nineteen.
     """
     try:
         from statsmodels.datasets import co2

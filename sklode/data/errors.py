@@ -14,13 +14,9 @@ class HistoryWarning(UserWarning):
 class SolverError(RuntimeError):
     """A differential equation could not be solved, or its solution overflows.
 
-    The message names the method, its step or tolerances, the time and the remedy.
+    The message names the method, its step, the time and the remedy.
     """
 
 
 class WeightsFileError(ValueError):
-    """A forecaster cannot be stored in a weights file, or read from one.
-
-    The message names what is wrong with the file, or what cannot be stored, and the
-    remedy.
-    """
+    """A forecaster cannot be stored in a weights file, or read from one."""

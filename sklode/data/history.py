@@ -169,7 +169,7 @@ class History:
         ]
         return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
 
-    def asked(self, index: pd.Index, X: pd.DataFrame | pd.Series | None) -> Asked:
+    def asked(self, index: pd.Index, X: Any) -> Asked:
         """Read the rows of an index, and X, which stamps of the history may lack."""
         self._check_levels(index, "the horizon")
         series, ticks = self.rows.locate(index)
@@ -182,9 +182,7 @@ class History:
             )
         return Asked(index, series, ticks, self._known(index, X))
 
-    def _known(
-        self, index: pd.Index, X: pd.DataFrame | pd.Series | None
-    ) -> Observations | None:
+    def _known(self, index: pd.Index, X: Any) -> Observations | None:
         """Return all rows of X; those at ``index`` are checked."""
         rows = self.rows
         if rows.controls is None:
@@ -242,9 +240,7 @@ def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:
     return _with_columns(data, names, "data for further training")
 
 
-def _with_columns(
-    data: pd.DataFrame, names: Sequence[Hashable], name: str
-) -> pd.DataFrame:
+def _with_columns(data: Any, names: Sequence[Hashable], name: str) -> pd.DataFrame:
     """Return the columns that fit had, in that order; refuse others."""
     if len(data.columns) != len(names) or set(data.columns) != set(names):
         raise ValueError(
@@ -254,9 +250,7 @@ def _with_columns(
     return data[list(names)]
 
 
-def _steps_of(
-    rows: Observations, index: pd.Index, freq: Freq, first: int = 0
-) -> list[Any]:
+def _steps_of(rows: Observations, index: pd.Index, freq: Any, first: int = 0) -> Any:
     """Return the steps of series from ``first`` on, read off the rows of ``index``."""
     if index.nlevels == 1:  # it may know its frequency
         return [default_step(index, freq)] if first == 0 else []

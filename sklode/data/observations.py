@@ -161,12 +161,10 @@ class Observations:
         table[after] = np.where(np.isnan(now), old, now)
         revised = (old != table[after]) & ~np.isnan(old)
         if warns and revised.any():
-            parts = {"y": revised[:, :n_channels], "X": revised[:, n_channels:]}
-            names = " and ".join(name for name, part in parts.items() if part.any())
             row = after[np.argmax(revised.any(axis=1))]
             _warn(
-                f"an update replaces values of {names} that were seen before: "
-                f"{int(revised.sum())} of them, the first at "
+                f"an update replaces {int(revised.sum())} value(s) that were seen "
+                "before, the first at "
                 f"{self.named(ticks[row], keys[series[row]])}. Where that is no "
                 "revision, look for wrong time stamps."
             )
@@ -190,7 +188,7 @@ class Observations:
         )
 
     def _table(self) -> Array:
-        """Return y and X side by side, (row, channel and control)."""
+        """Return y and X side by side."""
         parts = [self.values] if self.controls is None else [self.values, self.controls]
         return np.hstack(parts)
 

@@ -1,7 +1,4 @@
-"""Time stamps: the ticks of an index, and the steps of a relative horizon on it.
-
-`sklode.data.scaling` divides ticks by the time unit: what is trained has no units.
-"""
+"""Time stamps: the ticks of an index, and the steps of a relative horizon on it."""
 
 from __future__ import annotations
 
@@ -111,10 +108,10 @@ def default_step(
 ) -> Any:
     """Return the length of one step of a relative horizon.
 
-    For integers it is 1, for periods one period. For datetimes and timedeltas it is
-    ``freq`` where given; else the index's own frequency; else the inferred one; else
-    the `_calendar_step`; else the median gap; else, with a single stamp, one day. It is
-    a Timedelta, or an offset where only the calendar knows its length.
+    Of integers and periods it is a number. Of others a Timedelta, or an offset where
+    only the calendar knows its length: ``freq`` where given; else the index's own
+    frequency; else the inferred one; else the `_calendar_step`; else the median gap;
+    else, with a single stamp, one day.
     """
     if isinstance(times, pd.PeriodIndex):
         return times.freq.n  # ordinals count the frequency without its multiple
@@ -174,8 +171,7 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Ind
     """Return the stamps that lie ``steps`` after each series' last one.
 
     Steps increase: whole numbers, of which each series has its own length from
-    `default_step`, or timedeltas. All of the first series' stamps come first, then
-    those of the second...
+    `default_step`, or timedeltas. Those of the first series come first.
     """
     if isinstance(steps, pd.TimedeltaIndex) and clock_of(last) == TIMELIKE:
         steps, lengths = pd.Index(ticks_of(steps)), [1] * len(last)

@@ -60,7 +60,8 @@ def encode(
     weights = torch.cat([cell.weight_hh, cell.weight_ih, bias], 1)
     run = functools.partial(Encoding, method)
     layers = [part for layer in field for part in layer]
-    return _run(run, dt, visits.to(x.dtype), x, weights, *layers)
+    tensors = dt, visits.to(x.dtype), x, weights, *layers
+    return _Run.apply(torch.is_grad_enabled(), run, *tensors)
 
 
 def decode_at(
@@ -103,12 +104,8 @@ def decode_at(
     added = None if controls is None else functional.linear(controls, by_control)
     layers = [part for layer in others for part in layer]
     run = functools.partial(Decoding, method)
-    return _run(run, dt, left, theta, z0, added, by_state, bias, *layers)
-
-
-def _run(make: Any, *tensors: Tensor | None) -> Tensor:
-    result: Tensor = _Run.apply(torch.is_grad_enabled(), make, *tensors)
-    return result
+    tensors = dt, left, theta, z0, added, by_state, bias, *layers
+    return _Run.apply(torch.is_grad_enabled(), run, *tensors)
 
 
 class _Run(torch.autograd.Function):

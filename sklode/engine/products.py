@@ -104,22 +104,18 @@ def _write(b, number, lanes, n_rows, x, to_row, to_next, w, out, width, n, *colu
     undefined = ir.Constant(vector, ir.Undefined)
     first = ir.Constant(ir.VectorType(ir.IntType(32), lanes), None)
 
+    align = 4 if isinstance(number, ir.FloatType) else 8
+
     def place(base, index):
         return b.bitcast(b.gep(base, [index]), vector.as_pointer())
 
-    def load(pointer):
-        value = b.load(pointer)
-        value.align = alignment
-        return value
-
-    alignment = 4 if isinstance(number, ir.FloatType) else 8
     sums = [
         [cgutils.alloca_once_value(b, ir.Constant(vector, None)) for _ in columns]
         for _ in range(n_rows)
     ]
     with cgutils.for_range(b, n) as loop:
         line = b.mul(loop.index, width)
-        weights = [load(place(w, b.add(line, k))) for k in columns]
+        weights = [b.load(place(w, b.add(line, k)), align=align) for k in columns]
         for r, totals in enumerate(sums):
             at = b.add(b.mul(loop.index, to_next), b.mul(_int(r), to_row))
             factor = b.load(b.gep(x, [at]))
@@ -131,7 +127,7 @@ def _write(b, number, lanes, n_rows, x, to_row, to_next, w, out, width, n, *colu
     for r, totals in enumerate(sums):
         for total, k in zip(totals, columns, strict=True):
             at = b.add(b.mul(_int(r), width), k)
-            b.store(b.load(total), place(out, at)).align = alignment
+            b.store(b.load(total), place(out, at), align=align)
 
 
 @intrinsic

@@ -209,7 +209,8 @@ class Decoding:
             given, start = (none, none, bias), z0[part].ravel()
             run = _Walk(self.field, cell, steps, given, start)
             grid = steps[0], run.kept[0], run.kept[-1]
-            answer(self.stride, *grid, left[part], theta[part], self.result[part])
+            queries = left[part], theta[part], self.result[part]
+            answer(self.stride, *grid, *queries)
             return run if keeps else None
 
         self.kept = _each_block(*self.size, work)

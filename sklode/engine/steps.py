@@ -86,14 +86,6 @@ def _times_slope(grads, values):
 
 
 @inner
-def add(x, out):
-    """Add an array."""
-    apart()
-    for i in range(out.size):
-        out[i] += x[i]
-
-
-@inner
 def copy(x, out):
     """Copy an array."""
     apart()
@@ -102,7 +94,7 @@ def copy(x, out):
 
 
 @inner
-def _add_weighted(x, weight, out):
+def add_weighted(x, weight, out):
     """Add a multiple of an array."""
     apart()
     for i in range(out.size):
@@ -137,7 +129,7 @@ def _mean(values, b, out):
     for i in range(out.size):
         out[i] = _ZERO
     for k in range(b.size):
-        _add_weighted(values[k], b[k], out)
+        add_weighted(values[k], b[k], out)
 
 
 @inner
@@ -215,7 +207,7 @@ def step_back(field, g, h, dt, by_rate, flows, v1, v2, grads, room, by_bias):
             add_outer(slopes[i], last[i], width, width, by_m, by_c, scratch)
         else:
             copy(zeros, by_last)
-        _add_weighted(by_mean, b[i], by_last)
+        add_weighted(by_mean, b[i], by_last)
         if i == 0 and by_rate.size > 0:
             product(by_rate, weights[3], width, by_last, mean)
             copy(mean, by_last)
@@ -225,8 +217,8 @@ def step_back(field, g, h, dt, by_rate, flows, v1, v2, grads, room, by_bias):
             add_outer(by_last, v1[i], width, width, by_w2, by_b2, scratch)
             product(by_last, weights[1], width, none, entered[i])
         _times_slope(entered[i], v1[i])
-        add(entered[i], total)
-    add(total, by_bias)
+        add_weighted(entered[i], ONE, total)
+    add_weighted(total, ONE, by_bias)
     add_outer(total, h, width, n_state, by_w1, by_b1, scratch)
     product(total, weights[0], n_state, g, by_h)
     copy(by_h, g)

@@ -10,7 +10,16 @@ A matrix (series, feature) is a one-dimensional array, row after row, as in
 from __future__ import annotations
 
 from sklode.engine.products import add_outer, apart, entry, inlined, inner, product
-from sklode.engine.steps import ONE, activate, add, copy, flush, step, step_back, tanh
+from sklode.engine.steps import (
+    ONE,
+    activate,
+    add_weighted,
+    copy,
+    flush,
+    step,
+    step_back,
+    tanh,
+)
 
 FLOWS, VISITS, DENSE = 1, 2, 4
 """Flags of a step: what it does."""
@@ -120,7 +129,7 @@ def walk_back(g, dt, flags, given, cell, field, kept, grads, room):
     by_h, t, by_gates, none = room[1][1], room[1][2], room[2], room[2][:0]
     for k in range(flags.size - 1, -1, -1):
         if flags[k] & DENSE:
-            add(by_states[k + 1], g[0])
+            add_weighted(by_states[k + 1], ONE, g[0])
         if flags[k] & VISITS:
             _visit_back(g, c[k], gates[k], seen[k], n_state, t, by_gates)
             add_outer(by_gates, read[k], n_out, n_read, cell[1], none, cell[2])

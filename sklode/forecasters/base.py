@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import InputTags, Tags, TargetTags, check_scalar
 from sktime.datatypes import convert_to
-from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
+from sktime.forecasting.base import BaseForecaster
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode.data import checks
@@ -138,18 +138,14 @@ class ContinuousForecaster(BaseForecaster):
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
         return self._set_params_at("pretrained", params)
 
-    def _pretrain(
-        self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
-    ) -> ContinuousForecaster:
+    def _pretrain(self, y: Any, X: Any = None, fh: Any = None) -> Any:
         """Learn from a panel, from what was pretrained on where there is any."""
         if y is None:
             raise TypeError("pretrain needs a panel y; got None. Pass a DataFrame.")
         _, self.pretrained_, _ = self._begun(y, X, fh, "pretrain")
         return self
 
-    def _fit(
-        self, y: pd.DataFrame, X: pd.DataFrame | None, fh: ForecastingHorizon | None
-    ) -> ContinuousForecaster:
+    def _fit(self, y: Any, X: Any, fh: Any) -> Any:
         """Learn from y, beginning from what was pretrained."""
         purpose = "fine-tune" if hasattr(self, "pretrained_") else "fit"
         found = self._begun(y, X, fh, purpose)
@@ -171,9 +167,7 @@ class ContinuousForecaster(BaseForecaster):
             history.observations.check_channels(channels)
         return history, *self._learned(history, fh, start, purpose)
 
-    def _update(
-        self, y: pd.DataFrame, X: pd.DataFrame | None = None, update_params: bool = True
-    ) -> ContinuousForecaster:
+    def _update(self, y: Any, X: Any = None, update_params: bool = True) -> Any:
         """Take up observations; with ``update_params`` learn from all once more."""
         history = self._history = self._history.extended(y, X, self.freq)
         self._set_cutoff(history.cutoff(self.cutoff))
@@ -207,7 +201,7 @@ class ContinuousForecaster(BaseForecaster):
             states = level.filtered(known)
         return LevelPredictor(states, self._history, self._predict_seed, ahead)
 
-    def _level_parts(self, index: pd.Index, X: pd.DataFrame | None) -> pd.DataFrame:
+    def _level_parts(self, index: pd.Index, X: Any) -> pd.DataFrame:
         """Return what `sklode.plotting.plot_components` draws, (channel, part)."""
         if not isinstance(self._answers, LevelPredictor):
             raise ValueError(
@@ -217,27 +211,20 @@ class ContinuousForecaster(BaseForecaster):
             )
         return self._answers.components(self._history.asked(index, X))
 
-    def _predict(
-        self, fh: ForecastingHorizon, X: pd.DataFrame | None = None
-    ) -> pd.DataFrame:
+    def _predict(self, fh: Any, X: Any = None) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""
         rows, asked = self._asked(fh, X)
         return self._framed(rows, asked, self._answers.means(asked))
 
     def _update_predict_single(
         self, y: Any, fh: Any, X: Any = None, update_params: bool = True
-    ) -> pd.DataFrame:
+    ) -> Any:
         """Update and forecast; sktime's own would forget the type of ``y``."""
         self._update(y, X, update_params)
         return self._predict(fh, X)
 
     def _predict_moving_cutoff(
-        self,
-        y: pd.DataFrame,
-        cv: Any,
-        X: pd.DataFrame | None = None,
-        update_params: bool = True,
-        reset_forecaster: bool = True,
+        self, y: Any, cv: Any, X: Any, update_params: bool, reset_forecaster: bool
     ) -> Any:
         """Update and forecast in turn; sktime's own loop needs a frequency.
 
@@ -302,9 +289,7 @@ class ContinuousForecaster(BaseForecaster):
             store_behaviour="freeze",
         )
 
-    def predict_at(
-        self, index: pd.Index, X: pd.DataFrame | None = None
-    ) -> pd.DataFrame:
+    def predict_at(self, index: pd.Index, X: Any = None) -> pd.DataFrame:
         """Forecast at exactly the rows of an index.
 
         Parameters
@@ -387,18 +372,14 @@ class ContinuousForecaster(BaseForecaster):
         drawn = {k: self._framed(rows, asked, path) for k, path in paths}
         return pd.concat(drawn, names=["sample", *rows.names])
 
-    def _predict_quantiles(
-        self, fh: ForecastingHorizon, X: pd.DataFrame | None, alpha: list[float]
-    ) -> pd.DataFrame:
+    def _predict_quantiles(self, fh: Any, X: Any, alpha: list[float]) -> Any:
         """Quantiles over draws of z0 and the observation noise."""
         rows, asked = self._asked(fh, X)
         table = self._answers.quantiles(asked, self.n_samples, alpha)
         columns = pd.MultiIndex.from_product([self._history.channels, alpha])
         return self._framed(rows, asked, table, columns)
 
-    def _predict_var(
-        self, fh: ForecastingHorizon, X: pd.DataFrame | None = None, cov: bool = False
-    ) -> pd.DataFrame:
+    def _predict_var(self, fh: Any, X: Any = None, cov: bool = False) -> Any:
         """Variance over draws of z0, plus that of the observation noise."""
         if cov:
             raise ValueError(
@@ -408,12 +389,7 @@ class ContinuousForecaster(BaseForecaster):
         rows, asked = self._asked(fh, X)
         return self._framed(rows, asked, self._answers.variances(asked, self.n_samples))
 
-    def _predict_proba(
-        self,
-        fh: ForecastingHorizon,
-        X: pd.DataFrame | None = None,
-        marginal: bool = True,
-    ) -> Any:
+    def _predict_proba(self, fh: Any, X: Any = None, marginal: bool = True) -> Any:
         """Return skpro's distribution; without skpro, or of a panel, sktime's."""
         try:
             from skpro.distributions import Empirical
@@ -458,7 +434,7 @@ class ContinuousForecaster(BaseForecaster):
             )
         return -math.hypot(*errors) / math.sqrt(len(errors))  # no square overflows
 
-    def _asked(self, fh: Any, X: pd.DataFrame | None) -> tuple[pd.Index, Asked]:
+    def _asked(self, fh: Any, X: Any) -> tuple[pd.Index, Asked]:
         """Return the rows that a horizon asks for, and those that are answered.
 
         An absolute horizon asks every series of a panel at every stamp, but X need not

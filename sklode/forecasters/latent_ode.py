@@ -15,7 +15,6 @@ from sklode.data.horizons import steps_ahead
 from sklode.data.ticks import TIMELIKE
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.prediction.ahead import AheadModel
-from sklode.prediction.calibration import Calibration
 from sklode.prediction.predictor import Predictor
 from sklode.training.ahead import AheadRun
 from sklode.training.loop import HISTORY_COLUMNS
@@ -90,44 +89,34 @@ class _LatentODEForecaster(ContinuousForecaster):
         return run.train(Reporter(self.verbose)), run.predict_seed
 
     def _set_model(self, model: Any) -> None:
-        self._model = model
-        self.network_ = model.network
+        self._model, self.network_ = model, model.network
         history = pd.DataFrame(model.rows, columns=list(HISTORY_COLUMNS))
         self.history_ = history.set_index("epoch")
         self.n_epochs_, self.best_epoch_ = len(model.rows), model.best_epoch
-        self.window_length_ = model.window_length
+        self.window_length_, units = model.window_length, model.units
+        self.location_, self.scale_ = units.location, units.scale
+        is_time = model.clock == TIMELIKE
+        self.time_unit_ = pd.Timedelta(round(units.time)) if is_time else units.time
+        found = model.weighed if isinstance(model, AheadModel) else None
         channels = self._history.channels
-        if isinstance(model, AheadModel):
+        if found is not None:
             self._answers = self._level_answers(model.level, model)
-            self.level_ = self._answers.description()
-            self.network_share_, found = model.share, model.weighed
-            lags, factors = found.leads, found.factors
+            self.level_, self.network_share_ = self._answers.description(), model.share
+            leads, factors = found.leads, found.factors
         else:
             self._answers = Predictor(model, self._history, self._predict_seed)
             self.network_share_, self.horizon_ = 1.0, model.horizon
-            spreads = model.calibration or Calibration.none(len(channels))
-            lags, factors = vars(spreads).values()
-        self.location_, self.scale_ = model.units.location, model.units.scale
-        unit = model.units.time
-        timelike = model.clock == TIMELIKE
-        self.time_unit_ = pd.Timedelta(round(unit), unit="ns") if timelike else unit
-        index = pd.Index(lags, name="time since the last observation")
+            leads, factors = vars(self._answers.calibration).values()
+        index = pd.Index(leads, name="time since the last observation")
         self.interval_scale_ = pd.DataFrame(factors, index, channels)
-        if isinstance(model, AheadModel):
+        if found is not None:
             self.network_weights_ = pd.DataFrame(found.weights, index, channels)
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Return small settings that sktime's checks run with."""
-        small = {
-            "hidden_size": 3,
-            "latent_size": 2,
-            "field_width": 3,
-            "emission_width": 3,
-            "max_epochs": 1,
-            "n_samples": 5,
-            "random_state": 0,
-        }
+        small = dict.fromkeys(("hidden_size", "field_width", "emission_width"), 3)
+        small |= {"latent_size": 2, "max_epochs": 1, "n_samples": 5, "random_state": 0}
         return [
             {**small, "window_length": 4, "horizon": 2, "method": "euler"},
             {**small, "level": "series", "early_stopping": True, "clip_norm": None},

@@ -17,7 +17,6 @@ from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.levels.level import Level
-from sklode.levels.level_predictor import LevelPredictor
 from sklode.prediction.ahead import AheadModel
 
 _CONSTRAINTS: dict[str, list[Any]] = {
@@ -107,9 +106,6 @@ class StructuralForecaster(ContinuousForecaster):
     >>> y_pred = forecaster.predict(fh=[1, 2, 3])
     """
 
-    _model: AheadModel
-    _answers: LevelPredictor
-
     def __init__(
         self,
         seasons: str | list[Any] | tuple[Any, ...] | None = "auto",
@@ -127,9 +123,7 @@ class StructuralForecaster(ContinuousForecaster):
         self.random_state = random_state
         super().__init__()
 
-    def _pretrain(
-        self, y: pd.DataFrame, X: pd.DataFrame | None = None, fh: Any = None
-    ) -> ContinuousForecaster:
+    def _pretrain(self, y: Any, X: Any = None, fh: Any = None) -> Any:
         """Find hyperparameters on a panel, each time anew."""
         self.__dict__.pop("pretrained_", None)
         return super()._pretrain(y, X, fh)

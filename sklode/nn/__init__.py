@@ -9,14 +9,13 @@ from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.encoders import ODELSTM, ODERNN, RNN
 from sklode.nn.latent_ode import (
     Batch,
-    Emission,
     LatentODE,
     Posterior,
-    PosteriorHead,
     clip_gradient_norm,
     elbo,
     log_likelihood,
     make_batch,
+    perceptron,
 )
 from sklode.nn.solvers import Solver
 from sklode.nn.vector_fields import VectorField
@@ -30,14 +29,13 @@ __all__ = [
     "Batch",
     "ControlPath",
     "Decoder",
-    "Emission",
     "LatentODE",
     "Posterior",
-    "PosteriorHead",
     "Solver",
     "VectorField",
     "clip_gradient_norm",
     "elbo",
     "log_likelihood",
     "make_batch",
+    "perceptron",
 ]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sklode.nn.decoders import ControlPath, Decoder
-from sklode.nn.latent_ode import Autoencoder, Bound
+from sklode.nn.latent_ode import Autoencoder, Bound, perceptron
 
 FEW = 8
 """Up to so many channels the states flow; of more each keeps still, and fades."""
@@ -65,11 +65,6 @@ class AheadBatch(NamedTuple):
     channel: Tensor  # (answer,), int64
     lead: Tensor  # (answer,): time since the origin
     target: Tensor  # (answer,)
-
-    @property
-    def n_scored(self) -> int:
-        """Number of values that the likelihood counts."""
-        return len(self.target)
 
 
 class AheadODE(Autoencoder):
@@ -124,14 +119,16 @@ class AheadODE(Autoencoder):
         self.names = nn.Parameter(0.3 * torch.randn(n_channels, _EMBEDDING))
         n_lags = 0 if decoder is None else _N_LAGS
         n_read = _READ + 2 * n_lags + _EMBEDDING + int(encoder.hidden_size)
-        self.token = _perceptron(n_read, width, size)
+        self.token = perceptron(n_read, width, size, nn.GELU)
         if decoder is not None:
             self.direct = nn.Linear(n_channels * n_lags, together)
             nn.init.normal_(self.direct.weight, std=0.1)
         self.meeting = nn.Sequential(
-            nn.LayerNorm(together), _perceptron(together, _MEETING, together)
+            nn.LayerNorm(together), perceptron(together, _MEETING, together, nn.GELU)
         )
-        self.own = nn.Sequential(nn.LayerNorm(size), _perceptron(size, width, size))
+        self.own = nn.Sequential(
+            nn.LayerNorm(size), perceptron(size, width, size, nn.GELU)
+        )
         self.log_variance = nn.Linear(size, size)
         nn.init.zeros_(self.log_variance.weight)
         nn.init.constant_(self.log_variance.bias, -4.0)
@@ -143,7 +140,7 @@ class AheadODE(Autoencoder):
             self.log_widths = nn.Parameter(narrow.log())
             self.back: Any = nn.Linear(2 * n_channels * _N_BACK, width // 2)
             n_asked += width // 2
-        self.out = _perceptron(n_asked, width, 1)
+        self.out = perceptron(n_asked, width, 1, nn.GELU)
         with torch.no_grad():
             self.out[2].weight.mul_(0.1)  # type: ignore[operator]
         if decoder is not None:
@@ -279,10 +276,6 @@ def huber_log_likelihood(errors: Tensor, scale: Tensor) -> Tensor:
     size = (errors / scale).abs()
     inner = size.clamp(max=_HUBER)
     return -(inner * (size - inner / 2)) - scale.log() - _LOG_HUBER_MASS
-
-
-def _perceptron(inputs: int, width: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(inputs, width), nn.GELU(), nn.Linear(width, outputs))
 
 
 def _softened(values: Tensor) -> Tensor:

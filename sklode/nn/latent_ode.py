@@ -21,9 +21,6 @@ from torch.nn import functional
 from sklode.data.windows import WindowSet
 from sklode.nn.decoders import ControlPath, Decoder
 
-_LEAST_NOISE = 1e-3
-"""Least standard deviation of the emission, in normalised units."""
-
 
 class Batch(NamedTuple):
     """Windows of series, side by side; padded stamps repeat the last one, unobserved.
@@ -42,11 +39,6 @@ class Batch(NamedTuple):
     hidden: Tensor | None = None  # (batch, n_seen), bool
 
     @property
-    def n_scored(self) -> int:
-        """Number of entries that the likelihood counts."""
-        return int((self.mask if self.scored is None else self.scored).sum())
-
-    @property
     def path(self) -> ControlPath | None:
         """The controls at their stamps, where the model takes any."""
         return None if self.controls is None else ControlPath(self.times, self.controls)
@@ -60,9 +52,11 @@ def make_batch(
     hidden: Tensor | None = None,
 ) -> Batch:
     """Return windows as a batch on a device, see `WindowSet.gather`."""
-    arrays = windows.gather(which, scored_from)
-    tensors: list[Any] = [None if x is None else torch.from_numpy(x) for x in arrays]
-    moved: list[Any] = [None if x is None else x.to(device) for x in (*tensors, hidden)]
+    arrays = *windows.gather(which, scored_from), hidden
+    moved: list[Any] = [
+        None if array is None else torch.as_tensor(array, device=device)
+        for array in arrays
+    ]
     times, values, mask, controls, scored, hidden = moved
     n_seen = windows.window_length
     return Batch(times, values, mask, n_seen, controls, scored, hidden)
@@ -83,77 +77,13 @@ class Bound(NamedTuple):
     n_observed: Tensor
 
 
-class PosteriorHead(nn.Module):
-    r"""The network g: h_1 to :math:`\mu, \log \sigma^2` of q(z0).
-
-    Parameters
-    ----------
-    hidden_size, latent_size : int
-        Sizes of h and z.
-    """
-
-    def __init__(self, hidden_size: int, latent_size: int) -> None:
-        super().__init__()
-        self.latent_size = latent_size
-        self.network = nn.Sequential(
-            nn.Linear(hidden_size, hidden_size),
-            nn.Tanh(),
-            nn.Linear(hidden_size, 2 * latent_size),
-        )
-
-    def forward(self, h: Tensor) -> Normal:
-        """Return q(z0), of batch shape (batch, latent)."""
-        mean, log_variance = self.network(h).chunk(2, dim=-1)
-        return Normal(mean, torch.exp(0.5 * log_variance), validate_args=False)
-
-
-class Emission(nn.Module):
-    r"""The output network with Gaussian noise: p(x | z, u) = N(x^(z, u), s).
-
-    Parameters
-    ----------
-    latent_size, n_channels : int
-        Sizes of z and x.
-    width : int, default=64
-        Neurons in the one hidden layer.
-    control_size : int, default=0
-        Number of controls u.
-    """
-
-    def __init__(
-        self, latent_size: int, n_channels: int, width: int = 64, control_size: int = 0
-    ) -> None:
-        super().__init__()
-        self.network = nn.Sequential(
-            nn.Linear(latent_size + control_size, width),
-            nn.Tanh(),
-            nn.Linear(width, n_channels),
-        )
-        # softplus(-1.5) = 0.2: a large one would excuse what z has not learned
-        self.raw_noise = nn.Parameter(torch.full((n_channels,), -1.5))
-
-    @property
-    def noise_scale(self) -> Tensor:
-        """The standard deviation s, (channel,), in normalised units."""
-        return functional.softplus(self.raw_noise) + _LEAST_NOISE
-
-    @torch.no_grad()
-    def hold(self, channels: Tensor, values: Tensor) -> None:
-        """Let x^ be ``values`` in some channels, whatever z, with the least noise.
-
-        Both are of shape (channel,); values in normalised units.
-        """
-        last: Any = self.network[-1]
-        last.weight[channels] = 0.0
-        last.bias[channels] = values[channels].to(last.bias)
-        # the inverse of softplus
-        self.raw_noise[channels] = _LEAST_NOISE + math.log(-math.expm1(-_LEAST_NOISE))
-
-    def forward(self, z: Tensor, controls: Tensor | None = None) -> Tensor:
-        """Return x^ of shape (..., channel) for z of shape (..., latent)."""
-        read = z if controls is None else torch.cat([z, controls], dim=-1)
-        x: Tensor = self.network(read)
-        return x
+def perceptron(
+    inputs: int, width: int, outputs: int, activation: Any = nn.Tanh
+) -> nn.Sequential:
+    """Return a network of one hidden layer."""
+    return nn.Sequential(
+        nn.Linear(inputs, width), activation(), nn.Linear(width, outputs)
+    )
 
 
 class Autoencoder(nn.Module):
@@ -216,63 +146,69 @@ class LatentODE(Autoencoder):
     ----------
     encoder : nn.Module
         `ODELSTM`, `ODERNN` or `RNN`, over [x, mask, u].
-    posterior_head : nn.Module
-        g.
+    posterior_head : nn.Sequential
+        g, such as a `perceptron`: from h_1 to the mean and log variance of q(z0).
     decoder : Decoder
         With a vector field of its own.
-    emission : nn.Module
-        From z(t), and u(t), to the observation.
+    emission : nn.Sequential
+        The output network: from [z(t), u(t)] to :math:`\hat x`.
     """
 
     def __init__(
         self,
         encoder: nn.Module,
-        posterior_head: nn.Module,
+        posterior_head: nn.Sequential,
         decoder: Decoder,
-        emission: Emission,
+        emission: nn.Sequential,
     ) -> None:
         super().__init__()
-        self.encoder: Any = encoder
+        self.encoder = encoder
         self.posterior_head: Any = posterior_head
-        self.decoder: Any = decoder
-        self.emission = emission
+        self.decoder = decoder
+        self.emission: Any = emission
+        # softplus(-1.5) = 0.2: a large one would excuse what z has not learned
+        last: Any = emission[-1]
+        self.emission.raw_noise = nn.Parameter(torch.full((last.out_features,), -1.5))
 
     @property
     def latent_size(self) -> int:
         """Size of z."""
-        return int(self.posterior_head.latent_size)
+        return int(self.posterior_head[-1].out_features) // 2
 
-    def posterior(
-        self,
-        times: Tensor,
-        values: Tensor,
-        mask: Tensor,
-        controls: Tensor | None = None,
-    ) -> Posterior:
-        """Encode observations backward in time; arguments as in `Batch`.
+    @property
+    def noise_scale(self) -> Tensor:
+        """The standard deviation s, (channel,), in normalised units."""
+        return functional.softplus(self.emission.raw_noise) + 1e-3
 
-        Values may be anything, NaN included, where the mask is False. The t0 of a
-        series is its first stamp with an observation.
+    @torch.no_grad()
+    def hold(self, channels: Tensor, values: Tensor) -> None:
+        """Let x^ be ``values`` in some channels, whatever z, with the least noise.
+
+        Both are of shape (channel,); values in normalised units.
         """
-        observed = mask.any(-1)
-        parts = [torch.where(mask, values, torch.zeros_like(values)), mask]
-        if controls is not None:
-            parts.append(controls)
-        inputs = torch.cat([part.to(values.dtype) for part in parts], dim=-1)
-        h = self.encoder(times, inputs, observed, self.engine)
-        first = observed.to(torch.uint8).argmax(1, keepdim=True)
-        return Posterior(self.posterior_head(h), times.gather(1, first).squeeze(1))
+        last = self.emission[-1]
+        last.weight[channels] = 0.0
+        last.bias[channels] = values[channels].to(last.bias)
+        self.emission.raw_noise[channels] = -20.0
 
     def encode(self, batch: Batch) -> Posterior:
-        """Return `posterior` of what a batch shows the encoder."""
+        """Encode what a batch shows the encoder, backward in time.
+
+        The t0 of a series is its first stamp with an observation that is shown.
+        """
         seen = slice(batch.n_seen)
-        mask = batch.mask[:, seen]
+        times, values, mask = (x[:, seen] for x in batch[:3])
         if batch.hidden is not None:
             mask = mask & ~batch.hidden.unsqueeze(-1)
-        controls = None if batch.controls is None else batch.controls[:, seen]
-        return self.posterior(
-            batch.times[:, seen], batch.values[:, seen], mask, controls
-        )
+        parts = [torch.where(mask, values, 0.0), mask.to(values.dtype)]
+        if batch.controls is not None:
+            parts.append(batch.controls[:, seen])
+        observed = mask.any(-1)
+        h = self.encoder(times, torch.cat(parts, dim=-1), observed, self.engine)
+        mean, log_variance = self.posterior_head(h).chunk(2, dim=-1)
+        q_z0 = Normal(mean, torch.exp(0.5 * log_variance), validate_args=False)
+        first = observed.to(torch.uint8).argmax(1, keepdim=True)
+        return Posterior(q_z0, times.gather(1, first).squeeze(1))
 
     def decode(
         self,
@@ -281,7 +217,7 @@ class LatentODE(Autoencoder):
         times: Tensor,
         controls: ControlPath | None = None,
     ) -> Tensor:
-        """Return the mean x^ of p(x | z(t)) for draws of z0 at the posterior's t0.
+        """Return x^, the mean of p(x | z(t)), for draws of z0 at the posterior's t0.
 
         Parameters
         ----------
@@ -299,14 +235,14 @@ class LatentODE(Autoencoder):
         Tensor of shape (..., batch, query, channel)
         """
         n = z0.shape[:-2].numel()
-        times, u = times.repeat(n, 1), None
+        times, t0 = times.repeat(n, 1), posterior.t0.repeat(n)
         if controls is not None:
             path_times, values = controls
             controls = ControlPath(path_times.repeat(n, 1), values.repeat(n, 1, 1))
-            u = controls.at(times)
-        t0 = posterior.t0.repeat(n)
         z = self.decoder(z0.flatten(0, -2), t0, times, controls, self.engine)
-        x = self.emission(z, u)
+        if controls is not None:
+            z = torch.cat([z, controls.at(times)], dim=-1)
+        x: Tensor = self.emission(z)
         return x.view(*z0.shape[:-1], *x.shape[1:])
 
     def forward(self, batch: Batch, noise: Tensor | None = None) -> Bound:
@@ -323,13 +259,12 @@ class LatentODE(Autoencoder):
         times = batch.times
         if batch.hidden is None:  # nothing was observed before t0: no need to go back
             times = torch.maximum(times, posterior.t0.unsqueeze(-1))
-        mean = self.decode(z0, posterior, times, batch.path)
+        x = self.decode(z0, posterior, times, batch.path)
         scored = batch.mask if batch.scored is None else batch.scored
-        return Bound(
-            log_likelihood(mean, self.emission.noise_scale, batch.values, scored),
-            kl_to_standard_normal(posterior.q_z0),
-            scored.sum(dim=(-2, -1)),
-        )
+        mean, scale = posterior.q_z0.mean, posterior.q_z0.stddev
+        kl = 0.5 * (mean.square() + scale.square() - 1) - scale.log()
+        likelihood = log_likelihood(x, self.noise_scale, batch.values, scored)
+        return Bound(likelihood, kl.sum(-1), scored.sum(dim=(-2, -1)))
 
 
 def log_likelihood(mean: Tensor, scale: Tensor, values: Tensor, mask: Tensor) -> Tensor:
@@ -347,12 +282,6 @@ def log_likelihood(mean: Tensor, scale: Tensor, values: Tensor, mask: Tensor) ->
     squares = torch.where(mask, values - mean, 0.0).square().sum(1)
     constants = mask.sum(1) * (scale.log() + 0.5 * math.log(2 * math.pi))
     return -(squares / (2 * scale.square()) + constants).sum(-1)
-
-
-def kl_to_standard_normal(q_z0: Normal) -> Tensor:
-    """KL(q(z0) || N(0, I)), summed over latent dimensions; shape (batch,)."""
-    mean, scale = q_z0.mean, q_z0.stddev
-    return (0.5 * (mean.square() + scale.square() - 1) - scale.log()).sum(-1)
 
 
 def elbo(log_likelihood: Tensor, kl: Tensor, kl_weight: float = 1.0) -> Tensor:

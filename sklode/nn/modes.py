@@ -25,17 +25,3 @@ def own_modes(gradients: bool) -> Iterator[None]:
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
         yield
-
-
-@contextlib.contextmanager
-def default_float32() -> Iterator[None]:
-    """Build modules in float32, which is what the compiled engine is compiled for.
-
-    torch's default is the process'; hold a lock.
-    """
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)

@@ -79,8 +79,7 @@ def plot_forecast(
     panels.add(y, "y", partial(canvas.points, label="observed", filled=True))
     panels.add(y_test, "y_test", partial(canvas.points, label="held out", filled=False))
     for (name, pred), style in zip(preds.items(), canvas.styles_of(preds), strict=True):
-        draw = partial(canvas.line, style=style, label=str(name))
-        panels.add(pred, "y_pred", draw)
+        panels.add(pred, "y_pred", partial(canvas.line, style=style, label=str(name)))
         owner = f", {name}" if len(preds) > 1 else ""
         panels.add_intervals(intervals.get(name), style, owner)
     return canvas.explained(panels.draw(), ax is None)
@@ -168,9 +167,8 @@ class Panels:
                 look = {"fill": (style["color"], 0.15), "edgecolor": style["color"]}
                 look |= {"linestyle": style["linestyle"]}
             bounds = lower_first.xs(coverage, axis=1, level=-2)
-            label = f"{100 * coverage:g} % interval{owner}"
-            draw = partial(canvas.band, label=label, **look)
-            self.add(bounds, "y_interval", draw, n_last=1)
+            look["label"] = f"{100 * coverage:g} % interval{owner}"
+            self.add(bounds, "y_interval", partial(canvas.band, **look), n_last=1)
 
     def draw(self, n_more: int = 0) -> Any:
         """Draw the layers, the first one of what was seen; return the axes.
@@ -180,9 +178,7 @@ class Panels:
         pairs = list(product(self.keys, self.channels))
         n_series, n_channels = len(self.keys), len(self.channels) + n_more
         shape = tuple(n for n in (n_series, n_channels) if n > 1)
-        n_columns = (
-            n_channels if n_channels > 1 else min(3, math.isqrt(n_series - 1) + 1)
-        )
+        n_columns = n_channels if n_channels > 1 else min(3, math.ceil(n_series**0.5))
         n_columns = 1 if n_series == 1 else n_columns
         size = (9.0, 4.2) if not shape else (9.0, 2.2) if n_columns == 1 else (3.6, 2.4)
         axes = canvas.axes_of(self.ax, shape, size, n_columns)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from sklode.data.checks import check_fitted
 from sklode.plotting import canvas
@@ -25,9 +24,8 @@ def plot_history(forecaster: Any, *, ax: Any = None) -> Any:
 
     Parameters
     ----------
-    forecaster : forecaster of this package, or DataFrame
-        Fitted; or its ``history_``, which knows neither the best epoch nor the
-        threshold of clipping: then they are not marked.
+    forecaster : Latent ODE forecaster
+        Fitted.
     ax : array of Axes, optional
         Three to draw on; None: a new figure.
 
@@ -43,15 +41,10 @@ def plot_history(forecaster: Any, *, ax: Any = None) -> Any:
     Raises
     ------
     TypeError, NotFittedError, ValueError
-        If ``forecaster`` is neither, not fitted, or trained for no epoch.
+        If ``forecaster`` is none, not fitted, or trained for no epoch.
     """
-    history, best, threshold = forecaster, None, None
-    if not isinstance(forecaster, pd.DataFrame):
-        check_fitted(forecaster, "plot_history")
-        history, best = forecaster.history_, forecaster.best_epoch_
-        threshold = forecaster.clip_norm
-    needed = [*_HISTORY, "restored_epoch"]
-    canvas.check_held(history.columns, needed, "a history")
+    check_fitted(forecaster, "plot_history")
+    history, threshold = forecaster.history_, forecaster.clip_norm
     if not len(history):
         raise ValueError(
             "plot_history needs the history of a training; got one without an epoch "
@@ -70,13 +63,12 @@ def plot_history(forecaster: Any, *, ax: Any = None) -> Any:
     for axes, name in zip(sheet.flat, names, strict=True):
         axes.set(xlabel="epoch", ylabel=name)
         axes.xaxis.get_major_locator().set_params(integer=True)
-        if best is not None:
-            label = f"best epoch, {best}"
-            axes.axvline(best, label=label, color=canvas.GUIDE, lw=1.2, ls=":")
+        best = forecaster.best_epoch_
+        label = f"best epoch, {best}"
+        axes.axvline(best, label=label, color=canvas.GUIDE, lw=1.2, ls=":")
         if len(restored):
-            low = {"transform": axes.get_xaxis_transform(), "color": canvas.INK}
-            label = "diverged, restored"
-            axes.plot(restored, 0 * restored + 0.03, "x", label=label, **low)
+            label, low = "diverged, restored", axes.get_xaxis_transform()
+            axes.plot(restored, 0 * restored + 0.03, "kx", transform=low, label=label)
     norms.margins(y=0.15)
     if (history["grad_norm"] > 0).any():
         norms.set_yscale("log")

@@ -13,12 +13,11 @@ from sklode import nn
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.ticks import ticks_between
-from sklode.data.windows import Questions, Rows
+from sklode.data.windows import KnownControls, Questions, Rows
 from sklode.levels.level import Level
 from sklode.levels.mixture import Move
 from sklode.levels.table import Table
 from sklode.nn.modes import own_modes
-from sklode.prediction.controls import KnownControls
 from sklode.prediction.model import TrainedModel
 
 Array = NDArray[np.floating]

@@ -75,7 +75,7 @@ def residuals_of(network: LatentODE, batch: Batch) -> tuple[Array, Array]:
         white = normals(0, 2, place, 0.0 * place, _N_DRAWS, network.latent_size)
         z0 = q_z0.mean + q_z0.stddev * torch.from_numpy(white).to(q_z0.mean)
         drawn = network.decode(z0, posterior, batch.times, batch.path)
-        paths, noise = drawn.double(), network.emission.noise_scale.double()
+        paths, noise = drawn.double(), network.noise_scale.double()
         deviation = torch.sqrt(paths.var(0, correction=0) + noise**2)
         errors = (batch.values.double() - paths.mean(0)) / deviation
         counts = batch.mask.clone()

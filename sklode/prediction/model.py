@@ -74,7 +74,7 @@ class FittedModel(TrainedModel):
         if self.held is not None and not np.isnan(self.held).all():
             device = next(self.network.parameters()).device
             constants = torch.from_numpy(self.held).to(device)
-            self.network.emission.hold(~constants.isnan(), constants)
+            self.network.hold(~constants.isnan(), constants)
 
 
 def build_network(
@@ -99,9 +99,9 @@ def build_network(
         kind = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[settings.encoder]
         encoder = kind(*sizes, nn.VectorField(hidden_size, width, depth), solver)
     if reach is None:
-        head = nn.PosteriorHead(hidden_size, latent_size)
+        head = nn.perceptron(hidden_size, hidden_size, 2 * latent_size)
         decoder = nn.Decoder(nn.VectorField(latent_size, width, depth, n), solver)
-        emission = nn.Emission(latent_size, n_channels, settings.emission_width, n)
+        emission = nn.perceptron(latent_size + n, settings.emission_width, n_channels)
         return nn.LatentODE(encoder, head, decoder, emission)
     flow = None
     if n_channels <= FEW:

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from sklode.data.errors import SolverError
 from sklode.data.history import Asked, History
 from sklode.data.ticks import rows_before, ticks_between
+from sklode.data.windows import KnownControls
 from sklode.nn import ControlPath, make_batch
 from sklode.nn.modes import own_modes
 from sklode.prediction.calibration import Calibration
-from sklode.prediction.controls import KnownControls
 from sklode.prediction.model import FittedModel
 from sklode.prediction.randomness import normals
 
@@ -58,7 +58,7 @@ class Predictor:
         self._seed = seed
         self._windows = model.windows(history.observations).reaching(0)
         none = Calibration.none(len(history.channels))
-        self._calibration = model.calibration or none
+        self.calibration = model.calibration or none
 
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
@@ -112,8 +112,7 @@ class Predictor:
         """
         window, times = self._placed(asked.series, asked.ticks)
         known, windows = self._known(asked), self._windows
-        emission: Any = self._model.network.emission
-        noise = emission.noise_scale.detach().cpu().numpy()
+        noise: Array = self._model.network.noise_scale.detach().cpu().numpy()
         first = windows.times[windows.start[window]]
         last = windows.times[windows.end[window] - 1]
         outside = np.maximum(times - last, first - times)
@@ -123,7 +122,7 @@ class Predictor:
                 n_parts = -(-solved[..., 0].size // _ANSWERS_AT_ONCE)
                 for part in np.array_split(np.arange(len(rows)), n_parts):
                     paths, row = solved[:, part].astype(np.float64), rows[part]
-                    mean, scale = paths.mean(axis=0), self._calibration.at(outside[row])
+                    mean, scale = paths.mean(axis=0), self.calibration.at(outside[row])
                     if n:
                         paths = mean + scale * (paths - mean)
                     if noisy:

@@ -213,9 +213,9 @@ class Trainer:
         # the process' default dtype may be another than the network's
         dtype = batch.values.dtype
         noise = torch.randn(shape, generator=self.generator, dtype=dtype)
-        n_observed = max(batch.n_scored, 1)
         try:
             bound = self.network(batch, noise.to(batch.values))
+            n_observed = bound.n_observed.sum().clamp(min=1)
             likelihood = bound.log_likelihood.sum() / n_observed
             kl = bound.kl.sum() / n_observed
             loss = -elbo(likelihood, kl, kl_weight)
@@ -332,13 +332,14 @@ def _loss_on(batches: Sequence[Any], network: Any) -> float:
 
     Infinite where it is not finite; 0 without values.
     """
-    loss = 0.0
+    loss, n_observed = 0.0, 0
     try:
         for batch in batches:
             bound = network(batch)
+            n_observed += int(bound.n_observed.sum())
             is_finite = bool(torch.isfinite(bound.kl).all())
             loss -= float(bound.log_likelihood.sum()) if is_finite else math.inf
     except SolverError:
         loss = math.inf
-    loss /= max(sum(batch.n_scored for batch in batches), 1)
+    loss /= max(n_observed, 1)
     return loss if math.isfinite(loss) else math.inf

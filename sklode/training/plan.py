@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from sklode.engine.threads import one_torch_thread
-from sklode.nn.modes import default_float32
 from sklode.prediction.model import ARCHITECTURE, build_network
 from sklode.training.loop import Draw, Trainer
 from sklode.training.parameters import Settings
@@ -128,13 +127,18 @@ def drawn_network(
     Its latent state rotates with periods between the two, in time units, evenly drawn
     in their log.
     """
-    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]), default_float32():
+    with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
         # torch.manual_seed would seed the generators of the GPUs as well
         torch.default_generator.manual_seed(seed)
-        network = build_network(settings, *sizes)
-        if network.decoder is not None:
-            n = network.latent_size // 2
-            places = (torch.arange(n) + torch.rand(n)) / max(n, 1)
-            periods = shortest * (longest / shortest) ** places
-            network.decoder.vector_field.start_rotating(periods.tolist())
+        before = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float32)  # which the engine is compiled for
+        try:
+            network = build_network(settings, *sizes)
+            if network.decoder is not None:
+                n = network.latent_size // 2
+                places = (torch.arange(n) + torch.rand(n)) / max(n, 1)
+                periods = shortest * (longest / shortest) ** places
+                network.decoder.vector_field.start_rotating(periods.tolist())
+        finally:
+            torch.set_default_dtype(before)
     return network

@@ -175,7 +175,9 @@ class SeriesRun(Run):
         which = spread(found, SCORED_WINDOWS)
         scored_from = cut[windows.series[which]] if len(reaching) else None
         batch = nn.make_batch(windows, which, device, scored_from)
-        return [batch] if batch.n_scored else []  # not of channels that never vary
+        # channels that never vary are not scored
+        nothing = batch.scored is not None and not batch.scored.any()
+        return [] if nothing else [batch]
 
 
 def default_lengths(

@@ -78,7 +78,7 @@ def test_answers_before_and_after_t0_equal_those_of_torch() -> None:
     asked = 6 * torch.randn(4, 8)
     answers = []
     for network in (fused, eager):
-        p = network.posterior(batch.times, batch.values, batch.mask, batch.controls)
+        p = network.encode(batch)
         answers.append(network.decode(p.q_z0.mean, p, asked, batch.path))
     torch.testing.assert_close(answers[0], answers[1], atol=1e-11, rtol=0)
 

@@ -21,29 +21,21 @@ if {refused}:
         raise PermissionError(13, "Permission denied")
     caching._CacheLocator.ensure_cache_path = refuse
 
-import sys
 from sklode.engine import walk
-from tests.engine.test_runs import SIZES, problem, run
 from tests.series import tiny, waves
 
-for precision in {precisions}:  # compiled before the fit
-    run(problem(n_series=2, n_steps=3, dtype=precision, **SIZES))
 forecaster = tiny(max_epochs=2).fit(waves())
 print(sum(walk.walk.stats.cache_hits.values()))
-answer = forecaster.predict([1, 2]).to_numpy().tobytes().hex()
-print(forecaster.network_.engines(), answer)
+print(forecaster.network_.engines(), forecaster.predict([1]).to_numpy())
 """
 
 
-def fit_elsewhere(
-    cache: Path, *precisions: str, refused: bool = False
-) -> tuple[int, str]:
-    """Return how often another process found code on disk, engine and forecast."""
+def fit_elsewhere(cache: Path, refused: bool = False) -> tuple[int, str]:
+    """Return how often another process found code on disk; engine and forecast."""
     root = str(Path(products.__file__).parents[2])
     environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": root}
-    code = FIT.format(refused=refused, precisions=precisions)
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
+        [sys.executable, "-W", "error", "-c", FIT.format(refused=refused)],
         capture_output=True,
         text=True,
         env=environment,
@@ -52,6 +44,7 @@ def fit_elsewhere(
     )
     assert done.returncode == 0, done.stderr
     hits, answer = done.stdout.splitlines()
+    assert answer.startswith("('fused', 'fused')")
     return int(hits), answer
 
 
@@ -91,21 +84,10 @@ def test_code_of_another_signature_is_not_run(
 def test_the_engine_is_compiled_once_a_machine(tmp_path: Path) -> None:
     hits, answer = fit_elsewhere(tmp_path / "cache")
     assert hits == 0
-    assert answer.startswith("('fused', 'fused')")
     assert fit_elsewhere(tmp_path / "cache") == (1, answer)
 
 
 @pytest.mark.slow
-def test_what_was_compiled_before_changes_no_bit(tmp_path: Path) -> None:
-    _, answer = fit_elsewhere(tmp_path / "alone")
-    _, other = fit_elsewhere(tmp_path / "both", "float64", "float32")
-    assert other == answer
-
-
-@pytest.mark.slow
 def test_a_fit_needs_no_folder_to_write_to(tmp_path: Path) -> None:
-    in_the_way = tmp_path / "file"
-    in_the_way.write_text("")
-    hits, answer = fit_elsewhere(in_the_way / "cache", refused=True)
-    assert hits == 0
-    assert answer.startswith("('fused', 'fused')")
+    (tmp_path / "file").write_text("")  # in the way
+    assert fit_elsewhere(tmp_path / "file" / "cache", refused=True)[0] == 0

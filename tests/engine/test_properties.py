@@ -58,9 +58,9 @@ class Case(NamedTuple):
         flow = field(self.latent, control_size=self.n_controls, **shape)
         return nn.LatentODE(
             encoder,
-            nn.PosteriorHead(self.hidden, self.latent),
+            nn.perceptron(self.hidden, self.hidden, 2 * self.latent),
             nn.Decoder(flow, solver),
-            nn.Emission(self.latent, self.n_channels, 6, self.n_controls),
+            nn.perceptron(self.latent + self.n_controls, 6, self.n_channels),
         )
 
     def batch(self) -> nn.Batch:
@@ -157,61 +157,28 @@ def cases(least: int = 1, **fixed: Any) -> Any:
     return st.builds(Case, **(free | fixed))
 
 
-# In single precision a saturated neuron keeps few digits of its slope 1 - h^2, which is
-# much of a gradient where there is but one.
-PRECISE, COARSE = (torch.float64, 1e-12), (torch.float32, 1e-5)
-
-
 @pytest.mark.slow
 @given(data=st.data())
-@settings(max_examples=20)
+@settings(max_examples=40)
 def test_gradients_are_those_of_torch_at_any_size(data: st.DataObject) -> None:
-    assert_exact(data.draw(cases()), *PRECISE)
-    assert_exact(data.draw(cases(least=4)), *COARSE)
+    assert_exact(data.draw(cases()), torch.float64, 1e-12)
+    # in single precision a saturated neuron keeps few digits of its slope 1 - h^2,
+    # which is much of a gradient where there is but one
+    assert_exact(data.draw(cases(least=4)), torch.float32, 1e-5)
+
+
+SIZES: dict[str, Any] = {"depth": 2, "hidden": 8, "latent": 4, "width": 12}
+WIDE = Case(n_controls=2, n_series=300, n_stamps=10, **SIZES)
+LONG = Case(n_series=2, n_stamps=1000, **SIZES)
 
 
 @pytest.mark.slow
-@given(data=st.data())
-@settings(max_examples=80)
-def test_gradients_are_those_of_torch_at_many_sizes(data: st.DataObject) -> None:
-    assert_exact(data.draw(cases()), *PRECISE)
-    assert_exact(data.draw(cases(least=4)), *COARSE)
-
-
-SIZES: dict[str, Any] = {"hidden": 8, "latent": 4, "width": 12}
-WIDE = Case(depth=2, n_controls=2, n_series=1000, n_stamps=10, **SIZES)
-LONG = Case(depth=2, n_series=2, n_stamps=1000, **SIZES)
-ONE = Case(
-    kind="ode-rnn",
-    method="midpoint",
-    n_controls=2,
-    n_series=1,
-    n_stamps=1000,
-    **SIZES,
-)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", [WIDE, LONG, ONE], ids=["wide", "long", "one"])
+@pytest.mark.parametrize("case", [WIDE, LONG], ids=["wide", "long"])
 def test_many_and_long_series_keep_their_digits(case: Case) -> None:
     assert max(errors(slopes_by("fused", case, torch.float64), case).values()) <= 1e-12
     tolerance = 1e-5 if case.n_stamps < 1000 else 1e-4
-    assert (
-        max(errors(slopes_by("fused", case, torch.float32), case).values()) <= tolerance
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("n_series", "n_stamps"), [(1000, 100), (17, 1000), (3, 1000)])
-@given(data=st.data())
-@settings(max_examples=5)
-def test_large_problems_keep_their_digits(
-    n_series: int, n_stamps: int, data: st.DataObject
-) -> None:
-    sizes = {"n_series": st.just(n_series), "n_stamps": st.just(n_stamps)}
-    case = data.draw(cases(least=4, **sizes))
-    assert_exact(case, torch.float64, 1e-12)
-    assert_exact(case, torch.float32, 1e-4)
+    single = errors(slopes_by("fused", case, torch.float32), case)
+    assert max(single.values()) <= tolerance
 
 
 def test_windows_are_as_uneven_as_is_claimed() -> None:

@@ -129,6 +129,26 @@ def test_an_update_is_as_if_all_rows_had_been_there(name: str) -> None:
         np.testing.assert_allclose(found, whole, rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["all parts", "line"])
+def test_a_channel_that_begins_late_begins_as_others_do(name: str) -> None:
+    one, table = drawn_from(name)
+    ahead = table.times[-1] + np.array([0.5, 9.0])
+    queries = asked(ahead, n_controls=controls_of(one))
+    expected = answer(level(table, one), queries)
+    late = level(table._replace(times=table.times + 2.2), one)
+    found = answer(late, queries._replace(times=queries.times + 2.2))
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_an_answer_at_a_jump_of_the_level_knows_of_it() -> None:
+    one = component(**{**ABSENT, "walk": 0.1}, noise=0.3)._replace(threshold=3.0)
+    table = table_of((40,))
+    table.values[:] = 40.0 * (np.arange(40) >= 20) + 0.1 * table.values
+    at = table.times[[22]]  # after three rows far above
+    found, later = (answer(level(table, one), asked(t))[0] for t in (at, at + 1e-9))
+    np.testing.assert_allclose(found, later, atol=1e-3)
+
+
 def _between(table: Table, after: float, until: float) -> Table:
     return table.where((table.times > after) & (table.times <= until))
 

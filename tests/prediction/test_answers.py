@@ -178,19 +178,13 @@ def test_windows_of_a_panel_stay_within_their_series() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 40])
-def test_a_long_series_is_answered_by_few_windows(
-    length: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_series_is_answered_by_few_windows(length: int) -> None:
     y = waves(pd.RangeIndex(200))
     forecaster = tiny(window_length=length, horizon=1).fit(y)
-    encoded = []
-    posterior = forecaster.network_.posterior
-
-    def counting(times: Any, *others: Any) -> Any:
-        encoded.append(times.shape)
-        return posterior(times, *others)
-
-    monkeypatch.setattr(forecaster.network_, "posterior", counting)
+    encoded: list[Any] = []
+    forecaster.network_.encoder.register_forward_pre_hook(
+        lambda _, given: encoded.append(given[0].shape)
+    )
     forecaster.predict(at(y.index))
     assert sum(n_windows for n_windows, _ in encoded) <= 4 * len(y) / length
     assert {n_rows for _, n_rows in encoded} == {length}
@@ -243,7 +237,7 @@ def test_variance_is_at_least_that_of_the_observation_noise() -> None:
     settings = {"level": "series", "n_samples": 500}
     small = tiny(**settings).fit(channels())
     small.network_.emission.raw_noise.data.fill_(-2.0)
-    noise = small.network_.emission.noise_scale.detach().numpy() * small.scale_
+    noise = small.network_.noise_scale.detach().numpy() * small.scale_
     variance = small.predict_var([1, 9])
     assert (variance > (0.5 * noise) ** 2).all(axis=None)
     paths = small.sample([1, 9], noise=False).groupby(level=1).var(ddof=0)

@@ -35,7 +35,7 @@ def with_scale(forecaster: Any, scale: float) -> Any:
 def without_latent_spread(forecaster: Any) -> Any:
     """Return a copy whose q(z0) is all but a point, with the model's own noise."""
     other = with_scale(forecaster, 1.0)
-    bias = other._model.network.posterior_head.network[-1].bias
+    bias = other._model.network.posterior_head[-1].bias
     bias.data[len(bias) // 2 :] = -80.0
     return other
 
@@ -123,7 +123,7 @@ def test_too_few_errors_leave_the_models_own_spread() -> None:
 
 def test_quantiles_of_known_noise_are_those_of_the_normal_distribution() -> None:
     forecaster = without_latent_spread(tiny(n_samples=2000).fit(channels()))
-    noise = forecaster.network_.emission.noise_scale.detach().numpy()
+    noise = forecaster.network_.noise_scale.detach().numpy()
     alpha = [0.05, 0.25, 0.5, 0.75, 0.95]
     for steps in ([1, 9], [-30, -5, 0]):
         point = forecaster.predict(steps)

@@ -209,7 +209,7 @@ def times(**changes: Any) -> Any:
 
 MODEL, ROWS = "/model/@FittedModel/", "/_history/@History/rows/@Observations/"
 WEIGHTS = MODEL + "network/@network/weights"
-WEIGHT = "model.network.weights.posterior_head.network.0.weight"
+WEIGHT = "model.network.weights.posterior_head.0.weight"
 
 MADE_UP: list[tuple[str, Any, str]] = [
     ("/_cutoff", {"@eval": "1"}, "KeyError: 'eval'"),
