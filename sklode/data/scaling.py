@@ -72,7 +72,7 @@ class Units:
         The scale of a constant is its size, 1 where it is zero.
         """
         controls = observations.controls
-        controls = np.zeros((0, 0)) if controls is None else controls
+        controls = np.zeros((1, 0)) if controls is None else controls
         found = location_and_scale(observations.values)
         least = np.full(len(found[0]), np.nan)
         return cls(time, *found, *location_and_scale(controls), least)
@@ -88,9 +88,9 @@ class Units:
             ends = np.nanquantile(values[:, k], [_TAIL, 0.5, 1 - _TAIL])
             if ends[2] > ends[0]:
                 location[k], scale[k] = ends[1], (ends[2] - ends[0]) / _NORMAL
-        _, scales, known = _of_each(values, observations)
+        _, scales, count = _of_each(values, observations.bounds)
         of_series = False
-        for spreads in np.where(known, scales, 0.0).T:
+        for spreads in np.where(count >= _ENOUGH, scales, 0.0).T:
             varied = spreads[spreads > 1e-6 * spreads.max()]
             if len(varied):
                 low, high = np.quantile(varied, [0.1, 0.9], method="nearest")
@@ -105,8 +105,8 @@ class Units:
         if not self.of_series:
             return location, scale
         values = plain(observations.values, self.least)
-        mean, spreads, known = _of_each(values, observations)
-        known &= spreads > 0
+        mean, spreads, count = _of_each(values, observations.bounds)
+        known = (count >= _ENOUGH) & (spreads > 0)
         return np.where(known, mean, location), np.where(known, spreads, scale)
 
     def controls(self, controls: Array) -> Array:
@@ -124,19 +124,20 @@ def plain(values: Array, least: Array) -> Array:
     return np.where(np.isnan(least) | np.isnan(values), values, logs)
 
 
-def _of_each(
-    values: Array, observations: Observations
-) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Return mean and spread of each series' channels, and where enough is known."""
+def _of_each(values: Array, bounds: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+    """Return mean, deviation and number of observed values, (series, channel)."""
     known = ~np.isnan(values)
-    first = observations.bounds[:-1]
+    first, lengths = bounds[:-1], np.diff(bounds)
     count = np.add.reduceat(known.astype(float), first)
-    mean = np.add.reduceat(np.where(known, values, 0.0), first) / np.maximum(count, 1)
-    away = np.where(known, values - mean[observations.series], 0.0)
+    some = np.maximum(count, 1)
+    # divided first: the sum of values near the largest float must not overflow
+    share = np.where(known, values / np.repeat(some, lengths, 0), 0.0)
+    mean = np.add.reduceat(share, first)
+    away = np.where(known, values - np.repeat(mean, lengths, 0), 0.0)
     most = np.maximum.reduceat(np.abs(away), first)  # a float need not hold squares
-    away = away / np.where(most > 0, most, 1.0)[observations.series]
-    spread = most * np.sqrt(np.add.reduceat(away**2, first) / np.maximum(count, 1))
-    return mean, spread, count >= _ENOUGH
+    most = np.where(most > 0, most, 1.0)
+    squares = (away / np.repeat(most, lengths, 0)) ** 2
+    return mean, most * np.sqrt(np.add.reduceat(squares, first) / some), count
 
 
 def constants_of(values: Array) -> Array:
@@ -153,16 +154,8 @@ def constants_of(values: Array) -> Array:
 
 def location_and_scale(values: Array) -> tuple[Array, Array]:
     """Return mean and standard deviation of observed values, (channel,), or a size."""
-    observed = ~np.isnan(values)
-    count = np.maximum(observed.sum(0), 1)
-    # divided first: the sum of values near the largest float must not overflow
-    location = np.where(observed, values / count, 0.0).sum(0)
+    (location,), (scale,), _ = _of_each(values, np.array([0, len(values)]))
     constants = constants_of(values)
-    constant = ~np.isnan(constants)
-    location = np.where(constant, constants, location)
-    deviation = np.where(observed, values - location, 0.0)
-    largest = np.abs(deviation).max(0, initial=0.0)
-    unit = np.where(largest > 0, largest, 1.0)
-    scale = unit * np.sqrt(((deviation / unit) ** 2).sum(0) / count)
-    scale = np.where(constant, np.abs(location), scale)
-    return location, np.where(scale == 0, 1.0, scale)
+    varies = np.isnan(constants)
+    scale = np.where(varies, scale, np.abs(constants))
+    return np.where(varies, location, constants), np.where(scale == 0, 1.0, scale)

@@ -170,7 +170,7 @@ class Trainer:
         if epoch <= self.warm_up_epochs:
             kl_weight *= _WARM_UP_KL
         self.network.train()
-        lr = self._group["lr"]
+        lr = float(self._group["lr"])  # or a numpy number
         steps = []
         for batch in batches:
             self._last = [batch]
