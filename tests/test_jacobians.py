@@ -112,8 +112,8 @@ def test_gradient_flow_is_autograds_through_the_encoder(kind: str) -> None:
 @pytest.mark.usefixtures("float64")
 def test_steps_are_those_of_the_papers_bound() -> None:
     encoder, inputs = encoder_of("ode-rnn"), alone(series(), 0)
-    times, values, observed = inputs
-    states = encoder.states(times, values, observed, direction="backward")[0].detach()
+    times = inputs.times
+    states = encoder.states(*(x.flip(1) for x in inputs))[0].flip(0).detach()
     steps = step_norms(encoder, inputs)
     weight = encoder.cell.weight_hh.detach()
     for k, row in steps.iterrows():

@@ -33,17 +33,12 @@ _SOFT = 3.0
 """Inputs beyond so many deviations count as their logarithm."""
 
 _LARGEST = 20.0
-_EMBEDDING = 8
-_MEETING = 128
-_READ = 12
-"""Numbers that `_readings` tells of a channel."""
+_EMBEDDING, _MEETING = 8, 128
+_READ = 12  # numbers that `_readings` tells of a channel
 
-_OWN = [0, 2, 4, 5, 6]
-"""Of them the means and the last value, which a line of its own reads."""
+_OWN = [0, 2, 4, 5, 6]  # of them the means and the last value, which lines read
 
-_HUBER = 2.0
-"""From so many scales on an error counts in proportion, not by its square."""
-
+_HUBER = 2.0  # from so many scales on an error counts in proportion
 _LOG_HUBER_MASS = math.log(
     math.sqrt(2 * math.pi) * math.erf(_HUBER / math.sqrt(2))
     + 2 / _HUBER * math.exp(-(_HUBER**2) / 2)
