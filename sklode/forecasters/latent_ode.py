@@ -55,6 +55,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         max_epochs: int | None = None,
         batch_size: int = 64,
         lr: float = 0.005,
+        weight_decay: float = 0.0,
         guard: bool | str = "auto",
         early_stopping: bool = False,
         finetune_epochs: int | None = None,

@@ -162,7 +162,7 @@ class Panels:
         coverages = sorted(columns.unique(level=-2), reverse=True)
         shares = np.linspace(0.18, 0.48, len(coverages))
         for share, coverage in zip(shares, coverages, strict=True):
-            look = {"fill": (style["color"], share)}
+            look: dict[str, Any] = {"fill": (style["color"], share)}
             if owner:  # they may overlap
                 look = {"fill": (style["color"], 0.15), "edgecolor": style["color"]}
                 look |= {"linestyle": style["linestyle"]}
