@@ -108,9 +108,8 @@ class Autoencoder(nn.Module):
         return {**twin.__dict__, "device": str(device)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        device = state.get("device", "cpu")
         super().__setstate__({k: v for k, v in state.items() if k != "device"})
-        self.settle(device)
+        self.settle(state.get("device", "cpu"))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """Copy on the same device, which by way of a pickle would be the CPU."""
