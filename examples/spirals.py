@@ -68,6 +68,7 @@ forecaster = LatentODELSTMForecaster(
     horizon=N_STAMPS // 4,
     level="series",
     step_size=8.0,
+    weight_decay=0.05,
     lr=0.006,
     batch_size=20,
     max_epochs=250,

@@ -7,7 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from sktime.performance_metrics.forecasting import MeanAbsoluteError
+from sktime.performance_metrics.forecasting import (
+    MeanAbsoluteError,
+    MeanAbsoluteScaledError,
+)
 from sktime.performance_metrics.forecasting._base import BaseForecastingErrorMetric
 from sktime.split import ExpandingWindowSplitter
 from sktime.split.base import BaseSplitter
@@ -61,9 +64,9 @@ class AbsoluteHorizon(BaseSplitter):
         return self.cv.get_cutoffs(y)
 
     @classmethod
-    def get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Return settings that sktime's checks run with."""
-        return {"cv": ExpandingWindowSplitter(fh=[1, 2], initial_window=5)}
+        return [{"cv": ExpandingWindowSplitter([1, 2], n)} for n in (4, 5)]
 
 
 class AlignedMetric(BaseForecastingErrorMetric):
@@ -124,9 +127,10 @@ class AlignedMetric(BaseForecastingErrorMetric):
         return self.metric.evaluate_by_index(**_aligned(y_true, y_pred, kwargs))
 
     @classmethod
-    def get_test_params(cls, parameter_set: str = "default") -> dict[str, Any]:
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Return settings that sktime's checks run with."""
-        return {"metric": MeanAbsoluteError()}
+        kinds = MeanAbsoluteError, MeanAbsoluteScaledError
+        return [{"metric": kind()} for kind in kinds]
 
 
 def _aligned(y_true: Any, y_pred: Any, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -13,32 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import StructuralForecaster
 from tests.pages import PAGES, ROOT, parts, python_of
 
 Names = dict[str, Any]
 CHECKS: dict[str, list[Callable[[Names], None]]] = {}
 
-# Pages whose blocks train for long, each with what makes that necessary.
-SLOW = {
-    "README.md": "its example trains by the defaults",
-    "calendar.md": "a season is forecast a year ahead, well",
-    "plotting.md": "two fits on a record of forty years",
-    "scaling.md": "the workers of a cluster import all libraries",
-    **dict.fromkeys(
-        (
-            "exogenous.md",
-            "imputation.md",
-            "sampling.md",
-            "speed.md",
-            "tour.md",
-            "tuning.md",
-            "uncertainty.md",
-            "windows.md",
-        ),
-        "what it shows takes several fits",
-    ),
-}
 # sktime's own forecasters warn of a default of theirs.
 REMEMBER = "ignore:The default of config ``remember_data``:FutureWarning"
 WARNS = {
@@ -67,7 +46,7 @@ def says(page: str) -> Callable[[Callable[[Names], None]], Callable[[Names], Non
 
 
 def marked(page: str) -> Any:
-    marks: list[Any] = [pytest.mark.slow] if page in SLOW else []
+    marks: list[Any] = []
     for module in NEEDS.get(page, ()):
         absent = importlib.util.find_spec(module) is None
         reason = f"the page shows {module}, which is not installed"
@@ -119,15 +98,6 @@ def the_season_is_forecast_a_year_ahead(shown: Names) -> None:
     test = y["2025":]
     pd.testing.assert_index_equal(forecast.index, test.index)
     assert ((forecast - test) ** 2).mean() < 0.1 * test.var()
-
-
-@says("levels.md")
-def the_level_of_the_airline_series_is_what_the_picture_shows(shown: Names) -> None:
-    level = StructuralForecaster().fit(shown["y"]).level_
-    assert level.index.get_level_values("part").tolist() == [
-        *("trend", "deviation", "season of 12 periods", "noise")
-    ]
-    assert level["logarithm"].all()
 
 
 @says("structural.md")
@@ -191,23 +161,8 @@ def stamps_and_steps_are_those_that_were_asked_for(shown: Names) -> None:
     pd.testing.assert_index_equal(shown["both"].predict_at(own).index, own)
 
 
-@says("exogenous.md")
-def scenarios_of_what_is_known_ahead_differ_by_its_effect(shown: Names) -> None:
-    scenarios = shown["scenarios"]
-    assert 2.5 < (scenarios["on"] - scenarios["off"]).mean() < 5.5
-
-
-@says("solvers.md")
-def smaller_steps_and_higher_orders_solve_better(shown: Names) -> None:
-    error = shown["error"]
-    for method, factor in {"rk4": 8, "midpoint": 2, "euler": 1.2}.items():
-        assert error[method, 0.5] * factor < error[method, 1.0]
-        assert error[method, 1.0] < error[method, 2.0]
-    assert error["rk4", 1.0] < 0.1 < error["midpoint", 1.0] < error["euler", 1.0]
-
-
 def test_every_check_has_its_page() -> None:
-    assert {*CHECKS, *SLOW, *WARNS} <= set(WITH_PYTHON)
+    assert {*CHECKS, *WARNS} <= set(WITH_PYTHON)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -133,18 +133,6 @@ def test_update_appends_to_the_series_of_a_panel_that_it_names() -> None:
     assert steps[1] > y.loc["s1"].index[-1]
 
 
-def test_an_update_may_lack_a_channel() -> None:
-    y = channels()
-    forecaster = tiny().fit(y[:-2])
-    later = y[-2:].copy()
-    later.iloc[:, 1] = np.nan
-    asked = y.index[-1:] + (y.index[-1:] - y.index[-2:-1])
-    before = forecaster.predict_at(asked)
-    after = forecaster.update(later, update_params=False).predict_at(asked)
-    assert np.isfinite(after).all(axis=None)
-    assert np.abs(after - before).to_numpy().max() > 1e-7
-
-
 def test_a_column_without_any_value_is_refused_by_name() -> None:
     y = channels().copy()
     name = y.columns[1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -119,15 +118,9 @@ def test_a_search_clones_and_pickles_with_its_forecasts() -> None:
     pd.testing.assert_series_equal(again.predict(y.index[20:]), forecast)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("backend", ["threading", "loky"])
-def test_a_parallel_search_scores_as_a_serial_one(backend: str) -> None:
+def test_a_search_over_a_network_that_does_not_count_says_so() -> None:
     y = waves(uneven_stamps())
-    grid = {"hidden_size": [2, 4], "lr": [0.01, 0.1]}
-    serial = GridSearchCV(tiny(), grid, cv=CV).fit(y)
-    with joblib.parallel_config(backend):
-        parallel = GridSearchCV(tiny(), grid, cv=CV, n_jobs=2).fit(y)
-    np.testing.assert_array_equal(
-        parallel.cv_results_["mean_test_score"], serial.cv_results_["mean_test_score"]
-    )
-    pd.testing.assert_series_equal(parallel.predict([1, 2]), serial.predict([1, 2]))
+    search = GridSearchCV(tiny(level="auto"), {"hidden_size": [2, 5]}, cv=CV)
+    with pytest.warns(UserWarning, match="no network of this candidate counts"):
+        search.fit(y)
+    assert tiny(level="auto").fit(y[:-4]).score(y[-4:]) < 0  # which is no search

@@ -225,7 +225,8 @@ def dropped_by_diag(encoder: Any, inputs: EncoderInputs) -> float:
     """
     encoder = copy.deepcopy(encoder).double()
     seen = torch.ones(inputs.times.shape, dtype=torch.bool)
-    states = encoder.states(*inputs[:2], seen, direction="backward")[0, :200:10]
+    backward = (x.flip(1) for x in (*inputs[:2], seen))
+    states = encoder.states(*backward)[0].flip(0)[:200:10]
     dt = -torch.ones(1, 1, dtype=torch.float64)
     ratios = []
     for h in states.detach():

@@ -60,6 +60,7 @@ SPIRALS: Settings = {
     "level": "series",
     "batch_size": 50,
     "max_epochs": 200,
+    "weight_decay": 0.05,
     "lr": 0.006,
     "step_size": 8.0,
 }
@@ -74,6 +75,7 @@ _FORECASTS: Settings = {
     "emission_width": 32,
     "thinning": 0.0,
     "max_epochs": 7,
+    "weight_decay": 0.3,
     "step_size": 2.0,
 }
 """One rule for climate and stocks, and for every task. Chosen by `tune.py`."""

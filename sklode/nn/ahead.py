@@ -20,30 +20,20 @@ from sklode.nn.latent_ode import Autoencoder, Bound, perceptron
 FEW = 8
 """Up to so many channels the states flow; of more each keeps still, and fades."""
 
+# over how many time units decayed means forget
 _FADES = 0.5, 2.0, 8.0
-"""Over how many time units decayed means forget, and answers fade."""
-
+# past values are read near so many lags before the origin, so far apart
 _N_LAGS, _SPACING = 16, 1.5
-"""Past values are read near so many lags before the origin, so far apart."""
-
+# lags that are looked back at from the time that is asked, at first up to so long
 _N_BACK, _FARTHEST = 16, 32.0
-"""Lags that are looked back at from the time that is asked, at first up to so long."""
+# inputs beyond so many deviations count as their logarithm, targets as the largest
+_SOFT, _LARGEST = 3.0, 20.0
+_EMBEDDING, _MEETING = 8, 128
+_READ = 12  # numbers that `_readings` tells of a channel
 
-_SOFT = 3.0
-"""Inputs beyond so many deviations count as their logarithm."""
+_OWN = [0, 2, 4, 5, 6]  # of them the means and the last value, which lines read
 
-_LARGEST = 20.0
-_EMBEDDING = 8
-_MEETING = 128
-_READ = 12
-"""Numbers that `_readings` tells of a channel."""
-
-_OWN = [0, 2, 4, 5, 6]
-"""Of them the means and the last value, which a line of its own reads."""
-
-_HUBER = 2.0
-"""From so many scales on an error counts in proportion, not by its square."""
-
+_HUBER = 2.0  # from so many scales on an error counts in proportion
 _LOG_HUBER_MASS = math.log(
     math.sqrt(2 * math.pi) * math.erf(_HUBER / math.sqrt(2))
     + 2 / _HUBER * math.exp(-(_HUBER**2) / 2)
@@ -86,12 +76,9 @@ class AheadODE(Autoencoder):
     decoder : Decoder or None
         Of the states of all channels together, (latent_size * channel,); None, of many
         channels: they do not flow.
-    n_channels, n_controls : int
-        Numbers of x and u.
-    latent_size : int
-        Size of each channel's state.
-    width : int
-        Neurons in the hidden layers from readings to states, and from states to x^.
+    n_channels, n_controls, latent_size, width : int
+        Numbers of x and u; size of each channel's state; neurons in the hidden layers
+        from readings to states, and from states to x^.
     reach : float
         The longest lead that it learns, in time units.
     looks_back : bool

@@ -72,10 +72,8 @@ class Decoder(nn.Module):
 
         Parameters
         ----------
-        z0 : Tensor of shape (batch, state)
-            Latent state at ``t0``.
-        t0 : Tensor of shape (batch,)
-            Each series' own initial time.
+        z0, t0 : Tensor of shape (batch, state) and (batch,)
+            Latent states, and each series' own initial time.
         times : Tensor of shape (batch, query)
             Any times, in any order, before or after ``t0``.
         controls : ControlPath, optional
@@ -137,24 +135,11 @@ class Decoder(nn.Module):
         left: Tensor,
         theta: Tensor,
     ) -> Tensor:
-        """Return states at any places within consecutive steps.
+        """Return states at places in consecutive steps, (batch, query, state).
 
-        Parameters
-        ----------
-        z0 : Tensor of shape (batch, state)
-            Where the first step starts.
-        dt : Tensor of shape (batch, step)
-            Signed lengths of the steps.
-        held : Tensor of shape (batch, step, control) or None
-            Controls, each held over its step.
-        left : Tensor of shape (batch, query), int64
-            The step in which each query lies.
-        theta : Tensor of shape (batch, query)
-            Its place there: 0 at the step's start, 1 at its end.
-
-        Returns
-        -------
-        Tensor of shape (batch, query, state)
+        From z0, (batch, state), steps ``dt``, (batch, step), are taken; controls
+        ``held``, (batch, step, control), hold over one each. A query, (batch, query),
+        is ``theta`` in [0, 1] of the way through the step ``left``.
         """
         grid = self.solver.trajectory(self.vector_field, z0, dt, held)
         z_left, z_right = _rows(grid, left), _rows(grid, left + 1)

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from sklode.data.checks import check_choice
 from sklode.engine.autograd import encode, serves
 from sklode.nn.solvers import Solver
 
@@ -22,10 +21,7 @@ MAX_SUBSTEPS = 32
 
 
 class Steps(NamedTuple):
-    """What the encoder does, step by step; a gap may take several steps.
-
-    A series' surplus steps at the end have ``dt`` 0 and visit nothing.
-    """
+    """What the encoder does; surplus steps of a series have ``dt`` 0 and no visit."""
 
     inputs: Tensor  # (batch, step, channel): what is read at the end of each step
     dt: Tensor  # (batch, step): signed length of the flow of each step
@@ -33,10 +29,21 @@ class Steps(NamedTuple):
     last_step: Tensor  # (batch, time): the step that ends at each stamp
 
 
-class _RecurrentEncoder(nn.Module):
-    """A recurrent cell at the visits, a flow of h in between.
+class ODERNN(nn.Module):
+    r"""ODE-RNN (Rubanova et al. 2019): h flows between visits.
 
-    Subclasses give the cell and what is carried beside h.
+    .. math::
+        h'_i = \mathrm{ODESolve}(f, h_{i+1}, t_{i+1} \to t_i), \qquad
+        h_i = \mathrm{RNNCell}(h'_i, x_i)
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Sizes of what is read at each stamp, and of the state h.
+    vector_field : nn.Module, optional
+        f, from states to their time derivatives. Without one nothing flows.
+    solver : Solver, optional
+        How h flows; the default of `Solver`.
     """
 
     _cell: Any = nn.RNNCell
@@ -57,11 +64,9 @@ class _RecurrentEncoder(nn.Module):
     def forward(
         self, times: Tensor, inputs: Tensor, observed: Tensor, engine: str = "eager"
     ) -> Tensor:
-        r"""Run backward in time and return the state at the first observed stamp.
+        """Run backward in time and return h_1, (batch, state).
 
-        .. math::
-            h'_i = \mathrm{ODESolve}(f, h_{i+1}, t_{i+1} \to t_i), \qquad
-            h_i = \mathrm{Cell}(h'_i, x_i)
+        That is h after the visit of the earliest observed stamp; zeros without any.
 
         Parameters
         ----------
@@ -73,49 +78,24 @@ class _RecurrentEncoder(nn.Module):
             False: nothing was observed at this stamp, no cell update happens.
         engine : {"eager", "fused"}, default="eager"
             Plain torch, or the compiled engine where it `compiles` this.
-
-        Returns
-        -------
-        Tensor of shape (batch, state)
-            h_1, after the visit of the earliest observed stamp; zeros for a series
-            without any.
         """
         backward = times.flip(1), inputs.flip(1), observed.flip(1)
         steps = self.steps(*backward, to_last_visit=True)
         given = not inputs.requires_grad  # which the engine has no gradient by
         if engine == "fused" and given and self.compiles(inputs):
             field = self.vector_field
-            layers = field.layers if field is not None else ()
+            layers = () if field is None else field.layers
             return encode(*steps[:3], self.cell, layers, self.solver.method)
         *_, h = self._states(steps)
         return h
 
-    def states(
-        self,
-        times: Tensor,
-        inputs: Tensor,
-        observed: Tensor,
-        direction: str = "forward",
-    ) -> Tensor:
-        """Return every h_i of Algorithm 1, in either direction of time.
+    def states(self, times: Tensor, inputs: Tensor, observed: Tensor) -> Tensor:
+        """Return every h_i of Algorithm 1, (batch, time, state).
 
-        Parameters
-        ----------
-        times, inputs, observed
-            As in `forward`.
-        direction : {"forward", "backward"}, default="forward"
-            The direction of time in which the stamps are visited.
-
-        Returns
-        -------
-        Tensor of shape (batch, time, state)
-            h_i at each stamp, in the order of ``times``: after the cell's update where
-            the stamp is observed, as the flow brought it where it is not.
+        Arguments are as in `forward`, but the stamps are visited as they come: forward
+        in time, or backward where all is given in that order. h_i is that after the
+        cell's update where the stamp is observed, as the flow brought it where not.
         """
-        check_choice("direction", direction, ("forward", "backward"))
-        if direction == "backward":
-            flipped = self.states(times.flip(1), inputs.flip(1), observed.flip(1))
-            return flipped.flip(1)
         steps = self.steps(times, inputs, observed)
         states = torch.stack(list(self._states(steps)), dim=1)
         index = steps.last_step.unsqueeze(-1).expand(-1, -1, self.hidden_size)
@@ -184,7 +164,7 @@ class _RecurrentEncoder(nn.Module):
         return self.solver.compiles(self.vector_field, example)
 
 
-class RNN(_RecurrentEncoder):
+class RNN(ODERNN):
     """RNN encoder of the Latent ODE (Chen et al. 2018): no flow between visits.
 
     The cell also reads the time since the stamp that it visited before.
@@ -210,25 +190,7 @@ class RNN(_RecurrentEncoder):
         return steps._replace(inputs=inputs)
 
 
-class ODERNN(_RecurrentEncoder):
-    r"""ODE-RNN (Rubanova et al. 2019): h flows between visits.
-
-    .. math::
-        h'_i = \mathrm{ODESolve}(f, h_{i+1}, t_{i+1} \to t_i), \qquad
-        h_i = \mathrm{RNNCell}(h'_i, x_i)
-
-    Parameters
-    ----------
-    input_size, hidden_size : int
-        Sizes of what is read at each stamp, and of the state h.
-    vector_field : nn.Module, optional
-        f, from states to their time derivatives. Without one nothing flows.
-    solver : Solver, optional
-        How h flows; the default of `Solver`.
-    """
-
-
-class ODELSTM(_RecurrentEncoder):
+class ODELSTM(ODERNN):
     r"""ODE-LSTM (paper, Algorithm 1): h flows between visits, the cell state does not.
 
     .. math::

@@ -52,14 +52,11 @@ def make_batch(
     hidden: Tensor | None = None,
 ) -> Batch:
     """Return windows as a batch on a device, see `WindowSet.gather`."""
-    arrays = *windows.gather(which, scored_from), hidden
-    moved: list[Any] = [
-        None if array is None else torch.as_tensor(array, device=device)
-        for array in arrays
+    parts: list[Any] = [
+        None if part is None else torch.as_tensor(part, device=device)
+        for part in (*windows.gather(which, scored_from), hidden)
     ]
-    times, values, mask, controls, scored, hidden = moved
-    n_seen = windows.window_length
-    return Batch(times, values, mask, n_seen, controls, scored, hidden)
+    return Batch._make([*parts[:3], windows.window_length, *parts[3:]])
 
 
 class Posterior(NamedTuple):
@@ -111,9 +108,8 @@ class Autoencoder(nn.Module):
         return {**twin.__dict__, "device": str(device)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        device = state.get("device", "cpu")
         super().__setstate__({k: v for k, v in state.items() if k != "device"})
-        self.settle(device)
+        self.settle(state.get("device", "cpu"))
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         """Copy on the same device, which by way of a pickle would be the CPU."""
@@ -217,22 +213,18 @@ class LatentODE(Autoencoder):
         times: Tensor,
         controls: ControlPath | None = None,
     ) -> Tensor:
-        """Return x^, the mean of p(x | z(t)), for draws of z0 at the posterior's t0.
+        """Return x^, the mean of p(x | z(t)), (..., batch, query, channel).
 
         Parameters
         ----------
         z0 : Tensor of shape (..., batch, latent)
-            Draws from, or the mean of, ``posterior.q_z0``; samples, if any, in front.
+            At the posterior's t0; samples, if any, in front.
         posterior : Posterior
             Gives t0.
         times : Tensor of shape (batch, query)
             In any order, before or after t0.
         controls : ControlPath, optional
             u(t), where the model takes controls.
-
-        Returns
-        -------
-        Tensor of shape (..., batch, query, channel)
         """
         n = z0.shape[:-2].numel()
         times, t0 = times.repeat(n, 1), posterior.t0.repeat(n)
@@ -270,14 +262,8 @@ class LatentODE(Autoencoder):
 def log_likelihood(mean: Tensor, scale: Tensor, values: Tensor, mask: Tensor) -> Tensor:
     r"""Sum of :math:`\log N(x \mid \hat x, s)` over observed entries, (batch,).
 
-    Parameters
-    ----------
-    mean : Tensor of shape (batch, time, channel)
-        :math:`\hat x`, given the latent trajectory.
-    scale : Tensor of shape (channel,)
-        s.
-    values, mask : Tensor of shape (batch, time, channel)
-        x; anything, NaN included, where the mask is False.
+    ``mean`` is :math:`\hat x`, ``values`` and ``mask`` as in `Batch`: anything, NaN
+    included, where the mask is False; ``scale`` is s, (channel,).
     """
     squares = torch.where(mask, values - mean, 0.0).square().sum(1)
     constants = mask.sum(1) * (scale.log() + 0.5 * math.log(2 * math.pi))
@@ -301,12 +287,10 @@ def clip_gradient_norm(
 ) -> float:
     r"""Clip the norm of all gradients together; return the one before clipping.
 
-    .. math::
-        g \leftarrow \frac{c}{\|g\|} g \quad \text{if } \|g\| \ge c
+    .. math:: g \leftarrow \frac{c}{\|g\|} g \quad \text{if } \|g\| \ge c
 
-    (paper, section "Norm Gradient Clipping"; Pascanu et al. 2013), after the backward
-    pass and before the optimiser's step. g are the gradients of ``parameters``, each
-    counted once; c is ``clip_norm``, of which None leaves the gradients alone.
+    (paper, section "Norm Gradient Clipping"; Pascanu et al. 2013), with g the gradients
+    of ``parameters``, each counted once, and c the ``clip_norm``; None: leave them.
     """
     grads = [p.grad for p in dict.fromkeys(parameters) if p.grad is not None]
     if not grads:

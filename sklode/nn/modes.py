@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import torch
 
+from sklode.engine.threads import n_threads
+
 
 @contextlib.contextmanager
 def own_modes(gradients: bool) -> Iterator[None]:
@@ -16,6 +18,7 @@ def own_modes(gradients: bool) -> Iterator[None]:
     All of these belong to the calling thread. With ``gradients`` operations are
     recorded for a backward pass.
     """
+    n_threads()  # a thread's first; it could else take another fit's limit for its own
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.set_grad_enabled(gradients))

@@ -73,21 +73,14 @@ class Solver:
     ) -> Tensor:
         """Return the states (batch, step + 1, state) from ``state`` on, step by step.
 
-        Parameters
-        ----------
-        field : nn.Module
-            Called as ``field(state, control)``.
-        state : Tensor of shape (batch, state)
-            Where the first step starts.
-        dt : Tensor of shape (batch, step)
-            Signed lengths of the steps, in ``time_unit_``.
-        control : Tensor of shape (batch, step, control), optional
-            Each held over its step.
+        Steps ``dt``, (batch, step), are signed, in ``time_unit_``; a ``control``,
+        (batch, step, control), is held over each. The field is called as
+        ``field(state, control)``.
 
         Raises
         ------
         sklode.SolverError
-            If the step control fails.
+            If the step control of "dopri5" fails.
         """
         if not dt.shape[1]:
             return state.unsqueeze(1)

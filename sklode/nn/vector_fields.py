@@ -53,15 +53,11 @@ class VectorField(nn.Module):
     def start_rotating(self, periods: Sequence[float]) -> None:
         r"""Set the weights so that the state circles, as seasons and waves do.
 
-        Near the origin the field becomes :math:`f(z) = A z` with A block diagonal: each
-        pair of the state's components turns once per period. No state then vanishes or
-        explodes over a long window, and the gradient has but to correct how fast what
-        turns; from any other start it first has to find out that something turns.
-
-        Parameters
-        ----------
-        periods : sequence of float
-            In ``time_unit_``; of the first pairs of components. Others stay at rest.
+        Near the origin the field becomes :math:`f(z) = A z` with A block diagonal: the
+        first pairs of components turn once per period, in ``time_unit_``; others stay
+        at rest. No state then vanishes or explodes over a long window, and the gradient
+        has but to correct how fast what turns; from any other start it first has to
+        find out that something turns.
         """
         size = self.output.out_features
         speeds = torch.zeros(size // 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from itertools import product
@@ -151,7 +152,7 @@ class Panels:
         is_fitting = columns.nlevels > 2 and is_numeric_dtype(columns.levels[-2])
         if not is_fitting or not (
             set(columns.get_level_values(-1)) == {"lower", "upper"}
-            and columns.droplevel(-1).value_counts().eq(2).all()
+            and set(Counter(columns.droplevel(-1)).values()) == {2}
         ):
             raise TypeError(
                 "y_interval must be what predict_interval returns, with the columns "
@@ -162,7 +163,7 @@ class Panels:
         coverages = sorted(columns.unique(level=-2), reverse=True)
         shares = np.linspace(0.18, 0.48, len(coverages))
         for share, coverage in zip(shares, coverages, strict=True):
-            look = {"fill": (style["color"], share)}
+            look: dict[str, Any] = {"fill": (style["color"], share)}
             if owner:  # they may overlap
                 look = {"fill": (style["color"], 0.15), "edgecolor": style["color"]}
                 look |= {"linestyle": style["linestyle"]}

@@ -89,6 +89,9 @@ class Trainer:
             [self._vector], lr=lr, weight_decay=0.0, fused=True
         )
         self._group = self._optimizer.param_groups[0]
+        # matrices decay, biases and scales do not
+        decays = [torch.full_like(p, p.ndim > 1).flatten() for p in self._trained]
+        self._decay = self.settings.weight_decay * torch.cat(decays)
         self._schedule = torch.optim.lr_scheduler.OneCycleLR(
             self._optimizer, lr, total_steps=max(self.n_epochs * self.n_batches, 1)
         )
@@ -170,10 +173,10 @@ class Trainer:
         if epoch <= self.warm_up_epochs:
             kl_weight *= _WARM_UP_KL
         self.network.train()
-        lr = self._group["lr"]
+        lr = float(self._group["lr"])  # or a numpy number
         steps = []
         for batch in batches:
-            self._last = [batch]
+            self._last: list[Any] = [batch]
             steps.append(self._step(batch, kl_weight))
             self._skipped = self._skipped + 1 if steps[-1] is None else 0
             if self._skipped >= _MOST_SKIPPED:
@@ -200,6 +203,7 @@ class Trainer:
         norm = clip_gradient_norm([self._vector], threshold)
         if not math.isfinite(norm):
             return None
+        self._vector.detach().mul_(1 - self._group["lr"] * self._decay)
         self._optimizer.step()
         self._schedule.step()
         return [*parts, norm, float(threshold is not None and norm >= threshold)]

@@ -51,6 +51,7 @@ class Settings:
     max_epochs: Annotated[int | None, _integer(1), None]
     batch_size: _Size
     lr: _Positive
+    weight_decay: _NotNegative
     guard: Annotated[bool | str, "boolean", StrOptions({"auto"})]
     early_stopping: _Flag
     finetune_epochs: Annotated[int | None, _integer(0), None]
@@ -146,6 +147,8 @@ PARAMETERS = """    Parameters
         Windows per optimiser step.
     lr : float, default=0.005
         Learning rate of AdamW, at the peak of its one cycle, after 30 % of all steps.
+    weight_decay : float, default=0.0
+        Decoupled, of weight matrices; biases and scales do not decay.
     guard : bool or "auto", default="auto"
         Whether what the network adds has to be proved. The training leaves out the last
         fifth of the rows (of 20 short series or more: every fifth series). From origins

@@ -67,7 +67,7 @@ def test_elbo_equals_closed_form_for_linear_gaussian() -> None:
     f = LinearField([[0.0, 1.0], [0.0, 0.0]])
     network = linear_gaussian(f, head(centre, spread), 3)
     batch = windows(n_channels=3)
-    a, b = (p.detach() for p in network.emission.parameters())
+    a, b = (p.detach() for p in network.emission[0].parameters())
     mean, variance = torch.tensor(centre), torch.tensor(spread).square()
     expected = torch.zeros(4)
     for k in range(4):
@@ -91,7 +91,7 @@ def test_elbo_of_the_true_posterior_is_the_evidence() -> None:
     times, seen = torch.tensor([[0.0, 0.5, 2.0, 2.1]]), torch.ones(1, 4, 1).bool()
     batch = Batch(times, x.view(1, 4, 1), seen, n_seen=4)
     network = linear_gaussian(Zero(), head([0.0], [1.0]), 1)
-    a, b = (float(p.detach()) for p in network.emission.parameters())
+    a, b = (float(p.detach()) for p in network.emission[0].parameters())
     precision = 1 + 4 * a**2 / NOISE**2
     mean = float((a * (x - b) / NOISE**2).sum()) / precision
     covariance = a * a * torch.ones(4, 4) + NOISE**2 * torch.eye(4)

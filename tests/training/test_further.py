@@ -58,7 +58,7 @@ def test_weights_lengths_and_units_are_kept_from_the_first_pretraining() -> None
         assert_kept(forecaster.fit(y).network_, before)
         lengths = forecaster.window_length_, forecaster.horizon_
         assert lengths == (first.window_length, first.horizon)
-        assert forecaster.time_unit_ == pd.Timedelta(first.time_unit, unit="ns")
+        assert forecaster.time_unit_ == pd.Timedelta(first.units.time, unit="ns")
         assert forecaster.location_ == first.units.location
         assert forecaster.scale_ == first.units.scale
         forecaster.pretrain(panel((12, 14)))  # goes on from the first

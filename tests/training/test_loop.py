@@ -5,8 +5,9 @@ import time
 from typing import Any
 
 import pytest
+import torch
 from sklearn.exceptions import ConvergenceWarning
-from torch import Tensor
+from torch import Tensor, nn
 
 from sklode.data.errors import SolverError
 from sklode.training import loop
@@ -59,6 +60,23 @@ def test_gradients_are_clipped_at_the_threshold_and_told_as_before(
     (row,) = train(Trainee(linear), batches, clip_norm=None).rows
     assert row["clipped_fraction"] == 0.0
     assert sgd.gradients == pytest.approx([0.5, 8.0, 1.0, 3.5])  # and do not pile up
+
+
+def test_matrices_decay_by_the_rate_and_nothing_else_does() -> None:
+    class Layers(Trainee):
+        def __init__(self) -> None:
+            super().__init__(lambda w, number: 0.0 * w)
+            self.layer = nn.Linear(2, 2)
+
+    plain, decayed = Layers(), Layers()
+    decayed.load_state_dict(plain.state_dict())
+    before = plain.layer.weight.detach().clone()
+    for network, decay in ((plain, 0.0), (decayed, 0.5)):
+        (row,) = train(network, [batch(1.0)], weight_decay=decay).rows
+    torch.testing.assert_close(plain.layer.weight, before)
+    torch.testing.assert_close(decayed.layer.weight, before * (1 - 0.5 * row["lr"]))
+    torch.testing.assert_close(decayed.layer.bias, plain.layer.bias)
+    assert decayed.weight == plain.weight
 
 
 # Validation and early stopping

@@ -49,6 +49,7 @@ BAD_PARAMETERS: dict[str, list[Any]] = {
     "max_epochs": [0, -1, 2.5, "8"],
     "batch_size": NOT_A_SIZE,
     "lr": NOT_A_POSITIVE,
+    "weight_decay": [-0.5, "1", None, NAN],
     "guard": NOT_A_BOOL,
     "early_stopping": NOT_A_BOOL,
     "finetune_epochs": [-1, 2.5, "8"],

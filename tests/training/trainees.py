@@ -104,7 +104,7 @@ def trainer_of(
     network: Any, n_epochs: int, n_batches: int, seed: int = 0, **given: Any
 ) -> Trainer:
     """Return a trainer; what is no setting of the forecasters goes to itself."""
-    settings = {"lr": 0.01, "clip_norm": 1.0, "kl_weight": 1.0}
+    settings = {"lr": 0.01, "clip_norm": 1.0, "kl_weight": 1.0, "weight_decay": 0.0}
     settings |= {name: given.pop(name) for name in settings if name in given}
     generator = torch.Generator().manual_seed(seed)
     told = SimpleNamespace(**settings)
