@@ -92,10 +92,7 @@ class AlignedMetric(BaseForecastingErrorMetric):
     --------
     >>> import pandas as pd
     >>> from sklode import AlignedMetric
-    >>> from sktime.performance_metrics.forecasting import (
-    MeanAbsoluteError,
-    MeanAbsoluteScaledError,
-    )
+    >>> from sktime.performance_metrics.forecasting import MeanAbsoluteError
     >>> y_true = pd.Series([1.0, 2.0, 3.0], index=[0, 3, 5])
     >>> y_pred = pd.Series([3.5, 9.0, 2.5, 1.5], index=[5, 4, 3, 0])
     >>> float(AlignedMetric(MeanAbsoluteError())(y_true, y_pred))

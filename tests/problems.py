@@ -80,17 +80,6 @@ class Square(nn.Module):
         return state**2
 
 
-class StiffCubic(nn.Module):
-    """dz/dt = -k z^3: tame forward, explosive backward from a rounded end point."""
-
-    def __init__(self, stiffness: float = 100.0):
-        super().__init__()
-        self.stiffness = nn.Parameter(torch.tensor(stiffness))
-
-    def forward(self, state: Tensor, control: Tensor | None = None) -> Tensor:
-        return -self.stiffness * state**3
-
-
 class Zero(nn.Module):
     """dz/dt = 0."""
 
@@ -106,12 +95,10 @@ class Recorder(nn.Module):
         self.field = field
         self.states: list[Tensor] = []
         self.controls: list[Tensor | None] = []
-        self.graph_was_kept: list[bool] = []
 
     def forward(self, state: Tensor, control: Tensor | None = None) -> Tensor:
         self.states.append(state.detach().clone())
         self.controls.append(control)
-        self.graph_was_kept.append(torch.is_grad_enabled())
         slope: Tensor = self.field(state, control)
         return slope
 

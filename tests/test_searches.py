@@ -116,3 +116,11 @@ def test_a_search_clones_and_pickles_with_its_forecasts() -> None:
     assert search.score(y[20:]) == pytest.approx(minus_rmse(forecast, y[20:]))
     again = clone(search).fit(y[:20])
     pd.testing.assert_series_equal(again.predict(y.index[20:]), forecast)
+
+
+def test_a_search_over_a_network_that_does_not_count_says_so() -> None:
+    y = waves(uneven_stamps())
+    search = GridSearchCV(tiny(level="auto"), {"hidden_size": [2, 5]}, cv=CV)
+    with pytest.warns(UserWarning, match="no network of this candidate counts"):
+        search.fit(y)
+    assert tiny(level="auto").fit(y[:-4]).score(y[-4:]) < 0  # which is no search

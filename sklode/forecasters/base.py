@@ -134,6 +134,9 @@ class ContinuousForecaster(BaseForecaster):
             steps = self._history.steps
         return super()._check_fh(as_horizon(fh, self._cutoff, steps), pred_int)
 
+    def _scored(self) -> None:
+        """Say what a score does not tell: nothing."""
+
     def set_params(self, **params: Any) -> Any:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
         return self._set_params_at("pretrained", params)
@@ -425,6 +428,7 @@ class ContinuousForecaster(BaseForecaster):
             )
             return float(super().score(y, X=X, fh=fh))
         self.check_is_fitted()
+        self._scored()
         residuals = self._residuals(y, X).to_numpy(dtype=float, na_value=np.nan)
         errors = residuals[~np.isnan(residuals)]
         if not len(errors):

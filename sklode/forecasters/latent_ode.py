@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from inspect import cleandoc
 from typing import Any, ClassVar, TypeVar
 
@@ -36,6 +37,7 @@ class _LatentODEForecaster(ContinuousForecaster):
     """
 
     encoder: ClassVar[str]
+    _is_candidate = False  # whether scikit-learn cloned it, as its searches do
 
     def __init__(
         self,
@@ -70,6 +72,28 @@ class _LatentODEForecaster(ContinuousForecaster):
         del given["self"], given["__class__"]
         self.__dict__.update(given)
         super().__init__()
+
+    def __sklearn_clone__(self) -> Any:
+        candidate = super().__sklearn_clone__()
+        candidate._is_candidate = True
+        return candidate
+
+    def reset(self) -> Any:
+        """Return to the state after construction."""
+        is_candidate = self._is_candidate
+        super().reset()
+        self._is_candidate = is_candidate
+        return self
+
+    def _scored(self) -> None:
+        """Say where a score tells nothing of the network that a search looks for."""
+        if self._is_candidate and self.level == "auto" and not self.network_share_:
+            warnings.warn(
+                "no network of this candidate counts, the level alone forecasts: what "
+                "differs only in the network scores the same. Search with "
+                'level="series", or with more rows.',
+                stacklevel=5,
+            )
 
     def _check_parameters(self) -> None:
         check_parameters(self)

@@ -20,19 +20,14 @@ from sklode.nn.latent_ode import Autoencoder, Bound, perceptron
 FEW = 8
 """Up to so many channels the states flow; of more each keeps still, and fades."""
 
+# over how many time units decayed means forget
 _FADES = 0.5, 2.0, 8.0
-"""Over how many time units decayed means forget, and answers fade."""
-
+# past values are read near so many lags before the origin, so far apart
 _N_LAGS, _SPACING = 16, 1.5
-"""Past values are read near so many lags before the origin, so far apart."""
-
+# lags that are looked back at from the time that is asked, at first up to so long
 _N_BACK, _FARTHEST = 16, 32.0
-"""Lags that are looked back at from the time that is asked, at first up to so long."""
-
-_SOFT = 3.0
-"""Inputs beyond so many deviations count as their logarithm."""
-
-_LARGEST = 20.0
+# inputs beyond so many deviations count as their logarithm, targets as the largest
+_SOFT, _LARGEST = 3.0, 20.0
 _EMBEDDING, _MEETING = 8, 128
 _READ = 12  # numbers that `_readings` tells of a channel
 
@@ -81,12 +76,9 @@ class AheadODE(Autoencoder):
     decoder : Decoder or None
         Of the states of all channels together, (latent_size * channel,); None, of many
         channels: they do not flow.
-    n_channels, n_controls : int
-        Numbers of x and u.
-    latent_size : int
-        Size of each channel's state.
-    width : int
-        Neurons in the hidden layers from readings to states, and from states to x^.
+    n_channels, n_controls, latent_size, width : int
+        Numbers of x and u; size of each channel's state; neurons in the hidden layers
+        from readings to states, and from states to x^.
     reach : float
         The longest lead that it learns, in time units.
     looks_back : bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from itertools import product
@@ -151,7 +152,7 @@ class Panels:
         is_fitting = columns.nlevels > 2 and is_numeric_dtype(columns.levels[-2])
         if not is_fitting or not (
             set(columns.get_level_values(-1)) == {"lower", "upper"}
-            and columns.droplevel(-1).value_counts().eq(2).all()
+            and set(Counter(columns.droplevel(-1)).values()) == {2}
         ):
             raise TypeError(
                 "y_interval must be what predict_interval returns, with the columns "

@@ -29,12 +29,8 @@ Array = NDArray[np.floating]
 Numbers = NDArray[np.int64]
 
 _WINDOWS_AT_ONCE = 512
-_STATES_AT_ONCE = 2**17
-_FEWEST_ROWS = 16
-"""Bounds on a solve: its windows; these times draws times steps (or stamps, if more);
-and the windows times draws that it has nevertheless, which the engine takes together.
-"""
-
+_STATES_AT_ONCE = 2**17  # windows times draws times steps, or stamps if more
+_FEWEST_ROWS = 16  # windows times draws, which the engine takes together
 _ANSWERS_AT_ONCE = 2**20
 
 _WINDOWS_PER_LENGTH = 4
@@ -103,12 +99,8 @@ class Predictor:
     ) -> Iterator[tuple[Numbers, Array, Array]]:
         """Yield numbers of rows, paths, and the noise's standard deviation.
 
-        Paths are (sample, row, channel), in normalised units, the deviation (row,
-        channel). With ``n`` of 0 the one path is that of the mean of q(z0). All rows of
-        a window share a draw's z0: each path is one trajectory. What is drawn for a
-        window or a stamp does not depend on what else is asked. Deviations of the
-        trajectories from their mean, and the noise, are multiplied by the calibration's
-        scale.
+        Paths are (sample, row, channel), in the network's units; with ``n`` of 0 the
+        one path is that of the mean of q(z0). All rows of a window share a draw's z0.
         """
         window, times = self._placed(asked.series, asked.ticks)
         known, windows = self._known(asked), self._windows
@@ -137,10 +129,9 @@ class Predictor:
             raise SolverError(f"{error} {reach}") from error
 
     def _placed(self, series: Numbers, ticks: Numbers) -> tuple[Numbers, Array]:
-        """Return the windows that answer stamps, and their times.
+        """Return windows that answer stamps, and times since their pieces' first rows.
 
-        These count, in time units, from the first row of the piece of a series that a
-        stamp is nearest to, see `split_at_gaps`.
+        A piece is what `split_at_gaps` makes of a series.
         """
         seen, windows = self._history.observations, self._windows
         before = rows_before(seen.bounds, seen.ticks, series, ticks)

@@ -176,7 +176,7 @@ class Trainer:
         lr = float(self._group["lr"])  # or a numpy number
         steps = []
         for batch in batches:
-            self._last = [batch]
+            self._last: list[Any] = [batch]
             steps.append(self._step(batch, kl_weight))
             self._skipped = self._skipped + 1 if steps[-1] is None else 0
             if self._skipped >= _MOST_SKIPPED:

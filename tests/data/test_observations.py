@@ -72,3 +72,8 @@ def test_rows_are_merged_by_key_and_stamp() -> None:
     expected = [*y.loc["s0"]["y"], s1[0], NAN, s1[2], s1[2] + 1, *y.loc["s0"]["y"][:2]]
     np.testing.assert_array_equal(both.values[:, 0], expected)
     assert (np.diff(both.ticks)[both.gaps > 0] == both.gaps[both.gaps > 0]).all()
+
+
+def test_what_is_missing_in_an_update_replaces_nothing() -> None:
+    y = panel((4, 3))
+    np.testing.assert_array_equal(read(y).merged(read(y * NAN)).values, read(y).values)

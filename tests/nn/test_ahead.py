@@ -141,29 +141,6 @@ def test_engines_agree_on_bound_and_gradients(n_channels: int) -> None:
     torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-4)
 
 
-def test_the_gradient_is_that_of_finite_differences() -> None:
-    made = network(n_controls=1, back=True).double()
-    given = batch(n_controls=1, dtype=torch.float64)
-    noise = torch.full((3, made.latent_size), 0.3, dtype=torch.float64)
-
-    def loss() -> torch.Tensor:
-        bound = made(given, noise)
-        return (bound.log_likelihood - bound.kl).sum()
-
-    loss().backward()
-    for parameter in (made.lags, made.own_lines, made.names, made.token[0].weight):
-        place = (0,) * parameter.ndim
-        exact, step = parameter.grad[place].item(), 1e-6
-        with torch.no_grad():
-            parameter[place] += step
-            above = loss()
-            parameter[place] -= 2 * step
-            below = loss()
-            parameter[place] += step
-        slope = float(above - below) / (2 * step)
-        assert exact == pytest.approx(slope, rel=1e-4, abs=1e-7)
-
-
 def test_the_bound_is_the_likelihood_of_each_window_and_the_kl_of_its_state() -> None:
     made, given = network(), batch()
     made.weights[:] = torch.tensor([0.5, 2.0])

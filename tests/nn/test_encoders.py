@@ -230,31 +230,6 @@ def test_gap_longer_than_step_size_is_split_into_equal_steps(
     assert carried_over(gap, solver) == pytest.approx(expected, rel=1e-10)
 
 
-def test_adaptive_solver_takes_a_gap_whole() -> None:
-    class Counting(Solver):
-        lengths: list[float] = []  # noqa: RUF012
-
-        def step(self, field: nn.Module, state: Tensor, dt: Tensor) -> Tensor:
-            self.lengths.append(float(dt))
-            return super().step(field, state, dt)
-
-    solver = Counting("dopri5")
-    assert carried_over(7.0, solver) == pytest.approx(math.exp(-7), abs=1e-3)
-    assert solver.lengths == [-7.0]
-
-
-def test_gaps_are_split_per_series_without_a_union_of_stamps() -> None:
-    calls = []
-    for n_series in (1, 16):
-        f = Recorder(field(4))
-        encoder = ODERNN(2, 4, f, Solver("euler"))
-        times = (0.5 * torch.rand(n_series, 9)).cumsum(1)
-        seen = torch.ones(n_series, 9, dtype=torch.bool)
-        encoder(times, torch.randn(n_series, 9, 2), seen)
-        calls.append(len(f.states))
-    assert calls == [8, 8]
-
-
 @EVERY_KIND
 @given(data=st.data())
 def test_series_is_encoded_alike_alone_and_padded_in_a_batch(
@@ -293,37 +268,3 @@ def test_fully_masked_stamp_changes_nothing(kind: str, inserted: list[float]) ->
     more_seen = torch.cat([seen[0], torch.zeros(len(inserted), dtype=torch.bool)])
     h = encoder(more_times, more_x, more_seen[order][None])
     torch.testing.assert_close(h, encoder(times, x, seen), atol=1e-13, rtol=0)
-
-
-@EVERY_KIND
-def test_series_without_any_observation_is_encoded_as_zeros(kind: str) -> None:
-    encoder = encoder_of(kind)
-    seen = torch.tensor([[False] * 4, [True] * 4])
-    h = encoder(torch.rand(2, 4).cumsum(1), torch.randn(2, 4, 2), seen)
-    assert torch.equal(h[0], torch.zeros(4))
-    assert float(h[1].detach().abs().min()) > 0
-
-
-@EVERY_KIND
-def test_moving_the_times_changes_nothing(kind: str) -> None:
-    encoder = encoder_of(kind)
-    times = (2 * torch.rand(3, 6)).cumsum(1)
-    x, seen = torch.randn(3, 6, 2), torch.rand(3, 6) < 0.8
-    h = encoder(times + torch.tensor([[1024.0], [-64.0], [0.0]]), x, seen)
-    torch.testing.assert_close(h, encoder(times, x, seen), atol=1e-10, rtol=0)
-
-
-@pytest.mark.parametrize("cell", [ODERNN, ODELSTM])
-def test_gradcheck_through_encoder(cell: type[ODERNN] | type[ODELSTM]) -> None:
-    encoder = cell(1, 2, field(2, width=2), Solver("rk4", 0.6))
-    observed = torch.tensor([[True, False, True], [False, True, True]])
-    names = [name for name, _ in encoder.named_parameters()]
-
-    def last(times: Tensor, x: Tensor, *parameters: Tensor) -> Tensor:
-        given = dict(zip(names, parameters, strict=True))
-        h: Tensor = torch.func.functional_call(encoder, given, (times, x, observed))
-        return h
-
-    inputs = [TIMES[:, :3], torch.randn(2, 3, 1), *encoder.parameters()]
-    leaves = [x.detach().clone().requires_grad_() for x in inputs]
-    assert torch.autograd.gradcheck(last, leaves, fast_mode=True)

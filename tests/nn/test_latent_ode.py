@@ -143,24 +143,6 @@ def test_only_scored_entries_are_counted() -> None:
     assert torch.equal(parts[1].kl, whole.kl)
 
 
-@EVERY_KIND
-def test_window_without_any_observation_counts_nothing(kind: str) -> None:
-    network, batch = latent_ode(kind), windows()
-    mask = batch.mask.clone()
-    mask[3] = False
-    bound, whole = network(batch._replace(mask=mask)), network(batch)
-    assert bound.log_likelihood[3] == bound.n_observed[3] == 0
-    torch.testing.assert_close(bound.log_likelihood[:3], whole.log_likelihood[:3])
-
-
-def test_adaptive_solver_agrees_on_the_bound() -> None:
-    reference, network = latent_ode(), latent_ode(solver=Solver("dopri5"))
-    network.load_state_dict(reference.state_dict())
-    batch, noise = windows(longest_gap=0.5), torch.randn(4, 3)
-    found, expected = network(batch, noise), reference(batch, noise)
-    torch.testing.assert_close(found, expected, atol=0, rtol=5e-3)
-
-
 def test_posterior_head_gives_mean_and_log_variance() -> None:
     network: Any = latent_ode()
     last = network.posterior_head[-1]
@@ -182,30 +164,6 @@ def test_a_held_channel_is_its_constant_with_the_least_noise() -> None:
     assert float(x[:, [0, 2]].std(0).min().detach()) > 0
     expected = pytest.approx([before[0], 1e-3, before[2]], rel=1e-5)
     assert network.noise_scale.tolist() == expected
-
-
-def test_learned_emission_noise_is_positive_and_rises_to_the_residuals() -> None:
-    network, batch = latent_ode(), windows()
-    raw = network.emission.raw_noise
-    raw.data.fill_(-50.0)
-    assert float(network.noise_scale.min().detach()) >= 1e-3
-    raw.data.fill_(0.0)
-    # at the likelihood's maximum s is the residuals' root mean square
-    optimizer = torch.optim.LBFGS([raw], max_iter=100, tolerance_grad=1e-10)
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss = -network(batch).log_likelihood.sum()
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
-    with torch.no_grad():
-        p = network.encode(batch)
-        x = network.decode(p.q_z0.mean, p, batch.times)
-        squares = (x - batch.values).square().nan_to_num()
-        rms = (squares.sum((0, 1)) / batch.mask.sum((0, 1))).sqrt()
-        torch.testing.assert_close(network.noise_scale, rms, atol=1e-4, rtol=0)
 
 
 def test_draws_are_decoded_as_each_on_its_own() -> None:

@@ -10,7 +10,6 @@ from tests.problems import (
     Driven,
     Logistic,
     Square,
-    constant_acceleration,
     decay,
     oscillator,
 )
@@ -91,17 +90,6 @@ def test_every_series_takes_its_own_steps(solver: Solver) -> None:
         torch.testing.assert_close(together[k], alone, atol=tolerance(solver), rtol=0)
 
 
-def test_backward_solve_inverts_an_exactly_solved_one_to_rounding() -> None:
-    z0 = torch.tensor([[1.0, -2.0, 0.5]])
-    for method in ("midpoint", "rk4"):
-        solver = Solver(method)
-        there = solver.step(constant_acceleration(), z0, torch.tensor([[3.0]]))
-        expected = torch.tensor([[1.0 - 6.0 + 0.25 * 9, -0.5, 0.5]])
-        torch.testing.assert_close(there, expected, atol=1e-13, rtol=0)
-        back = solver.step(constant_acceleration(), there, torch.tensor([[-3.0]]))
-        torch.testing.assert_close(back, z0, atol=1e-13, rtol=0)
-
-
 @EVERY_SOLVER
 def test_control_is_held_over_its_own_step(solver: Solver) -> None:
     # a pure integral of the control, exact for every method: z = sum dt u
@@ -111,18 +99,6 @@ def test_control_is_held_over_its_own_step(solver: Solver) -> None:
     states = solver.trajectory(Driven(0.0), start, steps, control.unsqueeze(-1))
     expected = torch.tensor([[0, 0.5, -5.5, -5.5, -3.5], [0, -4.0, -4.0, -2.0, -4.0]])
     torch.testing.assert_close(states[..., 0], expected, atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize(
-    ("method", "error"), [("euler", 2e-2), ("rk4", 1e-7), ("dopri5", 2e-3)]
-)
-def test_controlled_solution_is_the_closed_form(method: str, error: float) -> None:
-    driven, z0 = Driven(rate=0.8), torch.tensor([[1.0], [-0.5]])
-    steps = torch.tensor([[0.05], [-0.02]]).expand(-1, 20)
-    control = torch.tensor([[[2.0]], [[-1.0]]]).expand(-1, 20, -1)
-    states = Solver(method).trajectory(driven, z0, steps, control)[:, 1:, 0]
-    exact = driven.under_constant(z0, steps.cumsum(1), control[..., 0])
-    torch.testing.assert_close(states, exact, atol=error, rtol=0)
 
 
 def test_adaptive_grid_is_fine_enough_for_its_tolerance() -> None:
@@ -161,19 +137,6 @@ def test_adaptive_solve_that_would_not_end_is_given_up() -> None:
     assert 300 < stiff.n_evaluations < 2000
     Solver("dopri5").trajectory(moderate, torch.ones(1, 2), torch.ones(1, 10))
     assert moderate.n_evaluations < 0.25 * 10 * 6 * 32 * 2
-
-
-def test_gradients_of_the_adaptive_method_are_those_of_decays_closed_form() -> None:
-    start = torch.tensor([[2.0], [-1.0]])
-    z0, f = start.clone().requires_grad_(), decay(0.7)
-    steps = torch.tensor([[0.1], [-0.05]]).expand(-1, 20)
-    end = Solver("dopri5").trajectory(f, z0, steps)[:, -1, 0]
-    by_z0, by_a = torch.autograd.grad(end.sum(), [z0, f.a])
-    growth = torch.exp(torch.tensor([-1.4, 0.7]))
-    torch.testing.assert_close(by_z0[:, 0], growth, atol=1e-3, rtol=0)
-    # d/da of z0 exp(a t), with t = 2 and -1
-    expected = (torch.tensor([2.0, -1.0]) * start[:, 0] * growth).sum()
-    torch.testing.assert_close(by_a[0, 0], expected, atol=2e-2, rtol=0)
 
 
 @pytest.mark.parametrize("method", ORDERS)

@@ -72,13 +72,6 @@ def test_point_quantiles_variance_and_paths_agree(by_weight: dict[float, Any]) -
         assert np.median(ratio) == pytest.approx(1.0, abs=0.04)
 
 
-def test_of_a_logarithm_all_that_is_forecast_is_positive() -> None:
-    forecaster = fitted(0.6, series(log=True))
-    assert forecaster.level_["logarithm"].all()
-    assert (forecaster.predict_interval(STEPS, coverage=0.99) > 0).all(axis=None)
-    assert (forecaster.sample(STEPS, n_samples=200) > 0).all(axis=None)
-
-
 def test_before_and_between_observations_and_beyond_the_reach_the_level_answers(
     by_weight: dict[float, Any],
 ) -> None:
@@ -114,14 +107,6 @@ def test_weights_and_factors_are_linear_between_leads() -> None:
     weight, factor = made.at(0, np.array([-1.0, 1.0, 3.0, 6.0, 6.1]))
     np.testing.assert_allclose(weight, [0, 0.2, 0.4, 0.6, 0])
     np.testing.assert_allclose(factor, [1, 2.0, 1.5, 1.0, 1])
-
-
-def test_a_row_is_answered_alike_whatever_else_is_asked() -> None:
-    forecaster = fitted(1.0, series())
-    ahead_of = forecaster._history.index()[-1] + forecaster.time_unit_ * np.arange(1, 9)
-    together = forecaster.predict_at(pd.DatetimeIndex(ahead_of))
-    alone = forecaster.predict_at(pd.DatetimeIndex(ahead_of[5:6]))
-    np.testing.assert_allclose(alone, together.iloc[5:6], rtol=1e-6)
 
 
 def test_controls_that_are_given_ahead_move_the_networks_forecast() -> None:

@@ -77,15 +77,6 @@ def test_controls_between_the_stamps_asked_count() -> None:
     np.testing.assert_allclose(far, full.iloc[-1:], rtol=0, atol=1e-5)
 
 
-def test_columns_of_x_are_read_by_name() -> None:
-    y = waves()
-    X, future = with_controls(y)
-    forecaster = tiny().fit(y, X)
-    swapped = future[["v", "u"]]
-    forecast = forecaster.predict(range(1, 10), X=future)
-    np.testing.assert_array_equal(forecaster.predict(range(1, 10), X=swapped), forecast)
-
-
 def test_each_series_of_a_panel_reads_its_own_controls() -> None:
     y = panel((12, 12))
     X = pd.DataFrame({"u": np.arange(24.0)}, y.index)
@@ -209,14 +200,6 @@ def test_a_small_batch_of_windows_at_once_gives_the_same_answers(
     again = [forecaster.predict(range(-40, 5)), forecaster.predict_var([-30, 1])]
     for answer, repeated in zip(answers, again, strict=True):
         np.testing.assert_allclose(repeated, answer, rtol=0, atol=1e-6)
-
-
-def test_an_interval_lies_between_its_quantiles() -> None:
-    forecaster = tiny(n_samples=50).fit(channels())
-    interval = forecaster.predict_interval([1, 9], coverage=0.8)
-    quantiles = forecaster.predict_quantiles([1, 9], alpha=[0.1, 0.9])
-    np.testing.assert_allclose(interval, quantiles)
-    assert interval.columns[1] == ("a", 0.8, "upper")
 
 
 def test_spread_agrees_with_sample_paths() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import pickle
 from typing import Any
 
 import numpy as np
@@ -98,13 +97,6 @@ def test_the_scale_rises_with_the_time_since_the_last_observation() -> None:
     assert found.at(np.array([1e9])) == found.scales[-1]
     falling = calibrate(residuals(lambda lag: 4 - lag / 10), 100_000, 1.0)
     assert (np.diff(falling.scales[1:], axis=0) >= 0).all()
-
-
-def test_each_channel_has_its_own_scale() -> None:
-    one, two = residuals(lambda lag: 2.0), residuals(lambda lag: 5.0, seed=1)
-    both = np.concatenate([one[0], two[0]], -1), one[1]
-    found = calibrate(both, 100_000, 1.0)
-    np.testing.assert_allclose(found.scales[1:], [[2.0, 5.0]] * 4, rtol=0.08)
 
 
 def test_small_errors_leave_the_models_own_spread() -> None:
@@ -211,28 +203,13 @@ def test_the_distribution_is_that_of_sample_paths_row_by_row() -> None:
         np.testing.assert_allclose(distribution.iloc[[1]].mean(), of_paths.mean(0)[[1]])
 
 
-def test_the_scale_is_documented_on_the_fitted_forecaster() -> None:
-    forecaster = tiny(**LONG).fit(channels())
-    scale = forecaster.interval_scale_
-    assert list(scale.columns) == ["a", "b"]
-    assert scale.index[0] == 0
-    assert scale.index.is_monotonic_increasing
-    assert (scale >= 0.5).all(axis=None)
-    assert (scale > 1).any(axis=None)  # hardly trained, and so over-confident
-    again = pickle.loads(pickle.dumps(forecaster))
-    pd.testing.assert_frame_equal(again.interval_scale_, scale)
-    assert not hasattr(forecaster.clone(), "interval_scale_")
-    refitted = forecaster.clone().fit(channels())
-    pd.testing.assert_frame_equal(refitted.interval_scale_, scale, check_exact=True)
-
-
 def test_an_update_of_the_history_alone_keeps_the_scale() -> None:
     y = waves(uneven_stamps(40))
     forecaster = tiny(**LONG).fit(y[:30])
     before = forecaster.interval_scale_
     forecaster.update(y[30:], update_params=False)
     pd.testing.assert_frame_equal(forecaster.interval_scale_, before)
-    with pytest.warns(HistoryWarning, match="values of y"):
+    with pytest.warns(HistoryWarning):
         forecaster.update(y[30:] + 5, update_params=True)
     assert not forecaster.interval_scale_.equals(before)
 
