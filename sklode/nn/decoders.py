@@ -11,8 +11,7 @@ from sklode.data.errors import SolverError
 from sklode.engine.autograd import decode_at
 from sklode.nn.solvers import Solver
 
-MAX_STEPS = 1_000_000
-"""The farthest that the decoder goes, in steps of its grid."""
+MAX_STEPS = 1_000_000  # of its grid, that the decoder goes at most
 
 
 class ControlPath(NamedTuple):
@@ -47,12 +46,7 @@ class Decoder(nn.Module):
     stamps are asked, or on the batch's neighbours. A control is held over a grid step,
     at its value in the step's middle.
 
-    Parameters
-    ----------
-    vector_field : nn.Module
-        f, called as ``f(z, u)``; not the encoder's.
-    solver : Solver
-        How the grid points are reached.
+    The ``vector_field`` is f, called as ``f(z, u)``, and not the encoder's.
     """
 
     def __init__(self, vector_field: nn.Module, solver: Solver) -> None:

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from sklode.engine.autograd import encode, serves
 from sklode.nn.solvers import Solver
 
-MAX_SUBSTEPS = 32
-"""A gap is split into at most this many equal solver steps."""
+MAX_SUBSTEPS = 32  # that a gap is split into, at most
 
 
 class Steps(NamedTuple):
@@ -167,12 +167,8 @@ class ODERNN(nn.Module):
 class RNN(ODERNN):
     """RNN encoder of the Latent ODE (Chen et al. 2018): no flow between visits.
 
-    The cell also reads the time since the stamp that it visited before.
-
-    Parameters
-    ----------
-    input_size, hidden_size : int
-        Sizes of what is read at each stamp, and of the state h.
+    The cell also reads the time since the stamp that it visited before. Sizes are those
+    of `ODERNN`.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
@@ -183,9 +179,8 @@ class RNN(ODERNN):
         steps = super().steps(*given, **how)
         # time since the last visit: the gaps of skipped stamps add up
         elapsed = steps.dt.abs().cumsum(1)
-        at_visit = torch.where(steps.visits, elapsed, torch.zeros_like(elapsed))
-        before = torch.cat([torch.zeros_like(elapsed[:, :1]), at_visit[:, :-1]], dim=1)
-        gap = elapsed - before.cummax(1).values
+        before = functional.pad(elapsed * steps.visits, (1, -1)).cummax(1).values
+        gap = elapsed - before
         inputs = torch.cat([steps.inputs, gap.unsqueeze(-1)], dim=-1)
         return steps._replace(inputs=inputs)
 
@@ -197,16 +192,9 @@ class ODELSTM(ODERNN):
         h'_i = \mathrm{ODESolve}(f, h_{i+1}, t_{i+1} \to t_i), \qquad
         (C_i, h_i) = \mathrm{LSTMCell}(C_{i+1}, h'_i, x_i)
 
-    Parameters
-    ----------
-    input_size, hidden_size, vector_field, solver
-        As in `ODERNN`.
-
-    Notes
-    -----
-    The authors' code uses one weight matrix for all four gates and a sigmoid
-    candidate; here, as in the paper's equation, each gate has its own weights and the
-    candidate is a tanh (``test_gates_have_separate_weights``).
+    Parameters are those of `ODERNN`. The authors' code uses one weight matrix for all
+    four gates and a sigmoid candidate; here, as in the paper's equation, each gate has
+    its own weights and the candidate is a tanh (``test_gates_have_separate_weights``).
     """
 
     _cell = nn.LSTMCell

@@ -271,11 +271,9 @@ def log_likelihood(mean: Tensor, scale: Tensor, values: Tensor, mask: Tensor) ->
 
 
 def elbo(log_likelihood: Tensor, kl: Tensor, kl_weight: float = 1.0) -> Tensor:
-    r"""Evidence lower bound of each series, (batch,), estimated by one draw of z0.
+    r"""Evidence lower bound (paper, eq. loss), estimated by one draw of z0.
 
-    .. math::
-        E_q\Big[\sum_{\text{observed}} \log N(x \mid \hat x, s)\Big]
-        - \beta \, KL(q(z_0) \,\|\, N(0, I))
+    .. math:: E_q[\log p(x \mid z)] - \beta \, KL(q(z_0) \,\|\, N(0, I))
 
     with :math:`\beta` = ``kl_weight``, below 1 during the warm-up.
     """

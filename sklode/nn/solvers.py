@@ -25,14 +25,11 @@ METHODS = (*TABLEAUS, "dopri5")
 FOLLOWED = {"rk4": math.pi / 2, "midpoint": 0.5, "euler": 0.1, "dopri5": math.pi / 2}
 """Radians per step that a method follows without changing the amplitude much."""
 
-_RTOL, _ATOL = 1e-3, 1e-4
-"""Relative and absolute tolerance of a step's error, of "dopri5"."""
+_RTOL, _ATOL = 1e-3, 1e-4  # tolerances of a step's error, of "dopri5"
 
+# Of Dormand and Prince's method, in one of our steps, and in each of its time units:
+# fields that need more are too stiff for it, and would keep a fit busy for hours.
 _MOST_STEPS = 32
-"""Of Dormand and Prince's method, in one of our steps, and in each of its time units.
-
-Fields that need more are too stiff for it, and would keep a fit busy for hours.
-"""
 
 
 class Solver:

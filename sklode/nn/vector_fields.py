@@ -10,11 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+# Size of what neurons take from states of size 1, where a field starts rotating: small
+# enough that they respond in proportion, large enough that they can learn not to.
 _ROTATION_GAIN = 0.5
-"""Size of what neurons take from states of size 1, where a field starts rotating.
-
-Small enough that they respond in proportion, large enough that they can learn not to.
-"""
 
 
 class VectorField(nn.Module):
