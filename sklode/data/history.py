@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from sklode.data.arrays import Array, Numbers
 from sklode.data.checks import (
     check_controls,
     check_index,
@@ -27,8 +27,6 @@ from sklode.data.ticks import (
     ticks_of,
 )
 
-Array = NDArray[np.floating]
-Numbers = NDArray[np.int64]
 Freq: TypeAlias = str | pd.DateOffset | pd.Timedelta | None
 
 

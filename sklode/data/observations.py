@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.checks import finite_values
 from sklode.data.errors import HistoryWarning
 from sklode.data.ticks import (
@@ -25,7 +26,6 @@ from sklode.data.ticks import (
     ticks_of,
 )
 
-Array = NDArray[np.floating]
 Key = tuple[Hashable, ...]
 
 
@@ -37,10 +37,10 @@ class Observations:
     integers themselves. Series k has the rows ``bounds[k]`` to ``bounds[k + 1]``.
     """
 
-    ticks: NDArray[np.int64]  # (row,): time stamps
+    ticks: Numbers  # (row,): time stamps
     values: Array  # (row, channel), float64; NaN where missing
     controls: Array | None  # (row, control), float64: X at the same stamps
-    bounds: NDArray[np.int64]  # (series + 1,)
+    bounds: Numbers  # (series + 1,)
     keys: tuple[Key, ...]  # index levels of each series; ((),) for a single one
     like: pd.Index  # of the stamps' kind, zone and unit; what it holds does not count
 
@@ -64,17 +64,17 @@ class Observations:
         return clock_of(self.like)
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
+    def lengths(self) -> Numbers:
         """Number of rows of each series."""
         return np.diff(self.bounds)
 
     @property
-    def series(self) -> NDArray[np.int64]:
+    def series(self) -> Numbers:
         """Number of the series of each row."""
         return np.repeat(np.arange(len(self.keys)), self.lengths)
 
     @property
-    def is_observed(self) -> NDArray[np.bool_]:
+    def is_observed(self) -> Flags:
         """Whether a row has an observed value."""
         return np.any(~np.isnan(self.values), axis=1)
 
@@ -85,7 +85,7 @@ class Observations:
         gaps[self.bounds[1:-1] - 1] = 0.0
         return gaps
 
-    def where(self, kept: NDArray[np.bool_]) -> Observations:
+    def where(self, kept: Flags) -> Observations:
         """Return some rows, (row,); series of which nothing is left are left out."""
         if kept.all():
             return self
@@ -99,7 +99,7 @@ class Observations:
             self.like,
         )
 
-    def until(self, cut: NDArray[np.int64]) -> Observations:
+    def until(self, cut: Numbers) -> Observations:
         """Return the rows of each series before the row ``cut`` says, (series,)."""
         return self.where(np.arange(len(self.ticks)) < np.repeat(cut, self.lengths))
 
@@ -124,14 +124,14 @@ class Observations:
                 f"column {names[channel]!r}. Drop that column."
             )
 
-    def locate(self, index: pd.Index) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def locate(self, index: pd.Index) -> tuple[Numbers, Numbers]:
         """Return each row's series, -1 for one that is not among these, and ticks."""
         series, keys = series_of(index)
         numbers = {key: k for k, key in enumerate(self.keys)}
         number = np.array([numbers.get(key, -1) for key in keys], dtype=np.int64)
         return number[series], ticks_of(index.get_level_values(-1))
 
-    def holds(self, index: pd.Index) -> NDArray[np.bool_]:
+    def holds(self, index: pd.Index) -> Flags:
         """Return which rows of an index are among these."""
         series, ticks = self.locate(index)
         row = rows_before(self.bounds, self.ticks, series, ticks)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sklode.data.arrays import Array, Numbers
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY, TIMELIKE
-
-Array = NDArray[np.floating]
 
 LONGEST_GAP = 1000.0
 """In time units. Longer gaps hide the phase of any period that stamps can show."""
@@ -124,7 +122,7 @@ def plain(values: Array, least: Array) -> Array:
     return np.where(np.isnan(least) | np.isnan(values), values, logs)
 
 
-def _of_each(values: Array, bounds: NDArray[np.int64]) -> tuple[Array, Array, Array]:
+def _of_each(values: Array, bounds: Numbers) -> tuple[Array, Array, Array]:
     """Return mean, deviation and number of observed values, (series, channel)."""
     known = ~np.isnan(values)
     first, lengths = bounds[:-1], np.diff(bounds)

@@ -10,14 +10,12 @@ from collections.abc import Hashable, Sequence
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.observations import Observations
 
 __all__ = ["cleaned"]
 
-Array = NDArray[np.floating]
-Mask = NDArray[np.bool_]
 
 _FACTOR = 1e4
 """How many times farther from the median than the others a lone value is."""
@@ -45,7 +43,7 @@ def cleaned(
     given: Observations,
     channels: list[Hashable],
     judged: Sequence[int],
-    left_out: Mask,
+    left_out: Flags,
     n_seen: int,
 ) -> tuple[Array, Array] | None:
     """Return values in the unit at the end of each series, and what is left of them.
@@ -99,7 +97,7 @@ def cleaned(
     return values, np.where(is_out, np.nan, values)
 
 
-def _beyond(values: Array) -> Mask:
+def _beyond(values: Array) -> Flags:
     """Return which values of one channel of one series lie far beyond all others."""
     row = np.arange(len(values))
     while len(group := _group_beyond(values[row])):
@@ -107,7 +105,7 @@ def _beyond(values: Array) -> Mask:
     return ~np.isin(np.arange(len(values)), row)
 
 
-def _group_beyond(values: Array) -> NDArray[np.int64]:
+def _group_beyond(values: Array) -> Numbers:
     """Return up to a third of the rows, beyond the widest gap in how far others are.
 
     Distances are those from the median. It is every hundredth value at most, more than
@@ -144,7 +142,7 @@ def _group_beyond(values: Array) -> NDArray[np.int64]:
     return group if is_mark.all() else none
 
 
-def _stuck(values: Array) -> Mask:
+def _stuck(values: Array) -> Flags:
     """Return which values repeat the one before in a run, where else hardly any do.
 
     Runs are states, and stay, where they are of the least or the greatest value, of

@@ -9,7 +9,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-Ticks = NDArray[np.int64]
+from sklode.data.arrays import Numbers
+
+Ticks = Numbers
 
 TIMELIKE = "datetimes or timedeltas"
 """The clock that ticks in nanoseconds."""

@@ -10,15 +10,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units, plain
 from sklode.data.ticks import rows_before, ticks_between
-
-Array = NDArray[np.floating]
-Mask = NDArray[np.bool_]
-Numbers = NDArray[np.int64]
 
 SCORED_WINDOWS = 64
 """Held-out windows that are scored after each epoch."""
@@ -62,7 +58,7 @@ class Rows:
 
     def seen(
         self, origins: Numbers, n_rows: int
-    ) -> tuple[Array, Array, Mask, Array | None]:
+    ) -> tuple[Array, Array, Flags, Array | None]:
         """Return windows' ages, values, mask and controls, (window, row, ...).
 
         The latest row comes first; those before a series' first one repeat it, masked.
@@ -132,9 +128,9 @@ class WindowArrays(NamedTuple):
 
     times: Array
     values: Array
-    mask: Mask
+    mask: Flags
     controls: Array | None
-    scored: Mask | None
+    scored: Flags | None
 
 
 class WindowSet:
@@ -155,7 +151,7 @@ class WindowSet:
         rows: Rows,
         window_length: int,
         horizon: int,
-        counted: Mask,
+        counted: Flags,
         least: int | None = None,
     ) -> None:
         self.rows, self.times, self.bounds = rows, rows.times, rows.bounds

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sklode.data.arrays import Array
 from sklode.levels.forms import LEAST_NOISE, PLACE, Form, StateSpace, state_space
 from sklode.levels.table import Table
-
-Array = NDArray[np.floating]
 
 # harmonics of a season of longer periods; fitting may find that it needs more
 FEWEST_HARMONICS = 6

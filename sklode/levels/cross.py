@@ -11,14 +11,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from sklode.data.arrays import Array, Numbers
 from sklode.levels.components import Component, States, heaviest
 from sklode.levels.table import Table
-
-Array = NDArray[np.floating]
-Numbers = NDArray[np.int64]
 
 # how long innovations are remembered, in usual gaps; the first: the last row alone
 MEMORIES = 1e-6, 2.0, 10.0

@@ -22,15 +22,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.optimize import minimize_scalar
 
+from sklode.data.arrays import Array, Numbers
 from sklode.levels.components import Component, kalman
 from sklode.levels.table import Table
-
-Array = NDArray[np.floating]
-Numbers = NDArray[np.int64]
 
 _KNOTS = 8
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve

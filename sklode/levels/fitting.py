@@ -10,11 +10,11 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.levels.components import (
     FEWEST_HARMONICS,
     THRESHOLD,
@@ -25,9 +25,6 @@ from sklode.levels.effects import Effect, Estimate, Inputs, estimated
 from sklode.levels.forms import BASE, PLACE, VAGUE, Form, priors
 from sklode.levels.mixture import has_zeros, offset_of, skewness
 from sklode.levels.table import Table, power_of_two
-
-Array = NDArray[np.floating]
-Numbers = NDArray[np.int64]
 
 _NONE = Estimate()
 _TURNS = 2
@@ -73,7 +70,7 @@ class Posterior:
     """
 
     def __init__(
-        self, component: Component, free: NDArray[np.bool_], table: Table, span: float
+        self, component: Component, free: Flags, table: Table, span: float
     ) -> None:
         self.component, self.free = component, free
         self._table, self._span = table, span

@@ -11,10 +11,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.floating]
-Numbers = NDArray[np.int64]
+from sklode.data.arrays import Array, Numbers
 
 BASE = {
     "slope": (0.2, 1.0, 1.0),  # standard deviation of a line's rise over the span

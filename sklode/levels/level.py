@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.observations import Observations
 from sklode.data.scaling import location_and_scale, time_unit
 from sklode.data.ticks import clock_ahead, ticks_between
@@ -29,9 +29,6 @@ from sklode.levels.fitting import fit_components
 from sklode.levels.mixture import Mixture, Move, steps_of
 from sklode.levels.periods import clock_periods, peaks
 from sklode.levels.table import Table
-
-Array = NDArray[np.floating]
-Numbers = NDArray[np.int64]
 
 _SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
 
@@ -126,7 +123,7 @@ class Level:
         return ticks_between(rows.ticks[rows.bounds[series]], ticks) / self.unit
 
     def tables(
-        self, observations: Observations, chosen: NDArray[np.bool_] | None = None
+        self, observations: Observations, chosen: Flags | None = None
     ) -> list[Table]:
         """Return the observed rows of each channel; of ``chosen`` rows, if given."""
         series, n_series = observations.series, len(observations.keys)
@@ -393,7 +390,7 @@ class FilteredChannel:
         """Return the time from each series' last row, or 0, to its first new one."""
         return np.where(new.lengths > 0, new.starts - self._last, 0.0)
 
-    def _asked_inside(self, asked: Table) -> NDArray[np.bool_]:
+    def _asked_inside(self, asked: Table) -> Flags:
         """Return which series are asked at, or before, their last row."""
         return asked.starts <= self._last
 
@@ -423,7 +420,7 @@ def _other_periods(table: Table, clock: list[float]) -> dict[float, float]:
     }
 
 
-def _rows_after(seen: Observations, now: Observations) -> NDArray[np.bool_] | None:
+def _rows_after(seen: Observations, now: Observations) -> Flags | None:
     """Return which rows come after all that were seen; None if those have changed."""
     if seen.keys != now.keys:
         return None

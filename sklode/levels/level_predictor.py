@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from sklode.data.arrays import Array, Numbers
 from sklode.data.history import Asked, History
 from sklode.data.ticks import DAY, clock_ahead, rows_before
 from sklode.levels.components import Component
@@ -17,9 +17,6 @@ from sklode.levels.effects import Effect, places
 from sklode.levels.level import Filtered
 from sklode.levels.mixture import Floored, Move, steps_of
 from sklode.levels.table import Table
-
-Array = NDArray[np.floating]
-Numbers = NDArray[np.int64]
 
 _UNITS = {"d": DAY, "h": DAY / 24, "min": DAY / 1440, "s": DAY / 86400}
 # the last rows that a description tells the shares of

@@ -10,12 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from sklode.data.arrays import Array, Flags
 from sklode.levels.table import Table
-
-Array = NDArray[np.floating]
 
 _HALVINGS, _FEW_HALVINGS = 60, 20
 _LARGEST = 709.0  # of logarithms whose exponential a float holds
@@ -62,7 +60,7 @@ class Mixture:
     means: Array  # (component, query); of logarithms, where those are normal
     spreads: Array  # of the noise-free signal: standard deviations
     noises: Array  # (component, query or 1): those of the observation noise
-    logarithm: NDArray[np.bool_]  # (component,)
+    logarithm: Flags  # (component,)
     offset: float = 0.0  # of values, before the logarithm
 
     @classmethod

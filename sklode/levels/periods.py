@@ -6,15 +6,13 @@ import math
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.signal import lombscargle
 
+from sklode.data.arrays import Array
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY
 from sklode.levels.table import power_of_two
-
-Array = NDArray[np.floating]
 
 _CLOCK = (DAY, 7 * DAY, 365.2425 * DAY)
 # A season has so many stamps a period, and so many periods in the longest series

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.floating]
-Numbers = NDArray[np.int64]
+from sklode.data.arrays import Array, Flags, Numbers
 
 
 class Table(NamedTuple):
@@ -70,7 +68,7 @@ class Table(NamedTuple):
         bounds = np.array([0, own.stop - own.start])
         return Table(self.times[own], self.values[own], self.inputs[own], bounds)
 
-    def merged(self, other: Table) -> tuple[Table, NDArray[np.bool_]]:
+    def merged(self, other: Table) -> tuple[Table, Flags]:
         """Return the rows of both, and whether each is one of ``other``.
 
         The table's own come first where times are equal.

@@ -11,13 +11,12 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.distributions import Normal
 from torch.nn import functional
 
+from sklode.data.arrays import Numbers
 from sklode.data.windows import WindowSet
 from sklode.nn.decoders import ControlPath, Decoder
 
@@ -46,9 +45,9 @@ class Batch(NamedTuple):
 
 def make_batch(
     windows: WindowSet,
-    which: NDArray[np.int64],
+    which: Numbers,
     device: torch.device,
-    scored_from: NDArray[np.int64] | None = None,
+    scored_from: Numbers | None = None,
     hidden: Tensor | None = None,
 ) -> Batch:
     """Return windows as a batch on a device, see `WindowSet.gather`."""

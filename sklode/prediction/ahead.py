@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from sklode import nn
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.ticks import ticks_between
@@ -19,9 +20,6 @@ from sklode.levels.mixture import Move
 from sklode.levels.table import Table
 from sklode.nn.modes import own_modes
 from sklode.prediction.model import TrainedModel
-
-Array = NDArray[np.floating]
-Numbers = NDArray[np.int64]
 
 _ANSWERS_AT_ONCE = 2**12
 
@@ -138,7 +136,7 @@ def batch_of(
     asked: Questions,
     path: tuple[Array, Array] | None,
     network: nn.AheadODE,
-    hidden: NDArray[np.bool_] | None = None,
+    hidden: Flags | None = None,
     target: Array | None = None,
 ) -> nn.AheadBatch:
     """Return windows that end at rows, with what is asked of them.

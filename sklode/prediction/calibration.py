@@ -12,16 +12,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.isotonic import isotonic_regression
 
+from sklode.data.arrays import Array, Numbers
 from sklode.data.errors import SolverError
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.nn import Batch, LatentODE, make_batch
 from sklode.prediction.randomness import normals
-
-Array = NDArray[np.floating]
-Numbers = NDArray[np.int64]
 
 _N_DRAWS = 32  # of z0, that the model's own spread is measured from
 _KNOTS = 4  # parts of the time since the last observation, with equally many errors

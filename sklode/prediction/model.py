@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from sklode import nn
+from sklode.data.arrays import Array
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units, split_at_gaps
 from sklode.data.windows import Rows, WindowSet
@@ -61,7 +61,7 @@ class FittedModel(TrainedModel):
     calibration: Calibration | None = None  # of spreads; None: the model's own
     # (channel,): what channels that never varied in training are forecast by, in
     # normalised units; NaN for the others
-    held: NDArray[np.floating] | None = None
+    held: Array | None = None
 
     def windows(self, observations: Observations) -> WindowSet:
         """Return the training windows; none spans a gap that splits a series."""

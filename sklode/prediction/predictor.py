@@ -15,6 +15,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from sklode.data.arrays import Array, Numbers
 from sklode.data.errors import SolverError
 from sklode.data.history import Asked, History
 from sklode.data.ticks import rows_before, ticks_between
@@ -24,9 +25,6 @@ from sklode.nn.modes import own_modes
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel
 from sklode.prediction.randomness import normals
-
-Array = NDArray[np.floating]
-Numbers = NDArray[np.int64]
 
 _WINDOWS_AT_ONCE = 512
 _STATES_AT_ONCE = 2**17  # windows times draws times steps, or stamps if more

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sklode.data.arrays import Array, Numbers
+
 Bits = NDArray[np.uint64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -21,8 +23,8 @@ _LOW = np.uint64(2**32 - 1)
 def normals(
     seed: int,
     kind: int,
-    series: NDArray[np.int64],
-    times: NDArray[np.floating],
+    series: Numbers,
+    times: Array,
     n_draws: int,
     width: int,
 ) -> NDArray[np.float64]:

@@ -13,9 +13,9 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from sklode import nn
+from sklode.data.arrays import Numbers
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
@@ -137,7 +137,7 @@ class AheadRun(Run):
         network.weights.copy_(torch.from_numpy(weights))
         return network
 
-    def _usable(self, rows: Observations) -> tuple[Rows, NDArray[np.int64]]:
+    def _usable(self, rows: Observations) -> tuple[Rows, Numbers]:
         """Return rows in the model's units, and those that windows may end at."""
         origins = Rows(rows, self.model.units)
         return origins, origins.usable(min(_FEWEST_SEEN, self.model.window_length))
@@ -231,7 +231,7 @@ class AheadRun(Run):
     def _batch(
         self,
         origins: Rows,
-        ends: NDArray[np.int64],
+        ends: Numbers,
         ahead: float,
         rng: np.random.Generator,
     ) -> nn.AheadBatch:

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from sklode import nn
+from sklode.data.arrays import Array, Numbers
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import (
@@ -38,8 +38,6 @@ from sklode.training.plan import (
     seed_from,
 )
 from sklode.training.report import Reporter
-
-Numbers = NDArray[np.int64]
 
 _UPDATES = 1500  # optimiser steps that max_epochs=None aims at
 _HELD_OUT = 0.1  # share of rows, by early stopping
@@ -230,7 +228,7 @@ def first_held_out_row(
 
 def hidden_rows(
     windows: WindowSet,
-    which: NDArray[np.int64],
+    which: Numbers,
     thinning: float,
     generator: torch.Generator,
 ) -> torch.Tensor | None:
@@ -256,9 +254,7 @@ def hidden_rows(
     return hidden & (row != remains)
 
 
-def _held(
-    model: FittedModel, observations: Observations, from_scratch: bool
-) -> NDArray[np.floating]:
+def _held(model: FittedModel, observations: Observations, from_scratch: bool) -> Array:
     """Return what channels that never varied are forecast by; NaN for all others.
 
     Nothing is to be learned of them, and the ever smaller noise that their likelihood

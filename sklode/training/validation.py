@@ -7,10 +7,10 @@ for the user; so does the network; and what is best weighs the two.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from sklode import nn
+from sklode.data.arrays import Array, Numbers
 from sklode.data.errors import SolverError
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
@@ -20,9 +20,6 @@ from sklode.levels.level import Level
 from sklode.levels.table import Table
 from sklode.nn.modes import own_modes
 from sklode.prediction.ahead import Stacking, batch_of
-
-Array = NDArray[np.floating]
-Numbers = NDArray[np.int64]
 
 _FEWEST_ROWS = 300  # of which a network can be trained and validated
 _HELD_OUT = 0.2
