@@ -59,11 +59,11 @@ def save(path: str | os.PathLike[str], forecaster: Any) -> None:
     """Write a forecaster, see its ``save_weights``."""
     arrays: dict[str, Any] = {}
     found = {
+        "sha256": _BLANK.decode(),  # first, so that nothing before looks like it
         "format_version": FORMAT_VERSION,
         "sklode_version": version("sklode"),
         "class": type(forecaster).__name__,
         "state": _plain(_state_of(forecaster), "", arrays),
-        "sha256": _BLANK.decode(),
     }
     metadata = {_KEY: json.dumps(found)}
     content = _sealed(_safetensors().save(arrays, metadata=metadata))
@@ -97,7 +97,7 @@ def load(path: str | os.PathLike[str], kind: Any) -> Any:
         if number != FORMAT_VERSION:
             what = f"version {str(number)[:20]} of the format, not {FORMAT_VERSION}"
             _refuse(what, f"Use sklode {writer}, which wrote it; not this one.")
-        if _sealed(content.replace(found["sha256"].encode(), _BLANK)) != content:
+        if _sealed(content.replace(found["sha256"].encode(), _BLANK, 1)) != content:
             _refuse("content that differs from its checksum", "Get the file again.")
         name = str(found["class"])[:80]
         if name != kind.__name__:
@@ -130,7 +130,7 @@ def _safetensors() -> Any:
 def _sealed(content: bytes) -> bytes:
     """Return a file's content with the checksum of all of it."""
     digest = hashlib.sha256(content).hexdigest().encode()
-    return content.replace(_BLANK, digest)
+    return content.replace(_BLANK, digest, 1)
 
 
 def _state_of(forecaster: Any) -> dict[str, Any]:

@@ -46,15 +46,6 @@ def test_a_control_acts_after_the_stamp_before_its_own(kind: type) -> None:
 # Which rows and columns of X count
 
 
-def test_rows_of_x_beside_those_of_y_change_no_fit(trained: Any) -> None:
-    X = controls(INDEX)
-    X.loc[LATER] = -7.0
-    between = pd.DataFrame({"u": 9.0, "v": 9.0}, INDEX[:5] + pd.Timedelta("10s"))
-    longer = pd.concat([X, between]).sort_index()
-    forecast = tiny(**TRAINED).fit(waves(PAST), longer).predict(at(LATER), X=X)
-    assert largest(forecast - trained.predict(at(LATER), X=X)) == 0
-
-
 def test_rows_of_x_on_the_way_to_a_far_stamp_count() -> None:
     y = waves(pd.RangeIndex(24))
     forecaster = tiny(**TRAINED, level="series").fit(y, controls(y.index))

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode.data.observations import Observations
-from sklode.data.scaling import Units, constants_of
+from sklode.data.scaling import constants_of
 from tests.series import FORECASTERS, channels, tiny, uneven_stamps, waves
 
 LEVELS = ["auto", "series"]
@@ -95,13 +94,6 @@ def test_a_constant_series_is_forecast_by_its_constant(
     assert (low <= constant).all()
     assert (high >= constant).all()
     assert (high - low < width).all()
-
-
-@pytest.mark.parametrize("n", [5, 17, 59])
-def test_a_constant_is_kept_to_the_last_bit_whatever_the_mean_rounds_to(n: int) -> None:
-    y = pd.DataFrame({"a": np.full(n, 0.1), "b": np.full(n, 1e9 / 3)})
-    location = Units.of(Observations.from_frame(y, None), 1.0).location
-    assert location.tolist() == [0.1, 1e9 / 3]
 
 
 @pytest.mark.slow

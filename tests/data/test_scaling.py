@@ -65,14 +65,6 @@ def test_the_time_unit_is_the_median_gap_pooled_over_series() -> None:
     assert time_unit(read(day)) == 86_400 * 10**9
 
 
-def test_the_time_unit_counts_only_stamps_with_an_observation() -> None:
-    y = pd.Series(np.arange(8.0))
-    y[y.index % 2 == 1] = NAN
-    assert tiny().fit(y).time_unit_ == 2
-    y.index = pd.date_range("2021", periods=8, freq="90s")
-    assert tiny().fit(y).time_unit_ == pd.Timedelta("180s")
-
-
 def read_in_units(y: Any, X: pd.DataFrame | None = None) -> tuple[Units, Rows]:
     seen = read(y, X)
     return Units.of(seen, 1.0), Rows(seen, Units.of(seen, 1.0))

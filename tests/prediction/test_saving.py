@@ -255,3 +255,9 @@ def test_what_would_not_come_back_is_not_saved(
     with pytest.raises(ValueError, match=message):
         fitted.save_weights(path)
     assert not list(path.parent.iterdir())
+
+
+def test_a_column_may_be_named_like_the_place_of_the_checksum(path: Path) -> None:
+    y = channels().rename(columns=lambda name: f"{name}{64 * '#'}")
+    tiny().fit(y).save_weights(path)
+    assert list(load(path).predict([1]).columns) == list(y.columns)
