@@ -79,7 +79,7 @@ def activate(x):
 
 @inner
 def _times_slope(grads, values):
-    """Multiply gradients by the slope of tanh, where it takes its values."""
+    """Multiply gradients by 1 - values^2, the derivative of tanh."""
     apart()
     for i in range(grads.size):
         grads[i] *= ONE - values[i] * values[i]
@@ -103,7 +103,7 @@ def add_weighted(x, weight, out):
 
 @inner
 def _spread(vector, out):
-    """Fill the row of each series with its number."""
+    """Repeat the number of each series along its row."""
     apart()
     n = out.size // vector.size
     for r in range(vector.size):

@@ -1,4 +1,4 @@
-"""Torch's number of threads: the user's, and one for a thread of its own accord."""
+"""Torch's number of threads: the user's, or one in a thread that runs the engine."""
 
 from __future__ import annotations
 

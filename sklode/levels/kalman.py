@@ -3,23 +3,23 @@
 Durbin and Koopman, "Time Series Analysis by State Space Methods" (2012), chapter 4, row
 by row and in their names: the states have mean a and covariance P, and
 
-    Z: design row    v = y - Z a    F = Z P Z' + noise    gain = P Z'
+    Z: design row    v = y - Z a    F = Z P Z' + noise    M = P Z' (their K = T M / F)
     over a gap:      a <- T a       P <- T P T' + Q
     backward:        r <- T' r      N <- T' N T
 
-The states are, in this order: level of the trend, its slope, its velocity, an
-Ornstein-Uhlenbeck (OU) process; two of each harmonic, of which the first is observed;
-one coefficient of each column of X.
+The states are, in this order: the trend, its constant slope, its velocity, which
+reverts to zero, an Ornstein-Uhlenbeck (OU) process; two of each harmonic, of which the
+first is observed; one coefficient of each column of X.
 
-All functions begin alike. ``times`` (row,) are in usual gaps; ``inputs`` (row, 1 +
-column) are by how much the clock on the wall, whose hours the harmonics follow, is
-ahead, and X. Of several series end to end, series k has the rows ``bounds[k]`` to
-``bounds[k + 1]``. ``rates`` are named by `RATES`; ``waves`` (harmonic, 3) are angular
-frequency, memory and variance of each harmonic.
+What filters and smoothers take: ``times`` (row,) are in usual gaps; the first column of
+``inputs`` (row, 1 + column) is the offset of the local clock from UTC, in usual gaps,
+as harmonics follow local time; the others are X. Of several series end to end, series k
+has the rows ``bounds[k]`` to ``bounds[k + 1]``. ``rates`` are named by `RATES`;
+``waves`` (harmonic, 3) are angular frequency, memory and variance of each harmonic.
 
-Up to a Huber threshold, in standard deviations, an innovation counts as it is; beyond,
-the less the larger it is, as an error of the observation. Several such in a row and on
-one side are no errors: the level has moved.
+Outliers: up to a Huber threshold, in standard deviations, an innovation counts as it
+is; beyond, the less the larger it is, as an error of the observation. Several such in a
+row and on one side are no errors: the trend has moved.
 """
 
 from __future__ import annotations
@@ -33,15 +33,18 @@ from sklode.engine.products import compiled
 # variance of the random walk per time; of the velocity, and its memory; of the OU
 # process, and its memory; of the observation noise
 RATES = ("random walk", "velocity", "velocity memory", "OU", "OU memory", "noise")
-# beyond so many times the threshold innovations hardly weigh at all
+# beyond so many thresholds the weight falls with the third power of the size
 CLEAR = 2.5
-# so many in a row, beyond the threshold on one side, are a new level
+# so many in a row, beyond the threshold on one side, are a step of the trend
 RUN = 3
 
 
 @compiled
 def _set_transition(gap, rates, waves, T):
-    """Write what T and Q need: of the first four states, then of each harmonic."""
+    """Write what T and Q need: of the first four states, then of each harmonic.
+
+    A row of a harmonic holds its turn, shrunk, (cos, sin) and its variance in Q.
+    """
     T[0, 0] = gap
     kept = math.exp(-gap / rates[2])
     T[0, 1] = rates[2] * (1 - kept)
@@ -57,11 +60,11 @@ def _set_transition(gap, rates, waves, T):
 @compiled
 def _transition(states, T):
     """Apply T to (state, column), in place."""
-    gap, reach, faded, fade = T[0]
+    gap, reach, kept, ou_kept = T[0]
     for j in range(states.shape[1]):
         states[0, j] += gap * states[1, j] + reach * states[2, j]
-        states[2, j] *= faded
-        states[3, j] *= fade
+        states[2, j] *= kept
+        states[3, j] *= ou_kept
     for k in range(1, len(T)):
         first, c, s = 2 * k + 2, T[k, 0], T[k, 1]
         for j in range(states.shape[1]):
@@ -73,11 +76,11 @@ def _transition(states, T):
 @compiled
 def _transition_back(states, T):
     """Apply the transpose of T to (state, column), in place."""
-    gap, reach, faded, fade = T[0]
+    gap, reach, kept, ou_kept = T[0]
     for j in range(states.shape[1]):
         states[1, j] += gap * states[0, j]
-        states[2, j] = faded * states[2, j] + reach * states[0, j]
-        states[3, j] *= fade
+        states[2, j] = kept * states[2, j] + reach * states[0, j]
+        states[3, j] *= ou_kept
     for k in range(1, len(T)):
         first, c, s = 2 * k + 2, T[k, 0], T[k, 1]
         for j in range(states.shape[1]):
@@ -92,11 +95,11 @@ def _add_Q(P, rates, T):
     gap, _, kept, ou_kept = T[0]
     walk, velocity, memory, ou = rates[0], rates[1], rates[2], rates[3]
     x = gap / memory
-    if x < 1e-3:  # the difference of nearly equal numbers
-        twice = 2 * x**3 / 3 - x**4 / 2
+    if x < 1e-3:  # a series, as the difference is of nearly equal numbers
+        displacement = 2 * x**3 / 3 - x**4 / 2
     else:
-        twice = 2 * x - 3 + 4 * kept - kept * kept
-    P[0, 0] += walk * gap + velocity * memory * memory * twice
+        displacement = 2 * x - 3 + 4 * kept - kept * kept
+    P[0, 0] += walk * gap + velocity * memory * memory * displacement
     both = velocity * memory * (1 - kept) ** 2
     P[0, 2] += both
     P[2, 0] += both
@@ -144,10 +147,12 @@ def filter_rows(
     them. Expected states after each row are written to ``states``, (row, state), or (0,
     state) where nobody asks for them.
 
-    Returns the negative log-likelihood but for a constant; of each row v / F and 1 / F,
-    both 0 where nothing is observed, and the variance of a jump of the level there;
-    and, (row, part), expected parts and their variances, and their covariances with the
-    states, (row, part, state).
+    Returns the loss: the negative log-likelihood but for a constant, where innovations
+    of t standard deviations beyond the threshold h cost h^2 (1/2 + log(t / h)) in place
+    of t^2 / 2; of each row v / F and 1 / F, with the F by which an outlier weighs less,
+    both 0 where nothing is observed, and the variance of a step of the trend there;
+    and, (row, part), parts as predicted from earlier rows, their variances, and their
+    covariances with the states, (row, part, state): the last part's is M.
     """
     n, d, n_parts = len(times), means.shape[1], len(parts)
     signal, variance = np.zeros((n, n_parts)), np.zeros((n, n_parts))
@@ -155,7 +160,7 @@ def filter_rows(
     gains = np.zeros((n, n_parts, d))
     T = np.zeros((len(waves) + 1, 4))
     a, P = np.zeros((d, 1)), np.zeros((d, d))
-    Z, gain = np.zeros(d), np.zeros(d)
+    Z, M = np.zeros(d), np.zeros(d)
     loss, last_gap = 0.0, -1.0
     for series in range(len(bounds) - 1):
         for k in range(d):
@@ -176,17 +181,17 @@ def filter_rows(
                 _transition(P.T, T)
                 _add_Q(P, rates, T)
             _design_row(Z, waves, inputs, i)
-            expected, spread = 0.0, 0.0
+            expected, ZM = 0.0, 0.0
             for j in range(d):
-                gain[j] = 0.0
+                M[j] = 0.0
             for k in range(d):
                 if Z[k] != 0.0:
                     expected += Z[k] * a[k, 0]
                     for j in range(d):
-                        gain[j] += Z[k] * P[k, j]
+                        M[j] += Z[k] * P[k, j]
             for k in range(d):
-                spread += Z[k] * gain[k]
-            F = spread + rates[5]
+                ZM += Z[k] * M[k]
+            F = ZM + rates[5]
             for part in range(n_parts):
                 for k in range(d):
                     weight = parts[part, k] * Z[k]
@@ -215,16 +220,16 @@ def filter_rows(
                         run = 0.0
                         jump = jumps[i] = v * v
                         P[0, 0] += jump
-                        gain[0] += jump
+                        M[0] += jump
                         F += jump
                         for part in range(n_parts):
                             gains[i, part, 0] += parts[part, 0] * jump
                             variance[i, part] += parts[part, 0] * jump
                 v_F[i], inverse_F[i] = v / F, 1 / F
                 for k in range(d):
-                    a[k, 0] += gain[k] * v_F[i]
+                    a[k, 0] += M[k] * v_F[i]
                     for j in range(d):
-                        P[k, j] -= gain[k] * gain[j] / F
+                        P[k, j] -= M[k] * M[j] / F
             if len(states) > 0:
                 for k in range(d):
                     states[i, k] = a[k, 0]
@@ -238,7 +243,7 @@ def filter_rows(
 
 @compiled
 def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
-    """Return what later rows add to what `filter_rows` said of its parts.
+    """Return what a row itself and later ones add to what `filter_rows` predicted.
 
     Of each column of v / F, (row, column), what is to be added to expected parts, (row,
     part, column); and what is to be taken off their variances, (row, part). Section 4.4
@@ -247,7 +252,7 @@ def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
     (n, n_parts, d), n_columns = gains.shape, v_F.shape[1]
     mean, variance = np.zeros((n, n_parts, n_columns)), np.zeros((n, n_parts))
     T, N = np.zeros((len(waves) + 1, 4)), np.zeros((d, d))
-    r, Z, N_gain = np.zeros((d, n_columns)), np.zeros(d), np.zeros(d)
+    r, Z, N_M = np.zeros((d, n_columns)), np.zeros(d), np.zeros(d)
     last_gap = -1.0
     for series in range(len(bounds) - 1):
         r[:] = 0.0
@@ -255,22 +260,22 @@ def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
         for i in range(bounds[series + 1] - 1, bounds[series] - 1, -1):
             if inverse_F[i] > 0:
                 _design_row(Z, waves, inputs, i)
-                gain, p, gain_N_gain = gains[i, n_parts - 1], inverse_F[i], 0.0
+                M, p, M_N_M = gains[i, n_parts - 1], inverse_F[i], 0.0
                 for c in range(n_columns):
                     step = v_F[i, c]
                     for k in range(d):
-                        step -= p * gain[k] * r[k, c]
+                        step -= p * M[k] * r[k, c]
                     for k in range(d):
                         r[k, c] += Z[k] * step
                 for k in range(d):
-                    N_gain[k] = 0.0
+                    N_M[k] = 0.0
                     for j in range(d):
-                        N_gain[k] += N[k, j] * gain[j]
-                    gain_N_gain += gain[k] * N_gain[k]
+                        N_M[k] += N[k, j] * M[j]
+                    M_N_M += M[k] * N_M[k]
                 for k in range(d):
                     for j in range(d):
-                        N[k, j] += (p + p * p * gain_N_gain) * Z[k] * Z[j]
-                        N[k, j] -= p * (Z[k] * N_gain[j] + N_gain[k] * Z[j])
+                        N[k, j] += (p + p * p * M_N_M) * Z[k] * Z[j]
+                        N[k, j] -= p * (Z[k] * N_M[j] + N_M[k] * Z[j])
             for part in range(n_parts):
                 for k in range(d):
                     for c in range(n_columns):
@@ -324,7 +329,7 @@ def simulate_rows(times, inputs, bounds, rates, waves, since, states, jumps, nor
     """Return draws of the signal of one series at its rows, (row, draw).
 
     ``states`` (state, draw) are drawn, ``since`` before the first row; they change in
-    place. ``jumps`` (row,) are variances of jumps of the level; ``normals`` are
+    place. ``jumps`` (row,) are variances of steps of the trend; ``normals`` are
     standard normal draws (row, state, draw).
     """
     n, (d, n_draws) = bounds[-1], states.shape
