@@ -119,9 +119,8 @@ class _Walk:
         values = (rows(n_steps, field.n_stages, width) for width in field.n_widths)
         self.kept = h, c, *visits, *values, rows(n_steps, 0 if n_gates else n_state)
         self.room = rows(14, field.width), rows(3, n_state), rows(1, n_out)[0]
-        self.room[0][:] = (
-            0.0  # `_combine` sums four stages; 0 times what was never written may be NaN
-        )
+        # `_combine` sums four stages: 0 times what was never written may be NaN
+        self.room[0][:] = 0.0
         scale = np.full((n, n_gates, n_state), 0.5, dt.dtype)
         scale[:, n_gates // 2 : n_gates // 2 + 1] = 1.0  # the gate that is a tanh
         method, weights, biases, sizes = field.forward
@@ -199,9 +198,7 @@ class Decoding:
     def __init__(self, method, keeps, dt, left, theta, z0, added, *layers):
         self.field, self.asked = _Field(method, *layers), (left, theta)
         self.z0, self.added = z0, added
-        self.stride = (
-            1 if added is None else 2
-        )  # steps of the walk for each of the grid
+        self.stride = 1 if added is None else 2  # of the walk, for each of the grid
         self.size = len(dt), dt.shape[1] * self.field.cost
         self.result = np.empty((*left.shape, z0.shape[1]), dt.dtype)
         cell = np.empty((0, 0), dt.dtype)
