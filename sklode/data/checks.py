@@ -36,7 +36,7 @@ def check_table(data: Any, name: str = "y") -> None:
                 f"channel) or (series, channel, time); got {data.dtype} in the shape "
                 f"{data.shape}. Convert it, for example by array.astype(float)."
             )
-    elif isinstance(data, list) and all(isinstance(x, pd.DataFrame) for x in data):
+    elif isinstance(data, list) and data and isinstance(data[0], pd.DataFrame):
         for place, part in enumerate(data):
             _check_columns(part, f"{name}[{place}]")
     elif type(data).__module__ in ("builtins", "torch"):
@@ -251,13 +251,19 @@ def check_probabilities(name: str, given: Any) -> None:
     several = isinstance(given, list | tuple | set | np.ndarray | pd.Series | pd.Index)
     values = list(given) if several else [given]
     wrong = [v for v in values if not (isinstance(v, Real) and 0 < float(v) < 1)]
-    wrong += [v for v in values if values.count(v) > 1]
+    wrong = wrong or [v for v in values if values.count(v) > 1]
     if wrong or not values:
         raise ValueError(
             f"{name} must be a number between 0 and 1, both left out, or a list of "
             f"different ones; got {repr(wrong[0]) if wrong else 'none'}. Use for "
             f"example {name}=0.9 or {name}=[0.5, 0.9]."
         )
+
+
+def check_count(name: str, value: object) -> None:
+    """Check that an argument is a whole number above zero."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> None:

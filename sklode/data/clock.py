@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import timedelta
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils import check_scalar
 
-from sklode.data.checks import check_choice, check_times
+from sklode.data.checks import check_choice, check_count, check_times
 from sklode.data.ticks import DAY, clock_of
 
 _UNITS = {"year": "Y", "month": "M", "week": "W", "day": "D"}
@@ -75,7 +74,7 @@ def calendar_features(
             f"periods must name at least one, and none twice; got {periods!r}. Use for "
             "example periods=('year', 'week')."
         )
-    check_scalar(harmonics, "harmonics", Integral, min_val=1)
+    check_count("harmonics", harmonics)
     waves = {}
     for name in names:
         check_choice("a period", name, _UNITS)

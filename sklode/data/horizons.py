@@ -21,13 +21,12 @@ _is_whole = pd.api.types.is_integer_dtype
 def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
     """Return a horizon that may be changed: sktime writes a frequency into it.
 
-    ``steps`` are those of the series or, before a fit, the one that is asked for. The
-    index of a y that follows is read as stamps, also where these are whole numbers,
-    which sktime takes for steps.
+    ``steps`` are those of the series; none before a fit. The index of a y that follows
+    is read as stamps, also where these are whole numbers, which sktime takes for steps.
     """
     if isinstance(fh, ForecastingHorizon):
         if fh.is_relative:
-            _check_freq(fh, cutoff, steps)
+            check_step(fh, cutoff, steps)
         else:
             check_same_kind(fh.to_pandas(), cutoff)
         return copy.copy(fh)
@@ -49,18 +48,20 @@ def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
     return list(fh) if isinstance(fh, tuple) else fh
 
 
-def _check_freq(fh: ForecastingHorizon, cutoff: pd.Index, steps: list[Any]) -> None:
+def check_step(fh: Any, cutoff: pd.Index, steps: list[Any]) -> None:
     """Check that a horizon's own ``freq`` is the step, where sktime does not."""
-    known = getattr(cutoff, "freq", None) is not None
-    known &= not isinstance(cutoff, pd.TimedeltaIndex)
-    if known or fh.freq is None or not _is_whole(fh.to_pandas().dtype):
+    is_timelike = isinstance(cutoff, pd.DatetimeIndex | pd.TimedeltaIndex)
+    known = isinstance(cutoff, pd.DatetimeIndex) and cutoff.freq is not None
+    if fh is None or not is_timelike or known or fh.freq is None:
+        return
+    if not fh.is_relative or not _is_whole(fh.to_pandas().dtype):
         return
     step = default_step(cutoff, fh.freq)
-    if not steps or any(default_step(cutoff, s) != step for s in steps):
+    if any(default_step(cutoff, s) != step for s in steps):
         raise ValueError(
             "a step of fh must be as long as one of the forecaster; got a horizon with "
-            f"freq={fh.freq!r} for steps of {steps[0] if steps else 'the index'}. Pass "
-            f"freq={fh.freq!r} to the forecaster, or lengths of time as fh."
+            f"freq={fh.freq!r} for steps of {steps[0]}. Pass freq={fh.freq!r} to the "
+            "forecaster, or lengths of time as fh."
         )
 
 

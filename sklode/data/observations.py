@@ -162,9 +162,11 @@ class Observations:
         revised = (old != table[after]) & ~np.isnan(old)
         if warns and revised.any():
             row = after[np.argmax(revised.any(axis=1))]
+            parts = {"y": revised[:, :n_channels], "X": revised[:, n_channels:]}
+            names = " and ".join(name for name, part in parts.items() if part.any())
             _warn(
-                f"an update replaces {int(revised.sum())} value(s) that were seen "
-                "before, the first at "
+                f"an update replaces values of {names} that were seen before: "
+                f"{int(revised.sum())} of them, the first at "
                 f"{self.named(ticks[row], keys[series[row]])}. Where that is no "
                 "revision, look for wrong time stamps."
             )

@@ -125,7 +125,7 @@ def default_step(
         if step is None and isinstance(times, pd.DatetimeIndex):
             step = _calendar_step(times)
     if step is None and len(times) > 1:
-        step = pd.Timedelta(int(np.median(np.diff(ticks_of(times)))), unit="ns")
+        return pd.Timedelta(int(np.median(np.diff(ticks_of(times)))), unit="ns")
     step = pd.tseries.frequencies.to_offset("D" if step is None else step)
     if isinstance(step, pd.offsets.Day):
         is_local = getattr(times, "tz", None) is not None  # where a day may have 23 h
@@ -179,9 +179,9 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Ind
         steps, lengths = pd.Index(ticks_of(steps)), [1] * len(last)
     if not pd.api.types.is_integer_dtype(steps.dtype):
         raise TypeError(
-            "steps of a horizon must be whole numbers or fit the index of y; got "
-            f"{list(steps)[:3]} on {clock_of(last)} such as {last[0]}. Use whole "
-            "numbers of steps, or the stamps themselves."
+            "steps of a horizon must be whole numbers or, of datetimes and timedeltas, "
+            f"lengths of time; got {list(steps)[:3]} on {clock_of(last)} such as "
+            f"{last[0]}. Use whole numbers of steps, or the stamps themselves."
         )
     counts = steps.to_numpy().astype(np.int64)
     if not any(isinstance(length, pd.offsets.BaseOffset) for length in lengths):

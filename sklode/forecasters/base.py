@@ -8,26 +8,27 @@ import math
 import os
 import warnings
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import InputTags, Tags, TargetTags, check_scalar
+from sklearn.utils import InputTags, Tags, TargetTags
 from sktime.datatypes import convert_to
 from sktime.forecasting.base import BaseForecaster
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode.data import checks
 from sklode.data.history import Asked, History, as_channels, in_order
-from sklode.data.horizons import as_horizon
+from sklode.data.horizons import as_horizon, check_step
 from sklode.data.observations import Observations
+from sklode.data.ticks import series_of, ticks_of
 from sklode.levels.level import Level
 from sklode.levels.level_predictor import LevelPredictor
 from sklode.prediction import saving
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
-_CHANGE = ["fit", "pretrain", "update", "update_predict", "update_predict_single"]
+_CHANGE = ["fit", "fit_predict", "pretrain"]
+_CHANGE += ["update", "update_predict", "update_predict_single"]
 _ASK = ["predict", "predict_quantiles", "predict_interval", "predict_var"]
 _ASK += ["predict_proba", "predict_residuals", "sample", "score"]
 _CHANGED_IN_PLACE = {"_converter_store_y", "_pretrained_attrs"}  # by sktime
@@ -122,16 +123,31 @@ class ContinuousForecaster(BaseForecaster):
         X_inner, y_inner = super()._check_X_y(X=X, y=y, **kwargs)
         if isinstance(X_inner, pd.DataFrame) and not X_inner.shape[1]:
             X_inner = None  # sktime's pipelines pass an index alone
+        if X_inner is not None and y_inner is not None:  # of other containers, too
+            checks.check_controls(X_inner, y_inner.index)
         return X_inner, y_inner
+
+    def _check_X(self, X: Any = None) -> Any:
+        """Check X of a question; for a panel its rows come in any order."""
+        if isinstance(X, pd.Series | pd.DataFrame) and X.index.nlevels > 1:
+            checks.check_times(X.index, "X")
+            series, _ = series_of(X.index)
+            times = ticks_of(X.index.get_level_values(-1))
+            X = pd.DataFrame(X).iloc[np.lexsort((times, series))]
+        return super()._check_X(X)
 
     def _check_fh(self, fh: Any, pred_int: bool = False) -> Any:
         """Check more than sktime does, and leave the caller's horizon as it is."""
         if isinstance(fh, pd.MultiIndex) and self._state == "fitted":
             if len(self._history.levels) > 1:
                 return fh  # each series' own stamps, see `_asked`
-        steps = [] if self.freq is None else [self.freq]
-        if self._state == "fitted":
-            steps = self._history.steps
+        if fh is None and self._fh is None and self._state == "fitted":
+            raise ValueError(
+                "fh must say what to forecast; got none, here or in fit. Pass it, for "
+                "example predict(fh=range(1, 13)) for the next 12 steps, or ask at "
+                "time stamps by predict_at(index)."
+            )
+        steps = list(self._history.steps) if self._state == "fitted" else []
         return super()._check_fh(as_horizon(fh, self._cutoff, steps), pred_int)
 
     def _scored(self) -> None:
@@ -166,6 +182,7 @@ class ContinuousForecaster(BaseForecaster):
         history = History.of(y, X, self.freq, channels, self.clean)
         if start is not None:
             self._check_continues(start, history.observations)
+        check_step(fh, self._cutoff, list(history.steps))
         if purpose != "fine-tune":
             history.observations.check_channels(channels)
         return history, *self._learned(history, fh, start, purpose)
@@ -370,7 +387,7 @@ class ContinuousForecaster(BaseForecaster):
         X_inner = self._check_X(X=X)
         rows, asked = self._asked(self._check_fh(fh), X_inner)
         n = self.n_samples if n_samples is None else n_samples
-        check_scalar(n, "n_samples", Integral, min_val=1)
+        checks.check_count("n_samples", n)
         paths = enumerate(self._answers.paths(asked, n, noise))
         drawn = {k: self._framed(rows, asked, path) for k, path in paths}
         return pd.concat(drawn, names=["sample", *rows.names])

@@ -105,7 +105,9 @@ def plot_components(
     panels.add(edges, "y", partial(canvas.points, label="far outside", filled=False))
     if fh is not None:
         later = level.loc[y.index[-1] :]
-        panels.add(later, "y", partial(canvas.line, style=future, label="forecast"))
+        if len(later) > 1:
+            draw = partial(canvas.line, style=future, label="forecast")
+            panels.add(later, "y", draw)
     axes = panels.draw(n_more=len(curves))
     fill = past["color"], 0.25
     for curve, one in zip(curves, axes.flat[level.shape[1] :], strict=True):

@@ -198,7 +198,7 @@ class Panels:
                     draw(one, *parts[pair])
             key, channel = pair
             seen, *others = (
-                [x[-1] for (of, _), (x, _) in parts.items() if of == key]
+                [x[-1] for own, (x, _) in parts.items() if own == pair]
                 for parts, _ in self.layers
             )
             last = max(seen, default=math.inf)
@@ -278,8 +278,10 @@ def _by_name(y_pred: Any, y_interval: Any) -> tuple[dict[Any, Any], dict[Any, An
     if y_pred is None and isinstance(y_interval, Mapping):
         y_pred = dict.fromkeys(y_interval)
     if not isinstance(y_pred, Mapping):
-        return {"forecast": y_pred}, {"forecast": y_interval}
+        y_pred = {"forecast": y_pred}
     if not isinstance(y_interval, Mapping | None):
+        if len(y_pred) == 1:
+            return dict(y_pred), dict.fromkeys(y_pred, y_interval)
         raise TypeError(
             "intervals of several forecasts must be a dict with their names, "
             f"{list(y_pred)}; got a {type(y_interval).__name__}. Name them."

@@ -79,6 +79,7 @@ def save(path: str | os.PathLike[str], forecaster: Any) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        load(beside, type(forecaster))  # what cannot be read replaces nothing
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)

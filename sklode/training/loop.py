@@ -97,7 +97,8 @@ class Trainer:
         )
         self._n_judged = math.ceil(_JUDGED_STEPS / self.n_batches)
         self._losses: list[float] = []  # of epochs that are judged together
-        self._begun = self._keep(math.inf)  # what they began with
+        # what training, epochs that are judged together, and an epoch began with
+        self._first = self._begun = self._sound = self._keep(math.inf)
         self._best: _Kept | None = None  # of those judged
         self._validated: _Kept | None = None  # the best by validation
         self._waited = 0  # epochs since it last improved
@@ -140,9 +141,11 @@ class Trainer:
             if not self.rows:  # nothing to keep
                 raise
             self.interrupted = True
+            if self._n_sound == len(self.rows):  # within an epoch
+                self._load(self._sound)
             _warn(
                 f"training was interrupted after {len(self.rows)} of {self.n_epochs} "
-                "epochs; the best weights so far are kept."
+                "epochs; the best weights of these are kept."
             )
         if self.rows:
             self._end()
@@ -153,6 +156,8 @@ class Trainer:
         self, epoch: int, draw: Draw, validation: Sequence[Any]
     ) -> dict[str, float]:
         """Take an epoch, judge it, and return its row of the history."""
+        if not self._skipped:
+            self._sound, self._n_sound = self._keep(math.inf), len(self.rows)
         if not self._losses:
             self._begun = self._keep(math.inf)
         row = self.run_epoch(epoch, draw(epoch))
@@ -297,16 +302,23 @@ class Trainer:
 
         Without validation the last ones are the best, unless they have diverged.
         """
-        row, best = self.rows[-1], self._best or self._begun
-        now, before = self._losses_of_last(best)
-        diverged = self._best is not None and _is_worse(now, before)
-        diverged |= self._given_up or not math.isfinite(now)
+        first, best = self._first, self._best or self._first
         if self._validated is not None:
             self._load(self._validated)
-        elif diverged:
+            best = first
+        elif not math.isfinite(_loss_on(self._last, self.network.train())):
+            self._load(self._sound)
+        now, before = self._losses_of_last(best)
+        at_first = self._losses_of_last(first)[1]
+        if at_first < before:
+            best, before = first, at_first
+        is_judged = len(self.rows) >= self._n_judged  # else a loss is chance
+        diverged = not math.isfinite(now) or (is_judged and _is_worse(now, before))
+        diverged |= self._given_up and self._validated is None
+        if diverged:
             self._load(best)
-        no_step = math.isnan(row["loss"])
-        if self._given_up or no_step or (diverged and self._validated is None):
+        diverged |= self._given_up or not self.best_epoch
+        if diverged or math.isnan(self.rows[-1]["loss"]):
             settings, kept = self.settings, f"those of epoch {self.best_epoch}"
             _warn(
                 f"training has diverged: on its last batch the loss per value is "

@@ -158,7 +158,8 @@ PARAMETERS = """    Parameters
         counts trains on with all rows. Fewer than 300 rows train none. False: the
         network's forecasts count whole. With ``level="series"`` True is refused.
     early_stopping : bool, default=False
-        Hold out the last tenth of every series (of many short ones: every tenth), stop
+        Hold out the last tenth of every series (of many short ones: every tenth; under
+        "series" a gap of more than 1000 time units begins a series of its own), stop
         when its loss has not improved by 1e-4 for 50 epochs (those in which windows
         grow do not count), and keep the best weights.
     finetune_epochs : int, optional

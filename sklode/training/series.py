@@ -77,13 +77,13 @@ class SeriesRun(Run):
         super().__init__(settings, rng)
         self.from_scratch = start is None
         rows = history.observations
+        unit = time_unit(rows, _MEAN_GAP) if start is None else start.units.time
+        pieces = split_at_gaps(rows, unit)
         if start is None:
             given = settings.window_length, settings.horizon
-            lengths = default_lengths(rows.lengths, *given, n_ahead)
-            unit = time_unit(rows, _MEAN_GAP)
+            lengths = default_lengths(pieces.lengths, *given, n_ahead)
         else:
-            lengths, unit = (start.window_length, start.horizon), start.units.time
-        pieces = split_at_gaps(rows, unit)
+            lengths = start.window_length, start.horizon
         fraction = _HELD_OUT if settings.early_stopping else 0.0
         self.cut = first_held_out_row(pieces.bounds, sum(lengths), fraction, rng)
         if start is None:

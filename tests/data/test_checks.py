@@ -277,5 +277,5 @@ def test_probabilities_are_numbers_between_0_and_1(
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, "3", NAN])
 def test_a_number_of_samples_below_one_is_refused(fitted: Any, n: Any) -> None:
-    with pytest.raises(REFUSAL, match=r"n_samples (== \S+, must|must be an in)"):
+    with pytest.raises(REFUSAL, match=r"n_samples must be a whole number of"):
         fitted.sample([1], n_samples=n)

@@ -183,7 +183,7 @@ def test_a_revised_value_is_taken_up_with_a_warning(fitted: dict[str, Any]) -> N
     revised.iloc[1:3, 0] += 1.0
     revised.iloc[2, 1] += 1.0
     message = (
-        r"an update replaces 3 value\(s\) that were seen before, the first "
+        "an update replaces values of y that were seen before: 3 of them, the first "
         f"at {re.escape(str(STAMPS[21]))}. Where that is no revision, look for"
     )
     with pytest.warns(HistoryWarning, match=message):
@@ -213,7 +213,7 @@ def test_x_that_is_revised_warns_and_counts_everywhere(in_fit: bool) -> None:
     after = y.drop(STAMPS[22]).reindex(y.index)
     before = y if in_fit else after
     forecaster = tiny(max_epochs=3, lr=0.1).fit(before[:24], X_LATER[:24])
-    with pytest.warns(HistoryWarning, match=r"replaces 1 value.*, the first at 2"):
+    with pytest.warns(HistoryWarning, match=r"replaces values of X .*, the first at 2"):
         forecaster.update(after[22:], X_REVISED[22:], update_params=False)
     asked = at([STAMPS[22], STAMPS[22] + pd.Timedelta("1s"), *AHEAD])
     X = pd.concat([X_REVISED[22:], controls(asked.to_pandas()[1:])]).sort_index()

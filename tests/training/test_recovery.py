@@ -6,9 +6,11 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
+from sklode import LatentODELSTMForecaster
 from sklode.training.loop import Trainer
 from tests.training.trainees import (
     Trainee,
@@ -180,3 +182,27 @@ def test_a_training_that_made_the_model_worse_says_so_and_what_to_change() -> No
     with pytest.warns(ConvergenceWarning, match=told):
         trainer = train(network, batches, n_epochs=2, lr=5.0, clip_norm=None)
     assert (trainer.best_epoch, network.weight) == (0, 1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_weights_far_worse_than_those_before_training_are_not_kept(
+    early_stopping: bool,
+) -> None:
+    # epochs of one step: each block that is judged ends in steps that are not finite
+    noise = np.random.RandomState(0).randn(120)
+    y = pd.Series(np.sin(np.arange(120) / 4) + 0.1 * noise)
+    forecaster = LatentODELSTMForecaster(
+        level="series",
+        max_epochs=40,
+        lr=1000.0,
+        clip_norm=None,
+        window_length=12,
+        horizon=4,
+        early_stopping=early_stopping,
+        random_state=0,
+    )
+    with pytest.warns(ConvergenceWarning, match="those before training"):
+        forecaster.fit(y)
+    assert forecaster.best_epoch_ == 0
+    assert forecaster.predict([1, 2, 3]).abs().max() < 1

@@ -1,0 +1,112 @@
+"""Questions and data that cannot be answered are refused at the first offender."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sktime.forecasting.base import ForecastingHorizon
+
+from sklode import StructuralForecaster
+from sklode.data.clock import calendar_features
+from sklode.data.errors import WeightsFileError
+from tests.series import panel, waves
+
+DAYS = pd.date_range("2024-01-01", periods=40, freq="D")
+
+
+def fitted(y: Any = None, **given: Any) -> StructuralForecaster:
+    y = waves() if y is None else y
+    return StructuralForecaster(seasons=None, n_samples=5, random_state=0).fit(
+        y, **given
+    )
+
+
+@pytest.mark.parametrize("question", ["predict", "predict_interval", "sample"])
+def test_a_missing_horizon_is_told_with_what_to_pass(question: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"fh must say .* predict\(fh=range\(1, 13\)\)"
+    ):
+        getattr(fitted(), question)()
+
+
+def test_counts_are_whole_numbers_above_zero() -> None:
+    for wrong in (True, 0, 2.5):
+        with pytest.raises(ValueError, match=f"n_samples must be .* got {wrong}"):
+            fitted().sample([1], n_samples=wrong)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=f"harmonics must be .* got {wrong}"):
+            calendar_features(DAYS, ["week"], harmonics=wrong)  # type: ignore[arg-type]
+
+
+def test_a_table_of_probabilities_is_refused() -> None:
+    with pytest.raises(ValueError, match="alpha must be a number between 0 and 1"):
+        fitted().predict_quantiles([1], alpha=np.array([[0.1, 0.5], [0.2, 0.9]]))
+
+
+def test_an_empty_list_is_no_table() -> None:
+    with pytest.raises(TypeError, match="X must be of type Series"):
+        fitted(X=[])
+
+
+def test_rows_that_a_list_of_frames_lacks_are_named() -> None:
+    y = [pd.DataFrame({"v": np.arange(9.0)}) for _ in range(2)]
+    X = [pd.DataFrame({"u": np.arange(9.0)}), pd.DataFrame({"u": np.arange(7.0)})]
+    with pytest.raises(ValueError, match="X must have a row at every stamp"):
+        fitted(y, X=X)
+
+
+@pytest.mark.parametrize("question", ["predict_interval", "predict_var", "sample"])
+def test_controls_of_a_panel_come_in_any_order(question: str) -> None:
+    y = panel()
+    X = pd.DataFrame({"u": np.sin(np.arange(len(y)))}, y.index)
+    forecaster = fitted(y, X=X)
+    rows = pd.MultiIndex.from_arrays(
+        [["s0", "s1"], y.index.levels[1][[-1, -1]] + pd.Timedelta("9h")]
+    )
+    later = pd.DataFrame({"u": [0.5, -0.5]}, rows)
+    ask = getattr(forecaster, question)
+    expected = ask(rows, X=later)
+    pd.testing.assert_frame_equal(ask(rows, X=later[::-1]), expected)
+    pd.testing.assert_frame_equal(ask(rows, X=later["u"]), expected)
+
+
+def test_a_horizon_with_the_step_of_the_series_is_taken_in_fit_and_others_not() -> None:
+    hours = pd.Series(np.arange(30.0), pd.timedelta_range("0h", periods=30, freq="h"))
+    days = pd.Series(np.arange(40.0), DAYS).drop(DAYS[[7, 8, 20]])
+    for y, freq in ((hours, "h"), (days, "D")):
+        fh = ForecastingHorizon([1, 2], freq=freq)
+        expected = fitted(y).predict([1, 2])
+        pd.testing.assert_series_equal(
+            fitted(y, fh=fh).predict(), expected, check_freq=False
+        )
+    with pytest.raises(ValueError, match="a step of fh must be as long"):
+        fitted(days, fh=ForecastingHorizon([1], freq="2D"))
+
+
+def test_a_median_gap_of_days_is_a_length_of_time_over_a_change_of_clocks() -> None:
+    hours = np.cumsum([24, 24, 23, 25, 24, 24, 26, 24, 22, 24])
+    start = pd.Timestamp("2024-03-20 00:30", tz="Europe/Berlin")
+    y = pd.Series(np.arange(10.0), start + pd.to_timedelta(hours, unit="h"))
+    ahead = fitted(y).predict([10]).index
+    assert ahead[0] - y.index[-1] == pd.Timedelta("240h")
+
+
+def test_a_file_that_could_not_be_read_replaces_none(tmp_path: Path) -> None:
+    path = tmp_path / "forecaster"
+    fitted().save_weights(path)
+    zone = datetime.timezone(datetime.timedelta(hours=5), "XYZ")
+    with pytest.raises(WeightsFileError):
+        fitted(pd.Series(np.arange(40.0), DAYS.tz_localize(zone))).save_weights(path)
+    assert StructuralForecaster.load_weights(path).predict([1]).shape == (1,)
+
+
+def test_a_refused_fit_predict_leaves_the_forecaster_as_it_was() -> None:
+    forecaster = fitted()
+    before = forecaster.predict([1])
+    with pytest.raises(TypeError):
+        forecaster.fit_predict("words", fh=[1])
+    pd.testing.assert_series_equal(forecaster.predict([1]), before)
