@@ -170,7 +170,7 @@ def test_late_and_revised_rows_of_a_panel_take_their_place() -> None:
     wrong = y.drop(late)
     wrong.loc[revised] += 10 * SLOPE
     forecaster = straight().fit(wrong)
-    with pytest.warns(HistoryWarning, match="replaces 4 value"):
+    with pytest.warns(HistoryWarning, match="values of y .*: 4 of them"):
         forecaster.update(y.loc[late.union(revised)], update_params=False)
     pd.testing.assert_frame_equal(forecaster._history.frame(), y, check_freq=False)
 

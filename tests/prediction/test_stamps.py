@@ -118,7 +118,7 @@ def test_late_and_revised_observations_take_their_place(name: str) -> None:
     wrong.iloc[[-1, -4]] += 10 * SLOPE
     late = [2, 7, len(y) - 3]
     forecaster = straight().fit(wrong.drop(wrong.index[late]))
-    message = f"replaces 2 value.*, the first at {re.escape(str(y.index[-4]))}"
+    message = f"values of y .*: 2 of them, the first at {re.escape(str(y.index[-4]))}"
     with pytest.warns(HistoryWarning, match=message):
         forecaster.update(y.iloc[[-4, -1]], update_params=False)
     forecaster.update(y.iloc[late], update_params=False)
