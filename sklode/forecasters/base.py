@@ -21,7 +21,6 @@ from sklode.data import checks
 from sklode.data.history import Asked, History, as_channels, in_order
 from sklode.data.horizons import as_horizon, check_step
 from sklode.data.observations import Observations
-from sklode.data.ticks import series_of, ticks_of
 from sklode.levels.level import Level
 from sklode.levels.level_predictor import LevelPredictor
 from sklode.prediction import saving
@@ -118,22 +117,20 @@ class ContinuousForecaster(BaseForecaster):
                 f"holds them, as y had {self._history.last[0]} last."
             )
         X, table = map(_as_table, (X, y))
-        if isinstance(X, tables) and isinstance(table, tables):
+        both = isinstance(X, tables) and isinstance(table, tables)
+        if both:
             checks.check_controls(X, table.index)
         X_inner, y_inner = super()._check_X_y(X=X, y=y, **kwargs)
         if isinstance(X_inner, pd.DataFrame) and not X_inner.shape[1]:
             X_inner = None  # sktime's pipelines pass an index alone
-        if X_inner is not None and y_inner is not None:  # of other containers, too
-            checks.check_controls(X_inner, y_inner.index)
+        if not both and X_inner is not None and y_inner is not None:
+            checks.check_controls(X_inner, y_inner.index)  # of other containers
         return X_inner, y_inner
 
     def _check_X(self, X: Any = None) -> Any:
-        """Check X of a question; for a panel its rows come in any order."""
+        """Leave X of a panel to `History.asked`: sktime would walk through series."""
         if isinstance(X, pd.Series | pd.DataFrame) and X.index.nlevels > 1:
-            checks.check_times(X.index, "X")
-            series, _ = series_of(X.index)
-            times = ticks_of(X.index.get_level_values(-1))
-            X = pd.DataFrame(X).iloc[np.lexsort((times, series))]
+            return pd.DataFrame(X) if pd.DataFrame(X).shape[1] else None
         return super()._check_X(X)
 
     def _check_fh(self, fh: Any, pred_int: bool = False) -> Any:
@@ -147,7 +144,7 @@ class ContinuousForecaster(BaseForecaster):
                 "example predict(fh=range(1, 13)) for the next 12 steps, or ask at "
                 "time stamps by predict_at(index)."
             )
-        steps = list(self._history.steps) if self._state == "fitted" else []
+        steps = self._history.steps if self._state == "fitted" else []
         return super()._check_fh(as_horizon(fh, self._cutoff, steps), pred_int)
 
     def _scored(self) -> None:
@@ -182,7 +179,7 @@ class ContinuousForecaster(BaseForecaster):
         history = History.of(y, X, self.freq, channels, self.clean)
         if start is not None:
             self._check_continues(start, history.observations)
-        check_step(fh, self._cutoff, list(history.steps))
+        check_step(fh, self._cutoff, history.steps)
         if purpose != "fine-tune":
             history.observations.check_channels(channels)
         return history, *self._learned(history, fh, start, purpose)
