@@ -98,7 +98,7 @@ class Trainer:
         self._n_judged = math.ceil(_JUDGED_STEPS / self.n_batches)
         self._losses: list[float] = []  # of epochs that are judged together
         # what training, epochs that are judged together, and an epoch began with
-        self._first = self._begun = self._sound = self._keep(math.inf)
+        self._first = self._begun = self._sound = self._keep()
         self._best: _Kept | None = None  # of those judged
         self._validated: _Kept | None = None  # the best by validation
         self._waited = 0  # epochs since it last improved
@@ -157,9 +157,9 @@ class Trainer:
     ) -> dict[str, float]:
         """Take an epoch, judge it, and return its row of the history."""
         if not self._skipped:
-            self._sound, self._n_sound = self._keep(math.inf), len(self.rows)
+            self._sound, self._n_sound = self._keep(), len(self.rows)
         if not self._losses:
-            self._begun = self._keep(math.inf)
+            self._begun = self._keep()
         row = self.run_epoch(epoch, draw(epoch))
         if not math.isnan(row["loss"]):  # else the weights are those of before
             self.best_epoch = epoch
@@ -208,7 +208,8 @@ class Trainer:
         norm = clip_gradient_norm([self._vector], threshold)
         if not math.isfinite(norm):
             return None
-        self._vector.detach().mul_(1 - self._group["lr"] * self._decay)
+        if self.settings.weight_decay:
+            self._vector.detach().mul_(1 - self._group["lr"] * self._decay)
         self._optimizer.step()
         self._schedule.step()
         return [*parts, norm, float(threshold is not None and norm >= threshold)]
@@ -250,7 +251,7 @@ class Trainer:
         # windows that grow, and data that are hard, raise the loss under any weights
         is_far_above = best.loss < _CONSTANT and _is_worse(begun.loss, best.loss)
         if not not_finite and not (
-            is_far_above and _is_worse(*self._losses_of_last(best))
+            is_far_above and _is_worse(self._last_loss(), self._last_loss(best))
         ):
             if begun.loss < best.loss or epoch <= self.warm_up_epochs + 1:
                 self._best = begun
@@ -267,14 +268,14 @@ class Trainer:
             self._group[name] *= 0.5
         return best.epoch + 1
 
-    def _losses_of_last(self, kept: _Kept) -> tuple[float, float]:
-        """Return the last batch's loss under the present weights, and under others."""
-        present = self._keep(0.0)
-        now = _loss_on(self._last, self.network.train())
-        self._vector.data.copy_(kept.weights)
-        before = _loss_on(self._last, self.network)
-        self._vector.data.copy_(present.weights)
-        return now, before
+    def _last_loss(self, kept: _Kept | None = None) -> float:
+        """Return the last batch's loss, under the present weights or under others."""
+        present = self._vector.detach().clone()
+        if kept is not None:
+            self._vector.data.copy_(kept.weights)
+        loss = _loss_on(self._last, self.network.train())
+        self._vector.data.copy_(present)
+        return loss
 
     def _validate(self, row: dict[str, float]) -> None:
         """Keep the weights if they validate best; count epochs without better.
@@ -290,7 +291,7 @@ class Trainer:
         if loss < best and not math.isnan(row["loss"]):
             self._validated = self._keep(loss)
 
-    def _keep(self, loss: float) -> _Kept:
+    def _keep(self, loss: float = math.inf) -> _Kept:
         return _Kept(loss, self.best_epoch, self._vector.detach().clone())
 
     def _load(self, kept: _Kept) -> None:
@@ -302,16 +303,15 @@ class Trainer:
 
         Without validation the last ones are the best, unless they have diverged.
         """
-        first, best = self._first, self._best or self._first
+        earlier = [self._first]
         if self._validated is not None:
             self._load(self._validated)
-            best = first
-        elif not math.isfinite(_loss_on(self._last, self.network.train())):
+        elif self._best is not None:
+            earlier.insert(0, self._best)
+        if self._validated is None and not math.isfinite(self._last_loss()):
             self._load(self._sound)
-        now, before = self._losses_of_last(best)
-        at_first = self._losses_of_last(first)[1]
-        if at_first < before:
-            best, before = first, at_first
+        now, losses = self._last_loss(), [self._last_loss(kept) for kept in earlier]
+        before, best = min(zip(losses, earlier, strict=True), key=lambda pair: pair[0])
         is_judged = len(self.rows) >= self._n_judged  # else a loss is chance
         diverged = not math.isfinite(now) or (is_judged and _is_worse(now, before))
         diverged |= self._given_up and self._validated is None
