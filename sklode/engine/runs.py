@@ -125,10 +125,8 @@ class _Walk:
         scale[:, n_gates // 2 : n_gates // 2 + 1] = 1.0  # the gate that is a tanh
         method, weights, biases, sizes = field.forward
         biases = tuple(np.tile(bias, n) for bias in biases)  # stand once a series
-        of_field, of_cell = (
-            (method, weights, biases, sizes),
-            (cell.T.ravel(), scale.ravel()),
-        )
+        of_field = method, weights, biases, sizes
+        of_cell = cell.T.ravel(), scale.ravel()
         walk(dt, flags, given, of_cell, of_field, self.kept, self.room)
 
     def back(self, by_last, by_states, by_rates, by_bias):

@@ -254,8 +254,8 @@ class _Search:
         best = min(found, key=lambda c: c.loss)
         forms = sorted({best.component.form, Form()})
         if has_zeros(self._table.values):
-            given = None, best.estimate, True
-            found += [self.most_probable(form, *given) for form in forms]
+            how: dict[str, Any] = {"estimate": best.estimate, "steady": True}
+            found += [self.most_probable(form, **how) for form in forms]
             best = min(found, key=lambda c: c.loss)
             forms = sorted({best.component.form, Form()})
         low, high = self.sample.values.min(), self.sample.values.max()
@@ -333,7 +333,8 @@ class _Search:
         units = _in_units(sample, values, span, form.logarithm, offset)
         own = units.own(sample, span).at(sample.series)
         logs = priors(form)[2]
-        logs[: 0 if start is None else len(start)] = [] if start is None else start
+        if start is not None:
+            logs[: len(start)] = start
         free = np.full(len(logs), True)
         if not self._pooled or units.centred:
             logs[PLACE["constant"]] = math.log(VAGUE)

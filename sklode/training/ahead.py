@@ -115,7 +115,7 @@ class AheadRun(Run):
         n_rows = min(_ROWS_READ, max(int(self.learned.lengths.max()) - 1, 1))
         n_rows = self.settings.window_length or n_rows
         self.model = AheadModel(
-            *(None, units, rows.clock, n_rows, self.architecture), level=level
+            None, units, rows.clock, n_rows, self.architecture, level=level
         )
 
     def _network(self, origins: Rows, seed: int) -> nn.AheadODE:

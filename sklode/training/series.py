@@ -87,10 +87,14 @@ class SeriesRun(Run):
         fraction = _HELD_OUT if settings.early_stopping else 0.0
         self.cut = first_held_out_row(pieces.bounds, sum(lengths), fraction, rng)
         if start is None:
-            units, network = Units.of(pieces.until(self.cut), unit), None
+            units = Units.of(pieces.until(self.cut), unit)
             model = FittedModel(
-                *(network, units, rows.clock, lengths[0], self.architecture),
-                horizon=lengths[1],  # the network has to know the windows
+                network=None,  # which has to know the windows
+                units=units,
+                clock=rows.clock,
+                window_length=lengths[0],
+                architecture=self.architecture,
+                horizon=lengths[1],
             )
         else:
             model = copy.deepcopy(start)
