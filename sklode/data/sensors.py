@@ -99,10 +99,10 @@ def cleaned(
 
 def _beyond(values: Array) -> Flags:
     """Return which values of one channel of one series lie far beyond all others."""
-    row = np.arange(len(values))
-    while len(group := _group_beyond(values[row])):
-        row = np.delete(row, group)
-    return ~np.isin(np.arange(len(values)), row)
+    found = np.full(len(values), False)
+    while len(group := _group_beyond(values[~found])):
+        found[np.flatnonzero(~found)[group]] = True
+    return found
 
 
 def _group_beyond(values: Array) -> Numbers:
@@ -130,6 +130,8 @@ def _group_beyond(values: Array) -> Numbers:
     group = order[start:]
     if ratio.max() > _FACTOR and len(group) <= max(n // 100, 1):
         return group
+    if not ranked[start] > 2 * ranked[start - 1]:  # no mark is as near as that
+        return none
     marks, counts = np.unique(values[group], return_counts=True)
     n_places = np.count_nonzero(np.diff(np.sort(group)) > 1) + 1
     n_usual = len(np.unique(values[order[:start]]))
