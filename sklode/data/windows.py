@@ -76,7 +76,7 @@ class Rows:
         """Return every value observed after origins, up to so long."""
         count = self._rows_until(origins, reach) - origins - 1
         window = np.repeat(np.arange(len(origins)), count)
-        row = origins[window] + 1 + _count_up(count)
+        row = origins[window] + 1 + count_up(count)
         entry, channel = np.nonzero(self.mask[row])
         window, row = window[entry], row[entry]
         lead = self.times[row] - self.times[origins[window]]
@@ -160,7 +160,7 @@ class WindowSet:
         least = horizon if least is None else least
         counts = np.maximum(np.diff(bounds) - window_length - least + 1, 1)
         self.series = np.repeat(np.arange(len(counts)), counts)  # (window,)
-        self.start = bounds[self.series] + _count_up(counts)
+        self.start = bounds[self.series] + count_up(counts)
         end = self.start + window_length + horizon
         self.end = np.minimum(end, bounds[1:][self.series])
         self.span = int((self.end - self.start).max())
@@ -216,6 +216,6 @@ def spread(items: Numbers, most: int) -> Numbers:
     return items[np.linspace(0, len(items) - 1, most).round().astype(np.int64)]
 
 
-def _count_up(counts: Numbers) -> Numbers:
+def count_up(counts: Numbers) -> Numbers:
     """Return 0, 1... up to each count, one after the other."""
     return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

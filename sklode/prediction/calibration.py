@@ -122,11 +122,16 @@ def calibrate(
             sizes = sizes[np.isfinite(sizes)]
             n_errors[k] = max(len(sizes), 1)
             if len(sizes) >= _FEWEST:
-                scale[k] = np.mean(np.quantile(sizes, _QUANTILES) / _NORMAL)
+                scale[k] = normal_scale(sizes)
         if len(knots):
             squares = isotonic_regression(scale[1:] ** 2, sample_weight=n_errors[1:])
             scale[1:] = factor * np.sqrt(squares)
     return Calibration(np.append(0.0, knots), np.maximum(scales, least))
+
+
+def normal_scale(sizes: Array) -> float:
+    """Return the scale of normal errors with such quantiles of absolute ones."""
+    return float(np.mean(np.quantile(sizes, _QUANTILES) / _NORMAL))
 
 
 def measured_calibration(

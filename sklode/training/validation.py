@@ -15,11 +15,12 @@ from sklode.data.errors import SolverError
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.data.ticks import ticks_between
-from sklode.data.windows import Questions, Rows, spread
+from sklode.data.windows import Questions, Rows, count_up, spread
 from sklode.levels.level import Level
 from sklode.levels.table import Table
 from sklode.nn.modes import own_modes
 from sklode.prediction.ahead import Stacking, batch_of
+from sklode.prediction.calibration import normal_scale
 
 _FEWEST_ROWS = 300  # of which a network can be trained and validated
 _HELD_OUT = 0.2
@@ -46,7 +47,6 @@ _WHOLE, _PROSPECT = 0.5, 0.1
 whose best weight is no larger than the second in any channel is given up."""
 
 _CLIPPED, _FEWEST_ERRORS = 6.0, 30
-_QUANTILES, _NORMAL = (0.5, 0.9), (0.6745, 1.6449)
 _TO_DEVIATION = 3.29  # of the middle 90 % of a normal distribution
 
 
@@ -266,7 +266,7 @@ def _until(observations: Observations, rows: Numbers) -> Observations:
     first = np.maximum(first, rows + 1 - most)
     lengths = rows + 1 - first
     bounds = np.append(0, np.cumsum(lengths))
-    place = np.arange(bounds[-1]) - np.repeat(bounds[:-1] - first, lengths)
+    place = np.repeat(first, lengths) + count_up(lengths)
     controls = observations.controls
     return Observations(
         observations.ticks[place],
@@ -295,5 +295,5 @@ def _factors(left: Array, place: Numbers, channel: Numbers, weights: Array) -> A
         own = left[(place == j) & (channel == k)]
         if len(own) < _FEWEST_ERRORS:
             own = left[(place == j) & (weights[j, channel] > 0)]
-        factors[j, k] = np.mean(np.quantile(own, _QUANTILES) / np.array(_NORMAL))
+        factors[j, k] = normal_scale(own)
     return np.maximum(factors, 1e-3)
