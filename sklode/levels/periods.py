@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pandas as pd
 from scipy.optimize import minimize_scalar
-from scipy.signal import lombscargle
 
 from sklode.data.arrays import Array
 from sklode.data.observations import Observations
@@ -66,6 +65,8 @@ def peaks(times: Array, values: Array, unit: float) -> list[float]:
     n = int((highest - lowest) * span * _OVERSAMPLING)
     if not 8 * _OVERSAMPLING <= n <= _MOST_FREQUENCIES:
         return []
+    from scipy.signal import lombscargle  # an import of sklode need not wait for it
+
     frequencies = np.linspace(lowest, highest, n)
     values = values / power_of_two(values)
     values = values - np.median(values)
