@@ -35,13 +35,9 @@ class States(NamedTuple):
         n, d = covariances.shape[:2]
         return cls(np.zeros((n, d)), covariances, np.zeros((n, 2)))
 
-    def copy(self) -> States:
-        """Return what the filter may change."""
-        return States(*(array.copy() for array in self))
-
 
 class FilterPass(NamedTuple):
-    """What `kalman.filter_rows` returns."""
+    """What `kalman.filter_rows` returns, and what it leaves of the states."""
 
     loss: float
     v_F: Array  # (row,)
@@ -50,6 +46,7 @@ class FilterPass(NamedTuple):
     signal: Array  # (row, part)
     variance: Array  # (row, part)
     gains: Array  # (row, part, state)
+    states: States  # after the last rows
 
     @property
     def innovations(self) -> Array:
@@ -149,18 +146,16 @@ class Component(NamedTuple):
     ) -> FilterPass:
         """Filter rows in the units of the states, see `kalman.filter_rows`.
 
-        The ``states``, ``since`` before the first rows, change in place. None: all rows
-        of series are filtered, from their first ones on.
+        No ``states``: all rows of series are filtered, from their first ones on.
         """
         n = len(table.bounds) - 1
         states = States.of([space] * n) if states is None else states
+        states = States(*(array.copy() for array in states))
         since = np.zeros(n) if since is None else since
         parts, after = (space.nothing if x is None else x for x in (parts, after))
-        given, values = self.given(space, table), table.values
-        found = kalman().filter_rows(
-            *given, values, *states, since, self.threshold, parts, after
-        )
-        return FilterPass(*found)
+        given = *self.given(space, table), table.values, tuple(states), since
+        found = kalman().filter_rows(*given, self.threshold, parts, after)
+        return FilterPass(*found, states)
 
 
 def heaviest(components: Sequence[Component]) -> Component:

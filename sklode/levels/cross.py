@@ -20,8 +20,8 @@ from sklode.levels.table import Table
 # how long innovations are remembered, in usual gaps; the first: the last row alone
 MEMORIES = 1e-6, 2.0, 10.0
 _MOST_CHANNELS = 8
-# last rows that it is found on; of a panel, three times as many of all series
-_MOST_ROWS, _LEAST_ROWS = 2000, 100
+# last rows that it is found on
+_MOST_ROWS, _LEAST_ROWS = 3000, 100
 # first rows of a lone series: its states are still vague
 _BURNT = 30
 # the regression is of the mean residual of so many rows
@@ -108,17 +108,13 @@ class Cross(NamedTuple):
 
 
 def _last_rows(tables: Sequence[Table]) -> list[Table]:
-    """Return the last rows of all series, or of some that are spread evenly."""
-    n_series = len(tables[0].bounds) - 1
-    if n_series == 1:
-        last = max(table.times[-1] for table in tables if len(table.times))
-        long = max(tables, key=lambda table: len(table.times)).times
-        first = min(long[max(len(long) - _MOST_ROWS, 0)], last)
-        return [table.where(table.times >= first) for table in tables]
-    usual = max(len(table.times) for table in tables) / n_series
-    n_kept = min(n_series, max(int(3 * _MOST_ROWS / max(usual, 1.0)), 1))
-    chosen = np.unique(np.linspace(0, n_series - 1, n_kept).round().astype(int))
-    return [table.where(np.isin(table.series, chosen)) for table in tables]
+    """Return rows as late as the last ones of the longest table, or later."""
+    longest = max(tables, key=lambda table: len(table.times))
+    first = longest.where(slice(max(len(longest.times) - _MOST_ROWS, 0), None))
+    series, time = first.series[0], first.times[0]
+    return [
+        table.where((table.series + (table.times >= time)) > series) for table in tables
+    ]
 
 
 def _stamps(tables: Sequence[Table]) -> tuple[Numbers, Array, list[Numbers]]:

@@ -161,36 +161,21 @@ class Filtered:
         return Filtered(self.level, observations, channels)
 
     def answered(self, channel: int, asked: Table, move: Move | None = None) -> Mixture:
-        """Return the distribution of a channel's noise-free signal.
-
-        Moved, where a network says so.
-        """
-        mixture = self.channels[channel].answered(asked)
+        """Return the distribution of a channel's noise-free signal."""
         shift = self._shift(channel, asked)
-        if shift.any():
-            component, _ = self.channels[channel].heaviest
-            mixture = mixture.shifted(component.at(asked.series), shift)
+        mixture = self.channels[channel].answered(asked, shift)
         return mixture if move is None else mixture.moved(move)
 
     def drawn(
-        self,
-        channel: int,
-        asked: Table,
-        n: int,
-        seed: int,
-        noise: bool,
-        move: Move | None = None,
+        self, channel: int, asked: Table, n: int, seed: int, noise: bool, move: Any
     ) -> Array:
-        """Return draws of a channel, see `FilteredChannel.drawn`."""
-        draws = self.channels[channel].drawn(asked, n, seed, noise)
+        """Return draws of a channel, see `FilteredChannel.drawn`; moved, as above."""
         shift = self._shift(channel, asked)
-        moved = shift != 0
-        component = self.channels[channel].heaviest[0].at(asked.series[moved])
-        scaled = component.scaled(draws[:, moved]) + shift[moved]
-        draws[:, moved] = component.original(scaled)
+        draws = self.channels[channel].drawn(asked, n, seed, noise, shift)
         if move is None:
             return draws
-        return move.of(draws, self.answered(channel, asked).points())
+        moved: Array = move.of(draws, self.answered(channel, asked).points())
+        return moved
 
     def _shift(self, channel: int, asked: Table) -> Array:
         """Return what all channels say about one's forecasts, (row,)."""
@@ -235,12 +220,13 @@ class FilteredChannel:
 
     def continued(self, new: Table) -> FilteredChannel:
         """Return the level after more rows of its series, which follow those it has."""
-        states = [states.copy() for states in self.states]
         # first rows have the states at the start
         since = np.where(self.table.lengths > 0, self._since(new), 0.0)
-        for component, own in zip(self.components, states, strict=True):
+        states = []
+        for component, before in zip(self.components, self.states, strict=True):
             space, rows = component.space(self.span), component.in_units(new)
-            found = component.filtered(space, rows, None, own, since)
+            found = component.filtered(space, rows, None, before, since)
+            states.append(found.states)
             if component is self.heaviest[0]:
                 innovations = found.innovations
         ends = np.maximum(self.table.ends, new.ends)
@@ -254,14 +240,17 @@ class FilteredChannel:
         """Return sums of innovations at times after each series' last row."""
         return self.sums * _faded(np.maximum(times - self._last, 0.0))
 
-    def answered(self, asked: Table) -> Mixture:
-        """Return the distribution of the noise-free signal."""
+    def answered(self, asked: Table, shift: Any = 0.0) -> Mixture:
+        """Return the distribution of the noise-free signal.
+
+        A ``shift`` (row,) is added to it, in units of each component's states.
+        """
         means, variances = np.empty((2, len(self.components), len(asked.times)))
         inside = self._asked_inside(asked)[asked.series]
         ahead, past = asked.where(~inside), asked.where(inside)
         since = self._since(ahead)
         for k, component in enumerate(self.components):
-            space, states = component.space(self.span), self.states[k].copy()
+            space, states = component.space(self.span), self.states[k]
             if len(ahead.times):
                 found = component.filtered(space, ahead, space.whole, states, since)
                 means[k, ~inside] = found.signal[:, 0]
@@ -270,7 +259,7 @@ class FilteredChannel:
                 signal, variance = self._smoothed(component, past, space.whole)
                 means[k, inside], variances[k, inside] = signal[:, 0], variance[:, 0]
         each = [component.at(asked.series) for component in self.components]
-        return Mixture.of(each, means, variances)
+        return Mixture.of(each, means + shift, variances)
 
     def described(self, most: int) -> tuple[Component, Array]:
         """Return the parts at its last rows, given these alone, see `parts`."""
@@ -288,48 +277,44 @@ class FilteredChannel:
         signal, _ = self._smoothed(component, asked, parts)
         return component.at(asked.series), signal
 
-    def drawn(self, asked: Table, n: int, seed: int, noise: bool) -> Array:
+    def drawn(
+        self, asked: Table, n: int, seed: int, noise: bool, shift: Any = 0.0
+    ) -> Array:
         """Return ``n`` joint draws of each series' values, (draw, row).
 
         Each comes from one component, as many from each as its weight says.
         """
+        shift = np.broadcast_to(shift, len(asked.times))
         rng = np.random.default_rng(seed)
         weights = np.cumsum([component.weight for component in self.components])
         places = (rng.permutation(n) + 0.5) / n
         chosen = np.minimum(np.searchsorted(weights, places), len(weights) - 1)
-        inside = self._asked_inside(asked)
+        inside, since = self._asked_inside(asked), self._since(asked)
         draws = np.empty((n, len(asked.times)))
         for k in np.unique(chosen):
             mine = np.flatnonzero(chosen == k)
+            space = self.components[k].space(self.span)
             for series in np.flatnonzero(asked.lengths).tolist():
                 component = self.components[k].at(series)._replace(apart=0.0)
                 known, own = self.table.alone(series), asked.alone(series)
-                alone = replace(self, components=[component], table=known)
                 if inside[series]:
+                    alone = replace(self, components=[component], table=known)
                     paths = alone._paths_inside(own, len(mine), rng)
                 else:
                     a, P, _ = (each[series] for each in self.states[k])
-                    start = _root(P) @ rng.standard_normal((len(a), len(mine)))
-                    paths = alone._paths_ahead(own, a[:, None] + start, rng)
+                    white = rng.standard_normal((len(a), len(mine)))
+                    states = a[:, None] + _root(P) @ white
+                    normals = rng.standard_normal((len(own.times), *states.shape))
+                    given = *component.given(space, own), since[series], states
+                    still = np.zeros(len(own.times))
+                    paths = kalman().simulate_rows(*given, still, normals)
                 if noise:
                     spread = component.noise**0.5
                     paths = paths + spread * rng.standard_normal(paths.shape)
                 place = np.arange(*asked.bounds[series : series + 2])
-                draws[np.ix_(mine, place)] = component.original(paths).T
+                values = component.original(paths + shift[place, None])
+                draws[np.ix_(mine, place)] = values.T
         return draws
-
-    def _paths_ahead(
-        self, asked: Table, states: Array, rng: np.random.Generator
-    ) -> Array:
-        """Return draws of a lone series after its last row, (row, draw).
-
-        ``states`` (state, draw) are those after the last row.
-        """
-        (component,), n = self.components, len(asked.times)
-        given = component.given(component.space(self.span), asked)
-        normals = rng.standard_normal((n, *states.shape))
-        since, still = self._since(asked)[0], np.zeros(n)
-        return kalman().simulate_rows(*given, since, states, still, normals)
 
     def _paths_inside(self, asked: Table, n: int, rng: np.random.Generator) -> Array:
         """Return draws of a lone series at any stamps, (row, draw).
@@ -427,10 +412,9 @@ def _rows_after(seen: Observations, now: Observations) -> Flags | None:
     last = seen.ticks[seen.bounds[1:] - 1]
     fresh = now.ticks > last[now.series]
     before = now.where(~fresh)
-    pairs = [(before.ticks, seen.ticks), (before.values, seen.values)]
-    if seen.controls is not None and before.controls is not None:
-        pairs.append((before.controls, seen.controls))
-    same = all(np.array_equal(*pair, equal_nan=True) for pair in pairs)
+    same = np.array_equal(before.ticks, seen.ticks)
+    same &= np.array_equal(before.values, seen.values, equal_nan=True)
+    same &= np.array_equal(before.controls, seen.controls)  # type: ignore[arg-type]
     return fresh if same else None
 
 

@@ -92,22 +92,6 @@ class Mixture:
         signal = np.hypot.reduce([*apart, *(root * self.spreads[chosen])])
         return mean, signal, np.hypot.reduce(root * self.noises[chosen])
 
-    def shifted(self, component: Any, shift: Array) -> Mixture:
-        """Return it once ``shift``, (query,), is added in the units of a component.
-
-        The others are moved as far, in y's units, but for their spread.
-        """
-        log = self.logarithm[:, None]
-        move = component.scale * shift
-        if component.form.logarithm:
-            means = np.where(log, self.means + move, self.means * np.exp(move))
-        else:
-            size = self._original(np.where(log, self.means, 1.0)) + self.offset
-            relative = move / size
-            least = np.log1p(np.maximum(relative, -0.9))
-            means = self.means + np.where(log, least, move)
-        return replace(self, means=means)
-
     def moved(self, move: Move) -> Mixture:
         """Return it after a move; all its components are then of the move's kind."""
         middle, log = move.plain(self.points()), self.logarithm[:, None]

@@ -25,11 +25,9 @@ def filtered(
 ) -> tuple[FilterPass, States, Any]:
     """Return what the filter finds, and the states after all, and after each row."""
     n = len(table.bounds) - 1
-    states = (states or States.of([SPACE] * n)).copy()
     after = np.empty((len(table.times), len(SPACE.start)))
-    given = SPACE, table, SPACE.whole, states, np.full(n, since), after
-    found = one.filtered(*given)
-    return found, states, after
+    found = one.filtered(SPACE, table, SPACE.whole, states, np.full(n, since), after)
+    return found, found.states, after
 
 
 def smoothed(table: Table, found: FilterPass) -> tuple[Any, Any]:
