@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -155,7 +154,7 @@ class Component(NamedTuple):
         parts, after = (space.nothing if x is None else x for x in (parts, after))
         given = *self.given(space, table), table.values, tuple(states), since
         found = kalman().filter_rows(*given, self.threshold, parts, after)
-        return FilterPass(*found, states)
+        return FilterPass._make((*found, states))
 
 
 def heaviest(components: Sequence[Component]) -> Component:
@@ -164,16 +163,10 @@ def heaviest(components: Sequence[Component]) -> Component:
 
 
 def least_of(channels: Sequence[Sequence[Component]]) -> Array:
-    """Return what each channel's logarithm takes smaller values for; NaN: none.
-
-    None where there are zeros, of which it needs an offset.
-    """
+    """Return what each channel's logarithm takes smaller values for; NaN: none."""
     best = [heaviest(components) for components in channels]
-    found = [
-        math.exp(c.location) * _LOWEST if c.form.logarithm and not c.offset else np.nan
-        for c in best
-    ]
-    return np.array(found)
+    logs = [c.location if c.form.logarithm and not c.offset else np.nan for c in best]
+    return _LOWEST * np.exp(logs)
 
 
 def kalman() -> Any:
