@@ -58,11 +58,7 @@ class Cross(NamedTuple):
         spans: Sequence[float],
         tables: Sequence[Table],
     ) -> Cross:
-        """Find what innovations of all channels tell about each one's forecasts.
-
-        Blocks of rows that are left out in turn choose the penalty. One channel's shift
-        stays out unless it makes their errors smaller beyond doubt.
-        """
+        """Find what innovations of all channels tell about each one's forecasts."""
         n = len(tables)
         found = cls.none(n)
         if not 2 <= n <= _MOST_CHANNELS:
@@ -96,10 +92,9 @@ class Cross(NamedTuple):
         return found
 
     def shift(self, channel: int, sums: Array, ahead: Array) -> Array:
-        """Return what is added, (query,); none up to the last row.
+        """Return what is added, (query,), a time ``ahead`` of the last row.
 
-        ``sums`` (query, channel, memory) of innovations at last rows, ``ahead`` the
-        time since them, in usual gaps.
+        ``sums`` (query, channel, memory) are of innovations, at that row.
         """
         told = np.einsum("qcm,cm->q", sums, self.weights[:, :, channel])
         left = np.exp(-self.fading[channel] * np.maximum(ahead - _NEAR, 0.0))
@@ -118,10 +113,7 @@ def _last_rows(tables: Sequence[Table]) -> list[Table]:
 
 
 def _stamps(tables: Sequence[Table]) -> tuple[Numbers, Array, list[Numbers]]:
-    """Return the rows of all channels, (series, time), each once and sorted.
-
-    And where the rows of each table are among them.
-    """
+    """Return the rows of all channels, sorted; and where each table's are there."""
     both = np.concatenate([np.stack([t.series, t.times], axis=1) for t in tables])
     rows, place = np.unique(both, axis=0, return_inverse=True)
     ends = np.cumsum([len(table.times) for table in tables])
@@ -133,10 +125,7 @@ def _stamps(tables: Sequence[Table]) -> tuple[Numbers, Array, list[Numbers]]:
 def _looked_ahead(
     component: Component, span: float, table: Table
 ) -> tuple[Array, Array, Array]:
-    """Return each row's innovation, and residuals of forecasts made there.
-
-    Residuals are (row, lead), NaN where there are none, and the gaps up to them.
-    """
+    """Return innovations; residuals of forecasts, (row, lead) or NaN; and leads."""
     space = component.space(span)
     n, d = len(table.times), len(space.start)
     table = component.own(table, span).in_units(table)
@@ -184,7 +173,7 @@ def _regressed(features: Array, residuals: Array, gaps: Array) -> tuple[Array, f
     features = features / scale
     held_out = np.empty((len(_PENALTIES), len(goal)))
     rows = np.arange(len(goal))
-    blocks = np.split(rows, np.flatnonzero(np.diff(rows * _BLOCKS // len(goal))) + 1)
+    blocks = np.array_split(rows, _BLOCKS)
     for block in blocks:
         # the others share no residual with these
         others = (rows < block[0] - _NEAR) | (rows > block[-1] + _NEAR)

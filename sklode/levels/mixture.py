@@ -159,12 +159,10 @@ class Mixture:
 
 
 class Floored:
-    r"""A mixture made one of values that are not below zero.
+    r"""A mixture made one of values y = max(0, a + b u), rounded if ``step`` is one.
 
-    .. math:: y = \max(0, a + b u)
-
-    rounded where ``step`` is one. Where u may well be below zero, a and b keep the mean
-    of the signal, itself not below zero, and the variance of u.
+    Where u may well be below zero, a and b keep the mean of the signal, itself not
+    below zero, and the variance of u.
     """
 
     def __init__(self, mixture: Mixture, step: float) -> None:

@@ -84,7 +84,7 @@ def peaks(times: Array, values: Array, unit: float) -> list[float]:
         near = frequencies[max(place - 1, 0)], frequencies[min(place + 1, n - 1)]
 
         def depth(f: float, rest: Array = rest) -> float:
-            return -float(lombscargle(times, rest, np.array([2 * math.pi * f]))[0])
+            return -lombscargle(times, rest, np.array([2 * math.pi * f])).item()
 
         given = {"bounds": near, "options": {"xatol": 1e-6 * near[0]}}
         best = minimize_scalar(depth, method="bounded", **given)
