@@ -151,7 +151,8 @@ class Component(NamedTuple):
         states = States.of([space] * n) if states is None else states
         states = States(*(array.copy() for array in states))
         since = np.zeros(n) if since is None else since
-        parts, after = (space.nothing if x is None else x for x in (parts, after))
+        none = np.zeros((0, len(space.start)))
+        parts, after = (none if x is None else x for x in (parts, after))
         given = *self.given(space, table), table.values, tuple(states), since
         found = kalman().filter_rows(*given, self.threshold, parts, after)
         return FilterPass._make((*found, states))

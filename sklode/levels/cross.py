@@ -7,7 +7,6 @@ one's forecasts is found by ridge regression, and stays out where it is not prov
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,10 +52,7 @@ class Cross(NamedTuple):
 
     @classmethod
     def fit(
-        cls,
-        channels: Sequence[Sequence[Component]],
-        spans: Sequence[float],
-        tables: Sequence[Table],
+        cls, channels: list[list[Component]], spans: list[float], tables: list[Table]
     ) -> Cross:
         """Find what innovations of all channels tell about each one's forecasts."""
         n = len(tables)
@@ -77,7 +73,10 @@ class Cross(NamedTuple):
             innovations, *residuals = _looked_ahead(*given)
             sums[place, k] = innovations[:, None]
             looked.append(residuals)
-        _accumulate(sums, times, series)
+        gaps = np.where(np.diff(series) == 0, np.diff(times), np.inf)
+        left = np.exp(-gaps[:, None] / np.array(MEMORIES))
+        for i in range(1, len(times)):
+            sums[i] += sums[i - 1] * left[i - 1]
         features = sums.reshape(len(times), -1)
         for k, (table, place) in enumerate(zip(tables, places, strict=True)):
             last = np.full(len(times), -1)
@@ -102,17 +101,17 @@ class Cross(NamedTuple):
         return shift
 
 
-def _last_rows(tables: Sequence[Table]) -> list[Table]:
+def _last_rows(tables: list[Table]) -> list[Table]:
     """Return rows as late as the last ones of the longest table, or later."""
     longest = max(tables, key=lambda table: len(table.times))
-    first = longest.where(slice(max(len(longest.times) - _MOST_ROWS, 0), None))
+    first = longest.where(slice(-_MOST_ROWS, None))
     series, time = first.series[0], first.times[0]
     return [
         table.where((table.series + (table.times >= time)) > series) for table in tables
     ]
 
 
-def _stamps(tables: Sequence[Table]) -> tuple[Numbers, Array, list[Numbers]]:
+def _stamps(tables: list[Table]) -> tuple[Numbers, Array, list[Numbers]]:
     """Return the rows of all channels, sorted; and where each table's are there."""
     both = np.concatenate([np.stack([t.series, t.times], axis=1) for t in tables])
     rows, place = np.unique(both, axis=0, return_inverse=True)
@@ -151,14 +150,6 @@ def _looked_ahead(
     residuals[ahead] = (table.values[asked] - signal[:, 0]).reshape(times.shape)
     residuals[gaps > _REACH * (_LEADS + 2)] = np.nan
     return innovations, residuals, gaps
-
-
-def _accumulate(sums: Array, times: Array, series: Numbers) -> None:
-    """Add to innovations, (row, channel, memory), what is left of earlier ones."""
-    gaps = np.where(np.diff(series) == 0, np.diff(times), np.inf)
-    left = np.exp(-gaps[:, None] / np.array(MEMORIES))
-    for i in range(1, len(times)):
-        sums[i] += sums[i - 1] * left[i - 1]
 
 
 def _regressed(features: Array, residuals: Array, gaps: Array) -> tuple[Array, float]:

@@ -16,7 +16,7 @@ from scipy.stats import qmc
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.levels.components import FEWEST_HARMONICS, THRESHOLD, Component, FilterPass
-from sklode.levels.effects import Effect, Estimate, Inputs, estimated
+from sklode.levels.effects import Effect, Estimate, estimated
 from sklode.levels.forms import BASE, PLACE, VAGUE, Form, priors
 from sklode.levels.mixture import has_zeros, offset_of
 from sklode.levels.table import Table, power_of_two
@@ -142,11 +142,7 @@ class _Candidate(NamedTuple):
 
 
 def fit_components(
-    table: Table,
-    span: float,
-    periods: dict[float, float],
-    logarithm: str | bool = "auto",
-    inputs: Inputs | None = None,
+    table: Table, span: float, periods: dict[float, float], logarithm: Any, inputs: Any
 ) -> list[tuple[Component, tuple[Effect, ...]]]:
     """Return what a channel's forecasts average over, with the effects of X in each.
 
@@ -213,11 +209,7 @@ class _Search:
     """
 
     def __init__(
-        self,
-        table: Table,
-        span: float,
-        periods: dict[float, float],
-        inputs: Inputs | None,
+        self, table: Table, span: float, periods: dict[float, float], inputs: Any
     ) -> None:
         self._table, self._span, self._periods = table, span, periods
         self._pooled = len(table.bounds) > 2

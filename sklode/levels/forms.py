@@ -53,11 +53,6 @@ class StateSpace(NamedTuple):
     effect: Numbers  # (column,)
 
     @property
-    def nothing(self) -> Array:
-        """No part at all, (0, state)."""
-        return np.zeros((0, len(self.start)))
-
-    @property
     def whole(self) -> Array:
         """The lone part that adds up all states, (1, state)."""
         return np.ones((1, len(self.start)))

@@ -258,7 +258,7 @@ class FilteredChannel:
 
     def described(self, most: int) -> tuple[Component, Array]:
         """Return the parts at its last rows, given these alone, see `parts`."""
-        last = self.table.where(slice(max(len(self.table.times) - most, 0), None))
+        last = self.table.where(slice(-most, None))
         asked = last._replace(values=np.full(len(last.times), np.nan))
         return replace(self, table=last).parts(asked)
 

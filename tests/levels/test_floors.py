@@ -7,13 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sklode.levels.mixture import (
-    Floored,
-    Mixture,
-    has_zeros,
-    offset_of,
-    steps_of,
-)
+from sklode.levels.mixture import Floored, Mixture, has_zeros, offset_of, steps_of
 
 N = 400_000
 
