@@ -43,7 +43,7 @@ from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel, build_network
 
-FORMAT_VERSION = 6  # rises with every change of what a file holds
+FORMAT_VERSION = 7  # rises with every change of what a file holds
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
