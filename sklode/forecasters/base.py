@@ -116,13 +116,14 @@ class ContinuousForecaster(BaseForecaster):
                 f"array of the shape {y.shape}. Pass a Series or DataFrame whose index "
                 f"holds them, as y had {self._history.last[0]} last."
             )
-        tables = pd.Series | pd.DataFrame
-        if isinstance(X, tables) and isinstance(y, tables):
-            checks.check_controls(X, y.index)
+        X, table = map(_as_table, (X, y))
+        both = isinstance(X, tables) and isinstance(table, tables)
+        if both:
+            checks.check_controls(X, table.index)
         X_inner, y_inner = super()._check_X_y(X=X, y=y, **kwargs)
         if isinstance(X_inner, pd.DataFrame) and not X_inner.shape[1]:
             X_inner = None  # sktime's pipelines pass an index alone
-        if X_inner is not None and y_inner is not None:
+        if not both and X_inner is not None and y_inner is not None:
             checks.check_controls(X_inner, y_inner.index)  # of other containers
         return X_inner, y_inner
 
