@@ -219,7 +219,6 @@ MADE_UP: list[tuple[str, Any, str]] = [
     (WEIGHTS + "/x", {"@array": "x"}, "KeyError: 'x'"),
     (WEIGHTS + "/x", {"@array": WEIGHT}, "Unexpected key"),
     (MODEL + "architecture/hidden_size", 10**7, "size mismatch"),
-    (MODEL + "network/@network/device", "x", "RuntimeError.* device"),
     (ROWS + "values", {"@array": WEIGHT}, "rows of no series"),
     ("_history.rows.bounds", (1, 2**60), "rows of no series"),
 ]
