@@ -6,7 +6,6 @@ loss), and its norm gradient clipping.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -83,10 +82,7 @@ def perceptron(
 
 
 class Autoencoder(nn.Module):
-    """A network with an encoder and a decoder, or None for that.
-
-    Pickles and copies keep the device as far as the machine has it.
-    """
+    """A network with an encoder and a decoder, or None for that."""
 
     encoder: Any
     decoder: Any
@@ -96,31 +92,6 @@ class Autoencoder(nn.Module):
         example = next(self.parameters())
         parts = [part for part in (self.encoder, self.decoder) if part is not None]
         return tuple("fused" if p.compiles(example) else "eager" for p in parts)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return tensors on the CPU, which every machine has, and where they were."""
-        device = next(self.parameters()).device
-        twin: Any = self if device.type == "cpu" else copy.deepcopy(self).to("cpu")
-        return {**twin.__dict__, "device": str(device)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({k: v for k, v in state.items() if k != "device"})
-        self.settle(state.get("device", "cpu"))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """Copy on the same device, which by way of a pickle would be the CPU."""
-        twin = type(self).__new__(type(self))
-        memo[id(self)] = twin
-        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return twin
-
-    def settle(self, device: str) -> None:
-        """Go back to a device, as far as this machine has it."""
-        if torch.device(device).type != "cpu":
-            try:
-                self.to(device)
-            except (RuntimeError, AssertionError):  # none, or one without room
-                self.to("cpu")
 
 
 class LatentODE(Autoencoder):
