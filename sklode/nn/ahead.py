@@ -259,9 +259,9 @@ def huber_log_likelihood(errors: Tensor, scale: Tensor) -> Tensor:
 
     with k = 2; shape and broadcasting as of ``errors`` / ``scale``.
     """
-    size = (errors / scale).abs()
-    inner = size.clamp(max=_HUBER)
-    return -(inner * (size - inner / 2)) - scale.log() - _LOG_HUBER_MASS
+    z = errors / scale
+    rho = functional.huber_loss(z, torch.zeros_like(z), reduction="none", delta=_HUBER)
+    return -rho - scale.log() - _LOG_HUBER_MASS
 
 
 def _softened(values: Tensor) -> Tensor:
