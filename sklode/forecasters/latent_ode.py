@@ -104,7 +104,10 @@ class _LatentODEForecaster(ContinuousForecaster):
             run: Any = AheadRun(*given)
         else:
             run = SeriesRun(*given, n_ahead=steps_ahead(fh))
-        return run.train(Reporter(self.verbose)), run.predict_seed
+        model = run.train(Reporter(self.verbose))
+        if model.network is not None:
+            model.network.to("cpu")  # where forecasts are made, and every file is read
+        return model, run.predict_seed
 
     def _set_model(self, model: Any) -> None:
         self._model, self.network_ = model, model.network

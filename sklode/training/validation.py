@@ -205,15 +205,8 @@ def _parts(observations: Observations, first: Numbers, end: Numbers) -> Observat
     """Return the rows from one to another as series, which may overlap."""
     lengths = end - first
     place = np.repeat(first, lengths) + count_up(lengths)
-    controls = observations.controls
-    return Observations(
-        observations.ticks[place],
-        observations.values[place],
-        None if controls is None else controls[place],
-        np.append(0, np.cumsum(lengths)),
-        tuple((k,) for k in range(len(first))),
-        observations.like,
-    )
+    bounds, keys = np.append(0, np.cumsum(lengths)), [(k,) for k in range(len(first))]
+    return observations.rows(place, bounds, tuple(keys))
 
 
 def _factors(left: Array, place: Numbers, channel: Numbers, weights: Array) -> Array:

@@ -51,7 +51,7 @@ def held_out(rows: Observations) -> tuple[Any, Level, Units]:
     return cut, level, units
 
 
-def proof_of(rows: Observations, cut: Any, level: Level, units: Units, n: int) -> Any:
+def proof_of(rows: Observations, n: int, cut: Any, level: Level, units: Units) -> Any:
     """Return what a network of windows of ``n`` rows has to prove."""
     given: Any = network_of(rows), units, rows.clock, n, {}
     return Validation(rows, cut, level, AheadModel(*given, level=level))
@@ -62,7 +62,7 @@ def proof() -> tuple[Any, Observations, Any]:
     y, _ = two_sines(0, 400)
     rows = Observations.from_frame(y.to_frame())
     given = held_out(rows)
-    return proof_of(rows, *given, 24), rows, given
+    return proof_of(rows, 24, *given), rows, given
 
 
 def test_the_level_forecasts_as_it_would_for_who_has_seen_the_rows_up_to_an_origin(
@@ -119,7 +119,7 @@ def test_rows_after_an_origin_are_not_seen_there(
     changed = rows.values.copy()
     changed[360:] += 50 * np.random.default_rng(0).normal(size=(40, 1))
     other_rows = replace(rows, values=changed)
-    other = proof_of(other_rows, *given, n=24)
+    other = proof_of(other_rows, 24, *given)
     origin = made.before.lengths - 1
     before = origin[made.asked.window] < 360
     assert 0 < before.sum() < len(before)
@@ -158,7 +158,7 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(kind: str) 
     cut, level, units = held_out(rows)
     assert units.of_series is (kind == "of unequal scale")
     assert np.isfinite(units.least).all() == (kind == "logarithms")
-    proof = proof_of(rows, cut, level, units, 12)
+    proof = proof_of(rows, 12, cut, level, units)
     asked, change = proof.asked, proof.change()
     proved = proof.median + change * proof.deviation
     ones = np.ones((1, 2))
