@@ -77,7 +77,7 @@ class AheadModel(TrainedModel):
         lead = queries.times - span[queries.series]
         which = np.flatnonzero((lead > 0) & (lead <= self.stacking.reach))
         asked, target = queries.series[which], np.zeros((len(lead), len(found)))
-        target[which] = self._forecasts(seen, asked, lead[which], known)
+        target[which] = self.forecasts(seen, asked, lead[which], known)
         for channel in range(len(found)):
             weight, factor = self.stacking.at(channel, lead)
             is_log = not np.isnan(self.units.least[channel])
@@ -85,7 +85,7 @@ class AheadModel(TrainedModel):
                 found[channel] = Move(is_log, target[:, channel], weight, factor)
         return found
 
-    def _forecasts(
+    def forecasts(
         self,
         seen: Observations,
         series: Numbers,
