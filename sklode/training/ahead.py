@@ -20,10 +20,10 @@ from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.data.windows import Rows
+from sklode.engine.threads import own_modes
 from sklode.levels.components import least_of
 from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
-from sklode.nn.modes import own_modes
 from sklode.prediction.ahead import AheadModel, Stacking, batch_of
 from sklode.training.loop import Draw, Trainer
 from sklode.training.parameters import resolve_device

@@ -18,7 +18,7 @@ from sklode.data.arrays import Array, Numbers
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units, constants_of, split_at_gaps, time_unit
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
-from sklode.nn.modes import own_modes
+from sklode.engine.threads import own_modes
 from sklode.nn.solvers import FOLLOWED
 from sklode.prediction.calibration import measured_calibration
 from sklode.prediction.model import FittedModel
