@@ -125,20 +125,20 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.location_, self.scale_ = units.location, units.scale
         is_time = model.clock == TIMELIKE
         self.time_unit_ = pd.Timedelta(round(units.time)) if is_time else units.time
-        found = model.weighed if isinstance(model, AheadModel) else None
-        channels = self._history.channels
-        if found is not None:
+        channels, name = self._history.channels, "time since the last observation"
+        if isinstance(model, AheadModel):
             self._answers = self._level_answers(model.level, model)
             self.level_, self.network_share_ = self._answers.description(), model.share
-            leads, factors = found.leads, found.factors
+            found = model.weighed
+            index = pd.Index(found.leads, name=name)
+            self.interval_scale_ = pd.DataFrame(found.factors, index, channels)
+            self.network_weights_ = pd.DataFrame(found.weights, index, channels)
         else:
             self._answers = Predictor(model, self._history, self._predict_seed)
             self.network_share_, self.horizon_ = 1.0, model.horizon
-            leads, factors = vars(self._answers.calibration).values()
-        index = pd.Index(leads, name="time since the last observation")
-        self.interval_scale_ = pd.DataFrame(factors, index, channels)
-        if found is not None:
-            self.network_weights_ = pd.DataFrame(found.weights, index, channels)
+            lags, *scales = self._answers.calibration.T
+            index = pd.Index(lags, name=name)
+            self.interval_scale_ = pd.DataFrame(np.transpose(scales), index, channels)
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from sklode.data.ticks import rows_before, ticks_between
 from sklode.data.windows import KnownControls
 from sklode.nn import ControlPath, make_batch
 from sklode.nn.modes import own_modes
-from sklode.prediction.calibration import Calibration
+from sklode.prediction.calibration import scales_at
 from sklode.prediction.model import FittedModel
 from sklode.prediction.randomness import normals
 
@@ -51,8 +51,9 @@ class Predictor:
         self._history = history
         self._seed = seed
         self._windows = model.windows(history.observations).reaching(0)
-        none = Calibration.none(len(history.channels))
-        self.calibration = model.calibration or none
+        self.calibration = np.array([[0.0, *([1.0] * len(history.channels))]])
+        if model.calibration is not None:
+            self.calibration = model.calibration
 
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
@@ -112,7 +113,8 @@ class Predictor:
                 n_parts = -(-solved[..., 0].size // _ANSWERS_AT_ONCE)
                 for part in np.array_split(np.arange(len(rows)), n_parts):
                     paths, row = solved[:, part].astype(np.float64), rows[part]
-                    mean, scale = paths.mean(axis=0), self.calibration.at(outside[row])
+                    mean = paths.mean(axis=0)
+                    scale = scales_at(self.calibration, outside[row])
                     if n:
                         paths = mean + scale * (paths - mean)
                     if noisy:
