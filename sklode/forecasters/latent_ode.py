@@ -31,13 +31,11 @@ from sklode.training.series import SeriesRun
 
 
 class _LatentODEForecaster(ContinuousForecaster):
-    """What the three forecasters share: all but the encoder.
+    """What the three forecasters share: all but the encoder."""
 
-    Attributes of every subclass: ``encoder`` names the module of `sklode.nn`.
-    """
-
-    encoder: ClassVar[str]
-    _is_candidate = False  # whether scikit-learn cloned it, as its searches do
+    encoder: ClassVar[str]  # see `build_network`
+    # whether scikit-learn cloned it, as its searches do; `reset` keeps what has a "__"
+    _is__candidate = False
 
     def __init__(
         self,
@@ -75,19 +73,12 @@ class _LatentODEForecaster(ContinuousForecaster):
 
     def __sklearn_clone__(self) -> Any:
         candidate = super().__sklearn_clone__()
-        candidate._is_candidate = True
+        candidate._is__candidate = True
         return candidate
-
-    def reset(self) -> Any:
-        """Return to the state after construction."""
-        is_candidate = self._is_candidate
-        super().reset()
-        self._is_candidate = is_candidate
-        return self
 
     def _scored(self) -> None:
         """Say where a score tells nothing of the network that a search looks for."""
-        if self._is_candidate and self.level == "auto" and not self.network_share_:
+        if self._is__candidate and self.level == "auto" and not self.network_share_:
             warnings.warn(
                 "no network of this candidate counts, the level alone forecasts: what "
                 "differs only in the network scores the same. Search with "
@@ -109,8 +100,8 @@ class _LatentODEForecaster(ContinuousForecaster):
         if self.level == "auto":
             run: Any = AheadRun(history, settings, rng, start, purpose)
         else:
-            steps = steps_ahead(fh)
-            run = SeriesRun(history, settings, rng, steps, start, purpose)
+            n = steps_ahead(fh)
+            run = SeriesRun(history, settings, rng, n, start, purpose)
         model = run.train(Reporter(self.verbose))
         if model.network is not None:
             model.network.to("cpu")  # where forecasts are made, and every file is read
