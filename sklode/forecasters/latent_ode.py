@@ -19,12 +19,7 @@ from sklode.prediction.ahead import AheadModel
 from sklode.prediction.predictor import Predictor
 from sklode.training.ahead import AheadRun
 from sklode.training.loop import HISTORY_COLUMNS
-from sklode.training.parameters import (
-    ATTRIBUTES,
-    PARAMETERS,
-    Settings,
-    check_parameters,
-)
+from sklode.training.parameters import ATTRIBUTES, PARAMETERS, check_parameters
 from sklode.training.plan import Purpose
 from sklode.training.report import Reporter
 from sklode.training.series import SeriesRun
@@ -95,13 +90,11 @@ class _LatentODEForecaster(ContinuousForecaster):
         """Return a trained model and the seed of all draws."""
         if purpose == "update" and self.guard and not self.network_share_:
             return start, 0  # a level that was kept is not undone
-        settings = Settings.of(self)
-        rng = check_random_state(self.random_state)
+        given = history, self, check_random_state(self.random_state), start, purpose
         if self.level == "auto":
-            run: Any = AheadRun(history, settings, rng, start, purpose)
+            run: Any = AheadRun(*given)
         else:
-            n = steps_ahead(fh)
-            run = SeriesRun(history, settings, rng, n, start, purpose)
+            run = SeriesRun(*given, n_ahead=steps_ahead(fh))
         model = run.train(Reporter(self.verbose))
         if model.network is not None:
             model.network.to("cpu")  # where forecasts are made, and every file is read

@@ -65,7 +65,7 @@ class AheadModel(TrainedModel):
         return float(self.weighed.weights.mean())
 
     def moves(
-        self, history: History, queries: Table, known: Observations | None
+        self, history: History, queries: Table, known: Observations
     ) -> list[Move | None]:
         """Return where the network moves queries to, a move each channel."""
         found: list[Move | None] = [None] * self.sizes[0]
@@ -77,7 +77,7 @@ class AheadModel(TrainedModel):
         lead = queries.times - span[queries.series]
         which = np.flatnonzero((lead > 0) & (lead <= self.stacking.reach))
         asked, target = queries.series[which], np.zeros((len(lead), len(found)))
-        target[which] = self._forecasts(seen, asked, lead[which], known)
+        target[which] = self.forecasts(seen, asked, lead[which], known)
         for channel in range(len(found)):
             weight, factor = self.stacking.at(channel, lead)
             is_log = not np.isnan(self.units.least[channel])
@@ -85,21 +85,21 @@ class AheadModel(TrainedModel):
                 found[channel] = Move(is_log, target[:, channel], weight, factor)
         return found
 
-    def _forecasts(
+    def forecasts(
         self,
         seen: Observations,
         series: Numbers,
         lead: Array,
-        known: Observations | None,
+        known: Observations,
     ) -> Array:
         """Return forecasts, (query, channel), in units of `Move`; series in order."""
         network: Any = self.network
         n_channels, origins = self.sizes[0], Rows(seen, self.units)
         last, controls = seen.bounds[1:] - 1, None
-        if known is not None and known.controls is not None:
+        if known.controls.shape[1]:
             since = ticks_between(seen.ticks[last][known.series], known.ticks)
             values = self.units.controls(known.controls)
-            controls = KnownControls(known.series, since / self.units.time, values)
+            controls = KnownControls(known.bounds, since / self.units.time, values)
         decoder = network.decoder
         spacing = 0.0 if decoder is None else decoder.solver.grid_spacing
         table = np.empty((len(series), n_channels))

@@ -232,7 +232,6 @@ def _parts_of_network(network: Any) -> dict[str, Any]:
     return {
         "sizes": {name: getattr(network, name) for name in sorted(names)},
         "weights": {k: x.cpu().numpy() for k, x in network.state_dict().items()},
-        "engine": network.engine,
     }
 
 
@@ -245,7 +244,6 @@ def _model(kind: Any, network: dict[str, Any] | None, **parts: Any) -> Any:
         made = build_network(settings, *model.sizes, **network["sizes"])
     tensors = {name: torch.from_numpy(x) for name, x in network["weights"].items()}
     made.load_state_dict(tensors, assign=True)  # refuses other names and shapes
-    made.engine = network["engine"]
     model.network = made.eval()
     return model
 
