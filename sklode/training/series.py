@@ -85,7 +85,7 @@ class SeriesRun(Run):
         if self.from_scratch:
             model.network = self._network(seed_from(rng))
         model.network.to(resolve_device(settings.device))
-        model.hold()
+        model.network.hold(torch.from_numpy(model.held))
         n_windows = len(self._trained_on(self.windows))
         self._n_drawn = min(n_windows, BATCHES_PER_EPOCH * settings.batch_size)
         self._n_batches = math.ceil(self._n_drawn / settings.batch_size)

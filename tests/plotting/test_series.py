@@ -314,7 +314,7 @@ def test_axes_on_which_pandas_counts_periods_are_refused() -> None:
     y = waves(pd.date_range("2021-01-01", periods=20, freq="D"))
     with pytest.raises(ValueError, match="on which pandas has drawn periods"):
         plot_forecast(y, ax=y.plot())
-    with pytest.raises(TypeError, match="ax must be a matplotlib Axes .*got str"):
+    with pytest.raises(TypeError, match=r"ax must be a matplotlib Axes .*got str"):
         plot_forecast(y, ax="axes")
 
 
