@@ -14,8 +14,8 @@ from sklearn.utils import check_random_state
 from sklode.data.history import History
 from sklode.data.horizons import steps_ahead
 from sklode.data.ticks import TIMELIKE
+from sklode.engine.threads import own_modes
 from sklode.forecasters.base import ContinuousForecaster
-from sklode.nn.modes import own_modes
 from sklode.prediction.ahead import AheadModel
 from sklode.prediction.predictor import Predictor
 from sklode.training.ahead import AheadRun
@@ -26,13 +26,11 @@ from sklode.training.series import SeriesRun
 
 
 class _LatentODEForecaster(ContinuousForecaster):
-    """What the three forecasters share: all but the encoder.
+    """What the three forecasters share: all but the encoder."""
 
-    Attributes of every subclass: ``encoder`` names the module of `sklode.nn`.
-    """
-
-    encoder: ClassVar[str]
-    _is_candidate = False  # whether scikit-learn cloned it, as its searches do
+    encoder: ClassVar[str]  # see `build_network`
+    # whether scikit-learn cloned it, as its searches do; `reset` keeps what has a "__"
+    _is__candidate = False
 
     def __init__(
         self,
@@ -70,19 +68,12 @@ class _LatentODEForecaster(ContinuousForecaster):
 
     def __sklearn_clone__(self) -> Any:
         candidate = super().__sklearn_clone__()
-        candidate._is_candidate = True
+        candidate._is__candidate = True
         return candidate
-
-    def reset(self) -> Any:
-        """Return to the state after construction."""
-        is_candidate = self._is_candidate
-        super().reset()
-        self._is_candidate = is_candidate
-        return self
 
     def _scored(self) -> None:
         """Say where a score tells nothing of the network that a search looks for."""
-        if self._is_candidate and self.level == "auto" and not self.network_share_:
+        if self._is__candidate and self.level == "auto" and not self.network_share_:
             warnings.warn(
                 "no network of this candidate counts, the level alone forecasts: what "
                 "differs only in the network scores the same. Search with "
@@ -119,20 +110,20 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.location_, self.scale_ = units.location, units.scale
         is_time = model.clock == TIMELIKE
         self.time_unit_ = pd.Timedelta(round(units.time)) if is_time else units.time
-        found = model.weighed if isinstance(model, AheadModel) else None
-        channels = self._history.channels
-        if found is not None:
+        channels, name = self._history.channels, "time since the last observation"
+        if isinstance(model, AheadModel):
             self._answers = self._level_answers(model.level, model)
             self.level_, self.network_share_ = self._answers.description(), model.share
-            leads, factors = found.leads, found.factors
+            found = model.weighed
+            index = pd.Index(found.leads, name=name)
+            self.interval_scale_ = pd.DataFrame(found.factors, index, channels)
+            self.network_weights_ = pd.DataFrame(found.weights, index, channels)
         else:
             self._answers = Predictor(model, self._history, self._predict_seed)
             self.network_share_, self.horizon_ = 1.0, model.horizon
-            leads, factors = vars(self._answers.calibration).values()
-        index = pd.Index(leads, name="time since the last observation")
-        self.interval_scale_ = pd.DataFrame(factors, index, channels)
-        if found is not None:
-            self.network_weights_ = pd.DataFrame(found.weights, index, channels)
+            lags, *scales = self._answers.calibration.T
+            index = pd.Index(lags, name=name)
+            self.interval_scale_ = pd.DataFrame(np.transpose(scales), index, channels)
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
