@@ -129,7 +129,7 @@ KINDS: dict[str, Callable[[], Fitted]] = {
 def answers(forecaster: Any, asked: Fitted) -> dict[str, Any]:
     """Return what a forecaster says of itself and of the future and the past."""
     fh, X = asked.fh, asked.X
-    rows = forecaster._history.index()
+    rows = forecaster._history.frame().index
     found = {
         "predict": forecaster.predict(fh, X=X),
         "interval": forecaster.predict_interval(fh, X=X, coverage=[0.5, 0.9]),

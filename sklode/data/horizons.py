@@ -21,8 +21,8 @@ _is_whole = pd.api.types.is_integer_dtype
 def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
     """Return a horizon that may be changed: sktime writes a frequency into it.
 
-    ``steps`` are those of the series; none before a fit. The index of a y that follows
-    is read as stamps, also where these are whole numbers, which sktime takes for steps.
+    ``steps`` are those of the series. The index of a y that follows is read as stamps,
+    also where these are whole numbers, which sktime takes for steps.
     """
     if isinstance(fh, ForecastingHorizon):
         if fh.is_relative:
@@ -50,11 +50,10 @@ def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
 
 def check_step(fh: Any, cutoff: pd.Index, steps: list[Any]) -> None:
     """Check that a horizon's own ``freq`` is the step, where sktime does not."""
-    is_timelike = isinstance(cutoff, pd.DatetimeIndex | pd.TimedeltaIndex)
     known = isinstance(cutoff, pd.DatetimeIndex) and cutoff.freq is not None
-    if fh is None or not is_timelike or known or fh.freq is None:
+    if fh is None or known or fh.freq is None or not fh.is_relative:
         return
-    if not fh.is_relative or not _is_whole(fh.to_pandas().dtype):
+    if not _is_whole(fh.to_pandas().dtype):
         return
     step = default_step(cutoff, fh.freq)
     if any(default_step(cutoff, s) != step for s in steps):
@@ -85,11 +84,9 @@ def _check_items(fh: Any) -> None:
         check_times(fh, "fh")
     for item in items:
         if not (isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex) or _is_step(item)):
-            is_table = isinstance(item, pd.Series | pd.DataFrame)
-            shown = f"a {type(item).__name__}" if is_table else repr(item)
             raise TypeError(
                 "fh must hold whole numbers of steps, lengths of time, or be an index "
-                f"of time stamps; got {shown}. Use for example fh=[1, 2, 3], "
+                f"of time stamps; got {item!r:.80}. Use for example fh=[1, 2, 3], "
                 "pd.Timedelta('90min') or pd.DatetimeIndex([...]); to forecast at the "
                 "stamps of a y, predict_at(y.index)."
             )
@@ -110,7 +107,6 @@ def _is_step(item: Any) -> bool:
 
 def steps_ahead(fh: ForecastingHorizon | None) -> int | None:
     """Return the farthest step of a horizon that counts steps after the last stamp."""
-    steps = None if fh is None or not fh.is_relative else fh.to_pandas()
-    if steps is None or not _is_whole(steps.dtype) or steps.max() <= 0:
+    if fh is None or not fh.is_relative or not _is_whole(fh.to_pandas().dtype):
         return None
-    return int(steps.max())
+    return max(int(fh.to_pandas().max()), 0) or None

@@ -71,14 +71,13 @@ def cleaned(
         if not len(where):
             continue
         row, channel = where[0]
-        series = given.series[row]
-        at = given.named(given.ticks[row], given.keys[series])
         what = told.format(factors[row - 1, channel])
         text = (
             f"y has {len(where)} value(s) {what}; the first is "
-            f"{given.values[row, channel]:g} in column {channels[channel]!r} at {at}."
+            f"{given.values[row, channel]:g} in column {channels[channel]!r} at "
+            f"{given.named(row)}."
         )
-        if rule == _RESCALED and series < n_seen:
+        if rule == _RESCALED and given.series[row] < n_seen:
             raise ValueError(
                 f"an update must be in the unit of the rows before; {text} Convert "
                 "what follows, or fit anew on all rows."

@@ -14,13 +14,13 @@ from sklearn.utils import check_random_state
 from sklode.data.history import History
 from sklode.data.horizons import steps_ahead
 from sklode.data.ticks import TIMELIKE
+from sklode.engine.threads import own_modes
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.prediction.ahead import AheadModel
 from sklode.prediction.predictor import Predictor
 from sklode.training.ahead import AheadRun
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.parameters import ATTRIBUTES, PARAMETERS, check_parameters
-from sklode.training.plan import Purpose
 from sklode.training.report import Reporter
 from sklode.training.series import SeriesRun
 
@@ -84,8 +84,9 @@ class _LatentODEForecaster(ContinuousForecaster):
     def _check_parameters(self) -> None:
         check_parameters(self)
 
+    @own_modes(gradients=True)
     def _learned(
-        self, history: History, fh: Any, start: Any, purpose: Purpose
+        self, history: History, fh: Any, start: Any, purpose: str
     ) -> tuple[Any, int]:
         """Return a trained model and the seed of all draws."""
         if purpose == "update" and self.guard and not self.network_share_:

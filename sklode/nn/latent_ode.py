@@ -179,16 +179,8 @@ class LatentODE(Autoencoder):
     ) -> Tensor:
         """Return x^, the mean of p(x | z(t)), (..., batch, query, channel).
 
-        Parameters
-        ----------
-        z0 : Tensor of shape (..., batch, latent)
-            At the posterior's t0; samples, if any, in front.
-        posterior : Posterior
-            Gives t0.
-        times : Tensor of shape (batch, query)
-            In any order, before or after t0.
-        controls : ControlPath, optional
-            u(t), where the model takes controls.
+        Of ``z0``, (..., batch, latent), at the posterior's t0, at ``times``, (batch,
+        query), in any order, before or after t0, under the ``controls`` u(t).
         """
         n = z0.shape[:-2].numel()
         times, t0 = times.repeat(n, 1), posterior.t0.repeat(n)
