@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode.data.scaling import constants_of
 from tests.series import FORECASTERS, channels, tiny, uneven_stamps, waves
 
 LEVELS = ["auto", "series"]
@@ -120,14 +119,3 @@ def test_an_update_that_varies_frees_a_constant_channel() -> None:
     later = pd.Series(y[-5:].to_numpy(), uneven_stamps(5, start="2021-05-01"), name="y")
     forecaster.update(later)
     assert (forecaster.predict([1, 5]) != 2.0).all()
-
-
-def test_constants_are_told_from_what_varies_and_what_is_missing() -> None:
-    table = np.array(
-        [
-            [0.3, 1e9, NAN, 1e308, 0.0, 5.0],
-            [0.1 + 0.2, 1e9 + 1e-5, NAN, -1e308, 0.0, NAN],
-        ]
-    )
-    expected = [0.1 + 0.2, NAN, NAN, NAN, 0.0, 5.0]
-    np.testing.assert_array_equal(constants_of(table), expected)
