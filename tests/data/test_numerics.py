@@ -47,7 +47,7 @@ def test_very_large_and_very_small_values_are_forecast(
 def test_variances_that_no_float_holds_are_refused_and_errors_are_scored() -> None:
     y = waves(uneven_stamps())
     forecaster, other = tiny().fit(y), tiny().fit(2.0**1000 * y)
-    with pytest.raises(ValueError, match=r"got squares of values of up to .*e\+301"):
+    with pytest.raises(ValueError, match=r"no float holds"):
         other.predict_var([1])
     expected = 2.0**600 * forecaster.predict_var([1])
     found = tiny().fit(2.0**300 * y).predict_var([1])

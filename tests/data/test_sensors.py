@@ -163,11 +163,13 @@ def test_each_series_and_channel_is_judged_alone_with_one_warning_a_kind() -> No
     y = pd.concat({"s": frame, "t": frame, "u": frame * 0 + DAY[:, None]})
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        rows = History.of(y, None).rows
+        history = History.of(y, None)
+        later = y.loc[["u"]].rename(index=lambda row: row + N, level=1)
+        rows = history.extended(later, None, None).rows  # of one series alone
     expected = pd.DataFrame({k: read(v)[0] for k, v in frame.items()})
     np.testing.assert_allclose(rows.values[:N], expected)
     np.testing.assert_allclose(rows.values[N : 2 * N], expected)
-    np.testing.assert_array_equal(rows.values[2 * N :], y.loc["u"])
+    np.testing.assert_array_equal(rows.values[2 * N : 3 * N], y.loc["u"])
     messages = [str(warning.message) for warning in found]
     assert len(messages) == 3
     names = ("sentinel", "stuck", "unit")
