@@ -66,9 +66,9 @@ def _on_a_copy(method: Callable[..., Any], changes: bool) -> Callable[..., Any]:
 class ContinuousForecaster(BaseForecaster):
     """What all forecasters share: they read series, and answer at any time.
 
-    A subclass has the parameters ``n_samples``, ``freq``, ``clean`` and
-    ``random_state``; ``_check_parameters``; ``_learned``, which returns a model and the
-    seed of all draws; and ``_set_model``, which takes it over and leaves ``_answers``.
+    A subclass has the parameters of `check_constraints`; ``_check_parameters``;
+    ``_learned``, which returns a model and the seed of all draws; and ``_set_model``,
+    which takes it over and leaves ``_answers``.
     """
 
     _tags: ClassVar[dict[str, Any]] = {
@@ -281,8 +281,7 @@ class ContinuousForecaster(BaseForecaster):
         y : Series, DataFrame or other sktime container, optional
             Observations at any stamps; None: all that fit and update have seen.
         X : DataFrame, optional
-            Controls at ``y``'s stamps that the history does not hold, where the model
-            has any.
+            Controls at those of ``y``'s stamps that the history does not hold.
 
         Returns
         -------
@@ -303,8 +302,7 @@ class ContinuousForecaster(BaseForecaster):
             Time stamps; for a panel a MultiIndex (instance levels..., time), each
             series at its own stamps. In any order, past, present or future.
         X : DataFrame or Series, optional
-            Controls with a row at every row of ``index``, in any order, where the model
-            has any.
+            Controls with a row at every row of ``index``, in any order.
 
         Returns
         -------
@@ -415,14 +413,12 @@ class ContinuousForecaster(BaseForecaster):
         X : DataFrame, optional
             Controls at ``y``'s stamps, where the model has any.
         fh : optional
-            Given, sktime's own score is returned, with a warning: the mean absolute
-            percentage error, of which smaller is better.
+            Given, sktime's own score is returned, with a warning: smaller is better.
         """
         if fh is not None:
             warnings.warn(
                 "score with fh is sktime's: the mean absolute percentage error, of "
-                "which smaller is better. Without fh greater is better, as "
-                "scikit-learn's searches ask.",
+                "which smaller is better. Without fh greater is better.",
                 stacklevel=3,
             )
             return float(super().score(y, X=X, fh=fh))
