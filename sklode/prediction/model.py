@@ -16,17 +16,8 @@ from sklode.data.windows import Rows, WindowSet
 from sklode.nn.ahead import FEW
 
 ARCHITECTURE = (
-    "encoder",
-    "hidden_size",
-    "latent_size",
-    "field_width",
-    "field_depth",
-    "emission_width",
-    "window_length",
-    "horizon",
-    "level",
-    "method",
-    "step_size",
+    *("encoder", "hidden_size", "latent_size", "field_width", "field_depth"),
+    *("emission_width", "window_length", "horizon", "level", "method", "step_size"),
 )
 """Settings that a network is built with; they cannot change as training goes on."""
 
