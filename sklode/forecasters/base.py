@@ -8,6 +8,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import numpy as np
@@ -393,12 +394,10 @@ class ContinuousForecaster(BaseForecaster):
 
     def _predict_proba(self, fh: Any, X: Any = None, marginal: bool = True) -> Any:
         """Return skpro's distribution; without skpro, or of a panel, sktime's."""
-        try:
-            from skpro.distributions import Empirical
-        except ImportError:
-            Empirical = None
-        if Empirical is None or len(self._history.levels) > 1:
+        if len(self._history.levels) > 1 or find_spec("skpro") is None:
             return super()._predict_proba(fh=fh, X=X, marginal=marginal)
+        from skpro.distributions import Empirical
+
         paths = self.sample(fh, X=X)
         index = paths.loc[0].index  # its order; skpro's own would be that of first use
         return Empirical(paths, time_indep=marginal, index=index, columns=paths.columns)
@@ -458,11 +457,6 @@ class ContinuousForecaster(BaseForecaster):
         table = table.reshape(len(table), len(columns))
         found = pd.DataFrame(table, asked.index, columns)
         return found if asked.index is rows else found.reindex(rows)
-
-    def _rows_for(self, fh: Any, X: Any) -> Any:
-        """Return the rows that a horizon asks for, and X as answers read it."""
-        X_inner = self._check_X(X=X)
-        return self._asked(self._check_fh(fh), X_inner)[1].index, X_inner
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write the forecaster to a file without executable parts.
