@@ -155,7 +155,7 @@ def batch_of(
         found = torch.as_tensor(array, device=like.device)
         return found.to(like.dtype) if found.is_floating_point() else found
 
-    window = map(tensor, (ages, values, mask, controls))
     way = None if path is None else nn.ControlPath(*map(tensor, path))
-    answers = map(tensor, (asked.window, asked.channel, asked.lead, target))
-    return nn.AheadBatch(*window, way, *answers)
+    parts = [*map(tensor, (ages, values, mask, controls)), way]
+    answers = asked.window, asked.channel, asked.lead, target
+    return nn.AheadBatch._make([*parts, *map(tensor, answers)])
