@@ -164,9 +164,8 @@ def _documented(cls: _Forecaster) -> _Forecaster:
 class LatentODEForecaster(_LatentODEForecaster):
     """Latent ODE with an RNN encoder (Chen et al. 2018), in continuous time.
 
-    A variational autoencoder: an RNN reads a window of observations, and the gaps
-    between them, backward in time; a neural ODE carries the latent state to any other
-    time stamp. Nothing flows between the encoder's visits.
+    An RNN reads a window of observations, and the gaps between them, backward in time;
+    a neural ODE carries the latent state to any other time stamp.
 
     References
     ----------
@@ -181,9 +180,8 @@ class LatentODEForecaster(_LatentODEForecaster):
 class LatentODERNNForecaster(_LatentODEForecaster):
     """Latent ODE with an ODE-RNN encoder (Rubanova et al. 2019), in continuous time.
 
-    A variational autoencoder: an RNN whose state flows along a neural ODE between
-    observations reads a window of them backward in time; a second neural ODE carries
-    the latent state to any other time stamp.
+    An RNN whose state flows along a neural ODE between observations reads a window of
+    them backward in time; a second one carries the latent state to any other stamp.
 
     References
     ----------
@@ -198,10 +196,9 @@ class LatentODERNNForecaster(_LatentODEForecaster):
 class LatentODELSTMForecaster(_LatentODEForecaster):
     """Latent ODE with an ODE-LSTM encoder (Coelho et al.), in continuous time.
 
-    A variational autoencoder: an LSTM whose hidden state flows along a neural ODE
-    between observations reads a window of them backward in time; a second neural ODE
-    carries the latent state to any other time stamp. With ``clip_norm`` it is the
-    paper's "Latent ODE-LSTM + gradient clipping".
+    An LSTM whose hidden state flows along a neural ODE between observations reads a
+    window of them backward in time; a second one carries the latent state to any other
+    stamp. With ``clip_norm`` it is the paper's "Latent ODE-LSTM + gradient clipping".
 
     References
     ----------

@@ -71,7 +71,7 @@ class SeriesRun(Run):
         if self.from_scratch:
             model.network = self._network(seed_from(rng))
         model.network.to(resolve_device(settings.device))
-        model.hold()
+        model.network.hold(torch.from_numpy(model.held))
         self.set_length(len(self._trained_on(self.windows)), _UPDATES)
         self.predict_seed = seed_from(rng)
 

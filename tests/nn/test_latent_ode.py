@@ -138,8 +138,7 @@ def test_posterior_head_gives_mean_and_log_variance() -> None:
 def test_a_held_channel_is_its_constant_with_the_least_noise() -> None:
     network = latent_ode(n_channels=3)
     before = network.noise_scale.tolist()
-    channels = torch.tensor([False, True, False])
-    network.hold(channels, torch.tensor([torch.nan, 0.7, torch.nan]))
+    network.hold(torch.tensor([torch.nan, 0.7, torch.nan]))
     x = network.emission(torch.randn(5, 3))
     assert (x[:, 1] == 0.7).all()
     assert float(x[:, [0, 2]].std(0).min().detach()) > 0
