@@ -215,8 +215,6 @@ class Predictor:
         if good.all():
             return
         first, n_bad = index[np.argmin(good)], int((~good).sum())
-        if isinstance(first, tuple):
-            first = ", ".join(map(str, first))
         settings = self._model.architecture
         raise SolverError(
             f"a forecast must be finite; got {n_bad} of {len(good)} rows that are not, "
