@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,8 +26,6 @@ from sklode.data.ticks import (
     stamps_of,
     ticks_of,
 )
-
-Freq: TypeAlias = str | pd.DateOffset | pd.Timedelta | None
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class History:
         cls,
         y: pd.DataFrame,
         X: pd.DataFrame | None,
-        freq: Freq = None,
+        freq: Any = None,
         channels: list[Hashable] | None = None,
         clean: bool = True,
     ) -> History:
@@ -78,7 +76,7 @@ class History:
         controls = [] if X is None else list(X.columns)
         return cls(given, steps, list(y.index.names), channels, controls, left_out)
 
-    def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Freq) -> History:
+    def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Any) -> History:
         """Return the history with more rows of its series, or with more series.
 
         Rows may lie in the past, see `Observations.merged`; ``freq`` is that of new

@@ -31,16 +31,15 @@ def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
             check_same_kind(fh.to_pandas(), cutoff)
         return copy.copy(fh)
     is_index = isinstance(fh, pd.Index) and fh.nlevels == 1 and len(fh) > 0
-    if is_index and _is_whole(fh.dtype) and _is_whole(cutoff.dtype):
-        if fh.min() > cutoff[0] > 0:
-            warnings.warn(
-                "fh is an index of whole numbers that all come after the last of y, "
-                f"{cutoff[0]}; it is read as stamps, not as steps. For steps pass a "
-                "list: fh=list(fh); to say so without this warning, "
-                "ForecastingHorizon(fh, is_relative=False).",
-                stacklevel=4,
-            )
-            return ForecastingHorizon(fh, is_relative=False)
+    both_whole = is_index and _is_whole(fh.dtype) and _is_whole(cutoff.dtype)
+    if both_whole and fh.min() > cutoff[0] > 0:
+        warnings.warn(
+            "fh is an index of whole numbers that all come after the last of y, "
+            f"{cutoff[0]}; it is read as stamps. For steps pass a list, fh=list(fh); "
+            "to say so yourself, ForecastingHorizon(fh, is_relative=False).",
+            stacklevel=4,
+        )
+        return ForecastingHorizon(fh, is_relative=False)
     if fh is not None:
         _check_items(fh)
     if isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex):
@@ -75,11 +74,6 @@ def _check_items(fh: Any) -> None:
     given = np.atleast_1d(fh) if isinstance(fh, np.ndarray) else fh
     several = isinstance(given, list | tuple | range | np.ndarray | pd.Index)
     items = list(given) if several else [fh]
-    if not items:
-        raise ValueError(
-            "fh must hold at least one step or time stamp; got none. Use for example "
-            "fh=[1, 2, 3]."
-        )
     if isinstance(fh, pd.Index):
         check_times(fh, "fh")
     for item in items:
@@ -91,10 +85,11 @@ def _check_items(fh: Any) -> None:
                 "stamps of a y, predict_at(y.index)."
             )
     twice = pd.Index(items, dtype=object).duplicated()
-    if twice.any():
+    if twice.any() or not items:
+        got = f"{items[int(np.argmax(twice))]!r} more than once" if items else "none"
         raise ValueError(
-            f"fh must not ask for anything twice; got {items[int(np.argmax(twice))]!r} "
-            "more than once. Leave the others out."
+            "fh must hold at least one step or time stamp, and none twice; got "
+            f"{got}. Use for example fh=[1, 2, 3]."
         )
 
 
