@@ -25,7 +25,7 @@ def structural(**settings: Any) -> Any:
 
 
 def answers(forecaster: Any, X: Any = None) -> dict[str, pd.DataFrame]:
-    rows = forecaster._history.index()
+    rows = forecaster._history.frame().index
     return {
         "predict": forecaster.predict(STEPS, X=X),
         "interval": forecaster.predict_interval(STEPS, X=X, coverage=[0.5, 0.9]),

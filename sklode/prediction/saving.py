@@ -40,10 +40,9 @@ from sklode.levels.effects import Effect
 from sklode.levels.forms import Form
 from sklode.levels.level import Level
 from sklode.prediction.ahead import AheadModel, Stacking
-from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel, build_network
 
-FORMAT_VERSION = 6  # rises with every change of what a file holds
+FORMAT_VERSION = 7  # rises with every change of what a file holds
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
@@ -92,8 +91,9 @@ def load(path: str | os.PathLike[str], kind: Any) -> Any:
         arrays = read(content)  # so that the header is known to be one
         header = content[8 : 8 + int.from_bytes(content[:8], "little")]
         metadata = json.loads(header)["__metadata__"]
-        # the first version had no such key, but told its number
-        found = json.loads(metadata[_KEY]) if _KEY in metadata else metadata
+        found = (
+            json.loads(metadata[_KEY]) if _KEY in metadata else metadata
+        )  # of the 1st
         number, writer = found["format_version"], str(found["sklode_version"])[:20]
         if number != FORMAT_VERSION:
             what = f"version {str(number)[:20]} of the format, not {FORMAT_VERSION}"
@@ -233,8 +233,6 @@ def _parts_of_network(network: Any) -> dict[str, Any]:
     return {
         "sizes": {name: getattr(network, name) for name in sorted(names)},
         "weights": {k: x.cpu().numpy() for k, x in network.state_dict().items()},
-        "engine": network.engine,
-        "device": str(next(network.parameters()).device),
     }
 
 
@@ -247,8 +245,6 @@ def _model(kind: Any, network: dict[str, Any] | None, **parts: Any) -> Any:
         made = build_network(settings, *model.sizes, **network["sizes"])
     tensors = {name: torch.from_numpy(x) for name, x in network["weights"].items()}
     made.load_state_dict(tensors, assign=True)  # refuses other names and shapes
-    made.engine = network["engine"]
-    made.settle(network["device"])
     model.network = made.eval()
     return model
 
@@ -268,10 +264,7 @@ def _parts_of_record(record: Any) -> Any:
     return {one.name: getattr(record, one.name) for one in fields(record)}
 
 
-_RECORDS = (
-    *(History, Units, Calibration, Stacking),
-    *(Level, Component, Form, Effect, Cross),
-)
+_RECORDS = History, Units, Stacking, Level, Component, Form, Effect, Cross
 
 _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
     **{kind.__name__: (kind, _parts_of_record, kind) for kind in _RECORDS},
