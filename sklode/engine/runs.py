@@ -30,8 +30,6 @@ _BLOCK = 64
 _WORTH_A_THREAD = 30_000_000
 """Multiplications, over all steps, from which threads are worth waking."""
 
-_MOST_STAGES = 4
-
 
 def _each_block(n_series, cost, work, *given):
     """Return ``work(low, high, ...)`` of each block, in threads where it pays.
@@ -78,7 +76,7 @@ class _Field:
         self.width, self.n_state = w1.shape
         self.layers, sizes = layers, (self.n_state, self.width)
         (rows, b), self.n_widths = TABLEAUS[method], (self.width, len(w2))
-        a = np.zeros((_MOST_STAGES, _MOST_STAGES), w1.dtype)
+        a = np.zeros((4, 4), w1.dtype)  # for the most stages
         for i, row in enumerate(rows):
             a[i, : len(row)] = row
         self.n_stages = len(b)
