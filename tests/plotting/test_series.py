@@ -232,16 +232,6 @@ def test_a_panel_has_an_axes_for_each_series() -> None:
     assert same.get_shared_x_axes().joined(same, time)
 
 
-def test_a_panel_of_channels_is_a_table_of_axes() -> None:
-    y = pd.concat({("n", k): channels() for k in (1, 2, 3)}, names=["where", "k", "t"])
-    axes = plot_forecast(y)
-    assert axes.shape == (3, 2)
-    assert [one.get_title() for one in axes[:, 0]] == ["n, 1", "n, 2", "n, 3"]
-    for (k, row), (c, name) in itertools.product(enumerate(axes), enumerate("ab")):
-        expected = y.loc["n", k + 1][name]
-        np.testing.assert_array_equal(points(row[c], "observed")[:, 1], expected)
-
-
 def test_names_are_those_of_the_data() -> None:
     axes = plot_forecast(waves(uneven_stamps().rename("when"), name="level"))
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("when", "level")
