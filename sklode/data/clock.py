@@ -28,16 +28,15 @@ def calendar_features(
     .. math:: \sin(2 \pi k \varphi(t)), \quad \cos(2 \pi k \varphi(t)),
         \quad k = 1, \dots, K
 
-    where :math:`\varphi(t)` is the share of the period that has passed at t. With
-    these columns a model knows where in a season each stamp lies.
+    where :math:`\varphi(t)` is the share of the period that has passed at t.
 
     Parameters
     ----------
     index : DatetimeIndex, PeriodIndex, or MultiIndex whose last level is one
         Stamps, regular or not, in any order. A period counts from its start.
     periods : {"year", "month", "week", "day"} or several of them
-        On the clock on the wall, also where that is put forward or back: a day from
-        midnight, a week from Monday, a month and a year as long as that one is.
+        On the clock on the wall: a day from midnight, a week from Monday, a month and a
+        year as long as that one is.
     harmonics : int, default=2
         K, the number of sine and cosine pairs of each period.
 

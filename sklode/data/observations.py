@@ -131,9 +131,9 @@ class Observations:
     def merged(self, new: Observations, warns: bool = True) -> Observations:
         """Return these series with the rows of ``new``, matched by key and stamp.
 
-        What ``new`` has at a stamp replaces what was there, unless it is NaN; its own
-        series come last. A HistoryWarning says where a value is replaced by another
-        one, or a series of ``new`` ends before its first row here.
+        What is not NaN there replaces what was here; new series come last. A
+        HistoryWarning says where a value changes, or a series of ``new`` ends before
+        its first row here.
         """
         keys = tuple(dict.fromkeys([*self.keys, *new.keys]))
         number = {key: k for k, key in enumerate(keys)}

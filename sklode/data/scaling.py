@@ -10,8 +10,7 @@ from sklode.data.arrays import Array, Numbers
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY, TIMELIKE
 
-# time units; longer gaps hide the phase of any period that stamps can show
-_LONGEST_GAP = 1000.0
+_LONGEST_GAP = 1000.0  # time units; longer ones hide the phase of any period
 # the middle 90 % of normal values lie within so many standard deviations
 _TAIL, _NORMAL = 0.05, 3.29
 # series have units of their own where spreads of so many values differ so many times
@@ -21,8 +20,8 @@ _ENOUGH, _UNEQUAL = 8, 100.0
 def time_unit(observations: Observations, most: float = np.inf) -> float:
     """Return the ticks of one time unit: the median positive gap, of all series.
 
-    More where gaps that `split_at_gaps` leaves were else longer than ``most`` units on
-    average. Without any gap it is a day, or one tick where ticks are not time.
+    More where gaps that are not split were else longer than ``most`` on average.
+    Without any gap it is a day, or one tick where ticks are not time.
     """
     gaps = observations.gaps
     gaps = gaps[gaps > 0]

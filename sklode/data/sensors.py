@@ -37,8 +37,8 @@ def cleaned(
 ) -> tuple[Observations, Flags]:
     """Return rows in the unit at the end of each series, and what to leave out.
 
-    Only the series ``judged`` are searched; what was ``left_out`` before, (row,
-    channel), is not warned of again. The first ``n_seen`` series must keep their unit.
+    Only series ``judged`` are searched; what was ``left_out``, (row, channel), is not
+    warned of again. The first ``n_seen`` series must keep their unit.
     """
     kind, factors = left_out.astype(np.int8), np.ones(left_out.shape)
     for k, channel in product(judged, range(len(channels))):
@@ -82,11 +82,10 @@ def cleaned(
 def _beyond(values: Array) -> Flags:
     """Return which values of one channel of one series lie far beyond all others.
 
-    Groups of up to a third, beyond the widest gap from the median: every hundredth
-    value at most, next to which the others look alike in single precision; or marks
-    such as -999, each three times or more, not all in one place; 20 times as far as the
-    others, or 200 times if positive, as rare loads are; a tenth of that if all digits
-    are nines; not between zero and the others, as in standby.
+    Groups beyond the widest gap from the median: every hundredth value at most, next to
+    which the others look alike in single precision; or marks such as -999, not all in
+    one place, 20 times as far as the others; 200 times if positive, as rare loads are;
+    less if all digits are nines; not between zero and the others, as in standby.
     """
     left = np.arange(len(values))
     while True:
@@ -123,10 +122,7 @@ def _beyond(values: Array) -> Flags:
 
 
 def _stuck(values: Array) -> Flags:
-    """Return which values repeat the one before in a run, where else hardly any do.
-
-    Of the least, the greatest, a repeated value or zero, and the first, runs are true.
-    """
+    """Return which values repeat the one before in a run, where else hardly any do."""
     starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
     lengths, at = np.diff(starts, append=len(values)), values[starts]
     is_run = lengths >= _FEWEST
@@ -134,6 +130,7 @@ def _stuck(values: Array) -> Flags:
     found = np.zeros(len(values), dtype=bool)
     if not is_run.any() or len(usual) <= 0.98 * usual.sum():
         return found
+    # true are runs of zero, of the first, the least, the greatest or a repeated value
     states, n_runs = np.unique(at[is_run], return_counts=True)
     is_run &= ~np.isin(at, states[n_runs > 1]) & (at != 0) & (starts > 0)
     is_run &= (at > at[lengths < _FEWEST].min()) & (at < at[lengths < _FEWEST].max())

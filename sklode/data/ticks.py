@@ -87,9 +87,8 @@ def rows_before(
 ) -> Numbers:
     """Return the row of the last stamp at or before each one that is asked.
 
-    Series k has the rows ``bounds[k]`` to ``bounds[k + 1]``, with increasing stamps
-    ``known``; ``series`` are the numbers of the series of those that are ``asked``. The
-    row is one of the series before, or -1, where a stamp comes before all of its own.
+    Series k has the stamps ``known[bounds[k]:bounds[k + 1]]``; those ``asked`` are of
+    the ``series``. Before the first stamp of its own it is the row before that, or -1.
     """
     low, high = bounds[series], bounds[series + 1]
     for _ in range(len(known).bit_length()):  # halves what is between
@@ -105,9 +104,9 @@ def rows_before(
 def default_step(times: pd.Index, freq: Any) -> Any:
     """Return the length of one step of a relative horizon.
 
-    Of integers and periods a number. Of others a Timedelta, or an offset where only the
-    calendar knows its length: ``freq``, or the first there is of the index's own or
-    inferred frequency, `_calendar_step`, the median gap, and one day.
+    Of integers and periods a number; else a Timedelta, or an offset of the calendar:
+    ``freq``, or the first there is of the index's own or inferred frequency,
+    `_calendar_step`, the median gap, and one day.
     """
     if isinstance(times, pd.PeriodIndex):
         return times.freq.n  # ordinals count the frequency without its multiple
@@ -136,11 +135,7 @@ def default_step(times: pd.Index, freq: Any) -> Any:
 
 
 def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
-    """Return as many months, or days, as the median gap has, if every stamp fits.
-
-    At one time of the day; of month ends, one day of the month, first or last working
-    days of a month, working days next to each other, and days the first that does.
-    """
+    """Return as many months, or days, as the median gap has, if every stamp fits."""
     local = times.tz_localize(None)
     if len(np.unique(ticks_of(local) % DAY)) > 1:
         return None
@@ -162,10 +157,9 @@ def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
 
 
 def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Index:
-    """Return the stamps that lie ``steps`` after each series' last one.
+    """Return the stamps that lie ``steps`` after each series' last one, by series.
 
-    Whole numbers, of which each series has its own length from `default_step`, or
-    timedeltas. Those of the first series come first.
+    They are whole numbers of steps of each series' length, or timedeltas.
     """
     if isinstance(steps, pd.TimedeltaIndex) and clock_of(last) == TIMELIKE:
         steps, lengths = pd.Index(ticks_of(steps)), [1] * len(last)

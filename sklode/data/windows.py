@@ -59,7 +59,7 @@ class Rows:
     ) -> tuple[Array, Array, Flags, Array | None]:
         """Return ages, values, mask and controls, (window, row, ...), latest row first.
 
-        Rows before a series' first one repeat it, masked.
+        Padding repeats a series' first row, masked.
         """
         first = self.bounds[:-1][self.series[origins], None]
         rows = origins[:, None] - np.arange(n_rows)
@@ -99,14 +99,12 @@ class KnownControls(NamedTuple):
     values: Array  # (row, control), normalised
 
     def paths(self, series: Numbers, low: Array, high: Array) -> tuple[Array, Array]:
-        """Return times (path, row) and values (path, row, control) around two times.
-
-        The last one is repeated where a path is short.
-        """
+        """Return times (path, row) and values (path, row, control) around two times."""
         first = rows_before(self.bounds, self.times, series, low)
         last = rows_before(self.bounds, self.times, series, high) + 1
         ends = self.bounds[series], self.bounds[series + 1] - 1
         first, last = np.clip([first, last], *ends)
+        # short paths repeat their last row
         rows = first[:, None] + np.arange(int((last - first).max()) + 1)
         rows = np.minimum(rows, last[:, None])
         return self.times[rows], self.values[rows]
@@ -125,10 +123,9 @@ class WindowArrays(NamedTuple):
 class WindowSet:
     """Every training window of one or more series.
 
-    ``window_length`` rows that the encoder sees and ``horizon`` rows after them, from
-    each row that ``least`` rows, by default the horizon, follow after what is seen. A
-    series shorter than that is one window of all its rows. Every row has an observed
-    value, of some channel. Channels that are not ``counted`` are never scored.
+    ``window_length`` rows that the encoder sees and ``horizon`` rows after them, or at
+    least ``least``, by default all; a shorter series is one window of all its rows.
+    Channels that are not ``counted`` are never scored.
     """
 
     def __init__(
@@ -167,8 +164,8 @@ class WindowSet:
     def gather(self, which: Numbers, scored_from: Any = None) -> WindowArrays:
         """Return windows as arrays of shape (batch, time, ...).
 
-        Padded stamps repeat the last row, masked. ``scored`` are observed entries of
-        ``counted`` channels; with ``scored_from`` after what is seen, from that row on.
+        Padding repeats the last row, masked. With ``scored_from`` only entries after
+        what is seen are scored, from that row on.
         """
         place, start, end = np.arange(self.span), self.start[which], self.end[which]
         rows = np.minimum(start[:, None] + place, end[:, None] - 1)

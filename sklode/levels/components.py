@@ -11,13 +11,10 @@ from sklode.data.arrays import Array
 from sklode.levels.forms import LEAST_NOISE, PLACE, Form, StateSpace, state_space
 from sklode.levels.table import Table
 
-# harmonics of a season of longer periods; fitting may find that it needs more
-FEWEST_HARMONICS = 6
-# innovations beyond so many standard deviations weigh less, see `kalman`
-THRESHOLD = 3.0
+FEWEST_HARMONICS = 6  # of a season of longer periods; fitting may find more
+THRESHOLD = 3.0  # innovations beyond so many deviations weigh less, see `kalman`
 _PASSES = 2  # of the filter, that find the scale of each series
-# of the usual value: what a model of logarithms takes zero and less for
-_LOWEST = 1e-9
+_LOWEST = 1e-9  # of the usual value: what logarithms take zero and less for
 
 
 class States(NamedTuple):
@@ -77,10 +74,7 @@ class Component(NamedTuple):
         return float(np.exp(2 * self.logs[PLACE["noise"]])) + LEAST_NOISE**2
 
     def own(self, table: Table, span: float) -> Component:
-        """Return it with the location and scale of each series, (series,).
-
-        Scales are the most probable ones; the fewer rows, the nearer to the usual one.
-        """
+        """Return it with each series' location and most probable scale, (series,)."""
         if not self.apart:
             return self
         series, counts = table.series, table.lengths
@@ -97,6 +91,7 @@ class Component(NamedTuple):
             found = one.filtered(space, one.in_units(table))
             sums = np.bincount(series, found.v_F**2 / found.inverse_F, len(counts))
             scale = scale * np.sqrt((sums + 1) / np.maximum(counts, 1))
+        # the fewer rows, the nearer to the usual one
         weight = self.apart**2 / (self.apart**2 + 0.5 / np.maximum(counts, 0.1))
         scale = self.scale * (scale / self.scale) ** weight
         return self._replace(location=location, scale=scale)
@@ -108,10 +103,7 @@ class Component(NamedTuple):
         return self._replace(location=self.location[series], scale=self.scale[series])
 
     def scaled(self, values: Array) -> Array:
-        """Return values in the units of the states.
-
-        Without a logarithm a value is as far off as the filter does not believe.
-        """
+        """Return values in the units of the states."""
         if self.form.logarithm:
             least = np.exp(self.location) * _LOWEST
             values = np.log(np.maximum(values + self.offset, least))

@@ -1,7 +1,7 @@
 """What channels tell each other: a shift of forecasts after the last rows.
 
-Each channel is filtered alone. What the innovations of all tell about the residuals of
-one's forecasts is found by ridge regression, and stays out where it is not proved.
+Channels are filtered alone. What all innovations tell about one's residuals is found by
+ridge regression, and stays out where it is not proved.
 """
 
 from __future__ import annotations
@@ -19,14 +19,10 @@ from sklode.levels.table import Table
 # how long innovations are remembered, in usual gaps; the first: the last row alone
 MEMORIES = 1e-6, 2.0, 10.0
 _MOST_CHANNELS = 8
-# last rows that it is found on
-_MOST_ROWS, _LEAST_ROWS = 3000, 100
-# first rows of a lone series: its states are still vague
-_BURNT = 30
-# the regression is of the mean residual of so many rows
-_NEAR = 7
-# rows after an origin whose residuals are looked at; by the last ones the shift fades
-# or stays
+_MOST_ROWS, _LEAST_ROWS = 3000, 100  # last ones, that it is found on
+_BURNT = 30  # first rows of a lone series: its states are still vague
+_NEAR = 7  # rows, whose mean residual the regression is of
+# rows after an origin that are looked at; the last ones tell whether the shift fades
 _LEADS = np.array([*range(_NEAR), 8, 10, 12, 15, 19, 24, 29])
 # rows that come later than so many times the usual gap, each, do not count
 _REACH = 2.0
@@ -91,10 +87,7 @@ class Cross(NamedTuple):
         return found
 
     def shift(self, channel: int, sums: Array, ahead: Array) -> Array:
-        """Return what is added, (query,), a time ``ahead`` of the last row.
-
-        ``sums`` (query, channel, memory) are of innovations, at that row.
-        """
+        """Return what ``sums``, (query, channel, memory), add ``ahead`` of the end."""
         told = np.einsum("qcm,cm->q", sums, self.weights[:, :, channel])
         left = np.exp(-self.fading[channel] * np.maximum(ahead - _NEAR, 0.0))
         shift: Array = np.where(ahead > 0, told * left, 0.0)

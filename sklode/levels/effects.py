@@ -4,13 +4,12 @@ r"""What a column of X does: nothing, a straight line or a smooth curve, soon or
     \dot r_j = (b_j(u(t)) - r_j) / \tau, \quad \beta_j \sim N(0, 1)
 
 with u a column of X, linear between its rows; b the line and the curve's columns; and
-no r but b itself where an effect has no memory :math:`\tau`. A curve is a natural cubic
-spline, whose columns :math:`b_j` are so large that its second derivative is equally
-likely anywhere; beyond what was seen it goes on as a straight line.
+r = b where there is no memory :math:`\tau`. A curve is a natural cubic spline, whose
+second derivative is equally likely anywhere; beyond what was seen it is straight.
 
 Green and Silverman, "Nonparametric Regression and Generalized Linear Models" (1994),
-chapter 2. Which effects there are is judged by the probability of the data: Durbin and
-Koopman, "Time Series Analysis by State Space Methods" (2012), section 6.2.3.
+chapter 2. Which there are is judged by the probability of the data: Durbin and Koopman,
+"Time Series Analysis by State Space Methods" (2012), section 6.2.3.
 """
 
 from __future__ import annotations
@@ -169,10 +168,9 @@ def _knots(values: Array) -> tuple[float, ...]:
 
 
 class _Judge:
-    """How probable effects are, given what the filter makes of a channel's rows.
+    """How probable effects are, given what the filter makes of their columns.
 
-    It makes the same of the effects' columns, as all that it does is linear. ``left``
-    is what known effects leave of y, by which errors are told.
+    ``left`` is what known effects leave of y, by which errors are told.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Hyperparameters from data: the most probable ones of a form, and others around them.
 
-Of which parts a level is made is chosen by how probable data and hyperparameters are
-together. Forecasts average over such forms, and over hyperparameters.
+Forms are chosen by how probable data and hyperparameters are together;
+forecasts average over both.
 """
 
 from __future__ import annotations
@@ -23,28 +23,22 @@ from sklode.levels.table import Table, power_of_two
 
 _NONE = Estimate()
 _TURNS = 2
-# of seasons; while hyperparameters are sought the fewest
-_HARMONICS = FEWEST_HARMONICS, 12, 24
+_HARMONICS = FEWEST_HARMONICS, 12, 24  # the fewest while hyperparameters are sought
 # rows that hyperparameters are sought by: this share the last ones, others spread
 _MOST_ROWS, _LATE = 500, 0.8
 _GOLDEN = (5**0.5 - 1) / 2
-# so many draws of hyperparameters up to so many rows; then ever fewer
-_DRAWS, _DRAWN_ROWS = 24, 500
+_DRAWS, _DRAWN_ROWS = 24, 500  # of hyperparameters, up to so many rows; then fewer
 _LONG = 20_000  # the same, of rows that all the draws have to filter
-# values that "auto" needs for one: where they are few its tails are too long
-_LOGARITHMS = 8
-# where more of the values are zero there is no logarithm
-_MOST_ZEROS = 0.1
+_LOGARITHMS = 8  # values that "auto" needs for one: of fewer its tails are too long
+_MOST_ZEROS = 0.1  # share of the values that a logarithm may have
 _CHANGES = [PLACE[name] for name in ("slope", "random walk", "velocity", "OU")]
 _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
 _KEPT = slice(len(BASE) + 1, None, 2)  # memories of seasons
 _STILL = 1e-4  # of what does not change, in units of spread
-# series of a panel, and rows, that tell whether large innovations are errors
-_JUDGED = 2000, 40_000
+_JUDGED = 2000, 40_000  # series and rows that tell whether large innovations are errors
 # they are, unless without that rule forecasts' errors are smaller than this part
 _ALIKE, _BELIEVED = 0.01, 0.95
-# forms so many natural logarithms less probable than the best one are left out
-_MARGIN = 4.0
+_MARGIN = 4.0  # natural logarithms less probable than the best form: left out
 _TELLING = 4  # rows that tell how series of a panel differ
 _FREE = 1e3  # of scales that may be anything
 # series differ whose scales are so far apart, in natural logarithms; and locations
@@ -55,10 +49,7 @@ _STEP = 0.1  # of the differences that the curvature is measured by
 
 
 class Posterior:
-    """Minus the logarithm of the posterior density of ``free`` hyperparameters.
-
-    Of a component that reads no X, given rows in the units of its states.
-    """
+    """Minus the logarithm of the posterior density of ``free`` hyperparameters."""
 
     def __init__(
         self, component: Component, free: Flags, table: Table, span: float
@@ -112,8 +103,8 @@ class Posterior:
     ) -> list[tuple[float, Component]]:
         """Return hyperparameters around the most probable, and logarithms of weights.
 
-        Laplace's approximation: draws from the normal distribution of the same
-        curvature, weighed by the square root of importance: few estimate it badly.
+        Laplace's approximation: normal draws of the same curvature, weighed by the
+        square root of importance, which few estimate badly.
         """
         if not n:
             return [(-loss, component)]
@@ -204,8 +195,8 @@ def _sample(table: Table, most_series: int = 120, most_rows: int = 6000) -> Numb
 class _Search:
     """The search for the most probable form of a channel, and its hyperparameters.
 
-    Effects of X are estimated given the hyperparameters, and these given the effects,
-    in turn: the filter need not carry coefficients while it is run most often.
+    These are estimated given effects of X, and those given these, in turn: the filter
+    need not carry coefficients while it is run most often.
     """
 
     def __init__(
@@ -292,10 +283,7 @@ class _Search:
         estimate: Estimate = _NONE,
         steady: bool = False,
     ) -> _Candidate:
-        """Return the most probable hyperparameters of a form, given effects of X.
-
-        ``steady``: of those where nothing changes while the series lasts.
-        """
+        """Return a form's most probable hyperparameters; ``steady``: without change."""
         sample, span, values = self.sample, self._span, self.sample.values
         offset, threshold = 0.0, THRESHOLD
         if form.logarithm:
@@ -337,10 +325,7 @@ class _Search:
         return candidate._replace(component=best, loss=candidate.loss - gain)
 
     def threshold(self, candidate: _Candidate) -> float:
-        """Return beyond how many deviations innovations are not believed.
-
-        By errors of the next row; the first rows of series do not count.
-        """
+        """Return beyond how many deviations innovations are errors, by next rows."""
         errors, usual = [], candidate.component.threshold
         for threshold in (usual, math.inf):
             component = candidate.component._replace(threshold=threshold)

@@ -1,7 +1,7 @@
 """What a level may be made of, and how hyperparameters become its state space.
 
-The hyperparameters are logarithms, in units of the series' spread and of its span or,
-for memories, of time. Their priors are normal, and wide: they matter for short series.
+Hyperparameters are logarithms, in units of a series' spread and span or, for memories,
+of time. Their priors are normal, and wide: they matter for short series.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def priors(form: Form) -> tuple[Array, Array, Array]:
 def state_space(
     form: Form, logs: Array, span: float, harmonics: int, before: float = 0.0
 ) -> StateSpace:
-    """Return the state space of hyperparameters, times in units of the usual gap.
+    """Return the state space of hyperparameters, for rows so long ``before`` the first.
 
     The slope counts from the last stamp; random walk and velocity began two spans
-    before it. The start is that of a row so long ``before`` the first one.
+    before it.
     """
     slope, walk, rise, memory, ou, ou_memory, noise, constant = np.exp(logs[:8])
     velocity = (rise / span) ** 2

@@ -11,15 +11,13 @@ The states are, in this order: the trend, its constant slope, its velocity, whic
 reverts to zero, an Ornstein-Uhlenbeck (OU) process; two of each harmonic, of which the
 first is observed; one coefficient of each column of X.
 
-What filters and smoothers take: ``times`` (row,) are in usual gaps; the first column of
-``inputs`` (row, 1 + column) is the offset of the local clock from UTC, in usual gaps,
-as harmonics follow local time; the others are X. Of several series end to end, series k
-has the rows ``bounds[k]`` to ``bounds[k + 1]``. ``rates`` are named by `RATES`;
-``waves`` (harmonic, 3) are angular frequency, memory and variance of each harmonic.
+What all take: ``times`` (row,) in usual gaps; ``inputs`` (row, 1 + column), first how
+far the local clock, which harmonics follow, is ahead of UTC, then X; ``bounds``: series
+k has the rows ``bounds[k]`` to ``bounds[k + 1]``; ``rates``, see `RATES`; ``waves``
+(harmonic, 3): angular frequency, memory and variance.
 
-Outliers: up to a Huber threshold, in standard deviations, an innovation counts as it
-is; beyond, the less the larger it is, as an error of the observation. Several such in a
-row and on one side are no errors: the trend has moved.
+Outliers: beyond a Huber threshold, in standard deviations, innovations count the less
+the larger, as errors of observation; several in a row on one side move the trend.
 """
 
 from __future__ import annotations
@@ -128,15 +126,15 @@ def filter_rows(
     ``states`` are means (series, state) and covariances ``since`` (series,) before the
     first row, and (series, 2) how many innovations beyond ``threshold`` came last, and
     the last of them. A missing value is NaN. ``parts`` (part, state) says, by ones,
-    which states a part of the signal adds up; the last part is all of them. Expected
-    states after each row are written to ``after``, (row, state), if that is not empty.
+    which states a part of the signal adds up; the last part is all of them. ``after``,
+    (row, state), is set to the means after each row, if it is not empty.
 
-    Returns the loss: the negative log-likelihood but for a constant, where innovations
-    of t standard deviations beyond the threshold h cost h^2 (1/2 + log(t / h)) in place
-    of t^2 / 2; of each row v / F and 1 / F, with the F by which an outlier weighs less,
-    both 0 where nothing is observed, and the variance of a step of the trend there;
-    and, (row, part), parts as predicted from earlier rows, their variances, and their
-    covariances with the states, (row, part, state): the last part's is M.
+    Returns the loss: the negative log-likelihood but for a constant, where t standard
+    deviations beyond the threshold h cost h^2 (1/2 + log(t / h)) in place of t^2 / 2;
+    of each row v / F and 1 / F, with the F by which an outlier weighs less, 0 where
+    nothing is observed, and the variance of a step of the trend; and, (row, part),
+    parts as predicted, their variances, and their covariances with the states, (row,
+    part, state): the last part's is M.
     """
     means, covariances, runs = states
     n, d, n_parts = len(times), means.shape[1], len(parts)
@@ -229,8 +227,8 @@ def filter_rows(
 def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
     """Return what a row itself and later ones say beyond what `filter_rows` predicted.
 
-    Of v / F, (row, column): what is to be added to parts, (row, part, column); and what
-    to be taken off their variances, (row, part). Section 4.4.
+    Of v / F, (row, column): what adds to parts, (row, part, column); and what is taken
+    off their variances, (row, part). Section 4.4.
     """
     (n, n_parts, d), n_columns = gains.shape, v_F.shape[1]
     mean, variance = np.zeros((n, n_parts, n_columns)), np.zeros((n, n_parts))
@@ -282,8 +280,8 @@ def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
 def filter_columns(times, inputs, bounds, rates, waves, inverse_F, gains, values):
     """Return what is expected of ``values`` by the rows before, all (row, column).
 
-    The filter is linear: it makes of each column what `filter_rows` made of y, whose 1
-    / F (row,) and ``gains`` (row, state) are given; rows of 1 / F = 0 do not count.
+    It makes of each column what `filter_rows` made of y, whose 1 / F (row,) and
+    ``gains`` (row, state) are given; rows of 1 / F = 0 do not count.
     """
     n_columns, d = values.shape[1], gains.shape[1]
     signals, T = np.zeros(values.shape), np.zeros((len(waves) + 1, 4))
@@ -343,7 +341,7 @@ def simulate_rows(times, inputs, bounds, rates, waves, since, states, jumps, nor
 def respond(times, bounds, columns, memory):
     """Return how columns act that build up and fade, (row, column).
 
-    They are linear between rows, and were always as they are at a series' first row.
+    They are linear between rows; before the first one they were always as there.
     """
     found = columns.copy()
     for series in range(len(bounds) - 1):

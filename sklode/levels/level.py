@@ -53,10 +53,7 @@ class Level:
         seasons: str | tuple[float, ...] = "auto",
         logarithm: str | bool = "auto",
     ) -> Level:
-        """Find the hyperparameters of each channel, pooled over series.
-
-        ``seasons`` are periods in ticks that may be taken; "auto": to be looked for.
-        """
+        """Find each channel's hyperparameters; ``seasons`` are in ticks."""
         unit = time_unit(observations.observed())
         steps, controls = steps_of(observations.values), observations.controls
         cross = Cross.none(len(steps))
@@ -164,7 +161,7 @@ class Filtered:
     def drawn(
         self, channel: int, asked: Table, n: int, seed: int, noise: bool, move: Any
     ) -> Array:
-        """Return draws of a channel, see `FilteredChannel.drawn`; moved, as above."""
+        """Return draws of a channel, see `FilteredChannel.drawn`."""
         shift = self._shift(channel, asked)
         draws = self.channels[channel].drawn(asked, n, seed, noise, shift)
         if move is None:
@@ -233,10 +230,7 @@ class FilteredChannel:
         return self.sums * _faded(np.maximum(times - np.maximum(self.table.ends, 0), 0))
 
     def answered(self, asked: Table, shift: Any = 0.0) -> Mixture:
-        """Return the distribution of the noise-free signal.
-
-        A ``shift`` (row,) is added to it, in units of each component's states.
-        """
+        """Return the distribution of the signal, with a ``shift`` in states' units."""
         means, variances = np.empty((2, len(self.components), len(asked.times)))
         inside = (self._since(asked) <= 0)[asked.series]
         ahead, past = asked.where(~inside), asked.where(inside)
@@ -269,10 +263,7 @@ class FilteredChannel:
     def drawn(
         self, asked: Table, n: int, seed: int, noise: bool, shift: Any = 0.0
     ) -> Array:
-        """Return ``n`` joint draws of each series' values, (draw, row).
-
-        As many are of each component as its weight says.
-        """
+        """Return ``n`` joint draws of each series' values, (draw, row)."""
         shift = np.broadcast_to(shift, len(asked.times))
         rng = np.random.default_rng(seed)
         weights = np.cumsum([component.weight for component in self.components])

@@ -19,9 +19,7 @@ from sklode.levels.mixture import Floored, Move, steps_of
 from sklode.levels.table import Table
 
 _UNITS = {"d": DAY, "h": DAY / 24, "min": DAY / 1440, "s": DAY / 86400}
-# the last rows that a description tells the shares of
-_DESCRIBED = 2000
-
+_DESCRIBED = 2000  # last rows, of which a description tells the shares
 _VALUES = {-1: "any", 0: "not below zero", 1: "counts"}
 _PLACES = 200  # of a drawn curve
 _NINETY = np.array([-1.6449, 0.0, 1.6449])
@@ -38,10 +36,7 @@ class Curve(NamedTuple):
 
 
 class LevelPredictor:
-    """A level with its history: rows of an index in, finite tables out.
-
-    The ``moves`` of ``ahead``, see `AheadModel`, say where forecasts move to.
-    """
+    """A level with its history: rows in, finite tables out; ``ahead`` may move them."""
 
     def __init__(
         self, states: Filtered, history: History, seed: int, ahead: Any = None

@@ -21,8 +21,7 @@ _FEWEST_ROWS, _MOST_ROWS = 24, 1000  # that a periodogram reads: the last ones
 _MOST_FREQUENCIES = 30_000  # in a span that rows fill so sparsely no wave is told
 _PEAK_CYCLES = 2.5
 _OVERSAMPLING = 4
-# whole numbers of index steps are meant where a period is that near to one
-_ROUND = 0.002
+_ROUND = 0.002  # a period that near to a whole number of index steps is one
 
 
 def clock_periods(observations: Observations, unit: float, span: float) -> list[float]:

@@ -23,17 +23,15 @@ from sklode.levels.components import least_of
 from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
 from sklode.prediction.ahead import AheadModel, Stacking, batch_of
-from sklode.training.loop import Draw
 from sklode.training.parameters import resolve_device
-from sklode.training.plan import Run, drawn_network, held_out_rows, seed_from
+from sklode.training.plan import Material, Run, drawn_network, held_out_rows, seed_from
 from sklode.training.report import Reporter
 from sklode.training.validation import Validation
 
 _UPDATES = 900  # optimiser steps that max_epochs=None aims at
 _TRIED = 1 / 3  # of the epochs, after which a network without prospects is given up
 _FURTHER, _FURTHER_RATE = (1 / 3, 1), 0.5
-"""Of the epochs, of few series and of many short ones, and of ``lr``: what a validated
-network trains on for, with all rows."""
+"""Of the epochs (few series; many short ones), and of ``lr``: to train on all rows."""
 
 _PROVING_ROWS = 300  # at least, of which a network can be trained and validated
 _HELD_OUT, _VALIDATED = 0.2, 0.1  # of the rows, by the guard and by early stopping
@@ -72,8 +70,7 @@ class AheadRun(Run):
         self._given_up = False
         self.is_guarded = self.from_scratch and settings.guard is not False
         may_have_network = not self.from_scratch
-        if self.from_scratch:
-            # what pretraining has left without a network stays so, and its level
+        if self.from_scratch:  # what pretraining left without a network stays so
             kept = self.start if self.purpose in ("fine-tune", "update") else None
             level = Level.fit(rows) if kept is None else kept.level
             before = rows.until(self._cut)
@@ -125,7 +122,7 @@ class AheadRun(Run):
         if model.network is None:
             reporter.say("No network: its rows are too few, or pretraining left none.")
             return model
-        trainer = self.learn(reporter, *self.material(self.learned))
+        trainer = self.learn(reporter, self.material(self.learned))
         self.keep_history(trainer)
         if not self.from_scratch:
             return model
@@ -139,7 +136,7 @@ class AheadRun(Run):
             reporter.say("It trains on, on all rows.")
             self.n_epochs = math.ceil(_FURTHER[self._whole] * self.n_epochs)
             self.rate = _FURTHER_RATE
-            self.learn(reporter, *self.material(self.rows))
+            self.learn(reporter, self.material(self.rows))
         return model
 
     def _stacking(self) -> Stacking | None:
@@ -166,7 +163,7 @@ class AheadRun(Run):
         level = Level.fit(self.rows.until(self._cut))
         return Validation(self.rows, self._cut, level, self.model)
 
-    def material(self, rows: Observations) -> tuple[Draw, int, Any]:
+    def material(self, rows: Observations) -> Material:
         """Return what `learn` reads: windows that end at any of these rows."""
         settings, network = self.settings, self.model.network
         origins, usable = self._usable(rows)
@@ -192,7 +189,7 @@ class AheadRun(Run):
                 share = _SHORTEST + (1 - _SHORTEST) * rng.random() ** _BEND
                 yield self._batch(origins, ends, share * network.reach, rng)
 
-        return draw, n_batches, validation
+        return draw, n_batches, validation, 0
 
     def _batch(
         self,
@@ -213,13 +210,6 @@ class AheadRun(Run):
             rate = self.settings.thinning * rng.random((len(ends), 1)) ** 2
             hidden = rng.random((len(ends), model.window_length)) < rate
             hidden[:, 0] = False
-        return batch_of(
-            origins,
-            ends,
-            model.window_length,
-            asked,
-            origins.path(ends, ahead),
-            model.network,
-            hidden,
-            origins.values[asked.row, asked.channel],
-        )
+        given = origins, ends, model.window_length, asked, origins.path(ends, ahead)
+        target = origins.values[asked.row, asked.channel]
+        return batch_of(*given, model.network, hidden, target)

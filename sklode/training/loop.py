@@ -33,12 +33,10 @@ _PATIENCE = 50  # epochs without improvement, after which early stopping stops
 _IMPROVEMENT = 1e-4  # of the validation loss
 
 _WARM_UP_KL = 0.02
-"""Share of kl_weight while windows grow, in the warm-up epochs: short windows have few
-values to pay for what z0 must say, and what it leaves out would be taken for noise."""
+"""Share of kl_weight while windows grow: short ones have few values to pay for z0."""
 
 _MOST_SKIPPED = 10  # steps in a row that are not finite
-_CONSTANT = 0.5 * (1 + math.log(2 * math.pi))
-"""Loss per value of a constant, for values of a spread of 1: normalised ones."""
+_CONSTANT = 0.5 * (1 + math.log(2 * math.pi))  # loss per normalised value, of a mean
 
 _RISE = 0.5  # a divergence raises the loss per value by more than this
 _MOST_RESTORED = 6  # times, after which training is given up
@@ -58,10 +56,9 @@ class _Kept(NamedTuple):
 class Trainer:
     """Fit a network in place by stochastic gradient ascent on the ELBO, with AdamW.
 
-    The loss is the negative ELBO per observed value: the paper's eq. loss, and of the
-    same size for any window. The rate makes one cycle (Smith and Topin 2019). A step
-    whose loss or gradient is not finite is skipped. A training that diverges goes back
-    to its best weights, and on at half the rate.
+    The loss is the negative ELBO (paper, eq. loss) per observed value. The rate makes
+    one cycle (Smith and Topin 2019). A step whose loss or gradient is not finite is
+    skipped; a training that diverges goes back to its best weights, at half the rate.
     """
 
     network: Any
@@ -100,11 +97,7 @@ class Trainer:
         self._given_up = False
 
     def _as_one_vector(self) -> torch.nn.Parameter:
-        """Make weights and gradients views of one vector each.
-
-        Clipping and optimisers take some operations for each tensor, of which a network
-        has dozens.
-        """
+        """Make weights and gradients views of one vector each, for fewer operations."""
         self._trained = [p for p in self.network.parameters() if p.requires_grad]
         vector = torch.nn.Parameter(parameters_to_vector(self._trained).detach())
         vector_to_parameters(vector.data, self._trained)
@@ -115,10 +108,7 @@ class Trainer:
         return vector
 
     def fit(self, draw: Draw, validation: Any = None, reporter: Any = None) -> None:
-        """Train; leave the best weights, of a batch that validates, in the network.
-
-        Ctrl-C after the first epoch keeps what was learned, with a warning.
-        """
+        """Train, until Ctrl-C at most; leave the best weights in the network."""
         try:
             with closing(reporter or Reporter()) as told:  # its bar, before words
                 told.begin(self.n_epochs)
@@ -207,10 +197,9 @@ class Trainer:
         return [loss.item(), likelihood.item(), kl.item(), norm, clipped]
 
     def _restored_epoch(self, epoch: int) -> int:
-        """Go back where training has diverged; return the epoch that began there.
+        """Go back where training has diverged; return the epoch that began there, or 0.
 
-        0 where it has not. Weights are compared on one batch, since windows that grow,
-        and data that are hard, raise the loss under any weights.
+        One batch judges all weights: windows that grow raise the loss under any.
         """
         is_finite = self._skipped < _MOST_SKIPPED
         if is_finite and epoch % self._n_judged:
@@ -254,10 +243,7 @@ class Trainer:
         self.best_epoch = kept.epoch
 
     def _end(self) -> None:
-        """Load the best weights; warn if training has ended in a bad place.
-
-        Without validation the last ones are the best, unless they have diverged.
-        """
+        """Load the best weights, or the last ones; warn if training has diverged."""
         earlier = self._best
         if self._validated is not None:
             self._load(self._validated)
@@ -292,10 +278,7 @@ def _is_worse(loss: float, than: float) -> bool:
 
 @torch.no_grad()
 def _loss_on(batch: Any, network: Any) -> float:
-    """Return the negative log-likelihood per scored value, at the mean z0.
-
-    Infinite where it is not finite; 0 without values.
-    """
+    """Return the negative log-likelihood per scored value at the mean z0, or inf."""
     try:
         bound = network(batch)
     except SolverError:

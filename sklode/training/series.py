@@ -21,9 +21,8 @@ from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.nn.solvers import FOLLOWED
 from sklode.prediction.calibration import measured_calibration
 from sklode.prediction.model import FittedModel
-from sklode.training.loop import Draw
 from sklode.training.parameters import resolve_device
-from sklode.training.plan import Run, drawn_network, held_out_rows, seed_from
+from sklode.training.plan import Material, Run, drawn_network, held_out_rows, seed_from
 from sklode.training.report import Reporter
 
 _UPDATES = 1500  # optimiser steps that max_epochs=None aims at
@@ -37,8 +36,7 @@ _ENOUGH = 0.5
 _STAGES = ((0.125, 0.0), (0.25, 0.47), (0.5, 0.82), (1.0, 1.0))
 """Windows grow during the warm-up: (share of their length, share of the warm-up).
 
-Short windows show the local dynamics, which a long solve hides from the gradient
-behind many periods; and they are cheap.
+Short ones show local dynamics, which a long solve hides from the gradient.
 """
 
 _WARM_UP_UPDATES, _WARM_UP_SHARE = 1250, 0.84  # no more than that share of all
@@ -78,9 +76,8 @@ class SeriesRun(Run):
     def _cut(self, bounds: Numbers, span: int) -> Numbers:
         """Return the row of each series from which on nothing is trained on.
 
-        With early stopping the ends of all are held out; of series that are hardly
-        longer than a window of ``span`` rows whole ones are, where else less than half
-        of the windows would be left. Nothing is, where nothing would be left.
+        With early stopping the ends of all are held out, or whole series where else few
+        windows of ``span`` rows would be left; nothing, where none would.
         """
         end = bounds[1:]
         n_windows = np.maximum(np.diff(bounds) - span + 1, 1)
@@ -96,7 +93,7 @@ class SeriesRun(Run):
             cut = held_out_rows(bounds, _HELD_OUT, True, self.rng)
         return cut if n_left(cut) else end
 
-    def _network(self, seed: int) -> nn.LatentODE:
+    def _network(self, seed: int) -> Any:
         """Return an untrained network that rotates with periods of these windows."""
         settings, sizes = self.settings, self.model.sizes
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
@@ -104,13 +101,12 @@ class SeriesRun(Run):
         followed = 2 * math.pi * settings.step_size / FOLLOWED[settings.method]
         # faster oscillations are hardly seen at stamps one unit apart
         low = max(4.0, followed)
-        network = drawn_network(settings, sizes, seed, low, max(span, 2 * low))
-        return network
+        return drawn_network(settings, sizes, seed, low, max(span, 2 * low))
 
     def train(self, reporter: Reporter) -> FittedModel:
         """Train, calibrate the spreads, and return the model."""
         model: FittedModel = self.model
-        self.keep_history(self.learn(reporter, *self.material()))
+        self.keep_history(self.learn(reporter, self.material()))
         model.network.eval()
         with self.torch_threads():
             model.calibration = measured_calibration(
@@ -122,7 +118,7 @@ class SeriesRun(Run):
         """Return the windows that end before their series' first held-out row."""
         return np.flatnonzero(windows.end <= self.cut[windows.series])
 
-    def material(self) -> tuple[Draw, int, nn.Batch | None, int]:
+    def material(self) -> Material:
         """Return what `learn` reads: the windows before the held-out rows."""
         settings, generator = self.settings, self.generator
         n_windows = len(self._trained_on(self.windows))
@@ -171,10 +167,7 @@ def default_lengths(
     horizon: int | None,
     n_ahead: int | None,
 ) -> tuple[int, int]:
-    """Return ``window_length`` and ``horizon``, see `PARAMETERS` where they are None.
-
-    ``lengths`` are the series'.
-    """
+    """Return ``window_length`` and ``horizon``; what None means, `PARAMETERS` say."""
     longest = int(lengths.max())
     if horizon is None:
         wanted = (window_length or 20) if n_ahead is None else n_ahead
@@ -195,8 +188,8 @@ def hidden_rows(
 ) -> torch.Tensor | None:
     """Return which rows of each window the encoder does not see, (batch, seen).
 
-    Each with a probability of up to ``thinning``, drawn for the window; and of that
-    share of the windows the first ones, as many as the horizon at most. One remains.
+    Each with a probability of up to ``thinning``; and of that share of the windows the
+    first ones, at most ``horizon``. One remains.
     """
     if not thinning:
         return None
@@ -218,9 +211,8 @@ def hidden_rows(
 def _held(model: FittedModel, observations: Observations, from_scratch: bool) -> Array:
     """Return what channels that never varied are forecast by; NaN for all others.
 
-    Nothing is to be learned of them, and the ever smaller noise that their likelihood
-    asks for would leave no other gradient. A model that was trained on others before
-    knows more than such a channel does, unless its location is that constant.
+    The ever smaller noise that their likelihood asks for would leave no other gradient.
+    A model trained before knows more, unless its location is that constant.
     """
     units = model.units
     held = (constants_of(observations.values) - units.location) / units.scale

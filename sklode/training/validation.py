@@ -29,13 +29,12 @@ _MOST_ROWS = 2_000_000  # that the level filters
 
 _KNOTS = 4
 _NEXT, _OTHERS, _ALL = 0.25, 0.1, 0.5
-"""How much the next shorter and longer leads count beside a weight's own, and all; and
-all channels beside one, of which something has to be proved first."""
+"""How much the next leads count beside a weight's own, all leads, and all channels."""
 
 _FEWEST_CLUSTERS, _CONFIDENCE = 4, 0.95
 _WHOLE, _PROSPECT = 0.5, 0.1
-"""A weight that may well be one, and is more than the first for sure, is one. A network
-whose best weight is no larger than the second in any channel is given up."""
+"""A weight that may be one, and is above the first for sure, is one; a network whose
+best weight is no larger than the second is given up."""
 
 _CLIPPED, _FEWEST_ERRORS = 6.0, 30
 _TO_DEVIATION = 3.29  # of the middle 90 % of a normal distribution
@@ -67,7 +66,6 @@ class Validation:
     """Values after held-out origins: what the level forecasts, and a network.
 
     ``cut`` are each series' first held-out rows, and ``level`` is one of those before.
-    Forecasts are what a user would get who had seen the rows up to each origin.
 
     ``asked`` are the values; beside it, all (answer,): ``cluster`` of errors that count
     as one, the level's ``median`` and ``deviation`` in units of `Move`, and the
@@ -126,10 +124,7 @@ class Validation:
         self.error = np.clip(error, -_CLIPPED, _CLIPPED)
 
     def change(self) -> Array:
-        """Return what the network would change, (answer,), in the level's deviations.
-
-        NaN where it cannot be solved.
-        """
+        """Return what the network changes, (answer,), in deviations, or NaN."""
         asked = self.asked
         row = asked.window * (asked.row.max() + 1) + asked.row
         _, first, place = np.unique(row, return_index=True, return_inverse=True)
@@ -176,10 +171,7 @@ class Validation:
         return Stacking(knots, weights, factors, float(self.asked.lead.max()))
 
     def _sums(self, change: Array) -> tuple[Array, Array, Numbers]:
-        """Return products and squares by cluster, channel and part of the leads.
-
-        They are (2, cluster, channel, part); with the parts' leads, and each answer's.
-        """
+        """Return sums, (2, cluster, channel, part of leads), and leads and parts."""
         lead, channel = self.asked.lead, self.asked.channel
         edges = np.unique(np.quantile(lead, np.arange(_KNOTS) / _KNOTS, method="lower"))
         place = np.searchsorted(edges, lead, side="right") - 1
