@@ -10,10 +10,10 @@ from sklode.data.arrays import Array, Numbers
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY, TIMELIKE
 
-_LONGEST_GAP = 1000.0  # time units; longer ones hide the phase of any period
-# the middle 90 % of normal values lie within so many standard deviations
+_LONGEST_GAP = 1000.0  # time units; longer ones hide any phase
+# the middle 90 % of normal values lie within so many deviations
 _TAIL, _NORMAL = 0.05, 3.29
-# series have units of their own where spreads of so many values differ so many times
+# series have own units where spreads of so many values differ so much
 _ENOUGH, _UNEQUAL = 8, 100.0
 
 
@@ -48,8 +48,8 @@ class Units:
     scale: Array
     control_location: Array  # (control,)
     control_scale: Array
-    least: Array  # (channel,): what a logarithm takes smaller values for; NaN: none
-    of_series: bool = False  # whether every series has a location and scale of its own
+    least: Array  # (channel,): the least for a logarithm; NaN: none
+    of_series: bool = False  # whether each series has its own
 
     @classmethod
     def of(cls, observations: Observations, time: float) -> Units:
@@ -60,7 +60,7 @@ class Units:
 
     @classmethod
     def robust(cls, observations: Observations, time: float, least: Array) -> Units:
-        """Measure the median, and the width of the middle 90 % of values."""
+        """Measure the median, and the width of the middle 90 %."""
         values = plain(observations.values, least)
         found = cls.of(replace(observations, values=values), time)
         location, scale = found.location, found.scale
@@ -95,46 +95,46 @@ class Units:
         return (controls - self.control_location) / self.control_scale
 
     def original(self, values: Array) -> Array:
-        """Return values of y in original units, where all series share them."""
+        """Return values of y in original units, which all series share."""
         return values * self.scale + self.location
 
 
 def plain(values: Array, least: Array) -> Array:
-    """Return values, or their logarithms where those are read: ``least`` is no NaN."""
+    """Return values, or logarithms where ``least`` is no NaN."""
     logs = np.log(np.fmax(values, np.nan_to_num(least, nan=1.0)))
     return np.where(np.isnan(least) | np.isnan(values), values, logs)
 
 
 def _of_each(values: Array, bounds: Numbers) -> tuple[Array, Array, Array]:
-    """Return mean, deviation and number of observed values, (series, channel)."""
+    """Return mean, deviation and count of values, (series, channel)."""
     known = ~np.isnan(values)
     first, lengths = bounds[:-1], np.diff(bounds)
     count = np.add.reduceat(known.astype(float), first)
     some = np.maximum(count, 1)
-    # divided first: the sum of values near the largest float must not overflow
+    # divided first: sums of large floats overflow
     share = np.where(known, values / np.repeat(some, lengths, 0), 0.0)
     mean = np.add.reduceat(share, first)
     away = np.where(known, values - np.repeat(mean, lengths, 0), 0.0)
-    most = np.maximum.reduceat(np.abs(away), first)  # a float need not hold squares
+    most = np.maximum.reduceat(np.abs(away), first)  # squares may overflow
     most = np.where(most > 0, most, 1.0)
     squares = (away / np.repeat(most, lengths, 0)) ** 2
     return mean, most * np.sqrt(np.add.reduceat(squares, first) / some), count
 
 
 def constants_of(values: Array) -> Array:
-    """Return the constants of (row, channel); NaN where one varies or has no value."""
+    """Return constants of (row, channel); NaN where one varies or is empty."""
     missing = np.isnan(values)
     low = np.where(missing, np.inf, values).min(0, initial=np.inf)
     high = np.where(missing, -np.inf, values).max(0, initial=-np.inf)
     size = np.maximum(np.abs(low), np.abs(high))
-    # what rounding leaves of equal numbers; halved, the distance of large ones is one
+    # what rounding leaves of equal numbers; halved, as differences may overflow
     rounding = 4 * np.finfo(np.float64).eps * size
     constant = ~missing.all(0) & (high / 2 - low / 2 <= rounding)
     return np.where(constant, high, np.nan)
 
 
 def location_and_scale(values: Array) -> tuple[Array, Array]:
-    """Return mean and standard deviation of observed values, (channel,), or a size."""
+    """Return mean and deviation of values, (channel,), or a size."""
     (location,), (scale,), _ = _of_each(values, np.array([0, len(values)]))
     constants = constants_of(values)
     varies = np.isnan(constants)

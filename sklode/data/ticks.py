@@ -1,4 +1,4 @@
-"""Time stamps: the ticks of an index, and the steps of a relative horizon on it."""
+"""Time stamps: the ticks of an index, and the steps of a horizon on it."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def ticks_of(index: pd.Index) -> Numbers:
 
 
 def ticks_between(start: Numbers, stop: Numbers) -> NDArray[np.float64]:
-    """Return how many ticks there are from ``start`` to ``stop``, negative backward."""
-    # modulo 2**64: three centuries of nanoseconds are more than a signed integer holds
+    """Return the ticks from ``start`` to ``stop``, negative backward."""
+    # modulo 2**64: three centuries of nanoseconds overflow
     distance = stop.view(np.uint64) - start.view(np.uint64)
     forward = stop >= start
     size = np.where(forward, distance, -distance).astype(np.float64)
@@ -66,7 +66,7 @@ def stamps_of(ticks: Numbers, like: pd.Index) -> pd.Index:
 
 
 def clock_ahead(ticks: Numbers, like: pd.Index) -> NDArray[np.float64]:
-    """Return by how many ticks the clock on the wall is ahead of universal time."""
+    """Return by how many ticks the clock on the wall is ahead of UTC."""
     if getattr(like, "tz", None) is None:
         return np.zeros(len(ticks))
     return ticks_between(ticks, ticks_of(stamps_of(ticks, like).tz_localize(None)))
@@ -192,7 +192,7 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Ind
 
 
 def nanoseconds(length: Any) -> float:
-    """Return how long something lasts, on average; NaN where that says nothing."""
+    """Return how long something lasts on average; NaN if it does not say."""
     with contextlib.suppress(AttributeError, TypeError, ValueError):
         if not isinstance(length, timedelta | np.timedelta64):
             offset = pd.tseries.frequencies.to_offset(length)

@@ -1,6 +1,6 @@
-"""Windows, which the encoder sees and which follow it, and origins, which they end at.
+"""Windows, which the encoder sees and which follow, and origins, their ends.
 
-Their rows are in a network's units. Nothing here loops over series or windows.
+Their rows are in a network's units; nothing loops over series or windows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Questions(NamedTuple):
 
 
 class Rows:
-    """Rows of series in a network's units, and what stands before and after each."""
+    """Rows of series in a network's units, and what stands around each."""
 
     def __init__(self, observations: Observations, units: Units) -> None:
         self.bounds, self.series = observations.bounds, observations.series
@@ -49,7 +49,7 @@ class Rows:
             self.controls = units.controls(observations.controls).astype(np.float32)
 
     def usable(self, fewest: int) -> Numbers:
-        """Return the rows with so many up to them, and one after, in their series."""
+        """Return rows with so many up to them, and one after, in their series."""
         row = np.arange(len(self.times))
         seen = row - self.bounds[:-1][self.series] + 1
         return row[(seen >= fewest) & (row + 1 < self.bounds[1:][self.series])]
@@ -82,7 +82,7 @@ class Rows:
         return Questions(window, channel, lead, row)
 
     def path(self, origins: Numbers, reach: float) -> tuple[Array, Array] | None:
-        """Return times since the origins, and controls there, (window, row, ...)."""
+        """Return times since origins, and controls there, (window, row, ...)."""
         if self.controls is None:
             return None
         start = self.times[origins]
@@ -92,7 +92,7 @@ class Rows:
 
 
 class KnownControls(NamedTuple):
-    """Rows of controls, sorted by series and time, no two of them at one time."""
+    """Rows of controls, sorted by series and time, no two at one time."""
 
     bounds: Numbers  # (series + 1,)
     times: Array  # (row,), in time units
@@ -111,7 +111,7 @@ class KnownControls(NamedTuple):
 
 
 class WindowArrays(NamedTuple):
-    """Windows side by side, (batch, time, ...); times count from each first row."""
+    """Windows, (batch, time, ...); times count from each first row."""
 
     times: Array
     values: Array
@@ -152,12 +152,12 @@ class WindowSet:
         return len(self.start)
 
     def shortened(self, share: float) -> WindowSet:
-        """Return windows of a share of these lengths over the same rows."""
+        """Return windows of a share of these lengths."""
         seen = max(math.ceil(share * self.window_length), 1)
         return WindowSet(self.rows, seen, math.ceil(share * self.horizon), self.counted)
 
     def reaching(self, horizon: int) -> WindowSet:
-        """Return windows that end after ``horizon`` more rows or with their series."""
+        """Return windows that end ``horizon`` rows later or with their series."""
         given = self.rows, self.window_length, horizon, self.counted
         return WindowSet(*given, least=min(horizon, 1))
 
@@ -186,7 +186,7 @@ class WindowSet:
 
 
 def spread(items: Numbers, most: int) -> Numbers:
-    """Return at most that many items, evenly spaced, the last one among them."""
+    """Return at most that many items, evenly spaced, and the last one."""
     if len(items) <= most:
         return items
     return items[np.linspace(0, len(items) - 1, most).round().astype(np.int64)]

@@ -1,4 +1,4 @@
-"""The seam between torch and the engine: tensors in, tensors out, with gradients."""
+"""The seam between torch and the engine: tensors in and out, with gradients."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def decode_at(
 
 
 class _Run(torch.autograd.Function):
-    """One run of the engine: called with what makes it from arrays, and tensors."""
+    """One run of the engine: what makes it from arrays, and tensors."""
 
     @staticmethod
     def forward(ctx: Any, graded: bool, make: Any, *tensors: Tensor | None) -> Tensor:

@@ -1,4 +1,4 @@
-"""What torch is set to in a thread that works for us: its threads and its modes."""
+"""What torch is set to in a thread of ours: its threads and its modes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if hasattr(os, "register_at_fork"):  # the thread that held it is not in the chi
 
 @contextlib.contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Keep torch from sharing out this thread's operations, which take microseconds."""
+    """Keep torch from sharing out operations that take microseconds."""
     outside = getattr(_LIMITED, "users", None)
     _LIMITED.users = users = n_threads()
     _set_torch_threads(1, users)
@@ -60,7 +60,7 @@ def own_modes(gradients: bool) -> Iterator[None]:
     All of these belong to the calling thread. With ``gradients`` operations are
     recorded for a backward pass.
     """
-    n_threads()  # a thread's first; it could else take another fit's limit for its own
+    n_threads()  # a thread's first: else another fit's limit is its own
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.set_grad_enabled(gradients))

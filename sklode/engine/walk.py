@@ -1,4 +1,4 @@
-"""Walks along steps, forward and backward: the compiled core of encoder and decoder.
+"""Walks along steps, both ways: the compiled core of encoder and decoder.
 
 A step is a flow, where any series flows, and an update of the cell, where any stamp is
 seen; the decoder's also gives dz/dt where it starts, and then need not flow.
@@ -73,7 +73,7 @@ def _tanh(x):
     return of_single
 
 
-# Loops that change one array are what LLVM turns into vector instructions.
+# Loops that change one array become vector instructions.
 
 
 @inner
@@ -233,7 +233,7 @@ def _step_back(field, g, h, dt, by_rate, flows, v1, v2, grads, room, by_bias):
 
 @entry
 def walk(dt, flags, given, cell, field, kept, room):
-    """Take all steps; keep the states before each, and what was computed on the way."""
+    """Take all steps; keep the states before each, and what they computed."""
     seen, x, bias = given
     h, c, read, gates, v1, v2, rates = kept
     moved = room[1][1]
@@ -295,7 +295,7 @@ def _write(gates, c, n_state, out):
 
 @inlined
 def _visit_back(g, c, gates, seen, n_state, t, by_gates):
-    """Set the gradients by what enters the gates; leave what passes them by."""
+    """Set gradients by what enters the gates; leave what passes them by."""
     is_lstm = c.size > 0
     if is_lstm:
         _write(gates, c, n_state, t)
@@ -354,7 +354,7 @@ def walk_back(g, dt, flags, given, cell, field, kept, grads, room):
 
 @inner
 def _hermite(length, place):
-    """Return the weights of z and dz/dt at a step's start, then at its end."""
+    """Return weights of z and dz/dt at a step's start, then at its end."""
     rest = _ONE - place
     end = place * place * (rest + rest + _ONE)
     start, slope = _ONE - end, length * place * rest * rest

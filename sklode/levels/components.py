@@ -1,4 +1,4 @@
-"""Models of a channel that are averaged over, and the filter's run of one of them."""
+"""Models of a channel that are averaged over, and the filter's run of one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOWEST = 1e-9  # of the usual value: what logarithms take zero and less for
 
 
 class States(NamedTuple):
-    """Of one component: of each series its states before or after a row."""
+    """Of one component: each series' states before or after a row."""
 
     means: Array  # (series, state)
     covariances: Array  # (series, state, state)
@@ -46,7 +46,7 @@ class FilterPass(NamedTuple):
 
     @property
     def innovations(self) -> Array:
-        """Each row's, in standard deviations; smaller ones of errors."""
+        """Each row's, in standard deviations; less of errors."""
         return self.v_F / np.sqrt(np.where(self.inverse_F > 0, self.inverse_F, 1.0))
 
 
@@ -60,12 +60,12 @@ class Component(NamedTuple):
     scale: Any
     harmonics: int = FEWEST_HARMONICS
     threshold: float = THRESHOLD  # infinite where large innovations are true
-    apart: float = 0.0  # how far the logarithms of series' own scales are apart
+    apart: float = 0.0  # spread of the logarithms of series' own scales
     centred: bool = False  # each series has a location of its own
     offset: float = 0.0  # added to values before a logarithm
 
     def space(self, span: float, before: float = 0.0) -> StateSpace:
-        """Return its state space, of first rows so long before those of the series."""
+        """Return its state space, of rows so long before the first ones."""
         return state_space(self.form, self.logs, span, self.harmonics, before)
 
     @property
@@ -117,7 +117,7 @@ class Component(NamedTuple):
         return values
 
     def in_units(self, table: Table) -> Table:
-        """Return rows of all its series with values in the units of the states."""
+        """Return rows of all series in the units of the states."""
         return table._replace(values=self.at(table.series).scaled(table.values))
 
     def given(self, space: StateSpace, table: Table) -> tuple[Any, ...]:
@@ -137,7 +137,7 @@ class Component(NamedTuple):
     ) -> FilterPass:
         """Filter rows in the units of the states, see `kalman.filter_rows`.
 
-        No ``states``: all rows of series are filtered, from their first ones on.
+        No ``states``: series are filtered from their first rows on.
         """
         n = len(table.bounds) - 1
         states = States.of([space] * n) if states is None else states
@@ -156,14 +156,14 @@ def heaviest(components: Sequence[Component]) -> Component:
 
 
 def least_of(channels: Sequence[Sequence[Component]]) -> Array:
-    """Return what each channel's logarithm takes smaller values for; NaN: none."""
+    """Return what each channel's logarithm takes as least; NaN: none."""
     best = [heaviest(components) for components in channels]
     logs = [c.location if c.form.logarithm and not c.offset else np.nan for c in best]
     return _LOWEST * np.exp(logs)
 
 
 def kalman() -> Any:
-    """Return what runs the filter; an import of sklode need not wait for numba."""
+    """Return what runs the filter; imports need not wait for numba."""
     from sklode.levels import kalman as compiled
 
     return compiled

@@ -43,16 +43,16 @@ class Effect(NamedTuple):
     """How a column of X acts."""
 
     column: int
-    knots: tuple[float, ...] = ()  # of the standardised column; none: a straight line
+    knots: tuple[float, ...] = ()  # of the standardised column; none: a line
     memory: float = 0.0  # in usual gaps; 0: it acts at once
 
     @property
     def log_odds(self) -> float:
-        """What it takes off the logarithm of the probability of a form that has it."""
+        """What it takes off the log probability of a form that has it."""
         return _ODDS_OF_CURVE * bool(self.knots) + _ODDS_OF_MEMORY * (self.memory > 0)
 
     def name(self, controls: list[Any]) -> str:
-        """Return what a reader would call it, given the names of X's columns."""
+        """Return what a reader would call it, by the names of X's columns."""
         return f"{controls[self.column]} ({'curve' if self.knots else 'line'})"
 
     @property
@@ -66,7 +66,7 @@ class Effect(NamedTuple):
         return max(len(self.knots) - 1, 1)
 
     def at(self, values: Array) -> Array:
-        """Return b, (row, coefficient), at values of its column, (row,)."""
+        """Return b, (row, coefficient), at values of its column."""
         if not self.knots:
             return values[:, None]
         inside = np.clip(values, self.knots[0], self.knots[-1])
@@ -77,7 +77,7 @@ class Effect(NamedTuple):
 
 @functools.cache
 def _curve(knots: tuple[float, ...]) -> Any:
-    """Return a function of a curve's columns; squares add up to one, on average."""
+    """Return a curve's columns; their squares add up to one, on average."""
     each = CubicSpline(knots, np.eye(len(knots)), bc_type="natural")
     bends, gaps = each(knots, 2), np.diff(knots)
     # second derivatives are straight between knots
@@ -114,7 +114,7 @@ class Estimate(NamedTuple):
 
     effects: tuple[Effect, ...] = ()
     coefficients: Any = None  # (series, coefficient)
-    loss: float = 0.0  # what else they add to minus the logarithm of the probability
+    loss: float = 0.0  # what they add to minus the log probability
     response: Any = None  # (row,), what they add to y, in units of the states
 
 
@@ -127,7 +127,7 @@ class Inputs(NamedTuple):
     rows: Numbers  # those at which a channel was observed, sorted
 
     def at(self, chosen: Numbers) -> Inputs:
-        """Return those of some observed rows: from the first of each series on."""
+        """Return those of some observed rows, from each series' first one on."""
         rows = self.rows[chosen]
         series = np.searchsorted(self.bounds, rows, side="right") - 1
         own, first = np.unique(series, return_index=True)
@@ -161,7 +161,7 @@ class Inputs(NamedTuple):
 
 
 def _knots(values: Array) -> tuple[float, ...]:
-    """Return knots at quantiles, as far as those are apart, up to both ends."""
+    """Return knots at quantiles, as far as those are apart."""
     knots = np.unique(np.quantile(values, np.linspace(0, 1, _KNOTS)))
     kept = np.diff(knots, prepend=-np.inf) > 1e-3 * np.ptp(knots)
     return tuple(knots[kept].tolist())
@@ -186,7 +186,7 @@ class _Judge:
         self._columns: dict[Effect, list[Array]] = {}
 
     def _surprise(self, columns: Array) -> list[Array]:
-        """Return what is not expected of columns, in deviations, by series."""
+        """Return what is not expected of columns, in deviations."""
         columns = np.ascontiguousarray(columns)
         expected = kalman().filter_columns(*self._given, columns)
         return np.split((columns - expected) * self._root, self._bounds[1:-1])
@@ -206,7 +206,7 @@ class _Judge:
         return np.concatenate([target[..., :0], *found], axis=2), target
 
     def system(self, effects: list[Effect]) -> tuple[Array, Array]:
-        """Return inverse covariance of coefficients and, times it, what is expected."""
+        """Return inverse covariance of coefficients, and their mean times it."""
         parts = [part for effect in effects for part in self.products(effect, effects)]
         n, size = len(self._bounds) - 1, sum(effect.n_columns for effect in effects)
         inner = np.concatenate([np.zeros((n, 0, size)), *parts[::2]], axis=1)
@@ -216,7 +216,7 @@ class _Judge:
     def best(
         self, options: list[Effect], others: list[Effect]
     ) -> tuple[float, Effect | None]:
-        """Return the most probable option beside others, and by how much it is."""
+        """Return the most probable option beside others, and its gain."""
         inner, told = self.system(others)
         best: tuple[float, Effect | None] = 0.0, None
         for option in options:
@@ -233,7 +233,7 @@ class _Judge:
 
 
 def _evidence(inner: Array, told: Array) -> float:
-    """Return the logarithm of how much more probable coefficients make the data."""
+    """Return how much more probable coefficients make data, in logarithms."""
     explained = (told * np.linalg.solve(inner, told)).sum()
     return 0.5 * float(explained - np.linalg.slogdet(inner)[1].sum())
 
@@ -246,7 +246,7 @@ def estimated(
     start: Estimate,
     search: bool = True,
 ) -> Estimate:
-    """Return the effects that are most probable; or of ``start``, coefficients."""
+    """Return the most probable effects; or of ``start``, coefficients."""
     table = component.own(table, span).in_units(table)
     known = inputs.response(start, table.lengths) if start.effects else 0.0
     judge = _Judge(component, span, table, inputs, table.values - known)
@@ -266,7 +266,7 @@ def estimated(
 def _searched(
     judge: _Judge, candidates: list[list[Effect]], chosen: dict[int, Effect]
 ) -> dict[int, Effect]:
-    """Return the effects that none of the candidates makes more probable, by column."""
+    """Return the effects, by column, that no candidate makes more probable."""
     first = {k: judge.best(each, [])[0] for k, each in enumerate(candidates)}
     order = sorted(first, key=lambda k: -first[k])
     for _ in range(_SWEEPS):

@@ -1,4 +1,4 @@
-"""What a level may be made of, and how hyperparameters become its state space.
+"""What a level may be made of, and its state space by hyperparameters.
 
 Hyperparameters are logarithms, in units of a series' spread and span or, for memories,
 of time. Their priors are normal, and wide: they matter for short series.
@@ -29,7 +29,7 @@ BASE = {
 PLACE = {name: k for k, name in enumerate(BASE)}
 # the same of a season's size, and of how many periods it is remembered
 _SEASON, _PERIODS_KEPT = (0.3, 1.5, 0.7), (15.0, 1.0, 10.0)
-# of a lone series the first level may be anything: nothing else tells of it
+# of a lone series nothing else tells of the first level
 VAGUE = 10.0
 LEAST_NOISE = 1e-3  # standard deviation, in units of the spread
 
@@ -44,7 +44,7 @@ class Form(NamedTuple):
 
 
 class StateSpace(NamedTuple):
-    """What `sklode.levels.kalman` runs; ``start`` is the covariance at a first row."""
+    """What `kalman` runs; ``start`` is the covariance at a first row."""
 
     rates: Array  # (6,), see `kalman.RATES`
     waves: Array  # (harmonic, 3)
@@ -59,7 +59,7 @@ class StateSpace(NamedTuple):
 
     @property
     def parts(self) -> Array:
-        """The states of trend, OU, each season, effect, and all, (part, state)."""
+        """States of trend, OU, each season, effect, and all, (part, state)."""
         n_seasons = len(set(self.season.tolist()))
         others = np.append(np.repeat(self.season, 2), n_seasons + self.effect)
         parts = np.zeros((2 + max(others, default=-1) + 2, len(self.start)))
@@ -70,7 +70,7 @@ class StateSpace(NamedTuple):
 
 
 def priors(form: Form) -> tuple[Array, Array, Array]:
-    """Return medians, standard deviations and starting values of all logarithms."""
+    """Return medians, deviations and starting values of all logarithms."""
     rows = [*BASE.values()]
     for period in form.periods:
         kept, width, start = _PERIODS_KEPT
@@ -112,7 +112,7 @@ def state_space(
 
 @functools.cache
 def _harmonics(periods: tuple[float, ...], most: int) -> tuple[Array, Array, Numbers]:
-    """Return each one's angular frequency, share of its season, and season."""
+    """Return each one's angular frequency, share and season."""
     # stamps one unit apart show no shorter wave than two units
     numbers = [max(1, min(int(period / 2 + 0.25), most)) for period in periods]
     order = [np.arange(1, n + 1) for n in numbers]

@@ -26,7 +26,7 @@ _NINETY = np.array([-1.6449, 0.0, 1.6449])
 
 
 class Curve(NamedTuple):
-    """What a column of X adds to y; of a logarithm, what it multiplies y by."""
+    """What a column of X adds to y; of a logarithm, its factor."""
 
     part: str
     column: Hashable
@@ -36,7 +36,7 @@ class Curve(NamedTuple):
 
 
 class LevelPredictor:
-    """A level with its history: rows in, finite tables out; ``ahead`` may move them."""
+    """A level with its history: rows in, tables out; ``ahead`` moves them."""
 
     def __init__(
         self, states: Filtered, history: History, seed: int, ahead: Any = None
@@ -53,11 +53,11 @@ class LevelPredictor:
         return self._each(asked, lambda mixture: mixture.points())
 
     def variances(self, asked: Asked, n: int) -> Array:
-        """Return variances of observations, (row, channel); exact, for any ``n``."""
+        """Return exact variances of observations, (row, channel)."""
         return self._each(asked, lambda mixture: mixture.variance())
 
     def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
-        """Return quantiles of observations, (row, channel, alpha); exact."""
+        """Return exact quantiles of observations, (row, channel, alpha)."""
         levels = np.array(alpha)
         return self._each(asked, lambda m: m.quantiles(levels), len(levels))
 
@@ -74,7 +74,7 @@ class LevelPredictor:
         return finite(paths)
 
     def components(self, asked: Asked) -> pd.DataFrame:
-        """Return the parts, and their sum, of the most probable form at rows."""
+        """Return the most probable form's parts, and their sum, at rows."""
         rows, order = self.table(asked)
         found = {}
         pairs = zip(self.states.channels, self._history.channels, strict=True)
@@ -116,7 +116,7 @@ class LevelPredictor:
         return [by_columns[columns] for columns in component.form.effects]
 
     def _part_names(self, component: Component) -> list[str]:
-        """Return the names of `StateSpace.parts`; a season is named by its period."""
+        """Return the names of `StateSpace.parts`; of a season its period."""
         periods, names = component.form.periods, self._history.controls
         return [
             *("trend", "deviation"),
@@ -126,7 +126,7 @@ class LevelPredictor:
         ]
 
     def _length(self, time: float) -> str:
-        """Return a length of time, in units of the level, as a reader would say it."""
+        """Return a length of time, in units of the level, in words."""
         ticks, like = time * self.level.unit, self._history.rows.like
         if isinstance(like, pd.PeriodIndex):
             return f"{ticks:.4g} periods"
@@ -137,7 +137,7 @@ class LevelPredictor:
         return f"{ticks / _UNITS[name]:.4g} {name}"
 
     def curves(self, channel: int, series: int) -> list[Curve]:
-        """Return the effect of each column of X in the most probable form."""
+        """Return the effect of each column in the most probable form."""
         one, names = self.states.channels[channel], self._history.controls
         component, states = one.heaviest
         mean, covariance, _ = (each[series] for each in states)
@@ -158,7 +158,7 @@ class LevelPredictor:
         return found
 
     def table(self, asked: Asked) -> tuple[Table, Numbers]:
-        """Return the rows that are asked for, sorted; and the place that each had."""
+        """Return the rows asked for, sorted, and the place that each had."""
         known, series = self._history.rows, asked.series
         times = self.level.times(known, series, asked.ticks)
         order = np.lexsort((times, series))
@@ -166,7 +166,7 @@ class LevelPredictor:
         return Table.of(*rows, len(known.keys)), order
 
     def _asked(self, asked: Asked) -> tuple[Table, Numbers, Any]:
-        """Return what `table` does, and where a network moves each channel's rows."""
+        """Return `table`, and where a network moves each channel's rows."""
         rows, order = self.table(asked)
         moves = [None] * len(self.states.channels)
         if self._ahead is not None:
@@ -176,7 +176,7 @@ class LevelPredictor:
     def _each(
         self, asked: Asked, of: Callable[[Any], Array], n_levels: int = 0
     ) -> Array:
-        """Return a number, or several, of each row's distribution in each channel."""
+        """Return numbers of each row's distribution in each channel."""
         rows, order, moves = self._asked(asked)
         shape = len(order), len(self._history.channels)
         table = np.empty((*shape, n_levels) if n_levels else shape)
@@ -186,7 +186,7 @@ class LevelPredictor:
         return finite(table)
 
     def _answered(self, channel: int, asked: Table, move: Move | None) -> Any:
-        """Return a channel's distribution: not below zero where no value of y is."""
+        """Return a channel's distribution: not below zero where y is not."""
         mixture = self.states.answered(channel, asked, move)
         step = self._steps[channel]
         return mixture if np.isnan(step) else Floored(mixture, step)
@@ -204,7 +204,7 @@ class LevelPredictor:
         return np.hstack([inputs, self.level.inputs(known)[place, 1:]])
 
     def _warn_of_far_controls(self, known: Any) -> None:
-        """Warn where X, as far as it is used, is far from all that was seen."""
+        """Warn where X, as far as it is used, is far from all seen."""
         seen = self._history.rows.controls
         low, high = seen.min(0), seen.max(0)
         middle, half = low / 2 + high / 2, high / 2 - low / 2

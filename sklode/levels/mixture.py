@@ -1,4 +1,4 @@
-"""What an average forecast is: a mixture of normal and log-normal distributions.
+"""Average forecasts: mixtures of normal and log-normal distributions.
 
 Of channels without a value below zero (counts, rain, shares) it is made one of such
 values by `Floored`.
@@ -24,7 +24,7 @@ _COARSE = 6.0  # a standard deviation to which steps of one are small
 
 
 class Move(NamedTuple):
-    r"""Where another forecast moves distributions to, and what it makes of their width.
+    r"""Where another forecast moves distributions, and how wide it makes them.
 
     .. math:: u \to m + w (f - m) + c \, (u - m)
 
@@ -46,7 +46,7 @@ class Move(NamedTuple):
         return middle + self.weight * (self.target - middle)
 
     def of(self, values: Array, medians: Array) -> Array:
-        """Return values, (..., query), of distributions with such medians, moved."""
+        """Return values, (..., query), of such medians, moved."""
         middle = self.plain(medians)
         moved = self.centre(middle) + self.factor * (self.plain(values) - middle)
         return np.exp(np.minimum(moved, _LARGEST)) if self.logarithm else moved
@@ -54,7 +54,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Mixture:
-    """Of each query a mixture; of log-normals where ``logarithm``, in y's units."""
+    """Of each query a mixture; log-normals where ``logarithm``, in y's units."""
 
     weights: Array  # (component,)
     means: Array  # (component, query); of logarithms, where those are normal
@@ -93,7 +93,7 @@ class Mixture:
         return mean, signal, np.hypot.reduce(root * self.noises[chosen])
 
     def moved(self, move: Move) -> Mixture:
-        """Return it after a move; all its components are then of the move's kind."""
+        """Return it after a move, of whose kind all components then are."""
         middle, log = move.plain(self.points()), self.logarithm[:, None]
         size = np.maximum(self._original(self.means), _LEAST)
         if move.logarithm:
@@ -118,7 +118,7 @@ class Mixture:
         for k, level in enumerate(levels):
             each = self._original(self.means + ndtri(level) * spread)
             low, high = each.min(0), each.max(0)
-            # between the least and the largest quantile of its components
+            # between the least and the largest quantile of components
             for _ in range(_HALVINGS if len(self.weights) > 1 else 0):
                 middle = low + (high - low) / 2
                 below = ndtr((self._inverse(middle) - self.means) / spread)
@@ -129,7 +129,7 @@ class Mixture:
         return result
 
     def points(self) -> Array:
-        """Return forecasts, (query,): medians; among zeros, those of the mean rate."""
+        """Return forecasts, (query,): medians; among zeros, of the mean rate."""
         half = np.array([0.5])
         if not self.offset:
             return self.quantiles(half)[:, 0]
@@ -174,7 +174,7 @@ class Floored:
                 self._fit(*mixture.normal())
 
     def _fit(self, middle: Array, signal: Array, noise: Array) -> None:
-        """Find a and b, of means, deviations of the signal and of the noise."""
+        """Find a and b, of means, and deviations of signal and noise."""
         least = np.maximum(1e-12 * np.abs(middle), _LEAST)
         spread = np.maximum(np.hypot(signal, noise), least)
         signal, near = np.maximum(signal, least), middle < _FAR * spread
@@ -215,7 +215,7 @@ class Floored:
 
 
 def _cut_off(ratio: Array) -> tuple[Array, Array]:
-    """Return mean and deviation of max(0, u), u normal around ``ratio`` with sd 1."""
+    """Return mean and deviation of max(0, u), u normal with sd 1."""
     above = ndtr(ratio)
     mean = ratio * above + np.exp(-0.5 * ratio**2) / np.sqrt(2 * np.pi)
     mean = np.maximum(mean, 0.0)
@@ -224,7 +224,7 @@ def _cut_off(ratio: Array) -> tuple[Array, Array]:
 
 
 def _rounded(centre: Array, spread: Array, mean: Array) -> tuple[Array, Array]:
-    """Return where normals lie whose y, whole numbers, have a mean; and variances."""
+    """Return where normals lie whose rounded y have a mean; and variances."""
     base = np.maximum(np.floor(centre - 7 * spread), 0.0)
     most = int(np.max(centre + 7 * spread - base)) + 2
 

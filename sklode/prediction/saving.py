@@ -1,4 +1,4 @@
-"""One file format: a fitted or pretrained forecaster, from which nothing is executed.
+"""One file format: a fitted or pretrained forecaster, nothing executed.
 
 The layout is that of safetensors: named arrays and a text, which is JSON here. The file
 holds parameters, the series seen and the model. Nothing that it names is imported or
@@ -51,7 +51,7 @@ _ATTRIBUTES = (
     *("_y_mtype_last_seen", "_converter_store_y", "_pretrained_attrs"),
     *("pretrained_", "_history", "_predict_seed"),
 )
-"""What sktime's and our own `fit` and `pretrain` set, beside what a model tells."""
+"""What sktime's and our own fits set, beside what a model tells."""
 
 
 def save(path: str | os.PathLike[str], forecaster: Any) -> None:
@@ -67,7 +67,7 @@ def save(path: str | os.PathLike[str], forecaster: Any) -> None:
     metadata = {_KEY: json.dumps(found)}
     content = _sealed(_safetensors().save(arrays, metadata=metadata))
     path = Path(os.path.realpath(path))
-    if not path.parent.exists():  # the system would name the file beside
+    if not path.parent.exists():  # else the error names another file
         raise FileNotFoundError(
             f"the folder of a weights file must be there; got {str(path)!r}. Make it "
             "first: pathlib.Path(path).parent.mkdir(parents=True)."
@@ -85,7 +85,7 @@ def save(path: str | os.PathLike[str], forecaster: Any) -> None:
 
 
 def load(path: str | os.PathLike[str], kind: Any) -> Any:
-    """Return the forecaster of a file, see ``load_weights`` of the class ``kind``."""
+    """Return the forecaster of a file, of the class ``kind``."""
     content, read = Path(path).read_bytes(), _safetensors().load
     try:
         arrays = read(content)  # so that the header is known to be one
@@ -149,7 +149,6 @@ def _state_of(forecaster: Any) -> dict[str, Any]:
 
 
 def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
-    """Return the forecaster that is made of what `_state_of` returns."""
     forecaster = kind(**state["parameters"]).set_config(**state["config"])
     vars(forecaster).update({k: state[k] for k in _ATTRIBUTES if k in state})
     if state["model"] is not None:

@@ -29,31 +29,31 @@ from sklode.training.report import Reporter
 from sklode.training.validation import Validation
 
 _UPDATES = 900  # optimiser steps that max_epochs=None aims at
-_TRIED = 1 / 3  # of the epochs, after which a network without prospects is given up
+_TRIED = 1 / 3  # of the epochs, after which it needs prospects
 _FURTHER, _FURTHER_RATE = (1 / 3, 1), 0.5
 """Of the epochs (few series; many short ones), and of ``lr``: to train on all rows."""
 
 _PROVING_ROWS = 300  # at least, of which a network can be trained and validated
 _HELD_OUT, _VALIDATED = 0.2, 0.1  # of the rows, by the guard and by early stopping
 _MANY_SERIES, _SHORT = 20, 200
-"""Of so many series that are shorter than this on average whole ones are held out."""
+"""Of so many series shorter than this, on average, whole ones are held out."""
 
 _ROWS_READ = 48
 _LONG = 200
-"""Series of so many rows show delays, which answers then look back for."""
+"""Series of so many rows show delays: answers look back for them."""
 
 _REACH, _SHARE_OF_SPAN = 64.0, 0.7
 """The longest lead in units of time, and in usual series' spans."""
 
 _SHORTEST, _BEND = 0.1, 2.0
-"""How far ahead a step asks, in shares of the reach: the least, and how it is drawn."""
+"""How far a step asks, in shares of the reach: least, and how drawn."""
 
 _FEWEST_SEEN = 3
 _ANSWERS = 4096, 1024
 """Values that a batch asks for at most; where answers look back."""
 
 _FULL_KL = 300
-"""With more observed rows than this the KL term counts for less, by the square."""
+"""With more rows than this the KL term counts for less, by the square."""
 
 
 class AheadRun(Run):
@@ -95,7 +95,7 @@ class AheadRun(Run):
             model.network.to(resolve_device(settings.device))
 
     def _network(self, origins: Rows, seed: int) -> nn.AheadODE:
-        """Return an untrained network of the sizes that the data call for."""
+        """Return an untrained network of the sizes that data call for."""
         rows, sizes = self.learned, self.model.sizes
         spans = origins.times[rows.bounds[1:] - 1]
         usual = float(np.median(np.repeat(spans, rows.lengths)))  # of rows' series
@@ -140,7 +140,7 @@ class AheadRun(Run):
         return model
 
     def _stacking(self) -> Stacking | None:
-        """Return how much of the network's forecasts counts; None for nothing."""
+        """Return how much of the network's forecasts counts, or None."""
         network = self.model.network.eval()
         if not self.is_guarded:
             ones = np.ones((1, self.model.sizes[0]))
@@ -159,12 +159,12 @@ class AheadRun(Run):
 
     @cached_property
     def _validation(self) -> Validation:
-        """The held-out origins, and a level that has not seen what follows."""
+        """Held-out origins, and a level that has not seen what follows."""
         level = Level.fit(self.rows.until(self._cut))
         return Validation(self.rows, self._cut, level, self.model)
 
     def material(self, rows: Observations) -> Material:
-        """Return what `learn` reads: windows that end at any of these rows."""
+        """Return windows that end at any of these rows."""
         settings, network = self.settings, self.model.network
         origins, usable = self._usable(rows)
         validation = None
@@ -198,7 +198,7 @@ class AheadRun(Run):
         ahead: float,
         rng: np.random.Generator,
     ) -> nn.AheadBatch:
-        """Return windows with what comes up to so long after their ends."""
+        """Return windows with what comes up to so long after them."""
         model = self.model
         asked = origins.after(ends, ahead)
         most = _ANSWERS[model.network.looks_back]

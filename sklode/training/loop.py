@@ -27,16 +27,16 @@ HISTORY_COLUMNS = tuple(
     "epoch loss log_likelihood kl kl_weight grad_norm clipped_fraction validation_loss "
     "skipped_steps restored_epoch lr seconds".split()
 )
-"""Of the history, a row per epoch; the forecasters' ``history_`` documents them."""
+"""Of the history, a row per epoch; see the forecasters' ``history_``."""
 
 _PATIENCE = 50  # epochs without improvement, after which early stopping stops
 _IMPROVEMENT = 1e-4  # of the validation loss
 
 _WARM_UP_KL = 0.02
-"""Share of kl_weight while windows grow: short ones have few values to pay for z0."""
+"""Share of kl_weight while windows grow: short ones pay little for z0."""
 
 _MOST_SKIPPED = 10  # steps in a row that are not finite
-_CONSTANT = 0.5 * (1 + math.log(2 * math.pi))  # loss per normalised value, of a mean
+_CONSTANT = 0.5 * (1 + math.log(2 * math.pi))  # of a mean, per normalised value
 
 _RISE = 0.5  # a divergence raises the loss per value by more than this
 _MOST_RESTORED = 6  # times, after which training is given up
@@ -97,7 +97,7 @@ class Trainer:
         self._given_up = False
 
     def _as_one_vector(self) -> torch.nn.Parameter:
-        """Make weights and gradients views of one vector each, for fewer operations."""
+        """Make weights and gradients views of one vector each: it is faster."""
         self._trained = [p for p in self.network.parameters() if p.requires_grad]
         vector = torch.nn.Parameter(parameters_to_vector(self._trained).detach())
         vector_to_parameters(vector.data, self._trained)
@@ -110,7 +110,7 @@ class Trainer:
     def fit(self, draw: Draw, validation: Any = None, reporter: Any = None) -> None:
         """Train, until Ctrl-C at most; leave the best weights in the network."""
         try:
-            with closing(reporter or Reporter()) as told:  # its bar, before words
+            with closing(reporter or Reporter()) as told:  # bar before words
                 told.begin(self.n_epochs)
                 for epoch in range(1, self.n_epochs + 1):
                     told.epoch_end(self.run_epoch(epoch, draw(epoch), validation))
@@ -134,7 +134,7 @@ class Trainer:
     def run_epoch(
         self, epoch: int, batches: Iterable[Any], validation: Any
     ) -> dict[str, float]:
-        """Take a step on every batch, judge them; return the history's new row."""
+        """Take a step on every batch, judge them; return the history's row."""
         started = time.perf_counter()
         is_warm_up = epoch <= self.warm_up_epochs
         kl_weight = self.settings.kl_weight * (_WARM_UP_KL if is_warm_up else 1.0)
@@ -170,7 +170,7 @@ class Trainer:
         return self.rows[-1]
 
     def _step(self, batch: Any, kl_weight: float) -> list[float] | None:
-        """Take a step; return its `_MEANS`, None if loss or gradient is not finite."""
+        """Take a step; return its `_MEANS`, None if it is not finite."""
         self._optimizer.zero_grad(set_to_none=False)  # gradients are views of it
         shape = len(batch.times), self.network.latent_size
         # the process' default dtype may be another than the network's
@@ -221,7 +221,7 @@ class Trainer:
         return self._best.epoch + 1
 
     def _last_loss(self, kept: _Kept | None = None) -> float:
-        """Return the last batch's loss, under the present weights or under others."""
+        """Return the last batch's loss, under present or other weights."""
         present = self._keep()
         self._load(kept or present)
         loss = _loss_on(self._last, self.network.train())
@@ -229,9 +229,9 @@ class Trainer:
         return loss
 
     def _validate(self, loss: float, is_trained: bool) -> None:
-        """Keep the weights if they validate best; count epochs without better."""
+        """Keep weights that validate best; count epochs without better."""
         self._waited = 0 if loss < self._least - _IMPROVEMENT else self._waited + 1
-        # steps that were all skipped say that these are no good weights
+        # steps that were all skipped: no good weights
         if loss < self._least and is_trained:
             self._least, self._validated = loss, self._keep()
 
@@ -243,7 +243,7 @@ class Trainer:
         self.best_epoch = kept.epoch
 
     def _end(self) -> None:
-        """Load the best weights, or the last ones; warn if training has diverged."""
+        """Load the best or the last weights; warn if training diverged."""
         earlier = self._best
         if self._validated is not None:
             self._load(self._validated)
@@ -272,13 +272,13 @@ def _warn(text: str) -> None:
 
 
 def _is_worse(loss: float, than: float) -> bool:
-    """Return whether a divergence lies between the losses; one not finite is worse."""
+    """Return whether a divergence lies between the losses."""
     return not loss <= max(_CONSTANT, than + _RISE)
 
 
 @torch.no_grad()
 def _loss_on(batch: Any, network: Any) -> float:
-    """Return the negative log-likelihood per scored value at the mean z0, or inf."""
+    """Return minus log-likelihood per scored value at the mean z0, or inf."""
     try:
         bound = network(batch)
     except SolverError:

@@ -69,7 +69,7 @@ class Run:
         return min(_BATCHES_PER_EPOCH, n)
 
     def set_length(self, n_windows: int, updates: int) -> None:
-        """Settle the epochs, where None aims at so many ``updates``, and the rate."""
+        """Settle the epochs, by ``updates`` if not given, and the rate."""
         given, n_batches = self.settings.max_epochs, self.n_batches(n_windows)
         if self.purpose in ("pretrain", "fit"):
             self.n_epochs = given or max(updates // n_batches, 1)
@@ -83,11 +83,11 @@ class Run:
                 self.n_epochs, self.rate = max(self.n_epochs, least), _FINETUNE_RATE
 
     def goes_on(self, epoch: int) -> bool:
-        """Return whether another epoch is worth it, asked before each."""
+        """Return whether another epoch is worth it."""
         return True
 
     def learn(self, reporter: Reporter, material: Material) -> Trainer:
-        """Train the network, as long as planned; return how that went."""
+        """Train the network; return how that went."""
         draw, n_batches, validation, warm_up = material
         given = self.model.network, self.settings, self.generator, self.n_epochs
         trainer = Trainer(*given, n_batches, warm_up, self.rate, self.goes_on)
@@ -102,7 +102,7 @@ class Run:
             self.model.whole_epochs = len(trainer.rows)
 
     def torch_threads(self) -> contextlib.AbstractContextManager[None]:
-        """Leave the cores to the engine where that runs the network."""
+        """Leave the cores to the engine where it runs the network."""
         is_fused = "eager" not in self.model.network.engines()
         return one_torch_thread() if is_fused else contextlib.nullcontext()
 
@@ -131,7 +131,7 @@ def drawn_network(
     Its latent state rotates with periods between the two, evenly drawn in their log.
     """
     with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
-        # torch.manual_seed would seed the generators of the GPUs as well
+        # torch.manual_seed would seed the GPUs as well
         torch.default_generator.manual_seed(seed)
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float32)  # which the engine is compiled for

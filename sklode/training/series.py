@@ -1,4 +1,4 @@
-"""Training on windows that the decoder describes from their first row on.
+"""Training on windows that the decoder describes from the first row on.
 
 The paper's (``level="series"``): z0 stands at the first row, and the whole window is
 reconstructed, with the rows after it that the encoder does not see.
@@ -28,10 +28,10 @@ from sklode.training.report import Reporter
 _UPDATES = 1500  # optimiser steps that max_epochs=None aims at
 _HELD_OUT = 0.1  # share of rows, by early stopping
 _MEAN_GAP = 10.0
-"""Time units that a solver walks from one row to the next, on average, at most."""
+"""Time units from one row to the next, on average, at most."""
 
 _ENOUGH = 0.5
-"""Share of the windows that are left to train on where the ends of series are not."""
+"""Share of the windows to be left where ends of series are held out."""
 
 _STAGES = ((0.125, 0.0), (0.25, 0.47), (0.5, 0.82), (1.0, 1.0))
 """Windows grow during the warm-up: (share of their length, share of the warm-up).
@@ -94,12 +94,12 @@ class SeriesRun(Run):
         return cut if n_left(cut) else end
 
     def _network(self, seed: int) -> Any:
-        """Return an untrained network that rotates with periods of these windows."""
+        """Return an untrained network with periods of these windows."""
         settings, sizes = self.settings, self.model.sizes
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
         span = float(np.median(self.windows.gather(which).times[:, -1]))
         followed = 2 * math.pi * settings.step_size / FOLLOWED[settings.method]
-        # faster oscillations are hardly seen at stamps one unit apart
+        # faster oscillations are hardly seen
         low = max(4.0, followed)
         return drawn_network(settings, sizes, seed, low, max(span, 2 * low))
 
@@ -115,11 +115,11 @@ class SeriesRun(Run):
         return model
 
     def _trained_on(self, windows: WindowSet) -> Numbers:
-        """Return the windows that end before their series' first held-out row."""
+        """Return the windows that end before their series' held-out rows."""
         return np.flatnonzero(windows.end <= self.cut[windows.series])
 
     def material(self) -> Material:
-        """Return what `learn` reads: the windows before the held-out rows."""
+        """Return the windows before the held-out rows."""
         settings, generator = self.settings, self.generator
         n_windows = len(self._trained_on(self.windows))
         n_batches = self.n_batches(n_windows)
@@ -146,7 +146,7 @@ class SeriesRun(Run):
         return draw, n_batches, validation, warm_up
 
     def _validation(self, device: torch.device) -> nn.Batch | None:
-        """Return held-out windows, scored at held-out rows after the seen part."""
+        """Return held-out windows, scored at held-out rows not seen."""
         windows, cut = self.windows, self.cut
         after_seen = windows.start + windows.window_length
         held_out = windows.end > cut[windows.series]
@@ -173,7 +173,7 @@ def default_lengths(
         wanted = (window_length or 20) if n_ahead is None else n_ahead
         horizon = wanted if window_length else min(wanted, longest // 3)
     if window_length is None:
-        # of many series a window need not leave room for others beside it
+        # of many series windows need no others beside them
         room = 1 if len(lengths) >= 8 else 2
         wanted = min(60, max(24, 2 * horizon), (longest - horizon) // room)
         window_length = max(wanted, 1)

@@ -20,16 +20,16 @@ from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.calibration import normal_scale
 
 _BLOCKS = 6
-"""Parts of a few series' held-out rows: errors in one of them count as one."""
+"""Parts of a few series' held-out rows: errors in one count as one."""
 
 _ORIGINS, _IN_ONE, _ROWS_AFTER = 240, 96, 30
-"""Origins in all, in one long series, and rows after each that are looked at."""
+"""Origins in all, in a long series, and rows looked at after each."""
 
 _MOST_ROWS = 2_000_000  # that the level filters
 
 _KNOTS = 4
 _NEXT, _OTHERS, _ALL = 0.25, 0.1, 0.5
-"""How much the next leads count beside a weight's own, all leads, and all channels."""
+"""How much neighbouring leads count beside one, all, and all channels."""
 
 _FEWEST_CLUSTERS, _CONFIDENCE = 4, 0.95
 _WHOLE, _PROSPECT = 0.5, 0.1
@@ -137,7 +137,7 @@ class Validation:
         return np.clip(change, -_CLIPPED, _CLIPPED)
 
     def has_prospects(self) -> bool:
-        """Return whether some weight of the network might be worth it."""
+        """Return whether some weight might be worth it."""
         if not len(self.asked.window):
             return False
         sums = self._sums(self.change())[0].sum(3)
@@ -145,7 +145,7 @@ class Validation:
         return max(best_weight(*one)[1] for one in every) > _PROSPECT
 
     def stacking(self) -> Stacking | None:
-        """Return the stacking weights; None where none is above zero for sure."""
+        """Return stacking weights; None where none is above zero for sure."""
         if not len(self.asked.window):
             return None
         change = self.change()
@@ -171,7 +171,7 @@ class Validation:
         return Stacking(knots, weights, factors, float(self.asked.lead.max()))
 
     def _sums(self, change: Array) -> tuple[Array, Array, Numbers]:
-        """Return sums, (2, cluster, channel, part of leads), and leads and parts."""
+        """Return sums, (2, cluster, channel, part), with leads and parts."""
         lead, channel = self.asked.lead, self.asked.channel
         edges = np.unique(np.quantile(lead, np.arange(_KNOTS) / _KNOTS, method="lower"))
         place = np.searchsorted(edges, lead, side="right") - 1
@@ -184,7 +184,7 @@ class Validation:
 
 
 def _origins(observations: Observations, cut: Numbers) -> Numbers:
-    """Return rows to forecast from: before held-out ones, with some rows after."""
+    """Return rows to forecast from, with some held-out rows after."""
     first, end = observations.bounds[:-1], observations.bounds[1:]
     is_whole = cut == first
     low, most = np.where(is_whole, first + 2, cut - 1), np.where(is_whole, 4, _IN_ONE)
@@ -202,7 +202,7 @@ def _parts(observations: Observations, first: Numbers, end: Numbers) -> Observat
 
 
 def _factors(left: Array, place: Numbers, channel: Numbers, weights: Array) -> Array:
-    """Return the scale of what is left, (part, channel); of all where few are."""
+    """Return the scale of what is left, (part, channel)."""
     factors = np.ones_like(weights)
     for j, k in np.argwhere(weights > 0):
         own = left[(place == j) & (channel == k)]
