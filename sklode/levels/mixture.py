@@ -19,7 +19,7 @@ _LARGEST = 709.0  # of logarithms whose exponential a float holds
 _LEAST = 5e-324  # of positive floats
 # of mean and standard deviation, of a normal that is cut off at zero
 _RATIOS = np.linspace(-2.5, 3.0, 300)
-_FAR = 3.0  # standard deviations above zero: next to nothing is below it
+_FAR = 3.0  # deviations above zero: next to nothing is below
 _COARSE = 6.0  # a standard deviation to which steps of one are small
 
 
@@ -57,9 +57,9 @@ class Mixture:
     """Of each query a mixture; log-normals where ``logarithm``, in y's units."""
 
     weights: Array  # (component,)
-    means: Array  # (component, query); of logarithms, where those are normal
-    spreads: Array  # of the noise-free signal: standard deviations
-    noises: Array  # (component, query or 1): those of the observation noise
+    means: Array  # (component, query); of logarithms of log-normals
+    spreads: Array  # standard deviations of the signal
+    noises: Array  # (component, query or 1): of the noise
     logarithm: Flags  # (component,)
     offset: float = 0.0  # of values, before the logarithm
 
@@ -84,7 +84,7 @@ class Mixture:
         )
 
     def normal(self) -> tuple[Array, Array, Array]:
-        """Return means, deviations of the signal and of the noise, of its normals."""
+        """Return means, and deviations of signal and noise, of its normals."""
         chosen = ~self.logarithm
         weights = self.weights[chosen, None] / self.weights[chosen].sum()
         mean, root = (weights * self.means[chosen]).sum(0), np.sqrt(weights)
@@ -111,7 +111,7 @@ class Mixture:
 
     @np.errstate(over="ignore", invalid="ignore")
     def quantiles(self, levels: Array, noise: bool = True) -> Array:
-        """Return quantiles of the signal, and the noise on it, (query, level)."""
+        """Return quantiles of the signal and its noise, (query, level)."""
         spread = np.hypot(self.spreads, noise * self.noises)
         spread = np.maximum(spread, np.maximum(1e-12 * np.abs(self.means), _LEAST))
         result = np.empty((self.means.shape[1], len(levels)))
@@ -139,7 +139,7 @@ class Mixture:
 
     @np.errstate(over="ignore", invalid="ignore")
     def variance(self) -> Array:
-        """Return the variance of each query, noise included, (query,)."""
+        """Return the variance of each query, with noise, (query,)."""
         squares = np.hypot(self.spreads, self.noises) ** 2
         log = self.logarithm[:, None]
         grown = np.exp(self.means + squares / 2)
@@ -159,7 +159,7 @@ class Mixture:
 
 
 class Floored:
-    r"""A mixture made one of values y = max(0, a + b u), rounded if ``step`` is one.
+    r"""A mixture of values y = max(0, a + b u), rounded if ``step`` is one.
 
     Where u may well be below zero, a and b keep the mean of the signal, itself not
     below zero, and the variance of u.
@@ -206,7 +206,7 @@ class Floored:
         return self.put(self._mixture.quantiles(levels).T).T
 
     def points(self) -> Array:
-        """Return forecasts of u that are not below zero, (query,): not rounded."""
+        """Return forecasts of u, not below zero nor rounded, (query,)."""
         return np.maximum(self._mixture.points(), 0.0)
 
     def variance(self) -> Array:
@@ -245,7 +245,7 @@ def _rounded(centre: Array, spread: Array, mean: Array) -> tuple[Array, Array]:
 
 
 def steps_of(values: Array) -> Array:
-    """Return 1 of channels of counts, 0 of others, NaN where some are below zero."""
+    """Return 1 of channels of counts, 0 of others, NaN of some below zero."""
     known = np.where(np.isnan(values), 0.0, values)
     whole = (known == np.round(known)).all(axis=0)
     return np.where((known < 0).any(axis=0), np.nan, np.where(whole, 1.0, 0.0))
@@ -257,7 +257,7 @@ def has_zeros(values: Array) -> bool:
 
 
 def offset_of(values: Array) -> float:
-    """Return what is added before a logarithm: where some are zero, the least step."""
+    """Return what is added before a logarithm: among zeros, the least step."""
     if not has_zeros(values) or not values.any():
         return 0.0
     whole = steps_of(values[:, None])[0] == 1

@@ -21,10 +21,10 @@ MAX_SUBSTEPS = 32  # that a gap is split into, at most
 
 
 class Steps(NamedTuple):
-    """What the encoder does; surplus steps of a series have ``dt`` 0 and no visit."""
+    """What the encoder does; surplus steps have ``dt`` 0 and no visit."""
 
-    inputs: Tensor  # (batch, step, channel): what is read at the end of each step
-    dt: Tensor  # (batch, step): signed length of the flow of each step
+    inputs: Tensor  # (batch, step, channel): read at each step's end
+    dt: Tensor  # (batch, step): signed length of the flow
     visits: Tensor  # (batch, step), bool: the step ends at an observed stamp
     last_step: Tensor  # (batch, time): the step that ends at each stamp
 
@@ -113,7 +113,7 @@ class ODERNN(nn.Module):
             flows = flows & (observed.flip(1).cumsum(1).flip(1) > 0)
         gaps = torch.diff(times, dim=1, prepend=times[:, :1]) * flows
         longest = math.inf if self.vector_field is None else self.solver.longest_step
-        # the tolerance keeps rounding from splitting a gap that equals the longest step
+        # rounding must not split a gap that equals the longest step
         parts = torch.ceil(gaps.abs() / longest - 1e-3).clamp(1, MAX_SUBSTEPS).long()
         ends = parts.cumsum(1)
         step = torch.arange(int(ends.max()), device=gaps.device).repeat(len(gaps), 1)
@@ -131,7 +131,7 @@ class ODERNN(nn.Module):
         visited = visits.any(0).tolist()
         is_lstm = isinstance(self, ODELSTM)  # which carries C beside h
         memory = (inputs.new_zeros(len(inputs), self.hidden_size),) * (1 + is_lstm)
-        # unbound at once: the backward pass of each single column fills a whole table
+        # unbound at once: single columns are slow backward
         columns = inputs, dt.unsqueeze(-1), visits.unsqueeze(-1)
         each = zip(*(column.unbind(1) for column in columns), strict=True)
         for k, (x, length, visit) in enumerate(each):
@@ -145,7 +145,7 @@ class ODERNN(nn.Module):
             yield memory[0]
 
     def compiles(self, example: Tensor) -> bool:
-        """Return whether the compiled engine does this, for tensors like this one."""
+        """Return whether the compiled engine does this, for such tensors."""
         known = type(self) in (RNN, ODERNN, ODELSTM) and type(self.cell) is self._cell
         return known and self.solver.compiles(self.vector_field, example)
 
@@ -161,9 +161,9 @@ class RNN(ODERNN):
         super().__init__(input_size + 1, hidden_size)
 
     def steps(self, *given: Any, **how: Any) -> Steps:
-        """Return the encoder's steps, one a stamp, with gaps among the inputs."""
+        """Return the encoder's steps, one a stamp, with gaps in the inputs."""
         steps = super().steps(*given, **how)
-        # time since the last visit: the gaps of skipped stamps add up
+        # since the last visit: the gaps of skipped stamps add up
         elapsed = steps.dt.abs().cumsum(1)
         before = functional.pad(elapsed * steps.visits, (1, -1)).cummax(1).values
         gap = elapsed - before

@@ -1,7 +1,7 @@
-"""How much wider than the model's own spread the forecasts' spread must be.
+"""How much wider than the model's own spread that of forecasts must be.
 
-A model rarely knows all of its error: the spread of its draws is multiplied by a scale
-per channel that depends on the time since the last observation, estimated from the
+A model rarely knows all of its error: its spread is multiplied by a scale per
+channel that depends on the time since the last observation, estimated from the
 errors of forecasts of windows.
 """
 
@@ -21,18 +21,18 @@ from sklode.nn import Batch, LatentODE, make_batch
 from sklode.prediction.randomness import normals
 
 _N_DRAWS = 32  # of z0, that the model's own spread is measured from
-_KNOTS = 4  # parts of the time since the last observation, with equally many errors
-_FEWEST = 10  # errors of so many rows are needed to say anything of a channel
-_ROWS_ALIKE = 5  # so many neighbouring rows tell as much of errors as one alone would
-_MANY = 200  # of so many held-out rows, errors on the others need not be looked at
+_KNOTS = 4  # parts of the leads, with equally many errors
+_FEWEST = 10  # rows that say anything of a channel
+_ROWS_ALIKE = 5  # neighbouring rows tell as much as one alone
+_MANY = 200  # held-out rows that suffice alone
 _LEAST = 0.5  # scale, however good the forecasts of the training rows are
 _QUANTILES, _NORMAL = (0.5, 0.9), (0.6745, 1.6449)  # of absolute errors; of normal ones
 
 _DRIFT, _OPTIMISM = 1.25, 1.3
-"""How much larger errors of forecasts are than those measured: held-out, trained on.
+"""How much larger errors are than those measured: held-out, trained on.
 
-Held-out rows chose the epoch. Rows trained on need no factor where windows are thinned
-by a half. The factors were set on series of two sines, see docs/uncertainty.md.
+Held-out rows chose the epoch. Rows trained on need none where thinned by half.
+Set on series of two sines, see docs/uncertainty.md.
 """
 
 
@@ -67,7 +67,7 @@ def residuals_of(network: LatentODE, batch: Batch) -> tuple[Array, Array]:
         if batch.scored is not None:
             counts[:, batch.n_seen :] = batch.scored[:, batch.n_seen :]
         errors = torch.where(counts & errors.isfinite(), errors, torch.nan)
-        # padding repeats the last stamp, so that it is no later than what was seen
+        # padding repeats the last stamp: it is no later than what was seen
         last = batch.times[:, : batch.n_seen].amax(dim=1, keepdim=True)
         lags = (batch.times - last).double()
     return errors.cpu().numpy(), lags.cpu().numpy()
@@ -97,7 +97,7 @@ def calibrate(
     if len(edges):
         parts = range(1, len(edges) + 1)
         knots = np.array([np.median(lags[counts & (part == k)]) for k in parts])
-        knots[0] = min(knots[0], 1.0)  # an error of the first step is one of forecasts
+        knots[0] = min(knots[0], 1.0)  # the first step is a forecast
     factor = optimism * (1 + 1 / max(n_rows / _ROWS_ALIKE, 2))
     scales = np.ones((len(knots) + 1, errors.shape[-1]))
     for channel, scale in enumerate(scales.T):
@@ -118,22 +118,22 @@ def calibrate(
 
 
 def normal_scale(sizes: Array) -> float:
-    """Return the scale of normal errors with such quantiles of absolute ones."""
+    """Return the scale of normal errors of such absolute quantiles."""
     return float(np.mean(np.quantile(sizes, _QUANTILES) / _NORMAL))
 
 
 def measured_calibration(
     model: Any, windows: WindowSet, cut: Numbers, epochs: int, thinning: float
 ) -> Array | None:
-    """Measure how far forecasts are off, on held-out rows and on those trained on.
+    """Measure how far forecasts are off, on rows held out and trained on.
 
-    The larger scale counts, since rows held out, of each series those from ``cut`` on,
-    may be easy ones; where they are many, theirs does. All are from a model that was
-    not trained here. Where there are too few to tell, what the model had is kept.
+    The larger scale counts, since rows held out, each series' from ``cut`` on,
+    may be easy ones; where they are many, theirs does. All are from a model
+    not trained here. Where there are too few, what the model had is kept.
     """
     reaching = windows.reaching(max(2 * model.horizon, model.window_length))
     first = reaching.bounds[:-1]
-    # from a half on, thinning takes the doubt of rows trained on away
+    # from a half on, thinning takes the doubt away
     optimism = max(_OPTIMISM + (1 - _OPTIMISM) * thinning / 0.5, 1.0)
     measures = [(cut, _DRIFT, _LEAST), (first, optimism, _LEAST)]
     device = next(model.network.parameters()).device

@@ -1,8 +1,8 @@
-"""What a network that describes whole windows says of series, in y's own units.
+"""What a network of whole windows says of series, in y's own units.
 
-A stamp inside a series is answered by a window around it: of those that begin at every
-quarter of a window, the one whose middle is nearest. The first window, backward in
-time, and the last answer what lies near the ends, and beyond them.
+A stamp inside a series is answered by a window around it: of those from every
+quarter of a window on, the one whose middle is nearest. The first, backward
+in time, and the last answer what lies near the ends, and beyond.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from sklode.prediction.randomness import normals
 _WINDOWS_AT_ONCE = 512
 _STATES_AT_ONCE = 2**17  # windows times draws times steps, or stamps if more
 _FEWEST_ROWS = 16  # windows times draws, which the engine takes together
-_WINDOWS_PER_LENGTH = 4  # begin one after the other, so that many stamps share one
+_WINDOWS_PER_LENGTH = 4  # begin so that many stamps share one
 
 
 class Predictor:
-    """A fitted model with its history: rows that are asked for in, finite tables out.
+    """A fitted model with its history: rows in, finite tables out.
 
     Every method raises `SolverError` where an equation cannot be solved or an answer is
     not finite. ``seed`` is that of all draws.
@@ -83,7 +83,7 @@ class Predictor:
     def _parts(
         self, asked: Asked, n: int, noisy: bool = False
     ) -> Iterator[tuple[Numbers, Array, Array]]:
-        """Yield numbers of rows, paths, and the noise's standard deviation.
+        """Yield rows' numbers, paths, and the noise's standard deviation.
 
         Paths are (sample, row, channel), in the network's units; with ``n`` of 0 one,
         that of the mean of q(z0). All rows of a window share a draw's z0.
@@ -145,9 +145,9 @@ class Predictor:
         return KnownControls(bounds, times, self._model.units.controls(known.controls))
 
     def _passes(self, window: Numbers, since: Array, n_draws: int) -> Iterator[Numbers]:
-        """Yield queries, window by window, as many as are solved together.
+        """Yield queries, by window, as many as are solved together.
 
-        Windows that take most come first: all of a pass take as much as its largest.
+        Largest windows come first: all of a pass take as much as its largest.
         """
         _, place, counts = np.unique(window, return_inverse=True, return_counts=True)
         size = counts.astype(float)

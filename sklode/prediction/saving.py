@@ -1,7 +1,7 @@
 """One file format: a fitted or pretrained forecaster, nothing executed.
 
-The layout is that of safetensors: named arrays and a text, which is JSON here. The file
-holds parameters, the series seen and the model. Nothing that it names is imported or
+The layout is that of safetensors: named arrays, and a text in JSON. The file
+holds parameters, series and model. Nothing that it names is imported or
 called: it says which of `_KINDS` a value is. The checksum shows damage, not malice.
 """
 
@@ -58,7 +58,7 @@ def save(path: str | os.PathLike[str], forecaster: Any) -> None:
     """Write a forecaster, see its ``save_weights``."""
     arrays: dict[str, Any] = {}
     found = {
-        "sha256": _BLANK.decode(),  # first, so that nothing before looks like it
+        "sha256": _BLANK.decode(),  # first: nothing before looks like it
         "format_version": FORMAT_VERSION,
         "sklode_version": version("sklode"),
         "class": type(forecaster).__name__,
@@ -107,7 +107,7 @@ def load(path: str | os.PathLike[str], kind: Any) -> Any:
         return _forecaster(kind, _restored(found["state"], arrays))
     except WeightsFileError:
         raise
-    except Exception as error:  # whatever content leads to that was made up
+    except Exception as error:  # whatever made-up content leads to
         _refuse(f"something else ({type(error).__name__}: {str(error)[:500]})")
 
 
@@ -157,7 +157,7 @@ def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
 
 
 def _plain(value: Any, where: str, arrays: dict[str, Any]) -> Any:
-    """Return a value as JSON holds it; arrays go to ``arrays``, by where they are.
+    """Return a value as JSON holds it; arrays go to ``arrays``, by place.
 
     None, bool, int, float, str, lists and dicts are themselves; anything else is a dict
     whose one key says, after an @, which of `_KINDS` the rest is to make.
@@ -217,7 +217,7 @@ def _index(ticks: list[int], kind: str, freq: Any, name: Any) -> pd.Index:
 def _parts_of_offset(offset: pd.offsets.BaseOffset) -> Any:
     if type(offset) is pd.DateOffset:
         return {"n": offset.n, "normalize": offset.normalize, **offset.kwds}
-    with contextlib.suppress(ValueError):  # some names say nothing, or too little
+    with contextlib.suppress(ValueError):  # some names say too little
         if to_offset(offset.freqstr) == offset:
             return offset.freqstr
     _refuse(f"the step {offset!r}, which its name does not tell")
@@ -252,7 +252,7 @@ def _observations(**parts: Any) -> Observations:
     found = Observations(**parts)
     ends, n = found.bounds, len(found.ticks)
     fits = ends[0] == 0 and ends[-1] == n == len(found.values)
-    if not fits or (found.lengths <= 0).any():  # where kernels would read any memory
+    if not fits or (found.lengths <= 0).any():  # kernels would read any memory
         _refuse("rows of no series")
     return found
 
@@ -287,4 +287,4 @@ _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
     ),
     "device": (torch.device, str, torch.device),
 }
-"""What is not plain: its types, how it is taken apart, and how it is made."""
+"""What is not plain: types, how to take apart, and how to make."""
