@@ -1,8 +1,7 @@
 """Products of small matrices, for compiled functions.
 
-The matrices of a small network fit in the nearest cache, where a call of BLAS takes
-longer to begin than to multiply. Here the sums of a tile of the result stay in
-registers, which numba's own loops do not reach: `_tile` writes LLVM's instructions.
+Of small matrices a call of BLAS takes longer to begin than to multiply.
+Here the sums of a tile stay in registers: `_tile` writes LLVM's instructions.
 
 Matrices are one-dimensional arrays, row after row.
 """
@@ -71,8 +70,8 @@ def apart(typing):
     return types.none(), codegen
 
 
-# columns that are summed side by side, in two or one of a machine's registers; rows;
-# and times so many columns: the sums of the largest tile fill twelve registers
+# columns side by side, in one or two registers; rows; and times so many columns;
+# sums of the largest tile fill twelve registers
 _TILES = [(lanes, rows, 1) for lanes in (1, 4) for rows in (1, 4)]
 _TILES += [(8, rows, n) for rows in (1, 4) for n in (1, 2, 3)]
 

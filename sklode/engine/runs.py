@@ -34,8 +34,8 @@ _WORTH_A_THREAD = 30_000_000
 def _each_block(n_series, cost, work, *given):
     """Return ``work(low, high, ...)`` of each block, in threads if it pays.
 
-    ``cost`` are the multiplications of a series. Blocks do not depend on the number of
-    threads, and sums over them are added in their order: results repeat bit by bit.
+    ``cost`` are the multiplications of a series. Blocks, and the order of sums, do not
+    depend on threads: results repeat bit by bit.
     """
     n = max(-(-n_series // _BLOCK), 1)
     cuts = [k * n_series // n for k in range(n + 1)]
@@ -62,11 +62,7 @@ def _by_step(part):
 
 
 class _Field:
-    """A vector field's weights, as compiled functions take them.
-
-    ``layers`` are (width, state), (width,), those of an inner layer if there is one,
-    (state, width) and (state,).
-    """
+    """A vector field's weights, by layer, as compiled functions take them."""
 
     @np.errstate(over="ignore", invalid="ignore")  # as in torch: who calls looks
     def __init__(self, method, *layers):
@@ -126,10 +122,7 @@ class _Walk:
         walk(dt, flags, given, of_cell, of_field, self.kept, self.room)
 
     def back(self, by_last, by_states, by_rates, by_bias):
-        """Return the gradients by the start, and those by the weights.
-
-        Those by what is added to the first layer are added to ``by_bias``.
-        """
+        """Return gradients by the start and the weights; add to ``by_bias``."""
         (dt, flags), field = self.steps, self.field
         g, sums = (np.zeros((2, k), dt.dtype) for k in (by_last.size, self.cell.size))
         g[0] = by_last
@@ -180,11 +173,9 @@ class Encoding:
 class Decoding:
     """One run of the decoder: all steps of its grid, and answers between them.
 
-    Between grid points the answer is the cubic Hermite interpolant of z and dz/dt at
-    both ends of a step. With a control held over each step dz/dt jumps at the grid
-    points, and a step's end has a derivative of its own; otherwise it is that of the
-    next start. ``added``, (series, step, width), is what is added to the first layer's
-    bias, or None; the others are those of `sklode.engine.autograd.decode_at`.
+    With a control held over each step dz/dt jumps at the grid points, and a step's end
+    has a derivative of its own. ``added``, (series, step, width), is added to the first
+    layer's bias, or None; the others are those of `sklode.engine.autograd.decode_at`.
     ``result`` are the states, (series, query, state).
     """
 

@@ -36,8 +36,7 @@ def one_torch_thread() -> Iterator[None]:
 def _set_torch_threads(own: int, others: int) -> None:
     """Set torch's number for this thread, and that of threads still to come.
 
-    torch sets both at once. A thread that first met torch during a limit would keep it
-    for ever, and pass it on.
+    torch sets both at once: a thread that first met it during a limit would keep it.
     """
     with _SETTING:
         torch.set_num_threads(own)
@@ -57,8 +56,7 @@ def own_modes(gradients: bool) -> Iterator[None]:
     """Work outside the caller's ``no_grad``, inference mode, autocast and device.
 
     Else a fit inside ``torch.no_grad()`` has nothing to descend, and autocast rounds.
-    All of these belong to the calling thread. With ``gradients`` operations are
-    recorded for a backward pass.
+    With ``gradients`` operations are recorded for a backward pass.
     """
     n_threads()  # a thread's first: else another fit's limit is its own
     with contextlib.ExitStack() as stack:

@@ -141,10 +141,7 @@ def _mean(values, b, out):
 
 @inner
 def _flush(x):
-    """Set what would soon be subnormal to 0; return whether anything is left.
-
-    Many processors take a hundred times as long for subnormal numbers.
-    """
+    """Set what would soon be subnormal, and slow, to 0; tell whether any is left."""
     apart()
     left = False
     for i in range(x.size):
@@ -155,10 +152,7 @@ def _flush(x):
 
 @inlined
 def _step(field, h, dt, bias, flows, v1, v2, room, out):
-    """Set out to where a step ends that starts at h; keep what the layers give.
-
-    Where it does not flow, that is what they give at h only.
-    """
+    """Set out to where a step ends that starts at h; keep what the layers give."""
     (a, _, b), weights, biases, (n_state, width) = field
     wide, rise = room[0], room[1][0]
     entered, mean, lengths, slopes = wide[1], wide[2], wide[3], wide[4:8]
@@ -186,8 +180,7 @@ def _step(field, h, dt, bias, flows, v1, v2, room, out):
 def _step_back(field, g, h, dt, by_rate, flows, v1, v2, grads, room, by_bias):
     """Turn g, the gradient by the step's end, into that by its start h.
 
-    ``by_rate`` is the gradient by dh/dt at the start, where that is an answer too. The
-    gradient by what is added to the first layer is added to ``by_bias``.
+    ``by_rate`` is that by dh/dt at h, or empty; that by the bias adds to ``by_bias``.
     """
     (_, columns, b), weights, _, (n_state, width) = field
     by_w1, by_w2, by_m, by_wo, by_b1, by_b2, by_c, by_bo, scratch = grads

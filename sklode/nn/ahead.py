@@ -174,10 +174,7 @@ class AheadODE(Autoencoder):
         return self._answers(batch, z0, *read)
 
     def _origin(self, batch: AheadBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return mean and log variance of q(z0), (window, latent), and the readings.
-
-        These are `_readings`, and those that lines read, not softened.
-        """
+        """Return mean and log variance of q(z0), readings, and those of lines."""
         known = batch.mask.to(batch.values.dtype)
         raw = torch.where(batch.mask, batch.values, 0.0)
         values = _softened(raw)

@@ -121,9 +121,7 @@ class Decoder(nn.Module):
     ) -> Tensor:
         """Return states at places in consecutive steps, (batch, query, state).
 
-        From z0, (batch, state), steps ``dt``, (batch, step), are taken; controls
-        ``held``, (batch, step, control), hold over one each. A query, (batch, query),
-        is ``theta`` in [0, 1] of the way through the step ``left``.
+        Arguments are as of `sklode.engine.autograd.decode_at`; ``held`` are controls.
         """
         grid = self.solver.trajectory(self.vector_field, z0, dt, held)
         z_left, z_right = _rows(grid, left), _rows(grid, left + 1)
@@ -144,10 +142,8 @@ class Decoder(nn.Module):
 
 
 def _rows(table: Tensor, index: Tensor) -> Tensor:
-    """Take rows of each series: (batch, row, k), (batch, query) -> (batch, query, k).
-
-    One flat look-up: its backward pass is far cheaper than that of ``gather``.
-    """
+    """Take rows of each series, of (batch, row, k): (batch, query, k)."""
+    # one flat look-up: backward far cheaper than ``gather``
     start = torch.arange(len(table), device=table.device).unsqueeze(-1) * table.shape[1]
     flat = table.reshape(-1, table.shape[-1]).index_select(0, (index + start).flatten())
     return flat.view(*index.shape, table.shape[-1])

@@ -196,9 +196,9 @@ class LatentODE(Autoencoder):
     def forward(self, batch: Batch, noise: Tensor | None = None) -> Bound:
         """Return the parts of the evidence lower bound of windows.
 
-        The encoder sees the first ``batch.n_seen`` stamps, without those hidden from
-        it; the likelihood counts all. z0 is reparametrised by ``noise``, standard
-        normal draws of shape (batch, latent); without them it is the mean of q(z0).
+        The encoder sees the first ``batch.n_seen`` stamps that are not hidden. z0 is
+        reparametrised by ``noise``, standard normal draws (batch, latent); without
+        them it is the mean of q(z0).
         """
         posterior = self.encode(batch)
         z0 = posterior.q_z0.mean

@@ -48,9 +48,7 @@ class FittedModel(TrainedModel):
 
     horizon: int  # rows after those seen, in a training window
     calibration: Array | None = None  # of spreads, see `scales_at`; None: the model's
-    # (channel,): what channels that never varied in training are forecast by, in
-    # normalised units; NaN for the others
-    held: Any = None
+    held: Any = None  # (channel,): forecasts of constants, normalised; else NaN
 
     def windows(self, observations: Observations) -> WindowSet:
         """Return the training windows; none spans a long gap."""

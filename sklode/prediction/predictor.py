@@ -85,8 +85,8 @@ class Predictor:
     ) -> Iterator[tuple[Numbers, Array, Array]]:
         """Yield rows' numbers, paths, and the noise's standard deviation.
 
-        Paths are (sample, row, channel), in the network's units; with ``n`` of 0 one,
-        that of the mean of q(z0). All rows of a window share a draw's z0.
+        Paths are (sample, row, channel), in the network's units; of ``n`` 0 that of the
+        mean of q(z0). All rows of a window share a draw's z0.
         """
         window, times = self._placed(asked.series, asked.ticks)
         known, windows = self._known(asked), self._windows
@@ -113,10 +113,7 @@ class Predictor:
             raise SolverError(f"{error} {reach}") from error
 
     def _placed(self, series: Numbers, ticks: Numbers) -> tuple[Numbers, Array]:
-        """Return windows that answer stamps, and times since their pieces' first rows.
-
-        A piece is what `split_at_gaps` makes of a series.
-        """
+        """Return windows that answer stamps, and times since their pieces began."""
         seen, windows = self._history.observations, self._windows
         before = rows_before(seen.bounds, seen.ticks, series, ticks)
         before = np.maximum(before, seen.bounds[:-1][series])
@@ -145,10 +142,7 @@ class Predictor:
         return KnownControls(bounds, times, self._model.units.controls(known.controls))
 
     def _passes(self, window: Numbers, since: Array, n_draws: int) -> Iterator[Numbers]:
-        """Yield queries, by window, as many as are solved together.
-
-        Largest windows come first: all of a pass take as much as its largest.
-        """
+        """Yield queries, by window, as many as are solved together, largest first."""
         _, place, counts = np.unique(window, return_inverse=True, return_counts=True)
         size = counts.astype(float)
         spacing = self._model.network.decoder.solver.grid_spacing
@@ -166,10 +160,7 @@ class Predictor:
     def _solved(
         self, window: Numbers, times: Array, known: KnownControls | None, n: int
     ) -> Array:
-        """Return x^ of draws, or of the mean, of q(z0), (sample, query, channel).
-
-        Queries come window by window; padded slots of a window ask at t0.
-        """
+        """Return x^ of draws of z0, or of its mean, (sample, query, channel)."""
         network, windows = self._model.network, self._windows
         spacing = network.decoder.solver.grid_spacing
         begin = np.flatnonzero(np.diff(window, prepend=-1))

@@ -1,7 +1,7 @@
 """Training a network that looks ahead from any row, beside the level.
 
-Where the rows could validate one: it is trained without the held-out rows, given up
-where it has no prospects, and trained on with all rows as far as it adds to the level.
+It is trained without the held-out rows, given up where it has no prospects, and trained
+on with all rows as far as it adds to the level.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Training on windows that the decoder describes from the first row on.
 
-The paper's (``level="series"``): z0 stands at the first row, and the whole window is
-reconstructed, with the rows after it that the encoder does not see.
+The paper's (``level="series"``): z0 stands at the first row, and all is reconstructed,
+with rows after it that the encoder does not see.
 """
 
 from __future__ import annotations
@@ -157,7 +157,6 @@ class SeriesRun(Run):
         which = spread(found, SCORED_WINDOWS)
         scored_from = cut[windows.series[which]] if len(reaching) else None
         batch: Any = nn.make_batch(windows, which, device, scored_from)
-        # channels that never vary are not scored
         return batch if batch.scored.any() else None
 
 

@@ -1,7 +1,7 @@
 """Whether a network adds to the level: on origins that neither has seen.
 
-The level of the rows before the held-out ones forecasts from each origin as it would
-for the user; so does the network; and what is best weighs the two.
+The level of the rows before the held-out ones forecasts from each origin, so does the
+network, and what is best weighs the two.
 """
 
 from __future__ import annotations
