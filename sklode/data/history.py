@@ -40,7 +40,7 @@ class Asked:
 
 @dataclass(eq=False)
 class History:
-    """Series as a forecaster remembers them: a model sees the ``observations``."""
+    """Series as a forecaster remembers them; a model sees ``observations``."""
 
     given: Observations  # all of y and X, also those where nothing was observed
     steps: list[Any]  # of each series, see `default_step`

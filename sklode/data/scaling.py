@@ -32,7 +32,7 @@ def time_unit(observations: Observations, most: float = np.inf) -> float:
 
 
 def split_at_gaps(observations: Observations, unit: float) -> Observations:
-    """Return the rows between gaps of more than 1000 units as series of their own."""
+    """Return the rows between gaps of more than 1000 units as series."""
     is_long = observations.gaps > _LONGEST_GAP * unit
     bounds = np.union1d(observations.bounds, np.flatnonzero(is_long) + 1)
     keys = tuple(observations.keys[k] for k in observations.series[bounds[:-1]])
@@ -79,7 +79,7 @@ class Units:
         return replace(found, least=least, of_series=of_series)
 
     def of_all(self, observations: Observations) -> tuple[Array, Array]:
-        """Return location and scale of each series' channels, (series, channel)."""
+        """Return each series' location and scale, (series, channel)."""
         shape = len(observations.keys), len(self.location)
         location = np.broadcast_to(self.location, shape)
         scale = np.broadcast_to(self.scale, shape)

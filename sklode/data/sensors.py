@@ -80,12 +80,12 @@ def cleaned(
 
 
 def _beyond(values: Array) -> Flags:
-    """Return which values of one channel of one series lie far beyond all others.
+    """Return which values of a channel of a series lie far beyond all others.
 
-    Groups beyond the widest gap from the median: every hundredth value at most, next to
-    which the others look alike in single precision; or marks such as -999, not all in
-    one place, 20 times as far as the others; 200 times if positive, as rare loads are;
-    less if all digits are nines; not between zero and the others, as in standby.
+    Groups beyond the widest gap from the median: a hundredth of the values at most, 1e4
+    times as far as others; or marks such as -999, not all in one place, 20 times as far
+    (200 if positive, as rare loads are; a tenth of that if all digits are nines), and
+    not between zero and the others, as in standby.
     """
     left = np.arange(len(values))
     while True:
@@ -122,7 +122,7 @@ def _beyond(values: Array) -> Flags:
 
 
 def _stuck(values: Array) -> Flags:
-    """Return which values repeat the one before in a run, where else hardly any do."""
+    """Return which values repeat the one before, where else hardly any do."""
     starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
     lengths, at = np.diff(starts, append=len(values)), values[starts]
     is_run = lengths >= _FEWEST

@@ -109,7 +109,7 @@ def default_step(times: pd.Index, freq: Any) -> Any:
     `_calendar_step`, the median gap, and one day.
     """
     if isinstance(times, pd.PeriodIndex):
-        return times.freq.n  # ordinals count the frequency without its multiple
+        return times.freq.n  # ordinals count without it
     if not isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex):
         return 1
     step = freq if freq is not None else times.freq
@@ -135,7 +135,7 @@ def default_step(times: pd.Index, freq: Any) -> Any:
 
 
 def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
-    """Return as many months, or days, as the median gap has, if every stamp fits."""
+    """Return the median gap's months, or days, if every stamp fits."""
     local = times.tz_localize(None)
     if len(np.unique(ticks_of(local) % DAY)) > 1:
         return None
@@ -157,7 +157,7 @@ def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
 
 
 def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Index:
-    """Return the stamps that lie ``steps`` after each series' last one, by series.
+    """Return the stamps ``steps`` after each series' last one, by series.
 
     They are whole numbers of steps of each series' length, or timedeltas.
     """

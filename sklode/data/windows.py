@@ -57,7 +57,7 @@ class Rows:
     def seen(
         self, origins: Numbers, n_rows: int
     ) -> tuple[Array, Array, Flags, Array | None]:
-        """Return ages, values, mask and controls, (window, row, ...), latest row first.
+        """Return ages, values, mask and controls, (window, row, ...), latest first.
 
         Padding repeats a series' first row, masked.
         """
@@ -99,7 +99,7 @@ class KnownControls(NamedTuple):
     values: Array  # (row, control), normalised
 
     def paths(self, series: Numbers, low: Array, high: Array) -> tuple[Array, Array]:
-        """Return times (path, row) and values (path, row, control) around two times."""
+        """Return times, (path, row), and values around two times."""
         first = rows_before(self.bounds, self.times, series, low)
         last = rows_before(self.bounds, self.times, series, high) + 1
         ends = self.bounds[series], self.bounds[series + 1] - 1

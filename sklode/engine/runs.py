@@ -83,7 +83,7 @@ class _Field:
 
     @np.errstate(over="ignore", invalid="ignore")
     def by_layers(self, w1, w2, m, wo, b1, b2, c, bo):
-        """Return gradients by the layers; M = W_1 W_o, c = W_1 b_o pass on theirs."""
+        """Return gradients by the layers, also through M = W_1 W_o, c = W_1 b_o."""
         own_w1, _, *second, own_wo, own_bo = self.layers
         m = m.reshape(self.width, self.width)
         w1 = w1.reshape(own_w1.shape) + m @ own_wo.T + np.outer(c, own_bo)

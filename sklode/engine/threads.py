@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 
 _LIMITED = threading.local()
-"""Its ``users`` is the user's number of threads, in a thread that is limited."""
+"""Its ``users`` is the user's number, in a thread that is limited."""
 
 _SETTING = threading.Lock()
 """Held while torch's number for threads to come is another than the user's."""
@@ -36,7 +36,7 @@ def one_torch_thread() -> Iterator[None]:
 def _set_torch_threads(own: int, others: int) -> None:
     """Set torch's number for this thread, and that of threads still to come.
 
-    torch sets both at once: a thread that first met it during a limit would keep it.
+    torch sets both at once: a thread that meets it in a limit would keep it.
     """
     with _SETTING:
         torch.set_num_threads(own)

@@ -1,19 +1,18 @@
 """Walks along steps, both ways: the compiled core of encoder and decoder.
 
-A step is a flow, where any series flows, and an update of the cell, where any stamp is
-seen; the decoder's also gives dz/dt where it starts, and then need not flow.
+A step is a flow, where any series flows, and a cell update, where a stamp is seen; the
+decoder's also gives dz/dt where it starts, and then need not flow.
 
 The flow is a step of a Runge-Kutta method with weights a and b, from h over dt, in the
 space of the first hidden layer: with p = W_1 h + b_1 the field is v -> M v + c there,
 where M = W_1 W_o, c = W_1 b_o, and v is what the last hidden layer gives.
-Runge-Kutta steps commute with linear maps, so this is the same step; it takes one
-product a stage in place of two. docs/engine.md has the recurrences.
+Runge-Kutta steps commute with linear maps: this is the same step, of one product a
+stage in place of two. docs/engine.md has the recurrences.
 
-A matrix (series, feature) is a one-dimensional array, row after row; what is kept of
-each step is a row of an array (step, ...). ``v1`` and ``v2`` hold what both hidden
-layers give, (stage, series * width); v2 is empty where there is one layer. A field is
-its method (a, a^T, b), its weights W_1, W_2, M, W_o, its biases b_1, b_2, c, b_o, and
-its sizes.
+A matrix (series, feature) is a one-dimensional array; what is kept of each step is a
+row of an array (step, ...). ``v1`` and ``v2`` are what both hidden layers give, (stage,
+series * width); v2 is empty where there is one. A field is its method (a, a^T, b), its
+weights W_1, W_2, M, W_o, its biases b_1, b_2, c, b_o, and its sizes.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ def _mean(values, b, out):
 
 @inner
 def _flush(x):
-    """Set what would soon be subnormal, and slow, to 0; tell whether any is left."""
+    """Set what would soon be subnormal, and slow, to 0; tell if any is left."""
     apart()
     left = False
     for i in range(x.size):
@@ -152,7 +151,7 @@ def _flush(x):
 
 @inlined
 def _step(field, h, dt, bias, flows, v1, v2, room, out):
-    """Set out to where a step ends that starts at h; keep what the layers give."""
+    """Set out to where a step from h ends; keep what the layers give."""
     (a, _, b), weights, biases, (n_state, width) = field
     wide, rise = room[0], room[1][0]
     entered, mean, lengths, slopes = wide[1], wide[2], wide[3], wide[4:8]

@@ -74,7 +74,7 @@ class Component(NamedTuple):
         return float(np.exp(2 * self.logs[PLACE["noise"]])) + LEAST_NOISE**2
 
     def own(self, table: Table, span: float) -> Component:
-        """Return it with each series' location and most probable scale, (series,)."""
+        """Return it with each series' location and scale, (series,)."""
         if not self.apart:
             return self
         series, counts = table.series, table.lengths

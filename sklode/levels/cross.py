@@ -87,7 +87,7 @@ class Cross(NamedTuple):
         return found
 
     def shift(self, channel: int, sums: Array, ahead: Array) -> Array:
-        """Return what ``sums``, (query, channel, memory), add ``ahead`` of the end."""
+        """Return what ``sums``, (query, channel, memory), add past the end."""
         told = np.einsum("qcm,cm->q", sums, self.weights[:, :, channel])
         left = np.exp(-self.fading[channel] * np.maximum(ahead - _NEAR, 0.0))
         shift: Array = np.where(ahead > 0, told * left, 0.0)

@@ -8,8 +8,8 @@ r = b where there is no memory :math:`\tau`. A curve is a natural cubic spline, 
 second derivative is equally likely anywhere; beyond what was seen it is straight.
 
 Green and Silverman, "Nonparametric Regression and Generalized Linear Models" (1994),
-chapter 2. Which there are is judged by the probability of the data: Durbin and Koopman,
-"Time Series Analysis by State Space Methods" (2012), section 6.2.3.
+chapter 2. Which there are is judged by the probability of the data: Durbin and Koopman
+(2012), section 6.2.3, see `kalman`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Inputs(NamedTuple):
     rows: Numbers  # those at which a channel was observed, sorted
 
     def at(self, chosen: Numbers) -> Inputs:
-        """Return those of some observed rows, from each series' first one on."""
+        """Return those of some observed rows, from first ones on."""
         rows = self.rows[chosen]
         series = np.searchsorted(self.bounds, rows, side="right") - 1
         own, first = np.unique(series, return_index=True)
@@ -139,11 +139,11 @@ class Inputs(NamedTuple):
         return Inputs(ends, self.times[every], self.controls[every], place)
 
     def columns(self, effects: Sequence[Effect]) -> Array:
-        """Return the columns of effects at observed rows, (row, coefficient)."""
+        """Return the columns of effects at observed rows."""
         return columns_of(effects, *self[:3])[self.rows]
 
     def response(self, estimate: Estimate, lengths: Numbers) -> Array:
-        """Return what effects add at the ``lengths`` rows of series, (row,)."""
+        """Return what effects add at the rows of series, (row,)."""
         each = np.repeat(estimate.coefficients, lengths, axis=0)
         response: Array = (self.columns(estimate.effects) * each).sum(1)
         return response
@@ -206,7 +206,7 @@ class _Judge:
         return np.concatenate([target[..., :0], *found], axis=2), target
 
     def system(self, effects: list[Effect]) -> tuple[Array, Array]:
-        """Return inverse covariance of coefficients, and their mean times it."""
+        """Return coefficients' inverse covariance, and their mean times it."""
         parts = [part for effect in effects for part in self.products(effect, effects)]
         n, size = len(self._bounds) - 1, sum(effect.n_columns for effect in effects)
         inner = np.concatenate([np.zeros((n, 0, size)), *parts[::2]], axis=1)

@@ -35,7 +35,7 @@ _CHANGES = [PLACE[name] for name in ("slope", "random walk", "velocity", "OU")]
 _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
 _KEPT = slice(len(BASE) + 1, None, 2)  # memories of seasons
 _STILL = 1e-4  # of what does not change, in units of spread
-_JUDGED = 2000, 40_000  # series and rows that tell whether large innovations are errors
+_JUDGED = 2000, 40_000  # series and rows that tell if large innovations are errors
 # unless without that rule forecasts' errors are less than this part
 _ALIKE, _BELIEVED = 0.01, 0.95
 _MARGIN = 4.0  # logarithms less probable than the best form: left out
@@ -49,7 +49,7 @@ _STEP = 0.1  # of the differences that the curvature is measured by
 
 
 class Posterior:
-    """Minus the logarithm of the posterior density of ``free`` hyperparameters."""
+    """Minus the log posterior density of ``free`` hyperparameters."""
 
     def __init__(
         self, component: Component, free: Flags, table: Table, span: float
@@ -101,7 +101,7 @@ class Posterior:
     def draws(
         self, component: Component, loss: float, n: int
     ) -> list[tuple[float, Component]]:
-        """Return hyperparameters around the most probable, and logarithms of weights.
+        """Return hyperparameters around the most probable, and log weights.
 
         Laplace's approximation: normal draws of the same curvature, weighed by the
         square root of importance, which few estimate badly.
@@ -193,7 +193,7 @@ def _sample(table: Table, most_series: int = 120, most_rows: int = 6000) -> Numb
 
 
 class _Search:
-    """The search for the most probable form of a channel, and its hyperparameters.
+    """The search for a channel's most probable form and hyperparameters.
 
     These are estimated given effects of X, and those given these, in turn: the filter
     need not carry coefficients while it is run most often.

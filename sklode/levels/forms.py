@@ -82,10 +82,9 @@ def priors(form: Form) -> tuple[Array, Array, Array]:
 def state_space(
     form: Form, logs: Array, span: float, harmonics: int, before: float = 0.0
 ) -> StateSpace:
-    """Return the state space of hyperparameters, for rows so long ``before`` the first.
+    """Return the state space, started so long ``before`` the first row.
 
-    The slope counts from the last stamp; random walk and velocity began two spans
-    before it.
+    The slope counts from the last stamp; walk and velocity began two spans before it.
     """
     slope, walk, rise, memory, ou, ou_memory, noise, constant = np.exp(logs[:8])
     velocity = (rise / span) ** 2

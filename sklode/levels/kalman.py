@@ -125,16 +125,15 @@ def filter_rows(
 
     ``states`` are means (series, state) and covariances ``since`` (series,) before the
     first row, and (series, 2) how many innovations beyond ``threshold`` came last, and
-    the last of them. A missing value is NaN. ``parts`` (part, state) says, by ones,
-    which states a part of the signal adds up; the last part is all of them. ``after``,
-    (row, state), is set to the means after each row, if it is not empty.
+    the last of them. Missing values are NaN. ``parts`` (part, state) says, by ones,
+    which states a part adds up; the last part is all. Means after each row are written
+    to ``after``, (row, state), if it is not empty.
 
-    Returns the loss: the negative log-likelihood but for a constant, where t standard
-    deviations beyond the threshold h cost h^2 (1/2 + log(t / h)) in place of t^2 / 2;
-    of each row v / F and 1 / F, with the F by which an outlier weighs less, 0 where
-    nothing is observed, and the variance of a step of the trend; and, (row, part),
-    parts as predicted, their variances, and their covariances with the states, (row,
-    part, state): the last part's is M.
+    Returns the loss: the negative log-likelihood but for a constant, where t deviations
+    beyond the threshold h cost h^2 (1/2 + log(t / h)) in place of t^2 / 2; of each row
+    v / F and 1 / F, 0 where nothing is observed, and the variance of a trend's step;
+    and, (row, part), parts as predicted, their variances, and their covariances with
+    the states, (row, part, state): the last part's is M.
     """
     means, covariances, runs = states
     n, d, n_parts = len(times), means.shape[1], len(parts)
@@ -225,7 +224,7 @@ def filter_rows(
 
 @compiled
 def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
-    """Return what a row itself and later ones say beyond what `filter_rows` predicted.
+    """Return what a row and later ones say beyond what was predicted.
 
     Of v / F, (row, column): what adds to parts, (row, part, column); and what is taken
     off their variances, (row, part). Section 4.4.
@@ -278,7 +277,7 @@ def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
 
 @compiled
 def filter_columns(times, inputs, bounds, rates, waves, inverse_F, gains, values):
-    """Return what is expected of ``values`` by the rows before, all (row, column).
+    """Return what is expected of ``values`` by rows before, (row, column).
 
     It makes of each column what `filter_rows` made of y, whose 1 / F (row,) and
     ``gains`` (row, state) are given; rows of 1 / F = 0 do not count.

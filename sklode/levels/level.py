@@ -4,10 +4,9 @@ r"""A structural model of each channel in continuous time, solved exactly.
     y(t) = \mathrm{trend}(t) + \mathrm{deviation}(t) + \sum_P \mathrm{season}_P(t)
         + X(t) \beta + e
 
-Harvey, "Forecasting, Structural Time Series Models and the Kalman Filter" (1989), in
-continuous time: Jones, "Fitting a Continuous Time Autoregression to Discrete Data"
-(1981); Hartikainen and Sarkka, "Kalman Filtering and Smoothing Solutions to Temporal
-Gaussian Process Regression Models" (2010).
+Harvey, "Forecasting, Structural Time Series Models and the Kalman Filter" (1989);
+Hartikainen and Sarkka, "Kalman Filtering and Smoothing Solutions to Temporal Gaussian
+Process Regression Models" (2010).
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ class Level:
     def tables(
         self, observations: Observations, chosen: Flags | None = None
     ) -> list[Table]:
-        """Return each channel's observed rows, of those ``chosen`` if given."""
+        """Return each channel's observed rows, of those ``chosen``."""
         series, n_series = observations.series, len(observations.keys)
         times = self.times(observations, series, observations.ticks)
         inputs, tables = self.inputs(observations), []
@@ -230,7 +229,7 @@ class FilteredChannel:
         return self.sums * _faded(np.maximum(times - np.maximum(self.table.ends, 0), 0))
 
     def answered(self, asked: Table, shift: Any = 0.0) -> Mixture:
-        """Return the distribution of the signal, with a ``shift`` in states' units."""
+        """Return the distribution of the signal, shifted in states' units."""
         means, variances = np.empty((2, len(self.components), len(asked.times)))
         inside = (self._since(asked) <= 0)[asked.series]
         ahead, past = asked.where(~inside), asked.where(inside)
@@ -254,7 +253,7 @@ class FilteredChannel:
         return replace(self, table=last).parts(asked)
 
     def parts(self, asked: Table) -> tuple[Component, Array]:
-        """Return the heaviest component and its `StateSpace.parts`, (row, part)."""
+        """Return the heaviest component and its parts, (row, part)."""
         component, _ = self.heaviest
         parts = component.space(self.span).parts
         signal, _ = self._smoothed(component, asked, parts)
@@ -338,7 +337,7 @@ class FilteredChannel:
         return signal[is_asked], variance[is_asked]
 
     def _leads(self, rows: Table) -> list[float]:
-        """Return how much earlier rows begin than those of its series, if any."""
+        """Return how much earlier rows begin than those of their series."""
         first = np.where(self.table.lengths > 0, self.table.starts, 0.0)
         return np.maximum(first - rows.starts, 0.0)[rows.lengths > 0].tolist()
 

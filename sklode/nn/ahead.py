@@ -74,11 +74,9 @@ class AheadODE(Autoencoder):
     encoder : nn.Module
         `ODELSTM`, `ODERNN` or `RNN`, over [x, mask, u].
     decoder : Decoder or None
-        Of the states of all channels together, (latent_size * channel,); None, of many
-        channels: they do not flow.
+        Of the states of all channels, (latent_size * channel,); None: they do not flow.
     n_channels, n_controls, latent_size, width : int
-        Numbers of x and u; size of each channel's state; neurons in the hidden layers
-        from readings to states, and from states to x^.
+        Numbers of x and u; size of each channel's state; neurons in hidden layers.
     reach : float
         The longest lead that it learns, in time units.
     looks_back : bool
@@ -174,7 +172,7 @@ class AheadODE(Autoencoder):
         return self._answers(batch, z0, *read)
 
     def _origin(self, batch: AheadBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return mean and log variance of q(z0), readings, and those of lines."""
+        """Return mean and log variance of q(z0), and both kinds of readings."""
         known = batch.mask.to(batch.values.dtype)
         raw = torch.where(batch.mask, batch.values, 0.0)
         values = _softened(raw)
@@ -272,7 +270,7 @@ def _softened(values: Tensor) -> Tensor:
 
 
 def _readings(ages: Tensor, values: Tensor, known: Tensor) -> Tensor:
-    """Return what is read of each channel at the origin, (window, channel, number).
+    """Return readings of each channel at the origin, (window, channel, number).
 
     Last value, logarithms of its age and of the count, mean, decayed means,
     spread, least, largest and first value, and whether there is any. ``known``

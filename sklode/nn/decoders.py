@@ -42,9 +42,8 @@ class Decoder(nn.Module):
     (paper, Algorithm 2). The grid is anchored at t0, with the solver's
     ``grid_spacing``, and reaches to the farthest stamp asked for, after t0 and,
     where asked, before it. Between grid points the answer is the cubic Hermite
-    interpolant of z and f(z) at both ends, so that no answer depends on which other
-    stamps are asked, or on the batch's neighbours. A control is held over a grid step,
-    at its value in the step's middle.
+    interpolant of z and f(z) at both ends: it depends on no other stamp or series. A
+    control is held over a grid step, at its value in the step's middle.
 
     The ``vector_field`` f is called as ``f(z, u)``, and not the encoder's.
     """

@@ -71,7 +71,7 @@ class ODERNN(nn.Module):
         times : Tensor of shape (batch, time)
             Increasing, in ``time_unit_``; padded by repeating the last stamp.
         inputs : Tensor of shape (batch, time, channel)
-            What the cell reads at each stamp; ignored, but finite, where unobserved.
+            What the cell reads at each stamp; finite, also where unobserved.
         observed : Tensor of shape (batch, time), bool
             False: nothing was observed at this stamp, no cell update happens.
         """
@@ -88,9 +88,8 @@ class ODERNN(nn.Module):
     def states(self, times: Tensor, inputs: Tensor, observed: Tensor) -> Tensor:
         """Return every h_i of Algorithm 1, (batch, time, state).
 
-        Arguments are as in `forward`, but the stamps are visited as they come: forward
-        in time, or backward where all is given in that order. h_i is that after the
-        cell's update where the stamp is observed, as the flow brought it where not.
+        Arguments are as in `forward`, but the stamps are visited as they come. h_i is
+        that after the cell's update or, at a stamp that is not observed, the flow.
         """
         steps = self.steps(times, inputs, observed)
         states = torch.stack(list(self._states(steps)), dim=1)
@@ -153,8 +152,7 @@ class ODERNN(nn.Module):
 class RNN(ODERNN):
     """RNN encoder of the Latent ODE (Chen et al. 2018): no flow between visits.
 
-    The cell also reads the time since the stamp that it visited before. Sizes are those
-    of `ODERNN`.
+    The cell also reads the time since its last visit.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
@@ -178,9 +176,9 @@ class ODELSTM(ODERNN):
         h'_i = \mathrm{ODESolve}(f, h_{i+1}, t_{i+1} \to t_i), \qquad
         (C_i, h_i) = \mathrm{LSTMCell}(C_{i+1}, h'_i, x_i)
 
-    Parameters are those of `ODERNN`. The authors' code uses one weight matrix for all
-    four gates and a sigmoid candidate; here, as in the paper's equation, each gate has
-    its own weights and the candidate is a tanh (``test_gates_have_separate_weights``).
+    Parameters are those of `ODERNN`. The authors' code has one weight matrix for all
+    gates and a sigmoid candidate; here, as in the paper, each gate has its own and the
+    candidate is a tanh (``test_gates_have_separate_weights``).
     """
 
     _cell = nn.LSTMCell

@@ -23,9 +23,8 @@ from sklode.nn.decoders import ControlPath, Decoder
 class Batch(NamedTuple):
     """Windows of series; padded stamps repeat the last one, unobserved.
 
-    The first ``n_seen`` stamps are what the encoder may see, but for those ``hidden``
-    from it. ``scored`` marks the entries that the likelihood counts, by default all
-    that were observed.
+    The encoder sees the first ``n_seen`` stamps, but for those ``hidden`` from it.
+    ``scored`` entries are those that the likelihood counts, by default all observed.
     """
 
     times: Tensor  # (batch, time)

@@ -1,8 +1,7 @@
 """ODESolve: states carried along a vector field, each series at its own pace.
 
-Time is rescaled within a step, dz/ds = dt * f(z) for s in [0, 1], so that every
-series of a batch takes its own signed step dt and nobody ever solves over the union
-of all stamps. A step dt = 0 leaves a state exactly where it is.
+Within a step dz/ds = dt * f(z) for s in [0, 1]: every series of a batch takes its own
+signed step dt, which leaves a state where it is if it is 0.
 """
 
 from __future__ import annotations

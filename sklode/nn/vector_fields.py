@@ -54,8 +54,7 @@ class VectorField(nn.Module):
         Near the origin the field becomes :math:`f(z) = A z` with A block diagonal:
         pairs of components turn once per period, in ``time_unit_``; others stay at
         rest. No state then vanishes or explodes, and the gradient
-        has but to correct how fast what turns; from any other start it first has to
-        find out that something turns.
+        has but to correct how fast what turns, not to find out that something does.
         """
         size = self.output.out_features
         speeds = torch.zeros(size // 2)

@@ -37,7 +37,7 @@ class Stacking:
     reach: float  # the longest lead that was proved
 
     def at(self, channel: int, leads: Array) -> tuple[Array, Array]:
-        """Return weights and factors of a channel at leads; 0 and 1 elsewhere."""
+        """Return weights and factors of a channel at leads; else 0 and 1."""
         counts = (leads > 0) & (leads <= self.reach)
         weight = np.interp(leads, self.leads, self.weights[:, channel])
         factor = np.interp(leads, self.leads, self.factors[:, channel])

@@ -26,7 +26,7 @@ _FEWEST = 10  # rows that say anything of a channel
 _ROWS_ALIKE = 5  # neighbouring rows tell as much as one alone
 _MANY = 200  # held-out rows that suffice alone
 _LEAST = 0.5  # scale, however good the forecasts of the training rows are
-_QUANTILES, _NORMAL = (0.5, 0.9), (0.6745, 1.6449)  # of absolute errors; of normal ones
+_QUANTILES, _NORMAL = (0.5, 0.9), (0.6745, 1.6449)  # of absolute errors
 
 _DRIFT, _OPTIMISM = 1.25, 1.3
 """How much larger errors are than those measured: held-out, trained on.
@@ -39,16 +39,15 @@ Set on series of two sines, see docs/uncertainty.md.
 def scales_at(table: Array, lags: Array) -> Array:
     """Return the scales at times since the last observation, (lag, channel).
 
-    They are linear between the rows of a ``table``, (knot, 1 + channel): lags in its
-    first column, in the first row 0, which stands for every stamp that the window
-    covers. Beyond the last one the scale is constant.
+    They are linear between the rows of a ``table``, (knot, 1 + channel), whose first
+    column are lags; 0, the first, stands for every stamp that the window covers.
     """
     columns = [np.interp(lags, table[:, 0], scale) for scale in table.T[1:]]
     return np.stack(columns, axis=-1)
 
 
 def residuals_of(network: LatentODE, batch: Batch) -> tuple[Array, Array]:
-    """Return errors of forecasts of windows, in units of the model's own deviation.
+    """Return errors of forecasts of windows, in the model's own deviations.
 
     Of shape (window, time, channel), NaN for what does not count; and the times since
     the last stamp that was seen, (window, time), which are else at most 0.
@@ -84,7 +83,7 @@ def calibrate(
 
     with r the residuals at a lag near :math:`\tau`, o the ``optimism`` (errors on new
     data, relative to these), :math:`c_0` the ``least`` scale and :math:`1 + 1/\nu`
-    about the ratio of Student's 95 % quantile to the normal one for so many errors. It
+    about the ratio of Student's 95 % quantile to the normal one. It
     does not fall with :math:`\tau`. For stamps that the window covers it is
     :math:`c(0)`, without the two factors.
     """

@@ -47,7 +47,7 @@ class FittedModel(TrainedModel):
     """A network of whole windows."""
 
     horizon: int  # rows after those seen, in a training window
-    calibration: Array | None = None  # of spreads, see `scales_at`; None: the model's
+    calibration: Array | None = None  # of spreads, see `scales_at`
     held: Any = None  # (channel,): forecasts of constants, normalised; else NaN
 
     def windows(self, observations: Observations) -> WindowSet:

@@ -36,8 +36,8 @@ _WINDOWS_PER_LENGTH = 4  # begin so that many stamps share one
 class Predictor:
     """A fitted model with its history: rows in, finite tables out.
 
-    Every method raises `SolverError` where an equation cannot be solved or an answer is
-    not finite. ``seed`` is that of all draws.
+    Methods raise `SolverError` where an equation cannot be solved or an answer is not
+    finite. ``seed`` is that of all draws.
     """
 
     def __init__(self, model: FittedModel, history: History, seed: int) -> None:
@@ -113,7 +113,7 @@ class Predictor:
             raise SolverError(f"{error} {reach}") from error
 
     def _placed(self, series: Numbers, ticks: Numbers) -> tuple[Numbers, Array]:
-        """Return windows that answer stamps, and times since their pieces began."""
+        """Return windows that answer stamps, and times since pieces began."""
         seen, windows = self._history.observations, self._windows
         before = rows_before(seen.bounds, seen.ticks, series, ticks)
         before = np.maximum(before, seen.bounds[:-1][series])
@@ -142,7 +142,7 @@ class Predictor:
         return KnownControls(bounds, times, self._model.units.controls(known.controls))
 
     def _passes(self, window: Numbers, since: Array, n_draws: int) -> Iterator[Numbers]:
-        """Yield queries, by window, as many as are solved together, largest first."""
+        """Yield queries, by window, that are solved together, largest first."""
         _, place, counts = np.unique(window, return_inverse=True, return_counts=True)
         size = counts.astype(float)
         spacing = self._model.network.decoder.solver.grid_spacing
@@ -160,7 +160,7 @@ class Predictor:
     def _solved(
         self, window: Numbers, times: Array, known: KnownControls | None, n: int
     ) -> Array:
-        """Return x^ of draws of z0, or of its mean, (sample, query, channel)."""
+        """Return x^ of draws of z0, or its mean, (sample, query, channel)."""
         network, windows = self._model.network, self._windows
         spacing = network.decoder.solver.grid_spacing
         begin = np.flatnonzero(np.diff(window, prepend=-1))

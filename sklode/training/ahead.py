@@ -31,7 +31,7 @@ from sklode.training.validation import Validation
 _UPDATES = 900  # optimiser steps that max_epochs=None aims at
 _TRIED = 1 / 3  # of the epochs, after which it needs prospects
 _FURTHER, _FURTHER_RATE = (1 / 3, 1), 0.5
-"""Of the epochs (few series; many short ones), and of ``lr``: to train on all rows."""
+"""Of the epochs (few series; many short ones) and ``lr``, on all rows."""
 
 _PROVING_ROWS = 300  # at least, of which a network can be trained and validated
 _HELD_OUT, _VALIDATED = 0.2, 0.1  # of the rows, by the guard and by early stopping
@@ -70,7 +70,7 @@ class AheadRun(Run):
         self._given_up = False
         self.is_guarded = self.from_scratch and settings.guard is not False
         may_have_network = not self.from_scratch
-        if self.from_scratch:  # what pretraining left without a network stays so
+        if self.from_scratch:  # none of pretraining stays none
             kept = self.start if self.purpose in ("fine-tune", "update") else None
             level = Level.fit(rows) if kept is None else kept.level
             before = rows.until(self._cut)
@@ -112,7 +112,7 @@ class AheadRun(Run):
         return network
 
     def _usable(self, rows: Observations) -> tuple[Rows, Numbers]:
-        """Return rows in the model's units, and those that windows may end at."""
+        """Return rows in the model's units, and where windows may end."""
         origins = Rows(rows, self.model.units)
         return origins, origins.usable(min(_FEWEST_SEEN, self.model.window_length))
 

@@ -54,7 +54,7 @@ class _Kept(NamedTuple):
 
 @dataclass(eq=False)
 class Trainer:
-    """Fit a network in place by stochastic gradient ascent on the ELBO, with AdamW.
+    """Fit a network in place by stochastic gradient ascent on the ELBO.
 
     The loss is the negative ELBO (paper, eq. loss) per observed value. The rate makes
     one cycle (Smith and Topin 2019). A step whose loss or gradient is not finite is
@@ -68,7 +68,7 @@ class Trainer:
     n_batches: int
     warm_up_epochs: int = 0
     rate: float = 1.0  # the peak, as a share of ``lr``
-    goes_on: Callable[[int], bool] = lambda epoch: True  # whether another is worth it
+    goes_on: Callable[[int], bool] = lambda epoch: True  # worth another
 
     def __post_init__(self) -> None:
         self.rows: list[dict[str, float]] = []  # of the history
@@ -97,7 +97,7 @@ class Trainer:
         self._given_up = False
 
     def _as_one_vector(self) -> torch.nn.Parameter:
-        """Make weights and gradients views of one vector each: it is faster."""
+        """Make weights and gradients views of one vector each, for speed."""
         self._trained = [p for p in self.network.parameters() if p.requires_grad]
         vector = torch.nn.Parameter(parameters_to_vector(self._trained).detach())
         vector_to_parameters(vector.data, self._trained)
@@ -108,7 +108,7 @@ class Trainer:
         return vector
 
     def fit(self, draw: Draw, validation: Any = None, reporter: Any = None) -> None:
-        """Train, until Ctrl-C at most; leave the best weights in the network."""
+        """Train, or until Ctrl-C; leave the best weights in the network."""
         try:
             with closing(reporter or Reporter()) as told:  # bar before words
                 told.begin(self.n_epochs)
@@ -197,9 +197,9 @@ class Trainer:
         return [loss.item(), likelihood.item(), kl.item(), norm, clipped]
 
     def _restored_epoch(self, epoch: int) -> int:
-        """Go back where training has diverged; return the epoch that began there, or 0.
+        """Go back where training diverged; return the epoch begun there, or 0.
 
-        One batch judges all weights: windows that grow raise the loss under any.
+        One batch judges all: windows that grow raise the loss under any weights.
         """
         is_finite = self._skipped < _MOST_SKIPPED
         if is_finite and epoch % self._n_judged:
@@ -221,7 +221,7 @@ class Trainer:
         return self._best.epoch + 1
 
     def _last_loss(self, kept: _Kept | None = None) -> float:
-        """Return the last batch's loss, under present or other weights."""
+        """Return the last batch's loss, under these or other weights."""
         present = self._keep()
         self._load(kept or present)
         loss = _loss_on(self._last, self.network.train())

@@ -90,10 +90,9 @@ PARAMETERS = """    Parameters
     level : {"auto", "series"}, default="auto"
         What stands beside the network. "auto": the model of `StructuralForecaster`; the
         network looks ahead from the last row, and counts as ``guard`` finds. "series":
-        nothing, the paper's model, which describes whole windows.
+        nothing: the paper's model, of whole windows.
     method : {"rk4", "midpoint", "euler", "dopri5"}, default="rk4"
-        Of solving the differential equations: fixed steps ("rk4" is the 3/8 rule), or
-        adaptive ones.
+        Of solving the equations: fixed steps ("rk4" is the 3/8 rule), or adaptive.
     step_size : float, default=1.0
         Length of a fixed step in units of ``time_unit_``.
     clip_norm : float or None, default=1.0
@@ -152,9 +151,9 @@ ATTRIBUTES = """    Attributes
     history_ : DataFrame
         A row per epoch: ``loss``, ``log_likelihood`` and ``kl`` per observed value,
         ``kl_weight``, ``grad_norm`` before clipping, ``clipped_fraction``,
-        ``validation_loss`` (NaN without early stopping), ``skipped_steps`` (not
-        finite), ``restored_epoch`` (after a divergence: from whose beginning it went
-        on, at half the rate; else 0), ``lr``, ``seconds``.
+        ``validation_loss`` (or NaN), ``skipped_steps`` (not finite), ``restored_epoch``
+        (after a divergence: from whose beginning it went on, else 0), ``lr``,
+        ``seconds``.
     n_epochs_, best_epoch_ : int
         Epochs trained, and the one whose weights are kept.
     window_length_, horizon_ : int
@@ -168,14 +167,13 @@ ATTRIBUTES = """    Attributes
         How much of the network's forecast counts, from 0 to 1: the mean over leads and
         channels, see ``guard``.
     network_weights_ : DataFrame
-        With ``level="auto"``: the same by lead (rows: time since the last observation,
-        in units of ``time_unit_``) and channel, interpolated between leads; 0 beyond
-        the longest lead that was proved.
+        With ``level="auto"``: the same by lead (time since the last observation, in
+        ``time_unit_``) and channel, interpolated between leads; 0 beyond the last one.
     level_ : DataFrame
         With ``level="auto"``: what the level is made of, see `StructuralForecaster`.
     interval_scale_ : DataFrame
         What the model's own spread, under "auto" the level's, is multiplied by: a
-        column per channel, a row per time since the last observation (in units of
-        ``time_unit_``; at 0: of stamps inside the history), interpolated between them.
+        column per channel, a row per time since the last observation (in
+        ``time_unit_``; 0: inside the history), interpolated between them.
 
 """

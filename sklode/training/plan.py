@@ -26,7 +26,7 @@ _FINETUNE_SHARE = 0.2  # of the epochs, which finetune_epochs=None takes
 _FINETUNE_UPDATES, _FINETUNE_RATE = 100, 0.3
 """What it takes at least after pretraining, and the share of lr at which.
 
-A handful of Adam's steps, of the rate's size whatever the gradient, only do harm.
+A few of Adam's steps, of the rate's size whatever the gradient, do harm.
 """
 
 _GLOBAL_GENERATOR = threading.Lock()  # of torch, which fits in threads share
@@ -37,7 +37,7 @@ Material: TypeAlias = tuple[Draw, int, Any, int]
 
 
 class Run:
-    """A training on all series together, from new weights or those of ``start``.
+    """A training on all series, from new weights or those of ``start``.
 
     ``settings`` are a forecaster's parameters; its ``purpose`` is to "pretrain", "fit",
     "fine-tune" (fit what was pretrained) or "update".
@@ -113,7 +113,7 @@ def seed_from(rng: np.random.RandomState) -> int:
 
 
 def held_out_rows(bounds: Numbers, share: float, whole: bool, rng: Any) -> Numbers:
-    """Return where the last share of each series' rows begins, or ``whole`` series."""
+    """Return where the last share of rows begins, or of ``whole`` series."""
     first, end = bounds[:-1], bounds[1:]
     if not whole:
         return end - np.maximum(np.round(share * (end - first)), 1).astype(np.int64)

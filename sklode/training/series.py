@@ -76,8 +76,8 @@ class SeriesRun(Run):
     def _cut(self, bounds: Numbers, span: int) -> Numbers:
         """Return the row of each series from which on nothing is trained on.
 
-        With early stopping the ends of all are held out, or whole series where else few
-        windows of ``span`` rows would be left; nothing, where none would.
+        With early stopping ends are held out, or whole series where else few windows of
+        ``span`` rows would be left; nothing, where none would.
         """
         end = bounds[1:]
         n_windows = np.maximum(np.diff(bounds) - span + 1, 1)
@@ -166,7 +166,7 @@ def default_lengths(
     horizon: int | None,
     n_ahead: int | None,
 ) -> tuple[int, int]:
-    """Return ``window_length`` and ``horizon``; what None means, `PARAMETERS` say."""
+    """Return ``window_length`` and ``horizon``; on None see `PARAMETERS`."""
     longest = int(lengths.max())
     if horizon is None:
         wanted = (window_length or 20) if n_ahead is None else n_ahead
@@ -185,7 +185,7 @@ def hidden_rows(
     thinning: float,
     generator: torch.Generator,
 ) -> torch.Tensor | None:
-    """Return which rows of each window the encoder does not see, (batch, seen).
+    """Return which rows of windows the encoder does not see, (batch, seen).
 
     Each with a probability of up to ``thinning``; and of that share of the windows the
     first ones, at most ``horizon``. One remains.
@@ -208,9 +208,9 @@ def hidden_rows(
 
 
 def _held(model: FittedModel, observations: Observations, from_scratch: bool) -> Array:
-    """Return what channels that never varied are forecast by; NaN for all others.
+    """Return what constant channels are forecast by; NaN for all others.
 
-    The ever smaller noise that their likelihood asks for would leave no other gradient.
+    The ever smaller noise that they ask for would leave no other gradient.
     A model trained before knows more, unless its location is that constant.
     """
     units = model.units

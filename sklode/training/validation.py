@@ -33,15 +33,15 @@ _NEXT, _OTHERS, _ALL = 0.25, 0.1, 0.5
 
 _FEWEST_CLUSTERS, _CONFIDENCE = 4, 0.95
 _WHOLE, _PROSPECT = 0.5, 0.1
-"""A weight that may be one, and is above the first for sure, is one; a network whose
-best weight is no larger than the second is given up."""
+"""A weight that may be one, and is above the first for sure, is one; a
+network without any above the second is given up."""
 
 _CLIPPED, _FEWEST_ERRORS = 6.0, 30
 _TO_DEVIATION = 3.29  # of the middle 90 % of a normal distribution
 
 
 def best_weight(products: Array, squares: Array) -> tuple[float, float, float]:
-    r"""Return the best weight as clusters estimate it, with its lower and upper bound.
+    r"""Return the best weight of clusters, with its lower and upper bound.
 
     With the level's errors e and what the network would change, d, it is
 
@@ -124,7 +124,7 @@ class Validation:
         self.error = np.clip(error, -_CLIPPED, _CLIPPED)
 
     def change(self) -> Array:
-        """Return what the network changes, (answer,), in deviations, or NaN."""
+        """Return what the network changes, in deviations, or NaN."""
         asked = self.asked
         row = asked.window * (asked.row.max() + 1) + asked.row
         _, first, place = np.unique(row, return_index=True, return_inverse=True)
