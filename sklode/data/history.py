@@ -42,9 +42,9 @@ class Asked:
 class History:
     """Series as a forecaster remembers them; a model sees ``observations``."""
 
-    given: Observations  # all of y and X, also those where nothing was observed
+    given: Observations  # all rows of y and X, observed or not
     steps: list[Any]  # of each series, see `default_step`
-    levels: list[Hashable]  # names of the index' levels; the last one is time
+    levels: list[Hashable]  # names of the index' levels, time last
     channels: list[Hashable]  # names of the columns of y
     controls: list[Hashable]  # and of X; empty without X
     left_out: Flags | None = None  # (row, channel), by `cleaned`; None: it never is

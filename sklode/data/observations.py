@@ -77,7 +77,7 @@ class Observations:
         return gaps
 
     def rows(self, which: Any, bounds: Numbers, keys: tuple[Key, ...]) -> Observations:
-        """Return some rows, as the series that ``bounds`` and ``keys`` say."""
+        """Return some rows, as series of these ``bounds`` and ``keys``."""
         parts = self.ticks[which], self.values[which], self.controls[which]
         return Observations(*parts, bounds, keys, self.like)
 

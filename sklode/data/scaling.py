@@ -41,7 +41,7 @@ def split_at_gaps(observations: Observations, unit: float) -> Observations:
 
 @dataclass(frozen=True)
 class Units:
-    """How times, values and controls become those that a network reads."""
+    """How times, values and controls become a network's."""
 
     time: float  # ticks of one unit
     location: Array  # (channel,), of all series

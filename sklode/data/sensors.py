@@ -35,7 +35,7 @@ def cleaned(
     left_out: Flags,
     n_seen: int,
 ) -> tuple[Observations, Flags]:
-    """Return rows in the unit at the end of each series, and what to leave out.
+    """Return rows in the unit at the end of series, and what to leave out.
 
     Only series ``judged`` are searched; what was ``left_out``, (row, channel), is not
     warned of again. The first ``n_seen`` series must keep their unit.

@@ -19,7 +19,7 @@ DAY = 86_400 * 10**9  # nanoseconds
 
 
 def series_of(index: pd.Index) -> tuple[Numbers, tuple[tuple[Hashable, ...], ...]]:
-    """Return the series' number of each row, and the key of each series."""
+    """Return each row's number of a series, and each series' key."""
     if index.nlevels == 1:
         return np.zeros(len(index), np.int64), ((),)
     codes, uniques = pd.factorize(index.droplevel(-1))
@@ -85,13 +85,13 @@ def clock_of(times: pd.Index) -> str:
 def rows_before(
     bounds: Numbers, known: NDArray[Any], series: Numbers, asked: NDArray[Any]
 ) -> Numbers:
-    """Return the row of the last stamp at or before each one that is asked.
+    """Return the row of the last stamp at or before each one asked.
 
     Series k has the stamps ``known[bounds[k]:bounds[k + 1]]``; those ``asked`` are of
     the ``series``. Before the first stamp of its own it is the row before that, or -1.
     """
     low, high = bounds[series], bounds[series + 1]
-    for _ in range(len(known).bit_length()):  # halves what is between
+    for _ in range(len(known).bit_length()):
         middle = np.minimum((low + high) // 2, len(known) - 1)
         is_later = (low >= high) | (known[middle] > asked)
         low, high = (

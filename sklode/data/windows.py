@@ -141,7 +141,7 @@ class WindowSet:
         self.counted, bounds = counted, rows.bounds
         least = horizon if least is None else least
         counts = np.maximum(np.diff(bounds) - window_length - least + 1, 1)
-        self.series = np.repeat(np.arange(len(counts)), counts)  # (window,)
+        self.series = np.repeat(np.arange(len(counts)), counts)
         self.start = bounds[self.series] + count_up(counts)
         end = self.start + window_length + horizon
         self.end = np.minimum(end, bounds[1:][self.series])

@@ -46,7 +46,7 @@ def compiled(function, **options):
 
 
 entry = functools.partial(compiled, _nrt=False)
-"""Compile a function as `compiled` does, of one that allocates no array."""
+"""Compile a function as `compiled` does, if it allocates no array."""
 
 _UNCALLED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 inner = functools.partial(numba.njit, **_UNCALLED, **_INSIDE)
@@ -58,7 +58,7 @@ inlined = functools.partial(numba.njit, inline="always", **_INSIDE)
 
 @intrinsic
 def apart(typing):
-    """Keep the function that begins with this apart from those that call it.
+    """Keep the function that begins with this apart from its callers.
 
     LLVM would copy its loops to every call, which takes long to compile.
     """

@@ -62,7 +62,7 @@ def _by_step(part):
 
 
 class _Field:
-    """A vector field's weights, by layer, as compiled functions take them."""
+    """A vector field's weights, by layer, for compiled functions."""
 
     @np.errstate(over="ignore", invalid="ignore")  # as in torch: who calls looks
     def __init__(self, method, *layers):
@@ -171,7 +171,7 @@ class Encoding:
 
 
 class Decoding:
-    """One run of the decoder: all steps of its grid, and answers between them.
+    """One run of the decoder: steps of its grid, and answers between them.
 
     With a control held over each step dz/dt jumps at the grid points, and a step's end
     has a derivative of its own. ``added``, (series, step, width), is added to the first

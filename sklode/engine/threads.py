@@ -13,7 +13,7 @@ _LIMITED = threading.local()
 """Its ``users`` is the user's number, in a thread that is limited."""
 
 _SETTING = threading.Lock()
-"""Held while torch's number for threads to come is another than the user's."""
+"""Held while torch's number for threads to come is not the user's."""
 
 if hasattr(os, "register_at_fork"):  # the thread that held it is not in the child
     _FREED = {f"after_in_{who}": _SETTING.release for who in ("parent", "child")}
@@ -34,7 +34,7 @@ def one_torch_thread() -> Iterator[None]:
 
 
 def _set_torch_threads(own: int, others: int) -> None:
-    """Set torch's number for this thread, and that of threads still to come.
+    """Set torch's number for this thread, and for threads to come.
 
     torch sets both at once: a thread that meets it in a limit would keep it.
     """

@@ -177,7 +177,7 @@ def _step(field, h, dt, bias, flows, v1, v2, room, out):
 
 @inlined
 def _step_back(field, g, h, dt, by_rate, flows, v1, v2, grads, room, by_bias):
-    """Turn g, the gradient by the step's end, into that by its start h.
+    """Turn g, the gradient by the step's end, into that by h.
 
     ``by_rate`` is that by dh/dt at h, or empty; that by the bias adds to ``by_bias``.
     """
@@ -225,7 +225,7 @@ def _step_back(field, g, h, dt, by_rate, flows, v1, v2, grads, room, by_bias):
 
 @entry
 def walk(dt, flags, given, cell, field, kept, room):
-    """Take all steps; keep the states before each, and what they computed."""
+    """Take all steps; keep the states before each, and what they gave."""
     seen, x, bias = given
     h, c, read, gates, v1, v2, rates = kept
     moved = room[1][1]

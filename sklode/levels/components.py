@@ -33,7 +33,7 @@ class States(NamedTuple):
 
 
 class FilterPass(NamedTuple):
-    """What `kalman.filter_rows` returns, and what it leaves of the states."""
+    """What `kalman.filter_rows` returns, and leaves of the states."""
 
     loss: float
     v_F: Array  # (row,)

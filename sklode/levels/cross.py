@@ -105,7 +105,7 @@ def _last_rows(tables: list[Table]) -> list[Table]:
 
 
 def _stamps(tables: list[Table]) -> tuple[Numbers, Array, list[Numbers]]:
-    """Return all channels' rows, sorted, and where each table's are there."""
+    """Return all channels' rows, sorted, and where each table's are."""
     both = np.concatenate([np.stack([t.series, t.times], axis=1) for t in tables])
     rows, place = np.unique(both, axis=0, return_inverse=True)
     ends = np.cumsum([len(table.times) for table in tables])

@@ -29,7 +29,7 @@ from sklode.levels.table import Table
 
 _KNOTS = 8
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
-# in usual gaps, to begin with: the most probable one lies near one of them
+# in usual gaps, to begin with: the most probable one lies near one
 _MEMORIES = 2.0 ** np.arange(0.0, 10.0, 1.25)
 _NEAR = 2.0 ** np.linspace(-1.0, 1.0, 17)
 _SPANS = 10.0  # in the longest series, of the longest memory
@@ -92,7 +92,7 @@ def _curve(knots: tuple[float, ...]) -> Any:
 def columns_of(
     effects: Sequence[Effect], bounds: Numbers, times: Array, controls: Array
 ) -> Array:
-    """Return the columns of effects at all rows of X, (row, coefficient)."""
+    """Return the columns of effects at all rows, (row, coefficient)."""
     parts: list[Array] = [np.zeros((len(times), 0))]
     for effect in effects:
         found = effect.at(controls[:, effect.column])
@@ -110,7 +110,7 @@ def places(effects: list[Effect]) -> dict[Effect, tuple[int, ...]]:
 
 
 class Estimate(NamedTuple):
-    """Effects, and their coefficients given the hyperparameters of a form."""
+    """Effects, and their coefficients given a form's hyperparameters."""
 
     effects: tuple[Effect, ...] = ()
     coefficients: Any = None  # (series, coefficient)
@@ -119,7 +119,7 @@ class Estimate(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """X at rows of series: all of them count, where effects have a memory."""
+    """X at rows of series, all of which memories need."""
 
     bounds: Numbers  # (series + 1,)
     times: Array  # (row,)
@@ -149,7 +149,7 @@ class Inputs(NamedTuple):
         return response
 
     def candidates(self, span: float) -> list[list[Effect]]:
-        """Return the effects that each column may have; of a constant none."""
+        """Return the effects that columns may have; of a constant none."""
         memories = [0.0, *_MEMORIES[_MEMORIES <= span / _SPANS].tolist()]
         found = []
         for k, values in enumerate(self.controls[self.rows].T):
@@ -168,7 +168,7 @@ def _knots(values: Array) -> tuple[float, ...]:
 
 
 class _Judge:
-    """How probable effects are, given what the filter makes of their columns.
+    """How probable effects are, by what the filter makes of them.
 
     ``left`` is what known effects leave of y, by which errors are told.
     """
@@ -233,7 +233,7 @@ class _Judge:
 
 
 def _evidence(inner: Array, told: Array) -> float:
-    """Return how much more probable coefficients make data, in logarithms."""
+    """Return by how much coefficients make data more probable, in logs."""
     explained = (told * np.linalg.solve(inner, told)).sum()
     return 0.5 * float(explained - np.linalg.slogdet(inner)[1].sum())
 
@@ -266,7 +266,7 @@ def estimated(
 def _searched(
     judge: _Judge, candidates: list[list[Effect]], chosen: dict[int, Effect]
 ) -> dict[int, Effect]:
-    """Return the effects, by column, that no candidate makes more probable."""
+    """Return the effects, by column, that none makes more probable."""
     first = {k: judge.best(each, [])[0] for k, each in enumerate(candidates)}
     order = sorted(first, key=lambda k: -first[k])
     for _ in range(_SWEEPS):

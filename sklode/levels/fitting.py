@@ -128,7 +128,7 @@ class Posterior:
 class _Candidate(NamedTuple):
     component: Component  # without effects of X
     estimate: Estimate  # of those
-    loss: float  # minus the logarithm of the posterior density, in y's units
+    loss: float  # minus the log posterior density, in y's units
     posterior: Posterior
 
 
@@ -370,7 +370,7 @@ def _in_units(
 
 
 def _location_and_scale(values: Array) -> tuple[float, float]:
-    """Return median and spread of values, of which a few may be absurd."""
+    """Return median and spread of values, a few of them absurd."""
     unit = power_of_two(values)
     values = values / unit
     location = float(np.median(values))

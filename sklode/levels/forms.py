@@ -1,7 +1,7 @@
 """What a level may be made of, and its state space by hyperparameters.
 
 Hyperparameters are logarithms, in units of a series' spread and span or, for memories,
-of time. Their priors are normal, and wide: they matter for short series.
+of time. Their priors are normal and wide: they matter for short series.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Form(NamedTuple):
     periods: tuple[float, ...] = ()
     logarithm: bool = False
     effects: tuple[tuple[int, ...], ...] = ()
-    """Columns of X that each effect reads, see `sklode.levels.effects`."""
+    """Columns of X that each effect reads, see `effects`."""
 
 
 class StateSpace(NamedTuple):

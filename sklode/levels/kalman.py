@@ -31,9 +31,9 @@ from sklode.engine.products import compiled, inner
 # variance of the random walk per time; of the velocity, and its memory; of the OU
 # process, and its memory; of the observation noise
 RATES = ("random walk", "velocity", "velocity memory", "OU", "OU memory", "noise")
-# beyond so many thresholds the weight falls with the third power of the size
+# beyond so many thresholds the weight falls with the third power
 CLEAR = 2.5
-# so many in a row, beyond the threshold on one side, are a step of the trend
+# so many in a row beyond the threshold, on one side, are a step
 RUN = 3
 
 
@@ -90,7 +90,7 @@ def _add_Q(P, rates, T):
     gap, _, kept, ou_kept = T[0]
     walk, velocity, memory, ou = rates[0], rates[1], rates[2], rates[3]
     x = gap / memory
-    if x < 1e-3:  # a series, as the difference is of nearly equal numbers
+    if x < 1e-3:  # a series: the difference is of near numbers
         displacement = 2 * x**3 / 3 - x**4 / 2
     else:
         displacement = 2 * x - 3 + 4 * kept - kept * kept
@@ -306,7 +306,7 @@ def filter_columns(times, inputs, bounds, rates, waves, inverse_F, gains, values
 
 @compiled
 def simulate_rows(times, inputs, bounds, rates, waves, since, states, jumps, normals):
-    """Return draws of the signal of one series at its rows, (row, draw).
+    """Return draws of one series' signal at its rows, (row, draw).
 
     ``states`` (state, draw), ``since`` before the first row, change in place; ``jumps``
     (row,) are variances of steps of the trend; ``normals`` are (row, state, draw).

@@ -1,4 +1,4 @@
-"""What the level of series that it knows answers, in y's own units."""
+"""What the level of known series answers, in y's own units."""
 
 from __future__ import annotations
 
@@ -77,8 +77,7 @@ class LevelPredictor:
         """Return the most probable form's parts, and their sum, at rows."""
         rows, order = self.table(asked)
         found = {}
-        pairs = zip(self.states.channels, self._history.channels, strict=True)
-        for channel, name in pairs:
+        for channel, name in self._named():
             component, parts = channel.parts(rows)
             parts = parts * np.reshape(component.scale, (-1, 1))
             parts[:, [0, -1]] += np.reshape(component.location, (-1, 1))
@@ -89,8 +88,8 @@ class LevelPredictor:
 
     def description(self) -> pd.DataFrame:
         """Return what was found, as `StructuralForecaster.level_` has it."""
-        rows, found = [], zip(self.states.channels, self._history.channels, strict=True)
-        for place, (channel, name) in enumerate(found):
+        rows = []
+        for place, (channel, name) in enumerate(self._named()):
             component, parts = channel.described(_DESCRIBED)
             likely = [c.weight for c in channel.components if c.form == component.form]
             sizes = np.append(parts[:, :-1].var(0), component.noise)
@@ -109,6 +108,9 @@ class LevelPredictor:
                 row["cross"] = bool(self.level.cross.weights[:, :, place].any())
                 rows.append(row)
         return pd.DataFrame(rows).set_index(["channel", "part"])
+
+    def _named(self) -> Any:
+        return zip(self.states.channels, self._history.channels, strict=True)
 
     def _effects(self, component: Component) -> list[Effect]:
         """Return the effects of X in a form."""

@@ -84,7 +84,7 @@ class Mixture:
         )
 
     def normal(self) -> tuple[Array, Array, Array]:
-        """Return means, and deviations of signal and noise, of its normals."""
+        """Return its normals' means, and deviations of signal and noise."""
         chosen = ~self.logarithm
         weights = self.weights[chosen, None] / self.weights[chosen].sum()
         mean, root = (weights * self.means[chosen]).sum(0), np.sqrt(weights)

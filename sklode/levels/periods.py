@@ -1,4 +1,4 @@
-"""Seasons that a series may have: the clock's, and peaks of a periodogram."""
+"""Seasons that a series may have: the clock's, and a periodogram's."""
 
 from __future__ import annotations
 

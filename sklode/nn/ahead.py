@@ -31,7 +31,7 @@ _SOFT, _LARGEST = 3.0, 20.0
 _EMBEDDING, _MEETING = 8, 128
 _READ = 12  # numbers that `_readings` tells of a channel
 
-_OWN = [0, 2, 4, 5, 6]  # of them the means and the last value, which lines read
+_OWN = [0, 2, 4, 5, 6]  # means and the last value, which lines read
 
 _HUBER = 2.0  # from so many scales on an error counts in proportion
 _LOG_HUBER_MASS = math.log(

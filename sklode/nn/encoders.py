@@ -25,7 +25,7 @@ class Steps(NamedTuple):
 
     inputs: Tensor  # (batch, step, channel): read at each step's end
     dt: Tensor  # (batch, step): signed length of the flow
-    visits: Tensor  # (batch, step), bool: the step ends at an observed stamp
+    visits: Tensor  # (batch, step), bool: it ends at an observed stamp
     last_step: Tensor  # (batch, time): the step that ends at each stamp
 
 

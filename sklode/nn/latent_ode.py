@@ -1,4 +1,4 @@
-"""The Latent ODE: encoder, posterior head, decoder and emission in one VAE.
+"""The Latent ODE: encoder, posterior head, decoder and emission.
 
 Paper, section "Method", Algorithm 2; its objective, the evidence lower bound (eq.
 loss), and its norm gradient clipping.

@@ -1,4 +1,4 @@
-"""What both trainings share: initial weights, how long, on how many threads."""
+"""What both trainings share: initial weights, epochs, threads."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ import torch
 
 from sklode import nn
 from sklode.data.arrays import Array, Numbers
-from sklode.data.observations import Observations
 from sklode.data.scaling import Units, constants_of, split_at_gaps, time_unit
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.nn.solvers import FOLLOWED
@@ -64,7 +63,7 @@ class SeriesRun(Run):
             parts = None, units, rows.clock, lengths[0], self.architecture
             model = self.model = FittedModel(*parts, horizon=lengths[1])
         model.columns = self.columns
-        model.held = _held(model, rows, self.from_scratch)
+        model.held = self._held()
         self.windows = model.windows(rows)
         if self.from_scratch:
             model.network = self._network(seed_from(rng))
@@ -72,6 +71,17 @@ class SeriesRun(Run):
         model.network.hold(torch.from_numpy(model.held))
         self.set_length(len(self._trained_on(self.windows)), _UPDATES)
         self.predict_seed = seed_from(rng)
+
+    def _held(self) -> Array:
+        """Return what constant channels are forecast by; NaN for all others.
+
+        The ever smaller noise that they ask for would leave no other gradient. A model
+        trained before knows more, unless its location is that constant.
+        """
+        units = self.model.units
+        held: Array = (constants_of(self.rows.values) - units.location) / units.scale
+        is_known = self.from_scratch | (np.abs(held) < 1e-9)
+        return np.where(is_known, held, np.nan)
 
     def _cut(self, bounds: Numbers, span: int) -> Numbers:
         """Return the row of each series from which on nothing is trained on.
@@ -205,14 +215,3 @@ def hidden_rows(
     hidden = (row < n_first) | (thinned < thinning * rate)
     remains = n_first + (left * (n_rows - n_first)).floor()
     return hidden & (row != remains)
-
-
-def _held(model: FittedModel, observations: Observations, from_scratch: bool) -> Array:
-    """Return what constant channels are forecast by; NaN for all others.
-
-    The ever smaller noise that they ask for would leave no other gradient.
-    A model trained before knows more, unless its location is that constant.
-    """
-    units = model.units
-    held = (constants_of(observations.values) - units.location) / units.scale
-    return held if from_scratch else np.where(np.abs(held) < 1e-9, held, np.nan)
