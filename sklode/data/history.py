@@ -65,7 +65,7 @@ class History:
         channels: list[Hashable] | None = None,
         clean: bool = True,
     ) -> History:
-        """Read series; ``channels`` are y's names where it has others."""
+        """Read series; ``channels`` are names in place of y's own."""
         channels = list(y.columns) if channels is None else channels
         given, left_out = Observations.from_frame(y, X), None
         steps = _steps_of(given, y.index, freq)
@@ -200,7 +200,7 @@ class History:
 
 
 def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:
-    """Return columns in an earlier order; others stand for those."""
+    """Return columns in an earlier order, unless all names are others."""
     if data is None or set(names).isdisjoint(data.columns):
         return data
     return with_columns(data, names, "data for further training")

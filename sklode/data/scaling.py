@@ -13,7 +13,7 @@ from sklode.data.ticks import DAY, TIMELIKE
 _LONGEST_GAP = 1000.0  # time units; longer ones hide any phase
 # the middle 90 % of normal values lie within so many deviations
 _TAIL, _NORMAL = 0.05, 3.29
-# series have own units where spreads of so many values differ so much
+# series have own units where spreads of so many values differ so many times
 _ENOUGH, _UNEQUAL = 8, 100.0
 
 
@@ -48,8 +48,8 @@ class Units:
     scale: Array
     control_location: Array  # (control,)
     control_scale: Array
-    least: Array  # (channel,): the least for a logarithm; NaN: none
-    of_series: bool = False  # whether each series has its own
+    least: Array  # (channel,): least of a logarithm; NaN: none is read
+    of_series: bool = False  # whether each series has units of its own
 
     @classmethod
     def of(cls, observations: Observations, time: float) -> Units:

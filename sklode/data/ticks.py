@@ -19,7 +19,7 @@ DAY = 86_400 * 10**9  # nanoseconds
 
 
 def series_of(index: pd.Index) -> tuple[Numbers, tuple[tuple[Hashable, ...], ...]]:
-    """Return each row's number of a series, and each series' key."""
+    """Return each row's series, by number, and each series' key."""
     if index.nlevels == 1:
         return np.zeros(len(index), np.int64), ((),)
     codes, uniques = pd.factorize(index.droplevel(-1))

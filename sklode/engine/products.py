@@ -1,6 +1,6 @@
 """Products of small matrices, for compiled functions.
 
-Of small matrices a call of BLAS takes longer to begin than to multiply.
+With small matrices a call of BLAS takes longer to begin than to multiply.
 Here the sums of a tile stay in registers: `_tile` writes LLVM's instructions.
 
 Matrices are one-dimensional arrays, row after row.
@@ -38,7 +38,7 @@ class _Cache(FunctionCache):
 
 
 def compiled(function, **options):
-    """Compile a function, once a machine, or once a process."""
+    """Compile a function, once a machine or, without a cache, a process."""
     dispatcher = numba.njit(**_OPTIONS, **options)(function)
     with contextlib.suppress(RuntimeError):  # no folder to write to
         dispatcher._cache = _Cache(function)

@@ -46,7 +46,7 @@ class FilterPass(NamedTuple):
 
     @property
     def innovations(self) -> Array:
-        """Each row's, in standard deviations; less of errors."""
+        """Each row's, in standard deviations; smaller of errors."""
         return self.v_F / np.sqrt(np.where(self.inverse_F > 0, self.inverse_F, 1.0))
 
 

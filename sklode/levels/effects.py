@@ -266,7 +266,6 @@ def estimated(
 def _searched(
     judge: _Judge, candidates: list[list[Effect]], chosen: dict[int, Effect]
 ) -> dict[int, Effect]:
-    """Return the effects, by column, that none makes more probable."""
     first = {k: judge.best(each, [])[0] for k, each in enumerate(candidates)}
     order = sorted(first, key=lambda k: -first[k])
     for _ in range(_SWEEPS):

@@ -36,7 +36,7 @@ _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
 _KEPT = slice(len(BASE) + 1, None, 2)  # memories of seasons
 _STILL = 1e-4  # of what does not change, in units of spread
 _JUDGED = 2000, 40_000  # series and rows that tell if large innovations are errors
-# unless without that rule forecasts' errors are less than this part
+# unless forecasts' errors without that rule are less than this part
 _ALIKE, _BELIEVED = 0.01, 0.95
 _MARGIN = 4.0  # logarithms less probable than the best form: left out
 _TELLING = 4  # rows that tell how series of a panel differ
@@ -137,7 +137,7 @@ def fit_components(
 ) -> list[tuple[Component, tuple[Effect, ...]]]:
     """Return what a channel's forecasts average over, and its effects.
 
-    ``periods`` may be seasons; each has its log odds against.
+    ``periods`` may be seasons, with log odds against them.
     """
     n_rows, values = len(table.values), table.values
     n_zeros = int((values <= 0).sum()) if (values >= 0).all() else n_rows
@@ -283,7 +283,7 @@ class _Search:
         estimate: Estimate = _NONE,
         steady: bool = False,
     ) -> _Candidate:
-        """Return a form's most probable hyperparameters; ``steady``: still."""
+        """Return a form's best hyperparameters; ``steady``: nothing changes."""
         sample, span, values = self.sample, self._span, self.sample.values
         offset, threshold = 0.0, THRESHOLD
         if form.logarithm:
@@ -325,7 +325,7 @@ class _Search:
         return candidate._replace(component=best, loss=candidate.loss - gain)
 
     def threshold(self, candidate: _Candidate) -> float:
-        """Return how many deviations innovations may have, by next rows."""
+        """Return from how many deviations on innovations are errors."""
         errors, usual = [], candidate.component.threshold
         for threshold in (usual, math.inf):
             component = candidate.component._replace(threshold=threshold)
@@ -370,7 +370,6 @@ def _in_units(
 
 
 def _location_and_scale(values: Array) -> tuple[float, float]:
-    """Return median and spread of values, a few of them absurd."""
     unit = power_of_two(values)
     values = values / unit
     location = float(np.median(values))

@@ -11,7 +11,7 @@ The states are, in this order: the trend, its constant slope, its velocity, whic
 reverts to zero, an Ornstein-Uhlenbeck (OU) process; two of each harmonic, of which the
 first is observed; one coefficient of each column of X.
 
-What all take: ``times`` (row,) in usual gaps; ``inputs`` (row, 1 + column), first how
+Filters take ``times`` (row,) in usual gaps; ``inputs`` (row, 1 + column), first how
 far the local clock, which harmonics follow, is ahead of UTC, then X; ``bounds``: series
 k has the rows ``bounds[k]`` to ``bounds[k + 1]``; ``rates``, see `RATES`; ``waves``
 (harmonic, 3): angular frequency, memory and variance.
@@ -90,7 +90,7 @@ def _add_Q(P, rates, T):
     gap, _, kept, ou_kept = T[0]
     walk, velocity, memory, ou = rates[0], rates[1], rates[2], rates[3]
     x = gap / memory
-    if x < 1e-3:  # a series: the difference is of near numbers
+    if x < 1e-3:  # a series: near numbers would cancel
         displacement = 2 * x**3 / 3 - x**4 / 2
     else:
         displacement = 2 * x - 3 + 4 * kept - kept * kept
@@ -131,9 +131,9 @@ def filter_rows(
 
     Returns the loss: the negative log-likelihood but for a constant, where t deviations
     beyond the threshold h cost h^2 (1/2 + log(t / h)) in place of t^2 / 2; of each row
-    v / F and 1 / F, 0 where nothing is observed, and the variance of a trend's step;
-    and, (row, part), parts as predicted, their variances, and their covariances with
-    the states, (row, part, state): the last part's is M.
+    v / F and 1 / F, smaller of outliers, 0 where nothing is observed, and the variance
+    of a trend's step; and, (row, part), parts as predicted, their variances, and their
+    covariances with the states, (row, part, state): the last part's is M.
     """
     means, covariances, runs = states
     n, d, n_parts = len(times), means.shape[1], len(parts)
@@ -340,7 +340,7 @@ def simulate_rows(times, inputs, bounds, rates, waves, since, states, jumps, nor
 def respond(times, bounds, columns, memory):
     """Return how columns act that build up and fade, (row, column).
 
-    They are linear between rows; before the first one they were always as there.
+    They are linear between rows, and constant before the first one.
     """
     found = columns.copy()
     for series in range(len(bounds) - 1):

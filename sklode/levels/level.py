@@ -5,8 +5,9 @@ r"""A structural model of each channel in continuous time, solved exactly.
         + X(t) \beta + e
 
 Harvey, "Forecasting, Structural Time Series Models and the Kalman Filter" (1989);
-Hartikainen and Sarkka, "Kalman Filtering and Smoothing Solutions to Temporal Gaussian
-Process Regression Models" (2010).
+Jones, "Fitting a Continuous Time Autoregression to Discrete Data" (1981); Hartikainen
+and Sarkka, "Kalman Filtering and Smoothing Solutions to Temporal Gaussian Process
+Regression Models" (2010).
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ class Filtered:
     channels: list[FilteredChannel]
 
     def updated(self, observations: Observations) -> Filtered:
-        """Return it once more rows were seen; if it can be, by only those."""
+        """Return the same after more rows, filtering only those if it can."""
         fresh = _rows_after(self.observations, observations)
         # more rows change what is known of the scale of a series
         apart = any(one.apart for each in self.level.channels for one in each)
@@ -169,7 +170,6 @@ class Filtered:
         return moved
 
     def _shift(self, channel: int, asked: Table) -> Array:
-        """Return what all channels say about one's forecasts."""
         if not self.level.cross.weights[:, :, channel].any():
             return np.zeros(len(asked.times))
         ends = np.max([one.table.ends for one in self.channels], axis=0)
@@ -351,7 +351,7 @@ def _other_periods(table: Table, clock: list[float]) -> dict[float, float]:
     longest = table.alone(int(table.lengths.argmax()))
     found = peaks(longest.times, longest.values, 1.0)
     near = 1 / max(float(np.ptp(longest.times)), 1.0)  # what a span can tell apart
-    # as many frequencies as pairs of rows
+    # out of as many frequencies as pairs of rows
     log_odds = math.log(max(len(longest.times), 2) / 2)
     new = [p for p in found if all(abs(1 / p - 1 / own) >= near for own in clock)]
     return dict.fromkeys(new, log_odds)

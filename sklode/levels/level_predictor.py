@@ -206,7 +206,6 @@ class LevelPredictor:
         return np.hstack([inputs, self.level.inputs(known)[place, 1:]])
 
     def _warn_of_far_controls(self, known: Any) -> None:
-        """Warn where X, as far as it is used, is far from all seen."""
         seen = self._history.rows.controls
         low, high = seen.min(0), seen.max(0)
         middle, half = low / 2 + high / 2, high / 2 - low / 2

@@ -215,7 +215,7 @@ class Floored:
 
 
 def _cut_off(ratio: Array) -> tuple[Array, Array]:
-    """Return mean and deviation of max(0, u), u normal with sd 1."""
+    """Return mean and deviation of max(0, u), u from N(``ratio``, 1)."""
     above = ndtr(ratio)
     mean = ratio * above + np.exp(-0.5 * ratio**2) / np.sqrt(2 * np.pi)
     mean = np.maximum(mean, 0.0)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 # Size of what neurons take from states of size 1, as a field starts rotating:
-# so small that they respond in proportion, so large that they can learn.
+# so small that they respond in proportion, so large that they can learn not to.
 _ROTATION_GAIN = 0.5
 
 
@@ -53,8 +53,8 @@ class VectorField(nn.Module):
 
         Near the origin the field becomes :math:`f(z) = A z` with A block diagonal:
         pairs of components turn once per period, in ``time_unit_``; others stay at
-        rest. No state then vanishes or explodes, and the gradient
-        has but to correct how fast what turns, not to find out that something does.
+        rest. No state then vanishes or explodes, and the gradient has but to correct
+        how fast what turns, not to find out that something does.
         """
         size = self.output.out_features
         speeds = torch.zeros(size // 2)

@@ -55,7 +55,7 @@ class AheadModel(TrainedModel):
 
     @property
     def weighed(self) -> Stacking:
-        """What counts at each lead, if only nothing."""
+        """What counts at each lead: nothing where none is proved."""
         zeros = np.zeros((1, self.sizes[0]))
         return self.stacking or Stacking(np.zeros(1), zeros, zeros + 1, 0.0)
 
@@ -71,7 +71,7 @@ class AheadModel(TrainedModel):
         found: list[Move | None] = [None] * self.sizes[0]
         if self.network is None or self.stacking is None:
             return found
-        first = history.rows.ticks[history.rows.bounds[:-1]]  # times count since
+        first = history.rows.ticks[history.rows.bounds[:-1]]  # of times
         seen = history.observations
         span = ticks_between(first, seen.ticks[seen.bounds[1:] - 1]) / self.units.time
         lead = queries.times - span[queries.series]

@@ -31,7 +31,7 @@ _QUANTILES, _NORMAL = (0.5, 0.9), (0.6745, 1.6449)  # of absolute errors
 _DRIFT, _OPTIMISM = 1.25, 1.3
 """How much larger errors are than those measured: held-out, trained on.
 
-Held-out rows chose the epoch. Rows trained on need none where thinned by half.
+Held-out rows chose the epoch. Rows trained on need no factor if thinned by half.
 Set on series of two sines, see docs/uncertainty.md.
 """
 
@@ -83,9 +83,8 @@ def calibrate(
 
     with r the residuals at a lag near :math:`\tau`, o the ``optimism`` (errors on new
     data, relative to these), :math:`c_0` the ``least`` scale and :math:`1 + 1/\nu`
-    about the ratio of Student's 95 % quantile to the normal one. It
-    does not fall with :math:`\tau`. For stamps that the window covers it is
-    :math:`c(0)`, without the two factors.
+    about the ratio of Student's 95 % quantile to the normal one. It does not fall with
+    :math:`\tau`. For stamps that the window covers it is :math:`c(0)`, without factors.
     """
     errors, lags = residuals
     ahead, edges, knots = lags > 0, np.zeros(0), np.zeros(0)
@@ -117,7 +116,7 @@ def calibrate(
 
 
 def normal_scale(sizes: Array) -> float:
-    """Return the scale of normal errors of such absolute quantiles."""
+    """Return the scale of normal errors with such absolute quantiles."""
     return float(np.mean(np.quantile(sizes, _QUANTILES) / _NORMAL))
 
 

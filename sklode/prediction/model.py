@@ -48,7 +48,7 @@ class FittedModel(TrainedModel):
 
     horizon: int  # rows after those seen, in a training window
     calibration: Array | None = None  # of spreads, see `scales_at`
-    held: Any = None  # (channel,): forecasts of constants, normalised; else NaN
+    held: Any = None  # (channel,): forecasts of constant channels; else NaN
 
     def windows(self, observations: Observations) -> WindowSet:
         """Return the training windows; none spans a long gap."""
@@ -64,7 +64,7 @@ def build_network(
     reach: float | None = None,
     looks_back: bool = False,
 ) -> Any:
-    """Return an untrained network by settings.
+    """Return an untrained network, as settings say.
 
     Of whole windows; with a ``reach`` one that looks ahead.
     """

@@ -133,7 +133,6 @@ class Predictor:
         return np.searchsorted(windows.start, start), times
 
     def _known(self, asked: Asked) -> KnownControls | None:
-        """Return all known controls, each in the piece it is nearest to."""
         known, windows = asked.known, self._windows
         if not known.controls.shape[1]:
             return None

@@ -1,4 +1,4 @@
-"""One file format: a fitted or pretrained forecaster, nothing executed.
+"""One file format: a fitted or pretrained forecaster, of which nothing is executed.
 
 The layout is that of safetensors: named arrays, and a text in JSON. The file
 holds parameters, series and model. Nothing that it names is imported or

@@ -31,7 +31,7 @@ from sklode.training.validation import Validation
 _UPDATES = 900  # optimiser steps that max_epochs=None aims at
 _TRIED = 1 / 3  # of the epochs, after which it needs prospects
 _FURTHER, _FURTHER_RATE = (1 / 3, 1), 0.5
-"""Of the epochs (few series; many short ones) and ``lr``, on all rows."""
+"""Of the epochs (few series; many short ones), and ``lr``, to train on."""
 
 _PROVING_ROWS = 300  # at least, of which a network can be trained and validated
 _HELD_OUT, _VALIDATED = 0.2, 0.1  # of the rows, by the guard and by early stopping
@@ -70,7 +70,7 @@ class AheadRun(Run):
         self._given_up = False
         self.is_guarded = self.from_scratch and settings.guard is not False
         may_have_network = not self.from_scratch
-        if self.from_scratch:  # none of pretraining stays none
+        if self.from_scratch:  # what pretraining left without stays so
             kept = self.start if self.purpose in ("fine-tune", "update") else None
             level = Level.fit(rows) if kept is None else kept.level
             before = rows.until(self._cut)
@@ -95,7 +95,6 @@ class AheadRun(Run):
             model.network.to(resolve_device(settings.device))
 
     def _network(self, origins: Rows, seed: int) -> nn.AheadODE:
-        """Return an untrained network of the sizes that data call for."""
         rows, sizes = self.learned, self.model.sizes
         spans = origins.times[rows.bounds[1:] - 1]
         usual = float(np.median(np.repeat(spans, rows.lengths)))  # of rows' series
@@ -140,7 +139,6 @@ class AheadRun(Run):
         return model
 
     def _stacking(self) -> Stacking | None:
-        """Return how much of the network's forecasts counts, or None."""
         network = self.model.network.eval()
         if not self.is_guarded:
             ones = np.ones((1, self.model.sizes[0]))
@@ -164,7 +162,7 @@ class AheadRun(Run):
         return Validation(self.rows, self._cut, level, self.model)
 
     def material(self, rows: Observations) -> Material:
-        """Return windows that end at any of these rows."""
+        """Return batches of windows that end at any of these rows."""
         settings, network = self.settings, self.model.network
         origins, usable = self._usable(rows)
         validation = None

@@ -36,7 +36,9 @@ _WARM_UP_KL = 0.02
 """Share of kl_weight while windows grow: short ones pay little for z0."""
 
 _MOST_SKIPPED = 10  # steps in a row that are not finite
-_CONSTANT = 0.5 * (1 + math.log(2 * math.pi))  # of a mean, per normalised value
+_CONSTANT = 0.5 * (
+    1 + math.log(2 * math.pi)
+)  # loss per normalised value, of a constant
 
 _RISE = 0.5  # a divergence raises the loss per value by more than this
 _MOST_RESTORED = 6  # times, after which training is given up
@@ -54,7 +56,7 @@ class _Kept(NamedTuple):
 
 @dataclass(eq=False)
 class Trainer:
-    """Fit a network in place by stochastic gradient ascent on the ELBO.
+    """Fit a network in place by stochastic gradient ascent on the ELBO, by AdamW.
 
     The loss is the negative ELBO (paper, eq. loss) per observed value. The rate makes
     one cycle (Smith and Topin 2019). A step whose loss or gradient is not finite is
@@ -68,7 +70,7 @@ class Trainer:
     n_batches: int
     warm_up_epochs: int = 0
     rate: float = 1.0  # the peak, as a share of ``lr``
-    goes_on: Callable[[int], bool] = lambda epoch: True  # worth another
+    goes_on: Callable[[int], bool] = lambda epoch: True  # is another worth it
 
     def __post_init__(self) -> None:
         self.rows: list[dict[str, float]] = []  # of the history
@@ -110,7 +112,7 @@ class Trainer:
     def fit(self, draw: Draw, validation: Any = None, reporter: Any = None) -> None:
         """Train, or until Ctrl-C; leave the best weights in the network."""
         try:
-            with closing(reporter or Reporter()) as told:  # bar before words
+            with closing(reporter or Reporter()) as told:  # its bar, before words
                 told.begin(self.n_epochs)
                 for epoch in range(1, self.n_epochs + 1):
                     told.epoch_end(self.run_epoch(epoch, draw(epoch), validation))
@@ -221,7 +223,6 @@ class Trainer:
         return self._best.epoch + 1
 
     def _last_loss(self, kept: _Kept | None = None) -> float:
-        """Return the last batch's loss, under these or other weights."""
         present = self._keep()
         self._load(kept or present)
         loss = _loss_on(self._last, self.network.train())
@@ -272,7 +273,7 @@ def _warn(text: str) -> None:
 
 
 def _is_worse(loss: float, than: float) -> bool:
-    """Return whether a divergence lies between the losses."""
+    """Return whether a divergence, or NaN, lies between the losses."""
     return not loss <= max(_CONSTANT, than + _RISE)
 
 

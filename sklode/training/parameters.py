@@ -15,12 +15,9 @@ _POSITIVE = Interval(Real, 0, None, closed="neither")
 _NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 _COUNT = Interval(Integral, 0, None, closed="left")
 
-_SIZES = (
-    *("hidden_size", "latent_size", "field_width"),
-    *("field_depth", "emission_width", "batch_size"),
-)
+_SIZES = "hidden_size latent_size field_width field_depth emission_width batch_size"
 _CONSTRAINTS: dict[str, list[Any]] = {
-    **{name: [SIZE] for name in _SIZES},
+    **{name: [SIZE] for name in _SIZES.split()},
     "window_length": [SIZE, None],
     "horizon": [_COUNT, None],
     "thinning": [Interval(Real, 0, 1, closed="left")],

@@ -113,7 +113,7 @@ def seed_from(rng: np.random.RandomState) -> int:
 
 
 def held_out_rows(bounds: Numbers, share: float, whole: bool, rng: Any) -> Numbers:
-    """Return where the last share of rows begins, or of ``whole`` series."""
+    """Return series' first held-out rows, of each or of ``whole`` series."""
     first, end = bounds[:-1], bounds[1:]
     if not whole:
         return end - np.maximum(np.round(share * (end - first)), 1).astype(np.int64)

@@ -104,7 +104,6 @@ class SeriesRun(Run):
         return cut if n_left(cut) else end
 
     def _network(self, seed: int) -> Any:
-        """Return an untrained network with periods of these windows."""
         settings, sizes = self.settings, self.model.sizes
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
         span = float(np.median(self.windows.gather(which).times[:, -1]))
@@ -129,7 +128,7 @@ class SeriesRun(Run):
         return np.flatnonzero(windows.end <= self.cut[windows.series])
 
     def material(self) -> Material:
-        """Return the windows before the held-out rows."""
+        """Return batches of the windows before the held-out rows."""
         settings, generator = self.settings, self.generator
         n_windows = len(self._trained_on(self.windows))
         n_batches = self.n_batches(n_windows)

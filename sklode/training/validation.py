@@ -194,7 +194,6 @@ def _origins(observations: Observations, cut: Numbers) -> Numbers:
 
 
 def _parts(observations: Observations, first: Numbers, end: Numbers) -> Observations:
-    """Return the rows from one to another as series, which may overlap."""
     lengths = end - first
     place = np.repeat(first, lengths) + count_up(lengths)
     bounds, keys = np.append(0, np.cumsum(lengths)), [(k,) for k in range(len(first))]
