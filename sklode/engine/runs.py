@@ -53,11 +53,7 @@ def _threads_of(process, n):
 
 
 def _sums(parts):
-    totals, *others = parts
-    for other in others:
-        for total, part in zip(totals, other, strict=True):
-            total += part
-    return totals
+    return [sum(others, start=first) for first, *others in zip(*parts, strict=True)]
 
 
 def _by_step(part):

@@ -111,7 +111,10 @@ class _LatentODEForecaster(ContinuousForecaster):
         else:
             steps = steps_ahead(fh)
             run = SeriesRun(history, settings, rng, steps, start, purpose)
-        return run.train(Reporter(self.verbose)), run.predict_seed
+        model = run.train(Reporter(self.verbose))
+        if model.network is not None:
+            model.network.to("cpu")  # where forecasts are made, and every file is read
+        return model, run.predict_seed
 
     def _set_model(self, model: Any) -> None:
         self._model, self.network_ = model, model.network

@@ -161,7 +161,7 @@ class LevelPredictor:
         for effect in effects:
             own, end = slice(end, end + effect.n_columns), end + effect.n_columns
             k = effect.column
-            ends = seen[:, k].min(), seen[:, k].max()  # type: ignore[index]
+            ends = seen[:, k].min(), seen[:, k].max()
             values = np.linspace(*ends, _PLACES)
             columns = effect.at(self.level.standard(values, k))
             spread = np.sqrt(((columns @ covariance[own, own]) * columns).sum(1))
@@ -210,7 +210,7 @@ class LevelPredictor:
         ahead = clock_ahead(asked.ticks, self._history.rows.like)
         inputs: Array = ahead[:, None] / self.level.unit
         known = asked.known
-        if known is None:
+        if not self.level.effects:
             return inputs
         self._warn_of_far_controls(known)
         before = rows_before(known.bounds, known.ticks, asked.series, asked.ticks)
@@ -220,7 +220,7 @@ class LevelPredictor:
     def _warn_of_far_controls(self, known: Any) -> None:
         """Warn where X, as far as it is used, is far from all that was seen."""
         seen = self._history.rows.controls
-        low, high = seen.min(0), seen.max(0)  # type: ignore[union-attr]
+        low, high = seen.min(0), seen.max(0)
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         is_far = np.abs(known.controls / 4 - middle / 4) > 0.75 * half  # floats end
         used = sorted({effect.column for effect in self.level.effects})

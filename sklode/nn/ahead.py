@@ -186,8 +186,7 @@ class AheadODE(Autoencoder):
         if batch.controls is not None:
             inputs.append(batch.controls)
         # a flow backward along ages is one forward in time
-        given = batch.times, torch.cat(inputs, -1), batch.mask.any(-1)
-        h = self.encoder(*given, self.engine)
+        h = self.encoder(batch.times, torch.cat(inputs, -1), batch.mask.any(-1))
         n, channels = read.shape[:2]
         of_all = h.unsqueeze(1).expand(-1, channels, -1)
         parts = [read, self.names.expand(n, -1, -1), of_all]
@@ -219,7 +218,7 @@ class AheadODE(Autoencoder):
             state = z0.unflatten(1, of_channels)[window, channel]
         else:
             origin = z0.new_zeros(len(z0))
-            z = self.decoder(z0, origin, asked, batch.path, self.engine)[window, slot]
+            z = self.decoder(z0, origin, asked, batch.path)[window, slot]
             answer = torch.arange(len(z), device=z.device)
             state = z.unflatten(1, of_channels)[answer, channel]
         name, since = self.names[channel], torch.stack(ahead, 1)

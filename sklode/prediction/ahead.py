@@ -65,7 +65,7 @@ class AheadModel(TrainedModel):
         return float(self.weighed.weights.mean())
 
     def moves(
-        self, history: History, queries: Table, known: Observations | None
+        self, history: History, queries: Table, known: Observations
     ) -> list[Move | None]:
         """Return where the network moves queries to, a move each channel."""
         found: list[Move | None] = [None] * self.sizes[0]
@@ -90,16 +90,16 @@ class AheadModel(TrainedModel):
         seen: Observations,
         series: Numbers,
         lead: Array,
-        known: Observations | None,
+        known: Observations,
     ) -> Array:
         """Return forecasts of all channels, (query, channel), in units of `Move`."""
         network: Any = self.network
         n_channels, origins = self.sizes[0], Rows(seen, self.units)
         last, controls = seen.bounds[1:] - 1, None
-        if known is not None and known.controls is not None:
+        if known.controls.shape[1]:
             since = ticks_between(seen.ticks[last][known.series], known.ticks)
             values = self.units.controls(known.controls)
-            controls = KnownControls(known.series, since / self.units.time, values)
+            controls = KnownControls(known.bounds, since / self.units.time, values)
         decoder = network.decoder
         spacing = 0.0 if decoder is None else decoder.solver.grid_spacing
         table = np.empty((len(series), n_channels))

@@ -151,11 +151,12 @@ class Predictor:
 
     def _known(self, asked: Asked) -> KnownControls | None:
         """Return all controls that are known, each in the piece it is nearest to."""
-        if asked.known is None or asked.known.controls is None:
+        known, windows = asked.known, self._windows
+        if not known.controls.shape[1]:
             return None
-        window, times = self._placed(asked.known.series, asked.known.ticks)
-        values = self._model.units.controls(asked.known.controls)
-        return KnownControls(self._windows.series[window], times, values)
+        window, times = self._placed(known.series, known.ticks)
+        bounds = np.searchsorted(windows.series[window], np.arange(len(windows.bounds)))
+        return KnownControls(bounds, times, self._model.units.controls(known.controls))
 
     def _passes(self, window: Numbers, since: Array, n_draws: int) -> Iterator[Numbers]:
         """Yield queries, window by window, as many as are solved together.

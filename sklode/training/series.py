@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -176,10 +177,9 @@ class SeriesRun(Run):
             return []
         which = spread(found, SCORED_WINDOWS)
         scored_from = cut[windows.series[which]] if len(reaching) else None
-        batch = nn.make_batch(windows, which, device, scored_from)
+        batch: Any = nn.make_batch(windows, which, device, scored_from)
         # channels that never vary are not scored
-        nothing = batch.scored is not None and not batch.scored.any()
-        return [] if nothing else [batch]
+        return [batch] if batch.scored.any() else []
 
 
 def default_lengths(

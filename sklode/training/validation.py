@@ -267,15 +267,7 @@ def _until(observations: Observations, rows: Numbers) -> Observations:
     lengths = rows + 1 - first
     bounds = np.append(0, np.cumsum(lengths))
     place = np.repeat(first, lengths) + count_up(lengths)
-    controls = observations.controls
-    return Observations(
-        observations.ticks[place],
-        observations.values[place],
-        None if controls is None else controls[place],
-        bounds,
-        tuple((k,) for k in range(len(rows))),
-        observations.like,
-    )
+    return observations.rows(place, bounds, tuple((k,) for k in range(len(rows))))
 
 
 def _spread_rows(asked: Questions, rows: Numbers) -> Questions:
