@@ -21,7 +21,6 @@ CHECKS: dict[str, list[Callable[[Names], None]]] = {}
 # sktime's own forecasters warn of a default of theirs.
 REMEMBER = "ignore:The default of config ``remember_data``:FutureWarning"
 WARNS = {
-    "levels.md": REMEMBER,
     "scaling.md": REMEMBER,
     "sktime.md": REMEMBER,
     "tuning.md": REMEMBER,
@@ -98,6 +97,22 @@ def the_season_is_forecast_a_year_ahead(shown: Names) -> None:
     test = y["2025":]
     pd.testing.assert_index_equal(forecast.index, test.index)
     assert ((forecast - test) ** 2).mean() < 0.1 * test.var()
+
+
+@says("how.md")
+def a_year_of_passengers_is_known_from_its_parts(shown: Names) -> None:
+    assert shown["error"] == pytest.approx(25, abs=1)
+    assert shown["naive"] == pytest.approx(71, abs=0.5)
+    parts = shown["forecaster"].level_.index.get_level_values("part")
+    assert [*parts] == ["trend", "deviation", "season of 12 periods", "noise"]
+
+
+@says("clipping.md")
+def the_history_shows_what_was_clipped(shown: Names) -> None:
+    history = shown["history"]
+    assert len(history) == 5
+    assert (history["clipped_fraction"] > 0).any()
+    assert len(shown["exploded"]) == 0
 
 
 @says("structural.md")
