@@ -52,10 +52,10 @@ def boosted(features: Any, goal: Any, asked: Any) -> Array:
     return np.asarray(model.fit(features, goal).predict(asked))
 
 
-def networks(seed: int) -> dict[str, Any]:
-    """Return our forecasters, with their defaults."""
-    network, level = LatentODELSTMForecaster(random_state=seed), StructuralForecaster()
-    return {METHODS[0]: network, METHODS[1]: level}
+def ours(seed: int, n_epochs: int | None) -> dict[str, Any]:
+    """Return our forecasters; with no number of epochs, by their defaults."""
+    network = LatentODELSTMForecaster(max_epochs=n_epochs, random_state=seed)
+    return {METHODS[0]: network, METHODS[1]: StructuralForecaster()}
 
 
 def predators(rng: np.random.Generator, n_rows: int) -> tuple[Array, Array]:
@@ -71,7 +71,9 @@ def predators(rng: np.random.Generator, n_rows: int) -> tuple[Array, Array]:
     return times, path.y.T
 
 
-def laws(seed: int) -> tuple[Array, dict[str, Array], float]:
+def laws(
+    seed: int, forecasters: dict[str, Any]
+) -> tuple[Array, dict[str, Array], float]:
     """Return the truth of new series, forecasts of it, and a scale of errors."""
     rng, n_seen, n_shown, n_ahead = np.random.default_rng(seed), 60, 30, 10
     seen = [predators(rng, n_shown) for _ in range(n_seen)]
@@ -92,7 +94,7 @@ def laws(seed: int) -> tuple[Array, dict[str, Array], float]:
     asked = {n_seen + k: (t[n_shown:], x[n_shown:]) for k, (t, x) in enumerate(new)}
     truth = panel(asked)
     found: dict[str, Array] = {}
-    for name, forecaster in networks(seed).items():
+    for name, forecaster in forecasters.items():
         forecaster.fit(panel(learned)).update(panel(shown), update_params=False)
         found[name] = forecaster.predict_at(truth.index).to_numpy()
 
@@ -120,7 +122,9 @@ def laws(seed: int) -> tuple[Array, dict[str, Array], float]:
     return truth.to_numpy(), found, float(truth.to_numpy().var())
 
 
-def driven(seed: int) -> tuple[Array, dict[str, Array], float]:
+def driven(
+    seed: int, forecasters: dict[str, Any]
+) -> tuple[Array, dict[str, Array], float]:
     """Return the truth after the last row, forecasts of it, and a scale of errors."""
     rng, n_rows, step = np.random.default_rng(seed), 500, 0.01
     edges, heights = rng.exponential(4.0, 400).cumsum(), rng.standard_normal(401)
@@ -138,7 +142,7 @@ def driven(seed: int) -> tuple[Array, dict[str, Array], float]:
     y = pd.Series(values, stamps(times), name="x")
     X = pd.DataFrame({"control": control(times)}, y.index)
     found: dict[str, Array] = {}
-    for name, forecaster in networks(seed).items():
+    for name, forecaster in forecasters.items():
         forecaster.fit(y[:n_rows], X=X[:n_rows])
         ahead = forecaster.predict(fh=y.index[n_rows:], X=X[n_rows:])
         found[name] = ahead.to_numpy()
@@ -153,7 +157,9 @@ def driven(seed: int) -> tuple[Array, dict[str, Array], float]:
     return truth[n_rows:], found, float(x.var())
 
 
-def delay(seed: int) -> tuple[Array, dict[str, Array], float]:
+def delay(
+    seed: int, forecasters: dict[str, Any]
+) -> tuple[Array, dict[str, Array], float]:
     """Return the truth of channel B, forecasts of it, and a scale of errors."""
     rng, step, lag = np.random.default_rng(seed), 0.05, 5.0
     grid = np.arange(0, 660, step)
@@ -171,11 +177,11 @@ def delay(seed: int) -> tuple[Array, dict[str, Array], float]:
         t = np.unique(np.round(rng.uniform(10, 600, n_rows), 3))
         values = signal(t) + NOISE * rng.standard_normal(len(t))
         channels[name] = pd.Series(values, stamps(t))
-    y = pd.concat(channels, axis=1).sort_index()
+    y = pd.concat(channels, axis=1, sort=True)
     ahead = np.arange(600.5, 605.01, 0.5)
     truth, scale = signals["B"][0](ahead), signals["B"][0](np.arange(10, 600, 0.5))
     found: dict[str, Array] = {}
-    for name, forecaster in networks(seed).items():
+    for name, forecaster in forecasters.items():
         found[name] = forecaster.fit(y).predict(fh=stamps(ahead))["B"].to_numpy()
     a, b = (y[name].dropna() for name in "AB")
 
@@ -195,12 +201,13 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cases", nargs="+", choices=CASES, default=[*CASES])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3])
+    parser.add_argument("--epochs", type=int, help="of the network; few: a quick look")
     options = parser.parse_args(arguments)
     errors = {}
     for case in options.cases:
         for seed in options.seeds:
             started = time.perf_counter()
-            truth, found, scale = CASES[case](seed)
+            truth, found, scale = CASES[case](seed, ours(seed, options.epochs))
             power = 1 if case == "delay" else 2
             errors[case, seed] = {
                 name: float((np.abs(values - truth) ** power).mean() / scale)
