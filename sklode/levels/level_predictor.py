@@ -77,7 +77,7 @@ class LevelPredictor:
                 one = self._answered(k, rows, move)
                 drawn = one.put(drawn) if noise else np.maximum(drawn, 0.0)
             paths[:, order, k] = drawn
-        return _finite(paths)
+        return finite(paths)
 
     def components(self, asked: Asked) -> pd.DataFrame:
         """Return the parts of the most probable form at rows.
@@ -197,7 +197,7 @@ class LevelPredictor:
         if len(order):
             for k, move in enumerate(moves):
                 table[order, k] = of(self._answered(k, rows, move))
-        return _finite(table)
+        return finite(table)
 
     def _answered(self, channel: int, asked: Table, move: Move | None) -> Any:
         """Return a channel's distribution: not below zero where no value of y is."""
@@ -237,7 +237,7 @@ class LevelPredictor:
             )
 
 
-def _finite(table: Array) -> Array:
+def finite(table: Array) -> Array:
     """Return an answer that floats can hold."""
     if not np.isfinite(table).all():
         raise ValueError(

@@ -40,7 +40,6 @@ from sklode.levels.effects import Effect
 from sklode.levels.forms import Form
 from sklode.levels.level import Level
 from sklode.prediction.ahead import AheadModel, Stacking
-from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel, build_network
 
 FORMAT_VERSION = 7  # rises with every change of what a file holds
@@ -264,10 +263,7 @@ def _parts_of_record(record: Any) -> Any:
     return {one.name: getattr(record, one.name) for one in fields(record)}
 
 
-_RECORDS = (
-    *(History, Units, Calibration, Stacking),
-    *(Level, Component, Form, Effect, Cross),
-)
+_RECORDS = History, Units, Stacking, Level, Component, Form, Effect, Cross
 
 _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
     **{kind.__name__: (kind, _parts_of_record, kind) for kind in _RECORDS},
