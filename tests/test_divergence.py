@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from sklearn.exceptions import ConvergenceWarning
@@ -52,14 +51,6 @@ def test_answer_that_overflows_is_an_error_that_names_stamp_and_remedy(
     )
     with pytest.raises(SolverError, match=told):
         ANSWERS[answer](forecaster, [1, 900])
-
-
-@pytest.mark.slow
-def test_stamps_of_series_of_the_past_are_named_too() -> None:
-    with pytest.raises(SolverError, match=r"first at s0, 2021-"):
-        exploding(panel()).predict([900])
-    with pytest.raises(SolverError, match="2020-"):
-        exploding(sign=-1.0).predict(pd.DatetimeIndex(["2020-12-01"]))
 
 
 def test_adaptive_solve_that_fails_names_the_stamps_asked() -> None:

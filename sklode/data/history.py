@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,8 +26,6 @@ from sklode.data.ticks import (
     stamps_of,
     ticks_of,
 )
-
-Freq: TypeAlias = str | pd.DateOffset | pd.Timedelta | None
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class History:
         cls,
         y: pd.DataFrame,
         X: pd.DataFrame | None,
-        freq: Freq = None,
+        freq: Any = None,
         channels: list[Hashable] | None = None,
         clean: bool = True,
     ) -> History:
@@ -78,7 +76,7 @@ class History:
         controls = [] if X is None else list(X.columns)
         return cls(given, steps, list(y.index.names), channels, controls, left_out)
 
-    def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Freq) -> History:
+    def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Any) -> History:
         """Return the history with more rows of its series, or with more series.
 
         Rows may lie in the past, see `Observations.merged`; ``freq`` is that of new
@@ -136,14 +134,11 @@ class History:
         each = stamps if n_series == 1 else stamps.append([stamps] * (n_series - 1))
         return self._keyed(each, len(stamps))
 
-    def index(self) -> pd.Index:
-        """Return the index of the rows with an observed value."""
-        rows = self.observations
-        return self._keyed(stamps_of(rows.ticks, rows.like), rows.lengths)
-
     def frame(self) -> pd.DataFrame:
-        """Return the observed rows as they are remembered."""
-        return pd.DataFrame(self.observations.values, self.index(), self.channels)
+        """Return the rows with an observed value as they are remembered."""
+        rows = self.observations
+        index = self._keyed(stamps_of(rows.ticks, rows.like), rows.lengths)
+        return pd.DataFrame(rows.values, index, self.channels)
 
     def _keyed(self, stamps: pd.Index, n_each: Any) -> pd.Index:
         """Return stamps under the keys of their series, ``n_each`` of each."""
@@ -219,9 +214,7 @@ def as_channels(y: pd.Series | pd.DataFrame, names: list[Hashable]) -> pd.DataFr
 
 def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:
     """Return columns in an earlier order; columns with other names stand for those."""
-    if data is None or len(names) != data.shape[1]:
-        return data
-    if set(names).isdisjoint(data.columns):
+    if data is None or set(names).isdisjoint(data.columns):
         return data
     return _with_columns(data, names, "data for further training")
 

@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -71,14 +70,13 @@ def cleaned(
         if not len(where):
             continue
         row, channel = where[0]
-        series = given.series[row]
-        at = given.named(given.ticks[row], given.keys[series])
         what = told.format(factors[row - 1, channel])
         text = (
             f"y has {len(where)} value(s) {what}; the first is "
-            f"{given.values[row, channel]:g} in column {channels[channel]!r} at {at}."
+            f"{given.values[row, channel]:g} in column {channels[channel]!r} at "
+            f"{given.named(row)}."
         )
-        if rule == _RESCALED and series < n_seen:
+        if rule == _RESCALED and given.series[row] < n_seen:
             raise ValueError(
                 f"an update must be in the unit of the rows before; {text} Convert "
                 "what follows, or fit anew on all rows."
@@ -92,45 +90,46 @@ def cleaned(
 
 
 def _beyond(values: Array) -> Flags:
-    """Return which values of one channel of one series lie far beyond all others."""
-    found = np.full(len(values), False)
-    while len(group := _group_beyond(values[~found])):
-        found[np.flatnonzero(~found)[group]] = True
-    return found
+    """Return which values of one channel of one series lie far beyond all others.
 
-
-def _group_beyond(values: Array) -> Any:
-    """Return up to a third of the rows, beyond the widest gap from the median.
-
-    Every hundredth value at most, next to which the others look alike in single
-    precision. Or marks such as -999: each three times or more, not all in one place; 20
-    times as far as the others, or 200 times if positive, as rare loads are; a tenth of
-    that if all digits are nines; not between zero and the others, as in standby.
+    Groups of up to a third, beyond the widest gap from the median: every hundredth
+    value at most, next to which the others look alike in single precision; or marks
+    such as -999, each three times or more, not all in one place; 20 times as far as the
+    others, or 200 times if positive, as rare loads are; a tenth of that if all digits
+    are nines; not between zero and the others, as in standby.
     """
-    half = values / 2  # the distance of two large numbers is then one
-    median = np.median(half)
-    distance = np.abs(half - median)
-    order = np.argsort(distance)
-    ranked = distance[order]
-    # deviations of less than a billionth are no spread
-    usual = np.where(ranked > 1e-9 * np.abs(median), ranked, np.inf)
-    first = len(values) - len(values) // 3
-    ratio = ranked[first:] / usual[first - 1 : -1]
-    start = first + int(ratio.argmax())
-    group = order[start:]
-    if ratio.max() > _FACTOR and len(group) <= max(len(values) // 100, 1):
-        return group
-    if not ranked[start] > 2 * ranked[start - 1]:  # no mark is as near as that
-        return []
-    marks, counts = np.unique(values[group], return_counts=True)
-    n_usual = len(np.unique(values[order[:start]]))
-    if counts.min() < 3 or np.ptp(group) < len(group) or n_usual < _FEWEST:
-        return []
-    nines = [{*repr(abs(float(x))).removesuffix(".0")} <= {*"9."} for x in marks]
-    least = np.where(marks > 0, 200, 20) / np.where(nines, 10, 1)
-    beyond = marks / 2 - median
-    is_mark = (np.abs(beyond) > least * ranked[start - 1]) & (beyond * marks > 0)
-    return group if is_mark.all() else []
+    left = np.arange(len(values))
+    while True:
+        half = values[left] / 2  # the distance of two large numbers is then one
+        median = np.median(half)
+        distance = np.abs(half - median)
+        order = np.argsort(distance)
+        ranked = distance[order]
+        # deviations of less than a billionth are no spread
+        usual = np.where(ranked > 1e-9 * np.abs(median), ranked, np.inf)
+        first = len(left) - len(left) // 3
+        ratio = ranked[first:] / usual[first - 1 : -1]
+        start = first + int(ratio.argmax())
+        group = order[start:]
+        if not (ratio.max() > _FACTOR and len(group) <= max(len(left) // 100, 1)):
+            if not ranked[start] > 2 * ranked[start - 1]:  # no mark is as near as that
+                break
+            marks, counts = np.unique(values[left[group]], return_counts=True)
+            n_usual = len(np.unique(half[order[:start]]))
+            if counts.min() < 3 or np.ptp(group) < len(group) or n_usual < _FEWEST:
+                break
+            nines = [
+                {*repr(abs(float(x))).removesuffix(".0")} <= {*"9."} for x in marks
+            ]
+            least = np.where(marks > 0, 200, 20) / np.where(nines, 10, 1)
+            beyond = marks / 2 - median
+            is_mark = (np.abs(beyond) > least * ranked[start - 1]) & (
+                beyond * marks > 0
+            )
+            if not is_mark.all():
+                break
+        left = np.delete(left, group)
+    return ~np.isin(np.arange(len(values)), left)
 
 
 def _stuck(values: Array) -> Flags:

@@ -142,12 +142,10 @@ def default_step(
 
 
 def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
-    """Return a calendar step that every stamp lies on, with holes between them.
+    """Return as many months, or days, as the median gap has, if every stamp fits.
 
-    The stamps have one time of the day in common, in their own time zone. In this
-    order: month ends; one day of the month (month, quarter and year starts among them);
-    first or last working days of a month; working days next to each other; days. The
-    step is as many months or days as the median gap has.
+    At one time of the day; of month ends, one day of the month, first or last working
+    days of a month, working days next to each other, and days the first that does.
     """
     local = times.tz_localize(None)
     if len(np.unique(ticks_of(local) % DAY)) > 1:
@@ -172,8 +170,8 @@ def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
 def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Index:
     """Return the stamps that lie ``steps`` after each series' last one.
 
-    Steps increase: whole numbers, of which each series has its own length from
-    `default_step`, or timedeltas. Those of the first series come first.
+    Whole numbers, of which each series has its own length from `default_step`, or
+    timedeltas. Those of the first series come first.
     """
     if isinstance(steps, pd.TimedeltaIndex) and clock_of(last) == TIMELIKE:
         steps, lengths = pd.Index(ticks_of(steps)), [1] * len(last)

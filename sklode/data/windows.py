@@ -1,7 +1,6 @@
-"""Cuts: where windows and origins lie, and the rows there, in a network's units.
+"""Windows, which the encoder sees and which follow it, and origins, which they end at.
 
-A window is what the encoder sees and what follows it; an origin is a row that a window
-ends at, of any length. Nothing here loops over series or windows.
+Their rows are in a network's units. Nothing here loops over series or windows.
 """
 
 from __future__ import annotations
@@ -125,16 +124,12 @@ class WindowArrays(NamedTuple):
 
 
 class WindowSet:
-    """Every training window of one or more series, gathered without a loop.
+    """Every training window of one or more series.
 
-    It is ``window_length`` rows that the encoder sees and ``horizon`` rows after them,
-    and starts at each row that ``least`` rows, by default the horizon, follow after
-    what is seen. A series shorter than that is one window of all its rows. ``bounds``,
-    (series + 1,), are those of `Observations`.
-
-    Every row has an observed value, of some channel: so no window has an empty seen
-    part, nor one that reaches beyond it nothing to score there, however much of any one
-    channel is missing. Channels that are not ``counted`` are never scored.
+    ``window_length`` rows that the encoder sees and ``horizon`` rows after them, from
+    each row that ``least`` rows, by default the horizon, follow after what is seen. A
+    series shorter than that is one window of all its rows. Every row has an observed
+    value, of some channel. Channels that are not ``counted`` are never scored.
     """
 
     def __init__(
@@ -166,10 +161,7 @@ class WindowSet:
         return WindowSet(self.rows, seen, math.ceil(share * self.horizon), self.counted)
 
     def reaching(self, horizon: int) -> WindowSet:
-        """Return windows from every row that another follows what is seen.
-
-        They end after ``horizon`` more rows, or where their series does.
-        """
+        """Return windows that end after ``horizon`` more rows or with their series."""
         given = self.rows, self.window_length, horizon, self.counted
         return WindowSet(*given, least=min(horizon, 1))
 

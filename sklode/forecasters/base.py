@@ -109,12 +109,9 @@ class ContinuousForecaster(BaseForecaster):
                 f"array of the shape {y.shape}. Pass a Series or DataFrame whose index "
                 f"holds them, as y had {self._history.last[0]} last."
             )
-        # the rows that sktime gives an array
         X, table = (
-            pd.DataFrame(data)
-            if isinstance(data, np.ndarray) and data.ndim < 3
-            else data
-            for data in (X, y)
+            pd.DataFrame(x) if isinstance(x, np.ndarray) and x.ndim < 3 else x
+            for x in (X, y)  # an array's rows are those that sktime gives it
         )
         both = isinstance(X, tables) and isinstance(table, tables)
         if both:

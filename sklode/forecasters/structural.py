@@ -28,11 +28,10 @@ _CONSTRAINTS: dict[str, list[Any]] = {
 def _check_positive(observations: Observations, channels: list[Any]) -> None:
     """Check that all values have a logarithm."""
     for row, channel in np.argwhere(observations.values <= 0):
-        key = observations.keys[observations.series[row]]
         raise ValueError(
             "with logarithm=True all values of y must be above zero; got "
             f"{observations.values[row, channel]:g} in column {channels[channel]!r} at "
-            f"{observations.named(observations.ticks[row], key)}. Add a constant to y, "
+            f"{observations.named(row)}. Add a constant to y, "
             'or use logarithm="auto".'
         )
 

@@ -58,7 +58,7 @@ class Level:
         ``seasons`` are periods in ticks, each of which is taken where the data ask for
         it; "auto": those of the clock and of a periodogram.
         """
-        unit = time_unit(observations.where(observations.is_observed))
+        unit = time_unit(observations.observed())
         steps, controls = steps_of(observations.values), observations.controls
         cross = Cross.none(len(steps))
         level = cls(unit, [], [], *location_and_scale(controls), [], steps, cross)

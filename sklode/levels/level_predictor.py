@@ -226,12 +226,11 @@ class LevelPredictor:
         used = sorted({effect.column for effect in self.level.effects})
         for k in (k for k in used if is_far[:, k].any()):
             row = int(np.argmax(is_far[:, k]))
-            at = known.named(known.ticks[row], known.keys[known.series[row]])
             warnings.warn(
                 f"X should be as it was in fit; got {known.controls[row, k]:g} in "
-                f"column {self._history.controls[k]!r} at {at}, where {low[k]:g} to "
-                f"{high[k]:g} were seen. Its effect goes on as a straight line there, "
-                "which may be far off. Look for other units, or a broken sensor.",
+                f"column {self._history.controls[k]!r} at {known.named(row)}, where "
+                f"{low[k]:g} to {high[k]:g} were seen. Its effect goes on as a line "
+                "there, and may be far off. Look for other units, or a broken sensor.",
                 UserWarning,
                 stacklevel=2,
             )

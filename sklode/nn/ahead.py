@@ -212,7 +212,11 @@ class AheadODE(Autoencoder):
         passed = lead / self.reach
         fading = torch.stack([torch.exp(-5 * age), torch.exp(-1.25 * age)], 1)
         ahead = [torch.exp(-15 * passed), torch.exp(-5 * passed), passed]
-        slot, asked = _slots(window, lead, len(z0))
+        # each answer's place among its window's; they are sorted by these
+        slot = torch.arange(len(window), device=window.device)
+        slot = slot - torch.searchsorted(window, window)
+        asked = lead.new_zeros(len(z0), 1 + int(slot.amax()) if len(slot) else 1)
+        asked[window, slot] = lead
         of_channels = self.n_channels, self.state_size
         if self.decoder is None:
             state = z0.unflatten(1, of_channels)[window, channel]
@@ -259,9 +263,9 @@ def huber_log_likelihood(errors: Tensor, scale: Tensor) -> Tensor:
 
     with k = 2; shape and broadcasting as of ``errors`` / ``scale``.
     """
-    size = (errors / scale).abs()
-    inner = size.clamp(max=_HUBER)
-    return -(inner * (size - inner / 2)) - scale.log() - _LOG_HUBER_MASS
+    z = errors / scale
+    rho = functional.huber_loss(z, torch.zeros_like(z), reduction="none", delta=_HUBER)
+    return -rho - scale.log() - _LOG_HUBER_MASS
 
 
 def _softened(values: Tensor) -> Tensor:
@@ -316,16 +320,3 @@ def _near(ages: Tensor, values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     total = weight @ known
     near = (weight @ values) / (total + 1e-30)
     return near.transpose(1, 2), (total / (total + 0.3)).transpose(1, 2)
-
-
-def _slots(window: Tensor, lead: Tensor, n_windows: int) -> tuple[Tensor, Tensor]:
-    """Return each answer's place among those of its window, and their leads there.
-
-    Answers are sorted by window; other places ask at the origin.
-    """
-    counts = torch.bincount(window, minlength=n_windows)
-    start = counts.cumsum(0) - counts
-    slot = torch.arange(len(window), device=window.device) - start[window]
-    asked = lead.new_zeros(n_windows, max(int(counts.max()), 1))
-    asked[window, slot] = lead
-    return slot, asked

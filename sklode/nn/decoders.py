@@ -61,16 +61,10 @@ class Decoder(nn.Module):
         times: Tensor,
         controls: ControlPath | None = None,
     ) -> Tensor:
-        """Return z at ``times``, (batch, query, state).
+        """Return z at ``times``, (batch, query, state), from ``z0``, (batch, state).
 
-        Parameters
-        ----------
-        z0, t0 : Tensor of shape (batch, state) and (batch,)
-            Latent states, and each series' own initial time.
-        times : Tensor of shape (batch, query)
-            Any times, in any order, before or after ``t0``.
-        controls : ControlPath, optional
-            Needed where the vector field takes controls.
+        These are any, in any order, before or after each series' own ``t0``, (batch,).
+        A vector field that takes controls needs them.
         """
         elapsed = times - t0.unsqueeze(-1)
         forward = self._side(elapsed.clamp(min=0), +1, z0, t0, controls)

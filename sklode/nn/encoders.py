@@ -62,9 +62,9 @@ class ODERNN(nn.Module):
         self.cell: Any = self._cell(input_size, hidden_size)
 
     def forward(self, times: Tensor, inputs: Tensor, observed: Tensor) -> Tensor:
-        """Run backward in time and return h_1, (batch, state).
+        """Run backward in time; return h after the earliest observed stamp's visit.
 
-        That is h after the visit of the earliest observed stamp; zeros without any.
+        That is h_1, (batch, state): zeros where no stamp was observed.
 
         Parameters
         ----------
@@ -129,8 +129,8 @@ class ODERNN(nn.Module):
         inputs, dt, visits, _ = steps
         flows = (dt != 0).any(0).tolist()
         visited = visits.any(0).tolist()
-        carried = 2 if isinstance(self, ODELSTM) else 1  # h, and C of an LSTM
-        memory = (inputs.new_zeros(len(inputs), self.hidden_size),) * carried
+        is_lstm = isinstance(self, ODELSTM)  # which carries C beside h
+        memory = (inputs.new_zeros(len(inputs), self.hidden_size),) * (1 + is_lstm)
         # unbound at once: the backward pass of each single column fills a whole table
         columns = inputs, dt.unsqueeze(-1), visits.unsqueeze(-1)
         each = zip(*(column.unbind(1) for column in columns), strict=True)
@@ -139,13 +139,9 @@ class ODERNN(nn.Module):
                 h = self.solver.step(self.vector_field, memory[0], length)
                 memory = (h, *memory[1:])
             if visited[k]:
-                found = self.cell(x, memory if carried > 1 else memory[0])
-                memory = tuple(
-                    torch.where(visit, new, old)
-                    for new, old in zip(
-                        found if carried > 1 else (found,), memory, strict=True
-                    )
-                )
+                found = self.cell(x, memory if is_lstm else memory[0])
+                pairs = zip(found if is_lstm else (found,), memory, strict=True)
+                memory = tuple(torch.where(visit, new, old) for new, old in pairs)
             yield memory[0]
 
     def compiles(self, example: Tensor) -> bool:

@@ -144,12 +144,9 @@ class LatentODE(Autoencoder):
         return functional.softplus(self.emission.raw_noise) + 1e-3
 
     @torch.no_grad()
-    def hold(self, channels: Tensor, values: Tensor) -> None:
-        """Let x^ be ``values`` in some channels, whatever z, with the least noise.
-
-        Both are of shape (channel,); values in normalised units.
-        """
-        last = self.emission[-1]
+    def hold(self, values: Tensor) -> None:
+        """Let x^ be ``values``, (channel,), NaN for others, with the least noise."""
+        last, channels = self.emission[-1], ~values.isnan()
         last.weight[channels] = 0.0
         last.bias[channels] = values[channels].to(last.bias)
         self.emission.raw_noise[channels] = -20.0
@@ -182,16 +179,8 @@ class LatentODE(Autoencoder):
     ) -> Tensor:
         """Return x^, the mean of p(x | z(t)), (..., batch, query, channel).
 
-        Parameters
-        ----------
-        z0 : Tensor of shape (..., batch, latent)
-            At the posterior's t0; samples, if any, in front.
-        posterior : Posterior
-            Gives t0.
-        times : Tensor of shape (batch, query)
-            In any order, before or after t0.
-        controls : ControlPath, optional
-            u(t), where the model takes controls.
+        Of ``z0``, (..., batch, latent), at the posterior's t0, at ``times``, (batch,
+        query), in any order, before or after t0, under the ``controls`` u(t).
         """
         n = z0.shape[:-2].numel()
         times, t0 = times.repeat(n, 1), posterior.t0.repeat(n)

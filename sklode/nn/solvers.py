@@ -90,15 +90,15 @@ class Solver:
             return state.unsqueeze(1)
         if self.is_adaptive:
             return _dormand_prince(field, state, dt, control)
-        tableau = TABLEAUS[self.method]
+        a, b = TABLEAUS[self.method]
         held = [None] * dt.shape[1] if control is None else control.unbind(1)
         states = [state]
         for length, u in zip(dt.unsqueeze(-1).unbind(1), held, strict=True):
             slopes: list[Tensor] = []
-            for weights in tableau.a:
+            for weights in a:
                 stage = _sum(states[-1], weights, slopes)
                 slopes.append(length * field(stage, u))
-            states.append(_sum(states[-1], tableau.b, slopes))
+            states.append(_sum(states[-1], b, slopes))
         return torch.stack(states, dim=1)
 
 

@@ -15,10 +15,10 @@ from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.ticks import ticks_between
 from sklode.data.windows import KnownControls, Questions, Rows
+from sklode.engine.threads import own_modes
 from sklode.levels.level import Level
 from sklode.levels.mixture import Move
 from sklode.levels.table import Table
-from sklode.nn.modes import own_modes
 from sklode.prediction.model import TrainedModel
 
 _ANSWERS_AT_ONCE = 2**12

@@ -7,6 +7,7 @@ time since the last observation, estimated from the errors of forecasts of windo
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -137,10 +138,19 @@ def measured_calibration(
     # from a half on, thinning takes the doubt of rows trained on away
     optimism = max(_OPTIMISM + (1 - _OPTIMISM) * thinning / 0.5, 1.0)
     measures = [(cut, _DRIFT, _LEAST), (first, optimism, _LEAST)]
+    device = next(model.network.parameters()).device
     found: list[Array] = []
     for from_row, factor, least in measures if epochs else [(first, 1.0, 1.0)]:
-        residuals, n_rows = _measured(model, reaching, from_row)
-        if residuals is not None:
+        start = np.maximum(from_row, first + model.window_length)
+        n_rows = int(np.maximum(reaching.bounds[1:] - start, 0).sum())
+        seen = reaching.start + model.window_length
+        which = np.flatnonzero(reaching.end > np.maximum(start[reaching.series], seen))
+        if n_rows < _FEWEST or not len(which):
+            continue
+        which = spread(which, SCORED_WINDOWS)
+        batch = make_batch(reaching, which, device, from_row[reaching.series[which]])
+        with contextlib.suppress(SolverError):
+            residuals = residuals_of(model.network, batch)
             found.append(calibrate(residuals, n_rows, factor, least))
             if n_rows >= _MANY:
                 break
@@ -149,23 +159,3 @@ def measured_calibration(
     lags = np.unique(np.concatenate([one[:, 0] for one in found]))
     scales = np.max([scales_at(one, lags) for one in found], axis=0)
     return np.column_stack([lags, scales])
-
-
-def _measured(
-    model: Any, reaching: WindowSet, from_row: Numbers
-) -> tuple[tuple[Array, Array] | None, int]:
-    """Return residuals of the rows of each series from one on, if any, of how many."""
-    first, end = reaching.bounds[:-1], reaching.bounds[1:]
-    start = np.maximum(from_row, first + model.window_length)
-    n_rows = int(np.maximum(end - start, 0).sum())
-    seen = reaching.start + model.window_length
-    which = np.flatnonzero(reaching.end > np.maximum(start[reaching.series], seen))
-    if n_rows < _FEWEST or not len(which):
-        return None, n_rows
-    which = spread(which, SCORED_WINDOWS)
-    device = next(model.network.parameters()).device
-    batch = make_batch(reaching, which, device, from_row[reaching.series[which]])
-    try:
-        return residuals_of(model.network, batch), n_rows
-    except SolverError:
-        return None, n_rows

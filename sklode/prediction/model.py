@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 
 from sklode import nn
 from sklode.data.arrays import Array
@@ -67,13 +66,6 @@ class FittedModel(TrainedModel):
         rows = Rows(split_at_gaps(observations, self.units.time), self.units)
         held = self.units.least if self.held is None else self.held
         return WindowSet(rows, self.window_length, self.horizon, np.isnan(held))
-
-    def hold(self) -> None:
-        """Let the network forecast what is `held`."""
-        if self.held is not None and not np.isnan(self.held).all():
-            device = next(self.network.parameters()).device
-            constants = torch.from_numpy(self.held).to(device)
-            self.network.hold(~constants.isnan(), constants)
 
 
 def build_network(

@@ -20,9 +20,9 @@ from sklode.data.errors import SolverError
 from sklode.data.history import Asked, History
 from sklode.data.ticks import rows_before, ticks_between
 from sklode.data.windows import KnownControls
+from sklode.engine.threads import own_modes
 from sklode.levels.level_predictor import finite
 from sklode.nn import ControlPath, make_batch
-from sklode.nn.modes import own_modes
 from sklode.prediction.calibration import scales_at
 from sklode.prediction.model import FittedModel
 from sklode.prediction.randomness import normals
@@ -215,8 +215,6 @@ class Predictor:
         if good.all():
             return
         first, n_bad = index[np.argmin(good)], int((~good).sum())
-        if isinstance(first, tuple):
-            first = ", ".join(map(str, first))
         settings = self._model.architecture
         raise SolverError(
             f"a forecast must be finite; got {n_bad} of {len(good)} rows that are not, "

@@ -75,7 +75,7 @@ def test_point_quantiles_variance_and_paths_agree(by_weight: dict[float, Any]) -
 def test_before_and_between_observations_and_beyond_the_reach_the_level_answers(
     by_weight: dict[float, Any],
 ) -> None:
-    stamps = by_weight[0.0]._history.index()
+    stamps = by_weight[0.0]._history.frame().index
     unit = by_weight[0.0].time_unit_
     asked = stamps[3:50:7] + pd.Timedelta("7min")
     far = stamps[-1:] + (REACH + 0.1) * unit

@@ -215,16 +215,6 @@ def test_a_channel_that_was_not_seen_before_the_held_out_rows_proves_nothing() -
     )
 
 
-@pytest.mark.usefixtures("proving")
-@pytest.mark.parametrize("n", [1, 2])
-def test_a_few_rows_of_a_family_are_forecast_without_training_on(n: int) -> None:
-    forecaster = auto().pretrain(panel((40, 35, 45)))
-    forecaster.fit(waves(uneven_stamps(n, seed=5), seed=7))
-    assert forecaster.n_epochs_ == 0
-    assert forecaster.network_share_ == 1.0
-    assert np.isfinite(forecaster.predict(STEPS)).all()
-
-
 @pytest.mark.usefixtures("proving", "interruptible")
 def test_an_interrupted_training_keeps_what_it_has_and_is_not_gone_on_with(
     capsys: pytest.CaptureFixture[str],

@@ -79,7 +79,7 @@ def test_the_verdict_of_a_guard_is_told(
 ) -> None:
     settings: dict[str, Any] = {"level": "auto", "max_epochs": 5, "verbose": 1}
     forecaster, y = tiny(**settings), waves(uneven_stamps(60))
-    verdict = "has not proved itself: the level alone is the forecast.\n"
+    verdict = "has not proved itself: the level answers alone.\n"
     monkeypatch.setattr(ahead, "_PROVING_ROWS", 0)
     monkeypatch.setattr(Validation, "has_prospects", lambda *_: True)
     monkeypatch.setattr(Validation, "stacking", lambda *_: stacking(1.0))
