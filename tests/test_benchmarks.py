@@ -153,16 +153,3 @@ def test_single_choices_are_compared_on_the_stamps_that_follow(
     assert rows["default"].errors != rows["euler"].errors
     assert all(row.seconds[0] > 0 for row in rows.values())
     assert capsys.readouterr().out.splitlines()[-1].startswith("euler")
-
-
-@pytest.mark.slow
-def test_what_a_control_drives_is_compared_with_boosting(
-    load: Load, capsys: pytest.CaptureFixture[str]
-) -> None:
-    benchmark = load("against_boosting")
-    table = benchmark.main(["--cases", "driven", "--seeds", "0", "--epochs", "1"])
-    assert [*table] == [*benchmark.METHODS]
-    errors = table.loc["driven", 0]
-    assert errors["boosting"] < 0.2 < errors["last value"]
-    assert errors["StructuralForecaster"] < 0.5 * errors["last value"]
-    assert "Geometric means over seeds" in capsys.readouterr().out
