@@ -15,9 +15,9 @@ import time
 
 import numpy as np
 import pandas as pd
-from statsmodels.datasets import co2
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
+from sklode.data import load_co2
 from sklode.plotting import plot_forecast
 
 parser = argparse.ArgumentParser(description="Forecast weekly CO2 at Mauna Loa.")
@@ -29,7 +29,7 @@ output = parser.parse_args().output
 # --------
 # Nothing is filled in: a missing week is a longer gap.
 
-y = co2.load_pandas().data["co2"].dropna()
+y = load_co2()
 train, test = y[:"1999-06-30"], y["1999-07-01":]
 gaps = y.index.to_series().diff().dropna().dt.days
 print(

@@ -28,8 +28,9 @@ TYPED = """
 import numpy as np
 import pandas as pd
 from sklode import AbsoluteHorizon, LatentODELSTMForecaster, calendar_features
+from sklode.data import load_co2
 
-y: pd.Series = pd.Series(np.arange(99.0))
+y: pd.Series = load_co2()
 forecaster: LatentODELSTMForecaster = LatentODELSTMForecaster(
     hidden_size=8, level="series", clip_norm=None, random_state=0
 )

@@ -15,7 +15,7 @@ import pytest
 import sklode
 from tests.pages import DOCS, PAGES, ROOT, anchors, links, parts, toctree
 
-PUBLIC = ("model_selection", "nn", "plotting")
+PUBLIC = ("data", "model_selection", "nn", "plotting")
 SCRIPTS = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
 
 
@@ -102,6 +102,7 @@ def test_everything_public_is_in_the_reference() -> None:
         "sklode.AbsoluteHorizon",
         "sklode.AlignedMetric",
         "sklode.__version__",
+        "sklode.data.calendar_features",
         "sklode.nn.make_batch",
     }
     below = {

@@ -41,10 +41,10 @@ from sktime.forecasting.naive import NaiveForecaster
 from sktime.forecasting.theta import ThetaForecaster
 from sktime.performance_metrics.forecasting import MeanAbsoluteScaledError
 from sktime.split import ExpandingWindowSplitter
-from statsmodels.datasets import co2
 from statsmodels.tools.sm_exceptions import ConvergenceWarning
 
 from sklode import AbsoluteHorizon, LatentODELSTMForecaster, StructuralForecaster
+from sklode.data import load_co2
 
 NETWORK, STRUCTURAL = "Latent ODE-LSTM", "structural level"
 ARIMA, SEASONAL_ARIMA = "AutoARIMA", "AutoARIMA, seasonal"
@@ -121,15 +121,15 @@ class OnRegularGrid(BaseForecaster):
 
 def load_tasks(quick: bool = False) -> dict[str, Task]:
     """Return the tasks by name; ``quick``: two of them, short and with one fold."""
-    weekly = co2.load_pandas().data["co2"].dropna()["1985":]
-    kept = np.random.default_rng(0).random(len(weekly)) < 0.4
+    co2 = load_co2()["1985":]
+    kept = np.random.default_rng(0).random(len(co2)) < 0.4
     # Lynx comes and goes in about ten years, which is not a season of the calendar.
     tasks = {
         "airline": Task(load_airline(), 12, 5),
         "lynx": Task(load_lynx(), 1, 4),
         "shampoo": Task(load_shampoo_sales(), 12, 1),
         "uschange": Task(load_uschange()[0], 4, 5),
-        "CO2, irregular": Task(weekly[kept], 12, 3, n_ahead=24, irregular=True),
+        "CO2, irregular": Task(co2[kept], 12, 3, n_ahead=24, irregular=True),
     }
     if quick:
         tasks = {name: tasks[name] for name in ("shampoo", "CO2, irregular")}

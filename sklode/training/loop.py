@@ -33,11 +33,8 @@ _PATIENCE = 50  # epochs without improvement, after which early stopping stops
 _IMPROVEMENT = 1e-4  # of the validation loss
 
 _WARM_UP_KL = 0.02
-"""Share of kl_weight while windows grow, in the warm-up epochs.
-
-A short window has few values to pay for what z0 must say of it: under the full weight
-z0 says too little, and what it leaves out is taken for noise.
-"""
+"""Share of kl_weight while windows grow, in the warm-up epochs: short windows have few
+values to pay for what z0 must say, and what it leaves out would be taken for noise."""
 
 _MOST_SKIPPED = 10  # steps in a row that are not finite
 _CONSTANT = 0.5 * (1 + math.log(2 * math.pi))

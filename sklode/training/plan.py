@@ -26,15 +26,12 @@ _FINETUNE_SHARE = 0.2  # of the epochs, which finetune_epochs=None takes
 _FINETUNE_UPDATES, _FINETUNE_RATE = 100, 0.3
 """What it takes at least after pretraining, and the share of lr at which.
 
-A few new series make one batch an epoch where the family made many. Adam's first steps
-have the size of the rate, whatever the gradient: after only a handful of them the model
-is worse than without. The lower rate keeps what the family has taught.
+Adam's first steps have the size of the rate, whatever the gradient: after a handful of
+them the model is worse. The lower rate keeps what the family has taught.
 """
 
 _GLOBAL_GENERATOR = threading.Lock()
-"""Held while torch draws weights from its global generator, in its default dtype.
-
-Fits in several threads would draw from each other's seeds.
+"""Of torch, and its default dtype: fits in threads would draw from each other's seeds.
 """
 
 

@@ -63,14 +63,8 @@ class SeriesRun(Run):
         self.cut = self._cut(pieces.bounds, sum(lengths))
         if not model:
             units = Units.of(pieces.until(self.cut), unit)
-            model = self.model = FittedModel(
-                network=None,  # which has to know the windows
-                units=units,
-                clock=rows.clock,
-                window_length=lengths[0],
-                architecture=self.architecture,
-                horizon=lengths[1],
-            )
+            parts = None, units, rows.clock, lengths[0], self.architecture
+            model = self.model = FittedModel(*parts, horizon=lengths[1])
         model.columns = self.columns
         model.held = _held(model, rows, self.from_scratch)
         self.windows = model.windows(rows)
@@ -104,14 +98,13 @@ class SeriesRun(Run):
 
     def _network(self, seed: int) -> nn.LatentODE:
         """Return an untrained network that rotates with periods of these windows."""
-        settings = self.settings
+        settings, sizes = self.settings, self.model.sizes
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
         span = float(np.median(self.windows.gather(which).times[:, -1]))
         followed = 2 * math.pi * settings.step_size / FOLLOWED[settings.method]
         # faster oscillations are hardly seen at stamps one unit apart
-        shortest = max(4.0, followed)
-        given = settings, self.model.sizes, seed, shortest, max(span, 2 * shortest)
-        network: nn.LatentODE = drawn_network(*given)
+        low = max(4.0, followed)
+        network = drawn_network(settings, sizes, seed, low, max(span, 2 * low))
         return network
 
     def train(self, reporter: Reporter) -> FittedModel:
@@ -183,15 +176,15 @@ def default_lengths(
     ``lengths`` are the series'.
     """
     longest = int(lengths.max())
-    if window_length is not None:
-        wanted = window_length if n_ahead is None else n_ahead
-        return window_length, wanted if horizon is None else horizon
     if horizon is None:
-        horizon = min(20 if n_ahead is None else n_ahead, longest // 3)
-    # of many series a window need not leave room for others beside it
-    room = 1 if len(lengths) >= 8 else 2
-    wanted = min(60, max(24, 2 * horizon))
-    return max(min(wanted, (longest - horizon) // room), 1), horizon
+        wanted = (window_length or 20) if n_ahead is None else n_ahead
+        horizon = wanted if window_length else min(wanted, longest // 3)
+    if window_length is None:
+        # of many series a window need not leave room for others beside it
+        room = 1 if len(lengths) >= 8 else 2
+        wanted = min(60, max(24, 2 * horizon), (longest - horizon) // room)
+        window_length = max(wanted, 1)
+    return window_length, horizon
 
 
 def hidden_rows(

@@ -121,31 +121,3 @@ def test_adaptive_solve_that_would_not_end_is_given_up() -> None:
     assert 300 < stiff.n_evaluations < 2000
     Solver("dopri5").trajectory(moderate, torch.ones(1, 2), torch.ones(1, 10))
     assert moderate.n_evaluations < 0.25 * 10 * 6 * 32 * 2
-
-
-@pytest.mark.parametrize("method", ORDERS)
-def test_first_and_second_gradients_are_those_of_finite_differences(
-    method: str,
-) -> None:
-    class Solve(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.field = field(2, depth=2, control_size=1)
-
-        def forward(self, z: Tensor, dt: Tensor, u: Tensor) -> Tensor:
-            return Solver(method).trajectory(self.field, z, dt, u)
-
-    solve = Solve()
-    names = [name for name, _ in solve.named_parameters()]
-
-    def end(z: Tensor, dt: Tensor, u: Tensor, *parameters: Tensor) -> Tensor:
-        given = dict(zip(names, parameters, strict=True))
-        states: Tensor = torch.func.functional_call(solve, given, (z, dt, u))
-        return states[:, -1]
-
-    steps = torch.tensor([[0.3, 0.0], [-0.5, 0.4]])
-    inputs = [torch.randn(2, 2), steps, torch.randn(2, 2, 1), *solve.parameters()]
-    leaves = [x.detach().clone().requires_grad_() for x in inputs]
-    assert torch.autograd.gradcheck(end, leaves, fast_mode=True)
-    if method == "midpoint":
-        assert torch.autograd.gradgradcheck(end, leaves, fast_mode=True)
