@@ -19,10 +19,9 @@ _is_whole = pd.api.types.is_integer_dtype
 
 
 def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
-    """Return a horizon that may be changed: sktime writes a frequency into it.
+    """Return a horizon for series of these ``steps`` that may be changed, as by sktime.
 
-    ``steps`` are those of the series. The index of a y that follows is read as stamps,
-    also where these are whole numbers, which sktime takes for steps.
+    The index of a y that follows, also of whole numbers, is read as stamps.
     """
     if isinstance(fh, ForecastingHorizon):
         if fh.is_relative:
@@ -76,14 +75,14 @@ def _check_items(fh: Any) -> None:
     items = list(given) if several else [fh]
     if isinstance(fh, pd.Index):
         check_times(fh, "fh")
-    for item in items:
-        if not (isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex) or _is_step(item)):
-            raise TypeError(
-                "fh must hold whole numbers of steps, lengths of time, or be an index "
-                f"of time stamps; got {item!r:.80}. Use for example fh=[1, 2, 3], "
-                "pd.Timedelta('90min') or pd.DatetimeIndex([...]); to forecast at the "
-                "stamps of a y, predict_at(y.index)."
-            )
+    holds_stamps = isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex)
+    for item in (x for x in items if not (holds_stamps or _is_step(x))):
+        raise TypeError(
+            "fh must hold whole numbers of steps, lengths of time, or be an index of "
+            f"time stamps; got {item!r:.80}. Use for example fh=[1, 2, 3], "
+            "pd.Timedelta('90min') or pd.DatetimeIndex([...]); to forecast at the "
+            "stamps of a y, predict_at(y.index)."
+        )
     twice = pd.Index(items, dtype=object).duplicated()
     if twice.any() or not items:
         got = f"{items[int(np.argmax(twice))]!r} more than once" if items else "none"

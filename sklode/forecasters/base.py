@@ -19,7 +19,7 @@ from sktime.forecasting.base import BaseForecaster
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode.data import checks
-from sklode.data.history import Asked, History, as_channels, in_order
+from sklode.data.history import Asked, History, in_order, with_columns
 from sklode.data.horizons import as_horizon, check_step
 from sklode.data.observations import Observations
 from sklode.levels.level import Level
@@ -267,7 +267,7 @@ class ContinuousForecaster(BaseForecaster):
         """Return observations, in any container of sktime, minus their forecasts."""
         _, frame = self._check_X_y(y=y)
         X_inner = self._check_X(X=X)
-        truth = as_channels(frame, self._history.channels)
+        truth = with_columns(frame, self._history.channels)
         checks.finite_values(truth)
         asked = self._history.asked(truth.index, X_inner)
         residuals = truth - self._answers.means(asked)
