@@ -99,22 +99,6 @@ def the_season_is_forecast_a_year_ahead(shown: Names) -> None:
     assert ((forecast - test) ** 2).mean() < 0.1 * test.var()
 
 
-@says("how.md")
-def a_year_of_passengers_is_known_from_its_parts(shown: Names) -> None:
-    assert shown["error"] == pytest.approx(25, abs=1)
-    assert shown["naive"] == pytest.approx(71, abs=0.5)
-    parts = shown["forecaster"].level_.index.get_level_values("part")
-    assert [*parts] == ["trend", "deviation", "season of 12 periods", "noise"]
-
-
-@says("clipping.md")
-def the_history_shows_what_was_clipped(shown: Names) -> None:
-    history = shown["history"]
-    assert len(history) == 5
-    assert (history["clipped_fraction"] > 0).any()
-    assert len(shown["exploded"]) == 0
-
-
 @says("structural.md")
 def the_year_is_found_in_forty_points(shown: Names) -> None:
     assert len(shown["y"]) == 40
@@ -161,6 +145,22 @@ def the_tour_forecasts_down_to_the_noise(shown: Names) -> None:
     truth = 20 + 3 * np.sin(2 * np.pi * hours.to_numpy() / 24)
     assert np.sqrt(((shown["filled"] - truth) ** 2).mean()) < 0.6
     assert shown["search"].best_params_["hidden_size"] in (8, 32)
+
+
+@says("how.md")
+def a_year_of_passengers_is_known_from_its_parts(shown: Names) -> None:
+    assert shown["error"] == pytest.approx(25, abs=1)
+    assert shown["naive"] == pytest.approx(71, abs=0.5)
+    parts = shown["forecaster"].level_.index.get_level_values("part")
+    assert [*parts] == ["trend", "deviation", "season of 12 periods", "noise"]
+
+
+@says("clipping.md")
+def the_history_shows_what_was_clipped(shown: Names) -> None:
+    history = shown["history"]
+    assert len(history) == 5
+    assert (history["clipped_fraction"] > 0).any()
+    assert len(shown["exploded"]) == 0
 
 
 def test_every_check_has_its_page() -> None:
