@@ -6,6 +6,7 @@ import copy
 import functools
 import math
 import os
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -21,6 +22,7 @@ from sklode.data import checks
 from sklode.data.history import Asked, History, as_channels, in_order
 from sklode.data.horizons import as_horizon, check_step
 from sklode.data.observations import Observations
+from sklode.forecasters.summary import Summary, summary_of
 from sklode.levels.level import Level
 from sklode.levels.level_predictor import LevelPredictor
 from sklode.prediction import saving
@@ -101,6 +103,11 @@ class ContinuousForecaster(BaseForecaster):
     _history: History
     _answers: Any  # at rows of an index, see `LevelPredictor` of `sklode.levels`
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Refuse names of parameters that there are not."""
+        checks.check_names(cls.__name__, kwargs, cls.get_param_names())
+        return super().__new__(cls)
+
     def _check_X_y(self, X: Any = None, y: Any = None, **kwargs: Any) -> Any:
         """Check input before sktime does, whose messages name no row and no remedy."""
         tables = pd.Series | pd.DataFrame
@@ -109,7 +116,7 @@ class ContinuousForecaster(BaseForecaster):
                 checks.check_table(data, name)
             if isinstance(data, tables):
                 checks.check_index(data.index, name)
-        checks.check_rows(y)
+        checks.check_rows(y, X)
         if self._state == "fitted" and isinstance(y, np.ndarray):
             raise TypeError(
                 "after fit y must have time stamps, which an array has not; got an "
@@ -152,6 +159,7 @@ class ContinuousForecaster(BaseForecaster):
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
+        checks.check_names(type(self).__name__, params, self.get_param_names())
         return self._set_params_at("pretrained", params)
 
     def _pretrain(self, y: Any, X: Any = None, fh: Any = None) -> Any:
@@ -164,9 +172,11 @@ class ContinuousForecaster(BaseForecaster):
     def _fit(self, y: Any, X: Any, fh: Any) -> Any:
         """Learn from y, beginning from what was pretrained."""
         purpose = "fine-tune" if hasattr(self, "pretrained_") else "fit"
+        start = time.perf_counter()
         found = self._begun(y, X, fh, purpose)
         self._history, model, self._predict_seed = found
         self._set_model(model)
+        self._fit_seconds = time.perf_counter() - start
         return self
 
     def _begun(self, y: Any, X: Any, fh: Any, purpose: str) -> tuple[History, Any, int]:
@@ -180,6 +190,13 @@ class ContinuousForecaster(BaseForecaster):
         if start is not None:
             self._check_continues(start, history.observations)
         check_step(fh, self._cutoff, history.steps)
+        if fh is not None and fh.is_relative and history.is_irregular:
+            warnings.warn(
+                "steps of fh are of equal length, but rows of y are not: forecasts are "
+                "not for the rows that follow. Where sktime's evaluate or a search "
+                "asks, wrap its splitter, AbsoluteHorizon(cv).",
+                stacklevel=2,
+            )
         if purpose != "fine-tune":
             history.observations.check_channels(channels)
         return history, *self._learned(history, fh, start, purpose)
@@ -282,6 +299,10 @@ class ContinuousForecaster(BaseForecaster):
     def predict_residuals(self, y: Any = None, X: Any = None) -> Any:
         """Return observations minus their forecasts.
 
+        Rows that were seen are forecast from all others, before and after: their
+        residuals show what the model cannot explain, and are smaller than errors ahead,
+        which `sklode.model_selection.backtest` measures.
+
         Parameters
         ----------
         y : Series, DataFrame or other sktime container, optional
@@ -305,6 +326,32 @@ class ContinuousForecaster(BaseForecaster):
             store=self._converter_store_y,
             store_behaviour="freeze",
         )
+
+    def _twin(self) -> Any:
+        """Return a forecaster whose forecasts are as good, and come soon."""
+        return self
+
+    def summary(self, origins: int = 3) -> Summary:
+        """Return what was seen and chosen, and how good forecasts are, as text.
+
+        Parameters
+        ----------
+        origins : int, default=3
+            Number of origins at the end of the series from which a clone, fitted on the
+            rows before, forecasts: each takes as long as ``fit``; a level alone is
+            fitted where no network counts. 0: none.
+
+        Returns
+        -------
+        Summary
+            To print, or to show as a table in a notebook.
+
+        See Also
+        --------
+        sklode.model_selection.backtest : all errors, origin by origin.
+        """
+        self.check_is_fitted()
+        return summary_of(self, self._twin(), origins)
 
     def predict_at(self, index: pd.Index, X: Any = None) -> pd.DataFrame:
         """Forecast at exactly the rows of an index.

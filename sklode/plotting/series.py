@@ -77,6 +77,7 @@ def plot_forecast(
     """
     panels = Panels(y, ax)
     preds, intervals = _by_name(y_pred, y_interval)
+    _check_order(y, y_pred, y_interval)
     panels.add(y, "y", partial(canvas.points, label="observed", filled=True))
     panels.add(y_test, "y_test", partial(canvas.points, label="held out", filled=False))
     for (name, pred), style in zip(preds.items(), canvas.styles_of(preds), strict=True):
@@ -84,6 +85,24 @@ def plot_forecast(
         owner = f", {name}" if len(preds) > 1 else ""
         panels.add_intervals(intervals.get(name), style, owner)
     return canvas.explained(panels.draw(), ax is None)
+
+
+def _check_order(y: Any, y_pred: Any, y_interval: Any) -> None:
+    """Check that the first argument is not the forecast, where that can be told."""
+    if not isinstance(y_pred, pd.Series | pd.DataFrame) or len(y) == 0 == len(y_pred):
+        return
+    of_y, of_pred = y.index, y_pred.index
+    swapped = isinstance(y_interval, pd.DataFrame) and (
+        y_interval.index.equals(of_y) and not y_interval.index.equals(of_pred)
+    )
+    if of_y.nlevels == 1 == of_pred.nlevels and type(of_y) is type(of_pred):
+        swapped |= len(of_pred) > len(of_y) and of_pred.max() < of_y.min()
+    if swapped:
+        raise ValueError(
+            "plot_forecast takes the observations, then the forecast; got a first "
+            f"argument of {len(y)} rows that looks like the forecast of a second one "
+            f"of {len(y_pred)}. Use plot_forecast(y, y_pred, y_interval)."
+        )
 
 
 class Panels:
