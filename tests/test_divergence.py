@@ -44,7 +44,7 @@ def test_answer_that_overflows_is_an_error_that_names_stamp_and_remedy(
     answer: str, engine: str
 ) -> None:
     forecaster = exploding()
-    forecaster.network_.engine = engine
+    forecaster.network_.encoder.solver.engine = engine
     assert np.isfinite(np.asarray(ANSWERS[answer](forecaster, [1, 2]), float)).all()
     told = (
         r"must be finite; got 1 of 2 rows that are not, the first at 2021-\d.*"

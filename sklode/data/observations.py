@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,7 +40,7 @@ class Observations:
 
     ticks: Numbers  # (row,): time stamps
     values: Array  # (row, channel), float64; NaN where missing
-    controls: Array | None  # (row, control), float64: X at the same stamps
+    controls: Array  # (row, control), float64: X at the same stamps
     bounds: Numbers  # (series + 1,)
     keys: tuple[Key, ...]  # index levels of each series; ((),) for a single one
     like: pd.Index  # of the stamps' kind, zone and unit; what it holds does not count
@@ -47,16 +48,15 @@ class Observations:
     @classmethod
     def from_frame(cls, y: pd.DataFrame, X: pd.DataFrame | None = None) -> Observations:
         """Read all rows of ``y``, whose last index level is time, with those of X."""
-        controls = None if X is None else finite_values(X.loc[y.index], "X")
+        X = y.iloc[:, :0] if X is None else X.loc[y.index]
         series, keys = series_of(y.index)
         times = y.index.get_level_values(-1)
         ticks = ticks_of(times)
         order = np.lexsort((ticks, series))
         bounds = np.searchsorted(series[order], np.arange(len(keys) + 1))
-        values = finite_values(y)[order]
-        if controls is not None:
-            controls = controls[order]
-        return cls(ticks[order], values, controls, bounds, keys, times[:1])
+        values, controls = finite_values(y), finite_values(X, "X")
+        every = cls(ticks, values, controls, bounds, keys, times[:1])
+        return every.rows(order, bounds, keys)
 
     @property
     def clock(self) -> str:
@@ -85,19 +85,18 @@ class Observations:
         gaps[self.bounds[1:-1] - 1] = 0.0
         return gaps
 
+    def rows(self, which: Any, bounds: Numbers, keys: tuple[Key, ...]) -> Observations:
+        """Return some rows, as the series that ``bounds`` and ``keys`` say."""
+        parts = self.ticks[which], self.values[which], self.controls[which]
+        return Observations(*parts, bounds, keys, self.like)
+
     def where(self, kept: Flags) -> Observations:
         """Return some rows, (row,); series of which nothing is left are left out."""
         if kept.all():
             return self
         counts = np.bincount(self.series[kept], minlength=len(self.keys))
-        return Observations(
-            self.ticks[kept],
-            self.values[kept],
-            None if self.controls is None else self.controls[kept],
-            np.append(0, np.cumsum(counts[counts > 0])),
-            tuple(k for k, n in zip(self.keys, counts, strict=True) if n),
-            self.like,
-        )
+        keys = tuple(k for k, n in zip(self.keys, counts, strict=True) if n)
+        return self.rows(kept, np.append(0, np.cumsum(counts[counts > 0])), keys)
 
     def until(self, cut: Numbers) -> Observations:
         """Return the rows of each series before the row ``cut`` says, (series,)."""
@@ -156,7 +155,9 @@ class Observations:
         before, after = order[:-1][again], order[1:][again]
         kept = order[np.append(~again, True)]
         n_channels = self.values.shape[1]
-        table = np.concatenate([self._table(), new._table()])
+        table = np.concatenate(
+            [np.hstack([each.values, each.controls]) for each in (self, new)]
+        )
         old, now = table[before], table[after]
         table[after] = np.where(np.isnan(now), old, now)
         revised = (old != table[after]) & ~np.isnan(old)
@@ -183,16 +184,11 @@ class Observations:
         return Observations(
             ticks[kept],
             table[kept, :n_channels],
-            None if self.controls is None else table[kept, n_channels:],
+            table[kept, n_channels:],
             np.searchsorted(series[kept], np.arange(len(keys) + 1)),
             keys,
             self.like,
         )
-
-    def _table(self) -> Array:
-        """Return y and X side by side."""
-        parts = [self.values] if self.controls is None else [self.values, self.controls]
-        return np.hstack(parts)
 
     def named(self, tick: np.int64, key: Key) -> str:
         """Return a row as the user's index names it."""

@@ -69,11 +69,9 @@ class Units:
 
         The scale of a constant is its size, 1 where it is zero.
         """
-        controls = observations.controls
-        controls = np.zeros((1, 0)) if controls is None else controls
         found = location_and_scale(observations.values)
-        least = np.full(len(found[0]), np.nan)
-        return cls(time, *found, *location_and_scale(controls), least)
+        of_controls = location_and_scale(observations.controls)
+        return cls(time, *found, *of_controls, np.full(len(found[0]), np.nan))
 
     @classmethod
     def robust(cls, observations: Observations, time: float, least: Array) -> Units:

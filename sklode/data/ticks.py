@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from sklode.data.arrays import Numbers
 
-Ticks = Numbers
-
 TIMELIKE = "datetimes or timedeltas"
 """The clock that ticks in nanoseconds."""
 
@@ -22,7 +20,7 @@ DAY = 86_400 * 10**9
 _LENGTHS = {"d": DAY, "h": DAY / 24, "min": DAY / 1440, "s": DAY / 86400}
 
 
-def series_of(index: pd.Index) -> tuple[Ticks, tuple[tuple[Hashable, ...], ...]]:
+def series_of(index: pd.Index) -> tuple[Numbers, tuple[tuple[Hashable, ...], ...]]:
     """Return the series' number of each row, and the key of each series."""
     if index.nlevels == 1:
         return np.zeros(len(index), np.int64), ((),)
@@ -31,7 +29,7 @@ def series_of(index: pd.Index) -> tuple[Ticks, tuple[tuple[Hashable, ...], ...]]
     return codes.astype(np.int64), keys
 
 
-def ticks_of(index: pd.Index) -> Ticks:
+def ticks_of(index: pd.Index) -> Numbers:
     """Return the stamps of ``index`` as whole ticks, see `Observations`."""
     if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):
         try:
@@ -46,7 +44,7 @@ def ticks_of(index: pd.Index) -> Ticks:
     return index.to_numpy().astype(np.int64)
 
 
-def ticks_between(start: Ticks, stop: Ticks) -> NDArray[np.float64]:
+def ticks_between(start: Numbers, stop: Numbers) -> NDArray[np.float64]:
     """Return how many ticks there are from ``start`` to ``stop``, negative backward."""
     # modulo 2**64: three centuries of nanoseconds are more than a signed integer holds
     distance = stop.view(np.uint64) - start.view(np.uint64)
@@ -55,7 +53,7 @@ def ticks_between(start: Ticks, stop: Ticks) -> NDArray[np.float64]:
     return np.where(forward, size, -size)
 
 
-def stamps_of(ticks: Ticks, like: pd.Index) -> pd.Index:
+def stamps_of(ticks: Numbers, like: pd.Index) -> pd.Index:
     """Return the stamps at ``ticks``, of the kind, time zone and unit of ``like``.
 
     Ticks that the unit cannot hold keep their nanoseconds.
@@ -83,7 +81,7 @@ def length_of_time(ticks: float, like: pd.Index) -> str:
     return f"{ticks / _LENGTHS[name]:.4g} {name}"
 
 
-def clock_ahead(ticks: Ticks, like: pd.Index) -> NDArray[np.float64]:
+def clock_ahead(ticks: Numbers, like: pd.Index) -> NDArray[np.float64]:
     """Return by how many ticks the clock on the wall is ahead of universal time."""
     if getattr(like, "tz", None) is None:
         return np.zeros(len(ticks))
@@ -101,21 +99,23 @@ def clock_of(times: pd.Index) -> str:
 
 
 def rows_before(
-    bounds: Ticks, known: NDArray[Any], series: Ticks, asked: NDArray[Any]
-) -> Ticks:
+    bounds: Numbers, known: NDArray[Any], series: Numbers, asked: NDArray[Any]
+) -> Numbers:
     """Return the row of the last stamp at or before each one that is asked.
 
     Series k has the rows ``bounds[k]`` to ``bounds[k + 1]``, with increasing stamps
     ``known``; ``series`` are the numbers of the series of those that are ``asked``. The
     row is one of the series before, or -1, where a stamp comes before all of its own.
     """
-    n_rows = len(known)
-    of_row = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    owner = np.concatenate([of_row, series])
-    order = np.lexsort((np.concatenate([known, asked]), owner))  # stable: rows first
-    row = np.empty(len(order), dtype=np.int64)
-    row[order] = np.cumsum(order < n_rows) - 1
-    return row[n_rows:]
+    low, high = bounds[series], bounds[series + 1]
+    for _ in range(len(known).bit_length()):  # halves what is between
+        middle = np.minimum((low + high) // 2, len(known) - 1)
+        is_later = (low >= high) | (known[middle] > asked)
+        low, high = (
+            np.where(is_later, low, middle + 1),
+            np.where(is_later, middle, high),
+        )
+    return low - 1
 
 
 def default_step(

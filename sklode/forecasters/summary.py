@@ -46,24 +46,28 @@ def summary_of(forecaster: Any, judged: Any, origins: int) -> Summary:
         topics["level"] = _parts(forecaster.level_)
     if hasattr(forecaster, "network_share_"):
         topics["network"] = _network(forecaster)
-    topics["time"] = f"fit took {forecaster._fit_seconds:.2g} s"
+    if forecaster._fit_seconds is not None:  # of one that was not loaded
+        topics["time"] = f"fit took {forecaster._fit_seconds:.2g} s"
     n_rows = int(history.observations.lengths.max())
     if origins and n_rows < origins + 2:
         topics["held out"] = f"{n_rows} rows are too few to hold some out"
     elif origins:
-        y, X = history.frame(), history.observations.controls
-        names = history.controls
-        X = None if X is None else pd.DataFrame(X, y.index, names)
+        y, X = history.frame(), None
+        if history.controls:
+            X = pd.DataFrame(history.observations.controls, y.index, history.controls)
         errors = backtest(judged, y, X, origins=origins).groupby("method").mean()
         errors = errors.drop(columns="seconds").rename(columns={"coverage": "in 90 %"})
         shown = errors.rename_axis(None).map("{:.3g}".format).replace("nan", "")
-        topics["held out"] = f"from {origins} origins\n{shown.to_string()}"
+        is_one = len(history.steps) == len(history.channels) == 1
+        unit = "y's unit" if is_one else "standard deviations of each series and column"
+        text = f"forecasts from {origins} origins, in {unit}\n{shown.to_string()}"
+        topics["held out"] = text
         topics["to try"] = _advice(errors)
     return Summary(f"{type(forecaster).__name__}, fitted", topics)
 
 
 def _seen(history: Any) -> dict[str, str]:
-    rows, seen = history.rows, history.observations
+    seen = history.observations
     ends = stamps_of(np.array([seen.ticks.min(), seen.ticks.max()]), seen.like)
     first, last = (str(end).removesuffix(" 00:00:00") for end in ends)
     gaps = seen.gaps[seen.gaps > 0]
@@ -79,11 +83,10 @@ def _seen(history: Any) -> dict[str, str]:
     missing = np.isnan(seen.values).mean()
     text += f"; {missing:.1%} of values missing"
     topics = {"seen": text}
-    if history.raw is not None:
-        n_out = int((np.isnan(rows.values) & ~np.isnan(history.raw)).sum())
+    if history.left_out is not None and history.left_out.any():
         topics["left out"] = (
-            f"{n_out} value(s) of a broken sensor, see the warnings of fit; "
-            "clean=False keeps them"
+            f"{history.left_out.sum()} value(s) of a broken sensor: fit has warned of "
+            "each kind; clean=False keeps them"
         )
     return topics
 

@@ -76,7 +76,7 @@ class LevelPredictor:
                 one = self._answered(k, rows, move)
                 drawn = one.put(drawn) if noise else np.maximum(drawn, 0.0)
             paths[:, order, k] = drawn
-        return _finite(paths)
+        return finite(paths)
 
     def components(self, asked: Asked) -> pd.DataFrame:
         """Return the parts of the most probable form at rows.
@@ -153,7 +153,7 @@ class LevelPredictor:
         for effect in effects:
             own, end = slice(end, end + effect.n_columns), end + effect.n_columns
             k = effect.column
-            ends = seen[:, k].min(), seen[:, k].max()  # type: ignore[index]
+            ends = seen[:, k].min(), seen[:, k].max()
             values = np.linspace(*ends, _PLACES)
             columns = effect.at(self.level.standard(values, k))
             spread = np.sqrt(((columns @ covariance[own, own]) * columns).sum(1))
@@ -189,7 +189,7 @@ class LevelPredictor:
         if len(order):
             for k, move in enumerate(moves):
                 table[order, k] = of(self._answered(k, rows, move))
-        return _finite(table)
+        return finite(table)
 
     def _answered(self, channel: int, asked: Table, move: Move | None) -> Any:
         """Return a channel's distribution: not below zero where no value of y is."""
@@ -202,7 +202,7 @@ class LevelPredictor:
         ahead = clock_ahead(asked.ticks, self._history.rows.like)
         inputs: Array = ahead[:, None] / self.level.unit
         known = asked.known
-        if known is None:
+        if not self.level.effects:
             return inputs
         self._warn_of_far_controls(known)
         before = rows_before(known.bounds, known.ticks, asked.series, asked.ticks)
@@ -212,7 +212,7 @@ class LevelPredictor:
     def _warn_of_far_controls(self, known: Any) -> None:
         """Warn where X, as far as it is used, is far from all that was seen."""
         seen = self._history.rows.controls
-        low, high = seen.min(0), seen.max(0)  # type: ignore[union-attr]
+        low, high = seen.min(0), seen.max(0)
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         is_far = np.abs(known.controls / 4 - middle / 4) > 0.75 * half  # floats end
         used = sorted({effect.column for effect in self.level.effects})
@@ -229,7 +229,7 @@ class LevelPredictor:
             )
 
 
-def _finite(table: Array) -> Array:
+def finite(table: Array) -> Array:
     """Return an answer that floats can hold."""
     if not np.isfinite(table).all():
         raise ValueError(

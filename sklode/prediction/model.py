@@ -15,7 +15,6 @@ from sklode.data.observations import Observations
 from sklode.data.scaling import Units, split_at_gaps
 from sklode.data.windows import Rows, WindowSet
 from sklode.nn.ahead import FEW
-from sklode.prediction.calibration import Calibration
 
 ARCHITECTURE = (
     "encoder",
@@ -58,7 +57,7 @@ class FittedModel(TrainedModel):
     """A network of whole windows."""
 
     horizon: int  # rows after those that the encoder sees, in a training window
-    calibration: Calibration | None = None  # of spreads; None: the model's own
+    calibration: Array | None = None  # of spreads, see `scales_at`; None: the model's
     # (channel,): what channels that never varied in training are forecast by, in
     # normalised units; NaN for the others
     held: Array | None = None

@@ -18,6 +18,7 @@ def network(
 ) -> Any:
     torch.manual_seed(3)
     solver = nn.Solver("rk4", 1.0)
+    solver.engine = engine
     field = nn.VectorField(5, 6)
     encoder = nn.ODELSTM(2 * n_channels + n_controls, 5, field, solver)
     decoder = None
@@ -25,7 +26,6 @@ def network(
         flow = nn.VectorField(3 * n_channels, 8, 1, n_controls)
         decoder = nn.Decoder(flow, solver)
     made: Any = nn.AheadODE(encoder, decoder, n_channels, n_controls, 3, 12, 20.0, back)
-    made.engine = engine
     with torch.no_grad():  # so that states and lines say something
         made.own_lines.normal_()
         made.out[2].weight.mul_(10)

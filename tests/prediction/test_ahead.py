@@ -32,7 +32,7 @@ def stacking(weight: float, n_channels: int = 1, factor: float = 0.8) -> Stackin
 def fitted(weight: float, y: Any, X: Any = None, **settings: Any) -> Any:
     """Return a forecaster whose network counts by a weight, whatever it proves."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ahead, "can_validate", lambda rows: True)
+        patch.setattr(ahead, "_PROVING_ROWS", 0)
         patch.setattr(Validation, "has_prospects", lambda *_: True)
         found = stacking(weight) if weight else None
         patch.setattr(Validation, "stacking", lambda *_: found)
