@@ -68,22 +68,20 @@ def plot_forecast(
     """
     panels = Panels(y, ax)
     preds, intervals = _by_name(y_pred, y_interval)
-    _check_order(y, y_pred)
     panels.add(y, "y", partial(canvas.points, label="observed", filled=True))
     panels.add(y_test, "y_test", partial(canvas.points, label="held out", filled=False))
     for (name, pred), style in zip(preds.items(), canvas.styles_of(preds), strict=True):
         panels.add(pred, "y_pred", partial(canvas.line, style=style, label=str(name)))
         owner = f", {name}" if len(preds) > 1 else ""
         panels.add_intervals(intervals.get(name), style, owner)
+    _check_order(y, y_pred)
     return canvas.explained(panels.draw(), ax is None)
 
 
 def _check_order(y: Any, y_pred: Any) -> None:
     """Check that y is not the forecast: short, after the end of a long y_pred."""
-    is_table = isinstance(y, pd.Series | pd.DataFrame) and type(y) is type(y_pred)
-    if not is_table or not len(y_pred) > len(y) > 0 or y.index.nlevels > 1:
-        return
-    if type(y.index) is type(y_pred.index) and y_pred.index[-1] < y.index[0]:
+    is_one = isinstance(y_pred, pd.Series | pd.DataFrame) and y.index.nlevels == 1
+    if is_one and len(y_pred) > len(y) and y_pred.index[-1] < y.index[0]:
         raise ValueError(
             "plot_forecast takes what was observed, then the forecast; got y from "
             f"{y.index[0]} on and y_pred up to {y_pred.index[-1]}. Swap them: "

@@ -198,7 +198,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "twice": ([1, 3, 2, 3], r"fh must not ask for anything twice; got 3 more"),
     "half a step": ([1, 1.5], STEPS + r"1\.5\. Use .* pd\.Timedelta\('90min'\)"),
     "NaT": (LATER.insert(1, pd.NaT), r"index of fh must hold finite times; got NaT at"),
-    "a list of stamps": (list(LATER), STEPS + r"Timestamp.* pd\.DatetimeIndex"),
+    "stamps and steps": ([LATER[0], 3], STEPS + r"Timestamp.* pd\.DatetimeIndex"),
     "a series": (waves(LATER), STEPS + r"a Series\. .* predict_at\(y\.index\)"),
     "a table": (np.array([[1, 2]]), STEPS + r"array\(\[1, 2\]\)"),
     "an offset": ([pd.offsets.MonthEnd()], STEPS + r"<MonthEnd>"),
