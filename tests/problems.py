@@ -34,7 +34,7 @@ def decay(rate: float = 1.0) -> LinearField:
 
 
 def oscillator(frequency: float = 1.0) -> LinearField:
-    """Return the harmonic oscillator (position, velocity / frequency): a rotation."""
+    """Return a rotation: position, and velocity / frequency."""
     return LinearField([[0.0, frequency], [-frequency, 0.0]])
 
 
@@ -50,27 +50,11 @@ class Driven(LinearField):
         super().__init__([[-rate]], [[1.0]])
         self.rate = rate
 
-    def under_constant(self, z0: Tensor, elapsed: Tensor, u: Tensor | float) -> Tensor:
-        """Return z(t) for u(t) = u."""
-        level = u / self.rate
-        return level + (z0 - level) * torch.exp(-self.rate * elapsed)
-
     def under_ramp(self, z0: Tensor, t0: Tensor, times: Tensor) -> Tensor:
         """Return z(t) for u(t) = t and z(t0) = z0."""
         particular = (self.rate * times - 1) / self.rate**2
         start = (self.rate * t0 - 1) / self.rate**2
         return particular + (z0 - start) * torch.exp(-self.rate * (times - t0))
-
-
-class Logistic(nn.Module):
-    """dz/dt = z (1 - z): nonlinear, so that no order condition holds by accident."""
-
-    def forward(self, state: Tensor, control: Tensor | None = None) -> Tensor:
-        return state * (1 - state)
-
-    def solution(self, z0: Tensor, elapsed: Tensor) -> Tensor:
-        """Return z(t); shapes are broadcast."""
-        return 1 / (1 + (1 / z0 - 1) * torch.exp(-elapsed))
 
 
 class Square(nn.Module):

@@ -148,19 +148,6 @@ def the_tour_forecasts_down_to_the_noise(shown: Names) -> None:
     assert shown["search"].best_params_["hidden_size"] in (8, 32)
 
 
-@says("time.md")
-def stamps_and_steps_are_those_that_were_asked_for(shown: Names) -> None:
-    y, forecaster = shown["y"], shown["forecaster"]
-    assert forecaster.time_unit_ == y.index.to_series().diff().median()
-    assert forecaster.time_unit_.floor("s") == pd.Timedelta("49min 2s")
-    assert shown["ahead"].tolist() == [pd.Timedelta("1h"), pd.Timedelta("2h")]
-    months = shown["monthly"].predict(fh=[1, 2]).index
-    assert months.tolist() == [pd.Timestamp("2024-01-31"), pd.Timestamp("2024-02-29")]
-    asked, own = shown["asked"], shown["own"]
-    pd.testing.assert_index_equal(forecaster.predict(fh=asked).index, asked)
-    pd.testing.assert_index_equal(shown["both"].predict_at(own).index, own)
-
-
 def test_every_check_has_its_page() -> None:
     assert {*CHECKS, *WARNS} <= set(WITH_PYTHON)
 

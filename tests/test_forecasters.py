@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from typing import Any
 
@@ -48,20 +47,6 @@ def test_refit_with_same_random_state_is_identical(kind: type) -> None:
     )
     other = tiny(kind, max_epochs=2, random_state=1).fit(y).predict(STEPS)
     assert np.abs(other - first).min() > 1e-6
-
-
-def test_a_random_state_object_is_used_up_by_a_fit() -> None:
-    y = waves()
-    first, again = (
-        tiny(random_state=np.random.RandomState(5), level="series")
-        .fit(y)
-        .predict(STEPS)
-        for _ in range(2)
-    )
-    pd.testing.assert_series_equal(first, again, check_exact=True)
-    shared = tiny(random_state=np.random.RandomState(5), level="series")
-    shared.fit(y)
-    assert not np.allclose(shared.fit(y).predict(STEPS), first)
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
@@ -163,18 +148,6 @@ def test_names_and_columns_are_kept() -> None:
     assert list(tiny().fit(channels()).predict([1]).columns) == ["a", "b"]
     frame = tiny().fit(y.to_frame()).predict([1, 2])
     np.testing.assert_array_equal(frame["level"], forecast)
-
-
-@pytest.mark.parametrize("kind", FORECASTERS)
-def test_a_pickled_forecaster_gives_the_same_answers(kind: type) -> None:
-    forecaster = tiny(kind).fit(channels())
-    restored = pickle.loads(pickle.dumps(forecaster))
-    for answer in ("predict", "predict_quantiles", "predict_var", "sample"):
-        pd.testing.assert_frame_equal(
-            getattr(restored, answer)(STEPS),
-            getattr(forecaster, answer)(STEPS),
-            check_exact=True,
-        )
 
 
 def test_parameters_round_trip_through_clone_and_set_params() -> None:

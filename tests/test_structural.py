@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import pickle
 import re
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sktime.exceptions import NotFittedError
 
 from sklode import StructuralForecaster
 from sklode.levels.level import Level
@@ -26,7 +24,7 @@ def structural(**settings: Any) -> Any:
 
 
 def answers(forecaster: Any, X: Any = None) -> dict[str, pd.DataFrame]:
-    rows = forecaster._history.index()
+    rows = forecaster._history.frame().index
     return {
         "predict": forecaster.predict(STEPS, X=X),
         "interval": forecaster.predict_interval(STEPS, X=X, coverage=[0.5, 0.9]),
@@ -97,14 +95,6 @@ def test_a_bad_parameter_is_refused_by_name(call: str, name: str, value: Any) ->
     with pytest.raises((ValueError, TypeError), match=message):
         getattr(forecaster, call)(panel())
     assert forecaster.state == "new"
-
-
-def test_a_bad_season_of_the_index_leaves_the_fit_before() -> None:
-    forecaster = structural(seasons=["1D"]).fit(waves(uneven_stamps()))
-    found = answers(forecaster)
-    with pytest.raises(TypeError, match="integers must be numbers"):
-        forecaster.fit(waves())
-    assert_same(answers(forecaster), found)
 
 
 @pytest.fixture
@@ -219,44 +209,3 @@ def test_each_series_of_a_panel_has_paths_through_its_own_stamps() -> None:
     drawn = np.quantile(of_rows, [0.1, 0.5, 0.9], axis=0).T
     assert (np.abs(drawn - quantiles) < 0.1 * spread).all()
     assert forecaster.sample(rows, 3, noise=False).shape == (12, 1)
-
-
-@pytest.mark.parametrize("question", [*ASKING, "paths"])
-def test_rows_that_a_panel_has_not_are_refused_as_predict_at_does(
-    question: str,
-) -> None:
-    ask = ASKING.get(question, lambda f, fh, X: f.sample(fh, X=X))
-    forecaster = structural(seasons=None).fit(panel())
-    deeper = pd.MultiIndex.from_tuples([("a", *row) for row in EACH])
-    for asked in (rows_of_each(("s9", "2021-04-01")), deeper):
-        with pytest.raises(
-            ValueError, match=r"that fit has seen|the index levels"
-        ) as a:
-            forecaster.predict_at(asked)
-        with pytest.raises(ValueError, match=re.escape(str(a.value))):
-            ask(forecaster, asked, None)
-    # which has no keys
-    lone = structural(seasons=None).fit(waves(uneven_stamps()))
-    with pytest.raises(TypeError, match=r"got a MultiIndex.*get_level_values"):
-        ask(lone, EACH, None)
-    with pytest.raises(NotFittedError):
-        ask(structural(), EACH, None)
-
-
-def test_a_refused_update_changes_nothing() -> None:
-    forecaster = structural().fit(waves(uneven_stamps()))
-    found = answers(forecaster)
-    with pytest.raises(TypeError):
-        forecaster.update(waves())
-    with pytest.raises(ValueError, match="finite"):
-        forecaster.update(waves(uneven_stamps(30))[24:] * np.inf)
-    assert_same(answers(forecaster), found)
-
-
-def test_every_parameter_is_documented() -> None:
-    text = inspect.getdoc(StructuralForecaster) or ""
-    sections = ["Parameters", "Attributes", "Notes", "References", "Examples"]
-    assert re.findall(r"\n(\w+)\n-+\n", text) == sections
-    parameters = text.partition("Parameters\n")[2].partition("\nAttributes")[0]
-    names = re.findall(r"^(\w+) : ", parameters, re.MULTILINE)
-    assert set(names) == set(StructuralForecaster().get_params())

@@ -1,15 +1,12 @@
-"""Refuse what cannot be used, at the first offender and with a remedy.
+"""Refuse what cannot be used: the rule, the first offender, and a remedy.
 
-A check raises TypeError where something is of another kind than it must be, ValueError
-where it is of the right kind and wrong. Its message says the rule, what was received,
-and what to do.
+A TypeError where it is of another kind than it must be, else a ValueError.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from datetime import datetime
 from numbers import Integral, Real
 from typing import Any
 
@@ -18,16 +15,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
-from sklode.data.ticks import clock_of, series_of, ticks_of
-
-# --- tables of numbers ----------------------------------------------------------------
+from sklode.data.ticks import clock_of, nanoseconds, series_of, ticks_of
 
 
 def check_table(data: Any, name: str = "y") -> None:
-    """Check that y or X is a container of real numbers, its columns of different names.
-
-    Containers that only sktime knows are left to it.
-    """
+    """Check a container of real numbers; others than these are left to sktime."""
     if isinstance(data, pd.Series | pd.DataFrame):
         _check_columns(pd.DataFrame(data), name)
     elif isinstance(data, np.ndarray):
@@ -86,12 +78,10 @@ def _check_columns(data: pd.DataFrame, name: str) -> None:
         is_complex = pd.api.types.is_complex_dtype(dtype)
         if pd.api.types.is_numeric_dtype(dtype) and not is_complex:
             continue
-        first = data[column].iloc[0] if len(data) else None
-        if isinstance(first, pd.Series | np.ndarray):
-            continue  # a series in each cell, which sktime knows
+        first = next(iter(data[column]), None)
         raise TypeError(
-            f"{name} must be numeric, not categorical; got column {column!r} of "
-            f"dtype {dtype}, such as {first!r}. Convert it, for example by "
+            f"{name} must be numeric, not categorical; got column {column!r} of dtype "
+            f"{dtype}, such as {first!r}. Convert it, for example by "
             f"{name}.astype(float), categories by pd.get_dummies({name}, dtype=float), "
             "complex to two columns; times are an index: "
             f"{name}.set_index({column!r})."
@@ -101,19 +91,16 @@ def _check_columns(data: pd.DataFrame, name: str) -> None:
 def finite_values(data: pd.DataFrame, name: str = "y") -> NDArray[np.float64]:
     """Return the values of y, finite or NaN, or of X, of which none may be missing."""
     values = data.to_numpy(dtype=np.float64, na_value=np.nan)
-    wrong = np.isinf(values) if name == "y" else ~np.isfinite(values)
+    wrong, rule, remedy = ~np.isfinite(values), "none missing", "Fill it first."
+    if name == "y":
+        wrong, rule = np.isinf(values), "or NaN (missing)"
+        remedy = "Replace it by NaN to treat it as missing."
     for row, column in np.argwhere(wrong):
-        may_be, remedy = "or NaN (missing)", "Replace it by NaN to treat it as missing."
-        if name != "y":
-            may_be, remedy = "none missing", "Fill it first."
         raise ValueError(
-            f"values of {name} must be finite, {may_be}; got {values[row, column]} in "
+            f"values of {name} must be finite, {rule}; got {values[row, column]} in "
             f"column {data.columns[column]!r} at {data.index[row]}. {remedy}"
         )
     return values
-
-
-# --- exogenous X ----------------------------------------------------------------------
 
 
 def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
@@ -133,22 +120,17 @@ def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
         )
 
 
-# --- time stamps ----------------------------------------------------------------------
-
-
 def check_index(index: pd.Index, name: str = "y") -> None:
     """Check that stamps are times, finite and increasing within each series."""
     check_times(index, name)
     times = index.get_level_values(-1)
     if len(times):
         _check_kind(times, name)
-    ticks = ticks_of(times)
-    series, _ = series_of(index)
+    ticks, (series, _) = ticks_of(times), series_of(index)
     order = np.argsort(series, kind="stable")
-    same = series[order][1:] == series[order][:-1]
-    ordered = ticks[order]
+    same, ordered = np.diff(series[order]) == 0, ticks[order]
     for place in np.flatnonzero(same & (ordered[1:] <= ordered[:-1])):
-        before, row = order[place], order[place + 1]
+        before, row = order[place : place + 2]
         remedy = f"Sort {name} by its index first: {name}.sort_index()."
         if ticks[row] == ticks[before]:
             remedy = f"Keep one row per stamp: {name}[~{name}.index.duplicated()]."
@@ -161,11 +143,10 @@ def check_index(index: pd.Index, name: str = "y") -> None:
 def check_times(index: pd.Index, name: str) -> None:
     """Check that every row has a time, and in a panel the key of its series."""
     for level in range(index.nlevels - 1):
-        nameless = np.flatnonzero(index.get_level_values(level).isna())
-        if len(nameless):
+        for row in np.flatnonzero(index.get_level_values(level).isna()):
             raise ValueError(
-                f"the series of {name} must have keys; got none at row {nameless[0]}. "
-                "Drop that row or name its series."
+                f"the series of {name} must have keys; got none at row {row}. Drop "
+                "that row or name its series."
             )
     times = index.get_level_values(-1)
     missing = np.asarray(times.isna())
@@ -189,31 +170,21 @@ def _check_kind(times: pd.Index, name: str) -> None:
                 f"{times.max()}. Subtract the first one from all."
             )
         return
-    if times.dtype == object and all(isinstance(time, datetime) for time in times):
-        zones = [str(time.tzinfo) for time in times]
-        for row in np.flatnonzero([zone != zones[0] for zone in zones]):
-            raise TypeError(
-                f"the times of {name} must share one time zone, or have none; got "
-                f"{times[row]} (zone {zones[row]}) at row {row} after {times[0]} (zone "
-                f"{zones[0]}). Give those without a zone theirs, by tz_localize; then "
-                "convert all: pd.to_datetime(index, utc=True)."
-            )
+    kinds = [f"{type(time)}{getattr(time, 'tzinfo', None)}" for time in times]
+    other = times[int(np.argmax([kind != kinds[0] for kind in kinds]))]
+    shown = " and ".join(dict.fromkeys([str(times[0]), str(other)]))
     raise TypeError(
-        f"the time index of {name} must hold integers, periods, datetimes or "
-        f"timedeltas; got {times.dtype}, such as {times[0]}. Convert it: dates by "
-        "pd.to_datetime(index), numbers by pd.to_timedelta(index, unit='s'), which "
-        "keeps fractions apart. A column becomes the index by set_index(column); time "
-        "is the last level of a panel's, see reorder_levels."
+        f"the time index of {name} must hold integers, periods, timedeltas, or "
+        f"datetimes of one time zone or none; got {times.dtype}, such as {shown}. "
+        "Convert it: dates by pd.to_datetime(index), of several zones with utc=True; "
+        "numbers by pd.to_timedelta(index, unit='s'), which keeps fractions apart. A "
+        "column becomes the index by set_index(column); time is the last level of a "
+        "panel's, see reorder_levels."
     )
 
 
-def check_same_kind(
-    times: pd.Index, known: pd.Index, name: str = "the horizon"
-) -> None:
-    """Check that stamps are of the kind of those seen in fit, time zone included.
-
-    Two zones are no two kinds: a stamp is the same instant in both.
-    """
+def check_same_kind(times: pd.Index, known: pd.Index, name: str = "fh") -> None:
+    """Check that stamps are of the kind of those seen in fit; any zone is as good."""
     got, wanted = _kind(times), _kind(known)
     if got != wanted:
         raise TypeError(
@@ -229,11 +200,7 @@ def _kind(index: pd.Index) -> str:
     return "timedeltas" if isinstance(index, pd.TimedeltaIndex) else clock_of(index)
 
 
-# --- arguments and parameters ---------------------------------------------------------
-
-SIZE = Interval(Integral, 1, None, closed="left")
-"""Constraint of a number of at least one."""
-
+SIZE = Interval(Integral, 1, None, closed="left")  # at least one
 _SHARED: dict[str, list[Any]] = {
     "n_samples": [SIZE],
     "freq": [str, pd.DateOffset, pd.Timedelta, None],
@@ -246,16 +213,10 @@ def check_constraints(constraints: dict[str, list[Any]], forecaster: Any) -> Non
     """Check constructor parameters: those that all forecasters have, and others."""
     given, name = forecaster.get_params(deep=False), type(forecaster).__name__
     validate_parameter_constraints({**_SHARED, **constraints}, given, name)
-    start, freq = pd.Timestamp("2000-01-03"), forecaster.freq
-    try:
-        step = pd.tseries.frequencies.to_offset(freq)
-        goes_forward = step is None or start + step > start
-    except ValueError:
-        goes_forward = False
-    if not goes_forward:
+    if forecaster.freq is not None and not nanoseconds(forecaster.freq) > 0:
         raise ValueError(
             "freq must be a frequency that pandas knows and that goes forward, such as "
-            f"'1h' or 'MS'; got {freq!r}."
+            f"'1h' or 'MS'; got {forecaster.freq!r}."
         )
 
 
@@ -295,12 +256,7 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise ValueError(f"{name} must be one of {choices}; got {value!r}.")
 
 
-def check_fitted(
-    forecaster: Any,
-    asked: str,
-    has: str = "clip_norm",
-    kind: str = "that trains a network",
-) -> None:
+def check_fitted(forecaster: Any, asked: str, has: str, kind: str) -> None:
     """Check that something is a fitted forecaster of a kind, which has an attribute."""
     if not (hasattr(forecaster, has) and hasattr(forecaster, "check_is_fitted")):
         raise TypeError(

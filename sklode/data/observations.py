@@ -1,8 +1,4 @@
-"""From pandas to arrays: times, values and controls of one or more series.
-
-A missing value is NaN at this border and False in the mask behind it; zero is an
-observation.
-"""
+"""From pandas to arrays: times, values and controls of one or more series."""
 
 from __future__ import annotations
 
@@ -74,11 +70,6 @@ class Observations:
         return np.repeat(np.arange(len(self.keys)), self.lengths)
 
     @property
-    def is_observed(self) -> Flags:
-        """Whether a row has an observed value."""
-        return np.any(~np.isnan(self.values), axis=1)
-
-    @property
     def gaps(self) -> NDArray[np.float64]:
         """Ticks from each row to the next one; 0 from one series to another."""
         gaps = ticks_between(self.ticks[:-1], self.ticks[1:])
@@ -104,7 +95,7 @@ class Observations:
 
     def observed(self) -> Observations:
         """Return the rows that have an observed value; no series may have none."""
-        found = self.where(self.is_observed)
+        found = self.where(np.any(~np.isnan(self.values), axis=1))
         if len(found.keys) < len(self.keys):
             key = next(key for key in self.keys if key not in found.keys)
             n_rows = self.lengths[self.keys.index(key)]
@@ -140,10 +131,9 @@ class Observations:
     def merged(self, new: Observations, warns: bool = True) -> Observations:
         """Return these series with the rows of ``new``, matched by key and stamp.
 
-        Late rows take their place in time, and what ``new`` has at a stamp that was
-        there before replaces it, unless it is NaN. Series that are only in ``new`` come
-        last. A HistoryWarning says where a value is replaced by another one, or a
-        series of ``new`` ends before its first row here.
+        What ``new`` has at a stamp replaces what was there, unless it is NaN; its own
+        series come last. A HistoryWarning says where a value is replaced by another
+        one, or a series of ``new`` ends before its first row here.
         """
         keys = tuple(dict.fromkeys([*self.keys, *new.keys]))
         number = {key: k for k, key in enumerate(keys)}
@@ -155,9 +145,7 @@ class Observations:
         before, after = order[:-1][again], order[1:][again]
         kept = order[np.append(~again, True)]
         n_channels = self.values.shape[1]
-        table = np.concatenate(
-            [np.hstack([each.values, each.controls]) for each in (self, new)]
-        )
+        table = np.block([[x.values, x.controls] for x in (self, new)])
         old, now = table[before], table[after]
         table[after] = np.where(np.isnan(now), old, now)
         revised = (old != table[after]) & ~np.isnan(old)
@@ -168,31 +156,27 @@ class Observations:
             _warn(
                 f"an update replaces values of {names} that were seen before: "
                 f"{int(revised.sum())} of them, the first at "
-                f"{self.named(ticks[row], keys[series[row]])}. Where that is no "
-                "revision, look for wrong time stamps."
+                f"{new.named(row - len(self.ticks))}. Where that is no revision, look "
+                "for wrong time stamps."
             )
-        lasts = new.ticks[new.bounds[1:] - 1]
-        firsts = np.append(self.ticks[self.bounds[:-1]], np.full(len(lasts), -(2**63)))
-        for k in np.flatnonzero(lasts < firsts[of_new])[:warns]:
-            key = new.keys[k]
+        firsts, lasts = self.bounds[:-1], new.bounds[1:] - 1
+        known = np.flatnonzero(of_new < len(firsts))
+        early = new.ticks[lasts[known]] < self.ticks[firsts[of_new[known]]]
+        for k in known[early][:warns]:
             _warn(
                 "an update comes before the first stamp that was seen, "
-                f"{self.named(firsts[of_new[k]], key)}; its last is "
-                f"{self.named(lasts[k], key)}. The cutoff stays, and forecasts begin "
-                "after it. Where that is not meant, look for wrong time stamps."
+                f"{self.named(firsts[of_new[k]])}; its last is {new.named(lasts[k])}. "
+                "The cutoff stays, and forecasts begin after it. Where that is not "
+                "meant, look for wrong time stamps."
             )
-        return Observations(
-            ticks[kept],
-            table[kept, :n_channels],
-            table[kept, n_channels:],
-            np.searchsorted(series[kept], np.arange(len(keys) + 1)),
-            keys,
-            self.like,
-        )
+        bounds = np.searchsorted(series[kept], np.arange(len(keys) + 1))
+        values, controls = table[kept, :n_channels], table[kept, n_channels:]
+        return Observations(ticks[kept], values, controls, bounds, keys, self.like)
 
-    def named(self, tick: np.int64, key: Key) -> str:
+    def named(self, row: Any) -> str:
         """Return a row as the user's index names it."""
-        stamp = stamps_of(np.array([tick]), self.like)[0]
+        stamp = stamps_of(self.ticks[[row]], self.like)[0]
+        key = self.keys[self.series[row]]
         return f"{stamp} of series {key}" if key else f"{stamp}"
 
 

@@ -1,7 +1,4 @@
-"""What a broken sensor wrote: left out, or rescaled, with a warning of each kind.
-
-Each rule would rather let a fault pass than touch a true value.
-"""
+"""What a broken sensor wrote: left out, or rescaled, with a warning of each kind."""
 
 from __future__ import annotations
 
@@ -9,22 +6,16 @@ import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 from sklode.data.arrays import Array, Flags
 from sklode.data.observations import Observations
 
-_FACTOR = 1e4
-"""How many times farther from the median than the others a lone value is."""
-
-_FEWEST = 8
-"""Values that can be judged, and equal ones in a row that are a run."""
-
+_FACTOR = 1e4  # how many times farther from the median than others a lone value is
+_FEWEST = 8  # values that can be judged, and equal ones in a row that are a run
+# factors from one unit to another
 _UNITS = [f**s for f in (10, 60, 1e2, 1e3, 3600, 1e4, 1e6, 1e9) for s in (1, -1)]
-"""Factors from one unit to another."""
-
 _FOUND = (
     "far beyond all others of their series, such as a lone absurd value or a mark of "
     "missing ones",
@@ -33,8 +24,7 @@ _FOUND = (
     "from which on the unit seems to be another: level and spread change by a factor "
     "of {:.4g}",
 )
-_RESCALED = len(_FOUND)
-"""Number of the last rule, which leaves nothing out."""
+_RESCALED = len(_FOUND)  # the last rule, which leaves nothing out
 
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")
@@ -47,9 +37,8 @@ def cleaned(
 ) -> tuple[Observations, Flags]:
     """Return rows in the unit at the end of each series, and what to leave out.
 
-    That is (row, channel). Only the series ``judged`` are searched; of others what was
-    ``left_out`` before stays so, and there is no second warning of it. The first
-    ``n_seen`` series must keep their unit.
+    Only the series ``judged`` are searched; what was ``left_out`` before, (row,
+    channel), is not warned of again. The first ``n_seen`` series must keep their unit.
     """
     kind, factors = left_out.astype(np.int8), np.ones(left_out.shape)
     for k, channel in product(judged, range(len(channels))):
@@ -71,14 +60,13 @@ def cleaned(
         if not len(where):
             continue
         row, channel = where[0]
-        series = given.series[row]
-        at = given.named(given.ticks[row], given.keys[series])
         what = told.format(factors[row - 1, channel])
         text = (
             f"y has {len(where)} value(s) {what}; the first is "
-            f"{given.values[row, channel]:g} in column {channels[channel]!r} at {at}."
+            f"{given.values[row, channel]:g} in column {channels[channel]!r} at "
+            f"{given.named(row)}."
         )
-        if rule == _RESCALED and series < n_seen:
+        if rule == _RESCALED and given.series[row] < n_seen:
             raise ValueError(
                 f"an update must be in the unit of the rows before; {text} Convert "
                 "what follows, or fit anew on all rows."
@@ -92,45 +80,46 @@ def cleaned(
 
 
 def _beyond(values: Array) -> Flags:
-    """Return which values of one channel of one series lie far beyond all others."""
-    found = np.full(len(values), False)
-    while len(group := _group_beyond(values[~found])):
-        found[np.flatnonzero(~found)[group]] = True
-    return found
+    """Return which values of one channel of one series lie far beyond all others.
 
-
-def _group_beyond(values: Array) -> Any:
-    """Return up to a third of the rows, beyond the widest gap from the median.
-
-    Every hundredth value at most, next to which the others look alike in single
-    precision. Or marks such as -999: each three times or more, not all in one place; 20
-    times as far as the others, or 200 times if positive, as rare loads are; a tenth of
-    that if all digits are nines; not between zero and the others, as in standby.
+    Groups of up to a third, beyond the widest gap from the median: every hundredth
+    value at most, next to which the others look alike in single precision; or marks
+    such as -999, each three times or more, not all in one place; 20 times as far as the
+    others, or 200 times if positive, as rare loads are; a tenth of that if all digits
+    are nines; not between zero and the others, as in standby.
     """
-    half = values / 2  # the distance of two large numbers is then one
-    median = np.median(half)
-    distance = np.abs(half - median)
-    order = np.argsort(distance)
-    ranked = distance[order]
-    # deviations of less than a billionth are no spread
-    usual = np.where(ranked > 1e-9 * np.abs(median), ranked, np.inf)
-    first = len(values) - len(values) // 3
-    ratio = ranked[first:] / usual[first - 1 : -1]
-    start = first + int(ratio.argmax())
-    group = order[start:]
-    if ratio.max() > _FACTOR and len(group) <= max(len(values) // 100, 1):
-        return group
-    if not ranked[start] > 2 * ranked[start - 1]:  # no mark is as near as that
-        return []
-    marks, counts = np.unique(values[group], return_counts=True)
-    n_usual = len(np.unique(values[order[:start]]))
-    if counts.min() < 3 or np.ptp(group) < len(group) or n_usual < _FEWEST:
-        return []
-    nines = [{*repr(abs(float(x))).removesuffix(".0")} <= {*"9."} for x in marks]
-    least = np.where(marks > 0, 200, 20) / np.where(nines, 10, 1)
-    beyond = marks / 2 - median
-    is_mark = (np.abs(beyond) > least * ranked[start - 1]) & (beyond * marks > 0)
-    return group if is_mark.all() else []
+    left = np.arange(len(values))
+    while True:
+        half = values[left] / 2  # the distance of two large numbers is then one
+        median = np.median(half)
+        distance = np.abs(half - median)
+        order = np.argsort(distance)
+        ranked = distance[order]
+        # deviations of less than a billionth are no spread
+        usual = np.where(ranked > 1e-9 * np.abs(median), ranked, np.inf)
+        first = len(left) - len(left) // 3
+        ratio = ranked[first:] / usual[first - 1 : -1]
+        start = first + int(ratio.argmax())
+        group = order[start:]
+        if not (ratio.max() > _FACTOR and len(group) <= max(len(left) // 100, 1)):
+            if not ranked[start] > 2 * ranked[start - 1]:  # no mark is as near as that
+                break
+            marks, counts = np.unique(values[left[group]], return_counts=True)
+            n_usual = len(np.unique(half[order[:start]]))
+            if counts.min() < 3 or np.ptp(group) < len(group) or n_usual < _FEWEST:
+                break
+            nines = [
+                {*repr(abs(float(x))).removesuffix(".0")} <= {*"9."} for x in marks
+            ]
+            least = np.where(marks > 0, 200, 20) / np.where(nines, 10, 1)
+            beyond = marks / 2 - median
+            is_mark = (np.abs(beyond) > least * ranked[start - 1]) & (
+                beyond * marks > 0
+            )
+            if not is_mark.all():
+                break
+        left = np.delete(left, group)
+    return ~np.isin(np.arange(len(values)), left)
 
 
 def _stuck(values: Array) -> Flags:
@@ -155,11 +144,7 @@ def _stuck(values: Array) -> Flags:
 
 
 def _unit(values: Array) -> tuple[int, float]:
-    """Return the row from which on the unit is another, 0 for none, and the factor.
-
-    Level and spread tell of it, at one jump that no other comes near; conversions of
-    less than 100 need 30 rows after it, all others 5.
-    """
+    """Return the row from which on the unit is another, 0 for none, and the factor."""
     jumps = np.abs(np.diff(np.log(np.abs(values))))
     k = int(jumps.argmax()) + 1 if len(jumps) > 33 else 0
     n_after = len(values) - k

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Hashable
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -11,11 +14,8 @@ from numpy.typing import NDArray
 
 from sklode.data.arrays import Numbers
 
-TIMELIKE = "datetimes or timedeltas"
-"""The clock that ticks in nanoseconds."""
-
-DAY = 86_400 * 10**9
-"""Nanoseconds of a day."""
+TIMELIKE = "datetimes or timedeltas"  # the clock that ticks in nanoseconds
+DAY = 86_400 * 10**9  # nanoseconds
 
 _LENGTHS = {"d": DAY, "h": DAY / 24, "min": DAY / 1440, "s": DAY / 86400}
 
@@ -54,10 +54,7 @@ def ticks_between(start: Numbers, stop: Numbers) -> NDArray[np.float64]:
 
 
 def stamps_of(ticks: Numbers, like: pd.Index) -> pd.Index:
-    """Return the stamps at ``ticks``, of the kind, time zone and unit of ``like``.
-
-    Ticks that the unit cannot hold keep their nanoseconds.
-    """
+    """Return the stamps at ``ticks``, of the kind, zone and unit of ``like``."""
     if isinstance(like, pd.PeriodIndex):
         return pd.PeriodIndex.from_ordinals(ticks, freq=like.freq)
     if isinstance(like, pd.DatetimeIndex):
@@ -118,15 +115,12 @@ def rows_before(
     return low - 1
 
 
-def default_step(
-    times: pd.Index, freq: str | pd.DateOffset | pd.Timedelta | None
-) -> Any:
+def default_step(times: pd.Index, freq: Any) -> Any:
     """Return the length of one step of a relative horizon.
 
-    Of integers and periods it is a number. Of others a Timedelta, or an offset where
-    only the calendar knows its length: ``freq`` where given; else the index's own
-    frequency; else the inferred one; else the `_calendar_step`; else the median gap;
-    else, with a single stamp, one day.
+    Of integers and periods a number. Of others a Timedelta, or an offset where only the
+    calendar knows its length: ``freq``, or the first there is of the index's own or
+    inferred frequency, `_calendar_step`, the median gap, and one day.
     """
     if isinstance(times, pd.PeriodIndex):
         return times.freq.n  # ordinals count the frequency without its multiple
@@ -155,12 +149,10 @@ def default_step(
 
 
 def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
-    """Return a calendar step that every stamp lies on, with holes between them.
+    """Return as many months, or days, as the median gap has, if every stamp fits.
 
-    The stamps have one time of the day in common, in their own time zone. In this
-    order: month ends; one day of the month (month, quarter and year starts among them);
-    first or last working days of a month; working days next to each other; days. The
-    step is as many months or days as the median gap has.
+    At one time of the day; of month ends, one day of the month, first or last working
+    days of a month, working days next to each other, and days the first that does.
     """
     local = times.tz_localize(None)
     if len(np.unique(ticks_of(local) % DAY)) > 1:
@@ -185,8 +177,8 @@ def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
 def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Index:
     """Return the stamps that lie ``steps`` after each series' last one.
 
-    Steps increase: whole numbers, of which each series has its own length from
-    `default_step`, or timedeltas. Those of the first series come first.
+    Whole numbers, of which each series has its own length from `default_step`, or
+    timedeltas. Those of the first series come first.
     """
     if isinstance(steps, pd.TimedeltaIndex) and clock_of(last) == TIMELIKE:
         steps, lengths = pd.Index(ticks_of(steps)), [1] * len(last)
@@ -216,3 +208,16 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Ind
             part = last[mine] + k * length if k else last[mine]
             stamps[mine, place] = part.astype(object)
     return type(last)(stamps.ravel(), dtype=last.dtype)
+
+
+def nanoseconds(length: Any) -> float:
+    """Return how long something lasts, on average; NaN where that says nothing."""
+    with contextlib.suppress(AttributeError, TypeError, ValueError):
+        if not isinstance(length, timedelta | np.timedelta64):
+            offset = pd.tseries.frequencies.to_offset(length)
+            start = offset.rollforward(pd.Timestamp("1950-01-01"))
+            return (start + 100 * offset - start).total_seconds() * 1e9 / 100
+    with contextlib.suppress(TypeError, ValueError):
+        if not str(length).isdigit():  # which pandas takes for nanoseconds
+            return pd.Timedelta(length).total_seconds() * 1e9  # knows fractions
+    return math.nan

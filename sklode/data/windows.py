@@ -1,7 +1,6 @@
-"""Cuts: where windows and origins lie, and the rows there, in a network's units.
+"""Windows, which the encoder sees and which follow it, and origins, which they end at.
 
-A window is what the encoder sees and what follows it; an origin is a row that a window
-ends at, of any length. Nothing here loops over series or windows.
+Their rows are in a network's units. Nothing here loops over series or windows.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from sklode.data.observations import Observations
 from sklode.data.scaling import Units, plain
 from sklode.data.ticks import rows_before, ticks_between
 
-SCORED_WINDOWS = 64
-"""Held-out windows that are scored after each epoch."""
+SCORED_WINDOWS = 64  # held out, after each epoch
 
 
 class Questions(NamedTuple):
@@ -59,9 +57,9 @@ class Rows:
     def seen(
         self, origins: Numbers, n_rows: int
     ) -> tuple[Array, Array, Flags, Array | None]:
-        """Return windows' ages, values, mask and controls, (window, row, ...).
+        """Return ages, values, mask and controls, (window, row, ...), latest row first.
 
-        The latest row comes first; those before a series' first one repeat it, masked.
+        Rows before a series' first one repeat it, masked.
         """
         first = self.bounds[:-1][self.series[origins], None]
         rows = origins[:, None] - np.arange(n_rows)
@@ -101,9 +99,9 @@ class KnownControls(NamedTuple):
     values: Array  # (row, control), normalised
 
     def paths(self, series: Numbers, low: Array, high: Array) -> tuple[Array, Array]:
-        """Return times (path, row) and values (path, row, control) between two times.
+        """Return times (path, row) and values (path, row, control) around two times.
 
-        With the rows before and after; the last one is repeated where a path is short.
+        The last one is repeated where a path is short.
         """
         first = rows_before(self.bounds, self.times, series, low)
         last = rows_before(self.bounds, self.times, series, high) + 1
@@ -125,16 +123,12 @@ class WindowArrays(NamedTuple):
 
 
 class WindowSet:
-    """Every training window of one or more series, gathered without a loop.
+    """Every training window of one or more series.
 
-    It is ``window_length`` rows that the encoder sees and ``horizon`` rows after them,
-    and starts at each row that ``least`` rows, by default the horizon, follow after
-    what is seen. A series shorter than that is one window of all its rows. ``bounds``,
-    (series + 1,), are those of `Observations`.
-
-    Every row has an observed value, of some channel: so no window has an empty seen
-    part, nor one that reaches beyond it nothing to score there, however much of any one
-    channel is missing. Channels that are not ``counted`` are never scored.
+    ``window_length`` rows that the encoder sees and ``horizon`` rows after them, from
+    each row that ``least`` rows, by default the horizon, follow after what is seen. A
+    series shorter than that is one window of all its rows. Every row has an observed
+    value, of some channel. Channels that are not ``counted`` are never scored.
     """
 
     def __init__(
@@ -166,21 +160,15 @@ class WindowSet:
         return WindowSet(self.rows, seen, math.ceil(share * self.horizon), self.counted)
 
     def reaching(self, horizon: int) -> WindowSet:
-        """Return windows from every row that another follows what is seen.
-
-        They end after ``horizon`` more rows, or where their series does.
-        """
+        """Return windows that end after ``horizon`` more rows or with their series."""
         given = self.rows, self.window_length, horizon, self.counted
         return WindowSet(*given, least=min(horizon, 1))
 
-    def gather(
-        self, which: Numbers, scored_from: Numbers | None = None
-    ) -> WindowArrays:
+    def gather(self, which: Numbers, scored_from: Any = None) -> WindowArrays:
         """Return windows as arrays of shape (batch, time, ...).
 
-        Padded stamps repeat the window's last row with a mask of False. ``scored``
-        marks the observed entries of channels that count; with ``scored_from`` those
-        after the seen part, from that row of each window on.
+        Padded stamps repeat the last row, masked. ``scored`` are observed entries of
+        ``counted`` channels; with ``scored_from`` after what is seen, from that row on.
         """
         place, start, end = np.arange(self.span), self.start[which], self.end[which]
         rows = np.minimum(start[:, None] + place, end[:, None] - 1)

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 from sklode.data.history import History
 from sklode.data.horizons import steps_ahead
 from sklode.data.ticks import TIMELIKE
+from sklode.engine.threads import own_modes
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.forecasters.structural import StructuralForecaster
 from sklode.prediction.ahead import AheadModel
@@ -21,7 +22,6 @@ from sklode.prediction.predictor import Predictor
 from sklode.training.ahead import AheadRun
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.parameters import ATTRIBUTES, PARAMETERS, check_parameters
-from sklode.training.plan import Purpose
 from sklode.training.report import Reporter
 from sklode.training.series import SeriesRun
 
@@ -91,8 +91,9 @@ class _LatentODEForecaster(ContinuousForecaster):
         shared = {name: getattr(self, name) for name in ("freq", "clean")}
         return StructuralForecaster(**shared, random_state=self.random_state)
 
+    @own_modes(gradients=True)
     def _learned(
-        self, history: History, fh: Any, start: Any, purpose: Purpose
+        self, history: History, fh: Any, start: Any, purpose: str
     ) -> tuple[Any, int]:
         """Return a trained model and the seed of all draws."""
         if purpose == "update" and self.guard and not self.network_share_:
@@ -127,9 +128,9 @@ class _LatentODEForecaster(ContinuousForecaster):
         else:
             self._answers = Predictor(model, self._history, self._predict_seed)
             self.network_share_, self.horizon_ = 1.0, model.horizon
-            lags, *scales = self._answers.calibration.T
-            index = pd.Index(lags, name=name)
-            self.interval_scale_ = pd.DataFrame(np.transpose(scales), index, channels)
+            table = self._answers.calibration
+            index = pd.Index(table[:, 0], name=name)
+            self.interval_scale_ = pd.DataFrame(table[:, 1:], index, channels)
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
@@ -170,9 +171,8 @@ def _documented(cls: _Forecaster) -> _Forecaster:
 class LatentODEForecaster(_LatentODEForecaster):
     """Latent ODE with an RNN encoder (Chen et al. 2018), in continuous time.
 
-    A variational autoencoder: an RNN reads a window of observations, and the gaps
-    between them, backward in time; a neural ODE carries the latent state to any other
-    time stamp. Nothing flows between the encoder's visits.
+    An RNN reads a window of observations, and the gaps between them, backward in time;
+    a neural ODE carries the latent state to any other time stamp.
 
     References
     ----------
@@ -187,9 +187,8 @@ class LatentODEForecaster(_LatentODEForecaster):
 class LatentODERNNForecaster(_LatentODEForecaster):
     """Latent ODE with an ODE-RNN encoder (Rubanova et al. 2019), in continuous time.
 
-    A variational autoencoder: an RNN whose state flows along a neural ODE between
-    observations reads a window of them backward in time; a second neural ODE carries
-    the latent state to any other time stamp.
+    An RNN whose state flows along a neural ODE between observations reads a window of
+    them backward in time; a second one carries the latent state to any other stamp.
 
     References
     ----------
@@ -204,10 +203,9 @@ class LatentODERNNForecaster(_LatentODEForecaster):
 class LatentODELSTMForecaster(_LatentODEForecaster):
     """Latent ODE with an ODE-LSTM encoder (Coelho et al.), in continuous time.
 
-    A variational autoencoder: an LSTM whose hidden state flows along a neural ODE
-    between observations reads a window of them backward in time; a second neural ODE
-    carries the latent state to any other time stamp. With ``clip_norm`` it is the
-    paper's "Latent ODE-LSTM + gradient clipping".
+    An LSTM whose hidden state flows along a neural ODE between observations reads a
+    window of them backward in time; a second one carries the latent state to any other
+    stamp. With ``clip_norm`` it is the paper's "Latent ODE-LSTM + gradient clipping".
 
     References
     ----------

@@ -144,12 +144,9 @@ class LatentODE(Autoencoder):
         return functional.softplus(self.emission.raw_noise) + 1e-3
 
     @torch.no_grad()
-    def hold(self, channels: Tensor, values: Tensor) -> None:
-        """Let x^ be ``values`` in some channels, whatever z, with the least noise.
-
-        Both are of shape (channel,); values in normalised units.
-        """
-        last = self.emission[-1]
+    def hold(self, values: Tensor) -> None:
+        """Let x^ be ``values``, (channel,), NaN for others, with the least noise."""
+        last, channels = self.emission[-1], ~values.isnan()
         last.weight[channels] = 0.0
         last.bias[channels] = values[channels].to(last.bias)
         self.emission.raw_noise[channels] = -20.0

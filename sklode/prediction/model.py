@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 
 from sklode import nn
 from sklode.data.arrays import Array
@@ -17,17 +16,8 @@ from sklode.data.windows import Rows, WindowSet
 from sklode.nn.ahead import FEW
 
 ARCHITECTURE = (
-    "encoder",
-    "hidden_size",
-    "latent_size",
-    "field_width",
-    "field_depth",
-    "emission_width",
-    "window_length",
-    "horizon",
-    "level",
-    "method",
-    "step_size",
+    *("encoder", "hidden_size", "latent_size", "field_width", "field_depth"),
+    *("emission_width", "window_length", "horizon", "level", "method", "step_size"),
 )
 """Settings that a network is built with; they cannot change as training goes on."""
 
@@ -60,20 +50,13 @@ class FittedModel(TrainedModel):
     calibration: Array | None = None  # of spreads, see `scales_at`; None: the model's
     # (channel,): what channels that never varied in training are forecast by, in
     # normalised units; NaN for the others
-    held: Array | None = None
+    held: Any = None
 
     def windows(self, observations: Observations) -> WindowSet:
         """Return the training windows; none spans a gap that splits a series."""
         rows = Rows(split_at_gaps(observations, self.units.time), self.units)
-        held = self.units.least if self.held is None else self.held
-        return WindowSet(rows, self.window_length, self.horizon, np.isnan(held))
-
-    def hold(self) -> None:
-        """Let the network forecast what is `held`."""
-        if self.held is not None and not np.isnan(self.held).all():
-            device = next(self.network.parameters()).device
-            constants = torch.from_numpy(self.held).to(device)
-            self.network.hold(~constants.isnan(), constants)
+        counts = np.isnan(self.held)
+        return WindowSet(rows, self.window_length, self.horizon, counts)
 
 
 def build_network(

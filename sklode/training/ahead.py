@@ -16,25 +16,16 @@ import torch
 
 from sklode import nn
 from sklode.data.arrays import Numbers
-from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.scaling import Units
+from sklode.data.scaling import Units, constants_of
 from sklode.data.windows import Rows
-from sklode.engine.threads import own_modes
 from sklode.levels.components import least_of
 from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
 from sklode.prediction.ahead import AheadModel, Stacking, batch_of
-from sklode.training.loop import Draw, Trainer
+from sklode.training.loop import Draw
 from sklode.training.parameters import resolve_device
-from sklode.training.plan import (
-    BATCHES_PER_EPOCH,
-    Purpose,
-    Run,
-    drawn_network,
-    held_out_rows,
-    seed_from,
-)
+from sklode.training.plan import Run, drawn_network, held_out_rows, seed_from
 from sklode.training.report import Reporter
 from sklode.training.validation import Validation
 
@@ -70,18 +61,11 @@ _FULL_KL = 300
 class AheadRun(Run):
     """A training that looks ahead from rows anywhere in the series."""
 
-    @own_modes(gradients=True)
-    def __init__(
-        self,
-        history: History,
-        settings: Any,
-        rng: np.random.RandomState,
-        start: AheadModel | None,
-        purpose: Purpose,
-    ) -> None:
-        super().__init__(history, settings, rng, start, purpose)
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        rng, settings, rows = self.rng, self.settings, self.rows
         weights_seed, self.predict_seed = seed_from(rng), seed_from(rng)
-        self.learned = rows = self.rows
+        self.learned = rows
         is_short = rows.lengths.mean() < _SHORT
         self._whole = len(rows.keys) >= _MANY_SERIES and bool(is_short)
         self._cut = held_out_rows(rows.bounds, _HELD_OUT, self._whole, rng)
@@ -90,7 +74,7 @@ class AheadRun(Run):
         may_have_network = not self.from_scratch
         if self.from_scratch:
             # what pretraining has left without a network stays so, and its level
-            kept = start if purpose in ("fine-tune", "update") else None
+            kept = self.start if self.purpose in ("fine-tune", "update") else None
             level = Level.fit(rows) if kept is None else kept.level
             before = rows.until(self._cut)
             is_enough = len(rows.ticks) >= _PROVING_ROWS
@@ -101,15 +85,15 @@ class AheadRun(Run):
             units = Units.robust(self.learned, level.unit, least_of(level.channels))
             n_rows = min(_ROWS_READ, max(int(self.learned.lengths.max()) - 1, 1))
             n_rows = settings.window_length or n_rows
-            given = None, units, rows.clock, n_rows, self.architecture
-            self.model = AheadModel(*given, level=level)
+            parts = None, units, rows.clock, n_rows, self.architecture
+            self.model = AheadModel(*parts, level=level)
         model = self.model
         model.columns = self.columns
         origins, usable = self._usable(self.learned)
         if len(usable) and may_have_network:
             if self.from_scratch:
                 model.network = self._network(origins, weights_seed)
-            self.set_length(self._n_batches(rows), _UPDATES)
+            self.set_length(len(rows.ticks), _UPDATES)
         if model.network is not None:
             model.network.to(resolve_device(settings.device))
 
@@ -123,9 +107,7 @@ class AheadRun(Run):
         network: nn.AheadODE = drawn_network(
             self.settings, (*sizes, reach, looks_back), seed, 4.0, max(reach, 8.0)
         )
-        counts = origins.mask.sum(0)
-        seen = zip(origins.values.T, origins.mask.T, strict=True)
-        varies = np.array([len(np.unique(v[m])) > 1 for v, m in seen])
+        counts, varies = origins.mask.sum(0), np.isnan(constants_of(rows.values))
         weights = np.where(varies, np.maximum(counts, 30.0) ** -0.5, 0.0)
         total = (weights * counts).sum()
         weights = weights * (counts[varies].sum() / total if total > 0 else 1.0)
@@ -137,53 +119,37 @@ class AheadRun(Run):
         origins = Rows(rows, self.model.units)
         return origins, origins.usable(min(_FEWEST_SEEN, self.model.window_length))
 
-    def _n_batches(self, rows: Observations) -> int:
-        n = math.ceil(max(len(rows.ticks), 1) / self.settings.batch_size)
-        return min(BATCHES_PER_EPOCH, n)
-
-    @own_modes(gradients=True)
     def train(self, reporter: Reporter) -> AheadModel:
         """Train, validate, and return the model."""
         model: AheadModel = self.model
-        alone = "the level alone is the forecast."
         if model.network is None:
-            reporter.say(f"The rows are too few to prove a network: {alone}")
+            reporter.say("No network: its rows are too few, or pretraining left none.")
             return model
-        trainer = self._learn(self.learned, reporter)
+        trainer = self.learn(reporter, *self.material(self.learned))
         self.keep_history(trainer)
         if not self.from_scratch:
             return model
-        model.stacking = self._stacking(model.network)
+        model.stacking = self._stacking()
         if model.stacking is None:
             model.network = None
-            reporter.say(f"What the network adds has not proved itself: {alone}")
+            reporter.say("The network has not proved itself: the level answers alone.")
             return model
-        reporter.say(
-            f"The network has proved itself: {model.share:.0%} of its forecasts count, "
-            f"up to {model.stacking.reach:.3g} times the usual gap ahead."
-        )
+        reporter.say(f"Of the network's forecasts {model.share:.0%} count.")
         if self.is_guarded and not trainer.interrupted:
             reporter.say("It trains on, on all rows.")
             self.n_epochs = math.ceil(_FURTHER[self._whole] * self.n_epochs)
             self.rate = _FURTHER_RATE
-            self._learn(self.rows, reporter)
+            self.learn(reporter, *self.material(self.rows))
         return model
 
-    def _learn(self, rows: Observations, reporter: Reporter) -> Trainer:
-        """Train on windows that end at any of these rows."""
-        draw, n_batches, validation = self.material(rows)
-        return self.learn(draw, n_batches, validation, reporter)
-
-    def _stacking(self, network: nn.AheadODE) -> Stacking | None:
+    def _stacking(self) -> Stacking | None:
         """Return how much of the network's forecasts counts; None for nothing."""
+        network = self.model.network.eval()
         if not self.is_guarded:
             ones = np.ones((1, self.model.sizes[0]))
             return Stacking(np.zeros(1), ones, ones, network.reach)
-        if self._given_up:
-            return None
-        network.eval()
         with self.torch_threads():
-            return self._validation.stacking()
+            return None if self._given_up else self._validation.stacking()
 
     def goes_on(self, epoch: int) -> bool:
         """Return whether the network has prospects, asked after a third."""
@@ -200,29 +166,28 @@ class AheadRun(Run):
         level = Level.fit(self.rows.until(self._cut))
         return Validation(self.rows, self._cut, level, self.model)
 
-    def material(self, rows: Observations) -> tuple[Draw, int, list[nn.AheadBatch]]:
-        """Return how batches are drawn, how many an epoch, and those that validate."""
+    def material(self, rows: Observations) -> tuple[Draw, int, Any]:
+        """Return what `learn` reads: windows that end at any of these rows."""
         settings, network = self.settings, self.model.network
         origins, usable = self._usable(rows)
-        validation = []
+        validation = None
         if settings.early_stopping:
-            rng = np.random.RandomState(self.predict_seed)
+            rng = np.random.default_rng(self.predict_seed)
             cut = held_out_rows(rows.bounds, _VALIDATED, self._whole, rng)
             before = rows.until(cut)
             spared = self._usable(before)
             ends = usable[usable + 1 >= cut[origins.series[usable]]]
             if len(spared[1]) and len(ends):
-                chosen = np.random.default_rng(self.predict_seed)
-                held_out = np.sort(chosen.permutation(ends)[:64])
-                validation = [self._batch(origins, held_out, network.reach, chosen)]
+                held_out = np.sort(rng.permutation(ends)[:64])
+                validation = self._batch(origins, held_out, network.reach, rng)
                 rows, (origins, usable) = before, spared
         network.kl_scale = min(1.0, _FULL_KL / max(len(rows.ticks), 1)) ** 2
-        n_batches = self._n_batches(rows)
+        n_batches = self.n_batches(len(rows.ticks))
 
         def draw(epoch: int) -> Iterator[nn.AheadBatch]:
             seed = int(torch.randint(2**31 - 1, (1,), generator=self.generator))
             rng = np.random.default_rng(seed)
-            for _ in range(n_batches if len(usable) else 0):
+            for _ in range(n_batches):
                 ends = rng.choice(usable, settings.batch_size)
                 share = _SHORTEST + (1 - _SHORTEST) * rng.random() ** _BEND
                 yield self._batch(origins, ends, share * network.reach, rng)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -33,11 +33,8 @@ _PATIENCE = 50  # epochs without improvement, after which early stopping stops
 _IMPROVEMENT = 1e-4  # of the validation loss
 
 _WARM_UP_KL = 0.02
-"""Share of kl_weight while windows grow, in the warm-up epochs.
-
-A short window has few values to pay for what z0 must say of it: under the full weight
-z0 says too little, and what it leaves out is taken for noise.
-"""
+"""Share of kl_weight while windows grow, in the warm-up epochs: short windows have few
+values to pay for what z0 must say, and what it leaves out would be taken for noise."""
 
 _MOST_SKIPPED = 10  # steps in a row that are not finite
 _CONSTANT = 0.5 * (1 + math.log(2 * math.pi))
@@ -117,10 +114,8 @@ class Trainer:
             parameter.grad = grad.view_as(parameter)
         return vector
 
-    def fit(
-        self, draw: Draw, validation: Sequence[Any] = (), reporter: Any = None
-    ) -> None:
-        """Train; leave the best weights in the network.
+    def fit(self, draw: Draw, validation: Any = None, reporter: Any = None) -> None:
+        """Train; leave the best weights, of a batch that validates, in the network.
 
         Ctrl-C after the first epoch keeps what was learned, with a warning.
         """
@@ -147,7 +142,7 @@ class Trainer:
             parameter.data, parameter.grad = parameter.data.clone(), None
 
     def run_epoch(
-        self, epoch: int, batches: Iterable[Any], validation: Sequence[Any]
+        self, epoch: int, batches: Iterable[Any], validation: Any
     ) -> dict[str, float]:
         """Take a step on every batch, judge them; return the history's new row."""
         started = time.perf_counter()
@@ -157,7 +152,7 @@ class Trainer:
         lr = float(self._group["lr"])  # or a numpy number
         steps = []
         for batch in batches:
-            self._last: list[Any] = [batch]
+            self._last = batch
             steps.append(self._step(batch, kl_weight))
             self._skipped = self._skipped + 1 if steps[-1] is None else 0
             if self._skipped >= _MOST_SKIPPED:
@@ -176,7 +171,7 @@ class Trainer:
             "restored_epoch": self._restored_epoch(epoch),
             "validation_loss": math.nan,
         }
-        if validation:
+        if validation is not None:
             row["validation_loss"] = _loss_on(validation, self.network.eval())
             if not is_warm_up:  # whose objective is another
                 self._validate(row["validation_loss"], bool(taken))
@@ -238,11 +233,10 @@ class Trainer:
 
     def _last_loss(self, kept: _Kept | None = None) -> float:
         """Return the last batch's loss, under the present weights or under others."""
-        present = self._vector.detach().clone()
-        if kept is not None:
-            self._vector.data.copy_(kept.weights)
+        present = self._keep()
+        self._load(kept or present)
         loss = _loss_on(self._last, self.network.train())
-        self._vector.data.copy_(present)
+        self._load(present)
         return loss
 
     def _validate(self, loss: float, is_trained: bool) -> None:
@@ -275,17 +269,15 @@ class Trainer:
             self._load(earlier)
         diverged |= self._given_up or not self.best_epoch
         if diverged or math.isnan(self.rows[-1]["loss"]):
-            settings, kept = self.settings, f"those of epoch {self.best_epoch}"
+            lr, clip_norm = self.settings.lr, self.settings.clip_norm
+            kept = f"of epoch {self.best_epoch}" if self.best_epoch else "from before"
             _warn(
                 f"training has diverged: on its last batch the loss per value is "
                 f"{now:.3g}, and {before:.3g} with the weights of epoch "
                 f"{earlier.epoch}; it went back {self._n_restored} times. The weights "
-                "that are kept are "
-                f"{kept if self.best_epoch else 'those before training'}. Lower lr "
-                f"(lr={settings.lr:g}), or set clip_norm lower, for example to 1.0 "
-                f"(clip_norm={settings.clip_norm}), or use a smaller step_size. "
-                "level='auto' has a guard that keeps what does not prove itself out of "
-                "the forecasts."
+                f"{kept} are kept. Lower lr (lr={lr:g}), or set clip_norm lower, for "
+                f"example to 1.0 (clip_norm={clip_norm}), or use a smaller step_size. "
+                "level='auto' keeps what does not prove itself out of the forecasts."
             )
 
 
@@ -299,19 +291,15 @@ def _is_worse(loss: float, than: float) -> bool:
 
 
 @torch.no_grad()
-def _loss_on(batches: Sequence[Any], network: Any) -> float:
+def _loss_on(batch: Any, network: Any) -> float:
     """Return the negative log-likelihood per scored value, at the mean z0.
 
     Infinite where it is not finite; 0 without values.
     """
-    loss, n_observed = 0.0, 0
     try:
-        for batch in batches:
-            bound = network(batch)
-            n_observed += int(bound.n_observed.sum())
-            is_finite = bool(torch.isfinite(bound.kl).all())
-            loss -= float(bound.log_likelihood.sum()) if is_finite else math.inf
+        bound = network(batch)
     except SolverError:
-        loss = math.inf
-    loss /= max(n_observed, 1)
-    return loss if math.isfinite(loss) else math.inf
+        return math.inf
+    loss = -float(bound.log_likelihood.sum()) / max(int(bound.n_observed.sum()), 1)
+    is_finite = math.isfinite(loss) and bool(torch.isfinite(bound.kl).all())
+    return loss if is_finite else math.inf

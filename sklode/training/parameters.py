@@ -122,14 +122,13 @@ PARAMETERS = """    Parameters
         than 300 rows train none. False: its forecasts count whole. With
         ``level="series"`` True is refused.
     early_stopping : bool, default=False
-        Hold out the last tenth of every series (of many short ones: every tenth; under
-        "series" a gap of more than 1000 time units begins a series of its own), stop
+        Hold out the last tenth of every series (of many short ones: every tenth), stop
         when its loss has not improved by 1e-4 for 50 epochs (those in which windows
         grow do not count), and keep the best weights.
     finetune_epochs : int, optional
         Epochs of a ``fit`` that follows ``pretrain``, and of an ``update``. None: a
-        fifth of those trained from scratch; after ``pretrain`` as many more as make a
-        hundred steps, and at 0.3 times ``lr``. 0: none.
+        fifth of those from scratch; after ``pretrain`` at least a hundred steps, at 0.3
+        times ``lr``.
     n_samples : int, default=100
         Draws of z0 for variance, quantiles, intervals and sample paths.
     freq : str, offset or Timedelta, optional

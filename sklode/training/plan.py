@@ -7,7 +7,7 @@ import copy
 import math
 import threading
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,33 +19,28 @@ from sklode.prediction.model import ARCHITECTURE, build_network
 from sklode.training.loop import Draw, Trainer
 from sklode.training.report import Reporter
 
-BATCHES_PER_EPOCH = 32  # at most; else an epoch draws every window once
+_BATCHES_PER_EPOCH = 32  # at most; else an epoch draws every window once
 
 _FINETUNE_SHARE = 0.2  # of the epochs, which finetune_epochs=None takes
 
 _FINETUNE_UPDATES, _FINETUNE_RATE = 100, 0.3
 """What it takes at least after pretraining, and the share of lr at which.
 
-A few new series make one batch an epoch where the family made many. Adam's first steps
-have the size of the rate, whatever the gradient: after only a handful of them the model
-is worse than without. The lower rate keeps what the family has taught.
+Adam's first steps have the size of the rate, whatever the gradient: after a handful of
+them the model is worse. The lower rate keeps what the family has taught.
 """
 
 _GLOBAL_GENERATOR = threading.Lock()
-"""Held while torch draws weights from its global generator, in its default dtype.
-
-Fits in several threads would draw from each other's seeds.
+"""Of torch, and its default dtype: fits in threads would draw from each other's seeds.
 """
-
-Purpose: TypeAlias = Literal["pretrain", "fit", "fine-tune", "update"]
-"""What a training is for; to fine-tune is to `fit` what was pretrained."""
 
 
 class Run:
     """A training of its own copy of a model, on all series together.
 
     ``settings`` are a forecaster's parameters. It begins from new weights, or from a
-    copy of ``start``, with its units and lengths.
+    copy of ``start``, with its units and lengths. Its ``purpose`` is to "pretrain", to
+    "fit", to "fine-tune", which is to fit what was pretrained, or to "update".
     """
 
     n_epochs = 0
@@ -57,9 +52,10 @@ class Run:
         settings: Any,
         rng: np.random.RandomState,
         start: Any,
-        purpose: Purpose,
+        purpose: str,
     ) -> None:
-        self.settings, self.purpose, self.rng = settings, purpose, rng
+        self.settings, self.rng = settings, rng
+        self.start, self.purpose = start, purpose
         self.rows = history.observations
         self.generator = torch.Generator().manual_seed(seed_from(rng))
         # weights that were trained before are gone on with
@@ -68,12 +64,17 @@ class Run:
         self.architecture = {name: getattr(settings, name) for name in ARCHITECTURE}
         self.columns = history.channels, history.controls
 
-    def set_length(self, n_batches: int, updates: int) -> None:
+    def n_batches(self, n_windows: int) -> int:
+        """Return the batches of an epoch."""
+        n = math.ceil(max(n_windows, 1) / self.settings.batch_size)
+        return min(_BATCHES_PER_EPOCH, n)
+
+    def set_length(self, n_windows: int, updates: int) -> None:
         """Settle how many epochs it takes, and at which rate.
 
         ``updates`` are the optimiser's steps that max_epochs=None aims at.
         """
-        given = self.settings.max_epochs
+        given, n_batches = self.settings.max_epochs, self.n_batches(n_windows)
         if self.purpose in ("pretrain", "fit"):
             self.n_epochs = given or max(updates // n_batches, 1)
         elif self.settings.finetune_epochs is not None:
@@ -91,10 +92,10 @@ class Run:
 
     def learn(
         self,
+        reporter: Reporter,
         draw: Draw,
         n_batches: int,
-        validation: Sequence[Any],
-        reporter: Reporter,
+        validation: Any,
         warm_up: int = 0,
     ) -> Trainer:
         """Train the network, as long as planned; return how that went."""
@@ -129,9 +130,7 @@ def seed_from(rng: np.random.RandomState) -> int:
     return int(rng.randint(2**31 - 1))
 
 
-def held_out_rows(
-    bounds: Numbers, share: float, whole: bool, rng: np.random.RandomState
-) -> Numbers:
+def held_out_rows(bounds: Numbers, share: float, whole: bool, rng: Any) -> Numbers:
     """Return each series' first held-out row: of the last share of its rows.
 
     Or, with ``whole``, of all rows of that share of the series.

@@ -30,27 +30,26 @@ class Reporter:
                 "installed. Run pip install 'sklode[progress]', or use verbose=2 for a "
                 "line per epoch."
             ) from error
+        has_screen = sys.stderr is not None and sys.stderr.isatty()
+        has_screen &= multiprocessing.parent_process() is None  # of its own
         self._bar = tqdm(
             total=n_epochs,
-            desc=f"epoch 0/{n_epochs}",
-            bar_format="{desc} |{bar}| {elapsed}<{remaining}{postfix}",
+            bar_format="epoch {n}/{total} |{bar}| {elapsed}<{remaining}{postfix}",
             dynamic_ncols=True,
             leave=None,  # unless inside another
-            mininterval=0.1 if _is_watched() else 30.0,
+            mininterval=0.1 if has_screen or "ipykernel" in sys.modules else 30.0,
             disable=sys.stderr is None,  # as in a program without a console
         )
 
     def epoch_end(self, row: dict[str, float]) -> None:
         """Take the history's new row."""
-        place = f"epoch {row['epoch']:g}/{self._n_epochs}"
-        values = {short: row[name] for name, short in _SHOWN.items()}
-        each = values.items()
-        shown = ", ".join(f"{k}={v:.4g}" for k, v in each if not math.isnan(v))
+        values = {short: row[name] for name, short in _SHOWN.items()}.items()
+        shown = ", ".join(f"{k}={v:.4g}" for k, v in values if not math.isnan(v))
         if self._bar is not None:
-            self._bar.set_description_str(place, refresh=False)
             self._bar.set_postfix_str(shown, refresh=False)
             self._bar.update()
         elif self.verbose == 2:
+            place = f"epoch {row['epoch']:g}/{self._n_epochs}"
             self.say(f"{place}, {shown}, {row['seconds']:.3g} s")
 
     def say(self, text: str) -> None:
@@ -65,12 +64,3 @@ class Reporter:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-
-
-def _is_watched() -> bool:
-    """Return whether somebody sees a bar move, on a line that is its own."""
-    is_alone = multiprocessing.parent_process() is None
-    is_notebook = type(sys.stdout).__module__.partition(".")[0] == "ipykernel"
-    return is_alone and (
-        is_notebook or (sys.stderr is not None and sys.stderr.isatty())
-    )

@@ -18,19 +18,12 @@ from sklode.data.arrays import Array, Numbers
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units, constants_of, split_at_gaps, time_unit
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
-from sklode.engine.threads import own_modes
 from sklode.nn.solvers import FOLLOWED
 from sklode.prediction.calibration import measured_calibration
 from sklode.prediction.model import FittedModel
 from sklode.training.loop import Draw
 from sklode.training.parameters import resolve_device
-from sklode.training.plan import (
-    BATCHES_PER_EPOCH,
-    Run,
-    drawn_network,
-    held_out_rows,
-    seed_from,
-)
+from sklode.training.plan import Run, drawn_network, held_out_rows, seed_from
 from sklode.training.report import Reporter
 
 _UPDATES = 1500  # optimiser steps that max_epochs=None aims at
@@ -57,7 +50,6 @@ class SeriesRun(Run):
     ``n_ahead`` is the farthest step of the horizon that will be asked for.
     """
 
-    @own_modes(gradients=True)
     def __init__(self, *given: Any, n_ahead: int | None = None) -> None:
         super().__init__(*given)
         settings, rows, model, rng = self.settings, self.rows, self.model, self.rng
@@ -71,25 +63,16 @@ class SeriesRun(Run):
         self.cut = self._cut(pieces.bounds, sum(lengths))
         if not model:
             units = Units.of(pieces.until(self.cut), unit)
-            model = self.model = FittedModel(
-                network=None,  # which has to know the windows
-                units=units,
-                clock=rows.clock,
-                window_length=lengths[0],
-                architecture=self.architecture,
-                horizon=lengths[1],
-            )
+            parts = None, units, rows.clock, lengths[0], self.architecture
+            model = self.model = FittedModel(*parts, horizon=lengths[1])
         model.columns = self.columns
         model.held = _held(model, rows, self.from_scratch)
         self.windows = model.windows(rows)
         if self.from_scratch:
             model.network = self._network(seed_from(rng))
         model.network.to(resolve_device(settings.device))
-        model.hold()
-        n_windows = len(self._trained_on(self.windows))
-        self._n_drawn = min(n_windows, BATCHES_PER_EPOCH * settings.batch_size)
-        self._n_batches = math.ceil(self._n_drawn / settings.batch_size)
-        self.set_length(self._n_batches, _UPDATES)
+        model.network.hold(torch.from_numpy(model.held))
+        self.set_length(len(self._trained_on(self.windows)), _UPDATES)
         self.predict_seed = seed_from(rng)
 
     def _cut(self, bounds: Numbers, span: int) -> Numbers:
@@ -120,19 +103,14 @@ class SeriesRun(Run):
         span = float(np.median(self.windows.gather(which).times[:, -1]))
         followed = 2 * math.pi * settings.step_size / FOLLOWED[settings.method]
         # faster oscillations are hardly seen at stamps one unit apart
-        shortest = max(4.0, followed)
-        network: nn.LatentODE = drawn_network(
-            settings, sizes, seed, shortest, max(span, 2 * shortest)
-        )
+        low = max(4.0, followed)
+        network = drawn_network(settings, sizes, seed, low, max(span, 2 * low))
         return network
 
-    @own_modes(gradients=True)
     def train(self, reporter: Reporter) -> FittedModel:
         """Train, calibrate the spreads, and return the model."""
         model: FittedModel = self.model
-        draw, validation, warm_up = self.material()
-        given = draw, self._n_batches, validation, reporter, warm_up
-        self.keep_history(self.learn(*given))
+        self.keep_history(self.learn(reporter, *self.material()))
         model.network.eval()
         with self.torch_threads():
             model.calibration = measured_calibration(
@@ -144,12 +122,14 @@ class SeriesRun(Run):
         """Return the windows that end before their series' first held-out row."""
         return np.flatnonzero(windows.end <= self.cut[windows.series])
 
-    def material(self) -> tuple[Draw, list[nn.Batch], int]:
-        """Return how batches are drawn, those that validate, and warm-up epochs."""
+    def material(self) -> tuple[Draw, int, nn.Batch | None, int]:
+        """Return what `learn` reads: the windows before the held-out rows."""
         settings, generator = self.settings, self.generator
+        n_windows = len(self._trained_on(self.windows))
+        n_batches = self.n_batches(n_windows)
         warm_up = 0  # none, with weights that were trained before
         if self.from_scratch:
-            warm_up = math.ceil(_WARM_UP_UPDATES / self._n_batches)
+            warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
             warm_up = min(warm_up, int(_WARM_UP_SHARE * self.n_epochs))
         stages = [
             (begin * warm_up, self.windows.shortened(share)) for share, begin in _STAGES
@@ -160,16 +140,16 @@ class SeriesRun(Run):
             part = [windows for begin, windows in stages if epoch > begin][-1]
             usable = self._trained_on(part)
             order = torch.randperm(len(usable), generator=generator).numpy()
-            shuffled = usable[order[: self._n_drawn]]
-            for low in range(0, len(shuffled), settings.batch_size):
-                which = shuffled[low : low + settings.batch_size]
+            shuffled = usable[order[:n_windows]]  # shorter ones are more
+            for k in range(n_batches):
+                which = shuffled[k * settings.batch_size :][: settings.batch_size]
                 hidden = hidden_rows(part, which, settings.thinning, generator)
                 yield nn.make_batch(part, which, device, hidden=hidden)
 
-        validation = self._validation(device) if settings.early_stopping else []
-        return draw, validation, warm_up
+        validation = self._validation(device) if settings.early_stopping else None
+        return draw, n_batches, validation, warm_up
 
-    def _validation(self, device: torch.device) -> list[nn.Batch]:
+    def _validation(self, device: torch.device) -> nn.Batch | None:
         """Return held-out windows, scored at held-out rows after the seen part."""
         windows, cut = self.windows, self.cut
         after_seen = windows.start + windows.window_length
@@ -177,12 +157,12 @@ class SeriesRun(Run):
         reaching = np.flatnonzero(held_out & (windows.end > after_seen))
         found = reaching if len(reaching) else np.flatnonzero(held_out)
         if not len(found):
-            return []
+            return None
         which = spread(found, SCORED_WINDOWS)
         scored_from = cut[windows.series[which]] if len(reaching) else None
         batch: Any = nn.make_batch(windows, which, device, scored_from)
         # channels that never vary are not scored
-        return [batch] if batch.scored.any() else []
+        return batch if batch.scored.any() else None
 
 
 def default_lengths(
@@ -196,15 +176,15 @@ def default_lengths(
     ``lengths`` are the series'.
     """
     longest = int(lengths.max())
-    if window_length is not None:
-        wanted = window_length if n_ahead is None else n_ahead
-        return window_length, wanted if horizon is None else horizon
     if horizon is None:
-        horizon = min(20 if n_ahead is None else n_ahead, longest // 3)
-    # of many series a window need not leave room for others beside it
-    room = 1 if len(lengths) >= 8 else 2
-    wanted = min(60, max(24, 2 * horizon))
-    return max(min(wanted, (longest - horizon) // room), 1), horizon
+        wanted = (window_length or 20) if n_ahead is None else n_ahead
+        horizon = wanted if window_length else min(wanted, longest // 3)
+    if window_length is None:
+        # of many series a window need not leave room for others beside it
+        room = 1 if len(lengths) >= 8 else 2
+        wanted = min(60, max(24, 2 * horizon), (longest - horizon) // room)
+        window_length = max(wanted, 1)
+    return window_length, horizon
 
 
 def hidden_rows(

@@ -116,20 +116,6 @@ def test_ticks_show_the_time_of_y_whatever_the_zone_of_matplotlib(zone: Any) -> 
         assert formatter.format_ticks([place, place + 0.1])[0] == "12:00"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("hours", [12, 36, 96, 24 * 365, 24 * 365 * 9])
-def test_dates_below_small_axes_do_not_touch(hours: int) -> None:
-    stamps = pd.Timestamp("2026-01-01") + pd.to_timedelta(np.linspace(0, hours, 9), "h")
-    series = pd.DataFrame({"y": np.arange(9.0)}, stamps)
-    axes = plot_forecast(pd.concat({key: series for key in "abcd"}, names=["key", "t"]))
-    axes[0].figure.canvas.draw()
-    labels = [one for one in axes[-1].get_xticklabels() if one.get_text()]
-    boxes = [one.get_window_extent() for one in labels]
-    assert len(boxes) >= 2
-    gaps = [right.x0 - left.x1 for left, right in itertools.pairwise(boxes)]
-    assert min(gaps) > 0.1 * axes[0].figure.dpi  # inches
-
-
 def test_durations_keep_the_unit_of_the_axes() -> None:
     axes = plot_forecast(waves(pd.to_timedelta(np.arange(24), unit="h")))
     assert axes.xaxis.get_major_formatter()(12.0) == "12 h"
@@ -148,7 +134,8 @@ def test_lines_and_bands_end_at_long_gaps_and_bridge_weekends() -> None:
     stamps = pd.Index([*range(10, 30), *range(100, 120)])
     y_pred = waves(stamps)
     axes = plot_forecast(waves(pd.RangeIndex(130)), y_pred, intervals(y_pred))
-    assert n_parts(axes, "forecast") == 2
+    ends = np.isnan(line(axes, "forecast").get_ydata())
+    np.testing.assert_array_equal(np.flatnonzero(ends), [20])
     assert len(axes.collections[0].get_paths()) == 2
 
 
@@ -246,16 +233,6 @@ def test_a_panel_has_an_axes_for_each_series() -> None:
     assert same.get_shared_x_axes().joined(same, time)
 
 
-def test_a_panel_of_channels_is_a_table_of_axes() -> None:
-    y = pd.concat({("n", k): channels() for k in (1, 2, 3)}, names=["where", "k", "t"])
-    axes = plot_forecast(y)
-    assert axes.shape == (3, 2)
-    assert [one.get_title() for one in axes[:, 0]] == ["n, 1", "n, 2", "n, 3"]
-    for (k, row), (c, name) in itertools.product(enumerate(axes), enumerate("ab")):
-        expected = y.loc["n", k + 1][name]
-        np.testing.assert_array_equal(points(row[c], "observed")[:, 1], expected)
-
-
 def test_names_are_those_of_the_data() -> None:
     axes = plot_forecast(waves(uneven_stamps().rename("when"), name="level"))
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("when", "level")
@@ -324,22 +301,12 @@ def test_what_does_not_fit_is_refused(message: str, arguments: Any) -> None:
     assert not plt.get_fignums()  # no empty figure is left
 
 
-@pytest.mark.parametrize(
-    ("message", "options"),
-    [
-        ("ax must hold 1 Axes, one for each part.*got 0", {"ax": []}),
-        ("ax must be a matplotlib Axes or an array .*got str", {"ax": "axes"}),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(message: str, options: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        plot_forecast(SEEN, AHEAD, **options)
-
-
 def test_axes_on_which_pandas_counts_periods_are_refused() -> None:
     y = waves(pd.date_range("2021-01-01", periods=20, freq="D"))
     with pytest.raises(ValueError, match="on which pandas has drawn periods"):
         plot_forecast(y, ax=y.plot())
+    with pytest.raises(TypeError, match=r"ax must be a matplotlib Axes .*got str"):
+        plot_forecast(y, ax="axes")
 
 
 def test_without_matplotlib_the_message_says_how_to_install_it(

@@ -75,7 +75,7 @@ def test_point_quantiles_variance_and_paths_agree(by_weight: dict[float, Any]) -
 def test_before_and_between_observations_and_beyond_the_reach_the_level_answers(
     by_weight: dict[float, Any],
 ) -> None:
-    stamps = by_weight[0.0]._history.index()
+    stamps = by_weight[0.0]._history.frame().index
     unit = by_weight[0.0].time_unit_
     asked = stamps[3:50:7] + pd.Timedelta("7min")
     far = stamps[-1:] + (REACH + 0.1) * unit
@@ -157,6 +157,17 @@ def test_a_series_is_answered_alike_whatever_others_are_asked(
     pd.testing.assert_frame_equal(
         forecaster.predict_at(asked, X=given), together, **near
     )
+
+
+def test_leads_count_from_each_series_own_end() -> None:
+    y, _ = family(unequal=False)
+    network, level = fitted(1.0, y), fitted(0.0, y)
+    ends = y.groupby(level=0).tail(1).index
+    for lead, counts in ((REACH - 0.1, True), (REACH + 0.1, False)):
+        rows = [(key, end + lead * network.time_unit_) for key, end in ends]
+        asked = pd.MultiIndex.from_tuples(rows, names=y.index.names)
+        moved = network.predict_at(asked) - level.predict_at(asked)
+        np.testing.assert_array_equal(moved.abs() > 1e-6, counts)
 
 
 def test_rows_without_a_value_before_the_first_one_change_nothing() -> None:

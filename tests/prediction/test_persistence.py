@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -92,37 +89,6 @@ def test_files_leave_out_remembered_data_with_a_warning(tmp_path: Path) -> None:
     found = [one.update(late).predict(fh=[1]) for one in (saved, loaded)]
     assert_same(*found)
     assert loaded._y.index.equals(late.index)
-
-
-CHILD = """
-import pickle, sys
-from pathlib import Path
-from sklode import LatentODELSTMForecaster
-folder = Path(sys.argv[1])
-found = [
-    pickle.loads((folder / "pickle").read_bytes()),
-    LatentODELSTMForecaster.load_weights(folder / "weights"),
-]
-tables = [(f.predict(), f.predict_interval(), f.sample(), f.history_) for f in found]
-(folder / "answers").write_bytes(pickle.dumps(tables))
-"""
-
-
-@pytest.mark.slow
-def test_another_process_forecasts_the_same(tmp_path: Path) -> None:
-    forecaster = KINDS["series"]().forecaster
-    (tmp_path / "pickle").write_bytes(pickle.dumps(forecaster))
-    forecaster.save_weights(tmp_path / "weights")
-    subprocess.run(
-        [sys.executable, "-c", CHILD, str(tmp_path)],
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=300,
-    )
-    expected = forecaster.predict(), forecaster.predict_interval(), forecaster.sample()
-    for found in pickle.loads((tmp_path / "answers").read_bytes()):
-        for one, other in zip(found, (*expected, forecaster.history_), strict=True):
-            assert_same(one, other)
 
 
 # Devices

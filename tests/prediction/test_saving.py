@@ -207,7 +207,7 @@ def times(**changes: Any) -> Any:
     return {"@index": index | changes}
 
 
-MODEL, ROWS = "/model/@FittedModel/", "/_history/@History/rows/@Observations/"
+MODEL, ROWS = "/model/@FittedModel/", "/_history/@History/given/@Observations/"
 WEIGHTS = MODEL + "network/@network/weights"
 WEIGHT = "model.network.weights.posterior_head.0.weight"
 
@@ -220,7 +220,7 @@ MADE_UP: list[tuple[str, Any, str]] = [
     (WEIGHTS + "/x", {"@array": WEIGHT}, "Unexpected key"),
     (MODEL + "architecture/hidden_size", 10**7, "size mismatch"),
     (ROWS + "values", {"@array": WEIGHT}, "rows of no series"),
-    ("_history.rows.bounds", (1, 2**60), "rows of no series"),
+    ("_history.given.bounds", (1, 2**60), "rows of no series"),
 ]
 
 
