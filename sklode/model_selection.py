@@ -275,36 +275,31 @@ def _forecast(
 def _simple(y: Any, index: pd.Index) -> tuple[dict[str, Array], Array]:
     """Return what simple methods forecast, and the unit of errors, (row, channel)."""
     rows = Observations.from_frame(pd.DataFrame(y))
-    n_channels, period = rows.values.shape[1], _season(rows)
+    times = ticks_between(
+        np.repeat(rows.ticks[rows.bounds[:-1]], rows.lengths), rows.ticks
+    )
     series, ticks = rows.locate(index)
     ahead = ticks_between(rows.ticks[rows.bounds[series]], ticks)
+    n_channels, period = rows.values.shape[1], _season(rows, times)
     last, before, scale = np.full((3, len(index), n_channels), np.nan)
     for k, j in np.ndindex(len(rows.keys), n_channels):
-        mine, (times, values) = series == k, _channel(rows, k, j)
-        if len(times):
-            last[mine, j] = values[-1]
-            scale[mine, j] = values.std() or 1.0
-        if len(times) and period:
-            shift = np.ceil((ahead[mine] - times[-1]) / period) * period
-            before[mine, j] = np.interp(ahead[mine] - shift, times, values)
-    if len(rows.keys) == n_channels == 1:
-        scale[:] = 1.0
-    simple = {"last value": last}
-    return (simple | {"seasonal naive": before} if period else simple), scale
+        own = np.flatnonzero((rows.series == k) & ~np.isnan(rows.values[:, j]))
+        if len(own):
+            mine, x, values = series == k, times[own], rows.values[own, j]
+            last[mine, j], scale[mine, j] = values[-1], values.std() or 1.0
+            shift = period * np.ceil((ahead[mine] - x[-1]) / (period or 1.0))
+            before[mine, j] = np.interp(ahead[mine] - shift, x, values)
+    simple = {"last value": last, "seasonal naive": before}
+    is_one = len(rows.keys) == n_channels == 1
+    return simple if period else {"last value": last}, scale**0 if is_one else scale
 
 
-def _channel(rows: Observations, k: int, j: int) -> tuple[Array, Array]:
-    """Return times, in ticks since its first row, and values of a series' channel."""
-    own = slice(*rows.bounds[k : k + 2])
-    known = ~np.isnan(rows.values[own, j])
-    ticks = rows.ticks[own]
-    return ticks_between(ticks[:1], ticks[known]), rows.values[own, j][known]
-
-
-def _season(rows: Observations) -> float:
+def _season(rows: Observations, times: Array) -> float:
     """Return the ticks after which the longest series repeats best; 0: no season."""
-    times, values = _channel(rows, int(rows.lengths.argmax()), 0)
-    if len(times) < 2:
+    k = int(rows.lengths.argmax())
+    own = np.flatnonzero((rows.series == k) & ~np.isnan(rows.values[:, 0]))
+    times, values = times[own], rows.values[own, 0]
+    if len(own) < 2:
         return 0.0
     unit = float(np.median(np.diff(times)))
     periods = clock_periods(rows, unit, times[-1])
@@ -318,13 +313,14 @@ def _season(rows: Observations) -> float:
 
 
 def _errors(
-    y: Any, scale: Array, pred: Any, lower: Any = np.nan, upper: Any = np.nan
+    y: Any, scale: Array, pred: Any, lower: Any = None, upper: Any = None
 ) -> dict[str, float]:
     """Return a row of `backtest`, without seconds."""
     truth = pd.DataFrame(y).to_numpy(float, na_value=np.nan)
     known = ~np.isnan(truth)
     error = (np.abs(truth - pred) / scale)[known]
+    found = {"MAE": error.mean(), "RMSE": np.sqrt((error**2).mean())}
+    if lower is None:
+        return {**found, "coverage": np.nan, "seconds": 0.0}
     inside = np.asarray((lower <= truth) & (truth <= upper))[known]
-    covered = np.nan if np.ndim(lower) == 0 else inside.mean()
-    rmse = np.sqrt((error**2).mean())
-    return {"MAE": error.mean(), "RMSE": rmse, "coverage": covered, "seconds": 0.0}
+    return {**found, "coverage": inside.mean()}

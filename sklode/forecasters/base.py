@@ -204,14 +204,14 @@ class ContinuousForecaster(BaseForecaster):
         self._set_cutoff(history.cutoff(self.cutoff))
         model = self._model
         if update_params:
+            self._check_parameters()
             model, _ = self._learned(history, None, model, "update")
         self._set_model(model)
         return self
 
     def _check_continues(self, start: Any, observations: Observations) -> None:
         """Check that a fit can go on from an earlier model."""
-        X = observations.controls
-        n_columns = observations.values.shape[1], 0 if X is None else X.shape[1]
+        n_columns = observations.values.shape[1], observations.controls.shape[1]
         got = {name: getattr(self, name) for name in start.architecture}
         got |= {"kind of index": observations.clock, "columns of y and X": n_columns}
         before = {"kind of index": start.clock, "columns of y and X": start.sizes}
@@ -333,7 +333,7 @@ class ContinuousForecaster(BaseForecaster):
         Returns
         -------
         Summary
-            To print, or to show as a table in a notebook.
+            A dict of text by topic, printed as lines and in a notebook as a table.
 
         See Also
         --------
