@@ -94,6 +94,8 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
     plain = component(Form((7.0,)))
     table = table_of((40, 25), plain, n_controls=2)
     bounds, controls = table.bounds, rng.normal(size=(65, 2))
+    controls[:, 1] += 0.5 * np.abs(controls[:, 0])
+    table.values[:] += 2 * np.abs(controls[:, 0]) + controls[:, 1]
     inputs = Inputs(bounds, table.times, controls, np.arange(65))
     judge = _Judge(plain, SPAN, table, inputs, table.values)
     effects = [Effect(0, KNOTS), Effect(1, memory=2.0)]
@@ -105,17 +107,11 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
         one = plain._replace(form=form)
         return one.filtered(one.space(SPAN), rows).loss
 
-    alone, _ = judge.best([effects[0]], [])
-    assert alone == 0.0  # it is no more probable than nothing
-    gain = loss([effects[1]]) - loss(effects)
-    inner, told = judge.system([effects[1]])
-    assert inner.shape == (2, 1, 1)
-    own = judge.system(effects)
-    evidence = [
-        0.5 * ((b * np.linalg.solve(a, b)).sum() - np.linalg.slogdet(a)[1].sum())
-        for a, b in (own, (inner, told))
-    ]
-    assert evidence[0] - evidence[1] == pytest.approx(gain, abs=1e-6)
+    for effect, others in zip(effects, ([], effects[:1]), strict=True):
+        gain, best = judge.best([effect], others)
+        assert best == effect
+        expected = loss(others) - loss([*others, effect]) - effect.log_odds
+        assert gain == pytest.approx(expected, abs=1e-6)
 
 
 # Forecasts
