@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from sktime.forecasting.base import ForecastingHorizon
+from sktime.forecasting.model_evaluation import evaluate
+from sktime.split import ExpandingWindowSplitter
 
-from sklode import LatentODELSTMForecaster, StructuralForecaster
+from sklode import AbsoluteHorizon, LatentODELSTMForecaster, StructuralForecaster
 from sklode.data.clock import calendar_features
 from sklode.data.errors import WeightsFileError
 from tests.series import panel, waves
@@ -74,7 +76,6 @@ def test_controls_of_a_panel_come_in_any_order(question: str) -> None:
     pd.testing.assert_frame_equal(ask(rows, X=later["u"]), expected)
 
 
-@pytest.mark.filterwarnings("ignore:steps of fh are of equal length")
 def test_a_horizon_with_the_step_of_the_series_is_taken_in_fit_and_others_not() -> None:
     hours = pd.Series(np.arange(30.0), pd.timedelta_range("0h", periods=30, freq="h"))
     days = pd.Series(np.arange(40.0), DAYS).drop(DAYS[[7, 8, 20]])
@@ -163,12 +164,13 @@ def test_a_stamp_or_a_date_as_text_is_a_horizon() -> None:
         fitted(pd.Series(np.arange(9.0))).predict("2024-02-20")
 
 
-def test_steps_asked_in_fit_of_uneven_rows_warn_of_what_to_wrap() -> None:
+def test_an_evaluation_at_other_times_than_the_fold_says_what_to_wrap() -> None:
     y = pd.Series(np.arange(40.0), DAYS).drop(DAYS[[7, 8, 20]])
-    with pytest.warns(UserWarning, match=r"wrap its splitter, AbsoluteHorizon\(cv\)"):
-        fitted(y, fh=[1, 2])
-    monthly = pd.Series(
-        np.arange(9.0), pd.date_range("2024-01-31", periods=9, freq="ME")
-    )
-    fitted(monthly, fh=[1, 2])  # of unequal length, and yet the rows that follow
-    fitted(y, fh=DAYS[[8]])
+    cv = ExpandingWindowSplitter(fh=[1, 2], initial_window=30, step_length=5)
+    forecaster = StructuralForecaster(seasons=None)
+    with pytest.warns(UserWarning, match=r"Wrap its splitter: AbsoluteHorizon\(cv\)"):
+        evaluate(forecaster, cv, y)
+    evaluate(forecaster, AbsoluteHorizon(cv), y)
+    month_ends = pd.date_range("2024-01-31", periods=37, freq="ME")
+    evaluate(forecaster, cv, y.set_axis(month_ends))
+    fitted(y, fh=[1, 2])

@@ -6,6 +6,7 @@ import copy
 import functools
 import math
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -63,6 +64,14 @@ def _on_a_copy(method: Callable[..., Any], changes: bool) -> Callable[..., Any]:
         return self if result is twin else result
 
     return on_a_copy
+
+
+def _evaluated() -> bool:
+    """Return whether sktime's `evaluate` asks; nothing that it passes tells."""
+    frame: Any = sys._getframe()
+    while frame and "model_evaluation" not in frame.f_globals["__name__"]:
+        frame = frame.f_back
+    return frame is not None
 
 
 @_wholly_or_not_at_all
@@ -187,11 +196,11 @@ class ContinuousForecaster(BaseForecaster):
         if start is not None:
             self._check_continues(start, history.observations)
         check_step(fh, self._cutoff, history.steps)
-        if fh is not None and fh.is_relative and history.is_irregular:
+        if fh is not None and fh.is_relative and history.is_irregular and _evaluated():
             warnings.warn(
-                "steps of fh are of equal length, but rows of y are not: forecasts are "
-                "not for the rows that follow. Where sktime's evaluate or a search "
-                "asks, wrap its splitter, AbsoluteHorizon(cv).",
+                "sktime's evaluation asks for steps of equal length and takes them for "
+                "the test fold's rows, which here come at other times. Wrap its "
+                "splitter: AbsoluteHorizon(cv).",
                 stacklevel=2,
             )
         if purpose != "fine-tune":
