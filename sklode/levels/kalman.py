@@ -161,10 +161,9 @@ def filter_rows(
                 if gap != last_gap:
                     _set_transition(gap, rates, waves, T)
                     last_gap = gap
-                # views of one layout: each is compiled anew
-                _transition(a[::1], T)
-                _transition(P[::1], T)
-                _transition(P[::1].T, T)
+                _transition(a, T)
+                _transition(P, T)
+                _transition(P.T, T)
                 _add_Q(P, rates, T)
             _design_row(Z, waves, inputs, i)
             expected, ZM = 0.0, 0.0
@@ -273,9 +272,9 @@ def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
                 if gap != last_gap:
                     _set_transition(gap, rates, waves, T)
                     last_gap = gap
-                _transition_back(r[::1], T)
-                _transition_back(N[::1], T)
-                _transition_back(N[::1].T, T)
+                _transition_back(r, T)
+                _transition_back(N, T)
+                _transition_back(N.T, T)
     return mean, variance
 
 
