@@ -4,12 +4,12 @@ from importlib.metadata import version
 
 from sklode.data.clock import calendar_features
 from sklode.data.errors import HistoryWarning, SolverError, WeightsFileError
-from sklode.forecasters import (
+from sklode.forecasters.latent_ode import (
     LatentODEForecaster,
     LatentODELSTMForecaster,
     LatentODERNNForecaster,
-    StructuralForecaster,
 )
+from sklode.forecasters.structural import StructuralForecaster
 from sklode.model_selection import AbsoluteHorizon, AlignedMetric
 
 __version__ = version("sklode")

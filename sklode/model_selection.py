@@ -21,10 +21,9 @@ __all__ = ["AbsoluteHorizon", "AlignedMetric"]
 class AbsoluteHorizon(BaseSplitter):
     """Make sktime's evaluation ask at the test fold's own time stamps.
 
-    sktime's ``evaluate``, searches and benchmarks ask for the relative steps of a
-    splitter's ``fh``. On irregular stamps these are other times than those of the test
-    fold, and the metric silently relabels the forecasts. This wrapper has no ``fh``, so
-    that they ask at the fold's stamps.
+    They ask for the relative steps of a splitter's ``fh``: on irregular stamps other
+    times than the fold's, and the metric silently relabels the forecasts. This wrapper
+    has no ``fh``, so that they ask at the fold's stamps.
 
     Parameters
     ----------
@@ -55,10 +54,6 @@ class AbsoluteHorizon(BaseSplitter):
     def _split(self, y: pd.Index) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield from self.cv.split(y)
 
-    def get_n_splits(self, y: Any = None) -> int:
-        """Return the number of splits of ``y``."""
-        return self.cv.get_n_splits(y)
-
     def get_cutoffs(self, y: Any = None) -> np.ndarray:
         """Return the cutoffs of the splits of ``y``."""
         return self.cv.get_cutoffs(y)
@@ -72,17 +67,15 @@ class AbsoluteHorizon(BaseSplitter):
 class AlignedMetric(BaseForecastingErrorMetric):
     """Score the forecasts at the truth's own rows, whatever else was forecast.
 
-    sktime's ``evaluate`` and searches ask a panel for one horizon: every series at the
-    stamps of all of them. Where the series have different stamps, the forecast then has
-    more rows than the truth, which sktime's metrics refuse. This wrapper takes the rows
-    of the truth from the forecast, and from ``y_pred_benchmark``, by their labels. A
-    row of the truth that was not forecast is an error; arrays are handed on.
+    sktime's ``evaluate`` and searches ask every series of a panel at the stamps of all:
+    more rows than the truth has, which its metrics refuse. This wrapper takes the rows
+    of the truth from the forecast, and from ``y_pred_benchmark``, by their labels.
+    Arrays are handed on.
 
     Parameters
     ----------
     metric : BaseForecastingErrorMetric
-        Any metric of sktime: of points, quantiles, intervals or distributions. Its own
-        settings hold, and in results it goes by its own name.
+        Any metric of sktime, of points, quantiles, intervals or distributions.
 
     See Also
     --------

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,22 +16,11 @@ from tests.series import on_engine, tiny, uneven_stamps, waves
 
 ENGINES = ["eager", "fused"]
 
-SPREAD: dict[str, Any] = {
-    "hidden_size": 24,
-    "latent_size": 6,
-    "field_width": 32,
-    "window_length": 30,
-    "horizon": 10,
-    "max_epochs": 2,
-}
-"""So large that the compiled engine shares a batch out among threads."""
 
-
-def fingerprint(n_stamps: int = 24, **settings: Any) -> dict[str, str]:
+def fingerprint() -> dict[str, str]:
     """Return the digest of the bits of each answer of a fresh forecaster."""
-    y = waves(uneven_stamps(n_stamps))
-    settings = {"max_epochs": 3, **settings}
-    forecaster = tiny(early_stopping=True, **settings).fit(y)
+    y = waves(uneven_stamps())
+    forecaster = tiny(early_stopping=True, max_epochs=3).fit(y)
     parts = [p.detach().flatten() for p in forecaster.network_.parameters()]
     rows = forecaster.history_.drop(columns="seconds")
     stamps = y.index[[0, 5]].append(y.index[-1:] + np.timedelta64(9, "m"))

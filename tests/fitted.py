@@ -57,24 +57,10 @@ def series() -> Fitted:
     return Fitted(forecaster, None, y[-3:])
 
 
-def frame_with_missing_values() -> Fitted:
-    y = channels(uneven_stamps())
-    y.iloc[4, 0] = y.iloc[7] = np.nan
-    return _split(y)
-
-
 def hierarchy(keys: list[Any], names: list[Any]) -> Fitted:
     """Return a panel under three keys of these levels."""
     parts = [part.droplevel(0) for _, part in panel().groupby(level=0)]
     return _split(pd.concat(parts, keys=keys, names=[*names, "when"]))
-
-
-def categories_as_keys() -> Fitted:
-    y = panel()
-    codes = pd.CategoricalIndex(y.index.get_level_values(0), ["s2", "s1", "s0", "no"])
-    when = y.index.get_level_values(1)
-    y.index = pd.MultiIndex.from_arrays([codes, when], names=["series", "when"])
-    return _split(y)
 
 
 def panel_with_controls() -> Fitted:
@@ -107,7 +93,6 @@ OBJECTS: dict[str, Any] = {
 
 KINDS: dict[str, Callable[[], Fitted]] = {
     "series": series,
-    "frame_with_missing_values": frame_with_missing_values,
     "periods": lambda: _split(waves(MONTHS)),
     "days_in_berlin": lambda: _split(
         waves(days(tz="Europe/Berlin")), fh=days(tz="Europe/Berlin")[-4:]
@@ -117,7 +102,6 @@ KINDS: dict[str, Callable[[], Fitted]] = {
         tiny(freq=pd.Timedelta("90min")),
     ),
     "months_with_holes": lambda: _split(waves(MID_MONTHS)),
-    "range_index": lambda: _split(waves(pd.RangeIndex(5, 80, 3))),
     "array": lambda: Fitted(tiny().fit(channels().to_numpy()), [1, 2], None),
     "columns_of_many_kinds": lambda: _split(
         channels(days()).set_axis([("a", 1), MIDDAY], axis=1)
@@ -129,7 +113,6 @@ KINDS: dict[str, Callable[[], Fitted]] = {
     "objects_as_keys": lambda: hierarchy(
         list(zip(DATES, MONTHS[:3], strict=True)), ["date", "month"]
     ),
-    "categories_as_keys": categories_as_keys,
     "panel_with_controls": panel_with_controls,
     "settings_that_are_objects": lambda: _split(waves(days()), tiny(**OBJECTS)),
     "updated": updated,
@@ -146,7 +129,7 @@ KINDS: dict[str, Callable[[], Fitted]] = {
 def answers(forecaster: Any, asked: Fitted) -> dict[str, Any]:
     """Return what a forecaster says of itself and of the future and the past."""
     fh, X = asked.fh, asked.X
-    rows = forecaster._history.index()
+    rows = forecaster._history.frame().index
     found = {
         "predict": forecaster.predict(fh, X=X),
         "interval": forecaster.predict_interval(fh, X=X, coverage=[0.5, 0.9]),

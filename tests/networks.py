@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -45,25 +46,24 @@ def latent_ode(
 ) -> nn.LatentODE:
     """Return a random network with 5 hidden and 3 latent states."""
     hidden, latent = 5, 3
-    if solver is None:
-        solver = nn.Solver(method)
+    solver = nn.Solver(method) if solver is None else copy.copy(solver)
+    solver.engine = engine
     shape: dict[str, Any] = {"depth": depth}
     n_inputs = 2 * n_channels + n_controls
     encoder: Any
     if kind == "rnn":
         encoder = nn.RNN(n_inputs, hidden)
+        encoder.solver = solver
     else:
         make = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[kind]
         encoder = make(n_inputs, hidden, field(hidden, **shape), solver)
     flow = field(latent, control_size=n_controls, **shape)
-    network = nn.LatentODE(
+    return nn.LatentODE(
         amplified(encoder, 1.5),
         nn.perceptron(hidden, hidden, 2 * latent),
         nn.Decoder(flow, solver),
         nn.perceptron(latent + n_controls, 6, n_channels),
     )
-    network.engine = engine
-    return network
 
 
 def windows(

@@ -62,17 +62,6 @@ class Driven(LinearField):
         return particular + (z0 - start) * torch.exp(-self.rate * (times - t0))
 
 
-class Logistic(nn.Module):
-    """dz/dt = z (1 - z): nonlinear, so that no order condition holds by accident."""
-
-    def forward(self, state: Tensor, control: Tensor | None = None) -> Tensor:
-        return state * (1 - state)
-
-    def solution(self, z0: Tensor, elapsed: Tensor) -> Tensor:
-        """Return z(t); shapes are broadcast."""
-        return 1 / (1 + (1 / z0 - 1) * torch.exp(-elapsed))
-
-
 class Square(nn.Module):
     """dz/dt = z^2: from z0 = 1 it leaves every bound at t = 1."""
 

@@ -48,15 +48,11 @@ def tiny(kind: Any = LatentODELSTMForecaster, **settings: Any) -> Any:
 @contextlib.contextmanager
 def on_engine(name: str) -> Iterator[None]:
     """Let networks run "fused", where the compiled engine serves, or "eager"."""
-    kinds: list[Any] = [nn.LatentODE, nn.AheadODE]
-    before = [kind.engine for kind in kinds]
-    for kind in kinds:
-        kind.engine = name
+    before, nn.Solver.engine = nn.Solver.engine, name
     try:
         yield
     finally:
-        for kind, engine in zip(kinds, before, strict=True):
-            kind.engine = engine
+        nn.Solver.engine = before
 
 
 def uneven_ticks(n: int = 24, seed: int = 0, unit: int = 10) -> np.ndarray:

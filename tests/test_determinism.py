@@ -21,7 +21,7 @@ import torch
 
 from tests.controls import controls
 from tests.epochs import interrupt
-from tests.fingerprints import ENGINES, SPREAD, fingerprint, fingerprints
+from tests.fingerprints import ENGINES, fingerprint, fingerprints
 from tests.series import channels, on_engine, panel, tiny, uneven_stamps, waves
 
 ROOT = Path(__file__).parents[1]
@@ -54,22 +54,6 @@ def test_fits_in_several_threads_at_once_are_those_of_one(
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: fingerprint(), range(4)))
     assert found == [expected[engine]] * 4
-
-
-@pytest.fixture
-def users_threads() -> Iterator[Callable[[int], None]]:
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
-
-
-@pytest.mark.slow
-def test_an_equal_number_of_threads_repeats_every_bit(
-    users_threads: Callable[[int], None],
-) -> None:
-    users_threads(2)
-    settings = {**SPREAD, "n_stamps": 100}
-    assert fingerprint(**settings) == fingerprint(**settings)
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from typing import Any
 
@@ -163,18 +162,6 @@ def test_names_and_columns_are_kept() -> None:
     assert list(tiny().fit(channels()).predict([1]).columns) == ["a", "b"]
     frame = tiny().fit(y.to_frame()).predict([1, 2])
     np.testing.assert_array_equal(frame["level"], forecast)
-
-
-@pytest.mark.parametrize("kind", FORECASTERS)
-def test_a_pickled_forecaster_gives_the_same_answers(kind: type) -> None:
-    forecaster = tiny(kind).fit(channels())
-    restored = pickle.loads(pickle.dumps(forecaster))
-    for answer in ("predict", "predict_quantiles", "predict_var", "sample"):
-        pd.testing.assert_frame_equal(
-            getattr(restored, answer)(STEPS),
-            getattr(forecaster, answer)(STEPS),
-            check_exact=True,
-        )
 
 
 def test_parameters_round_trip_through_clone_and_set_params() -> None:

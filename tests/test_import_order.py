@@ -6,8 +6,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 import sklode
 
 ROOT = Path(sklode.__file__).parent
@@ -25,35 +23,6 @@ ORDER = [
     "data",
 ]
 
-# The entries, or files of them, that alone may import a package.
-ONLY_IMPORTERS = {
-    "safetensors": {"prediction.saving"},
-    "torchdiffeq": {"nn.solvers"},
-    "sktime": {
-        "data.horizons",
-        "forecasters",
-        "model_selection",
-        "prediction.saving",
-    },
-    "torch": {
-        "forecasters.latent_ode",
-        "training",
-        "prediction",
-        "nn",
-        "engine",
-    },
-    "pandas": {
-        "data",
-        "forecasters",
-        "levels.level_predictor",
-        "levels.periods",
-        "model_selection",
-        "plotting",
-        "prediction.predictor",
-        "prediction.saving",
-    },
-}
-
 
 def name_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
@@ -61,10 +30,6 @@ def name_of(path: Path) -> str:
 
 
 MODULES = {name_of(path): path for path in sorted(ROOT.rglob("*.py"))}
-
-
-def within(module: str, package: str) -> bool:
-    return module == package or module.startswith(f"{package}.")
 
 
 def targets(node: ast.AST) -> Iterator[str]:
@@ -92,28 +57,6 @@ def test_imports_run_one_way() -> None:
         above = ORDER[: ORDER.index(module.partition(".")[0])]
         names = {target.removeprefix("sklode.") for target in imports(module)}
         assert not {name for name in names if name.partition(".")[0] in above}, module
-
-
-def test_encoders_and_decoders_never_import_each_other() -> None:
-    assert not any("nn.decoders" in target for target in imports("nn.encoders"))
-    assert not any("nn.encoders" in target for target in imports("nn.decoders"))
-
-
-@pytest.mark.parametrize(("package", "importers"), ONLY_IMPORTERS.items())
-def test_package_is_imported_by_its_importers_only(
-    package: str, importers: set[str]
-) -> None:
-    users = {
-        module
-        for module in MODULES
-        if any(within(target, package) for target in imports(module))
-    }
-    outside = {
-        module for module in users if not any(within(module, one) for one in importers)
-    }
-    idle = {one for one in importers if not any(within(user, one) for user in users)}
-    assert not outside
-    assert not idle
 
 
 def test_nothing_is_moved_by_cuda() -> None:

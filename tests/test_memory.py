@@ -3,67 +3,21 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
-import os
 import tracemalloc
 import weakref
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from sklode.prediction import predictor as prediction
-from tests.series import FORECASTERS, on_engine, panel, tiny, uneven_stamps, waves
+from tests.series import FORECASTERS, on_engine, panel, tiny, waves
 
 ENGINES = ["fused", "eager"]
 MEBIBYTE = 2**20
-
-on_linux = pytest.mark.skipif(
-    not Path("/proc/self/status").exists(), reason="reads what Linux tells of a process"
-)
-
-
-def held() -> np.ndarray:
-    """Return the mebibytes, objects, tensors, threads and files of this process."""
-    gc.collect()
-    status = Path("/proc/self/status").read_text().splitlines()
-    resident = next(line for line in status if line.startswith("VmRSS:"))
-    every = gc.get_objects()
-    n_tensors = sum(issubclass(type(one), torch.Tensor) for one in every)
-    system = [len(os.listdir(f"/proc/self/{name}")) for name in ("task", "fd")]
-    return np.array([int(resident.split()[1]) / 1024, len(every), n_tensors, *system])
-
-
-def growth() -> np.ndarray:
-    """Return what 30 more fits, and 150 more calls of each kind, add to a process."""
-    states = []
-    for k in range(40):
-        y = waves(uneven_stamps(30 + k, seed=k), seed=k)
-        early, kind = bool(k % 2), FORECASTERS[k % 3]
-        forecaster = tiny(kind, hidden_size=3 + k % 4, early_stopping=early).fit(y)
-        for step in range(5):
-            forecaster.predict([1 + step, 9])
-            forecaster.sample([1 + step], n_samples=3)
-            forecaster.update(y[-1:], update_params=False)
-        del forecaster
-        if k in (9, 39):
-            states.append(held())
-    return states[1] - states[0]
-
-
-@pytest.mark.slow
-@on_linux
-def test_many_fits_and_calls_leave_nothing_behind() -> None:
-    fresh = multiprocessing.get_context("spawn")  # no other test has left anything
-    with ProcessPoolExecutor(1, mp_context=fresh) as process:
-        added = process.submit(growth).result()
-    assert (added <= [10, 150, 5, 0, 0]).all(), added  # a model has hundreds of objects
 
 
 @contextmanager

@@ -10,14 +10,11 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 from sktime.forecasting.base import ForecastingHorizon
 from sktime.forecasting.compose import (
-    EnsembleForecaster,
-    ForecastByLevel,
     ForecastingPipeline,
 )
 from sktime.transformations.adapt import TabularToSeriesAdaptor
 from sktime.transformations.boxcox import LogTransformer
 
-from sklode import LatentODEForecaster, LatentODELSTMForecaster
 from tests.series import panel, tiny, uneven_stamps, waves
 
 # sktime's compositions warn when they are built; ours are checked elsewhere.
@@ -74,25 +71,6 @@ def test_a_scaled_panel_is_scaled_series_by_series() -> None:
     mean, scale = of_series.mean(), of_series.std(ddof=0)
     expected = tiny().fit((y - mean) / scale).predict([1, 2]) * scale + mean
     same(forecast, expected)
-
-
-def test_an_ensemble_is_the_mean_of_its_members() -> None:
-    y, kinds = waves(INDEXES["zone"]), (LatentODEForecaster, LatentODELSTMForecaster)
-    pairs = [(kind.__name__, tiny(kind)) for kind in kinds]
-    ensemble = EnsembleForecaster(pairs).fit(y[:20]).update(y[20:], update_params=False)
-    members = [tiny(kind).fit(y[:20]) for kind in kinds]
-    for one in members:
-        one.update(y[20:], update_params=False)
-    same(ensemble.predict([1, 2]), sum(one.predict([1, 2]) for one in members) / 2)
-
-
-def test_each_series_of_a_panel_may_have_a_forecaster_of_its_own() -> None:
-    y = panel()
-    forecast = ForecastByLevel(tiny(), "local").fit(y).predict([1, 2])
-    keys = y.index.unique(0)
-    alone = {key: tiny().fit(y.loc[key]).predict([1, 2]) for key in keys}
-    same(forecast, pd.concat(alone, names=["series"]), check_names=False)
-    assert not np.allclose(tiny().fit(y).predict([1, 2]), forecast)
 
 
 @EVERY_INDEX

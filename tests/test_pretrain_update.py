@@ -114,28 +114,3 @@ def test_an_update_of_missing_values_moves_only_the_cutoff() -> None:
     assert np.array_equal(forecaster.predict(asked), forecast)
     assert forecaster.cutoff[0] == y.index[19]
     assert forecaster.predict([1]).index[0] > y.index[19]
-
-
-def test_update_appends_to_the_series_of_a_panel_that_it_names() -> None:
-    y = panel()
-    asked = pd.MultiIndex.from_tuples(
-        [(key, pd.Timestamp("2021-04-01")) for key in ("s0", "s1", "s2")],
-        names=y.index.names,
-    )
-    forecaster = tiny().fit(y.drop(y.loc[["s1"]].index[-4:]))
-    before = forecaster.predict_at(asked)
-    forecaster.update(y.loc[["s1"]].iloc[-4:], update_params=False)
-    after = forecaster.predict_at(asked)
-    changed = (np.abs(after - before) > 1e-7)["y"]
-    assert changed.tolist() == [False, True, False]
-    steps = forecaster.predict([1]).index.get_level_values(-1)
-    assert steps[0] > y.loc["s0"].index[-1]
-    assert steps[1] > y.loc["s1"].index[-1]
-
-
-def test_a_column_without_any_value_is_refused_by_name() -> None:
-    y = channels().copy()
-    name = y.columns[1]
-    y[name] = np.nan
-    with pytest.raises(ValueError, match=rf"every column; got none in column '{name}'"):
-        tiny().fit(y)

@@ -47,16 +47,15 @@ def network(load: Workload, engine: str) -> nn.LatentODE:
     """Return sklode's network, with the same weights for every engine."""
     torch.manual_seed(0)
     solver = nn.Solver("rk4", 1.0)
+    solver.engine = engine
     shape = (load.field_width, load.field_depth)
     flow = nn.VectorField(load.hidden_size, *shape)
-    made = nn.LatentODE(
+    return nn.LatentODE(
         nn.ODELSTM(2 * load.n_channels, load.hidden_size, flow, solver),
         nn.perceptron(load.hidden_size, load.hidden_size, 2 * load.latent_size),
         nn.Decoder(nn.VectorField(load.latent_size, *shape), solver),
         nn.perceptron(load.latent_size, EMISSION_WIDTH, load.n_channels),
     )
-    made.engine = engine
-    return made
 
 
 def of_sklode(load: Workload, engine: str) -> Step:

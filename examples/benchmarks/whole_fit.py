@@ -145,11 +145,11 @@ def whole_fits(
     scaled: dict[str, list[float]] = {engine: [] for engine in ENGINES}
     for _ in range(options.fits):
         for engine in ENGINES:
-            nn.LatentODE.engine = engine
+            nn.Solver.engine = engine
             took = fit(y, few)
             share = whole.n_epochs / took.n_epochs
             scaled[engine].append(took.seconds + (share - 1) * took.trained)
-    nn.LatentODE.engine = "fused"
+    nn.Solver.engine = "fused"
     seconds = {engine: statistics.median(turns) for engine, turns in scaled.items()}
     print(
         f"fused, {whole.n_epochs} epochs: {whole.seconds:.1f} s; scaled from "

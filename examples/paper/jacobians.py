@@ -55,9 +55,7 @@ def encoder_inputs(forecaster: Any, n_windows: int = 16) -> EncoderInputs:
     class Reader(torch.nn.Module):
         hidden_size = network.encoder.hidden_size
 
-        def forward(
-            self, times: Tensor, inputs: Tensor, observed: Tensor, engine: str
-        ) -> Tensor:
+        def forward(self, times: Tensor, inputs: Tensor, observed: Tensor) -> Tensor:
             read.append(EncoderInputs(times, inputs, observed))
             return inputs.new_zeros(len(inputs), self.hidden_size)
 

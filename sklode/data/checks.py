@@ -1,14 +1,11 @@
-"""Refuse what cannot be used, at the first offender and with a remedy.
+"""Refuse what cannot be used: the rule, the first offender, and a remedy.
 
-A check raises TypeError where something is of another kind than it must be, ValueError
-where it is of the right kind and wrong. Its message says the rule, what was received,
-and what to do.
+A TypeError where it is of another kind than it must be, else a ValueError.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
 from numbers import Integral, Real
 from typing import Any
 
@@ -19,14 +16,9 @@ from sklearn.utils._param_validation import Interval, validate_parameter_constra
 
 from sklode.data.ticks import clock_of, series_of, ticks_of
 
-# --- tables of numbers ----------------------------------------------------------------
-
 
 def check_table(data: Any, name: str = "y") -> None:
-    """Check that y or X is a container of real numbers, its columns of different names.
-
-    Containers that only sktime knows are left to it.
-    """
+    """Check a container of real numbers; others than these are left to sktime."""
     if isinstance(data, pd.Series | pd.DataFrame):
         _check_columns(pd.DataFrame(data), name)
     elif isinstance(data, np.ndarray):
@@ -74,8 +66,6 @@ def _check_columns(data: pd.DataFrame, name: str) -> None:
         if pd.api.types.is_numeric_dtype(dtype) and not is_complex:
             continue
         first = data[column].iloc[0] if len(data) else None
-        if isinstance(first, pd.Series | np.ndarray):
-            continue  # a series in each cell, which sktime knows
         raise TypeError(
             f"{name} must be numeric, not categorical; got column {column!r} of "
             f"dtype {dtype}, such as {first!r}. Convert it, for example by "
@@ -88,19 +78,16 @@ def _check_columns(data: pd.DataFrame, name: str) -> None:
 def finite_values(data: pd.DataFrame, name: str = "y") -> NDArray[np.float64]:
     """Return the values of y, finite or NaN, or of X, of which none may be missing."""
     values = data.to_numpy(dtype=np.float64, na_value=np.nan)
-    wrong = np.isinf(values) if name == "y" else ~np.isfinite(values)
+    wrong, rule, remedy = ~np.isfinite(values), "none missing", "Fill it first."
+    if name == "y":
+        wrong, rule = np.isinf(values), "or NaN (missing)"
+        remedy = "Replace it by NaN to treat it as missing."
     for row, column in np.argwhere(wrong):
-        may_be, remedy = "or NaN (missing)", "Replace it by NaN to treat it as missing."
-        if name != "y":
-            may_be, remedy = "none missing", "Fill it first."
         raise ValueError(
-            f"values of {name} must be finite, {may_be}; got {values[row, column]} in "
+            f"values of {name} must be finite, {rule}; got {values[row, column]} in "
             f"column {data.columns[column]!r} at {data.index[row]}. {remedy}"
         )
     return values
-
-
-# --- exogenous X ----------------------------------------------------------------------
 
 
 def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
@@ -120,22 +107,17 @@ def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
         )
 
 
-# --- time stamps ----------------------------------------------------------------------
-
-
 def check_index(index: pd.Index, name: str = "y") -> None:
     """Check that stamps are times, finite and increasing within each series."""
     check_times(index, name)
     times = index.get_level_values(-1)
     if len(times):
         _check_kind(times, name)
-    ticks = ticks_of(times)
-    series, _ = series_of(index)
+    ticks, (series, _) = ticks_of(times), series_of(index)
     order = np.argsort(series, kind="stable")
-    same = series[order][1:] == series[order][:-1]
-    ordered = ticks[order]
+    same, ordered = np.diff(series[order]) == 0, ticks[order]
     for place in np.flatnonzero(same & (ordered[1:] <= ordered[:-1])):
-        before, row = order[place], order[place + 1]
+        before, row = order[place : place + 2]
         remedy = f"Sort {name} by its index first: {name}.sort_index()."
         if ticks[row] == ticks[before]:
             remedy = f"Keep one row per stamp: {name}[~{name}.index.duplicated()]."
@@ -176,31 +158,23 @@ def _check_kind(times: pd.Index, name: str) -> None:
                 f"{times.max()}. Subtract the first one from all."
             )
         return
-    if times.dtype == object and all(isinstance(time, datetime) for time in times):
-        zones = [str(time.tzinfo) for time in times]
-        for row in np.flatnonzero([zone != zones[0] for zone in zones]):
-            raise TypeError(
-                f"the times of {name} must share one time zone, or have none; got "
-                f"{times[row]} (zone {zones[row]}) at row {row} after {times[0]} (zone "
-                f"{zones[0]}). Give those without a zone theirs, by tz_localize; then "
-                "convert all: pd.to_datetime(index, utc=True)."
-            )
+    kinds = [f"{type(time)}{getattr(time, 'tzinfo', None)}" for time in times]
+    other = times[int(np.argmax([kind != kinds[0] for kind in kinds]))]
+    shown = " and ".join(dict.fromkeys([str(times[0]), str(other)]))
     raise TypeError(
-        f"the time index of {name} must hold integers, periods, datetimes or "
-        f"timedeltas; got {times.dtype}, such as {times[0]}. Convert it: dates by "
-        "pd.to_datetime(index), numbers by pd.to_timedelta(index, unit='s') or "
-        "index.astype(int). A column becomes the index by set_index(column); time is "
-        "the last level of a panel's, see reorder_levels."
+        f"the time index of {name} must hold integers, periods, timedeltas, or "
+        f"datetimes of one time zone or none; got {times.dtype}, such as {shown}. "
+        "Convert it: dates by pd.to_datetime(index), of several zones with utc=True; "
+        "numbers by pd.to_timedelta(index, unit='s') or index.astype(int). A column "
+        "becomes the index by set_index(column); time is the last level of a panel's, "
+        "see reorder_levels."
     )
 
 
 def check_same_kind(
     times: pd.Index, known: pd.Index, name: str = "the horizon"
 ) -> None:
-    """Check that stamps are of the kind of those seen in fit, time zone included.
-
-    Two zones are no two kinds: a stamp is the same instant in both.
-    """
+    """Check that stamps are of the kind of those seen in fit; any zone is as good."""
     got, wanted = _kind(times), _kind(known)
     if got != wanted:
         raise TypeError(
@@ -215,8 +189,6 @@ def _kind(index: pd.Index) -> str:
         return f"datetimes {'without' if index.tz is None else 'with'} a time zone"
     return "timedeltas" if isinstance(index, pd.TimedeltaIndex) else clock_of(index)
 
-
-# --- arguments and parameters ---------------------------------------------------------
 
 SIZE = Interval(Integral, 1, None, closed="left")
 """Constraint of a number of at least one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from datetime import timedelta
@@ -29,26 +30,23 @@ def calendar_features(
     .. math:: \sin(2 \pi k \varphi(t)), \quad \cos(2 \pi k \varphi(t)),
         \quad k = 1, \dots, K
 
-    where :math:`\varphi(t)` is the share of the period that has passed at t. A window
-    does not show a season that is longer than itself; with these columns the model
-    knows where in the season each stamp lies.
+    where :math:`\varphi(t)` is the share of the period that has passed at t. With
+    these columns a model knows where in a season each stamp lies.
 
     Parameters
     ----------
     index : DatetimeIndex, PeriodIndex, or MultiIndex whose last level is one
         Stamps, regular or not, in any order. A period counts from its start.
     periods : {"year", "month", "week", "day"} or several of them
-        They follow the clock on the wall, also where that is put forward or back: a day
-        is from midnight to midnight, a week from Monday, a month and a year as long as
-        that one is.
+        On the clock on the wall, also where that is put forward or back: a day from
+        midnight, a week from Monday, a month and a year as long as that one is.
     harmonics : int, default=2
-        K, the number of sine and cosine pairs of each period: one is a pure wave.
+        K, the number of sine and cosine pairs of each period.
 
     Returns
     -------
     DataFrame
-        float64, over ``index``, with the columns "year sin 1", "year cos 1", "year sin
-        2"...
+        float64, over ``index``; columns "year sin 1", "year cos 1", "year sin 2"...
 
     Raises
     ------
@@ -115,14 +113,6 @@ def _share_of(times: pd.DatetimeIndex, name: str) -> NDArray[np.float64]:
     return (days - first + ticks * tick / DAY) / (last - first)
 
 
-_TIMES = str | timedelta | np.timedelta64 | pd.DateOffset | pd.offsets.BaseOffset
-
-_REMEDY = (
-    "Use for example seasons=['1D', '7D'], seasons=[pd.DateOffset(years=1)] or, in "
-    "steps of the index, seasons=[12]."
-)
-
-
 def season_ticks(
     seasons: Sequence[Any], like: pd.Index, steps: list[Any]
 ) -> tuple[float, ...]:
@@ -140,51 +130,36 @@ def season_ticks(
     found: list[float] = []
     for season in seasons:
         # numpy counts its durations among the integers
-        is_number = isinstance(season, Real) and not isinstance(season, np.timedelta64)
-        if isinstance(season, bool) or not (is_number or isinstance(season, _TIMES)):
-            raise TypeError(
-                "seasons must hold lengths of time or numbers of steps; got "
-                f"{season!r} of type {type(season).__name__}. {_REMEDY}"
-            )
-        try:
-            length = float(season) if is_number else _nanoseconds(season)
-        except ValueError:
-            length = 0.0
-        if not 0 < length < math.inf:
+        if isinstance(season, Real) and not isinstance(season, bool | np.timedelta64):
+            ticks = float(season) * max(lengths)
+            if len(lengths) > 1:
+                raise ValueError(
+                    "seasons in steps need series with one length of a step; got "
+                    f"{season!r} for {len(lengths)} lengths. Pass lengths of time, "
+                    "such as '1D', or set freq."
+                )
+        else:
+            ticks = _nanoseconds(season) / unit
+        if not 0 < ticks < math.inf or ticks in found:
+            of_time = "" if math.isnan(unit) else "lengths of time or "
             raise ValueError(
-                "seasons must be longer than nothing, and known to pandas; got "
-                f"{season!r}. {_REMEDY}"
-            )
-        if is_number and len(lengths) > 1:
-            raise ValueError(
-                "seasons in steps need series with one length of a step; got "
-                f"{len(lengths)} lengths. Pass them as lengths of time, such as '1D', "
-                "or set freq."
-            )
-        ticks = length * next(iter(lengths)) if is_number else length / unit
-        if math.isnan(ticks):
-            raise TypeError(
-                f"seasons of an index of {clock_of(like)} must be numbers; got "
-                f"{season!r}. {_REMEDY}"
-            )
-        if ticks in found:
-            raise ValueError(
-                "seasons must have different lengths; got "
-                f"{seasons[found.index(ticks)]!r} and {season!r}. Leave one out."
+                f"seasons must be different {of_time}numbers of steps above zero, on "
+                f"an index of {clock_of(like)}; got {season!r} in {seasons}. Use for "
+                "example seasons=[12], in steps of the index; of stamps that are dates "
+                "or periods also seasons=['1D', pd.DateOffset(years=1)]."
             )
         found.append(ticks)
     return tuple(found)
 
 
 def _nanoseconds(length: Any) -> float:
-    """Return how long something lasts, on average."""
-    if isinstance(length, timedelta | np.timedelta64):
-        return pd.Timedelta(length).total_seconds() * 1e9
-    try:
-        offset = pd.tseries.frequencies.to_offset(length)
-    except ValueError:
-        if not any(letter.isalpha() for letter in length):  # pandas says nanoseconds
-            raise
-        return _nanoseconds(pd.Timedelta(length))  # which knows fractions
-    start = offset.rollforward(pd.Timestamp("1950-01-01"))
-    return (start + 100 * offset - start).total_seconds() * 1e9 / 100
+    """Return how long something lasts, on average; NaN where that says nothing."""
+    with contextlib.suppress(AttributeError, TypeError, ValueError):
+        if not isinstance(length, timedelta | np.timedelta64):
+            offset = pd.tseries.frequencies.to_offset(length)
+            start = offset.rollforward(pd.Timestamp("1950-01-01"))
+            return (start + 100 * offset - start).total_seconds() * 1e9 / 100
+    with contextlib.suppress(TypeError, ValueError):
+        if not str(length).isdigit():  # which pandas takes for nanoseconds
+            return pd.Timedelta(length).total_seconds() * 1e9  # knows fractions
+    return math.nan

@@ -6,8 +6,7 @@ from __future__ import annotations
 class HistoryWarning(UserWarning):
     """An update contradicts what was seen before, or comes before all of it.
 
-    Made an error, by ``warnings.simplefilter("error", HistoryWarning)``, it refuses
-    such updates: the forecaster stays as it was.
+    ``warnings.simplefilter("error", HistoryWarning)`` has such updates refused.
     """
 
 

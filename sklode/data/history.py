@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from sklode.data.arrays import Array, Numbers
+from sklode.data.arrays import Flags, Numbers
 from sklode.data.checks import (
     check_controls,
     check_index,
@@ -27,8 +27,6 @@ from sklode.data.ticks import (
     ticks_of,
 )
 
-Freq: TypeAlias = str | pd.DateOffset | pd.Timedelta | None
-
 
 @dataclass(frozen=True)
 class Asked:
@@ -37,22 +35,25 @@ class Asked:
     index: pd.Index
     series: Numbers  # (row,): its number in the history
     ticks: Numbers  # (row,)
-    known: Observations | None  # the history with all rows of X that were given
+    known: Observations  # the history with all rows of X that were given
 
 
 @dataclass(eq=False)
 class History:
     """Series as a forecaster remembers them: a model sees the ``observations``."""
 
-    rows: Observations  # all of y and X, also those where nothing was observed
+    given: Observations  # all of y and X, also those where nothing was observed
     steps: list[Any]  # length of one relative step of each series, see default_step
     levels: list[Hashable]  # names of the index' levels; the last one is time
     channels: list[Hashable]  # names of the columns of y
     controls: list[Hashable]  # and of X; empty without X
-    clean: bool = True  # whether what a broken sensor wrote is left out
-    raw: Array | None = None  # y before anything was left out, in the unit at the end
+    left_out: Flags | None = None  # (row, channel), by `cleaned`; None: it never is
 
     def __post_init__(self) -> None:
+        self.rows = self.given
+        if self.left_out is not None and self.left_out.any():
+            values = np.where(self.left_out, np.nan, self.given.values)
+            self.rows = replace(self.given, values=values)
         self.observations = self.rows.observed()  # those with an observed value
 
     @classmethod
@@ -60,39 +61,22 @@ class History:
         cls,
         y: pd.DataFrame,
         X: pd.DataFrame | None,
-        freq: Freq = None,
+        freq: Any = None,
         channels: list[Hashable] | None = None,
         clean: bool = True,
     ) -> History:
         """Read series; ``channels`` names y's columns where they are called others."""
         channels = list(y.columns) if channels is None else channels
-        given = Observations.from_frame(y, X)
-        found = cls(
-            given,
-            _steps_of(given, y.index, freq),
-            list(y.index.names),
-            channels,
-            [] if X is None else list(X.columns),
-            clean,
-        )
-        return found._cleaned(range(len(given.keys)))
+        given, left_out = Observations.from_frame(y, X), None
+        steps = _steps_of(given, y.index, freq)
+        if clean:
+            left_out = np.zeros(given.values.shape, dtype=bool)
+            every = range(len(given.keys))
+            given, left_out = cleaned(given, channels, every, left_out, 0)
+        controls = [] if X is None else list(X.columns)
+        return cls(given, steps, list(y.index.names), channels, controls, left_out)
 
-    def _cleaned(self, judged: Sequence[int], before: History | None = None) -> History:
-        """Return the history without what a broken sensor wrote, see `cleaned`."""
-        if not self.clean:
-            return self
-        rows, n_seen = self.rows, 0 if before is None else len(before.steps)
-        left_out = np.zeros(rows.values.shape, dtype=bool)
-        if before is not None and before.raw is not None:
-            old = before.rows
-            row = rows_before(rows.bounds, rows.ticks, old.series, old.ticks)
-            left_out[row] = np.isnan(old.values) & ~np.isnan(before.raw)
-        found = cleaned(rows, self.channels, judged, left_out, n_seen)
-        if found is None:
-            return self
-        return replace(self, rows=replace(rows, values=found[1]), raw=found[0])
-
-    def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Freq) -> History:
+    def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Any) -> History:
         """Return the history with more rows of its series, or with more series.
 
         Rows may lie in the past, see `Observations.merged`; ``freq`` is that of new
@@ -108,10 +92,8 @@ class History:
         if X is not None:
             X = _with_columns(X, self.controls, "X")
         self._check_levels(y.index, "the rows of an update")
-        new, rows, n_known = Observations.from_frame(y, X), self.rows, len(self.steps)
-        if self.raw is not None:
-            rows = replace(rows, values=self.raw)
-        rows = rows.merged(new)
+        new, old, n_known = Observations.from_frame(y, X), self.given, len(self.steps)
+        rows = old.merged(new)
         spelt = {tuple(map(str, key)): key for key in rows.keys[:n_known]}
         for key in rows.keys[n_known:]:
             if (alike := spelt.get(tuple(map(str, key)))) is not None:
@@ -120,11 +102,15 @@ class History:
                     f"type; got {key}, known is {alike}. Convert the keys, or choose "
                     "others."
                 )
-        steps = self.steps + _steps_of(rows, y.index, freq, n_known)
-        number = {key: k for k, key in enumerate(rows.keys)}
-        judged = [number[key] for key in new.keys]
-        merged = replace(self, rows=rows, steps=steps, raw=None)
-        return merged._cleaned(judged, self)
+        steps, left_out = self.steps + _steps_of(rows, y.index, freq, n_known), None
+        if self.left_out is not None:
+            left_out = np.zeros(rows.values.shape, dtype=bool)
+            row = rows_before(rows.bounds, rows.ticks, old.series, old.ticks)
+            left_out[row] = self.left_out
+            number = {key: k for k, key in enumerate(rows.keys)}
+            judged = [number[key] for key in new.keys]
+            rows, left_out = cleaned(rows, self.channels, judged, left_out, n_known)
+        return replace(self, given=rows, steps=steps, left_out=left_out)
 
     @property
     def last(self) -> pd.Index:
@@ -148,14 +134,11 @@ class History:
         each = stamps if n_series == 1 else stamps.append([stamps] * (n_series - 1))
         return self._keyed(each, len(stamps))
 
-    def index(self) -> pd.Index:
-        """Return the index of the rows with an observed value."""
-        rows = self.observations
-        return self._keyed(stamps_of(rows.ticks, rows.like), rows.lengths)
-
     def frame(self) -> pd.DataFrame:
-        """Return the observed rows as they are remembered."""
-        return pd.DataFrame(self.observations.values, self.index(), self.channels)
+        """Return the rows with an observed value as they are remembered."""
+        rows = self.observations
+        index = self._keyed(stamps_of(rows.ticks, rows.like), rows.lengths)
+        return pd.DataFrame(rows.values, index, self.channels)
 
     def _keyed(self, stamps: pd.Index, n_each: Any) -> pd.Index:
         """Return stamps under the keys of their series, ``n_each`` of each."""
@@ -180,16 +163,16 @@ class History:
             )
         return Asked(index, series, ticks, self._known(index, X))
 
-    def _known(self, index: pd.Index, X: Any) -> Observations | None:
+    def _known(self, index: pd.Index, X: Any) -> Observations:
         """Return all rows of X; those at ``index`` are checked."""
         rows = self.rows
-        if rows.controls is None:
+        if not self.controls:
             if X is not None:
                 raise ValueError(
                     "X was not given to fit; got X with the columns "
                     f"{list(pd.DataFrame(X).columns)}. Fit with X, or leave X out."
                 )
-            return None
+            return rows
         is_seen = rows.holds(index)
         if X is None:
             if not is_seen.all():
@@ -231,9 +214,7 @@ def as_channels(y: pd.Series | pd.DataFrame, names: list[Hashable]) -> pd.DataFr
 
 def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:
     """Return columns in an earlier order; columns with other names stand for those."""
-    if data is None or len(names) != data.shape[1]:
-        return data
-    if set(names).isdisjoint(data.columns):
+    if data is None or set(names).isdisjoint(data.columns):
         return data
     return _with_columns(data, names, "data for further training")
 

@@ -21,8 +21,8 @@ _is_whole = pd.api.types.is_integer_dtype
 def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
     """Return a horizon that may be changed: sktime writes a frequency into it.
 
-    ``steps`` are those of the series; none before a fit. The index of a y that follows
-    is read as stamps, also where these are whole numbers, which sktime takes for steps.
+    ``steps`` are those of the series. The index of a y that follows is read as stamps,
+    also where these are whole numbers, which sktime takes for steps.
     """
     if isinstance(fh, ForecastingHorizon):
         if fh.is_relative:
@@ -31,16 +31,15 @@ def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
             check_same_kind(fh.to_pandas(), cutoff)
         return copy.copy(fh)
     is_index = isinstance(fh, pd.Index) and fh.nlevels == 1 and len(fh) > 0
-    if is_index and _is_whole(fh.dtype) and _is_whole(cutoff.dtype):
-        if fh.min() > cutoff[0] > 0:
-            warnings.warn(
-                "fh is an index of whole numbers that all come after the last of y, "
-                f"{cutoff[0]}; it is read as stamps, not as steps. For steps pass a "
-                "list: fh=list(fh); to say so without this warning, "
-                "ForecastingHorizon(fh, is_relative=False).",
-                stacklevel=4,
-            )
-            return ForecastingHorizon(fh, is_relative=False)
+    both_whole = is_index and _is_whole(fh.dtype) and _is_whole(cutoff.dtype)
+    if both_whole and fh.min() > cutoff[0] > 0:
+        warnings.warn(
+            "fh is an index of whole numbers that all come after the last of y, "
+            f"{cutoff[0]}; it is read as stamps. For steps pass a list, fh=list(fh); "
+            "to say so yourself, ForecastingHorizon(fh, is_relative=False).",
+            stacklevel=4,
+        )
+        return ForecastingHorizon(fh, is_relative=False)
     if fh is not None:
         _check_items(fh)
     if isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex):
@@ -50,11 +49,10 @@ def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
 
 def check_step(fh: Any, cutoff: pd.Index, steps: list[Any]) -> None:
     """Check that a horizon's own ``freq`` is the step, where sktime does not."""
-    is_timelike = isinstance(cutoff, pd.DatetimeIndex | pd.TimedeltaIndex)
     known = isinstance(cutoff, pd.DatetimeIndex) and cutoff.freq is not None
-    if fh is None or not is_timelike or known or fh.freq is None:
+    if fh is None or known or fh.freq is None or not fh.is_relative:
         return
-    if not fh.is_relative or not _is_whole(fh.to_pandas().dtype):
+    if not _is_whole(fh.to_pandas().dtype):
         return
     step = default_step(cutoff, fh.freq)
     if any(default_step(cutoff, s) != step for s in steps):
@@ -76,28 +74,22 @@ def _check_items(fh: Any) -> None:
     given = np.atleast_1d(fh) if isinstance(fh, np.ndarray) else fh
     several = isinstance(given, list | tuple | range | np.ndarray | pd.Index)
     items = list(given) if several else [fh]
-    if not items:
-        raise ValueError(
-            "fh must hold at least one step or time stamp; got none. Use for example "
-            "fh=[1, 2, 3]."
-        )
     if isinstance(fh, pd.Index):
         check_times(fh, "fh")
     for item in items:
         if not (isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex) or _is_step(item)):
-            is_table = isinstance(item, pd.Series | pd.DataFrame)
-            shown = f"a {type(item).__name__}" if is_table else repr(item)
             raise TypeError(
                 "fh must hold whole numbers of steps, lengths of time, or be an index "
-                f"of time stamps; got {shown}. Use for example fh=[1, 2, 3], "
+                f"of time stamps; got {item!r:.80}. Use for example fh=[1, 2, 3], "
                 "pd.Timedelta('90min') or pd.DatetimeIndex([...]); to forecast at the "
                 "stamps of a y, predict_at(y.index)."
             )
     twice = pd.Index(items, dtype=object).duplicated()
-    if twice.any():
+    if twice.any() or not items:
+        got = f"{items[int(np.argmax(twice))]!r} more than once" if items else "none"
         raise ValueError(
-            f"fh must not ask for anything twice; got {items[int(np.argmax(twice))]!r} "
-            "more than once. Leave the others out."
+            "fh must hold at least one step or time stamp, and none twice; got "
+            f"{got}. Use for example fh=[1, 2, 3]."
         )
 
 
@@ -110,7 +102,6 @@ def _is_step(item: Any) -> bool:
 
 def steps_ahead(fh: ForecastingHorizon | None) -> int | None:
     """Return the farthest step of a horizon that counts steps after the last stamp."""
-    steps = None if fh is None or not fh.is_relative else fh.to_pandas()
-    if steps is None or not _is_whole(steps.dtype) or steps.max() <= 0:
+    if fh is None or not fh.is_relative or not _is_whole(fh.to_pandas().dtype):
         return None
-    return int(steps.max())
+    return max(int(fh.to_pandas().max()), 0) or None

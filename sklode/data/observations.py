@@ -1,14 +1,11 @@
-"""From pandas to arrays: times, values and controls of one or more series.
-
-A missing value is NaN at this border and False in the mask behind it; zero is an
-observation.
-"""
+"""From pandas to arrays: times, values and controls of one or more series."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -39,7 +36,7 @@ class Observations:
 
     ticks: Numbers  # (row,): time stamps
     values: Array  # (row, channel), float64; NaN where missing
-    controls: Array | None  # (row, control), float64: X at the same stamps
+    controls: Array  # (row, control), float64: X at the same stamps
     bounds: Numbers  # (series + 1,)
     keys: tuple[Key, ...]  # index levels of each series; ((),) for a single one
     like: pd.Index  # of the stamps' kind, zone and unit; what it holds does not count
@@ -47,16 +44,15 @@ class Observations:
     @classmethod
     def from_frame(cls, y: pd.DataFrame, X: pd.DataFrame | None = None) -> Observations:
         """Read all rows of ``y``, whose last index level is time, with those of X."""
-        controls = None if X is None else finite_values(X.loc[y.index], "X")
+        X = y.iloc[:, :0] if X is None else X.loc[y.index]
         series, keys = series_of(y.index)
         times = y.index.get_level_values(-1)
         ticks = ticks_of(times)
         order = np.lexsort((ticks, series))
         bounds = np.searchsorted(series[order], np.arange(len(keys) + 1))
-        values = finite_values(y)[order]
-        if controls is not None:
-            controls = controls[order]
-        return cls(ticks[order], values, controls, bounds, keys, times[:1])
+        values, controls = finite_values(y), finite_values(X, "X")
+        every = cls(ticks, values, controls, bounds, keys, times[:1])
+        return every.rows(order, bounds, keys)
 
     @property
     def clock(self) -> str:
@@ -74,30 +70,24 @@ class Observations:
         return np.repeat(np.arange(len(self.keys)), self.lengths)
 
     @property
-    def is_observed(self) -> Flags:
-        """Whether a row has an observed value."""
-        return np.any(~np.isnan(self.values), axis=1)
-
-    @property
     def gaps(self) -> NDArray[np.float64]:
         """Ticks from each row to the next one; 0 from one series to another."""
         gaps = ticks_between(self.ticks[:-1], self.ticks[1:])
         gaps[self.bounds[1:-1] - 1] = 0.0
         return gaps
 
+    def rows(self, which: Any, bounds: Numbers, keys: tuple[Key, ...]) -> Observations:
+        """Return some rows, as the series that ``bounds`` and ``keys`` say."""
+        parts = self.ticks[which], self.values[which], self.controls[which]
+        return Observations(*parts, bounds, keys, self.like)
+
     def where(self, kept: Flags) -> Observations:
         """Return some rows, (row,); series of which nothing is left are left out."""
         if kept.all():
             return self
         counts = np.bincount(self.series[kept], minlength=len(self.keys))
-        return Observations(
-            self.ticks[kept],
-            self.values[kept],
-            None if self.controls is None else self.controls[kept],
-            np.append(0, np.cumsum(counts[counts > 0])),
-            tuple(k for k, n in zip(self.keys, counts, strict=True) if n),
-            self.like,
-        )
+        keys = tuple(k for k, n in zip(self.keys, counts, strict=True) if n)
+        return self.rows(kept, np.append(0, np.cumsum(counts[counts > 0])), keys)
 
     def until(self, cut: Numbers) -> Observations:
         """Return the rows of each series before the row ``cut`` says, (series,)."""
@@ -105,7 +95,7 @@ class Observations:
 
     def observed(self) -> Observations:
         """Return the rows that have an observed value; no series may have none."""
-        found = self.where(self.is_observed)
+        found = self.where(np.any(~np.isnan(self.values), axis=1))
         if len(found.keys) < len(self.keys):
             key = next(key for key in self.keys if key not in found.keys)
             n_rows = self.lengths[self.keys.index(key)]
@@ -156,7 +146,7 @@ class Observations:
         before, after = order[:-1][again], order[1:][again]
         kept = order[np.append(~again, True)]
         n_channels = self.values.shape[1]
-        table = np.concatenate([self._table(), new._table()])
+        table = np.block([[x.values, x.controls] for x in (self, new)])
         old, now = table[before], table[after]
         table[after] = np.where(np.isnan(now), old, now)
         revised = (old != table[after]) & ~np.isnan(old)
@@ -167,36 +157,27 @@ class Observations:
             _warn(
                 f"an update replaces values of {names} that were seen before: "
                 f"{int(revised.sum())} of them, the first at "
-                f"{self.named(ticks[row], keys[series[row]])}. Where that is no "
-                "revision, look for wrong time stamps."
+                f"{new.named(row - len(self.ticks))}. Where that is no revision, look "
+                "for wrong time stamps."
             )
-        lasts = new.ticks[new.bounds[1:] - 1]
-        firsts = np.append(self.ticks[self.bounds[:-1]], np.full(len(lasts), -(2**63)))
-        for k in np.flatnonzero(lasts < firsts[of_new])[:warns]:
-            key = new.keys[k]
+        firsts, lasts = self.bounds[:-1], new.bounds[1:] - 1
+        known = np.flatnonzero(of_new < len(firsts))
+        early = new.ticks[lasts[known]] < self.ticks[firsts[of_new[known]]]
+        for k in known[early][:warns]:
             _warn(
                 "an update comes before the first stamp that was seen, "
-                f"{self.named(firsts[of_new[k]], key)}; its last is "
-                f"{self.named(lasts[k], key)}. The cutoff stays, and forecasts begin "
-                "after it. Where that is not meant, look for wrong time stamps."
+                f"{self.named(firsts[of_new[k]])}; its last is {new.named(lasts[k])}. "
+                "The cutoff stays, and forecasts begin after it. Where that is not "
+                "meant, look for wrong time stamps."
             )
-        return Observations(
-            ticks[kept],
-            table[kept, :n_channels],
-            None if self.controls is None else table[kept, n_channels:],
-            np.searchsorted(series[kept], np.arange(len(keys) + 1)),
-            keys,
-            self.like,
-        )
+        bounds = np.searchsorted(series[kept], np.arange(len(keys) + 1))
+        values, controls = table[kept, :n_channels], table[kept, n_channels:]
+        return Observations(ticks[kept], values, controls, bounds, keys, self.like)
 
-    def _table(self) -> Array:
-        """Return y and X side by side."""
-        parts = [self.values] if self.controls is None else [self.values, self.controls]
-        return np.hstack(parts)
-
-    def named(self, tick: np.int64, key: Key) -> str:
+    def named(self, row: Any) -> str:
         """Return a row as the user's index names it."""
-        stamp = stamps_of(np.array([tick]), self.like)[0]
+        stamp = stamps_of(self.ticks[[row]], self.like)[0]
+        key = self.keys[self.series[row]]
         return f"{stamp} of series {key}" if key else f"{stamp}"
 
 

@@ -10,42 +10,37 @@ from sklode.data.arrays import Array, Numbers
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY, TIMELIKE
 
-LONGEST_GAP = 1000.0
+_LONGEST_GAP = 1000.0
 """In time units. Longer gaps hide the phase of any period that stamps can show."""
 
-_TAIL = 0.05
-_NORMAL = 3.29
+_TAIL, _NORMAL = 0.05, 3.29
 """The middle 90 % of normal values lie within so many standard deviations."""
 
-_ENOUGH = 8
-"""Values of a channel that a series needs for units of its own."""
-
-_UNEQUAL = 100.0
-"""Series whose spreads differ by more than so many times have units of their own."""
+_ENOUGH, _UNEQUAL = 8, 100.0
+"""Series whose spreads, of at least so many values, differ by more than so many times
+have units of their own."""
 
 
 def time_unit(observations: Observations, most: float = np.inf) -> float:
     """Return the ticks of one time unit: the median positive gap, of all series.
 
-    It is larger where gaps, those that `split_at_gaps` leaves, were else longer than
-    ``most`` units on average. Without any gap it is one day, or one tick where ticks
-    are not time.
+    More where gaps that `split_at_gaps` leaves were else longer than ``most`` units on
+    average. Without any gap it is a day, or one tick where ticks are not time.
     """
     gaps = observations.gaps
     gaps = gaps[gaps > 0]
     if not len(gaps):
         return float(DAY if observations.clock == TIMELIKE else 1)
     unit = np.median(gaps)
-    return float(max(unit, gaps[gaps <= LONGEST_GAP * unit].mean() / most))
+    return float(max(unit, gaps[gaps <= _LONGEST_GAP * unit].mean() / most))
 
 
 def split_at_gaps(observations: Observations, unit: float) -> Observations:
-    """Return the rows between gaps of more than `LONGEST_GAP` as series of their own.
+    """Return the rows between gaps of more than 1000 units as series of their own.
 
-    What was observed before such a gap says little of what follows it, and a solver
-    that walked through ten years between two hours would take as many steps.
+    A solver that walked through ten years between two hours would take as many steps.
     """
-    is_long = observations.gaps > LONGEST_GAP * unit
+    is_long = observations.gaps > _LONGEST_GAP * unit
     bounds = np.union1d(observations.bounds, np.flatnonzero(is_long) + 1)
     keys = tuple(observations.keys[k] for k in observations.series[bounds[:-1]])
     return replace(observations, bounds=bounds, keys=keys)
@@ -65,15 +60,10 @@ class Units:
 
     @classmethod
     def of(cls, observations: Observations, time: float) -> Units:
-        """Measure mean and standard deviation of observed values.
-
-        The scale of a constant is its size, 1 where it is zero.
-        """
-        controls = observations.controls
-        controls = np.zeros((1, 0)) if controls is None else controls
+        """Measure mean and deviation; of a constant its size, of zeros 1."""
         found = location_and_scale(observations.values)
-        least = np.full(len(found[0]), np.nan)
-        return cls(time, *found, *location_and_scale(controls), least)
+        of_controls = location_and_scale(observations.controls)
+        return cls(time, *found, *of_controls, np.full(len(found[0]), np.nan))
 
     @classmethod
     def robust(cls, observations: Observations, time: float, least: Array) -> Units:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 
-from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.arrays import Array, Flags
 from sklode.data.observations import Observations
-
-__all__ = ["cleaned"]
-
 
 _FACTOR = 1e4
 """How many times farther from the median than the others a lone value is."""
@@ -45,19 +43,17 @@ def cleaned(
     judged: Sequence[int],
     left_out: Flags,
     n_seen: int,
-) -> tuple[Array, Array] | None:
-    """Return values in the unit at the end of each series, and what is left of them.
+) -> tuple[Observations, Flags]:
+    """Return rows in the unit at the end of each series, and what to leave out.
 
-    Both (row, channel); None where nothing was found. Only the series ``judged`` are
-    searched; of others the values that were ``left_out`` before stay so, and there is
-    no second warning of these. The first ``n_seen`` series must keep their unit.
+    That is (row, channel). Only the series ``judged`` are searched; of others what was
+    ``left_out`` before stays so, and there is no second warning of it. The first
+    ``n_seen`` series must keep their unit.
     """
-    kind = np.zeros(given.values.shape, dtype=np.int8)
-    factors = np.ones(given.values.shape)
-    is_out = left_out.copy()
+    kind, factors = left_out.astype(np.int8), np.ones(left_out.shape)
     for k, channel in product(judged, range(len(channels))):
         low, high = given.bounds[k : k + 2]
-        is_out[low:high, channel] = False
+        kind[low:high, channel] = 0
         row = low + np.flatnonzero(~np.isnan(given.values[low:high, channel]))
         if len(row) < _FEWEST:
             continue
@@ -69,86 +65,77 @@ def cleaned(
         if start:
             kind[row[start], channel] = _RESCALED
             factors[low : row[start], channel] = factor
-    for rule, what in enumerate(_FOUND, 1):
+    for rule, told in enumerate(_FOUND, 1):
         where = np.argwhere((kind == rule) & ~left_out)
         if not len(where):
             continue
         row, channel = where[0]
-        series = given.series[row]
+        what = told.format(factors[row - 1, channel])
         text = (
-            f"y has {len(where)} value(s) {what.format(factors[row - 1, channel])}; "
-            f"the first is {given.values[row, channel]:g} in column "
-            f"{channels[channel]!r} at "
-            f"{given.named(given.ticks[row], given.keys[series])}."
+            f"y has {len(where)} value(s) {what}; the first is "
+            f"{given.values[row, channel]:g} in column {channels[channel]!r} at "
+            f"{given.named(row)}."
         )
-        if rule == _RESCALED and series < n_seen:
+        if rule == _RESCALED and given.series[row] < n_seen:
             raise ValueError(
                 f"an update must be in the unit of the rows before; {text} Convert "
                 "what follows, or fit anew on all rows."
             )
-        is_left = rule < _RESCALED
-        done = "Taken for missing" if is_left else "Rows before are rescaled to it"
+        is_unit = rule == _RESCALED
+        done = "Rows before are rescaled to it" if is_unit else "Taken for missing"
         remedy = "If such values are true, clean=False keeps them all."
         warnings.warn(f"{text} {done}. {remedy}", UserWarning, stacklevel=2)
-    is_out |= (kind > 0) & (kind < _RESCALED)
-    if not (is_out.any() or (factors != 1).any()):
-        return None
-    values = given.values * factors
-    return values, np.where(is_out, np.nan, values)
+    rescaled = replace(given, values=given.values * factors)
+    return rescaled, (kind > 0) & (kind < _RESCALED)
 
 
 def _beyond(values: Array) -> Flags:
-    """Return which values of one channel of one series lie far beyond all others."""
-    found = np.full(len(values), False)
-    while len(group := _group_beyond(values[~found])):
-        found[np.flatnonzero(~found)[group]] = True
-    return found
+    """Return which values of one channel of one series lie far beyond all others.
 
-
-def _group_beyond(values: Array) -> Numbers:
-    """Return up to a third of the rows, beyond the widest gap in how far others are.
-
-    Distances are those from the median. It is every hundredth value at most, more than
-    10,000 times as far as the others: next to it the network, which computes in single
-    precision, could not tell those apart. Or it is a few numbers that stand for missing
-    values, such as -999: each three times or more, all together at separate places; 20
-    times as far as the others, or 200 times if positive, as rare loads are; a tenth of
-    that if all digits are nines; not between zero and the others, as what is switched
-    off.
+    Groups of up to a third, beyond the widest gap from the median: every hundredth
+    value at most, next to which the others look alike in single precision; or marks
+    such as -999, each three times or more, not all in one place; 20 times as far as the
+    others, or 200 times if positive, as rare loads are; a tenth of that if all digits
+    are nines; not between zero and the others, as in standby.
     """
-    n, none = len(values), np.zeros(0, dtype=np.int64)
-    half = values / 2  # the distance of two large numbers is then one
-    median = np.median(half)
-    distance = np.abs(half - median)
-    order = np.argsort(distance)
-    ranked = distance[order]
-    # deviations of less than a billionth are no spread
-    usual = np.where(ranked > 1e-9 * np.abs(median), ranked, np.inf)
-    first = n - n // 3
-    ratio = ranked[first:] / usual[first - 1 : -1]
-    start = first + int(ratio.argmax())
-    group = order[start:]
-    if ratio.max() > _FACTOR and len(group) <= max(n // 100, 1):
-        return group
-    if not ranked[start] > 2 * ranked[start - 1]:  # no mark is as near as that
-        return none
-    marks, counts = np.unique(values[group], return_counts=True)
-    n_places = np.count_nonzero(np.diff(np.sort(group)) > 1) + 1
-    n_usual = len(np.unique(values[order[:start]]))
-    if counts.min() < 3 or n_places < 2 or n_usual < _FEWEST:
-        return none
-    nines = [{*repr(abs(float(x))).removesuffix(".0")} <= {*"9."} for x in marks]
-    least = np.where(marks > 0, 200, 20) / np.where(nines, 10, 1)
-    beyond = marks / 2 - median
-    is_mark = (np.abs(beyond) > least * ranked[start - 1]) & (beyond * marks > 0)
-    return group if is_mark.all() else none
+    left = np.arange(len(values))
+    while True:
+        half = values[left] / 2  # the distance of two large numbers is then one
+        median = np.median(half)
+        distance = np.abs(half - median)
+        order = np.argsort(distance)
+        ranked = distance[order]
+        # deviations of less than a billionth are no spread
+        usual = np.where(ranked > 1e-9 * np.abs(median), ranked, np.inf)
+        first = len(left) - len(left) // 3
+        ratio = ranked[first:] / usual[first - 1 : -1]
+        start = first + int(ratio.argmax())
+        group = order[start:]
+        if not (ratio.max() > _FACTOR and len(group) <= max(len(left) // 100, 1)):
+            if not ranked[start] > 2 * ranked[start - 1]:  # no mark is as near as that
+                break
+            marks, counts = np.unique(values[left[group]], return_counts=True)
+            n_usual = len(np.unique(half[order[:start]]))
+            if counts.min() < 3 or np.ptp(group) < len(group) or n_usual < _FEWEST:
+                break
+            nines = [
+                {*repr(abs(float(x))).removesuffix(".0")} <= {*"9."} for x in marks
+            ]
+            least = np.where(marks > 0, 200, 20) / np.where(nines, 10, 1)
+            beyond = marks / 2 - median
+            is_mark = (np.abs(beyond) > least * ranked[start - 1]) & (
+                beyond * marks > 0
+            )
+            if not is_mark.all():
+                break
+        left = np.delete(left, group)
+    return ~np.isin(np.arange(len(values)), left)
 
 
 def _stuck(values: Array) -> Flags:
     """Return which values repeat the one before in a run, where else hardly any do.
 
-    Runs are states, and stay, where they are of the least or the greatest value, of
-    zero, or of a value that has several; and the first, before which nothing changed.
+    Of the least, the greatest, a repeated value or zero, and the first, runs are true.
     """
     starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
     lengths, at = np.diff(starts, append=len(values)), values[starts]
@@ -167,24 +154,21 @@ def _stuck(values: Array) -> Flags:
 
 
 def _unit(values: Array) -> tuple[int, float]:
-    """Return the row from which on the unit is another, and the factor to it.
+    """Return the row from which on the unit is another, 0 for none, and the factor.
 
-    Row 0: from none. Level and spread have to tell of it, at one jump that no other
-    comes near; conversions of less than 100 need 30 rows after it, all others 5.
+    Level and spread tell of it, at one jump that no other comes near; conversions of
+    less than 100 need 30 rows after it, all others 5.
     """
     jumps = np.abs(np.diff(np.log(np.abs(values))))
     k = int(jumps.argmax()) + 1 if len(jumps) > 33 else 0
     n_after = len(values) - k
     if k < 30 or n_after < 5 or not jumps[k - 1] > 2 * np.delete(jumps, k - 1).max():
         return 0, 1.0
-    n = min(n_after, 20, k)
-    before, after = np.median(values[k - n : k]), np.median(values[k : k + n])
+    n = min(n_after, 20)
+    ratio = np.median(values[k - n : k]) / np.median(values[k : k + n])
+    factor = min(_UNITS, key=lambda unit: abs(unit * ratio - 1))
     spreads = [np.abs(np.diff(part)).mean() for part in (values[:k], values[k:])]
-    for factor in _UNITS:
-        is_large = abs(np.log(factor)) > 4.5
-        miss = abs(factor * before / after - 1)
-        spread = abs(np.log(spreads[1] / spreads[0] / factor))
-        is_near = miss < (0.5 if is_large else 0.2) and spread < 1.1
-        if is_near and (is_large or n_after >= 30):
-            return k, factor
-    return 0, 1.0
+    is_large = abs(np.log(factor)) > 4.5
+    is_near = abs(factor * ratio - 1) < (0.5 if is_large else 0.2)
+    is_near &= abs(np.log(spreads[1] / spreads[0] / factor)) < 1.1
+    return (k, factor) if is_near and (is_large or n_after >= 30) else (0, 1.0)

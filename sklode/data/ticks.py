@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from sklode.data.arrays import Numbers
 
-Ticks = Numbers
-
 TIMELIKE = "datetimes or timedeltas"
 """The clock that ticks in nanoseconds."""
 
@@ -20,7 +18,7 @@ DAY = 86_400 * 10**9
 """Nanoseconds of a day."""
 
 
-def series_of(index: pd.Index) -> tuple[Ticks, tuple[tuple[Hashable, ...], ...]]:
+def series_of(index: pd.Index) -> tuple[Numbers, tuple[tuple[Hashable, ...], ...]]:
     """Return the series' number of each row, and the key of each series."""
     if index.nlevels == 1:
         return np.zeros(len(index), np.int64), ((),)
@@ -29,7 +27,7 @@ def series_of(index: pd.Index) -> tuple[Ticks, tuple[tuple[Hashable, ...], ...]]
     return codes.astype(np.int64), keys
 
 
-def ticks_of(index: pd.Index) -> Ticks:
+def ticks_of(index: pd.Index) -> Numbers:
     """Return the stamps of ``index`` as whole ticks, see `Observations`."""
     if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):
         try:
@@ -44,7 +42,7 @@ def ticks_of(index: pd.Index) -> Ticks:
     return index.to_numpy().astype(np.int64)
 
 
-def ticks_between(start: Ticks, stop: Ticks) -> NDArray[np.float64]:
+def ticks_between(start: Numbers, stop: Numbers) -> NDArray[np.float64]:
     """Return how many ticks there are from ``start`` to ``stop``, negative backward."""
     # modulo 2**64: three centuries of nanoseconds are more than a signed integer holds
     distance = stop.view(np.uint64) - start.view(np.uint64)
@@ -53,7 +51,7 @@ def ticks_between(start: Ticks, stop: Ticks) -> NDArray[np.float64]:
     return np.where(forward, size, -size)
 
 
-def stamps_of(ticks: Ticks, like: pd.Index) -> pd.Index:
+def stamps_of(ticks: Numbers, like: pd.Index) -> pd.Index:
     """Return the stamps at ``ticks``, of the kind, time zone and unit of ``like``.
 
     Ticks that the unit cannot hold keep their nanoseconds.
@@ -70,7 +68,7 @@ def stamps_of(ticks: Ticks, like: pd.Index) -> pd.Index:
     return rounded if np.array_equal(ticks_of(rounded), ticks) else stamps
 
 
-def clock_ahead(ticks: Ticks, like: pd.Index) -> NDArray[np.float64]:
+def clock_ahead(ticks: Numbers, like: pd.Index) -> NDArray[np.float64]:
     """Return by how many ticks the clock on the wall is ahead of universal time."""
     if getattr(like, "tz", None) is None:
         return np.zeros(len(ticks))
@@ -88,21 +86,23 @@ def clock_of(times: pd.Index) -> str:
 
 
 def rows_before(
-    bounds: Ticks, known: NDArray[Any], series: Ticks, asked: NDArray[Any]
-) -> Ticks:
+    bounds: Numbers, known: NDArray[Any], series: Numbers, asked: NDArray[Any]
+) -> Numbers:
     """Return the row of the last stamp at or before each one that is asked.
 
     Series k has the rows ``bounds[k]`` to ``bounds[k + 1]``, with increasing stamps
     ``known``; ``series`` are the numbers of the series of those that are ``asked``. The
     row is one of the series before, or -1, where a stamp comes before all of its own.
     """
-    n_rows = len(known)
-    of_row = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    owner = np.concatenate([of_row, series])
-    order = np.lexsort((np.concatenate([known, asked]), owner))  # stable: rows first
-    row = np.empty(len(order), dtype=np.int64)
-    row[order] = np.cumsum(order < n_rows) - 1
-    return row[n_rows:]
+    low, high = bounds[series], bounds[series + 1]
+    for _ in range(len(known).bit_length()):  # halves what is between
+        middle = np.minimum((low + high) // 2, len(known) - 1)
+        is_later = (low >= high) | (known[middle] > asked)
+        low, high = (
+            np.where(is_later, low, middle + 1),
+            np.where(is_later, middle, high),
+        )
+    return low - 1
 
 
 def default_step(
@@ -142,12 +142,10 @@ def default_step(
 
 
 def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
-    """Return a calendar step that every stamp lies on, with holes between them.
+    """Return as many months, or days, as the median gap has, if every stamp fits.
 
-    The stamps have one time of the day in common, in their own time zone. In this
-    order: month ends; one day of the month (month, quarter and year starts among them);
-    first or last working days of a month; working days next to each other; days. The
-    step is as many months or days as the median gap has.
+    At one time of the day; of month ends, one day of the month, first or last working
+    days of a month, working days next to each other, and days the first that does.
     """
     local = times.tz_localize(None)
     if len(np.unique(ticks_of(local) % DAY)) > 1:
@@ -172,8 +170,8 @@ def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
 def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Index:
     """Return the stamps that lie ``steps`` after each series' last one.
 
-    Steps increase: whole numbers, of which each series has its own length from
-    `default_step`, or timedeltas. Those of the first series come first.
+    Whole numbers, of which each series has its own length from `default_step`, or
+    timedeltas. Those of the first series come first.
     """
     if isinstance(steps, pd.TimedeltaIndex) and clock_of(last) == TIMELIKE:
         steps, lengths = pd.Index(ticks_of(steps)), [1] * len(last)

@@ -1,7 +1,6 @@
-"""Cuts: where windows and origins lie, and the rows there, in a network's units.
+"""Windows, which the encoder sees and which follow it, and origins, which they end at.
 
-A window is what the encoder sees and what follows it; an origin is a row that a window
-ends at, of any length. Nothing here loops over series or windows.
+Their rows are in a network's units. Nothing here loops over series or windows.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Rows:
         self.mask = ~np.isnan(values)  # (row, channel)
         self.values = np.where(self.mask, values, 0.0).astype(np.float32)
         self.controls = None  # (row, control)
-        if observations.controls is not None:
+        if observations.controls.shape[1]:
             self.controls = units.controls(observations.controls).astype(np.float32)
 
     def usable(self, fewest: int) -> Numbers:
@@ -74,7 +73,8 @@ class Rows:
 
     def after(self, origins: Numbers, reach: float) -> Questions:
         """Return every value observed after origins, up to so long."""
-        count = self._rows_until(origins, reach) - origins - 1
+        asked = self.series[origins], self.times[origins] + reach
+        count = rows_before(self.bounds, self.times, *asked) - origins
         window = np.repeat(np.arange(len(origins)), count)
         row = origins[window] + 1 + count_up(count)
         entry, channel = np.nonzero(self.mask[row])
@@ -86,26 +86,16 @@ class Rows:
         """Return times since the origins, and controls there, (window, row, ...)."""
         if self.controls is None:
             return None
-        end = self.bounds[1:][self.series[origins]]
-        stop = np.minimum(self._rows_until(origins, reach) + 1, end)
-        rows = origins[:, None] + np.arange(int((stop - origins).max()))
-        rows = np.minimum(rows, stop[:, None] - 1)
-        times = self.times[rows] - self.times[origins][:, None]
-        return times.astype(np.float32), self.controls[rows]
-
-    def _rows_until(self, origins: Numbers, reach: float) -> Numbers:
-        """Return the first row of each origin's series that comes later than that."""
-        # series side by side on one axis, so that one search serves all
-        width = float(self.times.max(initial=0.0)) + reach + 1.0
-        axis = self.series * width + self.times
-        asked = self.series[origins] * width + self.times[origins] + reach
-        return np.searchsorted(axis, asked, side="right")
+        start = self.times[origins]
+        known = KnownControls(self.bounds, self.times, self.controls)
+        times, values = known.paths(self.series[origins], start, start + reach)
+        return (times - start[:, None]).astype(np.float32), values
 
 
 class KnownControls(NamedTuple):
     """Rows of controls, sorted by series and time, no two of them at one time."""
 
-    series: Numbers  # (row,)
+    bounds: Numbers  # (series + 1,)
     times: Array  # (row,), in time units
     values: Array  # (row, control), normalised
 
@@ -114,10 +104,10 @@ class KnownControls(NamedTuple):
 
         With the rows before and after; the last one is repeated where a path is short.
         """
-        bounds = np.searchsorted(self.series, np.arange(self.series[-1] + 2))
-        first = rows_before(bounds, self.times, series, low)
-        last = rows_before(bounds, self.times, series, high) + 1
-        first, last = np.clip([first, last], bounds[series], bounds[series + 1] - 1)
+        first = rows_before(self.bounds, self.times, series, low)
+        last = rows_before(self.bounds, self.times, series, high) + 1
+        ends = self.bounds[series], self.bounds[series + 1] - 1
+        first, last = np.clip([first, last], *ends)
         rows = first[:, None] + np.arange(int((last - first).max()) + 1)
         rows = np.minimum(rows, last[:, None])
         return self.times[rows], self.values[rows]
@@ -130,20 +120,16 @@ class WindowArrays(NamedTuple):
     values: Array
     mask: Flags
     controls: Array | None
-    scored: Flags | None
+    scored: Flags
 
 
 class WindowSet:
-    """Every training window of one or more series, gathered without a loop.
+    """Every training window of one or more series.
 
-    It is ``window_length`` rows that the encoder sees and ``horizon`` rows after them,
-    and starts at each row that ``least`` rows, by default the horizon, follow after
-    what is seen. A series shorter than that is one window of all its rows. ``bounds``,
-    (series + 1,), are those of `Observations`.
-
-    Every row has an observed value, of some channel: so no window has an empty seen
-    part, nor one that reaches beyond it nothing to score there, however much of any one
-    channel is missing. Channels that are not ``counted`` are never scored.
+    ``window_length`` rows that the encoder sees and ``horizon`` rows after them, from
+    each row that ``least`` rows, by default the horizon, follow after what is seen. A
+    series shorter than that is one window of all its rows. Every row has an observed
+    value, of some channel. Channels that are not ``counted`` are never scored.
     """
 
     def __init__(
@@ -175,10 +161,7 @@ class WindowSet:
         return WindowSet(self.rows, seen, math.ceil(share * self.horizon), self.counted)
 
     def reaching(self, horizon: int) -> WindowSet:
-        """Return windows from every row that another follows what is seen.
-
-        They end after ``horizon`` more rows, or where their series does.
-        """
+        """Return windows that end after ``horizon`` more rows or with their series."""
         given = self.rows, self.window_length, horizon, self.counted
         return WindowSet(*given, least=min(horizon, 1))
 
@@ -188,18 +171,18 @@ class WindowSet:
         """Return windows as arrays of shape (batch, time, ...).
 
         Padded stamps repeat the window's last row with a mask of False. ``scored``
-        marks the observed entries after the seen part, from the row ``scored_from`` of
-        each window on; without that, and where every channel counts, it is None.
+        marks the observed entries of channels that count; with ``scored_from`` those
+        after the seen part, from that row of each window on.
         """
         place, start, end = np.arange(self.span), self.start[which], self.end[which]
         rows = np.minimum(start[:, None] + place, end[:, None] - 1)
         inside = place < (end - start)[:, None]
         times, given = self.times[rows], self.rows
         mask = given.mask[rows] & inside[..., None]
-        scored = None if self.counted.all() else mask & self.counted
+        scored = mask & self.counted
         if scored_from is not None:
             later = (place >= self.window_length) & (rows >= scored_from[:, None])
-            scored = mask & later[..., None] & self.counted
+            scored &= later[..., None]
         return WindowArrays(
             (times - times[:, :1]).astype(np.float32),
             given.values[rows],

@@ -1,9 +1,7 @@
 """The CPU engine: whole sequences as single nodes of autograd, compiled.
 
-Backpropagation through a neural ODE spends most of its time on the bookkeeping of tens
-of thousands of tiny operations. In the fused engine the encoder's run over a window,
-and the decoder's trajectory are one node each, with a hand-derived backward pass,
-carried out by a kernel that numba compiles once a machine and precision.
+The encoder's run over a window, and the decoder's trajectory are one node each, with a
+hand-derived backward pass; numba compiles it once a machine and precision.
 
 This package knows nothing of `sklode.nn`; it takes weights and steps. Plain torch is
 the reference that it is tested against, and serves what it does not cover: GPUs,

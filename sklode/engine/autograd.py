@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,55 +11,26 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from sklode.engine.tableaus import TABLEAUS
-
-Layers: TypeAlias = Sequence[tuple[Tensor, Tensor]]
-"""Weight and bias of a vector field's layers, with tanh after all but the last."""
-
-
-def serves(method: str, layers: Layers, example: Tensor) -> bool:
-    """Return whether the engine has this method and field for such tensors."""
-    return (
-        method in TABLEAUS
-        and len(layers) <= 3
-        and example.device.type == "cpu"
-        and example.dtype in (torch.float32, torch.float64)
-    )
-
 
 def encode(
-    x: Tensor, dt: Tensor, visits: Tensor, cell: Any, field: Layers, method: str
+    x: Tensor, dt: Tensor, visits: Tensor, cell: Any, field: list[Tensor], method: str
 ) -> Tensor:
-    """Return the last h of a sequence of flows and cell updates.
+    """Return the last h, (batch, state), of a sequence of flows and cell updates.
 
-    Parameters
-    ----------
-    x : Tensor of shape (batch, step, input)
-        What the cell reads at the end of each step; it gets no gradient.
-    dt : Tensor of shape (batch, step)
-        Signed lengths of the flow of each step; 0: no flow.
-    visits : Tensor of shape (batch, step), bool
-        Whether the cell is updated at the end of the step.
-    cell : torch.nn.LSTMCell or RNNCell
-    field : Layers
-        Of the flow's vector field; none: nothing flows.
-    method : {"rk4", "midpoint", "euler"}
-        The Runge-Kutta method.
-
-    Returns
-    -------
-    Tensor of shape (batch, state)
+    Each step, of signed length ``dt``, (batch, step), flows by a ``field``, weight and
+    bias of each layer in turn; by none it rests. Where it ``visits``, (batch, step),
+    bool, an LSTMCell or RNNCell then reads ``x``, (batch, step, input), which gets no
+    gradient. ``method`` is one of the `TABLEAUS`.
     """
     from sklode.engine.runs import Encoding  # an import of sklode need not wait for it
 
     if not field:  # one that is never asked
         dt, one = torch.zeros_like(dt), x.new_zeros(1, cell.hidden_size)
-        field = [(one, one[0, :1]), (one.T, one[0])]
+        field = [one, one[0, :1], one.T, one[0]]
     bias = (cell.bias_ih + cell.bias_hh).unsqueeze(1)
     weights = torch.cat([cell.weight_hh, cell.weight_ih, bias], 1)
     run = functools.partial(Encoding, method)
-    layers = [part for layer in field for part in layer]
-    tensors = dt, visits.to(x.dtype), x, weights, *layers
+    tensors = dt, visits.to(x.dtype), x, weights, *field
     return _Run.apply(torch.is_grad_enabled(), run, *tensors)
 
 
@@ -70,41 +40,23 @@ def decode_at(
     controls: Tensor | None,
     left: Tensor,
     theta: Tensor,
-    field: Layers,
+    field: list[Tensor],
     method: str,
 ) -> Tensor:
-    """Return states at any places within consecutive steps.
+    """Return states at any places within consecutive steps, (batch, query, state).
 
-    Between the ends of a step the answer is the cubic Hermite interpolant of z and
-    dz/dt; the control of the step holds at both.
-
-    Parameters
-    ----------
-    z0 : Tensor of shape (batch, state)
-        Initial states.
-    dt : Tensor of shape (batch, step)
-        Signed lengths of the steps.
-    controls : Tensor of shape (batch, step, control) or None
-        Held over each step; the first layer reads them after the state.
-    left : Tensor of shape (batch, query), int64
-        The step in which each query lies; 0 where there are no steps.
-    theta : Tensor of shape (batch, query)
-        Its place there: 0 at the step's start, 1 at its end.
-    field, method
-        As in `encode`.
-
-    Returns
-    -------
-    Tensor of shape (batch, query, state)
+    From ``z0``, (batch, state), steps ``dt``, (batch, step), are taken; ``controls``,
+    (batch, step, control), hold over one each, and the first layer reads them after the
+    state. A query, (batch, query), is ``theta`` in [0, 1] of the way through the step
+    ``left``, int64, on the cubic Hermite interpolant of z and dz/dt at both ends.
     """
     from sklode.engine.runs import Decoding
 
-    (weight, bias), *others = field
+    weight, *others = field
     by_state, by_control = weight.tensor_split([z0.shape[1]], dim=1)
     added = None if controls is None else functional.linear(controls, by_control)
-    layers = [part for layer in others for part in layer]
     run = functools.partial(Decoding, method)
-    tensors = dt, left, theta, z0, added, by_state, bias, *layers
+    tensors = dt, left, theta, z0, added, by_state, *others
     return _Run.apply(torch.is_grad_enabled(), run, *tensors)
 
 

@@ -10,6 +10,7 @@ Matrices are one-dimensional arrays, row after row.
 from __future__ import annotations
 
 import contextlib
+import functools
 
 import numba
 import numpy as np
@@ -22,14 +23,10 @@ from numba.extending import intrinsic
 # Sums may be reordered and fused; infinities and what is no number stay what they are.
 _FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
 
-_OPTIONS = {
-    "fastmath": set(_FAST),
-    "nogil": True,
-    "error_model": "numpy",
-}
+_OPTIONS = {"fastmath": set(_FAST), "nogil": True, "error_model": "numpy"}
 
+# of what allocates no array: its views need not be counted
 _INSIDE = {"_nrt": False, **_OPTIONS}
-"""Of what allocates no array: its views need not be counted."""
 
 
 class _Cache(FunctionCache):
@@ -49,16 +46,15 @@ def compiled(function, **options):
     return dispatcher
 
 
-def entry(function):
-    """Compile a function as `compiled` does, of one that allocates no array."""
-    return compiled(function, _nrt=False)
+entry = functools.partial(compiled, _nrt=False)
+"""Compile a function as `compiled` does, of one that allocates no array."""
 
+_UNCALLED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+inner = functools.partial(numba.njit, **_UNCALLED, **_INSIDE)
+"""Compile a function that only compiled functions call."""
 
-def inner(function):
-    """Compile a function that only compiled functions call."""
-    return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_INSIDE)(
-        function
-    )
+inlined = functools.partial(numba.njit, inline="always", **_INSIDE)
+"""Compile a function into those that call it, where it costs less to compile."""
 
 
 @intrinsic
@@ -75,19 +71,10 @@ def apart(typing):
     return types.none(), codegen
 
 
-def inlined(function):
-    """Compile a function into those that call it, where it costs less to compile."""
-    return numba.njit(inline="always", **_INSIDE)(function)
-
-
-_LANES = 8
-"""Columns that are summed side by side: two or one of a machine's registers."""
-
-_ROWS, _VECTORS = 4, 3
-"""Rows, and times `_LANES` columns, of a tile: its sums fill twelve registers."""
-
-_TILES = [(lanes, rows, 1) for lanes in (1, 4) for rows in (1, _ROWS)]
-_TILES += [(_LANES, rows, n) for rows in (1, _ROWS) for n in range(1, _VECTORS + 1)]
+# columns that are summed side by side, in two or one of a machine's registers; rows;
+# and times so many columns: the sums of the largest tile fill twelve registers
+_TILES = [(lanes, rows, 1) for lanes in (1, 4) for rows in (1, 4)]
+_TILES += [(8, rows, n) for rows in (1, 4) for n in (1, 2, 3)]
 
 
 def _int(value):
@@ -162,11 +149,8 @@ def _tile(typing, which, x, x_at, to_row, to_next, w, out, out_at, width, n, col
         builder.position_at_end(done)
         return context.get_dummy_value()
 
-    count = types.int64
-    sizes = (count, count, count), (count, count, count)
-    return types.void(
-        count, x, *sizes[0], w, out, *sizes[1], types.UniTuple(count, 3)
-    ), codegen
+    sizes, three = [types.int64] * 3, types.UniTuple(types.int64, 3)
+    return types.void(types.int64, x, *sizes, w, out, *sizes, three), codegen
 
 
 @inner

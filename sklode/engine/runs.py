@@ -53,11 +53,7 @@ def _threads_of(process, n):
 
 
 def _sums(parts):
-    totals, *others = parts
-    for other in others:
-        for total, part in zip(totals, other, strict=True):
-            total += part
-    return totals
+    return [sum(others, start=first) for first, *others in zip(*parts, strict=True)]
 
 
 def _by_step(part):
@@ -81,12 +77,12 @@ class _Field:
         weights, self.biases = (w1, w2, w1 @ wo, wo), (b1, b2, w1 @ bo, bo)
         self.width, self.n_state = w1.shape
         self.layers, sizes = layers, (self.n_state, self.width)
-        tableau, self.n_widths = TABLEAUS[method], (self.width, len(w2))
+        (rows, b), self.n_widths = TABLEAUS[method], (self.width, len(w2))
         a = np.zeros((_MOST_STAGES, _MOST_STAGES), w1.dtype)
-        for i, row in enumerate(tableau.a):
+        for i, row in enumerate(rows):
             a[i, : len(row)] = row
-        self.n_stages = len(tableau.b)
-        steps = a, a.T.copy(), np.array(tableau.b, w1.dtype)
+        self.n_stages = len(b)
+        steps = a, a.T.copy(), np.array(b, w1.dtype)
         self.forward = steps, tuple(w.T.ravel() for w in weights), self.biases, sizes
         self.back = steps, tuple(w.ravel() for w in weights), self.biases, sizes
         self.cost = self.n_stages * (self.width**2 + w2.size) + 2 * w1.size  # of a step

@@ -36,10 +36,9 @@ _CHANGED_IN_PLACE = {"_converter_store_y", "_pretrained_attrs"}  # by sktime
 def _wholly_or_not_at_all(cls: Any) -> Any:
     """Have the methods of a class change its object only where they end well.
 
-    sktime's own methods write what they read of the input, such as the cutoff, before
-    the forecaster has seen whether it can be used. So they work on a copy, which then
-    takes the object's place. What only asks, maybe in several threads, leaves nothing
-    but its horizon.
+    sktime's write what they read of the input before it is known to be of use: so they
+    work on a copy, which then takes the object's place. What only asks, maybe in
+    several threads, leaves nothing but its horizon.
     """
     for name in (*_CHANGE, *_ASK):
         setattr(cls, name, _on_a_copy(getattr(cls, name), name in _CHANGE))
@@ -61,12 +60,6 @@ def _on_a_copy(method: Callable[..., Any], changes: bool) -> Callable[..., Any]:
         return self if result is twin else result
 
     return on_a_copy
-
-
-def _as_table(data: Any) -> Any:
-    """Return data; an array of one series over the rows that sktime gives it."""
-    is_one = isinstance(data, np.ndarray) and data.ndim < 3
-    return pd.DataFrame(data) if is_one else data
 
 
 @_wholly_or_not_at_all
@@ -116,7 +109,10 @@ class ContinuousForecaster(BaseForecaster):
                 f"array of the shape {y.shape}. Pass a Series or DataFrame whose index "
                 f"holds them, as y had {self._history.last[0]} last."
             )
-        X, table = map(_as_table, (X, y))
+        X, table = (
+            pd.DataFrame(x) if isinstance(x, np.ndarray) and x.ndim < 3 else x
+            for x in (X, y)  # an array's rows are those that sktime gives it
+        )
         both = isinstance(X, tables) and isinstance(table, tables)
         if both:
             checks.check_controls(X, table.index)
@@ -164,8 +160,7 @@ class ContinuousForecaster(BaseForecaster):
     def _fit(self, y: Any, X: Any, fh: Any) -> Any:
         """Learn from y, beginning from what was pretrained."""
         purpose = "fine-tune" if hasattr(self, "pretrained_") else "fit"
-        found = self._begun(y, X, fh, purpose)
-        self._history, model, self._predict_seed = found
+        self._history, model, self._predict_seed = self._begun(y, X, fh, purpose)
         self._set_model(model)
         return self
 
@@ -243,16 +238,13 @@ class ContinuousForecaster(BaseForecaster):
     def _predict_moving_cutoff(
         self, y: Any, cv: Any, X: Any, update_params: bool, reset_forecaster: bool
     ) -> Any:
-        """Update and forecast in turn; sktime's own loop needs a frequency.
-
-        A splitter without ``fh`` asks at the rows of each fold's second part.
-        """
+        """Update and forecast in turn; sktime's own loop needs a frequency."""
         forecaster = copy.deepcopy(self) if reset_forecaster else self
         y = self._like_y(y)
         forecasts, cutoffs = [], []
         for seen, ahead in cv.split(y):
             forecaster.update(y.iloc[seen], X, update_params)
-            if cv.fh is None:
+            if cv.fh is None:  # it asks at the rows of the fold's second part
                 forecast = self._like_y(forecaster.predict_at(y.index[ahead], X))
             else:
                 forecast = forecaster.predict(cv.fh, X)
@@ -262,11 +254,13 @@ class ContinuousForecaster(BaseForecaster):
 
     def _like_y(self, frame: pd.DataFrame) -> Any:
         """Return a Series where the y that was passed last was one."""
-        if self._y_metadata["mtype"] != "pd.Series":
-            return frame
-        return convert_to(
-            frame, "pd.Series", store=self._converter_store_y, store_behaviour="freeze"
-        )
+        is_series = self._y_metadata["mtype"] == "pd.Series"
+        return self._as_y(frame) if is_series else frame
+
+    def _as_y(self, frame: pd.DataFrame) -> Any:
+        """Return a table in the container of the y that was passed last."""
+        mtype, store = self._y_metadata["mtype"], self._converter_store_y
+        return convert_to(frame, mtype, store=store, store_behaviour="freeze")
 
     def _residuals(self, y: Any, X: Any) -> pd.DataFrame:
         """Return observations, in any container of sktime, minus their forecasts."""
@@ -298,13 +292,7 @@ class ContinuousForecaster(BaseForecaster):
         self.check_is_fitted()
         if y is None:
             y = self._like_y(self._history.frame())
-        residuals = self._residuals(y, X)
-        return convert_to(
-            residuals,
-            self._y_metadata["mtype"],
-            store=self._converter_store_y,
-            store_behaviour="freeze",
-        )
+        return self._as_y(self._residuals(y, X))
 
     def predict_at(self, index: pd.Index, X: Any = None) -> pd.DataFrame:
         """Forecast at exactly the rows of an index.
@@ -367,7 +355,7 @@ class ContinuousForecaster(BaseForecaster):
         X : DataFrame, optional
             Controls at the horizon, where the model has any.
         noise : bool, default=True
-            Whether the observation noise is added to the smooth trajectories.
+            Whether the observation noise is added.
 
         Returns
         -------
@@ -376,17 +364,16 @@ class ContinuousForecaster(BaseForecaster):
 
         Notes
         -----
-        Deviations of the trajectories from their mean, and the noise, are multiplied by
-        ``interval_scale_``. Paths are drawn together, so that each part of equal
-        probability holds one: those of another ``n_samples`` are others.
+        Each part of equal probability holds one path: those of another ``n_samples``
+        are others.
         """
         self.check_is_fitted()
         X_inner = self._check_X(X=X)
         rows, asked = self._asked(self._check_fh(fh), X_inner)
         n = self.n_samples if n_samples is None else n_samples
         checks.check_count("n_samples", n)
-        paths = enumerate(self._answers.paths(asked, n, noise))
-        drawn = {k: self._framed(rows, asked, path) for k, path in paths}
+        paths = self._answers.paths(asked, n, noise)
+        drawn = {k: self._framed(rows, asked, path) for k, path in enumerate(paths)}
         return pd.concat(drawn, names=["sample", *rows.names])
 
     def _predict_quantiles(self, fh: Any, X: Any, alpha: list[float]) -> Any:
@@ -421,8 +408,6 @@ class ContinuousForecaster(BaseForecaster):
     def score(self, y: Any, X: Any = None, fh: Any = None) -> float:
         """Return minus the root mean squared error of the forecasts of ``y``.
 
-        Greater is better, as scikit-learn's searches ask.
-
         Parameters
         ----------
         y : Series or DataFrame
@@ -455,9 +440,8 @@ class ContinuousForecaster(BaseForecaster):
     def _asked(self, fh: Any, X: Any) -> tuple[pd.Index, Asked]:
         """Return the rows that a horizon asks for, and those that are answered.
 
-        An absolute horizon asks every series of a panel at every stamp, but X need not
-        know them all: sktime's evaluation asks at the union of the series' stamps. A
-        MultiIndex is the rows themselves.
+        These are fewer where X lacks stamps: sktime's evaluation asks every series of a
+        panel at the stamps of all. A MultiIndex is the rows themselves.
         """
         history = self._history
         if isinstance(fh, pd.MultiIndex):
@@ -487,9 +471,9 @@ class ContinuousForecaster(BaseForecaster):
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write the forecaster to a file without executable parts.
 
-        Its parameters, its weights and the series that it forecasts from, in the layout
-        of safetensors, which is needed: the extra ``save``. A file that is there is
-        replaced once the new one is complete.
+        Parameters, weights and the series that it forecasts from, in the layout of
+        safetensors (the extra ``save``). A file that is there is replaced once the new
+        one is complete.
 
         Raises
         ------
@@ -509,8 +493,7 @@ class ContinuousForecaster(BaseForecaster):
         Raises
         ------
         sklode.WeightsFileError
-            If the file is no such file, is damaged, or of another class or version of
-            the format.
+            If the file is none of these, damaged, or of another class or version.
         """
         return saving.load(path, cls)
 

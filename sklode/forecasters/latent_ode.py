@@ -14,30 +14,23 @@ from sklearn.utils import check_random_state
 from sklode.data.history import History
 from sklode.data.horizons import steps_ahead
 from sklode.data.ticks import TIMELIKE
+from sklode.engine.threads import own_modes
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.prediction.ahead import AheadModel
 from sklode.prediction.predictor import Predictor
 from sklode.training.ahead import AheadRun
 from sklode.training.loop import HISTORY_COLUMNS
-from sklode.training.parameters import (
-    ATTRIBUTES,
-    PARAMETERS,
-    Settings,
-    check_parameters,
-)
-from sklode.training.plan import Purpose
+from sklode.training.parameters import ATTRIBUTES, PARAMETERS, check_parameters
 from sklode.training.report import Reporter
 from sklode.training.series import SeriesRun
 
 
 class _LatentODEForecaster(ContinuousForecaster):
-    """What the three forecasters share: all but the encoder.
+    """What the three forecasters share: all but the encoder."""
 
-    Attributes of every subclass: ``encoder`` names the module of `sklode.nn`.
-    """
-
-    encoder: ClassVar[str]
-    _is_candidate = False  # whether scikit-learn cloned it, as its searches do
+    encoder: ClassVar[str]  # see `build_network`
+    # whether scikit-learn cloned it, as its searches do; `reset` keeps what has a "__"
+    _is__candidate = False
 
     def __init__(
         self,
@@ -75,19 +68,12 @@ class _LatentODEForecaster(ContinuousForecaster):
 
     def __sklearn_clone__(self) -> Any:
         candidate = super().__sklearn_clone__()
-        candidate._is_candidate = True
+        candidate._is__candidate = True
         return candidate
-
-    def reset(self) -> Any:
-        """Return to the state after construction."""
-        is_candidate = self._is_candidate
-        super().reset()
-        self._is_candidate = is_candidate
-        return self
 
     def _scored(self) -> None:
         """Say where a score tells nothing of the network that a search looks for."""
-        if self._is_candidate and self.level == "auto" and not self.network_share_:
+        if self._is__candidate and self.level == "auto" and not self.network_share_:
             warnings.warn(
                 "no network of this candidate counts, the level alone forecasts: what "
                 "differs only in the network scores the same. Search with "
@@ -98,20 +84,22 @@ class _LatentODEForecaster(ContinuousForecaster):
     def _check_parameters(self) -> None:
         check_parameters(self)
 
+    @own_modes(gradients=True)
     def _learned(
-        self, history: History, fh: Any, start: Any, purpose: Purpose
+        self, history: History, fh: Any, start: Any, purpose: str
     ) -> tuple[Any, int]:
         """Return a trained model and the seed of all draws."""
         if purpose == "update" and self.guard and not self.network_share_:
             return start, 0  # a level that was kept is not undone
-        settings = Settings.of(self)
-        rng = check_random_state(self.random_state)
+        given = history, self, check_random_state(self.random_state), start, purpose
         if self.level == "auto":
-            run: Any = AheadRun(history, settings, rng, start, purpose)
+            run: Any = AheadRun(*given)
         else:
-            steps = steps_ahead(fh)
-            run = SeriesRun(history, settings, rng, steps, start, purpose)
-        return run.train(Reporter(self.verbose)), run.predict_seed
+            run = SeriesRun(*given, n_ahead=steps_ahead(fh))
+        model = run.train(Reporter(self.verbose))
+        if model.network is not None:
+            model.network.to("cpu")  # where forecasts are made, and every file is read
+        return model, run.predict_seed
 
     def _set_model(self, model: Any) -> None:
         self._model, self.network_ = model, model.network
@@ -122,20 +110,20 @@ class _LatentODEForecaster(ContinuousForecaster):
         self.location_, self.scale_ = units.location, units.scale
         is_time = model.clock == TIMELIKE
         self.time_unit_ = pd.Timedelta(round(units.time)) if is_time else units.time
-        found = model.weighed if isinstance(model, AheadModel) else None
-        channels = self._history.channels
-        if found is not None:
+        channels, name = self._history.channels, "time since the last observation"
+        if isinstance(model, AheadModel):
             self._answers = self._level_answers(model.level, model)
             self.level_, self.network_share_ = self._answers.description(), model.share
-            leads, factors = found.leads, found.factors
+            found = model.weighed
+            index = pd.Index(found.leads, name=name)
+            self.interval_scale_ = pd.DataFrame(found.factors, index, channels)
+            self.network_weights_ = pd.DataFrame(found.weights, index, channels)
         else:
             self._answers = Predictor(model, self._history, self._predict_seed)
             self.network_share_, self.horizon_ = 1.0, model.horizon
-            leads, factors = vars(self._answers.calibration).values()
-        index = pd.Index(leads, name="time since the last observation")
-        self.interval_scale_ = pd.DataFrame(factors, index, channels)
-        if found is not None:
-            self.network_weights_ = pd.DataFrame(found.weights, index, channels)
+            lags, *scales = self._answers.calibration.T
+            index = pd.Index(lags, name=name)
+            self.interval_scale_ = pd.DataFrame(np.transpose(scales), index, channels)
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
@@ -176,9 +164,8 @@ def _documented(cls: _Forecaster) -> _Forecaster:
 class LatentODEForecaster(_LatentODEForecaster):
     """Latent ODE with an RNN encoder (Chen et al. 2018), in continuous time.
 
-    A variational autoencoder: an RNN reads a window of observations, and the gaps
-    between them, backward in time; a neural ODE carries the latent state to any other
-    time stamp. Nothing flows between the encoder's visits.
+    An RNN reads a window of observations, and the gaps between them, backward in time;
+    a neural ODE carries the latent state to any other time stamp.
 
     References
     ----------
@@ -193,9 +180,8 @@ class LatentODEForecaster(_LatentODEForecaster):
 class LatentODERNNForecaster(_LatentODEForecaster):
     """Latent ODE with an ODE-RNN encoder (Rubanova et al. 2019), in continuous time.
 
-    A variational autoencoder: an RNN whose state flows along a neural ODE between
-    observations reads a window of them backward in time; a second neural ODE carries
-    the latent state to any other time stamp.
+    An RNN whose state flows along a neural ODE between observations reads a window of
+    them backward in time; a second one carries the latent state to any other stamp.
 
     References
     ----------
@@ -210,10 +196,9 @@ class LatentODERNNForecaster(_LatentODEForecaster):
 class LatentODELSTMForecaster(_LatentODEForecaster):
     """Latent ODE with an ODE-LSTM encoder (Coelho et al.), in continuous time.
 
-    A variational autoencoder: an LSTM whose hidden state flows along a neural ODE
-    between observations reads a window of them backward in time; a second neural ODE
-    carries the latent state to any other time stamp. With ``clip_norm`` it is the
-    paper's "Latent ODE-LSTM + gradient clipping".
+    An LSTM whose hidden state flows along a neural ODE between observations reads a
+    window of them backward in time; a second one carries the latent state to any other
+    stamp. With ``clip_norm`` it is the paper's "Latent ODE-LSTM + gradient clipping".
 
     References
     ----------

@@ -28,11 +28,10 @@ _CONSTRAINTS: dict[str, list[Any]] = {
 def _check_positive(observations: Observations, channels: list[Any]) -> None:
     """Check that all values have a logarithm."""
     for row, channel in np.argwhere(observations.values <= 0):
-        key = observations.keys[observations.series[row]]
         raise ValueError(
             "with logarithm=True all values of y must be above zero; got "
             f"{observations.values[row, channel]:g} in column {channels[channel]!r} at "
-            f"{observations.named(observations.ticks[row], key)}. Add a constant to y, "
+            f"{observations.named(row)}. Add a constant to y, "
             'or use logarithm="auto".'
         )
 
@@ -42,9 +41,8 @@ class StructuralForecaster(ContinuousForecaster):
 
     Each channel is a sum of linear-Gaussian parts: a level that wanders, a damped
     trend, deviations that fade, seasons on the clock of the index's time zone, and
-    effects of X, straight or curved, at once or late. A Kalman filter crosses gaps of
-    any length exactly, so that irregular stamps, missing values and times in the past
-    are no special cases. There is no network to train.
+    effects of X. A Kalman filter crosses gaps of any length exactly, so that irregular
+    stamps, missing values and times in the past are no special cases.
 
     Parameters
     ----------
@@ -62,31 +60,26 @@ class StructuralForecaster(ContinuousForecaster):
         own or inferred frequency; else a calendar frequency that all stamps lie on;
         else the median gap.
     clean : bool, default=True
-        Leave out what a broken sensor wrote: lone absurd values, a number such as -999
-        for missing ones, runs of a stuck value; and rescale rows before a change of
-        unit. Each with a warning. False: every value counts as it is.
+        Leave out what a broken sensor wrote (lone absurd values, marks such as -999,
+        stuck values) and rescale rows before a change of unit, each with a warning.
     random_state : int, RandomState or None, default=None
         Of the sample paths; no global generator is touched.
 
     Attributes
     ----------
     level_ : DataFrame
-        What was found, in the most probable form: a row per channel and part. ``share``
-        of the variance of all parts over the last rows; ``size``, a standard deviation
-        in units of y or of its logarithm; ``memory``, how long the part is remembered;
-        whether the ``logarithm`` is modelled; ``probability`` of the form; ``values``:
-        "counts", "not below zero" or "any"; and whether other columns of y move the
-        forecasts of this one (``cross``).
+        The most probable form, a row per channel and part: ``share`` of the variance of
+        all parts over the last rows; ``size``, a standard deviation in units of y or of
+        its logarithm; ``memory``, how long the part is remembered; whether the
+        ``logarithm`` is modelled; ``probability`` of the form; ``values``: "counts",
+        "not below zero" or "any"; ``cross``: whether other columns move its forecasts.
 
     Notes
     -----
-    ``pretrain`` finds the sizes of all parts on a panel; a ``fit`` after it keeps them,
-    and finds where the new series stand, however short they are. A second ``pretrain``
-    begins anew on its own panel.
-
-    ``update`` takes up observations; with ``update_params`` the sizes of the parts are
-    found again, on all rows, whenever these have doubled in number. Those of
-    ``pretrain`` stay.
+    ``pretrain`` finds the sizes of all parts on a panel, each time anew; a ``fit``
+    after it keeps them, and finds where the new series stand, however short they are.
+    ``update`` with ``update_params`` finds them again, unless they are those of
+    ``pretrain``, whenever rows have doubled in number.
 
     References
     ----------
@@ -131,10 +124,7 @@ class StructuralForecaster(ContinuousForecaster):
     def _learned(
         self, history: History, fh: Any, start: AheadModel | None, purpose: str
     ) -> tuple[AheadModel, int]:
-        """Return hyperparameters, and the seed of all draws.
-
-        They are found again once rows have doubled; those of `pretrain` stay.
-        """
+        """Return hyperparameters, and the seed of all draws."""
         observations = history.observations
         n_rows, columns = len(observations.ticks), (history.channels, history.controls)
         rng = check_random_state(self.random_state)

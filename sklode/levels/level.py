@@ -58,11 +58,10 @@ class Level:
         ``seasons`` are periods in ticks, each of which is taken where the data ask for
         it; "auto": those of the clock and of a periodogram.
         """
-        unit = time_unit(observations.where(observations.is_observed))
+        unit = time_unit(observations.observed())
         steps, controls = steps_of(observations.values), observations.controls
-        given = np.zeros((1, 0)) if controls is None else controls
         cross = Cross.none(len(steps))
-        level = cls(unit, [], [], *location_and_scale(given), [], steps, cross)
+        level = cls(unit, [], [], *location_and_scale(controls), [], steps, cross)
         tables = level.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
         if isinstance(seasons, str):
@@ -78,7 +77,7 @@ class Level:
             if isinstance(seasons, str):
                 periods |= _other_periods(table, list(periods))
             X = None
-            if controls is not None:
+            if controls.shape[1]:
                 known = np.flatnonzero(~np.isnan(values))
                 X = Inputs(*level._controls(observations), known)
             found.append(fit_components(table, spans[-1], periods, logarithm, X))
@@ -104,14 +103,12 @@ class Level:
     def inputs(self, rows: Observations) -> Array:
         """Return what `kalman` reads beside times, (row, 1 + column), at rows of X."""
         ahead = clock_ahead(rows.ticks, rows.like)[:, None] / self.unit
-        if rows.controls is None:
-            return ahead
         return np.hstack([ahead, columns_of(self.effects, *self._controls(rows))])
 
     def _controls(self, rows: Observations) -> tuple[Numbers, Array, Array]:
         """Return bounds of series, times, and X in standard deviations."""
-        standard = self.standard(rows.controls)  # type: ignore[arg-type]
-        return rows.bounds, self.times(rows, rows.series, rows.ticks), standard
+        times = self.times(rows, rows.series, rows.ticks)
+        return rows.bounds, times, self.standard(rows.controls)
 
     def standard(self, controls: Array, columns: Any = ...) -> Array:
         """Return columns of X in standard deviations from their means."""
@@ -427,10 +424,10 @@ def _rows_after(seen: Observations, now: Observations) -> Flags | None:
     last = seen.ticks[seen.bounds[1:] - 1]
     fresh = now.ticks > last[now.series]
     before = now.where(~fresh)
-    pairs = [(before.ticks, seen.ticks), (before.values, seen.values)]
-    if seen.controls is not None and before.controls is not None:
-        pairs.append((before.controls, seen.controls))
-    same = all(np.array_equal(*pair, equal_nan=True) for pair in pairs)
+    same = all(
+        np.array_equal(getattr(before, name), getattr(seen, name), equal_nan=True)
+        for name in ("ticks", "values", "controls")
+    )
     return fresh if same else None
 
 

@@ -77,7 +77,7 @@ class LevelPredictor:
                 one = self._answered(k, rows, move)
                 drawn = one.put(drawn) if noise else np.maximum(drawn, 0.0)
             paths[:, order, k] = drawn
-        return _finite(paths)
+        return finite(paths)
 
     def components(self, asked: Asked) -> pd.DataFrame:
         """Return the parts of the most probable form at rows.
@@ -161,7 +161,7 @@ class LevelPredictor:
         for effect in effects:
             own, end = slice(end, end + effect.n_columns), end + effect.n_columns
             k = effect.column
-            ends = seen[:, k].min(), seen[:, k].max()  # type: ignore[index]
+            ends = seen[:, k].min(), seen[:, k].max()
             values = np.linspace(*ends, _PLACES)
             columns = effect.at(self.level.standard(values, k))
             spread = np.sqrt(((columns @ covariance[own, own]) * columns).sum(1))
@@ -197,7 +197,7 @@ class LevelPredictor:
         if len(order):
             for k, move in enumerate(moves):
                 table[order, k] = of(self._answered(k, rows, move))
-        return _finite(table)
+        return finite(table)
 
     def _answered(self, channel: int, asked: Table, move: Move | None) -> Any:
         """Return a channel's distribution: not below zero where no value of y is."""
@@ -210,7 +210,7 @@ class LevelPredictor:
         ahead = clock_ahead(asked.ticks, self._history.rows.like)
         inputs: Array = ahead[:, None] / self.level.unit
         known = asked.known
-        if known is None:
+        if not self.level.effects:
             return inputs
         self._warn_of_far_controls(known)
         before = rows_before(known.bounds, known.ticks, asked.series, asked.ticks)
@@ -220,24 +220,23 @@ class LevelPredictor:
     def _warn_of_far_controls(self, known: Any) -> None:
         """Warn where X, as far as it is used, is far from all that was seen."""
         seen = self._history.rows.controls
-        low, high = seen.min(0), seen.max(0)  # type: ignore[union-attr]
+        low, high = seen.min(0), seen.max(0)
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         is_far = np.abs(known.controls / 4 - middle / 4) > 0.75 * half  # floats end
         used = sorted({effect.column for effect in self.level.effects})
         for k in (k for k in used if is_far[:, k].any()):
             row = int(np.argmax(is_far[:, k]))
-            at = known.named(known.ticks[row], known.keys[known.series[row]])
             warnings.warn(
                 f"X should be as it was in fit; got {known.controls[row, k]:g} in "
-                f"column {self._history.controls[k]!r} at {at}, where {low[k]:g} to "
-                f"{high[k]:g} were seen. Its effect goes on as a straight line there, "
-                "which may be far off. Look for other units, or a broken sensor.",
+                f"column {self._history.controls[k]!r} at {known.named(row)}, where "
+                f"{low[k]:g} to {high[k]:g} were seen. Its effect goes on as a line "
+                "there, and may be far off. Look for other units, or a broken sensor.",
                 UserWarning,
                 stacklevel=2,
             )
 
 
-def _finite(table: Array) -> Array:
+def finite(table: Array) -> Array:
     """Return an answer that floats can hold."""
     if not np.isfinite(table).all():
         raise ValueError(

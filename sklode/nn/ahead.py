@@ -186,8 +186,7 @@ class AheadODE(Autoencoder):
         if batch.controls is not None:
             inputs.append(batch.controls)
         # a flow backward along ages is one forward in time
-        given = batch.times, torch.cat(inputs, -1), batch.mask.any(-1)
-        h = self.encoder(*given, self.engine)
+        h = self.encoder(batch.times, torch.cat(inputs, -1), batch.mask.any(-1))
         n, channels = read.shape[:2]
         of_all = h.unsqueeze(1).expand(-1, channels, -1)
         parts = [read, self.names.expand(n, -1, -1), of_all]
@@ -213,13 +212,17 @@ class AheadODE(Autoencoder):
         passed = lead / self.reach
         fading = torch.stack([torch.exp(-5 * age), torch.exp(-1.25 * age)], 1)
         ahead = [torch.exp(-15 * passed), torch.exp(-5 * passed), passed]
-        slot, asked = _slots(window, lead, len(z0))
+        # each answer's place among its window's; they are sorted by these
+        slot = torch.arange(len(window), device=window.device)
+        slot = slot - torch.searchsorted(window, window)
+        asked = lead.new_zeros(len(z0), 1 + int(slot.amax()) if len(slot) else 1)
+        asked[window, slot] = lead
         of_channels = self.n_channels, self.state_size
         if self.decoder is None:
             state = z0.unflatten(1, of_channels)[window, channel]
         else:
             origin = z0.new_zeros(len(z0))
-            z = self.decoder(z0, origin, asked, batch.path, self.engine)[window, slot]
+            z = self.decoder(z0, origin, asked, batch.path)[window, slot]
             answer = torch.arange(len(z), device=z.device)
             state = z.unflatten(1, of_channels)[answer, channel]
         name, since = self.names[channel], torch.stack(ahead, 1)
@@ -260,9 +263,9 @@ def huber_log_likelihood(errors: Tensor, scale: Tensor) -> Tensor:
 
     with k = 2; shape and broadcasting as of ``errors`` / ``scale``.
     """
-    size = (errors / scale).abs()
-    inner = size.clamp(max=_HUBER)
-    return -(inner * (size - inner / 2)) - scale.log() - _LOG_HUBER_MASS
+    z = errors / scale
+    rho = functional.huber_loss(z, torch.zeros_like(z), reduction="none", delta=_HUBER)
+    return -rho - scale.log() - _LOG_HUBER_MASS
 
 
 def _softened(values: Tensor) -> Tensor:
@@ -317,16 +320,3 @@ def _near(ages: Tensor, values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     total = weight @ known
     near = (weight @ values) / (total + 1e-30)
     return near.transpose(1, 2), (total / (total + 0.3)).transpose(1, 2)
-
-
-def _slots(window: Tensor, lead: Tensor, n_windows: int) -> tuple[Tensor, Tensor]:
-    """Return each answer's place among those of its window, and their leads there.
-
-    Answers are sorted by window; other places ask at the origin.
-    """
-    counts = torch.bincount(window, minlength=n_windows)
-    start = counts.cumsum(0) - counts
-    slot = torch.arange(len(window), device=window.device) - start[window]
-    asked = lead.new_zeros(n_windows, max(int(counts.max()), 1))
-    asked[window, slot] = lead
-    return slot, asked

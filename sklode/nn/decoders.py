@@ -60,33 +60,24 @@ class Decoder(nn.Module):
         t0: Tensor,
         times: Tensor,
         controls: ControlPath | None = None,
-        engine: str = "eager",
     ) -> Tensor:
-        """Return z at ``times``, (batch, query, state).
+        """Return z at ``times``, (batch, query, state), from ``z0``, (batch, state).
 
-        Parameters
-        ----------
-        z0, t0 : Tensor of shape (batch, state) and (batch,)
-            Latent states, and each series' own initial time.
-        times : Tensor of shape (batch, query)
-            Any times, in any order, before or after ``t0``.
-        controls : ControlPath, optional
-            Needed where the vector field takes controls.
-        engine : {"eager", "fused"}, default="eager"
-            Plain torch, or the compiled engine where it `compiles` this.
+        These are any, in any order, before or after each series' own ``t0``, (batch,).
+        A vector field that takes controls needs them.
         """
         elapsed = times - t0.unsqueeze(-1)
-        how = z0, t0, controls, engine
-        forward = self._side(elapsed.clamp(min=0), +1, *how)
-        if not bool((elapsed < 0).any()):
+        forward = self._side(elapsed.clamp(min=0), +1, z0, t0, controls)
+        is_before = elapsed < 0
+        if not bool(is_before.any()):
             return forward
-        backward = self._side(elapsed.clamp(max=0), -1, *how)
-        return torch.where((elapsed < 0).unsqueeze(-1), backward, forward)
+        backward = self._side(elapsed.clamp(max=0), -1, z0, t0, controls)
+        return torch.where(is_before.unsqueeze(-1), backward, forward)
 
     def compiles(self, example: Tensor) -> bool:
         """Return whether the compiled engine does this, for tensors like this one."""
-        solver, field = self.solver, self.vector_field
-        return type(self) is Decoder and solver.compiles(field, example)
+        known = type(self) is Decoder
+        return known and self.solver.compiles(self.vector_field, example)
 
     def _side(
         self,
@@ -95,7 +86,6 @@ class Decoder(nn.Module):
         z0: Tensor,
         t0: Tensor,
         controls: ControlPath | None,
-        engine: str,
     ) -> Tensor:
         """Solve on one side of t0; ``elapsed`` has the side's sign everywhere."""
         spacing = sign * self.solver.grid_spacing
@@ -116,10 +106,10 @@ class Decoder(nn.Module):
             held = controls.at(t0.unsqueeze(-1) + spacing * (step + 0.5))
         left = torch.minimum(place.floor(), n_steps - 1)
         left, theta = left.long(), place - left
-        if not (engine == "fused" and self.compiles(z0)):
+        if not self.compiles(z0):
             return self.interpolated(z0, dt, held, left, theta)
-        layers, method = self.vector_field.layers, self.solver.method
-        return decode_at(z0, dt, held, left, theta, layers, method)
+        layers = list(self.vector_field.parameters())
+        return decode_at(z0, dt, held, left, theta, layers, self.solver.method)
 
     def interpolated(
         self,

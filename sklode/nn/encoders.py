@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sklode.engine.autograd import encode, serves
+from sklode.engine.autograd import encode
 from sklode.nn.solvers import Solver
 
 MAX_SUBSTEPS = 32  # that a gap is split into, at most
@@ -61,12 +61,10 @@ class ODERNN(nn.Module):
         self.solver = Solver() if solver is None else solver
         self.cell: Any = self._cell(input_size, hidden_size)
 
-    def forward(
-        self, times: Tensor, inputs: Tensor, observed: Tensor, engine: str = "eager"
-    ) -> Tensor:
-        """Run backward in time and return h_1, (batch, state).
+    def forward(self, times: Tensor, inputs: Tensor, observed: Tensor) -> Tensor:
+        """Run backward in time; return h after the earliest observed stamp's visit.
 
-        That is h after the visit of the earliest observed stamp; zeros without any.
+        That is h_1, (batch, state): zeros where no stamp was observed.
 
         Parameters
         ----------
@@ -76,15 +74,13 @@ class ODERNN(nn.Module):
             What the cell reads at each stamp; ignored, but finite, where unobserved.
         observed : Tensor of shape (batch, time), bool
             False: nothing was observed at this stamp, no cell update happens.
-        engine : {"eager", "fused"}, default="eager"
-            Plain torch, or the compiled engine where it `compiles` this.
         """
         backward = times.flip(1), inputs.flip(1), observed.flip(1)
         steps = self.steps(*backward, to_last_visit=True)
-        given = not inputs.requires_grad  # which the engine has no gradient by
-        if engine == "fused" and given and self.compiles(inputs):
+        # the engine has no gradient by its inputs
+        if not inputs.requires_grad and self.compiles(inputs):
             field = self.vector_field
-            layers = () if field is None else field.layers
+            layers = [] if field is None else list(field.parameters())
             return encode(*steps[:3], self.cell, layers, self.solver.method)
         *_, h = self._states(steps)
         return h
@@ -133,7 +129,8 @@ class ODERNN(nn.Module):
         inputs, dt, visits, _ = steps
         flows = (dt != 0).any(0).tolist()
         visited = visits.any(0).tolist()
-        memory = self._initial(inputs)
+        is_lstm = isinstance(self, ODELSTM)  # which carries C beside h
+        memory = (inputs.new_zeros(len(inputs), self.hidden_size),) * (1 + is_lstm)
         # unbound at once: the backward pass of each single column fills a whole table
         columns = inputs, dt.unsqueeze(-1), visits.unsqueeze(-1)
         each = zip(*(column.unbind(1) for column in columns), strict=True)
@@ -142,26 +139,15 @@ class ODERNN(nn.Module):
                 h = self.solver.step(self.vector_field, memory[0], length)
                 memory = (h, *memory[1:])
             if visited[k]:
-                memory = tuple(
-                    torch.where(visit, new, old)
-                    for new, old in zip(self._visit(x, memory), memory, strict=True)
-                )
+                found = self.cell(x, memory if is_lstm else memory[0])
+                pairs = zip(found if is_lstm else (found,), memory, strict=True)
+                memory = tuple(torch.where(visit, new, old) for new, old in pairs)
             yield memory[0]
-
-    def _initial(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        return (inputs.new_zeros(len(inputs), self.hidden_size),)
-
-    def _visit(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return the memory after a visit: all that is carried, h first."""
-        return (self.cell(x, memory[0]),)
 
     def compiles(self, example: Tensor) -> bool:
         """Return whether the compiled engine does this, for tensors like this one."""
-        if type(self) not in (RNN, ODERNN, ODELSTM):
-            return False
-        if self.vector_field is None:
-            return serves("euler", (), example)
-        return self.solver.compiles(self.vector_field, example)
+        known = type(self) in (RNN, ODERNN, ODELSTM) and type(self.cell) is self._cell
+        return known and self.solver.compiles(self.vector_field, example)
 
 
 class RNN(ODERNN):
@@ -198,10 +184,3 @@ class ODELSTM(ODERNN):
     """
 
     _cell = nn.LSTMCell
-
-    def _initial(self, inputs: Tensor) -> tuple[Tensor, ...]:
-        return super()._initial(inputs) * 2
-
-    def _visit(self, x: Tensor, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        h, c = self.cell(x, memory)
-        return h, c

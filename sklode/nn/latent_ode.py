@@ -6,7 +6,6 @@ loss), and its norm gradient clipping.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -83,13 +82,8 @@ def perceptron(
 
 
 class Autoencoder(nn.Module):
-    """A network with an encoder and a decoder, or None for that.
+    """A network with an encoder and a decoder, or None for that."""
 
-    ``engine`` is "fused", the compiled one, where that serves them, or "eager": plain
-    torch always. Pickles and copies keep the device as far as the machine has it.
-    """
-
-    engine = "fused"
     encoder: Any
     decoder: Any
 
@@ -97,33 +91,7 @@ class Autoencoder(nn.Module):
         """Return which engine runs the encoder, and the decoder where there is one."""
         example = next(self.parameters())
         parts = [part for part in (self.encoder, self.decoder) if part is not None]
-        runs = [self.engine == "fused" and part.compiles(example) for part in parts]
-        return tuple("fused" if is_compiled else "eager" for is_compiled in runs)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Return tensors on the CPU, which every machine has, and where they were."""
-        device = next(self.parameters()).device
-        twin: Any = self if device.type == "cpu" else copy.deepcopy(self).to("cpu")
-        return {**twin.__dict__, "device": str(device)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({k: v for k, v in state.items() if k != "device"})
-        self.settle(state.get("device", "cpu"))
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        """Copy on the same device, which by way of a pickle would be the CPU."""
-        twin = type(self).__new__(type(self))
-        memo[id(self)] = twin
-        twin.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return twin
-
-    def settle(self, device: str) -> None:
-        """Go back to a device, as far as this machine has it."""
-        if torch.device(device).type != "cpu":
-            try:
-                self.to(device)
-            except (RuntimeError, AssertionError):  # none, or one without room
-                self.to("cpu")
+        return tuple("fused" if p.compiles(example) else "eager" for p in parts)
 
 
 class LatentODE(Autoencoder):
@@ -176,12 +144,9 @@ class LatentODE(Autoencoder):
         return functional.softplus(self.emission.raw_noise) + 1e-3
 
     @torch.no_grad()
-    def hold(self, channels: Tensor, values: Tensor) -> None:
-        """Let x^ be ``values`` in some channels, whatever z, with the least noise.
-
-        Both are of shape (channel,); values in normalised units.
-        """
-        last = self.emission[-1]
+    def hold(self, values: Tensor) -> None:
+        """Let x^ be ``values``, (channel,), NaN for others, with the least noise."""
+        last, channels = self.emission[-1], ~values.isnan()
         last.weight[channels] = 0.0
         last.bias[channels] = values[channels].to(last.bias)
         self.emission.raw_noise[channels] = -20.0
@@ -199,7 +164,7 @@ class LatentODE(Autoencoder):
         if batch.controls is not None:
             parts.append(batch.controls[:, seen])
         observed = mask.any(-1)
-        h = self.encoder(times, torch.cat(parts, dim=-1), observed, self.engine)
+        h = self.encoder(times, torch.cat(parts, dim=-1), observed)
         mean, log_variance = self.posterior_head(h).chunk(2, dim=-1)
         q_z0 = Normal(mean, torch.exp(0.5 * log_variance), validate_args=False)
         first = observed.to(torch.uint8).argmax(1, keepdim=True)
@@ -214,23 +179,15 @@ class LatentODE(Autoencoder):
     ) -> Tensor:
         """Return x^, the mean of p(x | z(t)), (..., batch, query, channel).
 
-        Parameters
-        ----------
-        z0 : Tensor of shape (..., batch, latent)
-            At the posterior's t0; samples, if any, in front.
-        posterior : Posterior
-            Gives t0.
-        times : Tensor of shape (batch, query)
-            In any order, before or after t0.
-        controls : ControlPath, optional
-            u(t), where the model takes controls.
+        Of ``z0``, (..., batch, latent), at the posterior's t0, at ``times``, (batch,
+        query), in any order, before or after t0, under the ``controls`` u(t).
         """
         n = z0.shape[:-2].numel()
         times, t0 = times.repeat(n, 1), posterior.t0.repeat(n)
         if controls is not None:
             path_times, values = controls
             controls = ControlPath(path_times.repeat(n, 1), values.repeat(n, 1, 1))
-        z = self.decoder(z0.flatten(0, -2), t0, times, controls, self.engine)
+        z = self.decoder(z0.flatten(0, -2), t0, times, controls)
         if controls is not None:
             z = torch.cat([z, controls.at(times)], dim=-1)
         x: Tensor = self.emission(z)

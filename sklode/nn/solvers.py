@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from sklode.data.checks import check_choice
 from sklode.data.errors import SolverError
-from sklode.engine.autograd import serves
 from sklode.engine.tableaus import TABLEAUS
 from sklode.nn.vector_fields import VectorField
 
@@ -46,6 +45,9 @@ class Solver:
         decoder steps on a grid of this spacing.
     """
 
+    engine = "fused"
+    """The compiled one, where it `compiles` what is asked; "eager": plain torch."""
+
     def __init__(self, method: str = "rk4", step_size: float = 1.0) -> None:
         check_choice("method", method, METHODS)
         self.method = method
@@ -58,8 +60,13 @@ class Solver:
 
     def compiles(self, field: Any, example: Tensor) -> bool:
         """Return whether the compiled engine does this, for tensors like this one."""
-        ours = type(self) is Solver and type(field) is VectorField
-        return ours and serves(self.method, field.layers, example)
+        is_field = type(field) is VectorField and len(field.hidden) <= 2
+        return (
+            (self.engine == "fused" and type(self) is Solver)
+            and (self.method in TABLEAUS and (is_field or field is None))
+            and example.device.type == "cpu"
+            and example.dtype in (torch.float32, torch.float64)
+        )
 
     def step(self, field: nn.Module, state: Tensor, dt: Tensor) -> Tensor:
         """Return where one step of `trajectory` ends; ``dt`` is (batch, 1)."""
@@ -83,15 +90,15 @@ class Solver:
             return state.unsqueeze(1)
         if self.is_adaptive:
             return _dormand_prince(field, state, dt, control)
-        tableau = TABLEAUS[self.method]
+        a, b = TABLEAUS[self.method]
         held = [None] * dt.shape[1] if control is None else control.unbind(1)
         states = [state]
         for length, u in zip(dt.unsqueeze(-1).unbind(1), held, strict=True):
             slopes: list[Tensor] = []
-            for weights in tableau.a:
+            for weights in a:
                 stage = _sum(states[-1], weights, slopes)
                 slopes.append(length * field(stage, u))
-            states.append(_sum(states[-1], tableau.b, slopes))
+            states.append(_sum(states[-1], b, slopes))
         return torch.stack(states, dim=1)
 
 

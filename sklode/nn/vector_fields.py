@@ -93,8 +93,3 @@ class VectorField(nn.Module):
             neurons = torch.tanh(layer(neurons))
         slope: Tensor = self.output(neurons)
         return slope
-
-    @property
-    def layers(self) -> list[tuple[Tensor, Tensor]]:
-        """Weight and bias of each layer, the hidden ones first."""
-        return [(layer.weight, layer.bias) for layer in (*self.hidden, self.output)]

@@ -113,11 +113,7 @@ def explained(axes: Any, is_new: bool) -> Any:
         width = 45 + 6 * max(map(len, named))  # points that an entry takes
         n_rows = math.ceil(len(named) * width / (72 * figure.get_figwidth()))
         look = {"ncols": math.ceil(len(named) / n_rows), "frameon": False}
-        if axes.size > 1:
-            figure.legend(*entries, loc="outside lower center", **look)
-        else:  # of the axes: who adds to them may replace it
-            look |= {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0)}
-            first.legend(*entries, borderaxespad=3.5, **look)
+        figure.legend(*entries, loc="outside lower center", **look)
     elif len(named) > 1:
         first.legend(*entries, framealpha=0.7, edgecolor="none")
     return axes if axes.ndim else axes.item()

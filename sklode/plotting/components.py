@@ -15,12 +15,10 @@ from sklode.data.ticks import stamps_of
 from sklode.plotting import canvas
 from sklode.plotting.series import Panels
 
-_N_PLACES = 1000
-"""Places between first and last stamp at which a line is drawn, beside the stamps."""
-
+_N_PLACES = 1000  # of a line between first and last stamp, beside the stamps
+# observations so many times the distance of the first and last decile beyond these are
+# marked at the edge: drawn in full they would leave nothing else to see
 _FAR = 4.0
-"""Observations so many times the distance of the first and last decile beyond these
-are marked at the edge: drawn in full they would leave nothing else to see."""
 
 
 def plot_components(
@@ -34,20 +32,18 @@ def plot_components(
 ) -> Any:
     r"""Plot the parts that a structural level has found in a series.
 
-    One axes each, in y's units: the trend, with the observations behind it; each
-    season; the deviation; the effects of X, where it is used; and the remainder, which
-    is the observations minus the sum of all parts. Observations far outside are
-    rings at an edge. The parts of a logarithm multiply: the trend is in y's units,
-    all others are factors. Below is the effect of each column of X that is used, over
-    its values, with a band of 90 %: where it acts late, what it comes to.
+    One axes each, in y's units: the trend, with the observations; each season; the
+    deviation; the effects of X; and the remainder, which is the observations minus all
+    parts. Observations far outside are rings at an edge. Parts of a logarithm multiply:
+    all but the trend are factors. Below is the effect of each column of X that is used,
+    over its values, with a band of 90 %: where it acts late, what it comes to.
 
     Parameters
     ----------
     forecaster : forecaster of this package
         Fitted, with a structural level.
     fh : int, sequence, Index or ForecastingHorizon, optional
-        As in ``predict``; the parts go on to its last stamp. None: they end with the
-        last observation.
+        As in ``predict``; the parts go on to its last stamp.
     X : DataFrame, optional
         Controls at the horizon, where the model has any.
     series : optional
@@ -60,8 +56,7 @@ def plot_components(
     Returns
     -------
     ndarray of Axes
-        In the order above. The parts are those of the most probable form, given all
-        observations.
+        In the order above, of the most probable form, given all observations.
 
     Raises
     ------
@@ -103,11 +98,9 @@ def plot_components(
     panels.add(seen, "y", partial(canvas.line, style=past, label="level"))
     panels.add(usual, "y", partial(canvas.points, label="observed", filled=True))
     panels.add(edges, "y", partial(canvas.points, label="far outside", filled=False))
-    if fh is not None:
-        later = level.loc[y.index[-1] :]
-        if len(later) > 1:
-            draw = partial(canvas.line, style=future, label="forecast")
-            panels.add(later, "y", draw)
+    later = level.loc[y.index[-1] :]
+    if fh is not None and len(later) > 1:
+        panels.add(later, "y", partial(canvas.line, style=future, label="forecast"))
     axes = panels.draw(n_more=len(curves))
     fill = past["color"], 0.25
     for curve, one in zip(curves, axes.flat[level.shape[1] :], strict=True):
@@ -141,8 +134,7 @@ def _tables(
 def _rows_of(history: History, number: int, ahead: pd.Index | None) -> pd.Index:
     """Return rows of a series at which its parts are drawn.
 
-    They are its stamps, those asked for, and without X, which nobody knows there, so
-    many between them that waves look like waves.
+    Between its stamps and those ahead are many more, unless X is unknown there.
     """
     rows = history.rows
     key = rows.keys[number]

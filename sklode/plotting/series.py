@@ -11,20 +11,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
 
-from sklode.data.checks import (
-    check_index,
-    check_rows,
-    check_same_kind,
-    check_table,
-    check_times,
-)
+from sklode.data import checks
+from sklode.data.arrays import Array
 from sklode.data.ticks import series_of
 from sklode.plotting import canvas
-
-Array = NDArray[np.float64]
 
 Parts = dict[tuple[tuple[Hashable, ...], Hashable], tuple[Array, Array]]
 """By the keys of a series and a channel of which anything is known: places of times,
@@ -44,9 +36,8 @@ def plot_forecast(
 ) -> Any:
     """Plot a series with its forecasts and their intervals, at their true times.
 
-    Every observation is a dot where its stamp lies. Lines and bands end at a gap of
-    more than three times what nine in ten gaps are at most: a weekend is bridged, a
-    season without data is not.
+    Lines and bands end at a gap of more than three times what nine in ten gaps are at
+    most: a weekend is bridged, a season without data is not.
 
     Parameters
     ----------
@@ -61,8 +52,8 @@ def plot_forecast(
     y_test : Series or DataFrame, optional
         Truth at the forecast's times, or at others.
     ax : Axes or array of Axes, optional
-        Where to draw: one for each series and channel, channels of a series next to
-        each other. None: a new figure, of twelve at most.
+        One for each series and channel, channels of a series next to each other. None:
+        a new figure, of twelve at most.
 
     Returns
     -------
@@ -92,8 +83,8 @@ class Panels:
     def __init__(self, y: Any, ax: Any) -> None:
         canvas.pyplot()  # says how to install matplotlib
         frame = _as_frame(y, "y")
-        check_index(frame.index, "y")
-        check_rows(frame)
+        checks.check_index(frame.index, "y")
+        checks.check_rows(frame)
         _, self.keys = series_of(frame.index)  # ((),) of a single series
         self.channels = list(frame.columns)
         self.levels = list(frame.index.names)  # the last one is time
@@ -105,10 +96,9 @@ class Panels:
     def add(
         self, data: Any, name: str, draw: Callable[..., None], n_last: int = 0
     ) -> None:
-        """Add what is known in a table, or in None, and how it is drawn.
+        """Add a table, or None, for ``draw(axes, places, values)`` of each axes.
 
-        ``draw(axes, places, values)``, of values (time, column), is called for each
-        axes; columns have ``n_last`` levels below that of the channels.
+        Columns have ``n_last`` levels below that of the channels.
         """
         if data is None:
             return
@@ -119,8 +109,8 @@ class Panels:
                 f"{list(frame.index.names)}. Draw what was made from the same y."
             )
         times = frame.index.get_level_values(-1)
-        check_times(frame.index, name)
-        check_same_kind(times, self.times, f"the index of {name}")
+        checks.check_times(frame.index, name)
+        checks.check_same_kind(times, self.times, f"the index of {name}")
         numbers, keys = series_of(frame.index)
         canvas.check_held(self.keys, keys, f"the series of y, like those of {name},")
         columns = frame.columns
@@ -172,10 +162,7 @@ class Panels:
             self.add(bounds, "y_interval", partial(canvas.band, **look), n_last=1)
 
     def draw(self, n_more: int = 0) -> Any:
-        """Draw the layers, the first one of what was seen; return the axes.
-
-        ``n_more``: axes of a single series that are left empty, the last ones.
-        """
+        """Draw the layers, the first one of what was seen; leave ``n_more`` axes."""
         pairs = list(product(self.keys, self.channels))
         n_series, n_channels = len(self.keys), len(self.channels) + n_more
         shape = tuple(n for n in (n_series, n_channels) if n > 1)
@@ -269,7 +256,7 @@ def _as_frame(data: Any, name: str) -> pd.DataFrame:
             f"{name} must be a Series or DataFrame over its time stamps; got "
             f"{type(data).__name__}. Use pd.Series(values, index)."
         )
-    check_table(data, name)
+    checks.check_table(data, name)
     return pd.DataFrame(data)
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from sklode.data.checks import check_fitted
 from sklode.plotting import canvas
 
+# in which axes a column is drawn, and how it is called there
 _HISTORY = {
     "loss": (0, "training loss"),
     "validation_loss": (0, "validation loss"),
@@ -16,7 +17,6 @@ _HISTORY = {
     "kl": (1, "KL divergence"),
     "grad_norm": (2, "gradient norm"),
 }
-"""In which axes a column is drawn, and how it is called there."""
 
 
 def plot_history(forecaster: Any, *, ax: Any = None) -> Any:
@@ -32,11 +32,10 @@ def plot_history(forecaster: Any, *, ax: Any = None) -> Any:
     Returns
     -------
     ndarray of Axes
-        Three: the loss and, where there is one, the validation loss; log-likelihood and
-        KL divergence, per observed value; the mean norm of the gradients before
-        clipping, on a logarithmic axis, with the threshold ``clip_norm``. A vertical
-        line marks the epoch whose weights are kept, crosses those that diverged and
-        were restored.
+        Three: loss and validation loss; log-likelihood and KL divergence, per observed
+        value; mean norm of the gradients before clipping, with the threshold
+        ``clip_norm``. A vertical line marks the epoch whose weights are kept, crosses
+        those that diverged and were restored.
 
     Raises
     ------

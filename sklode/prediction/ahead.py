@@ -15,10 +15,10 @@ from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.ticks import ticks_between
 from sklode.data.windows import KnownControls, Questions, Rows
+from sklode.engine.threads import own_modes
 from sklode.levels.level import Level
 from sklode.levels.mixture import Move
 from sklode.levels.table import Table
-from sklode.nn.modes import own_modes
 from sklode.prediction.model import TrainedModel
 
 _ANSWERS_AT_ONCE = 2**12
@@ -65,7 +65,7 @@ class AheadModel(TrainedModel):
         return float(self.weighed.weights.mean())
 
     def moves(
-        self, history: History, queries: Table, known: Observations | None
+        self, history: History, queries: Table, known: Observations
     ) -> list[Move | None]:
         """Return where the network moves queries to, a move each channel."""
         found: list[Move | None] = [None] * self.sizes[0]
@@ -77,7 +77,7 @@ class AheadModel(TrainedModel):
         lead = queries.times - span[queries.series]
         which = np.flatnonzero((lead > 0) & (lead <= self.stacking.reach))
         asked, target = queries.series[which], np.zeros((len(lead), len(found)))
-        target[which] = self._forecasts(seen, asked, lead[which], known)
+        target[which] = self.forecasts(seen, asked, lead[which], known)
         for channel in range(len(found)):
             weight, factor = self.stacking.at(channel, lead)
             is_log = not np.isnan(self.units.least[channel])
@@ -85,46 +85,43 @@ class AheadModel(TrainedModel):
                 found[channel] = Move(is_log, target[:, channel], weight, factor)
         return found
 
-    def _forecasts(
+    def forecasts(
         self,
         seen: Observations,
         series: Numbers,
         lead: Array,
-        known: Observations | None,
+        known: Observations,
     ) -> Array:
-        """Return forecasts of all channels, (query, channel), in units of `Move`."""
+        """Return forecasts, (query, channel), in units of `Move`; series in order."""
         network: Any = self.network
         n_channels, origins = self.sizes[0], Rows(seen, self.units)
         last, controls = seen.bounds[1:] - 1, None
-        if known is not None and known.controls is not None:
+        if known.controls.shape[1]:
             since = ticks_between(seen.ticks[last][known.series], known.ticks)
             values = self.units.controls(known.controls)
-            controls = KnownControls(known.series, since / self.units.time, values)
+            controls = KnownControls(known.bounds, since / self.units.time, values)
         decoder = network.decoder
         spacing = 0.0 if decoder is None else decoder.solver.grid_spacing
         table = np.empty((len(series), n_channels))
-        order = np.argsort(series, kind="stable")
         at_once = max(_ANSWERS_AT_ONCE // n_channels, 1)
-        for low in range(0, len(order), at_once):
-            part = order[low : low + at_once]
-            numbers, place = np.unique(series[part], return_inverse=True)
+        for low in range(0, len(series), at_once):
+            part = slice(low, low + at_once)
+            own = series[part]
+            numbers, place = np.unique(own, return_inverse=True)
             asked = Questions(
                 np.repeat(place, n_channels),
-                np.tile(np.arange(n_channels), len(part)),
+                np.tile(np.arange(n_channels), len(own)),
                 np.repeat(lead[part], n_channels),
-                np.full(len(part) * n_channels, -1),
+                np.full(len(own) * n_channels, -1),
             )
             path = None
             if controls is not None:
                 far = np.full(len(numbers), lead[part].max() + spacing)
                 path = controls.paths(numbers, 0.0 * far, far)
-            batch = batch_of(
-                origins, last[numbers], self.window_length, asked, path, network
-            )
+            given = origins, last[numbers], self.window_length, asked, path, network
             with own_modes(gradients=False):
-                found = network.predict(batch).double().cpu().numpy()
-            found = found.reshape(len(part), n_channels)
-            own = series[part]
+                found = network.predict(batch_of(*given)).double().numpy()
+            found = found.reshape(len(own), n_channels)
             table[part] = origins.location[own] + origins.scale[own] * found
         return table
 
@@ -141,8 +138,8 @@ def batch_of(
 ) -> nn.AheadBatch:
     """Return windows that end at rows, with what is asked of them.
 
-    ``hidden``, (window, row), are rows that the encoder does not see; ``target``
-    (answer,) is the truth, zeros where none is known.
+    The encoder does not see rows that are ``hidden``, (window, row); ``target`` is the
+    truth, (answer,).
     """
     like = next(network.parameters())
     ages, values, mask, controls = origins.seen(rows, n_rows)

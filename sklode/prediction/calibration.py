@@ -7,7 +7,7 @@ time since the last observation, estimated from the errors of forecasts of windo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -37,26 +37,15 @@ set on series of two sines, see docs/uncertainty.md.
 """
 
 
-@dataclass(frozen=True, repr=False)
-class Calibration:
-    """What the spread of forecasts is multiplied by, linear in time between knots.
+def scales_at(table: Array, lags: Array) -> Array:
+    """Return the scales at times since the last observation, (lag, channel).
 
-    The first lag, 0, stands for every stamp that the window covers; beyond the last one
-    the scale is constant.
+    They are linear between the rows of a ``table``, (knot, 1 + channel): lags in its
+    first column, in the first row 0, which stands for every stamp that the window
+    covers. Beyond the last one the scale is constant.
     """
-
-    lags: Array  # (knot,): times since the last observation, increasing
-    scales: Array  # (knot, channel)
-
-    @classmethod
-    def none(cls, n_channels: int) -> Calibration:
-        """Return the one that changes nothing."""
-        return cls(np.zeros(1), np.ones((1, n_channels)))
-
-    def at(self, lags: Array) -> Array:
-        """Return the scales at ``lags``, (..., channel); negative ones are 0."""
-        columns = [np.interp(lags, self.lags, scale) for scale in self.scales.T]
-        return np.stack(columns, axis=-1)
+    columns = [np.interp(lags, table[:, 0], scale) for scale in table.T[1:]]
+    return np.stack(columns, axis=-1)
 
 
 def residuals_of(network: LatentODE, batch: Batch) -> tuple[Array, Array]:
@@ -87,8 +76,8 @@ def residuals_of(network: LatentODE, batch: Batch) -> tuple[Array, Array]:
 
 def calibrate(
     residuals: tuple[Array, Array], n_rows: int, optimism: float, least: float = 1.0
-) -> Calibration:
-    r"""Return the scale that `residuals_of` ``n_rows`` different rows ask for.
+) -> Array:
+    r"""Return the table that `residuals_of` ``n_rows`` different rows ask for.
 
     .. math::
         c(\tau) = \max\Big(c_0, \; o \, (1 + 1 / \nu) \, \tfrac{1}{2} \sum_{p}
@@ -126,7 +115,7 @@ def calibrate(
         if len(knots):
             squares = isotonic_regression(scale[1:] ** 2, sample_weight=n_errors[1:])
             scale[1:] = factor * np.sqrt(squares)
-    return Calibration(np.append(0.0, knots), np.maximum(scales, least))
+    return np.column_stack([np.append(0.0, knots), np.maximum(scales, least)])
 
 
 def normal_scale(sizes: Array) -> float:
@@ -136,7 +125,7 @@ def normal_scale(sizes: Array) -> float:
 
 def measured_calibration(
     model: Any, windows: WindowSet, cut: Numbers, epochs: int, thinning: float
-) -> Calibration | None:
+) -> Array | None:
     """Measure how far forecasts are off, on held-out rows and on those trained on.
 
     The larger of the two scales counts, since held-out rows, of each series those from
@@ -149,34 +138,24 @@ def measured_calibration(
     # from a half on, thinning takes the doubt of rows trained on away
     optimism = max(_OPTIMISM + (1 - _OPTIMISM) * thinning / 0.5, 1.0)
     measures = [(cut, _DRIFT, _LEAST), (first, optimism, _LEAST)]
-    found: list[Calibration] = []
+    device = next(model.network.parameters()).device
+    found: list[Array] = []
     for from_row, factor, least in measures if epochs else [(first, 1.0, 1.0)]:
-        residuals, n_rows = _measured(model, reaching, from_row)
-        if residuals is not None:
+        start = np.maximum(from_row, first + model.window_length)
+        n_rows = int(np.maximum(reaching.bounds[1:] - start, 0).sum())
+        seen = reaching.start + model.window_length
+        which = np.flatnonzero(reaching.end > np.maximum(start[reaching.series], seen))
+        if n_rows < _FEWEST or not len(which):
+            continue
+        which = spread(which, SCORED_WINDOWS)
+        batch = make_batch(reaching, which, device, from_row[reaching.series[which]])
+        with contextlib.suppress(SolverError):
+            residuals = residuals_of(model.network, batch)
             found.append(calibrate(residuals, n_rows, factor, least))
             if n_rows >= _MANY:
                 break
     if not found:
         return model.calibration
-    lags = np.unique(np.concatenate([one.lags for one in found]))
-    return Calibration(lags, np.max([one.at(lags) for one in found], axis=0))
-
-
-def _measured(
-    model: Any, reaching: WindowSet, from_row: Numbers
-) -> tuple[tuple[Array, Array] | None, int]:
-    """Return residuals of the rows of each series from one on, if any, of how many."""
-    first, end = reaching.bounds[:-1], reaching.bounds[1:]
-    start = np.maximum(from_row, first + model.window_length)
-    n_rows = int(np.maximum(end - start, 0).sum())
-    seen = reaching.start + model.window_length
-    which = np.flatnonzero(reaching.end > np.maximum(start[reaching.series], seen))
-    if n_rows < _FEWEST or not len(which):
-        return None, n_rows
-    which = spread(which, SCORED_WINDOWS)
-    device = next(model.network.parameters()).device
-    batch = make_batch(reaching, which, device, from_row[reaching.series[which]])
-    try:
-        return residuals_of(model.network, batch), n_rows
-    except SolverError:
-        return None, n_rows
+    lags = np.unique(np.concatenate([one[:, 0] for one in found]))
+    scales = np.max([scales_at(one, lags) for one in found], axis=0)
+    return np.column_stack([lags, scales])

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 
 from sklode import nn
 from sklode.data.arrays import Array
@@ -15,7 +14,6 @@ from sklode.data.observations import Observations
 from sklode.data.scaling import Units, split_at_gaps
 from sklode.data.windows import Rows, WindowSet
 from sklode.nn.ahead import FEW
-from sklode.prediction.calibration import Calibration
 
 ARCHITECTURE = (
     "encoder",
@@ -58,7 +56,7 @@ class FittedModel(TrainedModel):
     """A network of whole windows."""
 
     horizon: int  # rows after those that the encoder sees, in a training window
-    calibration: Calibration | None = None  # of spreads; None: the model's own
+    calibration: Array | None = None  # of spreads, see `scales_at`; None: the model's
     # (channel,): what channels that never varied in training are forecast by, in
     # normalised units; NaN for the others
     held: Array | None = None
@@ -68,13 +66,6 @@ class FittedModel(TrainedModel):
         rows = Rows(split_at_gaps(observations, self.units.time), self.units)
         held = self.units.least if self.held is None else self.held
         return WindowSet(rows, self.window_length, self.horizon, np.isnan(held))
-
-    def hold(self) -> None:
-        """Let the network forecast what is `held`."""
-        if self.held is not None and not np.isnan(self.held).all():
-            device = next(self.network.parameters()).device
-            constants = torch.from_numpy(self.held).to(device)
-            self.network.hold(~constants.isnan(), constants)
 
 
 def build_network(

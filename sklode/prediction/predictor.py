@@ -1,8 +1,8 @@
 """What a network that describes whole windows says of series, in y's own units.
 
 A stamp inside a series is answered by a window around it: of those that begin at every
-quarter of a window, the one whose middle is nearest. Stamps near the ends, and beyond
-them, are answered by the first window, backward in time, and by the last.
+quarter of a window, the one whose middle is nearest. The first window, backward in
+time, and the last answer what lies near the ends, and beyond them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from sklode.data.errors import SolverError
 from sklode.data.history import Asked, History
 from sklode.data.ticks import rows_before, ticks_between
 from sklode.data.windows import KnownControls
+from sklode.engine.threads import own_modes
+from sklode.levels.level_predictor import finite
 from sklode.nn import ControlPath, make_batch
-from sklode.nn.modes import own_modes
-from sklode.prediction.calibration import Calibration
+from sklode.prediction.calibration import scales_at
 from sklode.prediction.model import FittedModel
 from sklode.prediction.randomness import normals
 
@@ -30,20 +31,14 @@ _WINDOWS_AT_ONCE = 512
 _STATES_AT_ONCE = 2**17  # windows times draws times steps, or stamps if more
 _FEWEST_ROWS = 16  # windows times draws, which the engine takes together
 _ANSWERS_AT_ONCE = 2**20
-
-_WINDOWS_PER_LENGTH = 4
-"""Windows begin at every quarter of a window from the series' first row.
-
-Every row then lies near the middle of one of them, and many stamps share a window.
-"""
+_WINDOWS_PER_LENGTH = 4  # begin one after the other, so that many stamps share one
 
 
 class Predictor:
     """A fitted model with its history: rows that are asked for in, finite tables out.
 
     Every method raises `SolverError` where an equation cannot be solved or an answer is
-    not finite; it names the stamps, the method, and what to change. ``seed`` is that of
-    all draws.
+    not finite. ``seed`` is that of all draws.
     """
 
     def __init__(self, model: FittedModel, history: History, seed: int) -> None:
@@ -51,8 +46,9 @@ class Predictor:
         self._history = history
         self._seed = seed
         self._windows = model.windows(history.observations).reaching(0)
-        none = Calibration.none(len(history.channels))
-        self.calibration = model.calibration or none
+        self.calibration = np.array([[0.0, *([1.0] * len(history.channels))]])
+        if model.calibration is not None:
+            self.calibration = model.calibration
 
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel): x^ at the mean of q(z0)."""
@@ -68,14 +64,7 @@ class Predictor:
             deviation[rows] = np.sqrt(paths.var(axis=0) + noise**2)
         deviation *= self._model.units.scale
         with np.errstate(over="ignore"):
-            squared = deviation**2
-        if np.isinf(squared).any():
-            raise ValueError(
-                "a variance must be a finite number; got squares of values of up to "
-                f"{deviation.max():.2g}, which no float holds. Fit on y in larger "
-                "units, or ask for predict_interval."
-            )
-        return squared
+            return finite(deviation**2)
 
     def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
         """Return quantiles of ``n`` draws with noise, (row, channel, alpha)."""
@@ -97,8 +86,8 @@ class Predictor:
     ) -> Iterator[tuple[Numbers, Array, Array]]:
         """Yield numbers of rows, paths, and the noise's standard deviation.
 
-        Paths are (sample, row, channel), in the network's units; with ``n`` of 0 the
-        one path is that of the mean of q(z0). All rows of a window share a draw's z0.
+        Paths are (sample, row, channel), in the network's units; with ``n`` of 0 one,
+        that of the mean of q(z0). All rows of a window share a draw's z0.
         """
         window, times = self._placed(asked.series, asked.ticks)
         known, windows = self._known(asked), self._windows
@@ -112,7 +101,8 @@ class Predictor:
                 n_parts = -(-solved[..., 0].size // _ANSWERS_AT_ONCE)
                 for part in np.array_split(np.arange(len(rows)), n_parts):
                     paths, row = solved[:, part].astype(np.float64), rows[part]
-                    mean, scale = paths.mean(axis=0), self.calibration.at(outside[row])
+                    mean = paths.mean(axis=0)
+                    scale = scales_at(self.calibration, outside[row])
                     if n:
                         paths = mean + scale * (paths - mean)
                     if noisy:
@@ -151,11 +141,12 @@ class Predictor:
 
     def _known(self, asked: Asked) -> KnownControls | None:
         """Return all controls that are known, each in the piece it is nearest to."""
-        if asked.known is None or asked.known.controls is None:
+        known, windows = asked.known, self._windows
+        if not known.controls.shape[1]:
             return None
-        window, times = self._placed(asked.known.series, asked.known.ticks)
-        values = self._model.units.controls(asked.known.controls)
-        return KnownControls(self._windows.series[window], times, values)
+        window, times = self._placed(known.series, known.ticks)
+        bounds = np.searchsorted(windows.series[window], np.arange(len(windows.bounds)))
+        return KnownControls(bounds, times, self._model.units.controls(known.controls))
 
     def _passes(self, window: Numbers, since: Array, n_draws: int) -> Iterator[Numbers]:
         """Yield queries, window by window, as many as are solved together.
@@ -224,8 +215,6 @@ class Predictor:
         if good.all():
             return
         first, n_bad = index[np.argmin(good)], int((~good).sum())
-        if isinstance(first, tuple):
-            first = ", ".join(map(str, first))
         settings = self._model.architecture
         raise SolverError(
             f"a forecast must be finite; got {n_bad} of {len(good)} rows that are not, "

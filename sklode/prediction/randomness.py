@@ -21,19 +21,13 @@ _LOW = np.uint64(2**32 - 1)
 
 
 def normals(
-    seed: int,
-    kind: int,
-    series: Numbers,
-    times: Array,
-    n_draws: int,
-    width: int,
+    seed: int, kind: int, series: Numbers, times: Array, n_draws: int, width: int
 ) -> NDArray[np.float64]:
     """Return standard normal draws for places, (draw, place, width).
 
     A place is one of ``series`` at one of ``times``, (place,); ``kind`` keeps apart
-    what is drawn there for different purposes. Draws are stratified: each of
-    ``n_draws`` intervals of equal probability holds one of them, so that quantiles and
-    variance scatter far less than those of independent draws.
+    what is drawn there for different purposes. Draws are stratified, one in each of
+    ``n_draws`` intervals of equal probability: quantiles and variance scatter less.
     """
     times = np.asarray(times, dtype=np.float64) + 0.0  # -0.0 is 0.0
     place = _mixed(np.array([seed], dtype=np.uint64))

@@ -40,10 +40,9 @@ from sklode.levels.effects import Effect
 from sklode.levels.forms import Form
 from sklode.levels.level import Level
 from sklode.prediction.ahead import AheadModel, Stacking
-from sklode.prediction.calibration import Calibration
 from sklode.prediction.model import FittedModel, build_network
 
-FORMAT_VERSION = 6  # rises with every change of what a file holds
+FORMAT_VERSION = 7  # rises with every change of what a file holds
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
@@ -233,8 +232,6 @@ def _parts_of_network(network: Any) -> dict[str, Any]:
     return {
         "sizes": {name: getattr(network, name) for name in sorted(names)},
         "weights": {k: x.cpu().numpy() for k, x in network.state_dict().items()},
-        "engine": network.engine,
-        "device": str(next(network.parameters()).device),
     }
 
 
@@ -247,8 +244,6 @@ def _model(kind: Any, network: dict[str, Any] | None, **parts: Any) -> Any:
         made = build_network(settings, *model.sizes, **network["sizes"])
     tensors = {name: torch.from_numpy(x) for name, x in network["weights"].items()}
     made.load_state_dict(tensors, assign=True)  # refuses other names and shapes
-    made.engine = network["engine"]
-    made.settle(network["device"])
     model.network = made.eval()
     return model
 
@@ -268,10 +263,7 @@ def _parts_of_record(record: Any) -> Any:
     return {one.name: getattr(record, one.name) for one in fields(record)}
 
 
-_RECORDS = (
-    *(History, Units, Calibration, Stacking),
-    *(Level, Component, Form, Effect, Cross),
-)
+_RECORDS = History, Units, Stacking, Level, Component, Form, Effect, Cross
 
 _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
     **{kind.__name__: (kind, _parts_of_record, kind) for kind in _RECORDS},

@@ -6,36 +6,28 @@ where it has no prospects, and trained on with all rows as far as it adds to the
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 
 from sklode import nn
 from sklode.data.arrays import Numbers
-from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.scaling import Units
+from sklode.data.scaling import Units, constants_of
 from sklode.data.windows import Rows
 from sklode.levels.components import least_of
 from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
-from sklode.nn.modes import own_modes
 from sklode.prediction.ahead import AheadModel, Stacking, batch_of
-from sklode.training.parameters import Settings, resolve_device
-from sklode.training.plan import (
-    BATCHES_PER_EPOCH,
-    Material,
-    Purpose,
-    Run,
-    drawn_network,
-    seed_from,
-)
+from sklode.training.loop import Draw
+from sklode.training.parameters import resolve_device
+from sklode.training.plan import Run, drawn_network, held_out_rows, seed_from
 from sklode.training.report import Reporter
-from sklode.training.validation import Validation, can_validate, held_out_rows
+from sklode.training.validation import Validation
 
 _UPDATES = 900  # optimiser steps that max_epochs=None aims at
 _TRIED = 1 / 3  # of the epochs, after which a network without prospects is given up
@@ -43,7 +35,10 @@ _FURTHER, _FURTHER_RATE = (1 / 3, 1), 0.5
 """Of the epochs, of few series and of many short ones, and of ``lr``: what a validated
 network trains on for, with all rows."""
 
-_VALIDATED = 0.1  # of the rows, by early stopping
+_PROVING_ROWS = 300  # at least, of which a network can be trained and validated
+_HELD_OUT, _VALIDATED = 0.2, 0.1  # of the rows, by the guard and by early stopping
+_MANY_SERIES, _SHORT = 20, 200
+"""Of so many series that are shorter than this on average whole ones are held out."""
 
 _ROWS_READ = 48
 _LONG = 200
@@ -64,59 +59,43 @@ _FULL_KL = 300
 
 
 class AheadRun(Run):
-    """A training that looks ahead from rows anywhere in the series.
+    """A training that looks ahead from rows anywhere in the series."""
 
-    It begins from new weights, or from a copy of ``start``, with its level and units.
-    """
-
-    @own_modes(gradients=True)
-    def __init__(
-        self,
-        history: History,
-        settings: Settings,
-        rng: np.random.RandomState,
-        start: AheadModel | None = None,
-        purpose: Purpose = "fit",
-    ) -> None:
-        super().__init__(settings, rng)
-        self.learned = self.rows = rows = history.observations
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        rng, settings, rows = self.rng, self.settings, self.rows
         weights_seed, self.predict_seed = seed_from(rng), seed_from(rng)
-        self._cut, self._whole = held_out_rows(rows, rng)
+        self.learned = rows
+        is_short = rows.lengths.mean() < _SHORT
+        self._whole = len(rows.keys) >= _MANY_SERIES and bool(is_short)
+        self._cut = held_out_rows(rows.bounds, _HELD_OUT, self._whole, rng)
         self._given_up = False
-        self.from_scratch = start is None or start.network is None
         self.is_guarded = self.from_scratch and settings.guard is not False
-        if start is not None and start.network is not None:
-            self.model = copy.deepcopy(start)
-        else:
-            self._begin(start if purpose in ("fine-tune", "update") else None)
+        may_have_network = not self.from_scratch
+        if self.from_scratch:
+            # what pretraining has left without a network stays so, and its level
+            kept = self.start if self.purpose in ("fine-tune", "update") else None
+            level = Level.fit(rows) if kept is None else kept.level
+            before = rows.until(self._cut)
+            is_enough = len(rows.ticks) >= _PROVING_ROWS
+            can_prove = is_enough and bool(np.isfinite(before.values).any(0).all())
+            if self.is_guarded and can_prove:
+                self.learned = before
+            may_have_network = kept is None and (can_prove or not self.is_guarded)
+            units = Units.robust(self.learned, level.unit, least_of(level.channels))
+            n_rows = min(_ROWS_READ, max(int(self.learned.lengths.max()) - 1, 1))
+            n_rows = settings.window_length or n_rows
+            parts = None, units, rows.clock, n_rows, self.architecture
+            self.model = AheadModel(*parts, level=level)
         model = self.model
-        model.columns = history.channels, history.controls
+        model.columns = self.columns
         origins, usable = self._usable(self.learned)
-        if self.from_scratch and self._may_have_network and len(usable):
-            model.network = self._network(origins, weights_seed)
+        if len(usable) and may_have_network:
+            if self.from_scratch:
+                model.network = self._network(origins, weights_seed)
+            self.set_length(len(rows.ticks), _UPDATES)
         if model.network is not None:
             model.network.to(resolve_device(settings.device))
-            if len(usable):
-                self.set_length(purpose, self._n_batches(rows), _UPDATES)
-
-    def _begin(self, start: AheadModel | None) -> None:
-        """Set a model without a network, whose units are of the rows it learns.
-
-        ``start`` is one that pretraining has left without: it stays so, and its level.
-        """
-        rows = self.rows
-        level = Level.fit(rows) if start is None else start.level
-        before = rows.until(self._cut)
-        can = can_validate(rows) and bool(np.isfinite(before.values).any(0).all())
-        if self.is_guarded and can:
-            self.learned = before
-        self._may_have_network = start is None and (can or not self.is_guarded)
-        units = Units.robust(self.learned, level.unit, least_of(level.channels))
-        n_rows = min(_ROWS_READ, max(int(self.learned.lengths.max()) - 1, 1))
-        n_rows = self.settings.window_length or n_rows
-        self.model = AheadModel(
-            None, units, rows.clock, n_rows, self.architecture, level=level
-        )
 
     def _network(self, origins: Rows, seed: int) -> nn.AheadODE:
         """Return an untrained network of the sizes that the data call for."""
@@ -128,9 +107,7 @@ class AheadRun(Run):
         network: nn.AheadODE = drawn_network(
             self.settings, (*sizes, reach, looks_back), seed, 4.0, max(reach, 8.0)
         )
-        counts = origins.mask.sum(0)
-        seen = zip(origins.values.T, origins.mask.T, strict=True)
-        varies = np.array([len(np.unique(v[m])) > 1 for v, m in seen])
+        counts, varies = origins.mask.sum(0), np.isnan(constants_of(rows.values))
         weights = np.where(varies, np.maximum(counts, 30.0) ** -0.5, 0.0)
         total = (weights * counts).sum()
         weights = weights * (counts[varies].sum() / total if total > 0 else 1.0)
@@ -142,81 +119,71 @@ class AheadRun(Run):
         origins = Rows(rows, self.model.units)
         return origins, origins.usable(min(_FEWEST_SEEN, self.model.window_length))
 
-    def _n_batches(self, rows: Observations) -> int:
-        n = math.ceil(max(len(rows.ticks), 1) / self.settings.batch_size)
-        return min(BATCHES_PER_EPOCH, n)
-
-    @own_modes(gradients=True)
     def train(self, reporter: Reporter) -> AheadModel:
         """Train, validate, and return the model."""
         model: AheadModel = self.model
-        alone = "the level alone is the forecast."
         if model.network is None:
-            reporter.say(f"The rows are too few to prove a network: {alone}")
+            reporter.say("No network: its rows are too few, or pretraining left none.")
             return model
-        trainer = self.learn(self.material(self.learned), reporter)
+        trainer = self.learn(reporter, *self.material(self.learned))
+        self.keep_history(trainer)
         if not self.from_scratch:
             return model
-        model.stacking = self._stacking(model.network)
+        model.stacking = self._stacking()
         if model.stacking is None:
             model.network = None
-            reporter.say(f"What the network adds has not proved itself: {alone}")
+            reporter.say("The network has not proved itself: the level answers alone.")
             return model
-        reporter.say(
-            f"The network has proved itself: {model.share:.0%} of its forecasts count, "
-            f"up to {model.stacking.reach:.3g} times the usual gap ahead."
-        )
+        reporter.say(f"Of the network's forecasts {model.share:.0%} count.")
         if self.is_guarded and not trainer.interrupted:
-            told = Reporter(reporter.verbose, prefix="on all rows: ")
-            n_epochs = math.ceil(_FURTHER[self._whole] * self.n_epochs)
-            self.learn(self.material(self.rows), told, n_epochs, _FURTHER_RATE)
+            reporter.say("It trains on, on all rows.")
+            self.n_epochs = math.ceil(_FURTHER[self._whole] * self.n_epochs)
+            self.rate = _FURTHER_RATE
+            self.learn(reporter, *self.material(self.rows))
         return model
 
-    def _stacking(self, network: nn.AheadODE) -> Stacking | None:
+    def _stacking(self) -> Stacking | None:
         """Return how much of the network's forecasts counts; None for nothing."""
+        network = self.model.network.eval()
         if not self.is_guarded:
             ones = np.ones((1, self.model.sizes[0]))
             return Stacking(np.zeros(1), ones, ones, network.reach)
-        if self._given_up:
-            return None
         with self.torch_threads():
-            return self._validation.stacking(network.eval())
+            return None if self._given_up else self._validation.stacking()
 
     def goes_on(self, epoch: int) -> bool:
         """Return whether the network has prospects, asked after a third."""
         tried = math.ceil(_TRIED * self.n_epochs)
         is_asked = self.is_guarded and self.model.stacking is None
         if is_asked and epoch == tried:
-            network = self.model.network.eval()
-            self._given_up = not self._validation.has_prospects(network)
+            self.model.network.eval()
+            self._given_up = not self._validation.has_prospects()
         return not self._given_up
 
     @cached_property
     def _validation(self) -> Validation:
         """The held-out origins, and a level that has not seen what follows."""
-        rows, model = self.rows, self.model
-        level = Level.fit(rows.until(self._cut))
-        window = model.window_length, model.network.reach
-        return Validation(rows, self._cut, self._whole, level, model.units, *window)
+        level = Level.fit(self.rows.until(self._cut))
+        return Validation(self.rows, self._cut, level, self.model)
 
-    def material(self, rows: Observations) -> Material:
-        """Return windows that end at any of these rows."""
+    def material(self, rows: Observations) -> tuple[Draw, int, Any]:
+        """Return what `learn` reads: windows that end at any of these rows."""
         settings, network = self.settings, self.model.network
         origins, usable = self._usable(rows)
-        validation = []
+        validation = None
         if settings.early_stopping:
             rng = np.random.RandomState(self.predict_seed)
-            cut, _ = held_out_rows(rows, rng, _VALIDATED)
+            cut = held_out_rows(rows.bounds, _VALIDATED, self._whole, rng)
             before = rows.until(cut)
             spared = self._usable(before)
             ends = usable[usable + 1 >= cut[origins.series[usable]]]
             if len(spared[1]) and len(ends):
                 chosen = np.random.default_rng(self.predict_seed)
                 held_out = np.sort(chosen.permutation(ends)[:64])
-                validation = [self._batch(origins, held_out, network.reach, chosen)]
+                validation = self._batch(origins, held_out, network.reach, chosen)
                 rows, (origins, usable) = before, spared
         network.kl_scale = min(1.0, _FULL_KL / max(len(rows.ticks), 1)) ** 2
-        n_batches = self._n_batches(rows)
+        n_batches = self.n_batches(len(rows.ticks))
 
         def draw(epoch: int) -> Iterator[nn.AheadBatch]:
             seed = int(torch.randint(2**31 - 1, (1,), generator=self.generator))
@@ -226,7 +193,7 @@ class AheadRun(Run):
                 share = _SHORTEST + (1 - _SHORTEST) * rng.random() ** _BEND
                 yield self._batch(origins, ends, share * network.reach, rng)
 
-        return Material(draw, n_batches, validation)
+        return draw, n_batches, validation
 
     def _batch(
         self,

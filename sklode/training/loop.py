@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -34,11 +33,8 @@ _PATIENCE = 50  # epochs without improvement, after which early stopping stops
 _IMPROVEMENT = 1e-4  # of the validation loss
 
 _WARM_UP_KL = 0.02
-"""Share of kl_weight while windows grow, in the warm-up epochs.
-
-A short window has few values to pay for what z0 must say of it: under the full weight
-z0 says too little, and what it leaves out is taken for noise.
-"""
+"""Share of kl_weight while windows grow, in the warm-up epochs: short windows have few
+values to pay for what z0 must say, and what it leaves out would be taken for noise."""
 
 _MOST_SKIPPED = 10  # steps in a row that are not finite
 _CONSTANT = 0.5 * (1 + math.log(2 * math.pi))
@@ -46,16 +42,14 @@ _CONSTANT = 0.5 * (1 + math.log(2 * math.pi))
 
 _RISE = 0.5  # a divergence raises the loss per value by more than this
 _MOST_RESTORED = 6  # times, after which training is given up
-_JUDGED_STEPS = 20
-"""Epochs of fewer steps are judged together: the loss of a few batches is chance."""
+_JUDGED_STEPS = 20  # epochs of fewer are judged together
 
 Draw: TypeAlias = Callable[[int], Iterable[Any]]  # batches of an epoch, from 1 on
 
 
 class _Kept(NamedTuple):
-    """Weights, the epoch that left them (0: before training), and their loss."""
+    """Weights, and the epoch that left them (0: before training)."""
 
-    loss: float
     epoch: int
     weights: Tensor  # all, as one vector
 
@@ -96,14 +90,12 @@ class Trainer:
             self._optimizer, lr, total_steps=max(self.n_epochs * self.n_batches, 1)
         )
         self._n_judged = math.ceil(_JUDGED_STEPS / self.n_batches)
-        self._losses: list[float] = []  # of epochs that are judged together
-        # what training, epochs that are judged together, and an epoch began with
-        self._first = self._begun = self._sound = self._keep()
-        self._best: _Kept | None = None  # of those judged
+        # before training, the best of epochs judged, and after the last epoch
+        self._first = self._best = self._ended = self._keep()
         self._validated: _Kept | None = None  # the best by validation
-        self._waited = 0  # epochs since it last improved
+        self._least = math.inf  # loss of these
+        self._waited = 0  # epochs since that improved
         self._skipped = 0  # steps in a row that were not finite
-        self._n_taken = 0  # steps since the weights were last loaded
         self._n_restored = 0
         self._given_up = False
 
@@ -122,10 +114,8 @@ class Trainer:
             parameter.grad = grad.view_as(parameter)
         return vector
 
-    def fit(
-        self, draw: Draw, validation: Sequence[Any] = (), reporter: Any = None
-    ) -> None:
-        """Train; leave the best weights in the network.
+    def fit(self, draw: Draw, validation: Any = None, reporter: Any = None) -> None:
+        """Train; leave the best weights, of a batch that validates, in the network.
 
         Ctrl-C after the first epoch keeps what was learned, with a warning.
         """
@@ -133,7 +123,7 @@ class Trainer:
             with closing(reporter or Reporter()) as told:  # its bar, before words
                 told.begin(self.n_epochs)
                 for epoch in range(1, self.n_epochs + 1):
-                    told.epoch_end(self._epoch(epoch, draw, validation))
+                    told.epoch_end(self.run_epoch(epoch, draw(epoch), validation))
                     is_over = self._given_up or self._waited >= _PATIENCE
                     if is_over or (epoch < self.n_epochs and not self.goes_on(epoch)):
                         break
@@ -141,8 +131,7 @@ class Trainer:
             if not self.rows:  # nothing to keep
                 raise
             self.interrupted = True
-            if self._n_sound == len(self.rows):  # within an epoch
-                self._load(self._sound)
+            self._load(self._ended)
             _warn(
                 f"training was interrupted after {len(self.rows)} of {self.n_epochs} "
                 "epochs; the best weights of these are kept."
@@ -152,73 +141,47 @@ class Trainer:
         for parameter in self._trained:
             parameter.data, parameter.grad = parameter.data.clone(), None
 
-    def _epoch(
-        self, epoch: int, draw: Draw, validation: Sequence[Any]
+    def run_epoch(
+        self, epoch: int, batches: Iterable[Any], validation: Any
     ) -> dict[str, float]:
-        """Take an epoch, judge it, and return its row of the history."""
-        if not self._skipped:
-            self._sound, self._n_sound = self._keep(), len(self.rows)
-        if not self._losses:
-            self._begun = self._keep()
-        row = self.run_epoch(epoch, draw(epoch))
-        if not math.isnan(row["loss"]):  # else the weights are those of before
-            self.best_epoch = epoch
-        row["restored_epoch"] = self._restored_epoch(epoch, -row["log_likelihood"])
-        row["validation_loss"] = math.nan
-        if validation:
-            row["validation_loss"] = _loss_on(validation, self.network.eval())
-            self._validate(row)
-        self.rows.append({name: row[name] for name in HISTORY_COLUMNS})
-        return self.rows[-1]
-
-    def run_epoch(self, epoch: int, batches: Iterable[Any]) -> dict[str, float]:
-        """Take a step on every batch and return what the history tells of them."""
+        """Take a step on every batch, judge them; return the history's new row."""
         started = time.perf_counter()
-        kl_weight = self.settings.kl_weight
-        if epoch <= self.warm_up_epochs:
-            kl_weight *= _WARM_UP_KL
+        is_warm_up = epoch <= self.warm_up_epochs
+        kl_weight = self.settings.kl_weight * (_WARM_UP_KL if is_warm_up else 1.0)
         self.network.train()
         lr = float(self._group["lr"])  # or a numpy number
         steps = []
         for batch in batches:
-            self._last: list[Any] = [batch]
+            self._last = batch
             steps.append(self._step(batch, kl_weight))
             self._skipped = self._skipped + 1 if steps[-1] is None else 0
             if self._skipped >= _MOST_SKIPPED:
                 break
         taken = [step for step in steps if step is not None]
-        self._n_taken += len(taken)
+        if taken:  # else the weights are those of before
+            self.best_epoch = epoch
         means = np.mean(taken or [[math.nan] * len(_MEANS)], axis=0).tolist()
-        return {
+        row = {
             **dict(zip(_MEANS, means, strict=True)),
             "epoch": epoch,
             "kl_weight": kl_weight,
             "skipped_steps": len(steps) - len(taken),
             "lr": lr,
             "seconds": time.perf_counter() - started,
+            "restored_epoch": self._restored_epoch(epoch),
+            "validation_loss": math.nan,
         }
+        if validation is not None:
+            row["validation_loss"] = _loss_on(validation, self.network.eval())
+            if not is_warm_up:  # whose objective is another
+                self._validate(row["validation_loss"], bool(taken))
+        self.rows.append({name: row[name] for name in HISTORY_COLUMNS})
+        self._ended = self._keep()
+        return self.rows[-1]
 
     def _step(self, batch: Any, kl_weight: float) -> list[float] | None:
         """Take a step; return its `_MEANS`, None if loss or gradient is not finite."""
         self._optimizer.zero_grad(set_to_none=False)  # gradients are views of it
-        parts = self._differentiate(batch, kl_weight)
-        if parts is None:
-            return None
-        threshold = self.settings.clip_norm
-        norm = clip_gradient_norm([self._vector], threshold)
-        if not math.isfinite(norm):
-            return None
-        if self.settings.weight_decay:
-            self._vector.detach().mul_(1 - self._group["lr"] * self._decay)
-        self._optimizer.step()
-        self._schedule.step()
-        return [*parts, norm, float(threshold is not None and norm >= threshold)]
-
-    def _differentiate(self, batch: Any, kl_weight: float) -> list[float] | None:
-        """Take the gradient; return loss, log-likelihood and KL per observed value.
-
-        None where the loss is not finite, or nothing can be solved.
-        """
         shape = len(batch.times), self.network.latent_size
         # the process' default dtype may be another than the network's
         dtype = batch.values.dtype
@@ -229,107 +192,92 @@ class Trainer:
             likelihood = bound.log_likelihood.sum() / n_observed
             kl = bound.kl.sum() / n_observed
             loss = -elbo(likelihood, kl, kl_weight)
-            if not torch.isfinite(loss):
-                return None
             loss.backward()
         except SolverError:
             return None
-        return [loss.item(), likelihood.item(), kl.item()]
+        threshold = self.settings.clip_norm
+        norm = clip_gradient_norm([self._vector], threshold)
+        if not (math.isfinite(norm) and torch.isfinite(loss)):
+            return None
+        if self.settings.weight_decay:
+            self._vector.detach().mul_(1 - self._group["lr"] * self._decay)
+        self._optimizer.step()
+        self._schedule.step()
+        clipped = float(threshold is not None and norm >= threshold)
+        return [loss.item(), likelihood.item(), kl.item(), norm, clipped]
 
-    def _restored_epoch(self, epoch: int, loss: float) -> int:
+    def _restored_epoch(self, epoch: int) -> int:
         """Go back where training has diverged; return the epoch that began there.
 
-        0 where it has not. ``loss`` is the epoch's, NaN if no step was taken.
+        0 where it has not. Weights are compared on one batch, since windows that grow,
+        and data that are hard, raise the loss under any weights.
         """
-        if not math.isnan(loss):
-            self._losses.append(loss)
-        not_finite = self._skipped >= _MOST_SKIPPED
-        if not not_finite and len(self._losses) < self._n_judged:
+        is_finite = self._skipped < _MOST_SKIPPED
+        if is_finite and epoch % self._n_judged:
             return 0
-        begun = self._begun._replace(loss=fmean(self._losses or [math.inf]))
-        self._losses, best = [], self._best or self._begun
-        # windows that grow, and data that are hard, raise the loss under any weights
-        is_far_above = best.loss < _CONSTANT and _is_worse(begun.loss, best.loss)
-        if not not_finite and not (
-            is_far_above and _is_worse(self._last_loss(), self._last_loss(best))
-        ):
-            if begun.loss < best.loss or epoch <= self.warm_up_epochs + 1:
-                self._best = begun
+        now, best = self._last_loss(), self._last_loss(self._best)
+        if is_finite and not _is_worse(now, best):
+            if now < best:
+                self._best = self._keep()
             return 0
-        # weights from which no step can be taken do not get better by a lower rate
-        if not self._n_taken or self._n_restored == _MOST_RESTORED:
+        if self._n_restored == _MOST_RESTORED:
             self._given_up = True
             return 0
-        self._load(best)
+        self._load(self._best)
         self._n_restored += 1
         self._skipped = 0
         self._optimizer.state.clear()
-        for name in {"lr", "initial_lr", "max_lr", "min_lr"} & set(self._group):
+        for name in ("lr", "initial_lr", "max_lr", "min_lr"):
             self._group[name] *= 0.5
-        return best.epoch + 1
+        return self._best.epoch + 1
 
     def _last_loss(self, kept: _Kept | None = None) -> float:
         """Return the last batch's loss, under the present weights or under others."""
-        present = self._vector.detach().clone()
-        if kept is not None:
-            self._vector.data.copy_(kept.weights)
+        present = self._keep()
+        self._load(kept or present)
         loss = _loss_on(self._last, self.network.train())
-        self._vector.data.copy_(present)
+        self._load(present)
         return loss
 
-    def _validate(self, row: dict[str, float]) -> None:
-        """Keep the weights if they validate best; count epochs without better.
-
-        The warm-up's validation losses are of another objective.
-        """
-        loss = row["validation_loss"]
-        if row["epoch"] <= self.warm_up_epochs + 1:
-            self._validated, self._waited = None, -1
-        best = math.inf if self._validated is None else self._validated.loss
-        self._waited = 0 if loss < best - _IMPROVEMENT else self._waited + 1
+    def _validate(self, loss: float, is_trained: bool) -> None:
+        """Keep the weights if they validate best; count epochs without better."""
+        self._waited = 0 if loss < self._least - _IMPROVEMENT else self._waited + 1
         # steps that were all skipped say that these are no good weights
-        if loss < best and not math.isnan(row["loss"]):
-            self._validated = self._keep(loss)
+        if loss < self._least and is_trained:
+            self._least, self._validated = loss, self._keep()
 
-    def _keep(self, loss: float = math.inf) -> _Kept:
-        return _Kept(loss, self.best_epoch, self._vector.detach().clone())
+    def _keep(self) -> _Kept:
+        return _Kept(self.best_epoch, self._vector.detach().clone())
 
     def _load(self, kept: _Kept) -> None:
         self._vector.data.copy_(kept.weights)
-        self.best_epoch, self._n_taken = kept.epoch, 0
+        self.best_epoch = kept.epoch
 
     def _end(self) -> None:
         """Load the best weights; warn if training has ended in a bad place.
 
         Without validation the last ones are the best, unless they have diverged.
         """
-        earlier = [self._first]
+        earlier = self._best
         if self._validated is not None:
             self._load(self._validated)
-        elif self._best is not None:
-            earlier.insert(0, self._best)
-        if self._validated is None and not math.isfinite(self._last_loss()):
-            self._load(self._sound)
-        now, losses = self._last_loss(), [self._last_loss(kept) for kept in earlier]
-        before, best = min(zip(losses, earlier, strict=True), key=lambda pair: pair[0])
+            earlier = self._first  # others may have learned the batch by heart
+        now, before = self._last_loss(), self._last_loss(earlier)
         is_judged = len(self.rows) >= self._n_judged  # else a loss is chance
         diverged = not math.isfinite(now) or (is_judged and _is_worse(now, before))
-        diverged |= self._given_up and self._validated is None
-        if diverged:
-            self._load(best)
+        if diverged or (self._given_up and self._validated is None):
+            self._load(earlier)
         diverged |= self._given_up or not self.best_epoch
         if diverged or math.isnan(self.rows[-1]["loss"]):
-            settings, kept = self.settings, f"those of epoch {self.best_epoch}"
+            lr, clip_norm = self.settings.lr, self.settings.clip_norm
+            kept = f"of epoch {self.best_epoch}" if self.best_epoch else "from before"
             _warn(
                 f"training has diverged: on its last batch the loss per value is "
-                f"{now:.3g}, and {before:.3g} with the weights of epoch {best.epoch}; "
-                f"the last {self._skipped} steps were not finite; it went back "
-                f"{self._n_restored} times. The weights that are kept are "
-                f"{kept if self.best_epoch else 'those before training'}. Lower lr "
-                f"(lr={settings.lr:g}), or set clip_norm lower, for example to 1.0 "
-                f"(clip_norm={settings.clip_norm}), or use a smaller step_size. "
-                "level='auto' has a guard that keeps what does not prove itself out of "
-                "the forecasts."
+                f"{now:.3g}, and {before:.3g} with the weights of epoch "
+                f"{earlier.epoch}; it went back {self._n_restored} times. The weights "
+                f"{kept} are kept. Lower lr (lr={lr:g}), or set clip_norm lower, for "
+                f"example to 1.0 (clip_norm={clip_norm}), or use a smaller step_size. "
+                "level='auto' keeps what does not prove itself out of the forecasts."
             )
 
 
@@ -343,19 +291,15 @@ def _is_worse(loss: float, than: float) -> bool:
 
 
 @torch.no_grad()
-def _loss_on(batches: Sequence[Any], network: Any) -> float:
+def _loss_on(batch: Any, network: Any) -> float:
     """Return the negative log-likelihood per scored value, at the mean z0.
 
     Infinite where it is not finite; 0 without values.
     """
-    loss, n_observed = 0.0, 0
     try:
-        for batch in batches:
-            bound = network(batch)
-            n_observed += int(bound.n_observed.sum())
-            is_finite = bool(torch.isfinite(bound.kl).all())
-            loss -= float(bound.log_likelihood.sum()) if is_finite else math.inf
+        bound = network(batch)
     except SolverError:
-        loss = math.inf
-    loss /= max(n_observed, 1)
-    return loss if math.isfinite(loss) else math.inf
+        return math.inf
+    loss = -float(bound.log_likelihood.sum()) / max(int(bound.n_observed.sum()), 1)
+    is_finite = math.isfinite(loss) and bool(torch.isfinite(bound.kl).all())
+    return loss if is_finite else math.inf

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Annotated, Any, TypeAlias, get_type_hints
+from typing import Any
 
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -12,64 +11,32 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklode.data.checks import SIZE, check_constraints
 from sklode.nn.solvers import METHODS
 
-
-def _real(low: float, closed: str = "neither") -> Interval:
-    return Interval(Real, low, None, closed=closed)
-
-
-def _integer(low: int) -> Interval:
-    return Interval(Integral, low, None, closed="left")
-
-
-_Size: TypeAlias = Annotated[int, SIZE]
-_Positive: TypeAlias = Annotated[float, _real(0)]
-_NotNegative: TypeAlias = Annotated[float, _real(0, "left")]
-_Flag: TypeAlias = Annotated[bool, "boolean"]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The parameters that decide what is trained and how; see `PARAMETERS`.
-
-    Each type is annotated with what scikit-learn checks the parameter by.
-    """
-
-    encoder: str
-    hidden_size: _Size
-    latent_size: _Size
-    field_width: _Size
-    field_depth: _Size
-    emission_width: _Size
-    window_length: Annotated[int | None, _integer(1), None]
-    horizon: Annotated[int | None, _integer(0), None]
-    thinning: Annotated[float, Interval(Real, 0, 1, closed="left")]
-    level: Annotated[str, StrOptions({"auto", "series"})]
-    method: Annotated[str, StrOptions(set(METHODS))]
-    step_size: _Positive
-    clip_norm: Annotated[float | None, _real(0), None]
-    kl_weight: _NotNegative
-    max_epochs: Annotated[int | None, _integer(1), None]
-    batch_size: _Size
-    lr: _Positive
-    weight_decay: _NotNegative
-    guard: Annotated[bool | str, "boolean", StrOptions({"auto"})]
-    early_stopping: _Flag
-    finetune_epochs: Annotated[int | None, _integer(0), None]
-    device: Annotated[str | torch.device, str, torch.device]
-
-    @classmethod
-    def of(cls, forecaster: Any) -> Settings:
-        """Take them, as they are now, from a forecaster; check them all."""
-        check_parameters(forecaster)
-        return cls(**{f.name: getattr(forecaster, f.name) for f in fields(cls)})
-
+_POSITIVE = Interval(Real, 0, None, closed="neither")
+_NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+_COUNT = Interval(Integral, 0, None, closed="left")
 
 _CONSTRAINTS: dict[str, list[Any]] = {
-    **{
-        name: list(hint.__metadata__)
-        for name, hint in get_type_hints(Settings, include_extras=True).items()
-        if name != "encoder"  # which is no parameter
-    },
+    "hidden_size": [SIZE],
+    "latent_size": [SIZE],
+    "field_width": [SIZE],
+    "field_depth": [SIZE],
+    "emission_width": [SIZE],
+    "window_length": [SIZE, None],
+    "horizon": [_COUNT, None],
+    "thinning": [Interval(Real, 0, 1, closed="left")],
+    "level": [StrOptions({"auto", "series"})],
+    "method": [StrOptions(set(METHODS))],
+    "step_size": [_POSITIVE],
+    "clip_norm": [_POSITIVE, None],
+    "kl_weight": [_NOT_NEGATIVE],
+    "max_epochs": [SIZE, None],
+    "batch_size": [SIZE],
+    "lr": [_POSITIVE],
+    "weight_decay": [_NOT_NEGATIVE],
+    "guard": ["boolean", StrOptions({"auto"})],
+    "early_stopping": ["boolean"],
+    "finetune_epochs": [_COUNT, None],
+    "device": [str, torch.device],
     "verbose": [Interval(Integral, 0, 2, closed="both")],
 }
 
@@ -110,25 +77,22 @@ PARAMETERS = """    Parameters
     emission_width : int, default=64
         Width of the one hidden layer from z to the observation.
     window_length : int, optional
-        Observations that the encoder sees, in training and at prediction. None: 48, at
-        most all but one of the longest series. With ``level="series"``: twice the
-        horizon, between 24 and 60, but no more than leaves room for two windows in the
-        longest series; with 8 series or more, for one.
+        Observations that the encoder sees. None: 48, at most all but one of the longest
+        series; with ``level="series"`` twice the horizon, between 24 and 60, as far as
+        two windows fit into the longest series, one of 8 series or more.
     horizon : int, optional
-        With ``level="series"``: observations after the window that a training window
-        also predicts; 0: none. None: the farthest step of the ``fh`` given to ``fit``;
-        else as long as the window where that is given; else 20, at most a third of the
-        longest series. Under "auto" nothing depends on this.
+        With ``level="series"``: observations after those seen that a training window
+        also predicts. None: the farthest step of the ``fh`` given to ``fit``; else the
+        ``window_length`` given; else 20, at most a third of the longest series.
     thinning : float, default=0.5
-        Observation dropout: the share of a training window's observations that is
-        hidden from the encoder, at random between 0 and this. With ``level="series"``
-        of so many windows the first observations are hidden too, at most ``horizon`` of
-        them, so that the decoder learns to run backward in time. 0: the paper's.
+        Observation dropout: up to this share of a training window's observations is
+        hidden from the encoder. With ``level="series"`` of so many windows the first
+        ones are too, at most ``horizon``, so that the decoder learns to run backward
+        in time. 0: the paper's.
     level : {"auto", "series"}, default="auto"
-        What stands beside the network. "auto": the structural model in continuous time
-        of `StructuralForecaster`; the network looks ahead from the last row, and counts
-        as ``guard`` finds. "series": nothing, the paper's model. The network alone
-        answers, from a window that it describes whole.
+        What stands beside the network. "auto": the model of `StructuralForecaster`; the
+        network looks ahead from the last row, and counts as ``guard`` finds. "series":
+        nothing, the paper's model, which describes whole windows.
     method : {"rk4", "midpoint", "euler", "dopri5"}, default="rk4"
         Of solving the differential equations: fixed steps ("rk4" is the 3/8 rule), or
         adaptive ones.
@@ -150,22 +114,21 @@ PARAMETERS = """    Parameters
     weight_decay : float, default=0.0
         Decoupled, of weight matrices; biases and scales do not decay.
     guard : bool or "auto", default="auto"
-        Whether what the network adds has to be proved. The training leaves out the last
-        fifth of the rows (of 20 short series or more: every fifth series). From origins
-        among these the network, and a level that has not seen them either, forecast
-        what follows, which gives the stacking weight of each lead and channel. A
-        network without prospects is given up after a third of the epochs; one that
-        counts trains on with all rows. Fewer than 300 rows train none. False: the
-        network's forecasts count whole. With ``level="series"`` True is refused.
+        Whether what the network adds has to be proved: on the last fifth of the rows
+        (of 20 short series or more: every fifth series), from origins among which it
+        and a level that has not seen them either forecast what follows; this gives the
+        stacking weight of each lead and channel. A network without prospects is given
+        up after a third of the epochs; one that counts trains on with all rows. Fewer
+        than 300 rows train none. False: its forecasts count whole. With
+        ``level="series"`` True is refused.
     early_stopping : bool, default=False
-        Hold out the last tenth of every series (of many short ones: every tenth; under
-        "series" a gap of more than 1000 time units begins a series of its own), stop
+        Hold out the last tenth of every series (of many short ones: every tenth), stop
         when its loss has not improved by 1e-4 for 50 epochs (those in which windows
         grow do not count), and keep the best weights.
     finetune_epochs : int, optional
         Epochs of a ``fit`` that follows ``pretrain``, and of an ``update``. None: a
-        fifth of those trained from scratch; after ``pretrain`` as many more as make a
-        hundred steps, and at 0.3 times ``lr``. 0: none.
+        fifth of those from scratch; after ``pretrain`` at least a hundred steps, at 0.3
+        times ``lr``.
     n_samples : int, default=100
         Draws of z0 for variance, quantiles, intervals and sample paths.
     freq : str, offset or Timedelta, optional
@@ -182,8 +145,7 @@ PARAMETERS = """    Parameters
     random_state : int, RandomState or None, default=None
         Of every random number; no global generator is touched.
     verbose : {0, 1, 2}, default=0
-        0: silent; 1: a progress bar (needs tqdm), or a line now and then where none can
-        be drawn, as in a log file or beside parallel fits; 2: a line per epoch.
+        0: silent; 1: a progress bar, which needs tqdm; 2: a line per epoch.
 
 """
 
@@ -192,11 +154,11 @@ ATTRIBUTES = """    Attributes
     network_ : sklode.nn.AheadODE or sklode.nn.LatentODE
         The trained network; None where the level alone forecasts.
     history_ : DataFrame
-        A row per epoch: ``loss``, ``log_likelihood``
-        and ``kl`` per observed value, ``kl_weight``, ``grad_norm`` before clipping,
-        ``clipped_fraction``, ``validation_loss`` (NaN without early stopping),
-        ``skipped_steps`` (not finite), ``restored_epoch`` (where it diverged: the epoch
-        from whose beginning it went on, at half the rate; else 0), ``lr``, ``seconds``.
+        A row per epoch: ``loss``, ``log_likelihood`` and ``kl`` per observed value,
+        ``kl_weight``, ``grad_norm`` before clipping, ``clipped_fraction``,
+        ``validation_loss`` (NaN without early stopping), ``skipped_steps`` (not
+        finite), ``restored_epoch`` (after a divergence: from whose beginning it went
+        on, at half the rate; else 0), ``lr``, ``seconds``.
     n_epochs_, best_epoch_ : int
         Epochs trained, and the one whose weights are kept.
     window_length_, horizon_ : int

@@ -3,78 +3,86 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 import threading
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
 
+from sklode.data.arrays import Numbers
+from sklode.data.history import History
 from sklode.engine.threads import one_torch_thread
 from sklode.prediction.model import ARCHITECTURE, build_network
 from sklode.training.loop import Draw, Trainer
-from sklode.training.parameters import Settings
 from sklode.training.report import Reporter
 
-BATCHES_PER_EPOCH = 32  # at most; else an epoch draws every window once
+_BATCHES_PER_EPOCH = 32  # at most; else an epoch draws every window once
 
 _FINETUNE_SHARE = 0.2  # of the epochs, which finetune_epochs=None takes
 
 _FINETUNE_UPDATES, _FINETUNE_RATE = 100, 0.3
 """What it takes at least after pretraining, and the share of lr at which.
 
-A few new series make one batch an epoch where the family made many. Adam's first steps
-have the size of the rate, whatever the gradient: after only a handful of them the model
-is worse than without. The lower rate keeps what the family has taught.
+Adam's first steps have the size of the rate, whatever the gradient: after a handful of
+them the model is worse. The lower rate keeps what the family has taught.
 """
 
 _GLOBAL_GENERATOR = threading.Lock()
-"""Held while torch draws weights from its global generator, in its default dtype.
-
-Fits in several threads would draw from each other's seeds.
+"""Of torch, and its default dtype: fits in threads would draw from each other's seeds.
 """
-
-Purpose: TypeAlias = Literal["pretrain", "fit", "fine-tune", "update"]
-"""What a training is for; to fine-tune is to `fit` what was pretrained."""
-
-
-class Material(NamedTuple):
-    """What a training draws its batches from."""
-
-    draw: Draw
-    n_batches: int  # of an epoch
-    validation: Sequence[Any] = ()
-    warm_up: int = 0  # epochs
 
 
 class Run:
-    """A training of its own copy of a model, on all series together."""
+    """A training of its own copy of a model, on all series together.
 
-    model: Any
-    from_scratch: bool  # not from weights that were trained before
+    ``settings`` are a forecaster's parameters. It begins from new weights, or from a
+    copy of ``start``, with its units and lengths. Its ``purpose`` is to "pretrain", to
+    "fit", to "fine-tune", which is to fit what was pretrained, or to "update".
+    """
+
     n_epochs = 0
     rate = 1.0  # share of ``lr``
 
-    def __init__(self, settings: Settings, rng: np.random.RandomState) -> None:
-        self.settings = settings
+    def __init__(
+        self,
+        history: History,
+        settings: Any,
+        rng: np.random.RandomState,
+        start: Any,
+        purpose: str,
+    ) -> None:
+        self.settings, self.rng = settings, rng
+        self.start, self.purpose = start, purpose
+        self.rows = history.observations
         self.generator = torch.Generator().manual_seed(seed_from(rng))
+        # weights that were trained before are gone on with
+        self.from_scratch = start is None or start.network is None
+        self.model: Any = None if self.from_scratch else copy.deepcopy(start)
         self.architecture = {name: getattr(settings, name) for name in ARCHITECTURE}
+        self.columns = history.channels, history.controls
 
-    def set_length(self, purpose: Purpose, n_batches: int, updates: int) -> None:
+    def n_batches(self, n_windows: int) -> int:
+        """Return the batches of an epoch."""
+        n = math.ceil(max(n_windows, 1) / self.settings.batch_size)
+        return min(_BATCHES_PER_EPOCH, n)
+
+    def set_length(self, n_windows: int, updates: int) -> None:
         """Settle how many epochs it takes, and at which rate.
 
         ``updates`` are the optimiser's steps that max_epochs=None aims at.
         """
-        given = self.settings.max_epochs
-        whole = given or self.model.whole_epochs
-        if purpose in ("pretrain", "fit"):
+        given, n_batches = self.settings.max_epochs, self.n_batches(n_windows)
+        if self.purpose in ("pretrain", "fit"):
             self.n_epochs = given or max(updates // n_batches, 1)
         elif self.settings.finetune_epochs is not None:
             self.n_epochs = self.settings.finetune_epochs
         else:
+            whole = given or self.model.whole_epochs
             self.n_epochs = max(round(_FINETUNE_SHARE * whole), 1)
-            if purpose == "fine-tune":
+            if self.purpose == "fine-tune":
                 least = math.ceil(_FINETUNE_UPDATES / n_batches)
                 self.n_epochs, self.rate = max(self.n_epochs, least), _FINETUNE_RATE
 
@@ -84,29 +92,32 @@ class Run:
 
     def learn(
         self,
-        material: Material,
         reporter: Reporter,
-        n_epochs: int | None = None,
-        rate: float | None = None,
+        draw: Draw,
+        n_batches: int,
+        validation: Any,
+        warm_up: int = 0,
     ) -> Trainer:
-        """Train the network, as long as planned or else told; return how that went."""
+        """Train the network, as long as planned; return how that went."""
         trainer = Trainer(
             self.model.network,
             self.settings,
             self.generator,
-            self.n_epochs if n_epochs is None else n_epochs,
-            material.n_batches,
-            material.warm_up,
-            self.rate if rate is None else rate,
+            self.n_epochs,
+            n_batches,
+            warm_up,
+            self.rate,
             self.goes_on,
         )
         with self.torch_threads():
-            trainer.fit(material.draw, material.validation, reporter)
-        if n_epochs is None:
-            self.model.best_epoch, self.model.rows = trainer.best_epoch, trainer.rows
-            if self.from_scratch:
-                self.model.whole_epochs = len(trainer.rows)
+            trainer.fit(draw, validation, reporter)
         return trainer
+
+    def keep_history(self, trainer: Trainer) -> None:
+        """Have the model tell how it was trained."""
+        self.model.best_epoch, self.model.rows = trainer.best_epoch, trainer.rows
+        if self.from_scratch:
+            self.model.whole_epochs = len(trainer.rows)
 
     def torch_threads(self) -> contextlib.AbstractContextManager[None]:
         """Leave the cores to the engine where that runs the network."""
@@ -119,8 +130,24 @@ def seed_from(rng: np.random.RandomState) -> int:
     return int(rng.randint(2**31 - 1))
 
 
+def held_out_rows(
+    bounds: Numbers, share: float, whole: bool, rng: np.random.RandomState
+) -> Numbers:
+    """Return each series' first held-out row: of the last share of its rows.
+
+    Or, with ``whole``, of all rows of that share of the series.
+    """
+    first, end = bounds[:-1], bounds[1:]
+    if not whole:
+        return end - np.maximum(np.round(share * (end - first)), 1).astype(np.int64)
+    chosen = rng.permutation(len(end))[: round(share * len(end))]
+    cut = end.copy()
+    cut[chosen] = first[chosen]
+    return cut
+
+
 def drawn_network(
-    settings: Settings, sizes: Sequence[Any], seed: int, shortest: float, longest: float
+    settings: Any, sizes: Sequence[Any], seed: int, shortest: float, longest: float
 ) -> Any:
     """Return an untrained network, see `build_network` for ``sizes``.
 

@@ -6,37 +6,24 @@ reconstructed, with the rows after it that the encoder does not see.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import torch
 
 from sklode import nn
 from sklode.data.arrays import Array, Numbers
-from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.scaling import (
-    Units,
-    constants_of,
-    split_at_gaps,
-    time_unit,
-)
+from sklode.data.scaling import Units, constants_of, split_at_gaps, time_unit
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
-from sklode.nn.modes import own_modes
 from sklode.nn.solvers import FOLLOWED
 from sklode.prediction.calibration import measured_calibration
 from sklode.prediction.model import FittedModel
-from sklode.training.parameters import Settings, resolve_device
-from sklode.training.plan import (
-    BATCHES_PER_EPOCH,
-    Material,
-    Purpose,
-    Run,
-    drawn_network,
-    seed_from,
-)
+from sklode.training.loop import Draw
+from sklode.training.parameters import resolve_device
+from sklode.training.plan import Run, drawn_network, held_out_rows, seed_from
 from sklode.training.report import Reporter
 
 _UPDATES = 1500  # optimiser steps that max_epochs=None aims at
@@ -60,56 +47,54 @@ _WARM_UP_UPDATES, _WARM_UP_SHARE = 1250, 0.84  # no more than that share of all
 class SeriesRun(Run):
     """A training on windows whose first rows the decoder starts from.
 
-    ``n_ahead`` is the farthest step of the horizon that will be asked for. It begins
-    from new weights, or from a copy of ``start``, with its units and lengths.
+    ``n_ahead`` is the farthest step of the horizon that will be asked for.
     """
 
-    @own_modes(gradients=True)
-    def __init__(
-        self,
-        history: History,
-        settings: Settings,
-        rng: np.random.RandomState,
-        n_ahead: int | None = None,
-        start: FittedModel | None = None,
-        purpose: Purpose = "fit",
-    ) -> None:
-        super().__init__(settings, rng)
-        self.from_scratch = start is None
-        rows = history.observations
-        unit = time_unit(rows, _MEAN_GAP) if start is None else start.units.time
+    def __init__(self, *given: Any, n_ahead: int | None = None) -> None:
+        super().__init__(*given)
+        settings, rows, model, rng = self.settings, self.rows, self.model, self.rng
+        unit = model.units.time if model else time_unit(rows, _MEAN_GAP)
         pieces = split_at_gaps(rows, unit)
-        if start is None:
-            given = settings.window_length, settings.horizon
-            lengths = default_lengths(pieces.lengths, *given, n_ahead)
+        if model:
+            lengths = model.window_length, model.horizon
         else:
-            lengths = start.window_length, start.horizon
-        fraction = _HELD_OUT if settings.early_stopping else 0.0
-        self.cut = first_held_out_row(pieces.bounds, sum(lengths), fraction, rng)
-        if start is None:
+            chosen = settings.window_length, settings.horizon
+            lengths = default_lengths(pieces.lengths, *chosen, n_ahead)
+        self.cut = self._cut(pieces.bounds, sum(lengths))
+        if not model:
             units = Units.of(pieces.until(self.cut), unit)
-            model = FittedModel(
-                network=None,  # which has to know the windows
-                units=units,
-                clock=rows.clock,
-                window_length=lengths[0],
-                architecture=self.architecture,
-                horizon=lengths[1],
-            )
-        else:
-            model = copy.deepcopy(start)
-        model.columns = history.channels, history.controls
-        model.held = _held(model, rows, start is None)
-        self.model, self.windows = model, model.windows(rows)
-        if start is None:
+            parts = None, units, rows.clock, lengths[0], self.architecture
+            model = self.model = FittedModel(*parts, horizon=lengths[1])
+        model.columns = self.columns
+        model.held = _held(model, rows, self.from_scratch)
+        self.windows = model.windows(rows)
+        if self.from_scratch:
             model.network = self._network(seed_from(rng))
         model.network.to(resolve_device(settings.device))
-        model.hold()
-        n_windows = len(self._trained_on(self.windows))
-        self._n_drawn = min(n_windows, BATCHES_PER_EPOCH * settings.batch_size)
-        self._n_batches = math.ceil(self._n_drawn / settings.batch_size)
-        self.set_length(purpose, self._n_batches, _UPDATES)
+        model.network.hold(torch.from_numpy(model.held))
+        self.set_length(len(self._trained_on(self.windows)), _UPDATES)
         self.predict_seed = seed_from(rng)
+
+    def _cut(self, bounds: Numbers, span: int) -> Numbers:
+        """Return the row of each series from which on nothing is trained on.
+
+        With early stopping the ends of all are held out; of series that are hardly
+        longer than a window of ``span`` rows whole ones are, where else less than half
+        of the windows would be left. Nothing is, where nothing would be left.
+        """
+        end = bounds[1:]
+        n_windows = np.maximum(np.diff(bounds) - span + 1, 1)
+
+        def n_left(cut: Numbers) -> int:
+            return int(np.maximum(n_windows - (end - cut), 0).sum())
+
+        if not self.settings.early_stopping:
+            return end
+        cut = held_out_rows(bounds, _HELD_OUT, False, self.rng)
+        is_several = round(_HELD_OUT * len(end)) > 0
+        if is_several and n_left(cut) < _ENOUGH * n_windows.sum():
+            cut = held_out_rows(bounds, _HELD_OUT, True, self.rng)
+        return cut if n_left(cut) else end
 
     def _network(self, seed: int) -> nn.LatentODE:
         """Return an untrained network that rotates with periods of these windows."""
@@ -118,17 +103,14 @@ class SeriesRun(Run):
         span = float(np.median(self.windows.gather(which).times[:, -1]))
         followed = 2 * math.pi * settings.step_size / FOLLOWED[settings.method]
         # faster oscillations are hardly seen at stamps one unit apart
-        shortest = max(4.0, followed)
-        network: nn.LatentODE = drawn_network(
-            settings, sizes, seed, shortest, max(span, 2 * shortest)
-        )
+        low = max(4.0, followed)
+        network = drawn_network(settings, sizes, seed, low, max(span, 2 * low))
         return network
 
-    @own_modes(gradients=True)
     def train(self, reporter: Reporter) -> FittedModel:
         """Train, calibrate the spreads, and return the model."""
         model: FittedModel = self.model
-        self.learn(self.material(), reporter)
+        self.keep_history(self.learn(reporter, *self.material()))
         model.network.eval()
         with self.torch_threads():
             model.calibration = measured_calibration(
@@ -140,12 +122,14 @@ class SeriesRun(Run):
         """Return the windows that end before their series' first held-out row."""
         return np.flatnonzero(windows.end <= self.cut[windows.series])
 
-    def material(self) -> Material:
-        """Return the windows before the first held-out rows."""
+    def material(self) -> tuple[Draw, int, nn.Batch | None, int]:
+        """Return what `learn` reads: the windows before the held-out rows."""
         settings, generator = self.settings, self.generator
+        n_windows = len(self._trained_on(self.windows))
+        n_batches = self.n_batches(n_windows)
         warm_up = 0  # none, with weights that were trained before
         if self.from_scratch:
-            warm_up = math.ceil(_WARM_UP_UPDATES / self._n_batches)
+            warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
             warm_up = min(warm_up, int(_WARM_UP_SHARE * self.n_epochs))
         stages = [
             (begin * warm_up, self.windows.shortened(share)) for share, begin in _STAGES
@@ -156,16 +140,16 @@ class SeriesRun(Run):
             part = [windows for begin, windows in stages if epoch > begin][-1]
             usable = self._trained_on(part)
             order = torch.randperm(len(usable), generator=generator).numpy()
-            shuffled = usable[order[: self._n_drawn]]
-            for low in range(0, len(shuffled), settings.batch_size):
-                which = shuffled[low : low + settings.batch_size]
+            shuffled = usable[order[:n_windows]]  # shorter ones are more
+            for k in range(n_batches):
+                which = shuffled[k * settings.batch_size :][: settings.batch_size]
                 hidden = hidden_rows(part, which, settings.thinning, generator)
                 yield nn.make_batch(part, which, device, hidden=hidden)
 
-        validation = self._validation(device) if settings.early_stopping else []
-        return Material(draw, self._n_batches, validation, warm_up)
+        validation = self._validation(device) if settings.early_stopping else None
+        return draw, n_batches, validation, warm_up
 
-    def _validation(self, device: torch.device) -> list[nn.Batch]:
+    def _validation(self, device: torch.device) -> nn.Batch | None:
         """Return held-out windows, scored at held-out rows after the seen part."""
         windows, cut = self.windows, self.cut
         after_seen = windows.start + windows.window_length
@@ -173,13 +157,12 @@ class SeriesRun(Run):
         reaching = np.flatnonzero(held_out & (windows.end > after_seen))
         found = reaching if len(reaching) else np.flatnonzero(held_out)
         if not len(found):
-            return []
+            return None
         which = spread(found, SCORED_WINDOWS)
         scored_from = cut[windows.series[which]] if len(reaching) else None
-        batch = nn.make_batch(windows, which, device, scored_from)
+        batch: Any = nn.make_batch(windows, which, device, scored_from)
         # channels that never vary are not scored
-        nothing = batch.scored is not None and not batch.scored.any()
-        return [] if nothing else [batch]
+        return batch if batch.scored.any() else None
 
 
 def default_lengths(
@@ -193,41 +176,15 @@ def default_lengths(
     ``lengths`` are the series'.
     """
     longest = int(lengths.max())
-    if window_length is not None:
-        wanted = window_length if n_ahead is None else n_ahead
-        return window_length, wanted if horizon is None else horizon
     if horizon is None:
-        horizon = min(20 if n_ahead is None else n_ahead, longest // 3)
-    # of many series a window need not leave room for others beside it
-    room = 1 if len(lengths) >= 8 else 2
-    wanted = min(60, max(24, 2 * horizon))
-    return max(min(wanted, (longest - horizon) // room), 1), horizon
-
-
-def first_held_out_row(
-    bounds: Numbers, span: int, fraction: float, rng: np.random.RandomState
-) -> Numbers:
-    """Return the row of each series from which on nothing is trained on.
-
-    A fraction at the end of every series is held out. Of several series that are hardly
-    longer than a window of ``span`` rows whole series are, where else less than half of
-    the windows would be left to train on. Nothing is, where nothing would be left.
-    """
-    first, end = bounds[:-1], bounds[1:]
-    if not fraction:
-        return end
-    n_windows = np.maximum(end - first - span + 1, 1)
-
-    def n_left(cut: Numbers) -> int:
-        return int(np.maximum(n_windows - (end - cut), 0).sum())
-
-    cut = end - np.maximum(np.round(fraction * (end - first)), 1).astype(np.int64)
-    n_series = round(fraction * len(end))
-    if n_series and n_left(cut) < _ENOUGH * n_windows.sum():
-        cut = end.copy()
-        held_out = rng.permutation(len(end))[:n_series]
-        cut[held_out] = first[held_out]
-    return cut if n_left(cut) else end
+        wanted = (window_length or 20) if n_ahead is None else n_ahead
+        horizon = wanted if window_length else min(wanted, longest // 3)
+    if window_length is None:
+        # of many series a window need not leave room for others beside it
+        room = 1 if len(lengths) >= 8 else 2
+        wanted = min(60, max(24, 2 * horizon), (longest - horizon) // room)
+        window_length = max(wanted, 1)
+    return window_length, horizon
 
 
 def hidden_rows(

@@ -262,7 +262,7 @@ def test_an_update_before_all_history_warns_that_the_cutoff_stays(
         forecaster.update(early, update_params=False)
     pd.testing.assert_index_equal(forecaster.cutoff, cutoff)
     pd.testing.assert_index_equal(forecaster.predict([1]).index, ahead)
-    assert last in forecaster._history.index().get_level_values(-1)
+    assert last in forecaster._history.frame().index.get_level_values(-1)
 
 
 def test_a_key_of_another_type_is_no_new_series() -> None:

@@ -194,12 +194,12 @@ def fitted() -> Any:
 
 STEPS = r"whole numbers of steps, lengths of time, or be an index of time stamps; got "
 BAD: dict[str, tuple[Any, str]] = {
-    "nothing": ([], r"fh must hold at least one step or time stamp; got none"),
-    "twice": ([1, 3, 2, 3], r"fh must not ask for anything twice; got 3 more"),
+    "nothing": ([], r"fh must hold at least one step or .*; got none"),
+    "twice": ([1, 3, 2, 3], r"and none twice; got 3 more than once"),
     "half a step": ([1, 1.5], STEPS + r"1\.5\. Use .* pd\.Timedelta\('90min'\)"),
     "NaT": (LATER.insert(1, pd.NaT), r"index of fh must hold finite times; got NaT at"),
     "a list of stamps": (list(LATER), STEPS + r"Timestamp.* pd\.DatetimeIndex"),
-    "a series": (waves(LATER), STEPS + r"a Series\. .* predict_at\(y\.index\)"),
+    "a series": (waves(LATER), STEPS + r".* predict_at\(y\.index\)"),
     "a table": (np.array([[1, 2]]), STEPS + r"array\(\[1, 2\]\)"),
     "an offset": ([pd.offsets.MonthEnd()], STEPS + r"<MonthEnd>"),
     "another freq": (

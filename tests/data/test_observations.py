@@ -50,7 +50,7 @@ def test_a_series_ends_with_its_last_row_observed_or_not() -> None:
     y = pd.DataFrame({"y": [1.0, 2.0, NAN]}, index=[3, 5, 9])
     history = History.of(y, None)
     assert history.rows_ahead(pd.Index([1])).tolist() == [10]
-    assert history.index().tolist() == [3, 5]
+    assert history.frame().index.tolist() == [3, 5]
     longer = history.extended(y.set_axis([9, 11, 20]), None, None)
     assert longer.rows_ahead(pd.Index([1])).tolist() == [21]
     assert history.rows_ahead(pd.Index([1])).tolist() == [10]

@@ -56,6 +56,7 @@ class Case(NamedTuple):
             make = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[self.kind]
             encoder = make(n_inputs, self.hidden, field(self.hidden, **shape), solver)
         flow = field(self.latent, control_size=self.n_controls, **shape)
+        encoder.solver = solver
         return nn.LatentODE(
             encoder,
             nn.perceptron(self.hidden, self.hidden, 2 * self.latent),
@@ -103,7 +104,7 @@ def slopes_by(
     torch.manual_seed(case.seed)
     network, batch = case.network(), case.batch()
     noise = torch.randn(case.n_series, case.latent)
-    network.engine = engine
+    network.encoder.solver.engine = engine
     assert network.engines() == (engine, engine)
     network.to(dtype)
     with torch.no_grad():

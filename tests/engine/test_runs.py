@@ -134,12 +134,11 @@ def test_gradients_that_fade_leave_no_subnormal_numbers() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: str(kind.values()))
-@pytest.mark.parametrize(("n_series", "n_steps"), [(17, 9), (2, 0)])
 def test_what_memory_held_before_does_not_matter(
-    monkeypatch: pytest.MonkeyPatch, kind: dict, n_series: int, n_steps: int
+    monkeypatch: pytest.MonkeyPatch, kind: dict
 ) -> None:
     """Where a fresh array is read before it is written, results depend on luck."""
-    made = problem(4, n_series=n_series, n_steps=n_steps, **SIZES, **kind)
+    made = problem(4, n_series=17, n_steps=9, **SIZES, **kind)
     expected = run(made)
 
     class Filled:
@@ -163,7 +162,7 @@ def test_what_memory_held_before_does_not_matter(
 CHECKED = """
 from tests.engine import test_runs as tests
 
-sizes = [(1, 1, 1, 1, 1), (5, 20, 13, 3, 30), (17, 9, 3, 26, 2), (2, 0, 4, 4, 1)]
+sizes = [(1, 1, 1, 1, 1), (5, 20, 13, 3, 30), (17, 9, 3, 26, 2)]
 names = "n_series", "n_steps", "width", "n_state", "n_inputs"
 for size in sizes:
     for kind in tests.KINDS:

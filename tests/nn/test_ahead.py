@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from sklode import nn
-from sklode.nn.ahead import _readings
 
 N_ROWS = 7
 
@@ -18,6 +17,7 @@ def network(
 ) -> Any:
     torch.manual_seed(3)
     solver = nn.Solver("rk4", 1.0)
+    solver.engine = engine
     field = nn.VectorField(5, 6)
     encoder = nn.ODELSTM(2 * n_channels + n_controls, 5, field, solver)
     decoder = None
@@ -25,7 +25,6 @@ def network(
         flow = nn.VectorField(3 * n_channels, 8, 1, n_controls)
         decoder = nn.Decoder(flow, solver)
     made: Any = nn.AheadODE(encoder, decoder, n_channels, n_controls, 3, 12, 20.0, back)
-    made.engine = engine
     with torch.no_grad():  # so that states and lines say something
         made.own_lines.normal_()
         made.out[2].weight.mul_(10)
@@ -157,33 +156,3 @@ def test_the_bound_is_the_likelihood_of_each_window_and_the_kl_of_its_state() ->
     kl = torch.distributions.kl_divergence(q, prior).sum(1)
     torch.testing.assert_close(bound.kl, 0.25 * kl)
     assert bound.n_observed.tolist() == [4, 4, 4]
-
-
-def test_readings_are_of_the_values_that_each_channel_has() -> None:
-    given = batch()
-    mask = given.mask.clone()
-    mask[0, :, 1] = False
-    mask[1, :2, 1] = False
-    known = mask.float()
-    found = _readings(given.times, torch.where(mask, given.values, 0.0), known)
-    assert found[0, 1].tolist() == [0.0] * 12  # never seen
-    for window, channel in ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1)):
-        seen = mask[window, :, channel]
-        x, ages = given.values[window, seen, channel], given.times[window, seen]
-        since = ages - ages[0]
-        fades = [torch.exp(-since / fade) for fade in (0.5, 2.0, 8.0)]
-        expected = torch.stack(
-            [
-                x[0],
-                torch.log1p(ages[0]),
-                x.mean(),
-                torch.log1p(seen.sum()),
-                *[(x * w).sum() / w.sum() for w in fades],
-                torch.sqrt(x.var(correction=0) + 1e-6),
-                x.min(),
-                x.max(),
-                x[-1],
-                torch.tensor(1.0),
-            ]
-        )
-        torch.testing.assert_close(found[window, channel], expected)

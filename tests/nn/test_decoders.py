@@ -1,5 +1,4 @@
 import math
-from typing import Any
 
 import pytest
 import torch
@@ -17,14 +16,6 @@ from tests.problems import (
 )
 
 pytestmark = pytest.mark.usefixtures("float64")
-
-
-class Exact(Solver):
-    """Has the true states at the grid points."""
-
-    def trajectory(self, field: Any, state: Tensor, dt: Tensor, *_: Any) -> Tensor:
-        elapsed = torch.nn.functional.pad(dt.cumsum(1), (1, 0))
-        return field.solution(state, elapsed)
 
 
 def test_decoder_starts_at_t0_not_at_first_query() -> None:
@@ -65,20 +56,6 @@ def test_cubic_solutions_are_exact_between_grid_points(spacing: float) -> None:
     t = times[0] - 0.4
     expected = 1 - t + 0.5 * t**2 / 2 + 0.7 * t**3 / 6
     torch.testing.assert_close(z[0, :, 0], expected, atol=1e-12, rtol=0)
-
-
-def test_interpolation_is_of_order_four_with_the_error_of_hermite() -> None:
-    wave = oscillator(1.0)
-    z0, t0 = torch.tensor([[0.0, 1.0]]), torch.zeros(1)  # sin and cos
-    errors = []
-    for spacing in (0.4, 0.2):
-        middles = spacing * (torch.arange(20) + 0.5).unsqueeze(0)
-        z = Decoder(wave, Exact(step_size=spacing))(z0, t0, middles)
-        error = float((z - wave.solution(z0, middles)).abs().max().detach())
-        # the largest derivative of sin and cos is 1
-        assert error <= spacing**4 / 384
-        errors.append(error)
-    assert math.log2(errors[0] / errors[1]) == pytest.approx(4, abs=0.1)
 
 
 @pytest.mark.parametrize("solver", [Solver("euler"), Solver(), Solver("midpoint", 2)])

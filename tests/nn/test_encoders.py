@@ -163,26 +163,6 @@ def gated(**biases: float) -> ODELSTM:
     return encoder
 
 
-def test_gates_have_separate_weights() -> None:
-    # read backward: first 0.8, then -0.3
-    x = torch.tensor([[[-0.3], [0.8]]])
-    times, seen = torch.tensor([[0.0, 1.0]]), torch.ones(1, 2, dtype=torch.bool)
-    late, early = math.tanh(-0.3), math.tanh(0.8)
-    shut, half = -50.0, 0.0  # half: a gate of 1/2
-    # open gates add up the candidates, which are tanh, not sigmoid
-    for biases, expected in (
-        ({}, math.tanh(late + early)),
-        ({"forget": shut}, math.tanh(late)),
-        ({"input": shut}, 0.0),
-        ({"output": shut}, 0.0),
-        ({"output": half}, math.tanh(late + early) / 2),
-        ({"forget": half}, math.tanh(late + early / 2)),
-        ({"input": half}, math.tanh((late + early) / 2)),
-    ):
-        h = gated(**biases)(times, x, seen).item()
-        assert h == pytest.approx(expected, abs=1e-12)
-
-
 def test_only_h_flows_and_not_the_cell_state() -> None:
     # a field that sends h to 0 over a gap, through a cell that never looks at h
     encoder = gated()

@@ -73,25 +73,6 @@ def test_window_has_the_same_bound_alone_and_in_a_batch(kind: str) -> None:
 
 
 @EVERY_KIND
-def test_fully_masked_stamps_change_no_forecast(kind: str) -> None:
-    network, batch = latent_ode(kind), windows(1, 5, 5)
-    # before the first stamp, and after the last one
-    first, last = batch.times[:, :1], batch.times[:, -1:]
-    more = batch._replace(
-        times=torch.cat([first - 3.3, first - 1, batch.times, last + 0.4], 1),
-        values=nn.functional.pad(batch.values, (0, 0, 2, 1), value=7.0),
-        mask=nn.functional.pad(batch.mask, (0, 0, 2, 1), value=False),
-    )
-    asked = first + torch.tensor([[-1.5, 0.5, 8.0]])
-    answers = []
-    for b in (batch, more):
-        p = network.encode(b._replace(n_seen=b.times.shape[1]))
-        assert torch.equal(p.t0, first[0])
-        answers.append(network.decode(p.q_z0.mean, p, asked))
-    torch.testing.assert_close(answers[1], answers[0], atol=1e-13, rtol=0)
-
-
-@EVERY_KIND
 def test_bound_of_shown_rows_is_that_of_torchs_distributions(kind: str) -> None:
     network, batch = latent_ode(kind, n_controls=1), windows(n_controls=1)
     noise = torch.randn(4, 3)
@@ -157,8 +138,7 @@ def test_posterior_head_gives_mean_and_log_variance() -> None:
 def test_a_held_channel_is_its_constant_with_the_least_noise() -> None:
     network = latent_ode(n_channels=3)
     before = network.noise_scale.tolist()
-    channels = torch.tensor([False, True, False])
-    network.hold(channels, torch.tensor([torch.nan, 0.7, torch.nan]))
+    network.hold(torch.tensor([torch.nan, 0.7, torch.nan]))
     x = network.emission(torch.randn(5, 3))
     assert (x[:, 1] == 0.7).all()
     assert float(x[:, [0, 2]].std(0).min().detach()) > 0

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 import torch
 
-from sklode.nn import Solver, VectorField
+from sklode.nn import VectorField
 from tests.networks import field
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -55,16 +55,6 @@ def test_a_field_can_start_rotating(depth: int, control_size: int) -> None:
         expected[first, first + 1] = -2 * math.pi / period
         expected[first + 1, first] = 2 * math.pi / period
     torch.testing.assert_close(slopes, expected)
-
-
-def test_a_small_state_comes_back_after_its_period() -> None:
-    torch.manual_seed(0)
-    f = VectorField(2, 8)
-    f.start_rotating([6.0])
-    start = torch.tensor([[1e-3, -2e-3]])
-    path = Solver("rk4").trajectory(f, start, torch.full((1, 60), 0.1))
-    torch.testing.assert_close(path[:, -1], start, atol=2e-5, rtol=0)
-    torch.testing.assert_close(path[:, 30], -start, atol=2e-5, rtol=0)
 
 
 def test_neurons_of_a_rotating_field_respond_in_proportion_but_can_saturate() -> None:

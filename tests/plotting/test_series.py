@@ -116,20 +116,6 @@ def test_ticks_show_the_time_of_y_whatever_the_zone_of_matplotlib(zone: Any) -> 
         assert formatter.format_ticks([place, place + 0.1])[0] == "12:00"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("hours", [12, 36, 96, 24 * 365, 24 * 365 * 9])
-def test_dates_below_small_axes_do_not_touch(hours: int) -> None:
-    stamps = pd.Timestamp("2026-01-01") + pd.to_timedelta(np.linspace(0, hours, 9), "h")
-    series = pd.DataFrame({"y": np.arange(9.0)}, stamps)
-    axes = plot_forecast(pd.concat({key: series for key in "abcd"}, names=["key", "t"]))
-    axes[0].figure.canvas.draw()
-    labels = [one for one in axes[-1].get_xticklabels() if one.get_text()]
-    boxes = [one.get_window_extent() for one in labels]
-    assert len(boxes) >= 2
-    gaps = [right.x0 - left.x1 for left, right in itertools.pairwise(boxes)]
-    assert min(gaps) > 0.1 * axes[0].figure.dpi  # inches
-
-
 def test_durations_keep_the_unit_of_the_axes() -> None:
     axes = plot_forecast(waves(pd.to_timedelta(np.arange(24), unit="h")))
     assert axes.xaxis.get_major_formatter()(12.0) == "12 h"
@@ -324,22 +310,12 @@ def test_what_does_not_fit_is_refused(message: str, arguments: Any) -> None:
     assert not plt.get_fignums()  # no empty figure is left
 
 
-@pytest.mark.parametrize(
-    ("message", "options"),
-    [
-        ("ax must hold 1 Axes, one for each part.*got 0", {"ax": []}),
-        ("ax must be a matplotlib Axes or an array .*got str", {"ax": "axes"}),
-    ],
-)
-def test_options_that_do_not_fit_are_refused(message: str, options: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        plot_forecast(SEEN, AHEAD, **options)
-
-
 def test_axes_on_which_pandas_counts_periods_are_refused() -> None:
     y = waves(pd.date_range("2021-01-01", periods=20, freq="D"))
     with pytest.raises(ValueError, match="on which pandas has drawn periods"):
         plot_forecast(y, ax=y.plot())
+    with pytest.raises(TypeError, match=r"ax must be a matplotlib Axes .*got str"):
+        plot_forecast(y, ax="axes")
 
 
 def test_without_matplotlib_the_message_says_how_to_install_it(

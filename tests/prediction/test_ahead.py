@@ -32,7 +32,7 @@ def stacking(weight: float, n_channels: int = 1, factor: float = 0.8) -> Stackin
 def fitted(weight: float, y: Any, X: Any = None, **settings: Any) -> Any:
     """Return a forecaster whose network counts by a weight, whatever it proves."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ahead, "can_validate", lambda rows: True)
+        patch.setattr(ahead, "_PROVING_ROWS", 0)
         patch.setattr(Validation, "has_prospects", lambda *_: True)
         found = stacking(weight) if weight else None
         patch.setattr(Validation, "stacking", lambda *_: found)
@@ -75,7 +75,7 @@ def test_point_quantiles_variance_and_paths_agree(by_weight: dict[float, Any]) -
 def test_before_and_between_observations_and_beyond_the_reach_the_level_answers(
     by_weight: dict[float, Any],
 ) -> None:
-    stamps = by_weight[0.0]._history.index()
+    stamps = by_weight[0.0]._history.frame().index
     unit = by_weight[0.0].time_unit_
     asked = stamps[3:50:7] + pd.Timedelta("7min")
     far = stamps[-1:] + (REACH + 0.1) * unit

@@ -202,34 +202,6 @@ def test_a_small_batch_of_windows_at_once_gives_the_same_answers(
         np.testing.assert_allclose(repeated, answer, rtol=0, atol=1e-6)
 
 
-def test_spread_agrees_with_sample_paths() -> None:
-    forecaster = tiny(n_samples=4000).fit(channels())
-    steps = [1, 9]
-    paths = forecaster.sample(steps).groupby(level=1)
-    np.testing.assert_allclose(
-        forecaster.predict_var(steps), paths.var(ddof=0), rtol=0.1
-    )
-    quantiles = forecaster.predict_quantiles(steps, alpha=[0.1, 0.9])
-    spread = paths.std(ddof=0)
-    for column in "ab":
-        width = quantiles[column][0.9] - quantiles[column][0.1]
-        np.testing.assert_allclose(width, 2.563 * spread[column], rtol=0.12)
-
-
-def test_variance_is_at_least_that_of_the_observation_noise() -> None:
-    settings = {"level": "series", "n_samples": 500}
-    small = tiny(**settings).fit(channels())
-    small.network_.emission.raw_noise.data.fill_(-2.0)
-    noise = small.network_.noise_scale.detach().numpy() * small.scale_
-    variance = small.predict_var([1, 9])
-    assert (variance > (0.5 * noise) ** 2).all(axis=None)
-    paths = small.sample([1, 9], noise=False).groupby(level=1).var(ddof=0)
-    noisy = small.sample([1, 9]).groupby(level=1).var(ddof=0)
-    assert (noisy > paths).all(axis=None)
-    expected = noisy
-    np.testing.assert_allclose(variance, expected, rtol=0.2)
-
-
 def test_sample_paths_have_a_row_per_sample_and_stamp() -> None:
     y = channels(uneven_stamps())
     y.index.name = "when"

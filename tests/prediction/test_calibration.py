@@ -12,10 +12,7 @@ from scipy.stats import norm
 
 from sklode import LatentODELSTMForecaster
 from sklode.data.errors import HistoryWarning
-from sklode.prediction.calibration import (
-    Calibration,
-    calibrate,
-)
+from sklode.prediction.calibration import calibrate, scales_at
 from sklode.prediction.randomness import normals
 from tests.series import channels, panel, tiny, two_sines, uneven_stamps, waves
 
@@ -25,8 +22,7 @@ LONG = {"window_length": 6, "horizon": 3, "max_epochs": 3}
 def with_scale(forecaster: Any, scale: float) -> Any:
     """Return a copy whose spread is ``scale`` times the model's own."""
     other = copy.deepcopy(forecaster)
-    n_channels = len(other.scale_)
-    other._model.calibration = Calibration(np.zeros(1), np.full((1, n_channels), scale))
+    other._model.calibration = np.array([[0.0, *[scale] * len(other.scale_)]])
     other._set_model(other._model)
     return other
 
@@ -80,37 +76,37 @@ def test_numbers_depend_on_the_place_and_on_nothing_else() -> None:
 
 def test_the_scale_of_normal_errors_is_found() -> None:
     found = calibrate(residuals(lambda lag: 2.0), 100_000, 1.0)
-    np.testing.assert_allclose(found.scales[1:], 2.0, rtol=0.06)
-    np.testing.assert_allclose(found.scales[0], 1.5, rtol=0.06)
+    np.testing.assert_allclose(found[1:, 1:], 2.0, rtol=0.06)
+    np.testing.assert_allclose(found[0, 1:], 1.5, rtol=0.06)
     wider = calibrate(residuals(lambda lag: 2.0), 100_000, 1.3)
-    np.testing.assert_allclose(wider.scales[1:], 1.3 * found.scales[1:])
-    np.testing.assert_allclose(wider.scales[0], found.scales[0])
+    np.testing.assert_allclose(wider[1:, 1:], 1.3 * found[1:, 1:])
+    np.testing.assert_allclose(wider[0, 1:], found[0, 1:])
     few = calibrate(residuals(lambda lag: 2.0), 50, 1.0)
-    np.testing.assert_allclose(few.scales[1:], 1.1 * found.scales[1:], rtol=1e-3)
+    np.testing.assert_allclose(few[1:, 1:], 1.1 * found[1:, 1:], rtol=1e-3)
 
 
 def test_the_scale_rises_with_the_time_since_the_last_observation() -> None:
     found = calibrate(residuals(lambda lag: 1 + lag / 10), 100_000, 1.0)
-    near, far = found.at(np.array([3.0, 27.0]))[:, 0]
+    near, far = scales_at(found, np.array([3.0, 27.0]))[:, 0]
     assert near < 1.75
     assert 3.0 < far < 3.8
-    assert found.at(np.array([1e9])) == found.scales[-1]
+    assert scales_at(found, np.array([1e9])) == found[-1, 1:]
     falling = calibrate(residuals(lambda lag: 4 - lag / 10), 100_000, 1.0)
-    assert (np.diff(falling.scales[1:], axis=0) >= 0).all()
+    assert (np.diff(falling[1:, 1:], axis=0) >= 0).all()
 
 
 def test_small_errors_leave_the_models_own_spread() -> None:
     found = calibrate(residuals(lambda lag: 0.1), 100_000, 1.0)
-    np.testing.assert_array_equal(found.scales[1:], 1.0)
+    np.testing.assert_array_equal(found[1:, 1:], 1.0)
     lower = calibrate(residuals(lambda lag: 0.8), 100_000, 1.0, least=0.5)
-    np.testing.assert_allclose(lower.scales[1:], 0.8, rtol=0.06)
+    np.testing.assert_allclose(lower[1:, 1:], 0.8, rtol=0.06)
 
 
 def test_too_few_errors_leave_the_models_own_spread() -> None:
     errors, lags = residuals(lambda lag: 9.0, n=1)
     errors = np.where(lags[..., None] > 5, np.nan, errors)
     found = calibrate((errors[:, 8:], lags[:, 8:]), 5, 1.0)
-    np.testing.assert_array_equal(found.at(np.arange(-3.0, 40.0)), 1.0)
+    np.testing.assert_array_equal(scales_at(found, np.arange(-3.0, 40.0)), 1.0)
 
 
 def test_quantiles_of_known_noise_are_those_of_the_normal_distribution() -> None:
@@ -154,7 +150,7 @@ def test_the_scale_is_that_of_the_column_and_the_time_outside_the_history() -> N
     plain = with_scale(tiny(n_samples=20).fit(y), 1.0)
     scaled = copy.deepcopy(plain)
     scales = np.array([[1.0, 2.0], [3.0, 5.0], [7.0, 6.0]])
-    scaled._model.calibration = Calibration(np.array([0.0, 2.0, 4.0]), scales)
+    scaled._model.calibration = np.column_stack([[0.0, 2.0, 4.0], scales])
     scaled._set_model(scaled._model)
     unit, first, last = plain.time_unit_, y.index[0], y.index[-1]
     lags = np.array([-9, -4, -2, 0, 0, 2, 3, 4, 9])
@@ -219,11 +215,9 @@ def test_a_short_series_keeps_the_pretrained_scale(epochs: int) -> None:
     forecaster = tiny(**LONG, finetune_epochs=epochs).pretrain(panel())
     kept = forecaster.pretrained_.calibration
     short = forecaster.clone().fit(waves(uneven_stamps(9)))
-    np.testing.assert_array_equal(short.interval_scale_, kept.scales)
+    np.testing.assert_array_equal(short.interval_scale_, kept[:, 1:])
     longer = forecaster.clone().fit(waves(uneven_stamps(60)))
-    assert longer.interval_scale_.shape != kept.scales.shape or not np.array_equal(
-        longer.interval_scale_, kept.scales
-    )
+    assert not np.array_equal(longer.interval_scale_, kept[:, 1:])
 
 
 @pytest.mark.slow

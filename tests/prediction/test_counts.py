@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -151,31 +150,6 @@ def test_an_update_may_end_what_is_known_of_values(
     found = all_of(forecaster)["quantiles"]
     assert (found < 0).any() == (told == "any")
     assert (found % 1 != 0).any()
-
-
-def test_channels_are_told_apart() -> None:
-    rng = np.random.default_rng(0)
-    y = pd.DataFrame({"sold": poisson(0.4), "warm": rng.normal(size=140)})
-    forecaster = structural(y)
-    low = forecaster.predict_interval(STEPS).xs("lower", axis=1, level=2)
-    assert (low["sold"] == 0).all(axis=None)
-    assert (low["warm"] < 0).all(axis=None)
-    told = forecaster.level_["values"].groupby(level=0).first()
-    assert told.to_dict() == {"sold": "counts", "warm": "any"}
-
-
-def test_a_file_keeps_that_values_are_counts(tmp_path: Path) -> None:
-    pytest.importorskip("safetensors")
-    panel = shops()
-    forecaster = StructuralForecaster(random_state=0).pretrain(panel)
-    forecaster.save_weights(tmp_path / "family")
-    again = StructuralForecaster.load_weights(tmp_path / "family")
-    y = poisson(0.3)[:9]
-    for one in (forecaster, again):
-        one.fit(y)
-    pd.testing.assert_frame_equal(again.level_, forecaster.level_)
-    for name, values in all_of(forecaster).items():
-        np.testing.assert_array_equal(all_of(again)[name], values)
 
 
 @pytest.mark.slow

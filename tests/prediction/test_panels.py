@@ -13,8 +13,7 @@ import pytest
 from sktime.split import ExpandingWindowSplitter
 
 from sklode import AbsoluteHorizon
-from sklode.data.errors import HistoryWarning
-from tests.lines import KINDS, SLOPE, line, straight
+from tests.lines import KINDS, line, straight
 
 HOUR = pd.Timedelta("1h")
 APART = 1000
@@ -162,17 +161,6 @@ def test_an_update_of_some_series_moves_only_their_ends(update_params: bool) -> 
     answer = forecaster.update_predict_single(panel({"slow": NEXT["slow"][:2]}), [1])
     own = {key: NEXT[key][k : k + 1] for key, k in {**ends, "slow": 2}.items()}
     assert_on_lines(answer, own)
-
-
-def test_late_and_revised_rows_of_a_panel_take_their_place() -> None:
-    y = panel()
-    late, revised = y.index[[3, 20, 33, 40, 50, 60]], y.index[[29, 42, 55, 63]]
-    wrong = y.drop(late)
-    wrong.loc[revised] += 10 * SLOPE
-    forecaster = straight().fit(wrong)
-    with pytest.warns(HistoryWarning, match="values of y .*: 4 of them"):
-        forecaster.update(y.loc[late.union(revised)], update_params=False)
-    pd.testing.assert_frame_equal(forecaster._history.frame(), y, check_freq=False)
 
 
 def test_a_new_series_of_an_update_is_answered_with_its_own() -> None:

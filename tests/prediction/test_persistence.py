@@ -1,11 +1,7 @@
 from __future__ import annotations
 
 import copy
-import io
-import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -13,7 +9,6 @@ from typing import Any
 
 import joblib
 import pytest
-import torch
 
 from sklode import nn
 from tests.fitted import KINDS, assert_same, assert_same_forecaster
@@ -96,112 +91,16 @@ def test_files_leave_out_remembered_data_with_a_warning(tmp_path: Path) -> None:
     assert loaded._y.index.equals(late.index)
 
 
-CHILD = """
-import pickle, sys
-from pathlib import Path
-from sklode import LatentODELSTMForecaster
-folder = Path(sys.argv[1])
-found = [
-    pickle.loads((folder / "pickle").read_bytes()),
-    LatentODELSTMForecaster.load_weights(folder / "weights"),
-]
-tables = [(f.predict(), f.predict_interval(), f.sample(), f.history_) for f in found]
-(folder / "answers").write_bytes(pickle.dumps(tables))
-"""
+# Devices
 
 
-@pytest.mark.slow
-def test_another_process_forecasts_the_same(tmp_path: Path) -> None:
-    forecaster = KINDS["series"]().forecaster
-    (tmp_path / "pickle").write_bytes(pickle.dumps(forecaster))
-    forecaster.save_weights(tmp_path / "weights")
-    subprocess.run(
-        [sys.executable, "-c", CHILD, str(tmp_path)],
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=300,
-    )
-    expected = forecaster.predict(), forecaster.predict_interval(), forecaster.sample()
-    for found in pickle.loads((tmp_path / "answers").read_bytes()):
-        for one, other in zip(found, (*expected, forecaster.history_), strict=True):
-            assert_same(one, other)
-
-
-# Devices: "meta" is one without memory, which stands for a GPU here
-
-
-@pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a fitted forecaster whose network is on another device."""
-    forecaster = tiny().fit(waves(uneven_stamps()))
-    forecaster.network_.to("meta")
-
-    def moved(self: Any, device: Any) -> Any:
-        if str(device) not in ("cpu", "meta"):
-            raise RuntimeError("no such device")
-        self.to_empty(device=device)
-        with torch.no_grad():
-            for tensor in self.state_dict().values():
-                tensor.zero_()
-        return self
-
-    # nothing can be copied from "meta"; what is copied does not matter here
-    monkeypatch.setattr(nn.LatentODE, "to", moved)
-    return forecaster
-
-
-class Recorder(pickle.Pickler):
-    """A pickler that notes the devices of all tensors."""
-
-    def __init__(self) -> None:
-        super().__init__(io.BytesIO())
-        self.devices: list[str] = []
-
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, torch.Tensor):
-            self.devices.append(obj.device.type)
-        return NotImplemented
-
-
-def pickled_on_cuda(forecaster: Any) -> bytes:
-    """Return a pickle in which the text "meta" is "cuda"."""
-    return pickle.dumps(forecaster).replace(b"\x8c\x04meta", b"\x8c\x04cuda")
-
-
-def devices_of(network: Any) -> set[str]:
-    return {tensor.device.type for tensor in network.state_dict().values()}
-
-
-def test_a_pickle_holds_tensors_of_the_cpu_only(elsewhere: Any) -> None:
-    for pickled in (elsewhere, elsewhere.network_, elsewhere._model):
-        recorder = Recorder()
-        recorder.dump(pickled)
-        assert set(recorder.devices) == {"cpu"}
-    assert devices_of(elsewhere.network_) == {"meta"}
-
-
-def test_a_pickle_goes_back_to_its_device(elsewhere: Any) -> None:
-    found = pickle.loads(pickle.dumps(elsewhere))
-    assert devices_of(found.network_) == {"meta"}
-    assert found.network_ is found._model.network
-    assert found.network_ is not elsewhere.network_
-
-
-def test_a_pickle_stays_on_the_cpu_where_its_device_is_not(
-    elsewhere: Any, monkeypatch: pytest.MonkeyPatch
+def test_a_network_comes_back_from_where_it_was_trained(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = pickle.loads(pickled_on_cuda(elsewhere))
-    assert devices_of(found.network_) == {"cpu"}
-    assert found.predict(fh=[1]).shape == (1,)
-    elsewhere.device = "cuda"
-    found = pickle.loads(pickled_on_cuda(elsewhere))
-    monkeypatch.undo()
-    y = waves(uneven_stamps())
-    with pytest.raises(ValueError, match="device must be"):
-        found.update(y[-2:])
-    found.device = "auto"
-    found.update(y[-2:])
-    assert found.predict(fh=[1]).shape == (1,)
+    asked: list[str] = []
+    monkeypatch.setattr(nn.LatentODE, "to", lambda _, device: asked.append(str(device)))
+    tiny(device="meta").fit(waves(uneven_stamps()))
+    assert asked == ["meta", "cpu"]
 
 
 def test_a_file_of_a_gpu_is_loaded_on_the_cpu_where_there_is_none(
@@ -212,12 +111,3 @@ def test_a_file_of_a_gpu_is_loaded_on_the_cpu_where_there_is_none(
     forecaster.device = "cuda:7"
     found = by_weights(forecaster, tmp_path)
     assert_same(found.predict(fh=[1]), expected)
-
-
-def test_a_deep_copy_stays_on_its_device(elsewhere: Any) -> None:
-    found = copy.deepcopy(elsewhere)
-    assert devices_of(found.network_) == {"meta"}
-    assert found.network_ is found._model.network
-    assert found.network_ is not elsewhere.network_
-    ours, theirs = found.network_.parameters(), elsewhere.network_.parameters()
-    assert not {id(p) for p in ours} & {id(p) for p in theirs}

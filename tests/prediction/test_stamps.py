@@ -23,7 +23,6 @@ from tests.lines import (
     on_line,
     straight,
 )
-from tests.series import FORECASTERS, tiny, waves
 
 
 def at(stamps: pd.Index) -> ForecastingHorizon:
@@ -65,13 +64,6 @@ def test_durations_are_elapsed_time_after_the_last_stamp(name: str) -> None:
     durations = pd.to_timedelta([5, 90, 400], unit="s")
     expected = kind.index[-1] + durations
     assert_on_line(fitted_on(name).predict(durations), expected, kind.step)
-
-
-@pytest.mark.parametrize("unit", ["s", "ns"])
-def test_stamps_may_be_asked_in_another_unit(unit: str) -> None:
-    kind, forecaster = KINDS["uneven, unit us"], fitted_on("uneven, unit us")
-    asked = kind.steps(1, 3).as_unit(unit)
-    assert_on_line(forecaster.predict_at(asked), asked, kind.step)
 
 
 def test_a_step_of_zero_is_the_last_stamp_though_no_month_ends_there() -> None:
@@ -161,17 +153,3 @@ def test_a_series_is_answered_by_series_of_its_name(name: str | None) -> None:
     for answer in (forecasts, single, *later):
         assert isinstance(answer, pd.Series)
         assert answer.name == name
-
-
-@pytest.mark.parametrize("kind_of_model", FORECASTERS)
-def test_a_network_reads_the_times_that_its_windows_have(kind_of_model: type) -> None:
-    for name in ("uneven integers", "days into summer time, some missing"):
-        index = KINDS[name].index
-        forecaster = tiny(kind_of_model, level="series").fit(waves(index))
-        predictor, unit = forecaster._answers, forecaster._model.units.time
-        seen = forecaster._history.observations
-        _, times = predictor._placed(seen.series, seen.ticks)
-        np.testing.assert_array_equal(times, predictor._windows.times)
-        gaps = np.diff(index.asi8 if hasattr(index, "asi8") else index.to_numpy())
-        scale = 1 if name == "uneven integers" else pd.Timedelta(1, index.unit).value
-        np.testing.assert_allclose(np.diff(times), gaps * scale / unit)

@@ -29,7 +29,7 @@ STEPS = [1, 2, 5]
 @pytest.fixture
 def proving(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Let few rows prove that the network counts whole."""
-    monkeypatch.setattr(ahead, "can_validate", lambda rows: True)
+    monkeypatch.setattr(ahead, "_PROVING_ROWS", 0)
     monkeypatch.setattr(Validation, "has_prospects", lambda *_: True)
     monkeypatch.setattr(Validation, "stacking", lambda *_: stacking(1.0))
     return monkeypatch
@@ -76,7 +76,7 @@ def test_a_few_rows_are_the_levels(n: int, settings: dict[str, Any]) -> None:
 def test_a_network_without_prospects_is_given_up_after_a_third(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ahead, "can_validate", lambda rows: True)
+    monkeypatch.setattr(ahead, "_PROVING_ROWS", 0)
     monkeypatch.setattr(Validation, "has_prospects", lambda *_: False)
     forecaster = auto(max_epochs=9).fit(series())
     assert forecaster.n_epochs_ == 3
@@ -215,16 +215,6 @@ def test_a_channel_that_was_not_seen_before_the_held_out_rows_proves_nothing() -
     )
 
 
-@pytest.mark.usefixtures("proving")
-@pytest.mark.parametrize("n", [1, 2])
-def test_a_few_rows_of_a_family_are_forecast_without_training_on(n: int) -> None:
-    forecaster = auto().pretrain(panel((40, 35, 45)))
-    forecaster.fit(waves(uneven_stamps(n, seed=5), seed=7))
-    assert forecaster.n_epochs_ == 0
-    assert forecaster.network_share_ == 1.0
-    assert np.isfinite(forecaster.predict(STEPS)).all()
-
-
 @pytest.mark.usefixtures("proving", "interruptible")
 def test_an_interrupted_training_keeps_what_it_has_and_is_not_gone_on_with(
     capsys: pytest.CaptureFixture[str],
@@ -280,7 +270,7 @@ def test_windows_show_what_came_before_and_ask_for_what_followed(
     plain = (y.to_numpy() - units.location) / units.scale
     stamps = y.index.to_series().diff().dt.total_seconds() / 60
     times = stamps.cumsum().fillna(0).to_numpy() / (units.time / 60e9)
-    batches = list(run.material(run.learned).draw(1))
+    batches = list(run.material(run.learned)[0](1))
     assert len(batches) == math.ceil(48 / 16)
     hidden = [~batch.mask[..., 0] for batch in batches]
     n_hidden = sum(int(x.sum()) for x in hidden)

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.exceptions import ConvergenceWarning
 
 from tests.epochs import interrupt
 from tests.series import channels, panel, tiny, uneven_stamps, waves
@@ -143,29 +142,3 @@ def test_a_fit_that_an_error_ended_leaves_nothing() -> None:
         with interrupt(ZeroDivisionError()), pytest.raises(ZeroDivisionError):
             forecaster.fit(y)
         assert np.array_equal(weights(forecaster.fit(y)), expected)
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_a_fit_that_ctrl_c_ended_is_kept() -> None:
-    forecaster = tiny(max_epochs=6, lr=0.05)
-    told = pytest.warns(ConvergenceWarning, match=r"interrupted after 3 of 6")
-    with interrupt(KeyboardInterrupt(), 3), told:
-        forecaster.fit(series())
-    assert forecaster.n_epochs_ == forecaster.best_epoch_ == 3
-    assert np.isfinite(forecaster.predict(STEPS)).all()
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_ctrl_c_while_a_fit_is_finished_leaves_the_forecaster_as_it_was(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def press(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    y = series()
-    forecaster = tiny(level="series").fit(y)
-    expected = forecaster.predict(STEPS)
-    monkeypatch.setattr("sklode.training.series.measured_calibration", press)
-    with pytest.raises(KeyboardInterrupt):
-        forecaster.fit(y + 1)
-    pd.testing.assert_series_equal(forecaster.predict(STEPS), expected)

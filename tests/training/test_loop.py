@@ -72,9 +72,12 @@ def test_matrices_decay_by_the_rate_and_nothing_else_does() -> None:
     decayed.load_state_dict(plain.state_dict())
     before = plain.layer.weight.detach().clone()
     for network, decay in ((plain, 0.0), (decayed, 0.5)):
-        (row,) = train(network, [batch(1.0)], weight_decay=decay).rows
+        given: Any = {"weight_decay": decay, "lr": 0.5, "n_epochs": 5}
+        rates = column(train(network, [batch(1.0)], **given), "lr")
     torch.testing.assert_close(plain.layer.weight, before)
-    torch.testing.assert_close(decayed.layer.weight, before * (1 - 0.5 * row["lr"]))
+    left = math.prod(1 - 0.5 * rate for rate in rates)
+    assert left < 0.7
+    torch.testing.assert_close(decayed.layer.weight, left * before)
     torch.testing.assert_close(decayed.layer.bias, plain.layer.bias)
     assert decayed.weight == plain.weight
 
@@ -85,9 +88,7 @@ def test_matrices_decay_by_the_rate_and_nothing_else_does() -> None:
 @pytest.mark.parametrize(
     ("losses", "given", "n_epochs", "best"),
     [
-        # three epochs without a better one
         ([5.0, 3.0, 1.0, 2.0, 1.5, 4.0, 0.1], {"patience": 3}, 6, 3),
-        ([5.0, 1.0, *[2.0] * 8], {}, 10, 2),
         # what improves by less than 1e-4 does not count, but is kept
         ([5.0, 4.99995, 4.9999, 0.0], {"patience": 2}, 3, 3),
         ([5.0, 4.9997, 4.9994, 0.0], {"patience": 2}, 4, 4),
@@ -114,7 +115,7 @@ def test_early_stopping_restores_the_best_weights(
     trainer = train(
         network,
         [batch()],
-        [batch()],
+        batch(n_observed=3),
         lambda _: seen.append(network.weight),
         n_epochs=len(losses),
         lr=0.1,
@@ -125,19 +126,14 @@ def test_early_stopping_restores_the_best_weights(
     assert network.weight == seen[best]
 
 
-def test_validation_loss_is_per_scored_value_over_all_batches() -> None:
-    held_out = [batch(n_observed=2), batch(n_observed=6)]
-    # scripted losses per value, 1 over 2 values and 4 over 6 values
-    trainer = train(Trainee(linear, held_out=[1.0, 4.0]), [batch()], held_out)
-    assert column(trainer, "validation_loss") == [pytest.approx((2 * 1 + 6 * 4) / 8)]
-
+def test_a_validation_batch_that_cannot_be_solved_is_infinitely_bad() -> None:
     class Unsolvable(Trainee):
         def forward(self, batch: Any, noise: Any = None) -> Any:
             if not self.training:
                 raise SolverError("no step is small enough")
             return super().forward(batch, noise)
 
-    trainer = train(Unsolvable(linear), [batch()], held_out)
+    trainer = train(Unsolvable(linear), [batch()], batch())
     assert column(trainer, "validation_loss") == [math.inf]
 
 
@@ -174,23 +170,22 @@ def test_skipped_steps_do_not_move_the_weights(
     log_likelihood: Any, weight: float, number: float
 ) -> None:
     network = Trainee(log_likelihood, weight=weight)
-    told = "last 3 steps were not finite; .* those before training"
-    with pytest.warns(ConvergenceWarning, match=told):
+    with pytest.warns(ConvergenceWarning, match="from before are kept"):
         trainer = train(network, [batch(number)] * 3, lr=0.1, clip_norm=None)
     assert column(trainer, "skipped_steps") == [3]
     assert (trainer.best_epoch, network.weight) == (0, weight)
 
 
-def test_only_ten_skipped_steps_in_a_row_stop_the_training_with_advice() -> None:
+def test_only_ten_skipped_steps_in_a_row_are_a_divergence() -> None:
     bad = [batch(math.nan)] * 9
     mixed = [*bad, batch(), *bad, batch()]
     trainer = train(Trainee(linear), mixed, n_epochs=3, lr=1e-3)
     assert column(trainer, "skipped_steps") == [18] * 3
     network = Trainee(linear, weight=0.5)
-    with pytest.warns(ConvergenceWarning, match=r"10 steps.*Lower lr.*clip_norm"):
-        trainer = train(network, bad[:4], n_epochs=9, clip_norm=None)
+    with pytest.warns(ConvergenceWarning, match=r"went back 2 times.*clip_norm"):
+        trainer = train(network, bad[:4], n_epochs=6, clip_norm=None)
     # the tenth in a row is the second of the third epoch
-    assert column(trainer, "skipped_steps") == [4, 4, 2]
+    assert column(trainer, "skipped_steps") == [4, 4, 2] * 2
     assert (trainer.best_epoch, network.weight) == (0, 0.5)
 
 
@@ -215,7 +210,7 @@ def test_an_interruption_keeps_the_best_weights_of_the_epochs_before(
 ) -> None:
     # in the middle of the fourth epoch
     network, seen = interrupted_at(8, held_out=losses), [1.0]
-    batches, held_out = [batch(3.0)] * 2, [batch()] * bool(losses)
+    batches, held_out = [batch(3.0)] * 2, batch() if losses else None
     told = r"interrupted after 3 of 9 .* kept\."
     with pytest.warns(ConvergenceWarning, match=told):
         trainer = train(

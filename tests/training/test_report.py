@@ -6,16 +6,12 @@ import logging
 import os
 import re
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from sklode.training import ahead
-from sklode.training import report as report_module
-from sklode.training.report import Reporter
 from sklode.training.validation import Validation
 from tests.epochs import after_each_epoch, interrupt
 from tests.prediction.test_ahead import stacking
@@ -41,17 +37,12 @@ class Screen:
 
 
 @pytest.fixture
-def log_file(capsys: pytest.CaptureFixture) -> Screen:
-    return Screen(capsys)
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch, log_file: Screen) -> Screen:
+def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> Screen:
     monkeypatch.setattr("_pytest.capture.CaptureIO.isatty", lambda self: True)
     monkeypatch.setattr("_pytest.capture.CaptureIO.fileno", lambda self: 2)
     size = os.terminal_size((80, 24))
     monkeypatch.setattr("os.get_terminal_size", lambda *_: size)
-    return log_file
+    return Screen(capsys)
 
 
 @pytest.mark.parametrize("settings", [{}, {"early_stopping": True}])
@@ -83,46 +74,18 @@ def test_a_terminal_shows_one_bar_on_one_line(terminal: Screen) -> None:
     assert all(f"{short}={last[name]:.4g}" in final for short, name in shown.items())
 
 
-def test_a_log_file_gets_a_line_now_and_then_and_at_the_end(
-    log_file: Screen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now = 0.0
-    monkeypatch.setattr(report_module.time, "monotonic", lambda: now)
-    reporter, counts = Reporter(1), []
-    reporter.begin(100)
-    for epoch in range(1, 101):  # a second each
-        now += 1.0
-        row = {"loss": 0.5, "grad_norm": 0.25, "validation_loss": np.nan}
-        reporter.epoch_end({"epoch": epoch, **row, "seconds": 1.0})
-        counts.append(log_file.text.count("\n"))
-    reporter.close()
-    assert [counts.index(n) + 1 for n in (1, 2, 3)] == [30, 60, 90]
-    last = log_file.text.splitlines()[-1]
-    assert last == "epoch 100/100, loss=0.5, grad=0.25, 1 s"
-
-
-def test_fits_beside_others_write_lines_although_there_is_a_terminal(
-    terminal: Screen,
-) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(tiny(max_epochs=3, verbose=1).fit, waves()).result()
-    (line,) = terminal.text.splitlines()
-    assert "\r" not in terminal.text
-    assert line.startswith("epoch 3/3, loss=")
-
-
 def test_the_verdict_of_a_guard_is_told(
     terminal: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings: dict[str, Any] = {"level": "auto", "max_epochs": 5, "verbose": 1}
     forecaster, y = tiny(**settings), waves(uneven_stamps(60))
-    verdict = "has not proved itself: the level alone is the forecast.\n"
-    monkeypatch.setattr(ahead, "can_validate", lambda rows: True)
+    verdict = "has not proved itself: the level answers alone.\n"
+    monkeypatch.setattr(ahead, "_PROVING_ROWS", 0)
     monkeypatch.setattr(Validation, "has_prospects", lambda *_: True)
     monkeypatch.setattr(Validation, "stacking", lambda *_: stacking(1.0))
     forecaster.fit(y)
     assert terminal.frames()[0].startswith("epoch 0/5 |")
-    assert terminal.frames()[-1].startswith("on all rows: epoch")
+    assert terminal.frames()[-1].startswith("epoch 2/2 |")
     assert verdict not in terminal.text
     monkeypatch.setattr(Validation, "stacking", lambda *_: None)
     forecaster.fit(y)

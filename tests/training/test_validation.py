@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,8 @@ from sklode.levels.components import least_of
 from sklode.levels.level import Level
 from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.model import build_network
-from sklode.training import validation
-from sklode.training.parameters import Settings
-from sklode.training.validation import Validation, best_weight, held_out_rows
+from sklode.training.plan import held_out_rows
+from sklode.training.validation import Validation, best_weight
 from tests.series import channels, tiny, two_sines, uneven_stamps
 
 
@@ -45,37 +43,32 @@ def test_the_best_weight_is_known_as_well_as_clusters_agree(
     assert found == pytest.approx((best - doubt, best, best + doubt), abs=1e-4)
 
 
-def many(n_series: int, n: int) -> Observations:
-    rng = np.random.default_rng(0)
-    parts = {k: pd.DataFrame({"y": rng.normal(size=n)}) for k in range(n_series)}
-    return Observations.from_frame(pd.concat(parts, names=["series", "t"]))
+def held_out(rows: Observations) -> tuple[Any, Level, Units]:
+    """Return the first held-out rows, and the level and the units of those before."""
+    cut = held_out_rows(rows.bounds, 0.2, False, np.random.RandomState(0))
+    level = Level.fit(rows.until(cut))
+    units = Units.robust(rows.until(cut), level.unit, least_of(level.channels))
+    return cut, level, units
 
 
-def test_ends_of_few_series_and_every_fifth_of_many_short_ones_are_held_out() -> None:
-    rng = np.random.RandomState(0)
-    cut, whole = held_out_rows(many(3, 50), rng)
-    assert (cut.tolist(), whole) == ([40, 90, 140], False)
-    cut, whole = held_out_rows(many(30, 20), rng)
-    first, end = np.arange(30) * 20, np.arange(1, 31) * 20
-    assert whole
-    assert ((cut == end) | (cut == first)).all()
-    assert (cut == first).sum() == 6
+def proof_of(rows: Observations, n: int, cut: Any, level: Level, units: Units) -> Any:
+    """Return what a network of windows of ``n`` rows has to prove."""
+    given: Any = network_of(rows), units, rows.clock, n, {}
+    return Validation(rows, cut, level, AheadModel(*given, level=level))
 
 
 @pytest.fixture(scope="module")
-def proof() -> tuple[Any, Observations, Level]:
+def proof() -> tuple[Any, Observations, Any]:
     y, _ = two_sines(0, 400)
     rows = Observations.from_frame(y.to_frame())
-    cut, whole = held_out_rows(rows, np.random.RandomState(0))
-    level = Level.fit(rows.until(cut))
-    units = Units.robust(rows.until(cut), level.unit, least_of(level.channels))
-    return Validation(rows, cut, whole, level, units, 24, 30.0), rows, level
+    given = held_out(rows)
+    return proof_of(rows, 24, *given), rows, given
 
 
 def test_the_level_forecasts_as_it_would_for_who_has_seen_the_rows_up_to_an_origin(
-    proof: tuple[Any, Observations, Level],
+    proof: tuple[Any, Observations, Any],
 ) -> None:
-    made, _, level = proof
+    made, _, (_, level, _) = proof
     y, _ = two_sines(0, 400)
     asked = made.asked
     for window in (0, 7):
@@ -101,7 +94,7 @@ def test_the_level_forecasts_as_it_would_for_who_has_seen_the_rows_up_to_an_orig
     ],
 )
 def test_a_network_counts_as_far_as_it_is_right(
-    proof: tuple[Any, Observations, Level],
+    proof: tuple[Any, Observations, Any],
     monkeypatch: pytest.MonkeyPatch,
     of: Any,
     low: float,
@@ -109,51 +102,41 @@ def test_a_network_counts_as_far_as_it_is_right(
 ) -> None:
     made = proof[0]
     change = of(made.error, np.random.default_rng(0))
-    monkeypatch.setattr(made, "change", lambda network: change)
-    found = made.stacking(None)
+    monkeypatch.setattr(made, "change", lambda: change)
+    found = made.stacking()
     share = 0.0 if found is None else float(found.weights.mean())
     assert low <= share <= high
-    assert made.has_prospects(None) is (low > 0)
+    assert made.has_prospects() is (low > 0)
     if found is not None and low > 0.9:  # nothing is left
         assert (found.factors < 0.01).all()
         assert found.at(0, np.array([found.reach + 1]))[0] == 0.0
 
 
-def test_too_few_rows_prove_nothing() -> None:
-    assert not validation.can_validate(many(1, 200))
-    assert validation.can_validate(many(60, 30))
-
-
 def test_rows_after_an_origin_are_not_seen_there(
-    proof: tuple[Any, Observations, Level],
+    proof: tuple[Any, Observations, Any],
 ) -> None:
-    made, rows, level = proof
+    made, rows, given = proof
     changed = rows.values.copy()
     changed[360:] += 50 * np.random.default_rng(0).normal(size=(40, 1))
     other_rows = replace(rows, values=changed)
-    cut, whole = held_out_rows(rows, np.random.RandomState(0))
-    units = Units.robust(rows.until(cut), level.unit, least_of(level.channels))
-    other = Validation(other_rows, cut, whole, level, units, 24, 30.0)
-    network = network_of(rows, units)
-    origin = made.last - made.origins.bounds[:-1]
+    other = proof_of(other_rows, 24, *given)
+    origin = made.before.lengths - 1
     before = origin[made.asked.window] < 360
     assert 0 < before.sum() < len(before)
     for of in (
         lambda p: p.median,
         lambda p: p.deviation,
-        lambda p: p.change(network),
+        lambda p: p.change(),
     ):
         np.testing.assert_array_equal(of(made)[before], of(other)[before])
         assert not (of(made)[~before] == of(other)[~before]).all()
 
 
-def network_of(rows: Observations, units: Units) -> Any:
+def network_of(rows: Observations) -> Any:
     """Return an untrained network whose answers differ from one origin to another."""
     n_controls = 0 if rows.controls is None else rows.controls.shape[1]
-    settings = SimpleNamespace(**vars(Settings.of(tiny(level="auto"))))
-    settings.encoder = "ode-lstm"
     torch.manual_seed(0)
-    made = build_network(settings, rows.values.shape[1], n_controls, 30.0, False)
+    made = build_network(tiny(), rows.values.shape[1], n_controls, 30.0, False)
     with torch.no_grad():
         made.own_lines.normal_()
         made.out[2].weight.mul_(20)
@@ -172,22 +155,17 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(kind: str) 
     noise = np.random.default_rng(0).normal(size=140)
     X = pd.DataFrame({"u": noise}, y.index)
     rows = Observations.from_frame(y, X)
-    cut, whole = held_out_rows(rows, np.random.RandomState(0))
-    level = Level.fit(rows.until(cut))
-    units = Units.robust(rows.until(cut), level.unit, least_of(level.channels))
+    cut, level, units = held_out(rows)
     assert units.of_series is (kind == "of unequal scale")
     assert np.isfinite(units.least).all() == (kind == "logarithms")
-    network = network_of(rows, units)
-    proof = Validation(rows, cut, whole, level, units, 12, 30.0)
-    asked, change = proof.asked, proof.change(network)
+    proof = proof_of(rows, 12, cut, level, units)
+    asked, change = proof.asked, proof.change()
     proved = proof.median + change * proof.deviation
     ones = np.ones((1, 2))
     stacking = Stacking(np.zeros(1), ones, ones, 30.0)
-    model = AheadModel(
-        *(network, units, rows.clock, 12, {}), level=level, stacking=stacking
-    )
+    model = replace(proof._model, stacking=stacking)
     forecaster, places = tiny(level="auto").fit(y, X=X), y.index
-    lengths = np.diff(proof.origins.bounds)
+    lengths = proof.before.lengths
     for window in np.unique(asked.window)[::5]:
         mine = (asked.window == window) & (np.abs(change) < 6)  # which is clipped there
         if not mine.any():

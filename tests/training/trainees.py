@@ -114,7 +114,7 @@ def trainer_of(
 def train(
     network: nn.Module,
     batches: Sequence[Batch],
-    validation: Sequence[Batch] = (),
+    validation: Batch | None = None,
     told: Callable[[dict[str, float]], Any] = lambda row: None,
     n_epochs: int = 1,
     **given: Any,
