@@ -39,16 +39,17 @@ def latent_ode(
     *,
     method: str = "rk4",
     solver: nn.Solver | None = None,
-    depth: int = 1,
+    sizes: tuple[int, int] = (5, 3),
     n_channels: int = 2,
     n_controls: int = 0,
     engine: str = "eager",
+    gain: float = 1.5,
+    **shape: int,
 ) -> nn.LatentODE:
-    """Return a random network with 5 hidden and 3 latent states."""
-    hidden, latent = 5, 3
+    """Return a random network with such hidden and latent sizes."""
+    hidden, latent = sizes
     solver = nn.Solver(method) if solver is None else copy.copy(solver)
     solver.engine = engine
-    shape: dict[str, Any] = {"depth": depth}
     n_inputs = 2 * n_channels + n_controls
     encoder: Any
     if kind == "rnn":
@@ -56,10 +57,10 @@ def latent_ode(
         encoder.solver = solver
     else:
         make = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[kind]
-        encoder = make(n_inputs, hidden, field(hidden, **shape), solver)
-    flow = field(latent, control_size=n_controls, **shape)
+        encoder = make(n_inputs, hidden, field(hidden, gain=gain, **shape), solver)
+    flow = field(latent, control_size=n_controls, gain=gain, **shape)
     return nn.LatentODE(
-        amplified(encoder, 1.5),
+        amplified(encoder, gain),
         nn.perceptron(hidden, hidden, 2 * latent),
         nn.Decoder(flow, solver),
         nn.perceptron(latent + n_controls, 6, n_channels),
@@ -100,17 +101,13 @@ def windows(
 
 def one_series(batch: nn.Batch, k: int) -> nn.Batch:
     """Return the window of series k alone, without its padding."""
-    after = torch.diff(batch.times[k]) > 0
-    length = 1 + int(after.sum())
-    alone = [
-        None if x is None else x[k : k + 1, :length]
-        for x in (batch.times, batch.values, batch.mask, batch.controls)
-    ]
-    times, values, mask, controls = alone
-    assert times is not None
-    assert values is not None
-    assert mask is not None
-    return nn.Batch(times, values, mask, min(batch.n_seen, length), controls)
+    length = 1 + int((torch.diff(batch.times[k]) > 0).sum())
+    alone: dict[str, Any] = {
+        name: part[k : k + 1, :length]
+        for name, part in batch._asdict().items()
+        if isinstance(part, Tensor)
+    }
+    return batch._replace(**alone, n_seen=min(batch.n_seen, length))
 
 
 def gradients(module: torch.nn.Module, loss: Tensor) -> dict[str, Tensor]:

@@ -34,7 +34,7 @@ def decay(rate: float = 1.0) -> LinearField:
 
 
 def oscillator(frequency: float = 1.0) -> LinearField:
-    """Return the harmonic oscillator (position, velocity / frequency): a rotation."""
+    """Return a rotation: position, and velocity / frequency."""
     return LinearField([[0.0, frequency], [-frequency, 0.0]])
 
 
@@ -49,11 +49,6 @@ class Driven(LinearField):
     def __init__(self, rate: float = 1.0):
         super().__init__([[-rate]], [[1.0]])
         self.rate = rate
-
-    def under_constant(self, z0: Tensor, elapsed: Tensor, u: Tensor | float) -> Tensor:
-        """Return z(t) for u(t) = u."""
-        level = u / self.rate
-        return level + (z0 - level) * torch.exp(-self.rate * elapsed)
 
     def under_ramp(self, z0: Tensor, t0: Tensor, times: Tensor) -> Tensor:
         """Return z(t) for u(t) = t and z(t0) = z0."""

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
-import matplotlib.image
 import pytest
 import torch
 
@@ -102,54 +101,22 @@ def test_engines_train_alike(load: Load) -> None:
 
 
 @pytest.mark.slow
-def test_table_of_a_training_step_agrees_with_itself(
-    load: Load, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("script", "options", "rows", "told"),
+    [
+        ("training_step", "--repeats 1 --contenders fused", ["W2"], "floor"),
+        ("whole_fit", "--parts iterations --repeats 1", ["iterations"], "W2"),
+        ("scaling", "--points 2 --repeats 1", ["stamps", "series", "neurons"], "expon"),
+        ("choosing", "--series 1 --epochs 1 --settings euler", ["euler"], "euler"),
+    ],
+)
+def test_script_prints_its_table(
+    load: Load,
+    script: str,
+    options: str,
+    rows: list[str],
+    told: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    benchmark = load("training_step")
-    contenders = ["fused", "eager", "torchdiffeq"]
-    table = benchmark.main(
-        ["--repeats", "1", "--no-memory", "--contenders", *contenders]
-    )
-    assert list(table) == ["W2"]
-    measured, out = table["W2"], capsys.readouterr().out
-    assert set(measured) == {*contenders, "straightforward", "floor"}
-    assert all(name in out for name in measured)
-
-
-@pytest.mark.slow
-def test_iterations_of_fit_are_compared_with_the_loop(
-    load: Load, capsys: pytest.CaptureFixture[str]
-) -> None:
-    benchmark = load("whole_fit")
-    results = benchmark.main(["--parts", "iterations", "--repeats", "1"])
-    assert list(results) == ["iterations"]
-    measured = results["iterations"]["W2"]
-    assert measured.reached == pytest.approx(measured.loop / measured.fit)
-    assert measured.required == 18
-    assert capsys.readouterr().out.splitlines()[-1].startswith("W2")
-
-
-@pytest.mark.slow
-def test_scaling_prints_its_tables_and_saves_a_picture(
-    load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    scaling = load("scaling")
-    path = tmp_path / "scaling.png"
-    options = ["--points", "2", "--repeats", "1", "--plot", str(path)]
-    table = scaling.main(options)
-    assert list(table) == ["stamps", "series", "neurons"]
-    assert capsys.readouterr().out.count("exponent") == 3
-    assert matplotlib.image.imread(path).std() > 0.05
-
-
-@pytest.mark.slow
-def test_single_choices_are_compared_on_the_stamps_that_follow(
-    load: Load, capsys: pytest.CaptureFixture[str]
-) -> None:
-    benchmark = load("choosing")
-    options = ["--series", "1", "--epochs", "1", "--settings", "default", "euler"]
-    rows = benchmark.main(options)
-    assert list(rows) == ["default", "euler"]
-    assert rows["default"].errors != rows["euler"].errors
-    assert all(row.seconds[0] > 0 for row in rows.values())
-    assert capsys.readouterr().out.splitlines()[-1].startswith("euler")
+    assert list(load(script).main(options.split())) == rows
+    assert told in capsys.readouterr().out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
+import importlib
 import runpy
 import sys
 from collections.abc import Callable
@@ -105,15 +105,6 @@ def test_script_runs_and_leaves_its_picture(
         CLAIMS[name](names)
 
 
-def test_a_script_explains_itself_before_it_trains(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        script_run("quickstart", monkeypatch, "--help")
-    assert stopped.value.code == 0
-    assert "--output OUTPUT" in capsys.readouterr().out
-
-
 # --- what they tell -------------------------------------------------------------------
 
 
@@ -185,15 +176,10 @@ def arma_comes_near_unless_holes_are_filled(run: Names) -> None:
 # --- the benchmark against ARIMA ------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def benchmark() -> ModuleType:
-    file = EXAMPLES / "benchmarks" / "against_arima.py"
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(EXAMPLES / "benchmarks")
+    return importlib.import_module("against_arima")
 
 
 @pytest.mark.slow

@@ -49,20 +49,6 @@ def test_refit_with_same_random_state_is_identical(kind: type) -> None:
     assert np.abs(other - first).min() > 1e-6
 
 
-def test_a_random_state_object_is_used_up_by_a_fit() -> None:
-    y = waves()
-    first, again = (
-        tiny(random_state=np.random.RandomState(5), level="series")
-        .fit(y)
-        .predict(STEPS)
-        for _ in range(2)
-    )
-    pd.testing.assert_series_equal(first, again, check_exact=True)
-    shared = tiny(random_state=np.random.RandomState(5), level="series")
-    shared.fit(y)
-    assert not np.allclose(shared.fit(y).predict(STEPS), first)
-
-
 @pytest.mark.parametrize("kind", FORECASTERS)
 def test_fit_leaves_global_generators_untouched(kind: type) -> None:
     before = (random.getstate(), np.random.get_state(), torch.get_rng_state())  # noqa: NPY002

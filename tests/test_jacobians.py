@@ -121,14 +121,9 @@ def test_windows_are_read_as_the_forecaster_reads_them() -> None:
     np.testing.assert_allclose(inputs[..., 0], values[rows], rtol=1e-4, atol=1e-6)
     assert bool((inputs[..., 1] == 1).all())
     assert bool(observed.all())
-    few = encoder_inputs(forecaster, n_windows=3)
-    assert torch.equal(times[[0, 8, 16]], few.times)
     before = forecaster.predict([1, 2])
-    flow = gradient_flow(forecaster)
-    encoder, default = forecaster.network_.encoder, encoder_inputs(forecaster)
-    pd.testing.assert_frame_equal(flow, gradient_flow(encoder, default))
+    assert gradient_flow(forecaster)["series"].nunique() == 16
     pd.testing.assert_series_equal(forecaster.predict([1, 2]), before)
-    assert flow["series"].nunique() == 16
 
 
 @pytest.mark.slow

@@ -14,9 +14,7 @@ from sktime.forecasting.model_selection import (
 )
 from sktime.performance_metrics.forecasting import (
     MeanAbsoluteError,
-    MeanAbsoluteScaledError,
     MeanRelativeAbsoluteError,
-    MeanSquaredError,
 )
 from sktime.performance_metrics.forecasting.probabilistic import (
     CRPS,
@@ -127,36 +125,6 @@ def test_searches_of_sktime_score_at_the_test_stamps(name: str) -> None:
     assert tuner.best_score_ == pytest.approx(errors[best])
     expected = tiny(**tuner.best_params_).fit(y).predict([1, 2])
     np.testing.assert_allclose(tuner.predict([1, 2]), expected)
-
-
-def test_series_at_different_stamps_are_scored_at_their_own() -> None:
-    y = panel_apart()
-    with pytest.raises(ValueError, match="same number of rows"):
-        evaluate(tiny(), AbsoluteHorizon(PANEL_CV), y, scoring=MAE, error_score="raise")
-    metrics = [
-        MAE,
-        MeanSquaredError(square_root=True),
-        MeanAbsoluteScaledError(),
-    ]
-    results = evaluate(
-        tiny(),
-        AbsoluteHorizon(PANEL_CV),
-        y,
-        scoring=[AlignedMetric(metric) for metric in metrics],
-        error_score="raise",
-    )
-    folds = by_hand(y, PANEL_CV)
-    assert len(results) == len(folds) == 2
-    for row, (train, truth, forecast) in zip(results.itertuples(), folds, strict=True):
-        error = (forecast - truth)["y"].groupby(level=0)
-        of_series = error.apply(lambda e: e.abs().mean())
-        naive = train["y"].groupby(level=0).apply(lambda y: y.diff().abs().mean())
-        assert row.test_MeanAbsoluteError == pytest.approx(of_series.mean())
-        rmse = error.apply(lambda e: np.sqrt((e**2).mean())).mean()
-        assert row.test_MeanSquaredError == pytest.approx(rmse)
-        assert row.test_MeanAbsoluteScaledError == pytest.approx(
-            (of_series / naive).mean()
-        )
 
 
 FEW = pd.MultiIndex.from_tuples([("a", 0), ("a", 5), ("b", 3)], names=["series", "t"])

@@ -105,15 +105,6 @@ def test_a_forecaster_that_would_learn_from_test_windows_is_refused(
         protocol.forecast_origins(LatentODELSTMForecaster(), experiment, 5, 3)
 
 
-@needs_data
-def test_origins_of_the_climate_are_counted_as_in_the_protocol(load: Load) -> None:
-    experiment = load("climate").load(SHARED / "delhi")
-    counts = [len(experiment.origins(ahead)) for ahead in (7, 15, 30, 60)]
-    assert counts == [108, 100, 85, 55]
-    first = experiment.data.index[experiment.origins(7)[0]]
-    assert first == pd.Timestamp("2017-01-01")
-
-
 BASELINES = {
     "training mean": 0.958,
     "last value": 0.466,
@@ -132,18 +123,6 @@ def test_baselines_of_the_climate_are_those_of_the_protocol(load: Load) -> None:
     found = protocol.baselines(experiment, 7, 7, seasonal=True)
     errors = {name: experiment.mse(found[name]) for name in BASELINES}
     assert errors == pytest.approx(BASELINES, abs=0.005)
-
-
-@needs_data
-def test_last_values_of_stocks_are_those_of_the_protocol(load: Load) -> None:
-    protocol = load("protocol")
-    experiment = load("stocks").load(SHARED / "djia" / "IBM.csv")
-    assert experiment.n_train == int(0.75 * len(experiment.data))
-    found = [
-        experiment.mse(protocol.last_value(experiment, *lengths))
-        for lengths in protocol.TASKS.values()
-    ]
-    assert found == pytest.approx([0.0063, 0.0124, 0.0260, 0.0547], abs=1e-4)
 
 
 # --- the spirals ----------------------------------------------------------------------
@@ -193,6 +172,9 @@ def test_the_data_lose_their_sensor_errors_and_keep_their_gaps(load: Load) -> No
     train, test = protocol.load_climate(SHARED / "delhi")
     assert (len(train), len(test)) == (1461, 114)
     assert train.index[-1] == pd.Timestamp("2016-12-31")
+    experiment = load("climate").load(SHARED / "delhi")
+    counts = [len(experiment.origins(ahead)) for ahead in (7, 15, 30, 60)]
+    assert counts == [108, 100, 85, 55]
     for part in (train, test):
         pressure = part["meanpressure"]
         assert pressure.isna().any()
@@ -230,37 +212,36 @@ def test_climate_is_as_good_as_the_best_plain_baseline(load: Load) -> None:
 
 @pytest.mark.slow
 @needs_data
-def test_climate_prints_its_table_and_saves_a_picture(
-    load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("script", "options", "model", "told"),
+    [  # the paper's figure, and the last value's
+        ("climate", ["delhi"], "Latent ODE-RNN", ["0.228", "0.466"]),
+        (
+            "stocks",
+            ["djia", "--stock", "IBM"],
+            "Latent ODE-LSTM+GC",
+            ["0.077"],
+        ),
+    ],
+)
+def test_data_sets_print_their_tables_and_save_pictures(
+    load: Load,
+    script: str,
+    options: list[str],
+    model: str,
+    told: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    options = ["--data", str(SHARED / "delhi"), "--output", str(tmp_path / "out")]
-    few = ["--tasks", "7/7", "--seeds", "1", "--settings", "paper"]
-    models = ["--models", "Latent ODE-RNN", "--epochs", "1"]
-    table = load("climate").main([*options, *few, *models])
-    ours = table[table["method"] == "Latent ODE-RNN, paper"]
-    assert ours["seed"].tolist() == [1]
-    assert (ours["mse"] < 2).all()
+    folder, *options = options
+    few = "--tasks 7/7 --seeds 1 --settings paper --epochs 1".split()
+    where = ["--data", str(SHARED / folder), "--output", str(tmp_path / "out")]
+    table = load(script).main([*where, *options, *few, "--models", model])
+    assert (table.loc[table["method"] == f"{model}, paper", "mse"] < 2).all()
     printed = capsys.readouterr().out
-    assert "0.228" in printed  # the paper's
-    assert "0.466" in printed  # the last value's
-    assert matplotlib.image.imread(tmp_path / "out" / "climate.png").std() > 0.05
-
-
-@pytest.mark.slow
-@needs_data
-def test_stocks_print_their_tables_and_save_pictures(
-    load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ["--data", str(SHARED / "djia"), "--output", str(tmp_path / "out")]
-    few = ["--stock", "IBM", "--tasks", "7/7", "--seeds", "0", "--settings", "paper"]
-    models = ["--models", "Latent ODE-LSTM+GC", "--epochs", "1"]
-    table = load("stocks").main([*options, *few, *models])
-    assert (table["stock"] == "IBM").all()
-    assert (table.set_index("method")["mse"] > 0).all()
-    printed = capsys.readouterr().out
-    assert "0.077" in printed  # the paper's
-    assert "0.0063" in printed  # the last value's
-    assert matplotlib.image.imread(tmp_path / "out" / "IBM.png").std() > 0.05
+    assert all(figure in printed for figure in told)
+    (picture,) = (tmp_path / "out").glob("*.png")
+    assert matplotlib.image.imread(picture).std() > 0.05
 
 
 @pytest.mark.slow

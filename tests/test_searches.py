@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.model_selection import (
     GridSearchCV,
@@ -104,18 +102,6 @@ def test_the_rows_of_a_panel_are_split_within_each_series() -> None:
     for score, (train, test) in zip(scores, splits, strict=True):
         forecast = tiny().fit(y.iloc[train]).predict_at(y.index[test])
         assert score == pytest.approx(minus_rmse(forecast, y.iloc[test]))
-
-
-def test_a_search_clones_and_pickles_with_its_forecasts() -> None:
-    y = waves(uneven_stamps())
-    search = GridSearchCV(tiny(), {"hidden_size": [2, 4]}, cv=CV).fit(y[:20])
-    forecast = search.predict(y.index[20:])
-    restored = pickle.loads(pickle.dumps(search))
-    pd.testing.assert_series_equal(restored.predict(y.index[20:]), forecast)
-    assert restored.score(y[20:]) == search.score(y[20:])
-    assert search.score(y[20:]) == pytest.approx(minus_rmse(forecast, y[20:]))
-    again = clone(search).fit(y[:20])
-    pd.testing.assert_series_equal(again.predict(y.index[20:]), forecast)
 
 
 def test_a_search_over_a_network_that_does_not_count_says_so() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import pickle
 import re
 from pathlib import Path
@@ -97,14 +96,6 @@ def test_a_bad_parameter_is_refused_by_name(call: str, name: str, value: Any) ->
     with pytest.raises((ValueError, TypeError), match=message):
         getattr(forecaster, call)(panel())
     assert forecaster.state == "new"
-
-
-def test_a_bad_season_of_the_index_leaves_the_fit_before() -> None:
-    forecaster = structural(seasons=["1D"]).fit(waves(uneven_stamps()))
-    found = answers(forecaster)
-    with pytest.raises(ValueError, match="on an index of integers"):
-        forecaster.fit(waves())
-    assert_same(answers(forecaster), found)
 
 
 @pytest.fixture
@@ -241,22 +232,3 @@ def test_rows_that_a_panel_has_not_are_refused_as_predict_at_does(
         ask(lone, EACH, None)
     with pytest.raises(NotFittedError):
         ask(structural(), EACH, None)
-
-
-def test_a_refused_update_changes_nothing() -> None:
-    forecaster = structural().fit(waves(uneven_stamps()))
-    found = answers(forecaster)
-    with pytest.raises(TypeError):
-        forecaster.update(waves())
-    with pytest.raises(ValueError, match="finite"):
-        forecaster.update(waves(uneven_stamps(30))[24:] * np.inf)
-    assert_same(answers(forecaster), found)
-
-
-def test_every_parameter_is_documented() -> None:
-    text = inspect.getdoc(StructuralForecaster) or ""
-    sections = ["Parameters", "Attributes", "Notes", "References", "Examples"]
-    assert re.findall(r"\n(\w+)\n-+\n", text) == sections
-    parameters = text.partition("Parameters\n")[2].partition("\nAttributes")[0]
-    names = re.findall(r"^(\w+) : ", parameters, re.MULTILINE)
-    assert set(names) == set(StructuralForecaster().get_params())

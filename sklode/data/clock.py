@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Sequence
-from datetime import timedelta
 from numbers import Real
 from typing import Any
 
@@ -14,10 +12,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sklode.data.checks import check_choice, check_count, check_times
-from sklode.data.ticks import DAY, clock_of
+from sklode.data.ticks import DAY, clock_of, nanoseconds
 
+# numpy's units that begin with the periods of the calendar
 _UNITS = {"year": "Y", "month": "M", "week": "W", "day": "D"}
-"""The periods of the calendar, and numpy's units that begin with them."""
 
 
 def calendar_features(
@@ -116,17 +114,16 @@ def _share_of(times: pd.DatetimeIndex, name: str) -> NDArray[np.float64]:
 def season_ticks(
     seasons: Sequence[Any], like: pd.Index, steps: list[Any]
 ) -> tuple[float, ...]:
-    """Return lengths of time or numbers of steps, above zero, in ticks of an index.
+    """Return lengths of time, on average, or numbers of steps in ticks of an index.
 
-    ``steps`` are lengths of one step of each series, see `default_step`. Seasons of the
-    calendar have their mean length: a month has 365.25 / 12 days, or nearly so.
+    ``steps`` are lengths of one step of each series, see `default_step`.
     """
     is_timelike = isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex)
     unit = 1.0 if is_timelike else math.nan  # nanoseconds of a tick
     if isinstance(like, pd.PeriodIndex):
         # ordinals count the frequency without its multiple
-        unit = _nanoseconds(like.freq) / like.freq.n
-    lengths = {_nanoseconds(step) if is_timelike else float(step) for step in steps}
+        unit = nanoseconds(like.freq) / like.freq.n
+    lengths = {nanoseconds(step) if is_timelike else float(step) for step in steps}
     found: list[float] = []
     for season in seasons:
         # numpy counts its durations among the integers
@@ -139,7 +136,7 @@ def season_ticks(
                     "such as '1D', or set freq."
                 )
         else:
-            ticks = _nanoseconds(season) / unit
+            ticks = nanoseconds(season) / unit
         if not 0 < ticks < math.inf or ticks in found:
             of_time = "" if math.isnan(unit) else "lengths of time or "
             raise ValueError(
@@ -150,16 +147,3 @@ def season_ticks(
             )
         found.append(ticks)
     return tuple(found)
-
-
-def _nanoseconds(length: Any) -> float:
-    """Return how long something lasts, on average; NaN where that says nothing."""
-    with contextlib.suppress(AttributeError, TypeError, ValueError):
-        if not isinstance(length, timedelta | np.timedelta64):
-            offset = pd.tseries.frequencies.to_offset(length)
-            start = offset.rollforward(pd.Timestamp("1950-01-01"))
-            return (start + 100 * offset - start).total_seconds() * 1e9 / 100
-    with contextlib.suppress(TypeError, ValueError):
-        if not str(length).isdigit():  # which pandas takes for nanoseconds
-            return pd.Timedelta(length).total_seconds() * 1e9  # knows fractions
-    return math.nan

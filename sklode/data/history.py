@@ -77,20 +77,15 @@ class History:
         return cls(given, steps, list(y.index.names), channels, controls, left_out)
 
     def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Any) -> History:
-        """Return the history with more rows of its series, or with more series.
-
-        Rows may lie in the past, see `Observations.merged`; ``freq`` is that of new
-        series, others keep their steps.
-        """
+        """Return the history with more rows, or series, whose step is ``freq``."""
         if (X is None) != (not self.controls):
             had, got = ("no X", "X") if X is not None else ("X", "no X")
             raise ValueError(
                 f"update takes X where fit did; fit had {had}, update got {got}. Pass "
                 "the same columns to both."
             )
-        y = as_channels(y, self.channels)
-        if X is not None:
-            X = _with_columns(X, self.controls, "X")
+        y = with_columns(y, self.channels)
+        X = None if X is None else with_columns(X, self.controls, "X")
         self._check_levels(y.index, "the rows of an update")
         new, old, n_known = Observations.from_frame(y, X), self.given, len(self.steps)
         rows = old.merged(new)
@@ -182,7 +177,7 @@ class History:
                     f"{index[int(np.argmin(is_seen))]}."
                 )
             return rows
-        X = _with_columns(pd.DataFrame(X), self.controls, "X").sort_index()
+        X = with_columns(X, self.controls, "X").sort_index()
         check_index(X.index, "X")
         check_controls(X, index[~is_seen])
         finite_values(X.loc[index[index.isin(X.index)]], "X")
@@ -204,29 +199,24 @@ class History:
             )
 
 
-def as_channels(y: pd.Series | pd.DataFrame, names: list[Hashable]) -> pd.DataFrame:
-    """Return the channels that fit had, in that order; a lone one by any name."""
-    frame = pd.DataFrame(y)
-    if len(names) == frame.shape[1] == 1:
-        return frame.set_axis(names, axis=1)
-    return _with_columns(frame, names, "y")
-
-
 def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:
     """Return columns in an earlier order; columns with other names stand for those."""
     if data is None or set(names).isdisjoint(data.columns):
         return data
-    return _with_columns(data, names, "data for further training")
+    return with_columns(data, names, "data for further training")
 
 
-def _with_columns(data: Any, names: Sequence[Hashable], name: str) -> pd.DataFrame:
-    """Return the columns that fit had, in that order; refuse others."""
-    if len(data.columns) != len(names) or set(data.columns) != set(names):
+def with_columns(data: Any, names: Sequence[Hashable], name: str = "y") -> pd.DataFrame:
+    """Return the columns that fit had, in that order; a lone one of y by any name."""
+    frame = pd.DataFrame(data)
+    if name == "y" and len(names) == frame.shape[1] == 1:
+        return frame.set_axis(names, axis=1)
+    if len(frame.columns) != len(names) or set(frame.columns) != set(names):
         raise ValueError(
             f"{name} must have the columns that fit had, {list(names)}; got "
-            f"{list(data.columns)}. Pass the same columns."
+            f"{list(frame.columns)}. Pass the same columns."
         )
-    return data[list(names)]
+    return frame[list(names)]
 
 
 def _steps_of(rows: Observations, index: pd.Index, freq: Any, first: int = 0) -> Any:
@@ -235,9 +225,8 @@ def _steps_of(rows: Observations, index: pd.Index, freq: Any, first: int = 0) ->
         return [default_step(index, freq)] if first == 0 else []
     parts = np.split(rows.ticks, rows.bounds[1:-1])[first:]
     longest = max(parts, key=len, default=rows.ticks)
-    # one of fewer than three stamps has no step of its own
+    # fewer than three stamps have no step of their own; series often share theirs
     parts = [longest if len(ticks) < 3 else ticks for ticks in parts]
-    # series often share their stamps
-    distinct = {ticks.tobytes(): stamps_of(ticks, rows.like) for ticks in parts}
+    distinct = {x.tobytes(): stamps_of(x, rows.like) for x in parts}
     known = {key: default_step(stamps, freq) for key, stamps in distinct.items()}
-    return [known[ticks.tobytes()] for ticks in parts]
+    return [known[x.tobytes()] for x in parts]

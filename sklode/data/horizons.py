@@ -19,10 +19,9 @@ _is_whole = pd.api.types.is_integer_dtype
 
 
 def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
-    """Return a horizon that may be changed: sktime writes a frequency into it.
+    """Return a horizon for series of these ``steps`` that may be changed, as by sktime.
 
-    ``steps`` are those of the series. The index of a y that follows is read as stamps,
-    also where these are whole numbers, which sktime takes for steps.
+    The index of a y that follows, also of whole numbers, is read as stamps.
     """
     if isinstance(fh, ForecastingHorizon):
         if fh.is_relative:

@@ -131,10 +131,9 @@ class Observations:
     def merged(self, new: Observations, warns: bool = True) -> Observations:
         """Return these series with the rows of ``new``, matched by key and stamp.
 
-        Late rows take their place in time, and what ``new`` has at a stamp that was
-        there before replaces it, unless it is NaN. Series that are only in ``new`` come
-        last. A HistoryWarning says where a value is replaced by another one, or a
-        series of ``new`` ends before its first row here.
+        What ``new`` has at a stamp replaces what was there, unless it is NaN; its own
+        series come last. A HistoryWarning says where a value is replaced by another
+        one, or a series of ``new`` ends before its first row here.
         """
         keys = tuple(dict.fromkeys([*self.keys, *new.keys]))
         number = {key: k for k, key in enumerate(keys)}

@@ -10,15 +10,12 @@ from sklode.data.arrays import Array, Numbers
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY, TIMELIKE
 
+# time units; longer gaps hide the phase of any period that stamps can show
 _LONGEST_GAP = 1000.0
-"""In time units. Longer gaps hide the phase of any period that stamps can show."""
-
+# the middle 90 % of normal values lie within so many standard deviations
 _TAIL, _NORMAL = 0.05, 3.29
-"""The middle 90 % of normal values lie within so many standard deviations."""
-
+# series have units of their own where spreads of so many values differ so many times
 _ENOUGH, _UNEQUAL = 8, 100.0
-"""Series whose spreads, of at least so many values, differ by more than so many times
-have units of their own."""
 
 
 def time_unit(observations: Observations, most: float = np.inf) -> float:
@@ -36,10 +33,7 @@ def time_unit(observations: Observations, most: float = np.inf) -> float:
 
 
 def split_at_gaps(observations: Observations, unit: float) -> Observations:
-    """Return the rows between gaps of more than 1000 units as series of their own.
-
-    A solver that walked through ten years between two hours would take as many steps.
-    """
+    """Return the rows between gaps of more than 1000 units as series of their own."""
     is_long = observations.gaps > _LONGEST_GAP * unit
     bounds = np.union1d(observations.bounds, np.flatnonzero(is_long) + 1)
     keys = tuple(observations.keys[k] for k in observations.series[bounds[:-1]])

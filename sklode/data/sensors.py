@@ -1,7 +1,4 @@
-"""What a broken sensor wrote: left out, or rescaled, with a warning of each kind.
-
-Each rule would rather let a fault pass than touch a true value.
-"""
+"""What a broken sensor wrote: left out, or rescaled, with a warning of each kind."""
 
 from __future__ import annotations
 
@@ -15,15 +12,10 @@ import numpy as np
 from sklode.data.arrays import Array, Flags
 from sklode.data.observations import Observations
 
-_FACTOR = 1e4
-"""How many times farther from the median than the others a lone value is."""
-
-_FEWEST = 8
-"""Values that can be judged, and equal ones in a row that are a run."""
-
+_FACTOR = 1e4  # how many times farther from the median than others a lone value is
+_FEWEST = 8  # values that can be judged, and equal ones in a row that are a run
+# factors from one unit to another
 _UNITS = [f**s for f in (10, 60, 1e2, 1e3, 3600, 1e4, 1e6, 1e9) for s in (1, -1)]
-"""Factors from one unit to another."""
-
 _FOUND = (
     "far beyond all others of their series, such as a lone absurd value or a mark of "
     "missing ones",
@@ -32,8 +24,7 @@ _FOUND = (
     "from which on the unit seems to be another: level and spread change by a factor "
     "of {:.4g}",
 )
-_RESCALED = len(_FOUND)
-"""Number of the last rule, which leaves nothing out."""
+_RESCALED = len(_FOUND)  # the last rule, which leaves nothing out
 
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")
@@ -46,9 +37,8 @@ def cleaned(
 ) -> tuple[Observations, Flags]:
     """Return rows in the unit at the end of each series, and what to leave out.
 
-    That is (row, channel). Only the series ``judged`` are searched; of others what was
-    ``left_out`` before stays so, and there is no second warning of it. The first
-    ``n_seen`` series must keep their unit.
+    Only the series ``judged`` are searched; what was ``left_out`` before, (row,
+    channel), is not warned of again. The first ``n_seen`` series must keep their unit.
     """
     kind, factors = left_out.astype(np.int8), np.ones(left_out.shape)
     for k, channel in product(judged, range(len(channels))):
@@ -154,11 +144,7 @@ def _stuck(values: Array) -> Flags:
 
 
 def _unit(values: Array) -> tuple[int, float]:
-    """Return the row from which on the unit is another, 0 for none, and the factor.
-
-    Level and spread tell of it, at one jump that no other comes near; conversions of
-    less than 100 need 30 rows after it, all others 5.
-    """
+    """Return the row from which on the unit is another, 0 for none, and the factor."""
     jumps = np.abs(np.diff(np.log(np.abs(values))))
     k = int(jumps.argmax()) + 1 if len(jumps) > 33 else 0
     n_after = len(values) - k

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Hashable
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -11,11 +14,8 @@ from numpy.typing import NDArray
 
 from sklode.data.arrays import Numbers
 
-TIMELIKE = "datetimes or timedeltas"
-"""The clock that ticks in nanoseconds."""
-
-DAY = 86_400 * 10**9
-"""Nanoseconds of a day."""
+TIMELIKE = "datetimes or timedeltas"  # the clock that ticks in nanoseconds
+DAY = 86_400 * 10**9  # nanoseconds
 
 
 def series_of(index: pd.Index) -> tuple[Numbers, tuple[tuple[Hashable, ...], ...]]:
@@ -52,10 +52,7 @@ def ticks_between(start: Numbers, stop: Numbers) -> NDArray[np.float64]:
 
 
 def stamps_of(ticks: Numbers, like: pd.Index) -> pd.Index:
-    """Return the stamps at ``ticks``, of the kind, time zone and unit of ``like``.
-
-    Ticks that the unit cannot hold keep their nanoseconds.
-    """
+    """Return the stamps at ``ticks``, of the kind, zone and unit of ``like``."""
     if isinstance(like, pd.PeriodIndex):
         return pd.PeriodIndex.from_ordinals(ticks, freq=like.freq)
     if isinstance(like, pd.DatetimeIndex):
@@ -110,10 +107,9 @@ def default_step(
 ) -> Any:
     """Return the length of one step of a relative horizon.
 
-    Of integers and periods it is a number. Of others a Timedelta, or an offset where
-    only the calendar knows its length: ``freq`` where given; else the index's own
-    frequency; else the inferred one; else the `_calendar_step`; else the median gap;
-    else, with a single stamp, one day.
+    Of integers and periods a number. Of others a Timedelta, or an offset where only the
+    calendar knows its length: ``freq``, or the first there is of the index's own or
+    inferred frequency, `_calendar_step`, the median gap, and one day.
     """
     if isinstance(times, pd.PeriodIndex):
         return times.freq.n  # ordinals count the frequency without its multiple
@@ -201,3 +197,16 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Ind
             part = last[mine] + k * length if k else last[mine]
             stamps[mine, place] = part.astype(object)
     return type(last)(stamps.ravel(), dtype=last.dtype)
+
+
+def nanoseconds(length: Any) -> float:
+    """Return how long something lasts, on average; NaN where that says nothing."""
+    with contextlib.suppress(AttributeError, TypeError, ValueError):
+        if not isinstance(length, timedelta | np.timedelta64):
+            offset = pd.tseries.frequencies.to_offset(length)
+            start = offset.rollforward(pd.Timestamp("1950-01-01"))
+            return (start + 100 * offset - start).total_seconds() * 1e9 / 100
+    with contextlib.suppress(TypeError, ValueError):
+        if not str(length).isdigit():  # which pandas takes for nanoseconds
+            return pd.Timedelta(length).total_seconds() * 1e9  # knows fractions
+    return math.nan

@@ -15,8 +15,7 @@ from sklode.data.observations import Observations
 from sklode.data.scaling import Units, plain
 from sklode.data.ticks import rows_before, ticks_between
 
-SCORED_WINDOWS = 64
-"""Held-out windows that are scored after each epoch."""
+SCORED_WINDOWS = 64  # held out, after each epoch
 
 
 class Questions(NamedTuple):
@@ -58,9 +57,9 @@ class Rows:
     def seen(
         self, origins: Numbers, n_rows: int
     ) -> tuple[Array, Array, Flags, Array | None]:
-        """Return windows' ages, values, mask and controls, (window, row, ...).
+        """Return ages, values, mask and controls, (window, row, ...), latest row first.
 
-        The latest row comes first; those before a series' first one repeat it, masked.
+        Rows before a series' first one repeat it, masked.
         """
         first = self.bounds[:-1][self.series[origins], None]
         rows = origins[:, None] - np.arange(n_rows)
@@ -100,9 +99,9 @@ class KnownControls(NamedTuple):
     values: Array  # (row, control), normalised
 
     def paths(self, series: Numbers, low: Array, high: Array) -> tuple[Array, Array]:
-        """Return times (path, row) and values (path, row, control) between two times.
+        """Return times (path, row) and values (path, row, control) around two times.
 
-        With the rows before and after; the last one is repeated where a path is short.
+        The last one is repeated where a path is short.
         """
         first = rows_before(self.bounds, self.times, series, low)
         last = rows_before(self.bounds, self.times, series, high) + 1
@@ -170,9 +169,8 @@ class WindowSet:
     ) -> WindowArrays:
         """Return windows as arrays of shape (batch, time, ...).
 
-        Padded stamps repeat the window's last row with a mask of False. ``scored``
-        marks the observed entries of channels that count; with ``scored_from`` those
-        after the seen part, from that row of each window on.
+        Padded stamps repeat the last row, masked. ``scored`` are observed entries of
+        ``counted`` channels; with ``scored_from`` after what is seen, from that row on.
         """
         place, start, end = np.arange(self.span), self.start[which], self.end[which]
         rows = np.minimum(start[:, None] + place, end[:, None] - 1)

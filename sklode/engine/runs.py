@@ -30,8 +30,6 @@ _BLOCK = 64
 _WORTH_A_THREAD = 30_000_000
 """Multiplications, over all steps, from which threads are worth waking."""
 
-_MOST_STAGES = 4
-
 
 def _each_block(n_series, cost, work, *given):
     """Return ``work(low, high, ...)`` of each block, in threads where it pays.
@@ -78,7 +76,7 @@ class _Field:
         self.width, self.n_state = w1.shape
         self.layers, sizes = layers, (self.n_state, self.width)
         (rows, b), self.n_widths = TABLEAUS[method], (self.width, len(w2))
-        a = np.zeros((_MOST_STAGES, _MOST_STAGES), w1.dtype)
+        a = np.zeros((4, 4), w1.dtype)  # for the most stages
         for i, row in enumerate(rows):
             a[i, : len(row)] = row
         self.n_stages = len(b)
@@ -100,10 +98,12 @@ class _Field:
 class _Walk:
     """The walk of a block, forward and backward; a decoder's cell has no gates."""
 
-    def __init__(self, field, cell, steps, given, start):
-        (dt, flags), n_state, n_out = steps, field.n_state, len(cell)
-        self.field, self.cell, self.steps, self.seen = field, cell, steps, given[0]
+    def __init__(self, field, cell, dt, given, start):
+        n_state, n_out, seen = field.n_state, len(cell), given[0]
         (n_steps, n), n_gates = dt.shape, n_out // n_state
+        flags = FLOWS * (dt != 0).any(1) + VISITS * (seen != 0).any(1)
+        flags += 0 if n_gates else DENSE
+        self.field, self.cell, self.seen, self.steps = field, cell, seen, (dt, flags)
 
         def rows(n_rows, *sizes):
             return np.empty((n_rows, *sizes[:-1], n * sizes[-1]), dt.dtype)
@@ -157,9 +157,8 @@ class Encoding:
 
         def work(low, high):
             lengths, visits, read = (_by_step(part[low:high]) for part in (dt, seen, x))
-            flags = FLOWS * (lengths != 0).any(1) + VISITS * (visits != 0).any(1)
             given = visits, read, np.tile(self.field.biases[0], high - low)[None]
-            run = _Walk(self.field, cell, (lengths, flags), given, 0.0)
+            run = _Walk(self.field, cell, lengths, given, 0.0)
             self.result[low:high] = run.kept[0][-1].reshape(high - low, -1)
             return run if keeps else None
 
@@ -198,34 +197,25 @@ class Decoding:
         cell = np.empty((0, 0), dt.dtype)
 
         def work(low, high):
-            part = slice(low, high)
-            steps, bias = self._steps(_by_step(dt[part]), part)
-            none = np.empty((len(steps[0]), 0), dt.dtype)
+            part, b1 = slice(low, high), self.field.biases[0]
+            lengths, n = _by_step(dt[part]), high - low
+            # dz/dt where the last step ends is that of one that does not flow; where
+            # steps have biases of their own, each is followed by such a one
+            if added is None:
+                lengths, bias = np.pad(lengths, [(0, 1), (0, 0)]), np.tile(b1, n)[None]
+            else:
+                bias = np.repeat(_by_step(added[part] + b1), 2, axis=0)
+                rests = np.zeros_like(lengths)
+                lengths = np.stack([lengths, rests], axis=1).reshape(-1, n)
+            none = np.empty((len(lengths), 0), dt.dtype)
             given, start = (none, none, bias), z0[part].ravel()
-            run = _Walk(self.field, cell, steps, given, start)
-            grid = steps[0], run.kept[0], run.kept[-1]
+            run = _Walk(self.field, cell, lengths, given, start)
+            grid = lengths, run.kept[0], run.kept[-1]
             queries = left[part], theta[part], self.result[part]
             answer(self.stride, *grid, *queries)
             return run if keeps else None
 
         self.kept = _each_block(*self.size, work)
-
-    def _steps(self, dt, part):
-        """Return lengths and flags of a walk's steps, and the first layer's biases.
-
-        Steps that do not flow give dz/dt where another ends: after each step that has a
-        bias of its own, else after the last one.
-        """
-        b1, n = self.field.biases[0], dt.shape[1]
-        if self.added is None:
-            dt, bias = np.pad(dt, [(0, 1), (0, 0)]), np.tile(b1, n)[None]
-            flags = np.full(len(dt), FLOWS | DENSE)
-            flags[-1] = DENSE
-        else:
-            bias = np.repeat(_by_step(self.added[part] + b1), 2, axis=0)
-            flags = np.tile(np.array([FLOWS | DENSE, DENSE]), len(dt))
-            dt = np.stack([dt, np.zeros_like(dt)], axis=1).reshape(-1, n)
-        return (dt, flags), bias
 
     def backward(self, grad):
         """Return the gradients by all arrays that the run was made of."""

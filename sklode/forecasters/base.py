@@ -8,6 +8,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,7 +19,7 @@ from sktime.forecasting.base import BaseForecaster
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
 from sklode.data import checks
-from sklode.data.history import Asked, History, as_channels, in_order
+from sklode.data.history import Asked, History, in_order, with_columns
 from sklode.data.horizons import as_horizon, check_step
 from sklode.data.observations import Observations
 from sklode.levels.level import Level
@@ -66,9 +67,9 @@ def _on_a_copy(method: Callable[..., Any], changes: bool) -> Callable[..., Any]:
 class ContinuousForecaster(BaseForecaster):
     """What all forecasters share: they read series, and answer at any time.
 
-    A subclass has the parameters ``n_samples``, ``freq``, ``clean`` and
-    ``random_state``; ``_check_parameters``; ``_learned``, which returns a model and the
-    seed of all draws; and ``_set_model``, which takes it over and leaves ``_answers``.
+    A subclass has the parameters of `check_constraints`; ``_check_parameters``;
+    ``_learned``, which returns a model and the seed of all draws; and ``_set_model``,
+    which takes it over and leaves ``_answers``.
     """
 
     _tags: ClassVar[dict[str, Any]] = {
@@ -266,7 +267,7 @@ class ContinuousForecaster(BaseForecaster):
         """Return observations, in any container of sktime, minus their forecasts."""
         _, frame = self._check_X_y(y=y)
         X_inner = self._check_X(X=X)
-        truth = as_channels(frame, self._history.channels)
+        truth = with_columns(frame, self._history.channels)
         checks.finite_values(truth)
         asked = self._history.asked(truth.index, X_inner)
         residuals = truth - self._answers.means(asked)
@@ -281,8 +282,7 @@ class ContinuousForecaster(BaseForecaster):
         y : Series, DataFrame or other sktime container, optional
             Observations at any stamps; None: all that fit and update have seen.
         X : DataFrame, optional
-            Controls at ``y``'s stamps that the history does not hold, where the model
-            has any.
+            Controls at those of ``y``'s stamps that the history does not hold.
 
         Returns
         -------
@@ -303,8 +303,7 @@ class ContinuousForecaster(BaseForecaster):
             Time stamps; for a panel a MultiIndex (instance levels..., time), each
             series at its own stamps. In any order, past, present or future.
         X : DataFrame or Series, optional
-            Controls with a row at every row of ``index``, in any order, where the model
-            has any.
+            Controls with a row at every row of ``index``, in any order.
 
         Returns
         -------
@@ -395,12 +394,10 @@ class ContinuousForecaster(BaseForecaster):
 
     def _predict_proba(self, fh: Any, X: Any = None, marginal: bool = True) -> Any:
         """Return skpro's distribution; without skpro, or of a panel, sktime's."""
-        try:
-            from skpro.distributions import Empirical
-        except ImportError:
-            Empirical = None
-        if Empirical is None or len(self._history.levels) > 1:
+        if len(self._history.levels) > 1 or find_spec("skpro") is None:
             return super()._predict_proba(fh=fh, X=X, marginal=marginal)
+        from skpro.distributions import Empirical
+
         paths = self.sample(fh, X=X)
         index = paths.loc[0].index  # its order; skpro's own would be that of first use
         return Empirical(paths, time_indep=marginal, index=index, columns=paths.columns)
@@ -415,14 +412,12 @@ class ContinuousForecaster(BaseForecaster):
         X : DataFrame, optional
             Controls at ``y``'s stamps, where the model has any.
         fh : optional
-            Given, sktime's own score is returned, with a warning: the mean absolute
-            percentage error, of which smaller is better.
+            Given, sktime's own score is returned, with a warning: smaller is better.
         """
         if fh is not None:
             warnings.warn(
                 "score with fh is sktime's: the mean absolute percentage error, of "
-                "which smaller is better. Without fh greater is better, as "
-                "scikit-learn's searches ask.",
+                "which smaller is better. Without fh greater is better.",
                 stacklevel=3,
             )
             return float(super().score(y, X=X, fh=fh))
@@ -462,11 +457,6 @@ class ContinuousForecaster(BaseForecaster):
         table = table.reshape(len(table), len(columns))
         found = pd.DataFrame(table, asked.index, columns)
         return found if asked.index is rows else found.reindex(rows)
-
-    def _rows_for(self, fh: Any, X: Any) -> Any:
-        """Return the rows that a horizon asks for, and X as answers read it."""
-        X_inner = self._check_X(X=X)
-        return self._asked(self._check_fh(fh), X_inner)[1].index, X_inner
 
     def save_weights(self, path: str | os.PathLike[str]) -> None:
         """Write the forecaster to a file without executable parts.

@@ -121,9 +121,9 @@ class _LatentODEForecaster(ContinuousForecaster):
         else:
             self._answers = Predictor(model, self._history, self._predict_seed)
             self.network_share_, self.horizon_ = 1.0, model.horizon
-            lags, *scales = self._answers.calibration.T
-            index = pd.Index(lags, name=name)
-            self.interval_scale_ = pd.DataFrame(np.transpose(scales), index, channels)
+            table = self._answers.calibration
+            index = pd.Index(table[:, 0], name=name)
+            self.interval_scale_ = pd.DataFrame(table[:, 1:], index, channels)
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:

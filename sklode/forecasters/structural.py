@@ -47,12 +47,10 @@ class StructuralForecaster(ContinuousForecaster):
     Parameters
     ----------
     seasons : "auto", list, tuple or None, default="auto"
-        Lengths of seasons: lengths of time (strings such as "1D", timedeltas, offsets)
-        or numbers of steps of the index. "auto": those of the calendar and of the data
-        that the history shows. None: no season.
+        Lengths of seasons: of time (strings such as "1D", timedeltas, offsets) or in
+        steps of the index. "auto": those of the calendar and the data. None: no season.
     logarithm : "auto" or bool, default="auto"
-        Whether the logarithm of y is modelled: growth in per cent, spreads that grow
-        with the level. "auto": where that explains y better.
+        Whether the logarithm of y is modelled. "auto": where that explains y better.
     n_samples : int, default=100
         Number of sample paths.
     freq : str, offset or Timedelta, optional

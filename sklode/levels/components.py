@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -35,13 +34,9 @@ class States(NamedTuple):
         n, d = covariances.shape[:2]
         return cls(np.zeros((n, d)), covariances, np.zeros((n, 2)))
 
-    def copy(self) -> States:
-        """Return what the filter may change."""
-        return States(*(array.copy() for array in self))
-
 
 class FilterPass(NamedTuple):
-    """What `kalman.filter_rows` returns."""
+    """What `kalman.filter_rows` returns, and what it leaves of the states."""
 
     loss: float
     v_F: Array  # (row,)
@@ -50,6 +45,7 @@ class FilterPass(NamedTuple):
     signal: Array  # (row, part)
     variance: Array  # (row, part)
     gains: Array  # (row, part, state)
+    states: States  # after the last rows
 
     @property
     def innovations(self) -> Array:
@@ -149,18 +145,17 @@ class Component(NamedTuple):
     ) -> FilterPass:
         """Filter rows in the units of the states, see `kalman.filter_rows`.
 
-        The ``states``, ``since`` before the first rows, change in place. None: all rows
-        of series are filtered, from their first ones on.
+        No ``states``: all rows of series are filtered, from their first ones on.
         """
         n = len(table.bounds) - 1
         states = States.of([space] * n) if states is None else states
+        states = States(*(array.copy() for array in states))
         since = np.zeros(n) if since is None else since
-        parts, after = (space.nothing if x is None else x for x in (parts, after))
-        given, values = self.given(space, table), table.values
-        found = kalman().filter_rows(
-            *given, values, *states, since, self.threshold, parts, after
-        )
-        return FilterPass(*found)
+        none = np.zeros((0, len(space.start)))
+        parts, after = (none if x is None else x for x in (parts, after))
+        given = *self.given(space, table), table.values, tuple(states), since
+        found = kalman().filter_rows(*given, self.threshold, parts, after)
+        return FilterPass._make((*found, states))
 
 
 def heaviest(components: Sequence[Component]) -> Component:
@@ -169,16 +164,10 @@ def heaviest(components: Sequence[Component]) -> Component:
 
 
 def least_of(channels: Sequence[Sequence[Component]]) -> Array:
-    """Return what each channel's logarithm takes smaller values for; NaN: none.
-
-    None where there are zeros, of which it needs an offset.
-    """
+    """Return what each channel's logarithm takes smaller values for; NaN: none."""
     best = [heaviest(components) for components in channels]
-    found = [
-        math.exp(c.location) * _LOWEST if c.form.logarithm and not c.offset else np.nan
-        for c in best
-    ]
-    return np.array(found)
+    logs = [c.location if c.form.logarithm and not c.offset else np.nan for c in best]
+    return _LOWEST * np.exp(logs)
 
 
 def kalman() -> Any:

@@ -7,7 +7,6 @@ one's forecasts is found by ridge regression, and stays out where it is not prov
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,8 +19,8 @@ from sklode.levels.table import Table
 # how long innovations are remembered, in usual gaps; the first: the last row alone
 MEMORIES = 1e-6, 2.0, 10.0
 _MOST_CHANNELS = 8
-# last rows that it is found on; of a panel, three times as many of all series
-_MOST_ROWS, _LEAST_ROWS = 2000, 100
+# last rows that it is found on
+_MOST_ROWS, _LEAST_ROWS = 3000, 100
 # first rows of a lone series: its states are still vague
 _BURNT = 30
 # the regression is of the mean residual of so many rows
@@ -53,16 +52,9 @@ class Cross(NamedTuple):
 
     @classmethod
     def fit(
-        cls,
-        channels: Sequence[Sequence[Component]],
-        spans: Sequence[float],
-        tables: Sequence[Table],
+        cls, channels: list[list[Component]], spans: list[float], tables: list[Table]
     ) -> Cross:
-        """Find what innovations of all channels tell about each one's forecasts.
-
-        Blocks of rows that are left out in turn choose the penalty. One channel's shift
-        stays out unless it makes their errors smaller beyond doubt.
-        """
+        """Find what innovations of all channels tell about each one's forecasts."""
         n = len(tables)
         found = cls.none(n)
         if not 2 <= n <= _MOST_CHANNELS:
@@ -81,7 +73,10 @@ class Cross(NamedTuple):
             innovations, *residuals = _looked_ahead(*given)
             sums[place, k] = innovations[:, None]
             looked.append(residuals)
-        _accumulate(sums, times, series)
+        gaps = np.where(np.diff(series) == 0, np.diff(times), np.inf)
+        left = np.exp(-gaps[:, None] / np.array(MEMORIES))
+        for i in range(1, len(times)):
+            sums[i] += sums[i - 1] * left[i - 1]
         features = sums.reshape(len(times), -1)
         for k, (table, place) in enumerate(zip(tables, places, strict=True)):
             last = np.full(len(times), -1)
@@ -96,10 +91,9 @@ class Cross(NamedTuple):
         return found
 
     def shift(self, channel: int, sums: Array, ahead: Array) -> Array:
-        """Return what is added, (query,); none up to the last row.
+        """Return what is added, (query,), a time ``ahead`` of the last row.
 
-        ``sums`` (query, channel, memory) of innovations at last rows, ``ahead`` the
-        time since them, in usual gaps.
+        ``sums`` (query, channel, memory) are of innovations, at that row.
         """
         told = np.einsum("qcm,cm->q", sums, self.weights[:, :, channel])
         left = np.exp(-self.fading[channel] * np.maximum(ahead - _NEAR, 0.0))
@@ -107,25 +101,18 @@ class Cross(NamedTuple):
         return shift
 
 
-def _last_rows(tables: Sequence[Table]) -> list[Table]:
-    """Return the last rows of all series, or of some that are spread evenly."""
-    n_series = len(tables[0].bounds) - 1
-    if n_series == 1:
-        last = max(table.times[-1] for table in tables if len(table.times))
-        long = max(tables, key=lambda table: len(table.times)).times
-        first = min(long[max(len(long) - _MOST_ROWS, 0)], last)
-        return [table.where(table.times >= first) for table in tables]
-    usual = max(len(table.times) for table in tables) / n_series
-    n_kept = min(n_series, max(int(3 * _MOST_ROWS / max(usual, 1.0)), 1))
-    chosen = np.unique(np.linspace(0, n_series - 1, n_kept).round().astype(int))
-    return [table.where(np.isin(table.series, chosen)) for table in tables]
+def _last_rows(tables: list[Table]) -> list[Table]:
+    """Return rows as late as the last ones of the longest table, or later."""
+    longest = max(tables, key=lambda table: len(table.times))
+    first = longest.where(slice(-_MOST_ROWS, None))
+    series, time = first.series[0], first.times[0]
+    return [
+        table.where((table.series + (table.times >= time)) > series) for table in tables
+    ]
 
 
-def _stamps(tables: Sequence[Table]) -> tuple[Numbers, Array, list[Numbers]]:
-    """Return the rows of all channels, (series, time), each once and sorted.
-
-    And where the rows of each table are among them.
-    """
+def _stamps(tables: list[Table]) -> tuple[Numbers, Array, list[Numbers]]:
+    """Return the rows of all channels, sorted; and where each table's are there."""
     both = np.concatenate([np.stack([t.series, t.times], axis=1) for t in tables])
     rows, place = np.unique(both, axis=0, return_inverse=True)
     ends = np.cumsum([len(table.times) for table in tables])
@@ -137,10 +124,7 @@ def _stamps(tables: Sequence[Table]) -> tuple[Numbers, Array, list[Numbers]]:
 def _looked_ahead(
     component: Component, span: float, table: Table
 ) -> tuple[Array, Array, Array]:
-    """Return each row's innovation, and residuals of forecasts made there.
-
-    Residuals are (row, lead), NaN where there are none, and the gaps up to them.
-    """
+    """Return innovations; residuals of forecasts, (row, lead) or NaN; and leads."""
     space = component.space(span)
     n, d = len(table.times), len(space.start)
     table = component.own(table, span).in_units(table)
@@ -168,14 +152,6 @@ def _looked_ahead(
     return innovations, residuals, gaps
 
 
-def _accumulate(sums: Array, times: Array, series: Numbers) -> None:
-    """Add to innovations, (row, channel, memory), what is left of earlier ones."""
-    gaps = np.where(np.diff(series) == 0, np.diff(times), np.inf)
-    left = np.exp(-gaps[:, None] / np.array(MEMORIES))
-    for i in range(1, len(times)):
-        sums[i] += sums[i - 1] * left[i - 1]
-
-
 def _regressed(features: Array, residuals: Array, gaps: Array) -> tuple[Array, float]:
     """Return weights, (feature,), and the rate at which the shift fades."""
     usable = (~np.isnan(residuals[:, :_NEAR])).sum(1) > _NEAR // 2
@@ -188,7 +164,7 @@ def _regressed(features: Array, residuals: Array, gaps: Array) -> tuple[Array, f
     features = features / scale
     held_out = np.empty((len(_PENALTIES), len(goal)))
     rows = np.arange(len(goal))
-    blocks = np.split(rows, np.flatnonzero(np.diff(rows * _BLOCKS // len(goal))) + 1)
+    blocks = np.array_split(rows, _BLOCKS)
     for block in blocks:
         # the others share no residual with these
         others = (rows < block[0] - _NEAR) | (rows > block[-1] + _NEAR)

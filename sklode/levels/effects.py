@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.interpolate import CubicSpline
-from scipy.optimize import minimize_scalar
 
 from sklode.data.arrays import Array, Numbers
 from sklode.levels.components import Component, kalman
@@ -33,6 +32,7 @@ _KNOTS = 8
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
 # in usual gaps, to begin with: the most probable one lies near one of them
 _MEMORIES = 2.0 ** np.arange(0.0, 10.0, 1.25)
+_NEAR = 2.0 ** np.linspace(-1.0, 1.0, 17)
 _SPANS = 10.0  # in the longest series, of the longest memory
 _ODDS_OF_CURVE = 1.0
 _ODDS_OF_MEMORY = math.log(len(_MEMORIES))
@@ -119,40 +119,32 @@ class Estimate(NamedTuple):
     response: Any = None  # (row,), what they add to y, in units of the states
 
 
-class Inputs:
-    """X at rows of series, of which a channel was observed at some.
+class Inputs(NamedTuple):
+    """X at rows of series: all of them count, where effects have a memory."""
 
-    All rows of X count, where effects have a memory.
-    """
-
-    def __init__(
-        self, bounds: Numbers, times: Array, controls: Array, rows: Numbers
-    ) -> None:
-        self._given = bounds, times, controls
-        self._rows = rows  # those that were observed, sorted
+    bounds: Numbers  # (series + 1,)
+    times: Array  # (row,)
+    controls: Array  # (row, control)
+    rows: Numbers  # those at which a channel was observed, sorted
 
     def at(self, chosen: Numbers) -> Inputs:
         """Return those of some observed rows: from the first of each series on."""
-        bounds, times, controls = self._given
-        rows = self._rows[chosen]
-        series = np.searchsorted(bounds, rows, side="right") - 1
+        rows = self.rows[chosen]
+        series = np.searchsorted(self.bounds, rows, side="right") - 1
         own, first = np.unique(series, return_index=True)
-        pairs = zip(rows[first], bounds[own + 1], strict=True)
+        pairs = zip(rows[first], self.bounds[own + 1], strict=True)
         kept = [np.arange(*pair) for pair in pairs]
         ends = np.append(0, np.cumsum([len(part) for part in kept]))
         every = np.concatenate(kept)
         place = np.searchsorted(every, rows)
-        return Inputs(ends, times[every], controls[every], place)
+        return Inputs(ends, self.times[every], self.controls[every], place)
 
     def columns(self, effects: Sequence[Effect]) -> Array:
         """Return the columns of effects at observed rows, (row, coefficient)."""
-        return columns_of(effects, *self._given)[self._rows]
+        return columns_of(effects, *self[:3])[self.rows]
 
     def response(self, estimate: Estimate, lengths: Numbers) -> Array:
-        """Return what effects add at observed rows, (row,), in units of the states.
-
-        ``lengths`` are the numbers of those in each series.
-        """
+        """Return what effects add at the ``lengths`` rows of series, (row,)."""
         each = np.repeat(estimate.coefficients, lengths, axis=0)
         response: Array = (self.columns(estimate.effects) * each).sum(1)
         return response
@@ -161,7 +153,7 @@ class Inputs:
         """Return the effects that each column may have; of a constant none."""
         memories = [0.0, *_MEMORIES[_MEMORIES <= span / _SPANS].tolist()]
         found = []
-        for k, values in enumerate(self._given[2][self._rows].T):
+        for k, values in enumerate(self.controls[self.rows].T):
             kinds: list[tuple[float, ...]] = [()] if np.ptp(values) > 0 else []
             if kinds and len(np.unique(values)) >= _FEWEST_VALUES:
                 kinds.append(_knots(values))
@@ -179,9 +171,8 @@ def _knots(values: Array) -> tuple[float, ...]:
 class _Judge:
     """How probable effects are, given what the filter makes of a channel's rows.
 
-    It makes the same of the effects' columns, as all that it does is linear: what it
-    does not expect of them explains what it does not expect of y. ``left`` is what
-    known effects leave of y, by which errors are told.
+    It makes the same of the effects' columns, as all that it does is linear. ``left``
+    is what known effects leave of y, by which errors are told.
     """
 
     def __init__(
@@ -208,10 +199,7 @@ class _Judge:
         return self._columns[effect]
 
     def products(self, one: Effect, others: list[Effect]) -> tuple[Array, Array]:
-        """Return what an effect's columns tell of others', and of y's.
-
-        They are (series, own, other) and (series, own, 1).
-        """
+        """Return an effect's (series, own, other), and y's (series, own, 1)."""
         several = [self._y, *map(self._of, others)]
         target, *found = (
             np.stack([a.T @ b for a, b in zip(self._of(one), other, strict=True)])
@@ -221,14 +209,11 @@ class _Judge:
 
     def system(self, effects: list[Effect]) -> tuple[Array, Array]:
         """Return inverse covariance of coefficients and, times it, what is expected."""
-        if not effects:
-            n_series = len(self._bounds) - 1
-            return np.zeros((n_series, 0, 0)), np.zeros((n_series, 0, 1))
-        pairs = [self.products(one, effects) for one in effects]
-        inner, told = (
-            np.concatenate(part, axis=1) for part in zip(*pairs, strict=True)
-        )
-        return inner + np.eye(inner.shape[1]), told
+        parts = [part for effect in effects for part in self.products(effect, effects)]
+        n, size = len(self._bounds) - 1, sum(effect.n_columns for effect in effects)
+        inner = np.concatenate([np.zeros((n, 0, size)), *parts[::2]], axis=1)
+        told = np.concatenate([np.zeros((n, 0, 1)), *parts[1::2]], axis=1)
+        return inner + np.eye(size), told
 
     def best(
         self, options: list[Effect], others: list[Effect]
@@ -263,10 +248,7 @@ def estimated(
     start: Estimate,
     search: bool = True,
 ) -> Estimate:
-    """Return the most probable effects beside the parts of a component.
-
-    Of ``start`` only the coefficients, unless they are to be searched for.
-    """
+    """Return the effects that are most probable; or of ``start``, coefficients."""
     table = component.own(table, span).in_units(table)
     known = inputs.response(start, table.lengths) if start.effects else 0.0
     judge = _Judge(component, span, table, inputs, table.values - known)
@@ -296,24 +278,9 @@ def _searched(
             own = [chosen.pop(k)] if k in chosen else []
             _, best = judge.best([*own, *candidates[k]], others)
             if best is not None:
-                chosen[k] = _sharpened(judge, best, others)
+                near = (best._replace(memory=best.memory * by) for by in _NEAR)
+                _, finer = judge.best([best, *near] if best.memory else [], others)
+                chosen[k] = finer or best
         if chosen == before:
             break
     return chosen
-
-
-def _sharpened(judge: _Judge, effect: Effect, others: list[Effect]) -> Effect:
-    """Return an effect with the most probable memory near its own."""
-
-    def changed(change: float) -> Effect:
-        return effect._replace(memory=effect.memory * math.exp(change))
-
-    def loss(change: float) -> float:
-        return -judge.best([changed(change)], others)[0]
-
-    if not effect.memory:
-        return effect
-    width = math.log(_MEMORIES[1] / _MEMORIES[0])
-    given = {"bounds": (-width, width), "options": {"xatol": 0.02}}
-    found = minimize_scalar(loss, method="bounded", **given)
-    return changed(float(found.x)) if found.fun < loss(0.0) else effect

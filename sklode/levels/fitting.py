@@ -15,15 +15,10 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.levels.components import (
-    FEWEST_HARMONICS,
-    THRESHOLD,
-    Component,
-    FilterPass,
-)
-from sklode.levels.effects import Effect, Estimate, Inputs, estimated
+from sklode.levels.components import FEWEST_HARMONICS, THRESHOLD, Component, FilterPass
+from sklode.levels.effects import Effect, Estimate, estimated
 from sklode.levels.forms import BASE, PLACE, VAGUE, Form, priors
-from sklode.levels.mixture import has_zeros, offset_of, skewness
+from sklode.levels.mixture import has_zeros, offset_of
 from sklode.levels.table import Table, power_of_two
 
 _NONE = Estimate()
@@ -33,7 +28,6 @@ _HARMONICS = FEWEST_HARMONICS, 12, 24
 # rows that hyperparameters are sought by: this share the last ones, others spread
 _MOST_ROWS, _LATE = 500, 0.8
 _GOLDEN = (5**0.5 - 1) / 2
-_MOST_SERIES, _MOST_POOLED = 120, 6000  # series of a panel, and rows of all of them
 # so many draws of hyperparameters up to so many rows; then ever fewer
 _DRAWS, _DRAWN_ROWS = 24, 500
 _LONG = 20_000  # the same, of rows that all the draws have to filter
@@ -41,8 +35,6 @@ _LONG = 20_000  # the same, of rows that all the draws have to filter
 _LOGARITHMS = 8
 # where more of the values are zero there is no logarithm
 _MOST_ZEROS = 0.1
-# by so many deviations the quantile at `THRESHOLD` moves with skewness: Cornish, Fisher
-_SKEWED = 4 / 3
 _CHANGES = [PLACE[name] for name in ("slope", "random walk", "velocity", "OU")]
 _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
 _KEPT = slice(len(BASE) + 1, None, 2)  # memories of seasons
@@ -63,10 +55,9 @@ _STEP = 0.1  # of the differences that the curvature is measured by
 
 
 class Posterior:
-    """Minus the logarithm of the posterior density of a form's hyperparameters.
+    """Minus the logarithm of the posterior density of ``free`` hyperparameters.
 
-    But for a constant: that of ``free`` ones, (hyperparameter,), given the others of a
-    component, which reads no X, and rows in the units of its states.
+    Of a component that reads no X, given rows in the units of its states.
     """
 
     def __init__(
@@ -122,8 +113,7 @@ class Posterior:
         """Return hyperparameters around the most probable, and logarithms of weights.
 
         Laplace's approximation: draws from the normal distribution of the same
-        curvature, weighed by the square root of their importance, which few draws
-        estimate badly; the most probable among them.
+        curvature, weighed by the square root of importance: few estimate it badly.
         """
         if not n:
             return [(-loss, component)]
@@ -152,17 +142,11 @@ class _Candidate(NamedTuple):
 
 
 def fit_components(
-    table: Table,
-    span: float,
-    periods: dict[float, float],
-    logarithm: str | bool = "auto",
-    inputs: Inputs | None = None,
+    table: Table, span: float, periods: dict[float, float], logarithm: Any, inputs: Any
 ) -> list[tuple[Component, tuple[Effect, ...]]]:
     """Return what a channel's forecasts average over, with the effects of X in each.
 
-    At least one component. Times are in units of the usual gap. ``periods`` may be
-    seasons; each has what it takes off the logarithm of the probability of a form that
-    has it. ``inputs`` are X at the rows of the table.
+    ``periods`` may be seasons; each has its log odds against a form that has it.
     """
     n_rows, values = len(table.values), table.values
     n_zeros = int((values <= 0).sum()) if (values >= 0).all() else n_rows
@@ -196,9 +180,7 @@ def fit_components(
     ]
 
 
-def _sample(
-    table: Table, most_series: int = _MOST_SERIES, most_rows: int = _MOST_POOLED
-) -> Numbers:
+def _sample(table: Table, most_series: int = 120, most_rows: int = 6000) -> Numbers:
     """Return the rows that hyperparameters are sought by."""
     series = np.flatnonzero(table.lengths)
     if len(series) > most_series:
@@ -227,11 +209,7 @@ class _Search:
     """
 
     def __init__(
-        self,
-        table: Table,
-        span: float,
-        periods: dict[float, float],
-        inputs: Inputs | None,
+        self, table: Table, span: float, periods: dict[float, float], inputs: Any
     ) -> None:
         self._table, self._span, self._periods = table, span, periods
         self._pooled = len(table.bounds) > 2
@@ -288,10 +266,7 @@ class _Search:
     def with_effects(
         self, candidate: _Candidate, start: Estimate | None = None
     ) -> list[_Candidate]:
-        """Return a candidate with the most probable effects of X, if it has any.
-
-        Or with the effects of ``start``, whose coefficients are estimated.
-        """
+        """Return a candidate with the most probable effects of X, or with ``start``."""
         inputs, near = self._inputs, self._near
         if inputs is None or near is None or not (start is None or start.effects):
             return []
@@ -321,7 +296,7 @@ class _Search:
     ) -> _Candidate:
         """Return the most probable hyperparameters of a form, given effects of X.
 
-        ``steady``: of those where nothing changes while the series lasts, but by noise.
+        ``steady``: of those where nothing changes while the series lasts.
         """
         sample, span, values = self.sample, self._span, self.sample.values
         offset, threshold = 0.0, THRESHOLD
@@ -329,7 +304,7 @@ class _Search:
             offset = offset_of(self._table.values)
             values = np.log(values + offset)
         elif has_zeros(self._table.values):
-            threshold += _SKEWED * skewness(sample)
+            threshold = math.inf  # large counts are rare, and true
         units = _in_units(sample, values, span, form.logarithm, offset)
         own = units.own(sample, span).at(sample.series)
         logs = priors(form)[2]
@@ -364,10 +339,9 @@ class _Search:
         return candidate._replace(component=best, loss=candidate.loss - gain)
 
     def threshold(self, candidate: _Candidate) -> float:
-        """Return beyond how many standard deviations innovations are not believed.
+        """Return beyond how many deviations innovations are not believed.
 
-        Errors of the next row are measured, by absolute values. The first rows of
-        series, of which nothing is known, do not count.
+        By errors of the next row; the first rows of series do not count.
         """
         errors, usual = [], candidate.component.threshold
         for threshold in (usual, math.inf):
@@ -393,14 +367,10 @@ class _Search:
 def _in_units(
     table: Table, values: Array, span: float, logarithm: bool, offset: float
 ) -> Component:
-    """Return the plain form with the location and scale that all forms share.
-
-    Of ``values`` (row,), logarithms where it has them. Series of a panel have their own
-    where these are clearly apart.
-    """
+    """Return the plain form with the location and scale that all forms share."""
     form = Form((), logarithm)
-    found = _location_and_scale(values)
-    units = Component(form, priors(form)[2], 1.0, *found, offset=offset)
+    location, scale = _location_and_scale(values)
+    units = Component(form, priors(form)[2], 1.0, location, scale, offset=offset)
     some = np.flatnonzero(table.lengths >= _TELLING)
     if len(some) < 2:
         return units

@@ -53,22 +53,13 @@ class StateSpace(NamedTuple):
     effect: Numbers  # (column,)
 
     @property
-    def nothing(self) -> Array:
-        """No part at all, (0, state)."""
-        return np.zeros((0, len(self.start)))
-
-    @property
     def whole(self) -> Array:
         """The lone part that adds up all states, (1, state)."""
         return np.ones((1, len(self.start)))
 
     @property
     def parts(self) -> Array:
-        """The states that each part adds up, (part, state).
-
-        They are trend, OU process, one of each season, one of each effect of X, and the
-        sum of all.
-        """
+        """The states of trend, OU, each season, effect, and all, (part, state)."""
         n_seasons = len(set(self.season.tolist()))
         others = np.append(np.repeat(self.season, 2), n_seasons + self.effect)
         parts = np.zeros((2 + max(others, default=-1) + 2, len(self.start)))

@@ -28,7 +28,7 @@ import math
 
 import numpy as np
 
-from sklode.engine.products import compiled
+from sklode.engine.products import compiled, inner
 
 # variance of the random walk per time; of the velocity, and its memory; of the OU
 # process, and its memory; of the observation noise
@@ -39,7 +39,7 @@ CLEAR = 2.5
 RUN = 3
 
 
-@compiled
+@inner
 def _set_transition(gap, rates, waves, T):
     """Write what T and Q need: of the first four states, then of each harmonic.
 
@@ -57,7 +57,7 @@ def _set_transition(gap, rates, waves, T):
         T[k + 1, 2] = waves[k, 2] * (1 - kept * kept)
 
 
-@compiled
+@inner
 def _transition(states, T):
     """Apply T to (state, column), in place."""
     gap, reach, kept, ou_kept = T[0]
@@ -73,7 +73,7 @@ def _transition(states, T):
             states[first + 1, j] = c * w - s * u
 
 
-@compiled
+@inner
 def _transition_back(states, T):
     """Apply the transpose of T to (state, column), in place."""
     gap, reach, kept, ou_kept = T[0]
@@ -89,7 +89,7 @@ def _transition_back(states, T):
             states[first + 1, j] = c * w + s * u
 
 
-@compiled
+@inner
 def _add_Q(P, rates, T):
     """Add what a gap makes uncertain."""
     gap, _, kept, ou_kept = T[0]
@@ -110,7 +110,7 @@ def _add_Q(P, rates, T):
         P[2 * k + 3, 2 * k + 3] += T[k, 2]
 
 
-@compiled
+@inner
 def _design_row(Z, waves, inputs, i):
     """Write how the states add up to an observation of row i."""
     Z[0] = Z[3] = 1.0
@@ -124,28 +124,15 @@ def _design_row(Z, waves, inputs, i):
 
 @compiled
 def filter_rows(
-    times,
-    inputs,
-    bounds,
-    rates,
-    waves,
-    values,
-    means,
-    covariances,
-    runs,
-    since,
-    threshold,
-    parts,
-    states,
+    times, inputs, bounds, rates, waves, values, states, since, threshold, parts, after
 ):
-    """Run the filter over all series; update means, covariances and runs in place.
+    """Run the filter over all series; update their states in place.
 
-    ``means`` (series, state) and ``covariances`` are those ``since`` (series,) before
-    the first row; ``runs`` (series, 2) are how many innovations beyond ``threshold``
-    came last, and the last of them. A missing value is NaN. ``parts`` (part, state)
-    says, by ones, which states a part of the signal adds up; the last part is all of
-    them. Expected states after each row are written to ``states``, (row, state), or (0,
-    state) where nobody asks for them.
+    ``states`` are means (series, state) and covariances ``since`` (series,) before the
+    first row, and (series, 2) how many innovations beyond ``threshold`` came last, and
+    the last of them. A missing value is NaN. ``parts`` (part, state) says, by ones,
+    which states a part of the signal adds up; the last part is all of them. Expected
+    states after each row are written to ``after``, (row, state), if that is not empty.
 
     Returns the loss: the negative log-likelihood but for a constant, where innovations
     of t standard deviations beyond the threshold h cost h^2 (1/2 + log(t / h)) in place
@@ -154,6 +141,7 @@ def filter_rows(
     and, (row, part), parts as predicted from earlier rows, their variances, and their
     covariances with the states, (row, part, state): the last part's is M.
     """
+    means, covariances, runs = states
     n, d, n_parts = len(times), means.shape[1], len(parts)
     signal, variance = np.zeros((n, n_parts)), np.zeros((n, n_parts))
     v_F, inverse_F, jumps = np.zeros(n), np.zeros(n), np.zeros(n)
@@ -176,9 +164,10 @@ def filter_rows(
                 if gap != last_gap:
                     _set_transition(gap, rates, waves, T)
                     last_gap = gap
-                _transition(a, T)
-                _transition(P, T)
-                _transition(P.T, T)
+                # views of one layout: each is compiled anew
+                _transition(a[::1], T)
+                _transition(P[::1], T)
+                _transition(P[::1].T, T)
                 _add_Q(P, rates, T)
             _design_row(Z, waves, inputs, i)
             expected, ZM = 0.0, 0.0
@@ -230,9 +219,8 @@ def filter_rows(
                     a[k, 0] += M[k] * v_F[i]
                     for j in range(d):
                         P[k, j] -= M[k] * M[j] / F
-            if len(states) > 0:
-                for k in range(d):
-                    states[i, k] = a[k, 0]
+            if len(after) > 0:
+                after[i] = a[:, 0]
         for k in range(d):
             means[series, k] = a[k, 0]
             for j in range(d):
@@ -289,9 +277,9 @@ def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
                 if gap != last_gap:
                     _set_transition(gap, rates, waves, T)
                     last_gap = gap
-                _transition_back(r, T)
-                _transition_back(N, T)
-                _transition_back(N.T, T)
+                _transition_back(r[::1], T)
+                _transition_back(N[::1], T)
+                _transition_back(N[::1].T, T)
     return mean, variance
 
 

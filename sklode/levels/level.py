@@ -55,8 +55,7 @@ class Level:
     ) -> Level:
         """Find the hyperparameters of each channel, pooled over series.
 
-        ``seasons`` are periods in ticks, each of which is taken where the data ask for
-        it; "auto": those of the clock and of a periodogram.
+        ``seasons`` are periods in ticks that may be taken; "auto": to be looked for.
         """
         unit = time_unit(observations.observed())
         steps, controls = steps_of(observations.values), observations.controls
@@ -64,18 +63,17 @@ class Level:
         level = cls(unit, [], [], *location_and_scale(controls), [], steps, cross)
         tables = level.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
+        is_auto = isinstance(seasons, str)
         if isinstance(seasons, str):
-            clock = clock_periods(observations, unit, longest * unit)
-        else:
-            clock = list(seasons)
-        found, spans = [], []
-        channels: list[list[Component]] = []
+            seasons = tuple(clock_periods(observations, unit, longest * unit))
+        clock, found, spans = [period / unit for period in seasons], [], []
         for table, values in zip(tables, observations.values.T, strict=True):
             some = table.spans[table.spans > 0]
             spans.append(float(np.median(some)) if len(some) else max(longest, 1.0))
-            periods = {period / unit: _log_odds(period / unit) for period in clock}
-            if isinstance(seasons, str):
-                periods |= _other_periods(table, list(periods))
+            # long ones, of many free harmonics, must be more probable than short ones
+            periods = {p: math.log(max(p / _SHORT, 1.0)) for p in clock}
+            if is_auto:
+                periods |= _other_periods(table, clock)
             X = None
             if controls.shape[1]:
                 known = np.flatnonzero(~np.isnan(values))
@@ -83,12 +81,15 @@ class Level:
             found.append(fit_components(table, spans[-1], periods, logarithm, X))
         effects = sorted({e for each in found for _, own in each for e in own})
         columns = places(effects)
-        for each in found:
-            channels.append([])
-            for one, own in each:
-                reads = tuple(columns[effect] for effect in own)
-                form = one.form._replace(effects=reads)
-                channels[-1].append(one._replace(form=form))
+        channels = [
+            [
+                one._replace(
+                    form=one.form._replace(effects=tuple(columns[e] for e in own))
+                )
+                for one, own in each
+            ]
+            for each in found
+        ]
         level = replace(level, channels=channels, spans=spans, effects=effects)
         if effects:
             tables = level.tables(observations)
@@ -143,10 +144,7 @@ class Filtered:
     channels: list[FilteredChannel]
 
     def updated(self, observations: Observations) -> Filtered:
-        """Return the same once more rows were seen: only those are filtered.
-
-        All are, where an earlier one is another now, or a series is new.
-        """
+        """Return the same once more rows were seen; if it can be only those are."""
         fresh = _rows_after(self.observations, observations)
         # more rows change what is known of the scale of a series
         apart = any(one.apart for each in self.level.channels for one in each)
@@ -158,36 +156,21 @@ class Filtered:
         return Filtered(self.level, observations, channels)
 
     def answered(self, channel: int, asked: Table, move: Move | None = None) -> Mixture:
-        """Return the distribution of a channel's noise-free signal.
-
-        Moved, where a network says so.
-        """
-        mixture = self.channels[channel].answered(asked)
+        """Return the distribution of a channel's noise-free signal."""
         shift = self._shift(channel, asked)
-        if shift.any():
-            component, _ = self.channels[channel].heaviest
-            mixture = mixture.shifted(component.at(asked.series), shift)
+        mixture = self.channels[channel].answered(asked, shift)
         return mixture if move is None else mixture.moved(move)
 
     def drawn(
-        self,
-        channel: int,
-        asked: Table,
-        n: int,
-        seed: int,
-        noise: bool,
-        move: Move | None = None,
+        self, channel: int, asked: Table, n: int, seed: int, noise: bool, move: Any
     ) -> Array:
-        """Return draws of a channel, see `FilteredChannel.drawn`."""
-        draws = self.channels[channel].drawn(asked, n, seed, noise)
+        """Return draws of a channel, see `FilteredChannel.drawn`; moved, as above."""
         shift = self._shift(channel, asked)
-        moved = shift != 0
-        component = self.channels[channel].heaviest[0].at(asked.series[moved])
-        scaled = component.scaled(draws[:, moved]) + shift[moved]
-        draws[:, moved] = component.original(scaled)
+        draws = self.channels[channel].drawn(asked, n, seed, noise, shift)
         if move is None:
             return draws
-        return move.of(draws, self.answered(channel, asked).points())
+        moved: Array = move.of(draws, self.answered(channel, asked).points())
+        return moved
 
     def _shift(self, channel: int, asked: Table) -> Array:
         """Return what all channels say about one's forecasts, (row,)."""
@@ -202,10 +185,7 @@ class Filtered:
 
 @dataclass(frozen=True)
 class FilteredChannel:
-    """One channel's components, its rows, and the states after them.
-
-    What is asked of it is a `Table` of the same series.
-    """
+    """One channel's components, its rows, and the states after them."""
 
     components: list[Component]
     table: Table
@@ -232,12 +212,13 @@ class FilteredChannel:
 
     def continued(self, new: Table) -> FilteredChannel:
         """Return the level after more rows of its series, which follow those it has."""
-        states = [states.copy() for states in self.states]
         # first rows have the states at the start
         since = np.where(self.table.lengths > 0, self._since(new), 0.0)
-        for component, own in zip(self.components, states, strict=True):
+        states = []
+        for component, before in zip(self.components, self.states, strict=True):
             space, rows = component.space(self.span), component.in_units(new)
-            found = component.filtered(space, rows, None, own, since)
+            found = component.filtered(space, rows, None, before, since)
+            states.append(found.states)
             if component is self.heaviest[0]:
                 innovations = found.innovations
         ends = np.maximum(self.table.ends, new.ends)
@@ -249,16 +230,19 @@ class FilteredChannel:
 
     def sums_at(self, times: Array) -> Array:
         """Return sums of innovations at times after each series' last row."""
-        return self.sums * _faded(np.maximum(times - self._last, 0.0))
+        return self.sums * _faded(np.maximum(times - np.maximum(self.table.ends, 0), 0))
 
-    def answered(self, asked: Table) -> Mixture:
-        """Return the distribution of the noise-free signal."""
+    def answered(self, asked: Table, shift: Any = 0.0) -> Mixture:
+        """Return the distribution of the noise-free signal.
+
+        A ``shift`` (row,) is added to it, in units of each component's states.
+        """
         means, variances = np.empty((2, len(self.components), len(asked.times)))
-        inside = self._asked_inside(asked)[asked.series]
+        inside = (self._since(asked) <= 0)[asked.series]
         ahead, past = asked.where(~inside), asked.where(inside)
         since = self._since(ahead)
         for k, component in enumerate(self.components):
-            space, states = component.space(self.span), self.states[k].copy()
+            space, states = component.space(self.span), self.states[k]
             if len(ahead.times):
                 found = component.filtered(space, ahead, space.whole, states, since)
                 means[k, ~inside] = found.signal[:, 0]
@@ -267,72 +251,62 @@ class FilteredChannel:
                 signal, variance = self._smoothed(component, past, space.whole)
                 means[k, inside], variances[k, inside] = signal[:, 0], variance[:, 0]
         each = [component.at(asked.series) for component in self.components]
-        return Mixture.of(each, means, variances)
+        return Mixture.of(each, means + shift, variances)
 
     def described(self, most: int) -> tuple[Component, Array]:
         """Return the parts at its last rows, given these alone, see `parts`."""
-        last = self.table.where(slice(max(len(self.table.times) - most, 0), None))
+        last = self.table.where(slice(-most, None))
         asked = last._replace(values=np.full(len(last.times), np.nan))
         return replace(self, table=last).parts(asked)
 
     def parts(self, asked: Table) -> tuple[Component, Array]:
-        """Return the heaviest component and its parts, see `StateSpace.parts`.
-
-        Parts are (row, part), in units of the states, given all rows.
-        """
+        """Return the heaviest component and its `StateSpace.parts`, (row, part)."""
         component, _ = self.heaviest
         parts = component.space(self.span).parts
         signal, _ = self._smoothed(component, asked, parts)
         return component.at(asked.series), signal
 
-    def drawn(self, asked: Table, n: int, seed: int, noise: bool) -> Array:
+    def drawn(
+        self, asked: Table, n: int, seed: int, noise: bool, shift: Any = 0.0
+    ) -> Array:
         """Return ``n`` joint draws of each series' values, (draw, row).
 
-        Each comes from one component, as many from each as its weight says.
+        As many are of each component as its weight says.
         """
+        shift = np.broadcast_to(shift, len(asked.times))
         rng = np.random.default_rng(seed)
         weights = np.cumsum([component.weight for component in self.components])
         places = (rng.permutation(n) + 0.5) / n
         chosen = np.minimum(np.searchsorted(weights, places), len(weights) - 1)
-        inside = self._asked_inside(asked)
+        since = self._since(asked)
         draws = np.empty((n, len(asked.times)))
         for k in np.unique(chosen):
             mine = np.flatnonzero(chosen == k)
+            space = self.components[k].space(self.span)
             for series in np.flatnonzero(asked.lengths).tolist():
                 component = self.components[k].at(series)._replace(apart=0.0)
                 known, own = self.table.alone(series), asked.alone(series)
-                alone = replace(self, components=[component], table=known)
-                if inside[series]:
+                if since[series] <= 0:
+                    alone = replace(self, components=[component], table=known)
                     paths = alone._paths_inside(own, len(mine), rng)
                 else:
                     a, P, _ = (each[series] for each in self.states[k])
-                    start = _root(P) @ rng.standard_normal((len(a), len(mine)))
-                    paths = alone._paths_ahead(own, a[:, None] + start, rng)
+                    white = rng.standard_normal((len(a), len(mine)))
+                    states = a[:, None] + _root(P) @ white
+                    normals = rng.standard_normal((len(own.times), *states.shape))
+                    given = *component.given(space, own), since[series], states
+                    still = np.zeros(len(own.times))
+                    paths = kalman().simulate_rows(*given, still, normals)
                 if noise:
                     spread = component.noise**0.5
                     paths = paths + spread * rng.standard_normal(paths.shape)
                 place = np.arange(*asked.bounds[series : series + 2])
-                draws[np.ix_(mine, place)] = component.original(paths).T
+                values = component.original(paths + shift[place, None])
+                draws[np.ix_(mine, place)] = values.T
         return draws
 
-    def _paths_ahead(
-        self, asked: Table, states: Array, rng: np.random.Generator
-    ) -> Array:
-        """Return draws of a lone series after its last row, (row, draw).
-
-        ``states`` (state, draw) are those after the last row.
-        """
-        (component,), n = self.components, len(asked.times)
-        given = component.given(component.space(self.span), asked)
-        normals = rng.standard_normal((n, *states.shape))
-        since, still = self._since(asked)[0], np.zeros(n)
-        return kalman().simulate_rows(*given, since, states, still, normals)
-
     def _paths_inside(self, asked: Table, n: int, rng: np.random.Generator) -> Array:
-        """Return draws of a lone series at any stamps, (row, draw).
-
-        By simulation smoothing: Durbin and Koopman (2012), section 4.9.
-        """
+        """Return draws by simulation smoothing, (row, draw): section 4.9."""
         (component,) = self.components
         rows, is_asked = component.in_units(self.table).merged(asked)
         space = component.space(self.span, self._leads(rows)[0])
@@ -353,8 +327,7 @@ class FilteredChannel:
         v_F = (left - expected) * found.inverse_F[:, None]
         more, _ = kalman().smooth_rows(*given, v_F, found.inverse_F, found.gains)
         paths += expected + more[:, 0]
-        result: Array = paths[is_asked]
-        return result
+        return paths[is_asked]
 
     def _smoothed(
         self, component: Component, asked: Table, parts: Array
@@ -378,47 +351,24 @@ class FilteredChannel:
         first = np.where(self.table.lengths > 0, self.table.starts, 0.0)
         return np.maximum(first - rows.starts, 0.0)[rows.lengths > 0].tolist()
 
-    @property
-    def _last(self) -> Array:
-        """Time of each series' last row; 0 without one."""
-        return np.maximum(self.table.ends, 0.0)
-
     def _since(self, new: Table) -> Array:
         """Return the time from each series' last row, or 0, to its first new one."""
-        return np.where(new.lengths > 0, new.starts - self._last, 0.0)
-
-    def _asked_inside(self, asked: Table) -> Flags:
-        """Return which series are asked at, or before, their last row."""
-        return asked.starts <= self._last
-
-
-def _log_odds(period: float) -> float:
-    """Return what a season takes off the logarithm of the probability of a form.
-
-    Long ones, of many free harmonics, ask for more; those of a few stamps for nothing.
-    """
-    return math.log(max(period / _SHORT, 1.0))
+        return np.where(new.lengths > 0, new.starts - np.maximum(self.table.ends, 0), 0)
 
 
 def _other_periods(table: Table, clock: list[float]) -> dict[float, float]:
-    """Return periods of the longest series that cannot be told to be a clock's.
-
-    Each with its log odds: it was picked out of about as many frequencies as there are
-    pairs of rows.
-    """
+    """Return periods of the longest series that are no clock's, with log odds."""
     longest = table.alone(int(table.lengths.argmax()))
     found = peaks(longest.times, longest.values, 1.0)
     near = 1 / max(float(np.ptp(longest.times)), 1.0)  # what a span can tell apart
+    # picked out of about as many frequencies as there are pairs of rows
     log_odds = math.log(max(len(longest.times), 2) / 2)
-    return {
-        period: log_odds
-        for period in found
-        if not any(abs(1 / period - 1 / whole) < near for whole in clock)
-    }
+    new = [p for p in found if all(abs(1 / p - 1 / own) >= near for own in clock)]
+    return dict.fromkeys(new, log_odds)
 
 
 def _rows_after(seen: Observations, now: Observations) -> Flags | None:
-    """Return which rows come after all that were seen; None if those have changed."""
+    """Return which rows come after those seen; None if those have changed."""
     if seen.keys != now.keys:
         return None
     last = seen.ticks[seen.bounds[1:] - 1]

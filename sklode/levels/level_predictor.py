@@ -40,8 +40,7 @@ class Curve(NamedTuple):
 class LevelPredictor:
     """A level with its history: rows of an index in, finite tables out.
 
-    ``seed`` is that of all draws. The ``moves`` of ``ahead``, see `AheadModel`, say
-    where a network moves forecasts to.
+    The ``moves`` of ``ahead``, see `AheadModel`, say where forecasts move to.
     """
 
     def __init__(
@@ -80,11 +79,7 @@ class LevelPredictor:
         return finite(paths)
 
     def components(self, asked: Asked) -> pd.DataFrame:
-        """Return the parts of the most probable form at rows.
-
-        Columns are (channel, part); the last part of each is their sum. Of a logarithm
-        the parts are in its units, and their sum is that of the logarithm.
-        """
+        """Return the parts, and their sum, of the most probable form at rows."""
         rows, order = self.table(asked)
         found = {}
         pairs = zip(self.states.channels, self._history.channels, strict=True)
@@ -98,11 +93,7 @@ class LevelPredictor:
         return frame.rename_axis(columns=["channel", "part"])
 
     def description(self) -> pd.DataFrame:
-        """Return what was found in each channel, a row each part.
-
-        Its share of the variance of all parts over the last rows; its size, a standard
-        deviation in units of y or of its logarithm; and how long it is remembered.
-        """
+        """Return what was found, as `StructuralForecaster.level_` has it."""
         rows, found = [], zip(self.states.channels, self._history.channels, strict=True)
         for place, (channel, name) in enumerate(found):
             component, parts = channel.described(_DESCRIBED)
@@ -126,8 +117,8 @@ class LevelPredictor:
 
     def _effects(self, component: Component) -> list[Effect]:
         """Return the effects of X in a form."""
-        by_first = {columns[0]: e for e, columns in places(self.level.effects).items()}
-        return [by_first[columns[0]] for columns in component.form.effects]
+        by_columns = {c: effect for effect, c in places(self.level.effects).items()}
+        return [by_columns[columns] for columns in component.form.effects]
 
     def _part_names(self, component: Component) -> list[str]:
         """Return the names of `StateSpace.parts`; a season is named by its period."""
@@ -176,16 +167,16 @@ class LevelPredictor:
         known, series = self._history.rows, asked.series
         times = self.level.times(known, series, asked.ticks)
         order = np.lexsort((times, series))
-        inputs = self._inputs(asked)[order]
-        given = series[order], times[order], np.nan, inputs
-        return Table.of(*given, len(known.keys)), order
+        rows = series[order], times[order], np.nan, self._inputs(asked)[order]
+        return Table.of(*rows, len(known.keys)), order
 
     def _asked(self, asked: Asked) -> tuple[Table, Numbers, Any]:
         """Return what `table` does, and where a network moves each channel's rows."""
         rows, order = self.table(asked)
-        if self._ahead is None:
-            return rows, order, [None] * len(self.states.channels)
-        return rows, order, self._ahead.moves(self._history, rows, asked.known)
+        moves = [None] * len(self.states.channels)
+        if self._ahead is not None:
+            moves = self._ahead.moves(self._history, rows, asked.known)
+        return rows, order, moves
 
     def _each(
         self, asked: Asked, of: Callable[[Any], Array], n_levels: int = 0

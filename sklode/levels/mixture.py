@@ -13,7 +13,6 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from sklode.data.arrays import Array, Flags
-from sklode.levels.table import Table
 
 _HALVINGS, _FEW_HALVINGS = 60, 20
 _LARGEST = 709.0  # of logarithms whose exponential a float holds
@@ -42,14 +41,15 @@ class Move(NamedTuple):
         """Return u of values."""
         return np.log(np.maximum(values, _LEAST)) if self.logarithm else values
 
+    def centre(self, middle: Array) -> Array:
+        """Return where medians go, in units of u."""
+        return middle + self.weight * (self.target - middle)
+
     def of(self, values: Array, medians: Array) -> Array:
         """Return values, (..., query), of distributions with such medians, moved."""
         middle = self.plain(medians)
-        moved = self._centre(middle) + self.factor * (self.plain(values) - middle)
+        moved = self.centre(middle) + self.factor * (self.plain(values) - middle)
         return np.exp(np.minimum(moved, _LARGEST)) if self.logarithm else moved
-
-    def _centre(self, middle: Array) -> Array:
-        return middle + self.weight * (self.target - middle)
 
 
 @dataclass(frozen=True)
@@ -92,22 +92,6 @@ class Mixture:
         signal = np.hypot.reduce([*apart, *(root * self.spreads[chosen])])
         return mean, signal, np.hypot.reduce(root * self.noises[chosen])
 
-    def shifted(self, component: Any, shift: Array) -> Mixture:
-        """Return it once ``shift``, (query,), is added in the units of a component.
-
-        The others are moved as far, in y's units, but for their spread.
-        """
-        log = self.logarithm[:, None]
-        move = component.scale * shift
-        if component.form.logarithm:
-            means = np.where(log, self.means + move, self.means * np.exp(move))
-        else:
-            size = self._original(np.where(log, self.means, 1.0)) + self.offset
-            relative = move / size
-            least = np.log1p(np.maximum(relative, -0.9))
-            means = self.means + np.where(log, least, move)
-        return replace(self, means=means)
-
     def moved(self, move: Move) -> Mixture:
         """Return it after a move; all its components are then of the move's kind."""
         middle, log = move.plain(self.points()), self.logarithm[:, None]
@@ -119,7 +103,7 @@ class Mixture:
         factor = move.factor * np.where(log == move.logarithm, 1.0, stretch)
         return Mixture(
             self.weights,
-            move._centre(middle) + move.factor * (means - middle),
+            move.centre(middle) + move.factor * (means - middle),
             factor * self.spreads,
             factor * self.noises,
             np.full(len(self.weights), move.logarithm),
@@ -145,11 +129,7 @@ class Mixture:
         return result
 
     def points(self) -> Array:
-        """Return forecasts, (query,): medians, or of an offset those of the mean rate.
-
-        That is what observations are on average, were the signal known: among zeros a
-        median may be zero.
-        """
+        """Return forecasts, (query,): medians; among zeros, those of the mean rate."""
         half = np.array([0.5])
         if not self.offset:
             return self.quantiles(half)[:, 0]
@@ -179,12 +159,10 @@ class Mixture:
 
 
 class Floored:
-    r"""A mixture made one of values that are not below zero.
+    r"""A mixture made one of values y = max(0, a + b u), rounded if ``step`` is one.
 
-    .. math:: y = \max(0, a + b u)
-
-    rounded where ``step`` is one. Where u may well be below zero, a and b keep the mean
-    of the signal, itself not below zero, and the variance of u.
+    Where u may well be below zero, a and b keep the mean of the signal, itself not
+    below zero, and the variance of u.
     """
 
     def __init__(self, mixture: Mixture, step: float) -> None:
@@ -237,10 +215,7 @@ class Floored:
 
 
 def _cut_off(ratio: Array) -> tuple[Array, Array]:
-    """Return mean and standard deviation of max(0, u), u normal around ``ratio``.
-
-    In standard deviations of u.
-    """
+    """Return mean and deviation of max(0, u), u normal around ``ratio`` with sd 1."""
     above = ndtr(ratio)
     mean = ratio * above + np.exp(-0.5 * ratio**2) / np.sqrt(2 * np.pi)
     mean = np.maximum(mean, 0.0)
@@ -270,10 +245,7 @@ def _rounded(centre: Array, spread: Array, mean: Array) -> tuple[Array, Array]:
 
 
 def steps_of(values: Array) -> Array:
-    """Return how far apart values of channels are, (channel,).
-
-    1: whole numbers; 0: others; NaN: some are below zero. ``values`` (row, channel).
-    """
+    """Return 1 of channels of counts, 0 of others, NaN where some are below zero."""
     known = np.where(np.isnan(values), 0.0, values)
     whole = (known == np.round(known)).all(axis=0)
     return np.where((known < 0).any(axis=0), np.nan, np.where(whole, 1.0, 0.0))
@@ -285,24 +257,8 @@ def has_zeros(values: Array) -> bool:
 
 
 def offset_of(values: Array) -> float:
-    """Return what is added to values before a logarithm: where some are zero, a step.
-
-    The step is one of whole numbers, and the smallest value above zero of others.
-    """
+    """Return what is added before a logarithm: where some are zero, the least step."""
     if not has_zeros(values) or not values.any():
         return 0.0
     whole = steps_of(values[:, None])[0] == 1
     return 1.0 if whole else float(values[values > 0].min())
-
-
-def skewness(table: Table) -> float:
-    """Return that of gamma or, for whole numbers, negative binomial distributions.
-
-    Those of the means and variances of series; of many the median.
-    """
-    whole, found = steps_of(table.values[:, None])[0], []
-    for own in np.split(table.values, table.bounds[1:-1]):
-        spread = own.std() if len(own) else 0.0
-        if spread > 0:
-            found.append(2 * spread / own.mean() - whole / spread)
-    return max(float(np.median(found or [0.0])), 0.0)

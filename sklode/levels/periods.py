@@ -26,11 +26,7 @@ _ROUND = 0.002
 
 
 def clock_periods(observations: Observations, unit: float, span: float) -> list[float]:
-    """Return day, week and year, in ticks, as far as gaps and spans show them.
-
-    ``unit`` is the usual gap, ``span`` that of the longest series, both in ticks.
-    Integers and timedeltas know no clock.
-    """
+    """Return day, week and year as far as gaps and spans show them, all in ticks."""
     like = observations.like
     tick = 1.0
     if isinstance(like, pd.PeriodIndex):
@@ -48,12 +44,10 @@ def _rounded(period: float) -> float:
 
 
 def peaks(times: Array, values: Array, unit: float) -> list[float]:
-    """Return periods whose waves stand out of the periodogram at any stamps.
+    """Return periods whose waves stand out of the frequencies beside them.
 
-    Out of the frequencies beside it, which a walk or a trend raise too: a peak is a
-    season where noise alone would have one as high in a thousand series.
-
-    Lomb and Scargle; Press et al., "Numerical Recipes" (2007), section 13.8.
+    Noise alone would have one as high in a thousand series. Lomb and Scargle; Press et
+    al., "Numerical Recipes" (2007), section 13.8.
     """
     if len(times) < _FEWEST_ROWS:
         return []
@@ -89,12 +83,10 @@ def peaks(times: Array, values: Array, unit: float) -> list[float]:
             break
         near = frequencies[max(place - 1, 0)], frequencies[min(place + 1, n - 1)]
 
-        def height(f: float, rest: Array = rest) -> float:
-            angular = np.array([2 * math.pi * f])
-            return -float(lombscargle(times, rest, angular).squeeze())
+        def depth(f: float, rest: Array = rest) -> float:
+            return -lombscargle(times, rest, np.array([2 * math.pi * f])).item()
 
-        best = minimize_scalar(
-            height, bounds=near, method="bounded", options={"xatol": 1e-6 * near[0]}
-        )
+        given = {"bounds": near, "options": {"xatol": 1e-6 * near[0]}}
+        best = minimize_scalar(depth, method="bounded", **given)
         found.append(1 / float(best.x))
     return found

@@ -69,10 +69,7 @@ class Table(NamedTuple):
         return Table(self.times[own], self.values[own], self.inputs[own], bounds)
 
     def merged(self, other: Table) -> tuple[Table, Flags]:
-        """Return the rows of both, and whether each is one of ``other``.
-
-        The table's own come first where times are equal.
-        """
+        """Return the rows of both, the own ones first, and which are of ``other``."""
         is_other = np.repeat([False, True], [len(self.times), len(other.times)])
         series = np.append(self.series, other.series)
         pairs = zip(self[:3], other[:3], strict=True)

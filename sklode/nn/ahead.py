@@ -66,8 +66,8 @@ class AheadODE(Autoencoder):
         z(t) = \mathrm{ODESolve}(f, z_0, t_N \to t), \quad
         p(x_c \mid z(t)) = \mathrm{Huber}(\hat x_c(z(t), r_N), s_c)
 
-    with :math:`r_N` the direct readings at the origin :math:`t_N`. Encoder, field and
-    objective are those of the paper's Algorithms 1 and 2; time runs the other way.
+    with :math:`r_N` the direct readings at the origin :math:`t_N`. The rest is the
+    paper's Algorithms 1 and 2; time runs the other way.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ class AheadODE(Autoencoder):
     reach : float
         The longest lead that it learns, in time units.
     looks_back : bool
-        Whether answers also read what every channel was at learned lags before the time
-        that is asked: x_c(t) = f(x_k(t - lag)) is one function then, for every lead.
+        Whether answers also read every channel at learned lags before the time that is
+        asked: x_c(t) = f(x_k(t - lag)) is one function then, for every lead.
     """
 
     def __init__(

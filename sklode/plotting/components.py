@@ -68,14 +68,16 @@ def plot_components(
     check_fitted(forecaster, "plot_components", *needs)
     history = forecaster._history
     keys, names = list(history.observations.keys), history.channels
-    key = series if isinstance(series, tuple) else (series,)
-    key = keys[0] if series is None else key
+    key = keys[0] if series is None else series
+    key = key if isinstance(key, tuple) else (key,)
     channel = names[0] if channel is None else channel
     canvas.check_held(keys, [key], "what fit has seen")
     canvas.check_held(names, [channel], "y in fit")
     number = keys.index(key)
-    asked = copy(forecaster)  # which remembers fh
-    ahead, X = (None, X) if fh is None else asked._rows_for(fh, X)
+    ahead = None
+    if fh is not None:
+        asked, X = copy(forecaster), forecaster._check_X(X)  # a copy remembers fh
+        ahead = asked._asked(asked._check_fh(fh), X)[1].index
     rows = _rows_of(history, number, ahead)
     found = forecaster._level_parts(rows, X)[channel]
     curves = forecaster._answers.curves(names.index(channel), number)
@@ -83,8 +85,7 @@ def plot_components(
         found = found.drop(columns=used).assign(X=found[used].sum(axis=1))
     found = found.set_axis(rows.get_level_values(-1))
     y = history.frame()[channel]
-    y = y if key == () else y.xs(key, level=list(range(len(key))))
-    y = y.dropna()
+    y = (y.xs(key, level=list(range(len(key)))) if key else y).dropna()
     is_factor = bool(forecaster.level_.loc[[channel], "logarithm"].any())
     level, points = _tables(y, found, is_factor)
     low, high = y.quantile([0.1, 0.9])

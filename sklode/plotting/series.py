@@ -184,13 +184,9 @@ class Panels:
                 if pair in parts:
                     draw(one, *parts[pair])
             key, channel = pair
-            seen, *others = (
-                [x[-1] for own, (x, _) in parts.items() if own == pair]
-                for parts, _ in self.layers
-            )
-            last = max(seen, default=math.inf)
-            if any(max(ends, default=last) > last for ends in others):
-                guide = one.axvline(last, color=canvas.GUIDE, linewidth=0.8)
+            last = [parts[pair][0][-1] for parts, _ in self.layers if pair in parts]
+            if pair in self.layers[0][0] and max(last) > last[0]:
+                guide = one.axvline(last[0], color=canvas.GUIDE, linewidth=0.8)
                 guide.set(linestyle=(0, (1, 2)), zorder=0)
             if key:
                 one.set_title(", ".join(map(str, key)), fontsize="medium")

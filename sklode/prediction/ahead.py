@@ -146,18 +146,16 @@ def batch_of(
     if hidden is not None:
         mask = mask & ~hidden[..., None]
 
-    def tensor(array: NDArray[Any]) -> torch.Tensor:
+    if target is None:
+        target = np.zeros(len(asked.lead))
+
+    def tensor(array: NDArray[Any] | None) -> Any:
+        if array is None:
+            return None
         found = torch.as_tensor(array, device=like.device)
         return found.to(like.dtype) if found.is_floating_point() else found
 
-    return nn.AheadBatch(
-        tensor(ages),
-        tensor(values),
-        tensor(mask),
-        None if controls is None else tensor(controls),
-        None if path is None else nn.ControlPath(*map(tensor, path)),
-        tensor(asked.window),
-        tensor(asked.channel),
-        tensor(asked.lead),
-        tensor(np.zeros(len(asked.lead)) if target is None else target),
-    )
+    way = None if path is None else nn.ControlPath(*map(tensor, path))
+    parts = [*map(tensor, (ages, values, mask, controls)), way]
+    answers = asked.window, asked.channel, asked.lead, target
+    return nn.AheadBatch._make([*parts, *map(tensor, answers)])

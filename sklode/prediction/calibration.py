@@ -1,8 +1,8 @@
 """How much wider than the model's own spread the forecasts' spread must be.
 
-A model's draws of z0 and its noise tell what it knows of its own error, which is
-rarely enough: their spread is multiplied by a scale per channel that depends on the
-time since the last observation, estimated from the errors of forecasts of windows.
+A model rarely knows all of its error: the spread of its draws is multiplied by a scale
+per channel that depends on the time since the last observation, estimated from the
+errors of forecasts of windows.
 """
 
 from __future__ import annotations
@@ -31,9 +31,8 @@ _QUANTILES, _NORMAL = (0.5, 0.9), (0.6745, 1.6449)  # of absolute errors; of nor
 _DRIFT, _OPTIMISM = 1.25, 1.3
 """How much larger errors of forecasts are than those measured: held-out, trained on.
 
-Held-out rows chose the epoch and are few. Rows trained on need no factor where windows
-are thinned by a half: forecasts of them see more than training showed. The factors were
-set on series of two sines, see docs/uncertainty.md.
+Held-out rows chose the epoch. Rows trained on need no factor where windows are thinned
+by a half. The factors were set on series of two noisy sines.
 """
 
 
@@ -83,11 +82,11 @@ def calibrate(
         c(\tau) = \max\Big(c_0, \; o \, (1 + 1 / \nu) \, \tfrac{1}{2} \sum_{p}
         \frac{Q_p(|r|)}{\Phi^{-1}((1 + p) / 2)}\Big), \quad p = 0.5, 0.9
 
-    with r the residuals at a lag near :math:`\tau`, o the ``optimism`` (what errors on
-    new data are expected to be, relative to these), :math:`c_0` the ``least`` scale and
-    :math:`1 + 1/\nu` about the ratio of Student's 95 % quantile to the normal one for
-    as many errors as the rows amount to. It does not fall with :math:`\tau`. For
-    stamps that the window covers it is :math:`c(0)`, without the two factors.
+    with r the residuals at a lag near :math:`\tau`, o the ``optimism`` (errors on new
+    data, relative to these), :math:`c_0` the ``least`` scale and :math:`1 + 1/\nu`
+    about the ratio of Student's 95 % quantile to the normal one for so many errors. It
+    does not fall with :math:`\tau`. For stamps that the window covers it is
+    :math:`c(0)`, without the two factors.
     """
     errors, lags = residuals
     ahead, edges, knots = lags > 0, np.zeros(0), np.zeros(0)
@@ -128,10 +127,9 @@ def measured_calibration(
 ) -> Array | None:
     """Measure how far forecasts are off, on held-out rows and on those trained on.
 
-    The larger of the two scales counts, since held-out rows, of each series those from
-    ``cut`` on, are few and may happen to be easy ones; where they are many, theirs
-    does. All are held out from a model that was not trained here. Where there are too
-    few to tell, what the model had is kept.
+    The larger scale counts, since rows held out, of each series those from ``cut`` on,
+    may be easy ones; where they are many, theirs does. All are from a model that was
+    not trained here. Where there are too few to tell, what the model had is kept.
     """
     reaching = windows.reaching(max(2 * model.horizon, model.window_length))
     first = reaching.bounds[:-1]

@@ -16,17 +16,8 @@ from sklode.data.windows import Rows, WindowSet
 from sklode.nn.ahead import FEW
 
 ARCHITECTURE = (
-    "encoder",
-    "hidden_size",
-    "latent_size",
-    "field_width",
-    "field_depth",
-    "emission_width",
-    "window_length",
-    "horizon",
-    "level",
-    "method",
-    "step_size",
+    *("encoder", "hidden_size", "latent_size", "field_width", "field_depth"),
+    *("emission_width", "window_length", "horizon", "level", "method", "step_size"),
 )
 """Settings that a network is built with; they cannot change as training goes on."""
 
@@ -59,13 +50,13 @@ class FittedModel(TrainedModel):
     calibration: Array | None = None  # of spreads, see `scales_at`; None: the model's
     # (channel,): what channels that never varied in training are forecast by, in
     # normalised units; NaN for the others
-    held: Array | None = None
+    held: Any = None
 
     def windows(self, observations: Observations) -> WindowSet:
         """Return the training windows; none spans a gap that splits a series."""
         rows = Rows(split_at_gaps(observations, self.units.time), self.units)
-        held = self.units.least if self.held is None else self.held
-        return WindowSet(rows, self.window_length, self.horizon, np.isnan(held))
+        counts = np.isnan(self.held)
+        return WindowSet(rows, self.window_length, self.horizon, counts)
 
 
 def build_network(

@@ -30,7 +30,6 @@ from sklode.prediction.randomness import normals
 _WINDOWS_AT_ONCE = 512
 _STATES_AT_ONCE = 2**17  # windows times draws times steps, or stamps if more
 _FEWEST_ROWS = 16  # windows times draws, which the engine takes together
-_ANSWERS_AT_ONCE = 2**20
 _WINDOWS_PER_LENGTH = 4  # begin one after the other, so that many stamps share one
 
 
@@ -91,26 +90,23 @@ class Predictor:
         """
         window, times = self._placed(asked.series, asked.ticks)
         known, windows = self._known(asked), self._windows
-        noise: Array = self._model.network.noise_scale.detach().cpu().numpy()
+        noise: Array = self._model.network.noise_scale.detach().numpy()
         first = windows.times[windows.start[window]]
         last = windows.times[windows.end[window] - 1]
         outside = np.maximum(times - last, first - times)
         try:
             for rows in self._passes(window, times - first, max(n, 1)):
-                solved = self._solved(window[rows], times[rows], known, n)
-                n_parts = -(-solved[..., 0].size // _ANSWERS_AT_ONCE)
-                for part in np.array_split(np.arange(len(rows)), n_parts):
-                    paths, row = solved[:, part].astype(np.float64), rows[part]
-                    mean = paths.mean(axis=0)
-                    scale = scales_at(self.calibration, outside[row])
-                    if n:
-                        paths = mean + scale * (paths - mean)
-                    if noisy:
-                        place = windows.series[window[row]], times[row]
-                        white = normals(self._seed, 1, *place, n, len(noise))
-                        paths += scale * noise * white
-                    self._check_finite(paths, asked.index[row])
-                    yield row, paths, scale * noise
+                paths = self._solved(window[rows], times[rows], known, n)
+                mean = paths.mean(axis=0)
+                scale = scales_at(self.calibration, outside[rows])
+                if n:
+                    paths = mean + scale * (paths - mean)
+                if noisy:
+                    place = windows.series[window[rows]], times[rows]
+                    white = normals(self._seed, 1, *place, n, len(noise))
+                    paths += scale * noise * white
+                self._check_finite(paths, asked.index[rows])
+                yield rows, paths, scale * noise
         except SolverError as error:
             stamps = asked.index.get_level_values(-1)
             reach = f"Asked were stamps from {stamps.min()} to {stamps.max()}."
@@ -186,7 +182,7 @@ class Predictor:
         like = next(network.parameters())
 
         def tensor(array: NDArray[Any]) -> torch.Tensor:
-            return torch.as_tensor(array, dtype=like.dtype, device=like.device)
+            return torch.as_tensor(array, dtype=like.dtype)
 
         path = None
         if known is not None:
@@ -207,7 +203,7 @@ class Predictor:
                 network.decode(part, posterior, tensor(asked), path)
                 for part in z0.split(at_once)
             ]
-        paths: Array = torch.cat(means).cpu().numpy()
+        paths: Array = torch.cat(means).double().numpy()
         return paths[:, place, slot]
 
     def _check_finite(self, paths: Array, index: pd.Index) -> None:

@@ -1,8 +1,7 @@
 """Random numbers that belong to a place: a function of seed, series and time alone.
 
-No generator is advanced: bits are hashed (the finaliser of splitmix64; Steele, Lea,
-Flood 2014) from the place and a counter, all at once. So what is drawn for a stamp
-does not depend on what else is asked.
+Bits are hashed (the finaliser of splitmix64; Steele, Lea, Flood 2014) from the place
+and a counter: what is drawn for a stamp does not depend on what else is asked.
 """
 
 from __future__ import annotations

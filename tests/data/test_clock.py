@@ -32,28 +32,19 @@ def close(values: Any) -> Any:
 
 
 MONDAYS_ON = pd.date_range("2026-11-16", periods=7)
-BEFORE_1970 = pd.date_range("1969-12-22", periods=7)
 KNOWN: dict[str, tuple[str, Any, Any]] = {
     # a quarter of 365 days is 91.25 days, of 366 it is 91.5
     "a year": ("year", ["2026-01-01", "2026-04-02 06:00"], [0, 0.25]),
     "a leap year": ("year", ["2024-04-01 12:00", "2024-12-31"], [0.25, 365 / 366]),
-    "centuries": ("year", ["1900-07-02 12:00", "2000-07-02"], [0.5, 0.5]),
     "months": ("month", ["2026-02-15", "2024-02-15 12:00", "1969-11-16"], [0.5] * 3),
     "a week from Monday": ("week", MONDAYS_ON, np.arange(7) / 7),
-    "a week before 1970": ("week", BEFORE_1970, np.arange(7) / 7),
     "a day": ("day", ["2026-03-03 06:00", "2026-03-03 21:00"], [0.25, 0.875]),
-    "a day before 1970": ("day", ["1960-03-03 06:00"], [0.25]),
     "far from 1970": (
         "year",
         pd.DatetimeIndex(np.array(["0004-07-02", "4000-07-02"], "datetime64[s]")),
         [0.5, 0.5],
     ),
     "a period": ("year", pd.PeriodIndex([MID_YEAR], freq="D"), [0.5]),
-    "weeks as periods": (
-        "week",
-        pd.period_range("2026-11-16", periods=3, freq="W-SUN"),
-        [0, 0, 0],
-    ),
 }
 
 
@@ -104,24 +95,16 @@ def test_the_index_is_that_which_was_given_in_its_order() -> None:
 DATES = pd.date_range("2026-01-01", periods=4)
 BAD: dict[str, tuple[Any, dict[str, Any], str]] = {
     "integers": (pd.Index([1, 4]), {}, r"got Index of int64\. Pass data\.index"),
-    "words": (pd.Index(["2026-01-01"]), {}, r"got Index .*pd\.to_datetime\(dates\)"),
-    "a table": (pd.DataFrame({"y": 1.0}, DATES), {}, r"got DataFrame\. Pass data"),
     "a first level": (
         pd.MultiIndex.from_product([DATES, [0, 1]]),
         {},
         r"in its last level; got Index of int64",
     ),
     "NaT": (DATES.insert(2, pd.NaT), {}, r"finite times; got NaT at row 2"),
-    "a length": (DATES, {"periods": ["year", pd.Timedelta("12h")]}, "got Timedelta"),
     "a number": (DATES, {"periods": 12}, r"must be one of \['year', .*; got 12\."),
     "none": (DATES, {"periods": []}, r"at least one, and none twice; got \[\]\. Use"),
     "twice": (DATES, {"periods": ["day"] * 2}, r"none twice; got \['day', 'day'\]"),
     "no harmonics": (DATES, {"harmonics": 0}, r"harmonics must be .* got 0"),
-    "half a wave": (
-        DATES,
-        {"harmonics": 1.5},
-        r"harmonics must be .* got 1.5",
-    ),
 }
 
 
@@ -131,8 +114,6 @@ def test_what_is_no_calendar_is_refused(case: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         calendar_features(index, **settings)
 
-
-# Lengths of seasons as ticks
 
 DAY = 86_400e9
 YEAR = 365.25 * DAY
@@ -165,19 +146,12 @@ def test_a_calendar_year_has_its_mean_length(season: Any) -> None:
     assert ticks == pytest.approx(YEAR, rel=1e-4)
 
 
-@pytest.mark.parametrize(("freq", "ticks"), [("M", 12), ("Q", 4), ("D", 365.25)])
+@pytest.mark.parametrize(("freq", "ticks"), [("M", 12), ("2M", 12), ("D", 365.25)])
 def test_ticks_of_periods_are_periods(freq: str, ticks: float) -> None:
     index = pd.period_range("2020-01", periods=24, freq=freq)
     year = ticks_of([pd.DateOffset(years=1)], history(index))
     assert year == pytest.approx((ticks,), rel=1e-3)
-    assert ticks_of([7], history(index)) == (7.0,)
-
-
-def test_periods_of_a_multiple_count_single_ones() -> None:
-    index = pd.period_range("2020-01", periods=24, freq="2M")
-    known = history(index)
-    assert ticks_of([6], known) == (12.0,)
-    assert ticks_of(["YE"], known) == pytest.approx((12,), rel=1e-3)
+    assert ticks_of([7], history(index)) == (14.0 if freq == "2M" else 7.0,)
 
 
 def test_integers_have_steps_only() -> None:

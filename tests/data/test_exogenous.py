@@ -43,9 +43,6 @@ def test_a_control_acts_after_the_stamp_before_its_own(kind: type) -> None:
     assert (difference[3:] > 1e-5).all()
 
 
-# Which rows and columns of X count
-
-
 def test_rows_of_x_on_the_way_to_a_far_stamp_count() -> None:
     y = waves(pd.RangeIndex(24))
     forecaster = tiny(**TRAINED, level="series").fit(y, controls(y.index))
@@ -110,27 +107,6 @@ def test_one_control_is_read_in_any_form(dtype: Any) -> None:
         answers.append(forecaster.predict_at(LATER, X=given))
     expected, found = answers
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
-
-
-def driven(seed: int = 0, n: int = 330) -> tuple[pd.Series, pd.DataFrame]:
-    """Return 1.5 u + noise of 0.05 at exponential gaps, and u, held for ten stamps."""
-    rng = np.random.default_rng(seed)
-    hours = np.cumsum(np.maximum(rng.exponential(1.0, n), 1e-3))
-    stamps = pd.Timestamp("2021-01-01") + pd.to_timedelta(hours, unit="h").round("s")
-    u = np.repeat(rng.standard_normal(n // 10), 10)
-    y = 1.5 * u + 0.05 * rng.standard_normal(n)
-    return pd.Series(y, stamps, name="y"), pd.DataFrame({"u": u}, stamps)
-
-
-@pytest.mark.slow
-def test_what_a_control_drives_is_forecast_with_it() -> None:
-    y, X = driven()
-    forecaster = FORECASTERS[2](max_epochs=40, level="series", random_state=0)
-    forecast = forecaster.fit(y[:-30], X[:-30]).predict(y.index[-30:], X=X[-30:])
-    assert ((forecast - y[-30:]) ** 2).mean() <= 0.05 * y.var()
-
-
-# Panels, updates and pretraining
 
 
 @pytest.fixture(scope="module")

@@ -9,19 +9,7 @@ import pandas as pd
 import pytest
 
 from sklode import HistoryWarning
-from tests.series import (
-    FORECASTERS,
-    channels,
-    panel,
-    tiny,
-    waves,
-)
-
-
-def wide_panel() -> pd.DataFrame:
-    """Return three series with the columns "a" and "b"."""
-    y = panel((20, 13, 16)).rename(columns={"y": "a"})
-    return y.assign(b=10 - 2 * y["a"])
+from tests.series import FORECASTERS, channels, panel, tiny, waves
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
@@ -54,7 +42,8 @@ def test_the_last_rows_may_lack_a_channel(n_lacking: int, counts: bool) -> None:
 
 
 def test_a_series_of_a_panel_may_lack_a_channel() -> None:
-    y = wide_panel()
+    y = panel().rename(columns={"y": "a"})
+    y["b"] = 10 - 2 * y["a"]
     y.loc["s1", "b"] = np.nan
     forecaster = tiny(level="series", max_epochs=10, lr=0.1).fit(y)
     np.testing.assert_allclose(forecaster.location_, y.mean())

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode.data.scaling import constants_of
 from tests.series import FORECASTERS, channels, tiny, uneven_stamps, waves
 
 LEVELS = ["auto", "series"]
@@ -48,7 +47,7 @@ def test_very_large_and_very_small_values_are_forecast(
 def test_variances_that_no_float_holds_are_refused_and_errors_are_scored() -> None:
     y = waves(uneven_stamps())
     forecaster, other = tiny().fit(y), tiny().fit(2.0**1000 * y)
-    with pytest.raises(ValueError, match=r"got squares of values of up to .*e\+301"):
+    with pytest.raises(ValueError, match=r"no float holds"):
         other.predict_var([1])
     expected = 2.0**600 * forecaster.predict_var([1])
     found = tiny().fit(2.0**300 * y).predict_var([1])
@@ -120,14 +119,3 @@ def test_an_update_that_varies_frees_a_constant_channel() -> None:
     later = pd.Series(y[-5:].to_numpy(), uneven_stamps(5, start="2021-05-01"), name="y")
     forecaster.update(later)
     assert (forecaster.predict([1, 5]) != 2.0).all()
-
-
-def test_constants_are_told_from_what_varies_and_what_is_missing() -> None:
-    table = np.array(
-        [
-            [0.3, 1e9, NAN, 1e308, 0.0, 5.0],
-            [0.1 + 0.2, 1e9 + 1e-5, NAN, -1e308, 0.0, NAN],
-        ]
-    )
-    expected = [0.1 + 0.2, NAN, NAN, NAN, 0.0, 5.0]
-    np.testing.assert_array_equal(constants_of(table), expected)

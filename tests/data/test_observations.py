@@ -56,11 +56,6 @@ def test_a_series_ends_with_its_last_row_observed_or_not() -> None:
     assert history.rows_ahead(pd.Index([1])).tolist() == [10]
 
 
-def test_missing_values_of_a_nullable_type_are_missing() -> None:
-    y = pd.DataFrame({"a": pd.array([1, None, 0], dtype="Int64"), "b": [1.0, 2, 3]})
-    np.testing.assert_array_equal(read(y).values, [[1, 1], [NAN, 2], [0, 3]])
-
-
 def test_rows_are_merged_by_key_and_stamp() -> None:
     y = panel((4, 3))
     late = pd.concat({"s1": y.loc["s1"][1:2] + NAN, "s2": y.loc["s0"][:2]})
@@ -72,8 +67,3 @@ def test_rows_are_merged_by_key_and_stamp() -> None:
     expected = [*y.loc["s0"]["y"], s1[0], NAN, s1[2], s1[2] + 1, *y.loc["s0"]["y"][:2]]
     np.testing.assert_array_equal(both.values[:, 0], expected)
     assert (np.diff(both.ticks)[both.gaps > 0] == both.gaps[both.gaps > 0]).all()
-
-
-def test_what_is_missing_in_an_update_replaces_nothing() -> None:
-    y = panel((4, 3))
-    np.testing.assert_array_equal(read(y).merged(read(y * NAN)).values, read(y).values)

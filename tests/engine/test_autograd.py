@@ -1,6 +1,5 @@
 """The engine's functions against loops of torch cells and torch steps."""
 
-import itertools
 from typing import Any
 
 import pytest
@@ -16,9 +15,6 @@ from tests.networks import amplified, assert_same, field
 pytestmark = pytest.mark.usefixtures("float64")
 
 METHODS = ("euler", "midpoint", "rk4")
-EVERY_FIELD = pytest.mark.parametrize(
-    ("method", "depth"), list(itertools.product(METHODS, (1, 2)))
-)
 EVERY_CELL = pytest.mark.parametrize("cell", [nn.RNNCell, nn.LSTMCell])
 
 
@@ -76,9 +72,9 @@ def assert_encodes_as_torch(
     assert_same(with_gradients(found, named), with_gradients(expected, named), 1e-10)
 
 
-@EVERY_FIELD
-@pytest.mark.parametrize("n_controls", [0, 2])
-@pytest.mark.parametrize("width", [4, 7])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize(("n_controls", "width"), [(0, 7), (2, 4), (2, 7)])
 def test_decode_between_steps_equals_torch(
     method: str, depth: int, n_controls: int, width: int
 ) -> None:
@@ -115,21 +111,14 @@ def test_a_diverged_series_does_not_spoil_its_neighbours() -> None:
     torch.testing.assert_close(other[1:], clean[1:], rtol=0, atol=0)
 
 
-@EVERY_FIELD
-@EVERY_CELL
-def test_encode_equals_torch(cell: Any, method: str, depth: int) -> None:
-    f = field(4, width=5, depth=depth)
-    made, x, dt, visits = encoder_problem(cell)
-    assert_encodes_as_torch(f, made, x, dt, visits, method)
-
-
 @EVERY_CELL
 @given(data=st.data())
 def test_encode_equals_torch_for_any_schedule(cell: Any, data: st.DataObject) -> None:
     torch.manual_seed(data.draw(st.integers(0, 999)))
     n_series, n_steps = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 6))
     size = n_series * n_steps
-    f = field(4, width=data.draw(st.sampled_from([1, 4, 9])))
+    widths, depths = st.sampled_from([1, 4, 9]), st.sampled_from([1, 2])
+    f = field(4, width=data.draw(widths), depth=data.draw(depths))
     made, x, _, _ = encoder_problem(cell, n_series, n_steps)
     flags = st.lists(st.booleans(), min_size=size, max_size=size)
     lengths = st.lists(
@@ -137,7 +126,8 @@ def test_encode_equals_torch_for_any_schedule(cell: Any, data: st.DataObject) ->
     )
     visits = torch.tensor(data.draw(flags)).view(n_series, n_steps)
     dt = torch.tensor(data.draw(lengths)).view(n_series, n_steps)
-    assert_encodes_as_torch(f, made, x, dt, visits)
+    method = data.draw(st.sampled_from(METHODS))
+    assert_encodes_as_torch(f, made, x, dt, visits, method)
 
 
 @EVERY_CELL
@@ -183,15 +173,6 @@ def test_interleaved_calls_share_no_state_and_repeat() -> None:
         # backward passes in the order of the calls, not the reverse; each twice
         for left, output in zip(alone * 2, outputs * 2, strict=True):
             assert_same(with_gradients(output, named), left, 0.0)
-
-
-def test_an_output_that_is_changed_in_place_changes_no_gradient() -> None:
-    f, z0 = field(3), torch.randn(2, 3, requires_grad=True)
-    (expected,) = torch.autograd.grad(decoding(f, z0).sum(), z0)
-    output = decoding(f, z0)
-    output.detach().fill_(9.0)
-    (grad,) = torch.autograd.grad(output.sum(), z0)
-    assert torch.equal(grad, expected)
 
 
 def test_second_derivatives_are_refused_rather_than_wrong() -> None:

@@ -21,7 +21,6 @@ from sklode import LatentODELSTMForecaster, LatentODERNNForecaster
 from sklode.engine import runs
 from sklode.engine.threads import n_threads, one_torch_thread
 from tests.epochs import after_each_epoch
-from tests.networks import gradients, latent_ode, windows
 from tests.series import on_engine, tiny, uneven_stamps, waves
 
 
@@ -55,18 +54,16 @@ def fit(kind: Any = LatentODELSTMForecaster, seed: int = 0) -> pd.Series:
     return tiny(kind, **settings).fit(y).predict([1, 2, 5])
 
 
-@pytest.mark.slow
 def test_fits_in_two_threads_are_those_of_fits_alone(
     threads_are_woken: list[int],
 ) -> None:
     kinds = [LatentODELSTMForecaster, LatentODERNNForecaster] * 2
     alone = [fit(kind, seed) for seed, kind in enumerate(kinds)]
     assert len(set(threads_are_woken)) > 1
-    for _ in range(2):
-        with ThreadPoolExecutor(len(kinds)) as pool:
-            together = list(pool.map(fit, kinds, range(len(kinds))))
-        for forecast, expected in zip(together, alone, strict=True):
-            pd.testing.assert_series_equal(forecast, expected, rtol=0, atol=0)
+    with ThreadPoolExecutor(len(kinds)) as pool:
+        together = list(pool.map(fit, kinds, range(len(kinds))))
+    for forecast, expected in zip(together, alone, strict=True):
+        pd.testing.assert_series_equal(forecast, expected, rtol=0, atol=0)
     assert torch.get_num_threads() == 2
 
 
@@ -87,39 +84,6 @@ def test_torch_keeps_to_one_thread_beside_threads_of_the_engine(
     with pytest.raises(ValueError, match="inside"), one_torch_thread():
         raise ValueError("inside")
     assert numbers() == (2, 2)
-
-
-def test_threads_may_share_one_network(threads_are_woken: list[int]) -> None:
-    """Whatever a call needs belongs to the call."""
-    network = latent_ode(engine="fused")
-    batches = [windows(33, 9 + k, 6) for k in range(4)]
-    noise = torch.randn(33, 3)
-
-    def slopes(batch: Any) -> list[torch.Tensor]:
-        bound = network(batch, noise)
-        loss = (bound.log_likelihood - bound.kl).sum()
-        return list(gradients(network, loss).values())
-
-    alone = [slopes(batch) for batch in batches]
-    with ThreadPoolExecutor(4) as pool:
-        for _ in range(3):
-            for got, expected in zip(pool.map(slopes, batches), alone, strict=True):
-                assert all(map(torch.equal, got, expected))
-
-
-def test_an_error_in_one_part_is_raised_and_leaves_the_threads_usable(
-    threads_are_woken: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = fit()
-
-    def broken(*args: object) -> None:
-        raise MemoryError("no room")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(runs, "_by_step", broken)
-        with pytest.raises(MemoryError, match="no room"):
-            fit()
-    pd.testing.assert_series_equal(fit(), expected, rtol=0, atol=0)
 
 
 CHILDREN = """

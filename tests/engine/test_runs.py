@@ -193,11 +193,3 @@ def test_nothing_beside_an_array_is_read_or_written(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["noticed"]
-
-
-def test_what_is_no_number_stays_none() -> None:
-    _, (kind, made_of) = problem(3, n_series=2, n_steps=4, **SIZES)
-    made_of[5][1, 0] = np.nan
-    states = kind(*made_of).result
-    assert np.isfinite(states[0]).all()
-    assert np.isnan(states[1]).any()

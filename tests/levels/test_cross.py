@@ -6,8 +6,6 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.data.history import History
-from sklode.levels.components import heaviest
-from sklode.levels.cross import MEMORIES
 from sklode.levels.level import Level
 
 N_ROWS = 600
@@ -73,13 +71,6 @@ def test_what_was_found_says_which_columns_are_told(
     assert told.to_dict() == {"leader": False, "follower": True}
 
 
-def test_the_shift_of_what_follows_a_walk_stays(fitted: StructuralForecaster) -> None:
-    """A walk that went up does not come back."""
-    cross = fitted._model.level.cross
-    assert cross.weights[0, :, 1].any()
-    assert cross.fading[1] < 0.05
-
-
 def test_rows_up_to_the_last_one_are_not_shifted(fitted: StructuralForecaster) -> None:
     y = led()[:-20]
     alone = plain().fit(y[["follower"]]).predict_at(y.index)
@@ -117,18 +108,6 @@ def test_an_update_gives_what_all_rows_at_once_give(gaps: bool) -> None:
         grown = grown.updated(History.of(y[:end], None).observations)
     for one, other in zip(grown.channels, whole.channels, strict=True):
         np.testing.assert_allclose(one.sums, other.sums, rtol=1e-9, atol=1e-12)
-
-
-def test_sums_are_those_of_innovations_remembered() -> None:
-    y = led(200, gaps=True)
-    found = level(y)
-    channel = found.filtered(History.of(y, None).observations).channels[0]
-    component = heaviest(channel.components)
-    rows = component.in_units(channel.table)
-    innovations = component.filtered(component.space(channel.span), rows).innovations
-    passed = channel.table.times[-1] - channel.table.times
-    expected = [(innovations * np.exp(-passed / one)).sum() for one in MEMORIES]
-    np.testing.assert_allclose(channel.sums[0], expected, rtol=1e-9)
 
 
 def test_a_panel_is_pooled() -> None:

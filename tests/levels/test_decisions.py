@@ -85,19 +85,6 @@ def test_given_seasons_are_the_only_ones(seasons: tuple[float, ...]) -> None:
     assert (5.0 in found) == (5.0 in seasons)
 
 
-@pytest.mark.parametrize("factor", [2.0**-20, 2.0**20])
-def test_units_decide_nothing(factor: float) -> None:
-    y = 100 * np.exp(np.cumsum(0.01 + 0.05 * noise(3)))
-    X = pd.DataFrame({"u": noise(4)})
-    expected = level(y, X)
-    for found in (level(factor * y, X), level(y, X * factor)):
-        forms = [
-            [(one.form, round(one.weight, 3)) for one in of.channels[0]]
-            for of in (found, expected)
-        ]
-        assert forms[0] == forms[1]
-
-
 # Panels
 
 

@@ -12,9 +12,7 @@ from scipy.integrate import solve_ivp
 from scipy.stats import norm
 
 from sklode import StructuralForecaster
-from sklode.levels.effects import Effect, Inputs, _Judge, columns_of, places
-from sklode.levels.forms import Form
-from tests.levels.processes import SPAN, component, table_of
+from sklode.levels.effects import Effect, columns_of
 
 KNOTS = (-1.5, -0.7, -0.2, 0.3, 0.8, 1.9)
 STAMPS = pd.date_range("2024-01-01", periods=400, freq="h")
@@ -87,35 +85,6 @@ def test_an_effect_with_a_memory_is_a_first_order_response(memory: float) -> Non
 
 
 # Probability
-
-
-def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
-    rng = np.random.default_rng(0)
-    plain = component(Form((7.0,)))
-    table = table_of((40, 25), plain, n_controls=2)
-    bounds, controls = table.bounds, rng.normal(size=(65, 2))
-    inputs = Inputs(bounds, table.times, controls, np.arange(65))
-    judge = _Judge(plain, SPAN, table, inputs, table.values)
-    effects = [Effect(0, KNOTS), Effect(1, memory=2.0)]
-
-    def loss(chosen: list[Effect]) -> float:
-        columns = columns_of(chosen, bounds, table.times, controls)
-        rows = table._replace(inputs=np.column_stack([table.inputs[:, 0], columns]))
-        form = plain.form._replace(effects=tuple(places(chosen).values()))
-        one = plain._replace(form=form)
-        return one.filtered(one.space(SPAN), rows).loss
-
-    alone, _ = judge.best([effects[0]], [])
-    assert alone == 0.0  # it is no more probable than nothing
-    gain = loss([effects[1]]) - loss(effects)
-    inner, told = judge.system([effects[1]])
-    assert inner.shape == (2, 1, 1)
-    own = judge.system(effects)
-    evidence = [
-        0.5 * ((b * np.linalg.solve(a, b)).sum() - np.linalg.slogdet(a)[1].sum())
-        for a, b in (own, (inner, told))
-    ]
-    assert evidence[0] - evidence[1] == pytest.approx(gain, abs=1e-6)
 
 
 # Forecasts

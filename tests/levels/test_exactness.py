@@ -13,7 +13,6 @@ from sklode.levels.forms import Form
 from sklode.levels.table import Table
 from tests.levels.processes import (
     ABSENT,
-    LEAST,
     SPAN,
     answer,
     asked,
@@ -210,31 +209,4 @@ def test_components_give_as_many_draws_as_they_weigh() -> None:
 # Long series
 
 
-def test_a_hundred_thousand_rows_in_blocks_are_the_same_rows() -> None:
-    one = component(Form((7.0, 365.25)), kept=1e6)
-    n = 100_000
-    times = np.cumsum(np.random.default_rng(0).exponential(1.0, n) + 1e-3)
-    values = np.sin(2 * np.pi * times / 7) + times / n
-    table = Table(times - times[0], values, np.zeros((n, 1)), np.array([0, n]))
-    queries = asked(table.times[-1] + np.array([0.5, 3.0, 400.0]))
-    expected = answer(level(table, one), queries)
-    channel = level(_between(table, -1.0, 2e4), one)
-    for start in (2e4, 2e4 + 1, 9e4):
-        end = {2e4: 2e4 + 1, 2e4 + 1: 9e4}.get(start, np.inf)
-        channel = channel.continued(_between(table, start, end))
-    np.testing.assert_array_equal(answer(channel, queries), expected)
-    inside = asked(np.append(table.times[[-1]], queries.times))
-    smoothed = [x[1:] for x in answer(channel, inside)]
-    np.testing.assert_allclose(smoothed[0], expected[0], atol=1e-9)
-    np.testing.assert_allclose(smoothed[1], expected[1], rtol=1e-9)
-
-
 # What they are when there is nothing to guess
-
-
-def test_values_without_noise_are_gone_through() -> None:
-    one, table = component(noise=1e-9), table_of((30,), CASES["all parts"], 2)
-    table = table._replace(inputs=np.zeros((30, 1)))
-    mean, variance = answer(level(table, one), asked(table.times))
-    np.testing.assert_allclose(mean, table.values, atol=1e-3)
-    assert (variance <= 1.001 * LEAST**2).all()

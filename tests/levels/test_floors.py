@@ -7,15 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sklode.levels.mixture import (
-    Floored,
-    Mixture,
-    has_zeros,
-    offset_of,
-    skewness,
-    steps_of,
-)
-from sklode.levels.table import Table
+from sklode.levels.mixture import Floored, Mixture, has_zeros, offset_of, steps_of
 
 N = 400_000
 
@@ -117,12 +109,3 @@ def test_kinds_of_values_are_told(
     known = np.array(values)[~np.isnan(values)]
     assert offset_of(known) == offset
     assert has_zeros(known) is bool((known == 0).any() and (known >= 0).all())
-
-
-@pytest.mark.parametrize("rate", [0.05, 0.3, 4.0])
-def test_skewness_is_that_of_poissons_numbers(rate: float) -> None:
-    values = np.random.default_rng(0).poisson(rate, 20_000).astype(float)
-    bounds = np.array([0, len(values)])
-    empty = np.zeros((len(values), 1))
-    found = skewness(Table(np.arange(len(values)) * 1.0, values, empty, bounds))
-    assert found == pytest.approx(rate**-0.5, rel=0.1)

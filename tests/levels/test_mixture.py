@@ -9,9 +9,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import lognorm, norm
 
-from sklode.levels.forms import Form
 from sklode.levels.mixture import Mixture, Move
-from tests.levels.processes import component
 
 LEVELS = np.array([0.001, 0.05, 0.5, 0.8, 0.999])
 
@@ -95,17 +93,6 @@ def test_the_variance_is_that_of_observations(name: str) -> None:
     assert of.variance()[0] == pytest.approx(expected, rel=1e-5, abs=1e-9)
 
 
-def test_components_come_in_the_units_of_y() -> None:
-    one = component(weight=0.6, location=5.0, scale=10.0, noise=0.3)
-    other = component(Form((), True), weight=0.4, location=2.0, scale=0.5, noise=0.2)
-    of = Mixture.of([one, other], np.array([[0.1], [0.2]]), np.array([[1.0], [2.0]]))
-    np.testing.assert_allclose(of.means[:, 0], [6.0, 2.1])
-    np.testing.assert_allclose(of.spreads[:, 0] ** 2, [100.0, 0.5])
-    np.testing.assert_allclose(of.noises[:, 0] ** 2, [9.0 + 1e-4, 0.01 + 2.5e-7])
-    assert of.weights.tolist() == [0.6, 0.4]
-    assert of.logarithm.tolist() == [False, True]
-
-
 def test_a_logarithm_beyond_all_floats_is_the_largest_and_no_infinity() -> None:
     of = mixture((1.0, 700.0, 900.0, 1.0, True))
     assert np.isfinite(of.quantiles(LEVELS)).all()
@@ -134,14 +121,6 @@ def test_a_move_shifts_the_median_and_stretches_all_quantiles(
     # draws move with the quantiles
     drawn = move.of(of.quantiles(LEVELS)[0][:, None], of.points())[:, 0]
     np.testing.assert_allclose(drawn, found.quantiles(LEVELS)[0], rtol=1e-6)
-
-
-def test_a_move_of_no_weight_changes_nothing() -> None:
-    for name, log in (("far apart", False), ("a log-normal", True)):
-        of = MIXTURES[name]
-        found, _ = moved(of, 1e6, 0.0, 1.0, log)
-        np.testing.assert_allclose(found.quantiles(LEVELS), of.quantiles(LEVELS))
-        np.testing.assert_allclose(found.variance(), of.variance())
 
 
 def test_a_component_of_another_kind_moves_with_the_others() -> None:

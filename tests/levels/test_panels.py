@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -73,19 +72,6 @@ def test_a_short_series_after_a_panel_has_a_scale_of_its_own(
     assert 2 < width < 8
 
 
-def test_an_update_is_as_if_all_rows_had_been_there() -> None:
-    y = panel()
-    days = y.index.get_level_values("day")
-    early, late = y[days < DAYS[100]], y[days >= DAYS[100]]
-    forecaster = StructuralForecaster().fit(early)
-    forecaster.update(late, update_params=False)
-    updated = forecaster._answers.states
-    whole = forecaster._model.level.filtered(updated.observations)
-    for one, other in zip(updated.channels, whole.channels, strict=True):
-        for states, expected in zip(one.states, other.states, strict=True):
-            np.testing.assert_array_equal(states.means, expected.means)
-
-
 def test_paths_and_parts_are_in_the_units_of_their_series() -> None:
     y = panel()
     forecaster = StructuralForecaster(random_state=0).fit(y)
@@ -97,12 +83,3 @@ def test_paths_and_parts_are_in_the_units_of_their_series() -> None:
     signal = forecaster._level_parts(y.index, None)["y", "signal"]
     each = y.index.get_level_values("key").map(SCALES).to_numpy()
     np.testing.assert_allclose(signal / each, inside / each, atol=0.3)
-
-
-def test_series_alike_share_one_scale() -> None:
-    alike = {str(k): pd.Series(5 + fading(k), DAYS) for k in range(6)}
-    y = pd.concat(alike, names=["key", "day"]).to_frame("y")
-    for components in StructuralForecaster().fit(y)._model.level.channels:
-        assert not any(one.apart for one in components)
-    different = StructuralForecaster().fit(panel())._model.level.channels[0]
-    assert all(0 < one.apart < math.inf for one in different)

@@ -112,27 +112,3 @@ def test_no_wave_is_found_in_noise() -> None:
         for name, values in series.items():
             n_found[name] += len(peaks(times, values, 1.0))
     assert max(n_found.values()) <= 1, n_found
-
-
-@pytest.mark.parametrize(
-    ("times", "values"),
-    [
-        (np.arange(1.0), np.ones(1)),
-        (np.zeros(30), np.arange(30.0)),
-        (np.arange(23.0), np.sin(np.arange(23.0))),
-        (np.arange(60.0), np.zeros(60)),
-        (np.append(np.arange(60.0), 1e12), np.sin(np.arange(61.0))),
-    ],
-    ids=["one row", "one time", "23 rows", "constant", "one row far away"],
-)
-def test_nothing_is_found_where_nothing_can_be(times: Any, values: Any) -> None:
-    assert peaks(times, values, 1.0) == []
-
-
-def test_a_wave_is_found_in_any_units() -> None:
-    times = stamps(200, 0)
-    values = np.sin(2 * np.pi * times / 9)
-    expected = peaks(times, values, 1.0)
-    for factor in (2.0**-1000, 2.0**1000):
-        assert peaks(times, factor * values, 1.0) == expected
-    assert peaks(60 * times, values, 60.0) == pytest.approx([60 * p for p in expected])

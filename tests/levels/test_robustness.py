@@ -48,39 +48,24 @@ def clean(request: pytest.FixtureRequest) -> tuple[Any, Any, float, float]:
     return y, truth, error, width
 
 
-def two_codes(y: Any) -> None:
-    y[[60, 150]] = -999.0
+SPOILED: dict[str, tuple[list[int], float]] = {
+    "two codes": ([60, 150], -999.0),
+    "one huge": ([120], 400.0),
+    "five huge": ([20, 70, 111, 140, 180], 400.0),
+    "one late": ([-3], 200.0),
+    "two in a row": ([100, 101], 90.0),
+    "last one": ([-1], -999.0),
+}
 
 
-def one_huge(y: Any) -> None:
-    y[120] *= 20
-
-
-def five_huge(y: Any) -> None:
-    y[[20, 70, 111, 140, 180]] *= 20
-
-
-def one_late(y: Any) -> None:
-    y[-3] = 200.0
-
-
-def two_in_a_row(y: Any) -> None:
-    y[100:102] = 90.0
-
-
-def last_one(y: Any) -> None:
-    y[-1] = -999.0
-
-
-@pytest.mark.parametrize(
-    "spoil", [two_codes, one_huge, five_huge, one_late, two_in_a_row, last_one]
-)
+@pytest.mark.parametrize("name", SPOILED)
 def test_absurd_values_change_forecast_and_interval_little(
-    spoil: Any, clean: tuple[Any, Any, float, float]
+    name: str, clean: tuple[Any, Any, float, float]
 ) -> None:
     y, truth, error, width = clean
     values = y.to_numpy().copy()
-    spoil(values)
+    rows, value = SPOILED[name]
+    values[rows] = value
     found = error_and_width(pd.Series(values, y.index, name="y"), truth)
     assert found[0] < 1.5 * error + 0.2
     assert 0.7 * width < found[1] < 1.7 * width

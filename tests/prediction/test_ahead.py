@@ -159,6 +159,17 @@ def test_a_series_is_answered_alike_whatever_others_are_asked(
     )
 
 
+def test_leads_count_from_each_series_own_end() -> None:
+    y, _ = family(unequal=False)
+    network, level = fitted(1.0, y), fitted(0.0, y)
+    ends = y.groupby(level=0).tail(1).index
+    for lead, counts in ((REACH - 0.1, True), (REACH + 0.1, False)):
+        rows = [(key, end + lead * network.time_unit_) for key, end in ends]
+        asked = pd.MultiIndex.from_tuples(rows, names=y.index.names)
+        moved = network.predict_at(asked) - level.predict_at(asked)
+        np.testing.assert_array_equal(moved.abs() > 1e-6, counts)
+
+
 def test_rows_without_a_value_before_the_first_one_change_nothing() -> None:
     y = series()
     early = pd.Series(np.nan, y.index[:9] - pd.Timedelta("3D"))

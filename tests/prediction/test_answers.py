@@ -195,7 +195,7 @@ def test_a_small_batch_of_windows_at_once_gives_the_same_answers(
     forecaster = tiny().fit(panel())
     answers = [forecaster.predict(range(-40, 5)), forecaster.predict_var([-30, 1])]
     monkeypatch.setattr(prediction, "_WINDOWS_AT_ONCE", 2)
-    for name in ("_ANSWERS_AT_ONCE", "_STATES_AT_ONCE", "_FEWEST_ROWS"):
+    for name in ("_STATES_AT_ONCE", "_FEWEST_ROWS"):
         monkeypatch.setattr(prediction, name, 1)
     again = [forecaster.predict(range(-40, 5)), forecaster.predict_var([-30, 1])]
     for answer, repeated in zip(answers, again, strict=True):

@@ -150,22 +150,3 @@ def test_an_update_may_end_what_is_known_of_values(
     found = all_of(forecaster)["quantiles"]
     assert (found < 0).any() == (told == "any")
     assert (found % 1 != 0).any()
-
-
-@pytest.mark.slow
-def test_in_a_gap_intervals_are_of_observations_and_smooth_paths_of_signals() -> None:
-    rng, seen, truth = np.random.default_rng(0), [], []
-    for _ in range(8):
-        phase = rng.uniform(0, 6)
-        signal = 3 * np.sin(2 * np.pi * np.arange(140) / 28 + phase)
-        y = pd.Series(signal + rng.normal(size=140), days(140), name="y")
-        gap = days(140)[60:70]
-        forecaster = structural(y.drop(gap))
-        low, high = forecaster.predict_interval(fh=gap, coverage=0.9).to_numpy().T
-        seen.append((low <= y[gap]) & (y[gap] <= high))
-        paths = forecaster.sample(gap, n_samples=400, noise=False)["y"].unstack(0)
-        ends = paths.quantile([0.05, 0.95], axis=1).to_numpy()
-        truth.append((ends[0] <= signal[60:70]) & (signal[60:70] <= ends[1]))
-        assert ((ends[1] - ends[0]) < high - low).all()
-    assert 0.82 < np.mean(seen) < 0.97
-    assert 0.75 < np.mean(truth)

@@ -13,7 +13,7 @@ import pytest
 from sktime.split import ExpandingWindowSplitter
 
 from sklode import AbsoluteHorizon
-from tests.lines import KINDS, line, straight
+from tests.lines import line, straight
 
 HOUR = pd.Timedelta("1h")
 APART = 1000
@@ -175,27 +175,6 @@ def test_a_new_series_of_an_update_is_answered_with_its_own() -> None:
     ends = {"long": 0, "short": 0, "slow": 1, "uneven": 0}
     own = {key: NEXT[key][k : k + 1] for key, k in ends.items()}
     assert_on_lines(forecaster.predict([1]), own)
-
-
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        ("hours into winter time", lambda stamps: stamps.tz_convert("UTC")),
-        ("uneven, unit us", lambda stamps: stamps.as_unit("s")),
-        ("uneven, unit s", lambda stamps: stamps.as_unit("ns")),
-    ],
-    ids=["time zone", "coarser unit", "finer unit"],
-)
-def test_a_new_series_may_have_another_time_zone_or_unit(
-    name: str, change: Any
-) -> None:
-    kind, keys = KINDS[name], ["old", "new"]
-    y = lines(rows(dict.fromkeys(keys, kind.index)), keys, kind.step)
-    forecaster = straight().fit(y.loc[["old"]])
-    later = lines(rows({"new": change(kind.index)}), keys, kind.step)
-    forecaster.update(later, update_params=False)
-    answer = forecaster.predict([-1, 1, 2])
-    assert_on_lines(answer, dict.fromkeys(keys, kind.steps(-1, 1, 2)), keys, kind.step)
 
 
 def test_moving_forward_asks_each_series_after_each_cut() -> None:

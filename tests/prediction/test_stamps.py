@@ -114,6 +114,7 @@ def test_late_and_revised_observations_take_their_place(name: str) -> None:
     with pytest.warns(HistoryWarning, match=message):
         forecaster.update(y.iloc[[-4, -1]], update_params=False)
     forecaster.update(y.iloc[late], update_params=False)
+    assert forecaster.cutoff[0] == y.index[-1]
     pd.testing.assert_frame_equal(
         forecaster._history.frame().set_axis(["y"], axis=1),
         y.to_frame("y"),
