@@ -74,6 +74,11 @@ print(f"\nBest on the folds: {search.best_params_}")
 print("Root mean squared error of the two years kept from the search:\n")
 print(errors.round(1).to_string())
 
+# %%
+# The picture
+# -----------
+# Left: settings, as logarithm and seasons. Right: the best one, where nobody looked.
+
 figure, (left, right) = plt.subplots(
     1, 2, figsize=(7.8, 3.8), width_ratios=(1, 1.4), layout="constrained"
 )

@@ -66,6 +66,10 @@ print(
     f"It came on {first:%d %B %Y}, when the chance was {crossed[:first].iloc[-1]:.0%}."
 )
 
+# %%
+# The picture
+# -----------
+
 figure, (above, below) = plt.subplots(
     2, 1, figsize=(7.5, 5), sharex=True, height_ratios=(2, 1), layout="constrained"
 )
