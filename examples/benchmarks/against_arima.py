@@ -304,7 +304,7 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     print("\nMASE, and the mean rank over the regular series")
     print(table.round({"mean rank": 2, "seconds": 1}).round(3).to_string())
 
-    figure, axes = plt.subplots(2, 1, figsize=(7.8, 7.6), layout="constrained")
+    figure, axes = plt.subplots(2, 1, figsize=(7.8, 8.5), layout="constrained")
     draw_scores(axes[0], table)
     title = "method (mean rank over the regular series)"
     look = {"frameon": False, "fontsize": "small", "title": title, "ncols": 2}

@@ -221,9 +221,10 @@ def draw_origins(
     forecasts : dict of dict of ndarray
         By task and method, scaled.
     best : str
-        The method whose median error says which origin is typical.
+        A method.
     others : sequence of str
-        Methods to show beside it.
+        Methods to show beside it. Typical is the origin whose error, minus that of
+        the last one, is the median.
     path : Path
     """
     channels = list(experiment.data.columns)[:2]
@@ -240,8 +241,11 @@ def draw_origins(
     for j, task in enumerate(tasks):
         ahead = TASKS[task][1]
         origins = experiment.origins(ahead)
-        error = np.nanmean(experiment.errors(forecasts[task][best]), axis=(1, 2))
-        k = np.argsort(error)[len(error) // 2]
+        ours, baseline = (
+            np.nanmean(experiment.errors(forecasts[task][name]), axis=(1, 2))
+            for name in (best, others[-1])
+        )
+        k = np.argsort(ours - baseline)[len(origins) // 2]
         start = origins[k]
         shown = min(TASKS[task][0], ahead)
         past = experiment.data.iloc[start - shown : start]
