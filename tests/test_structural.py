@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from sktime.exceptions import NotFittedError
 
 from sklode import StructuralForecaster
 from sklode.levels.level import Level
@@ -210,25 +209,3 @@ def test_each_series_of_a_panel_has_paths_through_its_own_stamps() -> None:
     drawn = np.quantile(of_rows, [0.1, 0.5, 0.9], axis=0).T
     assert (np.abs(drawn - quantiles) < 0.1 * spread).all()
     assert forecaster.sample(rows, 3, noise=False).shape == (12, 1)
-
-
-@pytest.mark.parametrize("question", [*ASKING, "paths"])
-def test_rows_that_a_panel_has_not_are_refused_as_predict_at_does(
-    question: str,
-) -> None:
-    ask = ASKING.get(question, lambda f, fh, X: f.sample(fh, X=X))
-    forecaster = structural(seasons=None).fit(panel())
-    deeper = pd.MultiIndex.from_tuples([("a", *row) for row in EACH])
-    for asked in (rows_of_each(("s9", "2021-04-01")), deeper):
-        with pytest.raises(
-            ValueError, match=r"that fit has seen|the index levels"
-        ) as a:
-            forecaster.predict_at(asked)
-        with pytest.raises(ValueError, match=re.escape(str(a.value))):
-            ask(forecaster, asked, None)
-    # which has no keys
-    lone = structural(seasons=None).fit(waves(uneven_stamps()))
-    with pytest.raises(TypeError, match=r"got a MultiIndex.*get_level_values"):
-        ask(lone, EACH, None)
-    with pytest.raises(NotFittedError):
-        ask(structural(), EACH, None)

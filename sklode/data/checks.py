@@ -170,9 +170,7 @@ def _check_kind(times: pd.Index, name: str) -> None:
     )
 
 
-def check_same_kind(
-    times: pd.Index, known: pd.Index, name: str = "the horizon"
-) -> None:
+def check_same_kind(times: pd.Index, known: pd.Index, name: str = "fh") -> None:
     """Check that stamps are of the kind of those seen in fit; any zone is as good."""
     got, wanted = _kind(times), _kind(known)
     if got != wanted:
@@ -236,12 +234,7 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
         raise ValueError(f"{name} must be one of {choices}; got {value!r}.")
 
 
-def check_fitted(
-    forecaster: Any,
-    asked: str,
-    has: str = "clip_norm",
-    kind: str = "that trains a network",
-) -> None:
+def check_fitted(forecaster: Any, asked: str, has: str, kind: str) -> None:
     """Check that something is a fitted forecaster of a kind, which has an attribute."""
     if not (hasattr(forecaster, has) and hasattr(forecaster, "check_is_fitted")):
         raise TypeError(

@@ -111,9 +111,7 @@ def _share_of(times: pd.DatetimeIndex, name: str) -> NDArray[np.float64]:
     return (days - first + ticks * tick / DAY) / (last - first)
 
 
-def season_ticks(
-    seasons: Sequence[Any], like: pd.Index, steps: list[Any]
-) -> tuple[float, ...]:
+def season_ticks(seasons: Sequence[Any], like: pd.Index, steps: list[Any]) -> Any:
     """Return lengths of time, on average, or numbers of steps in ticks of an index.
 
     ``steps`` are lengths of one step of each series, see `default_step`.

@@ -18,6 +18,5 @@ def load_co2() -> pd.Series:
             "load_co2 needs statsmodels, which is not installed. Run "
             "pip install 'sklode[examples]'."
         ) from error
-    series = co2.load_pandas().data["co2"].dropna()
-    index = pd.DatetimeIndex(series.index, freq=None, name="date")
-    return pd.Series(series.to_numpy(), index, name="co2")
+    record: pd.Series = co2.load_pandas().data["co2"].dropna().rename_axis("date")
+    return record

@@ -75,14 +75,14 @@ def _check_items(fh: Any) -> None:
     items = list(given) if several else [fh]
     if isinstance(fh, pd.Index):
         check_times(fh, "fh")
-    for item in items:
-        if not (isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex) or _is_step(item)):
-            raise TypeError(
-                "fh must hold whole numbers of steps, lengths of time, or be an index "
-                f"of time stamps; got {item!r:.80}. Use for example fh=[1, 2, 3], "
-                "pd.Timedelta('90min') or pd.DatetimeIndex([...]); to forecast at the "
-                "stamps of a y, predict_at(y.index)."
-            )
+    holds_stamps = isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex)
+    for item in (x for x in items if not (holds_stamps or _is_step(x))):
+        raise TypeError(
+            "fh must hold whole numbers of steps, lengths of time, or be an index of "
+            f"time stamps; got {item!r:.80}. Use for example fh=[1, 2, 3], "
+            "pd.Timedelta('90min') or pd.DatetimeIndex([...]); to forecast at the "
+            "stamps of a y, predict_at(y.index)."
+        )
     twice = pd.Index(items, dtype=object).duplicated()
     if twice.any() or not items:
         got = f"{items[int(np.argmax(twice))]!r} more than once" if items else "none"

@@ -102,9 +102,7 @@ def rows_before(
     return low - 1
 
 
-def default_step(
-    times: pd.Index, freq: str | pd.DateOffset | pd.Timedelta | None
-) -> Any:
+def default_step(times: pd.Index, freq: Any) -> Any:
     """Return the length of one step of a relative horizon.
 
     Of integers and periods a number. Of others a Timedelta, or an offset where only the

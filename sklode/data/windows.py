@@ -164,9 +164,7 @@ class WindowSet:
         given = self.rows, self.window_length, horizon, self.counted
         return WindowSet(*given, least=min(horizon, 1))
 
-    def gather(
-        self, which: Numbers, scored_from: Numbers | None = None
-    ) -> WindowArrays:
+    def gather(self, which: Numbers, scored_from: Any = None) -> WindowArrays:
         """Return windows as arrays of shape (batch, time, ...).
 
         Padded stamps repeat the last row, masked. ``scored`` are observed entries of

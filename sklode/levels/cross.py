@@ -102,13 +102,13 @@ class Cross(NamedTuple):
 
 
 def _last_rows(tables: list[Table]) -> list[Table]:
-    """Return rows as late as the last ones of the longest table, or later."""
+    """Return the last rows of a lone series, or some series of a large panel."""
     longest = max(tables, key=lambda table: len(table.times))
-    first = longest.where(slice(-_MOST_ROWS, None))
-    series, time = first.series[0], first.times[0]
-    return [
-        table.where((table.series + (table.times >= time)) > series) for table in tables
-    ]
+    if len(longest.bounds) == 2:
+        first = longest.times[-_MOST_ROWS:][0]
+        return [table.where(table.times >= first) for table in tables]
+    every = math.ceil(len(longest.times) / (2 * _MOST_ROWS))
+    return [table.where(table.series % every == 0) for table in tables]
 
 
 def _stamps(tables: list[Table]) -> tuple[Numbers, Array, list[Numbers]]:

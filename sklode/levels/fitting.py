@@ -232,10 +232,8 @@ class _Search:
         best = min(found, key=lambda c: c.loss)
         forms = sorted({best.component.form, Form()})
         if has_zeros(self._table.values):
-            how: dict[str, Any] = {"estimate": best.estimate, "steady": True}
-            found += [self.most_probable(form, **how) for form in forms]
-            best = min(found, key=lambda c: c.loss)
-            forms = sorted({best.component.form, Form()})
+            given = None, best.estimate, True
+            found += [self.most_probable(form, *given) for form in forms]
         low, high = self.sample.values.min(), self.sample.values.max()
         if logarithm == "auto" and is_positive and high > 1.5 * low:
             logs = [form._replace(logarithm=True) for form in forms]

@@ -41,10 +41,7 @@ RUN = 3
 
 @inner
 def _set_transition(gap, rates, waves, T):
-    """Write what T and Q need: of the first four states, then of each harmonic.
-
-    A row of a harmonic holds its turn, shrunk, (cos, sin) and its variance in Q.
-    """
+    """Write what T and Q need: of the first states; of each harmonic cos, sin, Q."""
     T[0, 0] = gap
     kept = math.exp(-gap / rates[2])
     T[0, 1] = rates[2] * (1 - kept)
@@ -164,10 +161,9 @@ def filter_rows(
                 if gap != last_gap:
                     _set_transition(gap, rates, waves, T)
                     last_gap = gap
-                # views of one layout: each is compiled anew
-                _transition(a[::1], T)
-                _transition(P[::1], T)
-                _transition(P[::1].T, T)
+                _transition(a, T)
+                _transition(P, T)
+                _transition(P.T, T)
                 _add_Q(P, rates, T)
             _design_row(Z, waves, inputs, i)
             expected, ZM = 0.0, 0.0
@@ -231,11 +227,10 @@ def filter_rows(
 
 @compiled
 def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
-    """Return what a row itself and later ones add to what `filter_rows` predicted.
+    """Return what a row itself and later ones say beyond what `filter_rows` predicted.
 
-    Of each column of v / F, (row, column), what is to be added to expected parts, (row,
-    part, column); and what is to be taken off their variances, (row, part). Section 4.4
-    of the book.
+    Of v / F, (row, column): what is to be added to parts, (row, part, column); and what
+    to be taken off their variances, (row, part). Section 4.4.
     """
     (n, n_parts, d), n_columns = gains.shape, v_F.shape[1]
     mean, variance = np.zeros((n, n_parts, n_columns)), np.zeros((n, n_parts))
@@ -277,9 +272,9 @@ def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
                 if gap != last_gap:
                     _set_transition(gap, rates, waves, T)
                     last_gap = gap
-                _transition_back(r[::1], T)
-                _transition_back(N[::1], T)
-                _transition_back(N[::1].T, T)
+                _transition_back(r, T)
+                _transition_back(N, T)
+                _transition_back(N.T, T)
     return mean, variance
 
 
@@ -316,9 +311,8 @@ def filter_columns(times, inputs, bounds, rates, waves, inverse_F, gains, values
 def simulate_rows(times, inputs, bounds, rates, waves, since, states, jumps, normals):
     """Return draws of the signal of one series at its rows, (row, draw).
 
-    ``states`` (state, draw) are drawn, ``since`` before the first row; they change in
-    place. ``jumps`` (row,) are variances of steps of the trend; ``normals`` are
-    standard normal draws (row, state, draw).
+    ``states`` (state, draw), ``since`` before the first row, change in place; ``jumps``
+    (row,) are variances of steps of the trend; ``normals`` are (row, state, draw).
     """
     n, (d, n_draws) = bounds[-1], states.shape
     signals, T = np.zeros((n, n_draws)), np.zeros((len(waves) + 1, 4))

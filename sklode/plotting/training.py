@@ -42,7 +42,7 @@ def plot_history(forecaster: Any, *, ax: Any = None) -> Any:
     TypeError, NotFittedError, ValueError
         If ``forecaster`` is none, not fitted, or trained for no epoch.
     """
-    check_fitted(forecaster, "plot_history")
+    check_fitted(forecaster, "plot_history", "clip_norm", "that trains a network")
     history, threshold = forecaster.history_, forecaster.clip_norm
     if not len(history):
         raise ValueError(

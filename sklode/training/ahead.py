@@ -172,15 +172,14 @@ class AheadRun(Run):
         origins, usable = self._usable(rows)
         validation = None
         if settings.early_stopping:
-            rng = np.random.RandomState(self.predict_seed)
+            rng = np.random.default_rng(self.predict_seed)
             cut = held_out_rows(rows.bounds, _VALIDATED, self._whole, rng)
             before = rows.until(cut)
             spared = self._usable(before)
             ends = usable[usable + 1 >= cut[origins.series[usable]]]
             if len(spared[1]) and len(ends):
-                chosen = np.random.default_rng(self.predict_seed)
-                held_out = np.sort(chosen.permutation(ends)[:64])
-                validation = self._batch(origins, held_out, network.reach, chosen)
+                held_out = np.sort(rng.permutation(ends)[:64])
+                validation = self._batch(origins, held_out, network.reach, rng)
                 rows, (origins, usable) = before, spared
         network.kl_scale = min(1.0, _FULL_KL / max(len(rows.ticks), 1)) ** 2
         n_batches = self.n_batches(len(rows.ticks))
@@ -188,7 +187,7 @@ class AheadRun(Run):
         def draw(epoch: int) -> Iterator[nn.AheadBatch]:
             seed = int(torch.randint(2**31 - 1, (1,), generator=self.generator))
             rng = np.random.default_rng(seed)
-            for _ in range(n_batches if len(usable) else 0):
+            for _ in range(n_batches):
                 ends = rng.choice(usable, settings.batch_size)
                 share = _SHORTEST + (1 - _SHORTEST) * rng.random() ** _BEND
                 yield self._batch(origins, ends, share * network.reach, rng)

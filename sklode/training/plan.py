@@ -130,9 +130,7 @@ def seed_from(rng: np.random.RandomState) -> int:
     return int(rng.randint(2**31 - 1))
 
 
-def held_out_rows(
-    bounds: Numbers, share: float, whole: bool, rng: np.random.RandomState
-) -> Numbers:
+def held_out_rows(bounds: Numbers, share: float, whole: bool, rng: Any) -> Numbers:
     """Return each series' first held-out row: of the last share of its rows.
 
     Or, with ``whole``, of all rows of that share of the series.

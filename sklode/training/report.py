@@ -34,8 +34,7 @@ class Reporter:
         has_screen &= multiprocessing.parent_process() is None  # of its own
         self._bar = tqdm(
             total=n_epochs,
-            desc=f"epoch 0/{n_epochs}",
-            bar_format="{desc} |{bar}| {elapsed}<{remaining}{postfix}",
+            bar_format="epoch {n}/{total} |{bar}| {elapsed}<{remaining}{postfix}",
             dynamic_ncols=True,
             leave=None,  # unless inside another
             mininterval=0.1 if has_screen or "ipykernel" in sys.modules else 30.0,
@@ -44,14 +43,13 @@ class Reporter:
 
     def epoch_end(self, row: dict[str, float]) -> None:
         """Take the history's new row."""
-        place = f"epoch {row['epoch']:g}/{self._n_epochs}"
         values = {short: row[name] for name, short in _SHOWN.items()}.items()
         shown = ", ".join(f"{k}={v:.4g}" for k, v in values if not math.isnan(v))
         if self._bar is not None:
-            self._bar.set_description_str(place, refresh=False)
             self._bar.set_postfix_str(shown, refresh=False)
             self._bar.update()
         elif self.verbose == 2:
+            place = f"epoch {row['epoch']:g}/{self._n_epochs}"
             self.say(f"{place}, {shown}, {row['seconds']:.3g} s")
 
     def say(self, text: str) -> None:

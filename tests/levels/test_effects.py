@@ -12,7 +12,9 @@ from scipy.integrate import solve_ivp
 from scipy.stats import norm
 
 from sklode import StructuralForecaster
-from sklode.levels.effects import Effect, columns_of
+from sklode.levels.effects import Effect, Inputs, _Judge, columns_of, places
+from sklode.levels.forms import Form
+from tests.levels.processes import SPAN, component, table_of
 
 KNOTS = (-1.5, -0.7, -0.2, 0.3, 0.8, 1.9)
 STAMPS = pd.date_range("2024-01-01", periods=400, freq="h")
@@ -85,6 +87,31 @@ def test_an_effect_with_a_memory_is_a_first_order_response(memory: float) -> Non
 
 
 # Probability
+
+
+def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
+    rng = np.random.default_rng(0)
+    plain = component(Form((7.0,)))
+    table = table_of((40, 25), plain, n_controls=2)
+    bounds, controls = table.bounds, rng.normal(size=(65, 2))
+    controls[:, 1] += 0.5 * np.abs(controls[:, 0])
+    table.values[:] += 2 * np.abs(controls[:, 0]) + controls[:, 1]
+    inputs = Inputs(bounds, table.times, controls, np.arange(65))
+    judge = _Judge(plain, SPAN, table, inputs, table.values)
+    effects = [Effect(0, KNOTS), Effect(1, memory=2.0)]
+
+    def loss(chosen: list[Effect]) -> float:
+        columns = columns_of(chosen, bounds, table.times, controls)
+        rows = table._replace(inputs=np.column_stack([table.inputs[:, 0], columns]))
+        form = plain.form._replace(effects=tuple(places(chosen).values()))
+        one = plain._replace(form=form)
+        return one.filtered(one.space(SPAN), rows).loss
+
+    for effect, others in zip(effects, ([], effects[:1]), strict=True):
+        gain, best = judge.best([effect], others)
+        assert best == effect
+        expected = loss(others) - loss([*others, effect]) - effect.log_odds
+        assert gain == pytest.approx(expected, abs=1e-6)
 
 
 # Forecasts

@@ -62,17 +62,6 @@ def test_observed_zero_is_an_observation(kind: str) -> None:
 
 
 @EVERY_KIND
-def test_window_has_the_same_bound_alone_and_in_a_batch(kind: str) -> None:
-    network = latent_ode(kind, n_controls=1)
-    batch, noise = windows(n_controls=1), torch.randn(4, 3)
-    together = network(batch, noise)
-    for k in range(4):
-        alone = network(one_series(batch, k), noise[k : k + 1])
-        for x, y in zip(alone, together, strict=True):
-            torch.testing.assert_close(x[0], y[k], atol=1e-10, rtol=0)
-
-
-@EVERY_KIND
 def test_bound_of_shown_rows_is_that_of_torchs_distributions(kind: str) -> None:
     network, batch = latent_ode(kind, n_controls=1), windows(n_controls=1)
     noise = torch.randn(4, 3)

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklode import LatentODELSTMForecaster, StructuralForecaster
 from sklode.levels.level import Level
 from sklode.plotting import plot_history
-from sklode.training import ahead, loop
+from sklode.training import ahead
 from sklode.training.loop import HISTORY_COLUMNS
 from sklode.training.validation import Validation
 from tests.epochs import interrupt
@@ -229,25 +229,6 @@ def test_an_interrupted_training_keeps_what_it_has_and_is_not_gone_on_with(
     assert np.isfinite(forecaster.predict(STEPS)).all()
     assert forecaster.fit(y).n_epochs_ == 4
     assert "on all rows" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("proving")
-def test_early_stopping_keeps_the_best_epoch_and_stops_after_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(loop, "_PATIENCE", 2)
-    settings = {"early_stopping": True, "lr": 0.5}
-    forecaster = auto(max_epochs=40, clip_norm=None, **settings).fit(series())
-    losses = forecaster.history_["validation_loss"]
-    assert losses.notna().all()
-    assert forecaster.n_epochs_ < 40
-    assert forecaster.best_epoch_ == losses.idxmin()
-
-
-def test_one_long_series_beside_tiny_ones_is_learned_far_ahead() -> None:
-    y = panel((200, 3, 3, 3))
-    network = auto(guard=False, max_epochs=1, freq="5min").fit(y).network_
-    assert network.reach > 30
 
 
 @pytest.mark.usefixtures("proving")

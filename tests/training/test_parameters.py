@@ -10,7 +10,7 @@ import pytest
 
 from sklode import LatentODELSTMForecaster
 from sklode.training.loop import Trainer
-from tests.series import FORECASTERS, panel, tiny, uneven_stamps, waves
+from tests.series import tiny, uneven_stamps, waves
 
 
 class TrainedError(Exception):
@@ -77,13 +77,6 @@ def test_a_bad_parameter_is_refused_by_name(name: str, value: Any) -> None:
     message = f"(?s){name}.*{re.escape(str(received))}"
     with pytest.raises((ValueError, TypeError), match=message):
         forecaster.fit(waves(uneven_stamps()))
-
-
-@pytest.mark.usefixtures("untrained")
-@pytest.mark.parametrize("kind", FORECASTERS)
-def test_pretrain_refuses_a_bad_parameter_too(kind: type) -> None:
-    with pytest.raises(ValueError, match=r"'lr'.*Got -1"):
-        tiny(kind, lr=-1).pretrain(panel())
 
 
 @pytest.mark.usefixtures("untrained")

@@ -14,7 +14,6 @@ from sklode import nn
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.data.windows import Rows, WindowSet
-from sklode.training import loop
 from sklode.training.series import default_lengths, hidden_rows
 from tests.series import (
     channels,
@@ -62,13 +61,7 @@ def test_windows_grow_over_84_percent_of_the_epochs_and_hide_rows(
 
 @pytest.mark.parametrize(
     ("method", "step_size", "shortest"),
-    [
-        ("rk4", 2.0, 8),
-        ("dopri5", 2.0, 8),
-        ("midpoint", 0.5, 2 * math.pi),
-        ("euler", 0.2, 4 * math.pi),
-        ("rk4", 0.5, 4),
-    ],
+    [("dopri5", 2.0, 8), ("euler", 0.2, 4 * math.pi), ("rk4", 0.5, 4)],
 )
 def test_an_untrained_decoder_rotates_with_periods_between_steps_and_window(
     method: str, step_size: float, shortest: float
@@ -132,17 +125,6 @@ def test_early_stopping_keeps_the_best_epoch_after_the_warm_up(y: Any) -> None:
     losses = stopped.history_["validation_loss"]
     assert np.isfinite(losses).all()
     assert stopped.best_epoch_ == losses[10:].idxmin()
-
-
-def test_early_stopping_stops_when_nothing_improves(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(loop, "_loss_on", lambda *_: 1.0)
-    monkeypatch.setattr(loop, "_PATIENCE", 2)
-    forecaster = tiny(early_stopping=True, max_epochs=30).fit(waves())
-    # the first of whole windows is the 26th
-    assert forecaster.n_epochs_ == len(forecaster.history_) == 28
-    assert forecaster.best_epoch_ == 26
 
 
 @pytest.mark.parametrize(

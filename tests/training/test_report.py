@@ -9,7 +9,6 @@ import sys
 from typing import Any
 
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 
 from sklode.training import ahead
 from sklode.training.validation import Validation
@@ -114,17 +113,11 @@ def test_the_log_has_a_line_per_epoch_as_soon_as_it_ends(
     ]
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError(), KeyboardInterrupt()])
-def test_the_bar_of_a_training_that_breaks_off_is_closed(
-    error: BaseException, terminal: Screen
-) -> None:
+def test_the_bar_of_a_training_that_breaks_off_is_closed(terminal: Screen) -> None:
     from tqdm.auto import tqdm
 
-    forecaster = tiny(max_epochs=3, verbose=1)
-    told: Any = pytest.raises(type(error))
-    if isinstance(error, KeyboardInterrupt):
-        told = pytest.warns(ConvergenceWarning, match="training was interrupted")
-    with interrupt(error, 2), told:
-        forecaster.fit(waves())
+    told = pytest.raises(ZeroDivisionError)
+    with interrupt(ZeroDivisionError(), 2), told:
+        tiny(max_epochs=3, verbose=1).fit(waves())
     assert not tqdm._instances
     assert terminal.text.endswith("\n")
