@@ -26,6 +26,7 @@ WARNS = {
 
 # What a page shows that not every installation has.
 NEEDS = {
+    "optuna.md": ("optuna",),
     "saving.md": ("safetensors",),
     "speed.md": ("distributed",),
 }
@@ -198,6 +199,46 @@ def the_history_shows_what_was_clipped(shown: Names) -> None:
     assert len(history) == 5
     assert (history["clipped_fraction"] > 0).any()
     assert len(shown["exploded"]) == 0
+
+
+@says("index.md")
+def a_year_is_found_in_forty_weeks(shown: Names) -> None:
+    assert len(shown["y"]) == 40
+    assert shown["error"] == pytest.approx(0.39, abs=0.03)
+    assert shown["naive"] == pytest.approx(1.94, abs=0.01)
+    parts = shown["forecaster"].level_.index.get_level_values("part")
+    assert "season of 365.2 d" in parts
+
+
+@says("troubleshooting.md")
+def each_symptom_comes_and_goes(shown: Names) -> None:
+    errors = shown["results"]["MAE"].groupby("method").mean()
+    assert errors["forecaster"] < 0.5 * errors.drop("forecaster").min()
+    assert shown["flat"] == pytest.approx(1.5, abs=0.1)
+    assert shown["seasonal"] == pytest.approx(0.4, abs=0.05)
+    first = shown["first"]
+    assert first["spike"] == pytest.approx(first["calm"], abs=0.1)
+    assert first["shift"] > first["calm"] + 5
+    assert shown["below"] < 0 == shown["above"]
+
+
+@says("from_prophet.md")
+@says("from_darts.md")
+def irregular_weeks_are_forecast_to_0_4_ppm(shown: Names) -> None:
+    assert shown["error"] == pytest.approx(0.4, abs=0.03)
+
+
+@says("from_nixtla.md")
+def a_long_table_is_forecast_and_given_back(shown: Names) -> None:
+    assert shown["error"] == pytest.approx(23, abs=1)
+    assert [*shown["back"].columns] == ["ds", "sklode"]
+    assert shown["back"]["ds"].iloc[-1] == pd.Timestamp("1960-12-01")
+
+
+@says("optuna.md")
+def the_defaults_win(shown: Names) -> None:
+    assert shown["study"].best_params == {"logarithm": "auto", "seasons": "auto"}
+    assert shown["final"] == pytest.approx(25, abs=1)
 
 
 def test_every_check_has_its_page() -> None:
