@@ -32,7 +32,7 @@ _DRIFT, _OPTIMISM = 1.25, 1.3
 """How much larger errors of forecasts are than those measured: held-out, trained on.
 
 Held-out rows chose the epoch. Rows trained on need no factor where windows are thinned
-by a half. The factors were set on series of two sines, see docs/uncertainty.md.
+by a half. The factors were set on series of two noisy sines.
 """
 
 
