@@ -82,7 +82,17 @@ html_theme_options = {
 }
 html_sidebars = {  # pages without others below them
     page: []
-    for page in ("index", "install", "tour", "comparison", "glossary", "changelog")
+    for page in (
+        "index",
+        "install",
+        "tour",
+        "troubleshooting",
+        "from_*",
+        "optuna",
+        "comparison",
+        "glossary",
+        "changelog",
+    )
 }
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True

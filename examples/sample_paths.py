@@ -1,9 +1,10 @@
 """
-Sampling: futures of a series
-=============================
+How likely is it to cross a limit?
+==================================
 
-A model learns a family of oscillations with phases and sizes of their own, at irregular
-stamps. Ten paths continue one member of it from few noisy observations. ::
+A limit is crossed by readings, not by a mean, and the highest of a hundred readings is
+higher than the highest mean. ``sample`` draws whole futures; count those that cross.
+The series is CO2 at Mauna Loa. ::
 
     python examples/sample_paths.py [--output sample_paths.png]
 """
@@ -11,72 +12,79 @@ stamps. Ten paths continue one member of it from few noisy observations. ::
 import argparse
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 
-from sklode import LatentODELSTMForecaster
+from sklode import StructuralForecaster
+from sklode.data import load_co2
+from sklode.plotting import plot_forecast
 
-parser = argparse.ArgumentParser(description="Draw sample paths.")
+parser = argparse.ArgumentParser(description="Draw futures and count crossings.")
 parser.add_argument("--output", default="sample_paths.png", help="the picture's path")
 output = parser.parse_args().output
 
 # %%
-# A family
-# --------
-# Forty damped oscillations of one period, each at its own stamps. The first one is kept
-# apart.
+# The highest of two years, twelve times
+# --------------------------------------
+# Each summer from 1988 on: what will the highest reading of the next two years be? The
+# baseline adds two years of growth to the highest reading of the last year.
 
-START = pd.Timestamp("2026-01-01")
-N_SERIES, N_STAMPS = 40, 50
-rng = np.random.default_rng(0)
-members = {}
-for k in range(N_SERIES):
-    hours = np.cumsum(rng.uniform(0.3, 1.7, N_STAMPS))
-    size, phase = rng.uniform(2, 4), rng.uniform(0, 2 * np.pi)
-    wave = size * np.exp(-hours / 40) * np.sin(2 * np.pi * hours / 12 + phase)
-    values = 20 + wave + 0.4 * rng.standard_normal(N_STAMPS)
-    stamps = START + pd.to_timedelta(hours, unit="h").round("s")
-    members[k] = pd.DataFrame({"y": values}, stamps)
-family = pd.concat(members, names=["series", "time"])
-train, one = family.drop(index=0, level="series"), family.loc[0, "y"]
-
-# %%
-# Futures of one series
-# ---------------------
-# ``pretrain`` learns the family; ``fit`` with ``finetune_epochs=0`` only takes up what
-# was seen of the new series. A path is one draw of the latent state, decoded
-# everywhere: ``noise=False`` leaves the noise of single readings out.
-
-forecaster = LatentODELSTMForecaster(
-    level="series",
-    hidden_size=16,
-    latent_size=4,
-    window_length=12,
-    horizon=20,
-    max_epochs=40,
-    finetune_epochs=0,
-    random_state=0,
-).pretrain(train)
-seen, later = one[:5], one[5:40]
-ahead = pd.date_range(seen.index[0], later.index[-1], freq="15min")
-futures = forecaster.fit(seen).sample(ahead, n_samples=100, noise=False)
+y = load_co2()["1978":]
+rows = {}
+for year in range(1988, 2000):
+    train, test = y[: f"{year}-06"], y[f"{year}-07" : f"{year + 2}-06"]
+    forecaster = StructuralForecaster(random_state=0).fit(train)
+    paths = forecaster.sample(fh=test.index, n_samples=300)["co2"].unstack("sample")
+    highest = paths.max()
+    growth = train[-52:].mean() - train[-104:-52].mean()
+    rows[year] = {
+        "truth": test.max(),
+        "baseline": train[-52:].max() + 2 * growth,
+        "median path": highest.median(),
+        "5 %": highest.quantile(0.05),
+        "95 %": highest.quantile(0.95),
+    }
+table = pd.DataFrame(rows).T
+print(table.round(1).to_string())
+errors = table[["baseline", "median path"]].sub(table["truth"], axis=0).abs().mean()
+inside = table["truth"].between(table["5 %"], table["95 %"])
+print(f"\nMean absolute error, ppm\n{errors.round(2).to_string()}")
+print(f"The truth lies between 5 and 95 % in {inside.sum()} of {len(inside)} years.")
 
 # %%
-# Five readings fix the phase of an oscillation that is known otherwise, so that its
-# futures are much alike.
+# When will 373 ppm be reached?
+# -----------------------------
+# Asked in June 1999, the year of the last row. A path has crossed from its first
+# reading above the limit on.
 
-figure, axes = plt.subplots(figsize=(7, 4.2), layout="constrained")
-paths = futures["y"].unstack("sample")
-low, middle, high = paths.quantile([0.05, 0.5, 0.95], axis=1).to_numpy()
-axes.fill_between(paths.index, low, high, color="#d2e5f1", label="90 % of 100 paths")
-ten = axes.plot(paths.iloc[:, :10], color="0.15", lw=0.6, alpha=0.35)
-ten[0].set_label("10 sample paths")
-axes.plot(paths.index, middle, color="#0072B2", label="median")
-axes.plot(seen, "o", color="0.45", ms=4, label="observed")
-axes.plot(later.index, later, "o", mfc="white", mec="0.15", ms=4, label="held out")
-axes.legend(frameon=False, fontsize="small", ncols=3, loc="lower center")
-axes.set_title("A series of which five readings are known", loc="left")
-axes.spines[["top", "right"]].set_visible(False)
-axes.set(ylim=(15, 25), ylabel="y")
+LIMIT = 373.0
+ahead = pd.date_range("1999-07-03", "2001-12-29", freq="7D")
+paths = forecaster.sample(fh=ahead, n_samples=1000)["co2"].unstack("sample")
+crossed = (paths > LIMIT).cummax().mean(axis=1)
+first = y["1999-07":][lambda later: later > LIMIT].index[0]
+print(f"\nBy the end of 2000 the chance is {crossed[:'2000'].iloc[-1]:.0%}.")
+print(
+    f"It came on {first:%d %B %Y}, when the chance was {crossed[:first].iloc[-1]:.0%}."
+)
+
+# %%
+# The picture
+# -----------
+
+figure, (above, below) = plt.subplots(
+    2, 1, figsize=(7.5, 5), sharex=True, height_ratios=(2, 1), layout="constrained"
+)
+above.plot(paths.iloc[:, :30], color="#0072B2", lw=0.5, alpha=0.25)
+above.plot([], color="#0072B2", lw=0.5, alpha=0.6, label="30 futures")
+forecast = forecaster.predict(fh=ahead)
+plot_forecast(train["1998":], forecast, y_test=y["1999-07":], ax=above)
+above.axhline(LIMIT, color="#D55E00", lw=1, ls="--", label="limit")
+above.legend(frameon=False, fontsize="small", loc="upper left", ncols=2)
+above.set(ylabel="CO$_2$ (ppm)", ylim=(362, 380), xlabel="")
+below.plot(crossed, color="#0072B2", label="chance to have crossed, from 1000 futures")
+below.axvline(first, color="0.15", lw=1, label="first reading above the limit")
+below.set(ylim=(0, 1), ylabel="chance")
+below.legend(frameon=False, fontsize="small", loc="upper left")
+for ax in (above, below):
+    ax.spines[["top", "right"]].set_visible(False)
 figure.savefig(output, dpi=120)
 print(f"\nThe picture is in {output}")

@@ -1,12 +1,14 @@
-"""Evaluation on irregular time stamps: a splitter and a metric around sktime's."""
+"""Evaluation at true time stamps: a backtest, a splitter and a metric for sktime."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.performance_metrics.forecasting import (
     MeanAbsoluteError,
     MeanAbsoluteScaledError,
@@ -15,7 +17,13 @@ from sktime.performance_metrics.forecasting._base import BaseForecastingErrorMet
 from sktime.split import ExpandingWindowSplitter
 from sktime.split.base import BaseSplitter
 
-__all__ = ["AbsoluteHorizon", "AlignedMetric"]
+from sklode.data.arrays import Array
+from sklode.data.checks import check_count, check_probabilities
+from sklode.data.observations import Observations
+from sklode.data.ticks import series_of, ticks_between
+from sklode.levels.periods import clock_periods, peaks
+
+__all__ = ["AbsoluteHorizon", "AlignedMetric", "backtest"]
 
 
 class AbsoluteHorizon(BaseSplitter):
@@ -149,3 +157,170 @@ def _aligned(y_true: Any, y_pred: Any, kwargs: dict[str, Any]) -> dict[str, Any]
         aligned["y_pred"] = pred.clone().set_params(index=numbers)
         aligned["y_true"] = y_true.set_axis(numbers)
     return aligned
+
+
+def backtest(
+    forecaster: BaseForecaster,
+    y: pd.Series | pd.DataFrame,
+    X: pd.DataFrame | None = None,
+    horizon: int | None = None,
+    origins: int = 5,
+    coverage: float = 0.9,
+) -> pd.DataFrame:
+    """Forecast the end of a series from several origins, and measure the errors.
+
+    At each origin a clone of the forecaster is fitted on the rows before it, and asked
+    for the next ``horizon`` rows at their true stamps. Simple methods answer the same
+    question: the last value; and, where the rows show a season, the value a season
+    before, interpolated between its neighbours.
+
+    Parameters
+    ----------
+    forecaster : BaseForecaster
+        Any of sktime's forecasters; it is not changed.
+    y : Series or DataFrame
+        Observations, as in ``fit``. Each series of a panel has origins of its own, and
+        is left out of those with fewer than ``horizon`` rows before them.
+    X : DataFrame, optional
+        Controls at the stamps of ``y``.
+    horizon : int, optional
+        Number of rows that are forecast from an origin. None: so many that all origins
+        lie in the last half of the usual series; at most 100.
+    origins : int, default=5
+        Number of origins, ``horizon`` rows apart, up to the end.
+    coverage : float, default=0.9
+        Of the intervals.
+
+    Returns
+    -------
+    DataFrame
+        Index (origin, method): the last stamp before the origin, of a panel its number;
+        "forecaster", "last value", "seasonal naive". Columns, over all observed values:
+        "MAE" and "RMSE", in units of y or, of several series or columns, in standard
+        deviations of each before the origin; "coverage", the share inside the interval;
+        "seconds" of fit and forecast. ``attrs["coverage"]`` is the argument.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument cannot be used, or y has too few rows.
+
+    Examples
+    --------
+    >>> from sktime.datasets import load_airline
+    >>> from sklode import StructuralForecaster
+    >>> from sklode.model_selection import backtest
+    >>> results = backtest(StructuralForecaster(), load_airline(), horizon=12)
+    >>> errors = results["MAE"].groupby("method").mean()
+    >>> bool(errors["forecaster"] < errors["seasonal naive"])
+    True
+    """
+    is_table = isinstance(y, pd.Series | pd.DataFrame)
+    if not (isinstance(forecaster, BaseForecaster) and is_table):
+        raise TypeError(
+            "backtest takes a forecaster, then y as a Series or DataFrame; got "
+            f"{type(forecaster).__name__} and {type(y).__name__}. Use for example "
+            "backtest(StructuralForecaster(), y)."
+        )
+    check_probabilities("coverage", [coverage])
+    check_count("origins", origins)
+    y = y.dropna(how="all")
+    series, _ = series_of(y.index)
+    after = pd.Series(series).groupby(series).cumcount(ascending=False).to_numpy()
+    lengths = np.bincount(series, minlength=1)
+    if horizon is None:
+        horizon = min(max(int(np.median(lengths)) // (2 * origins), 1), 100)
+    check_count("horizon", horizon)
+    found = {}
+    for number, end in enumerate(range(origins * horizon, 0, -horizon), 1):
+        is_long = (lengths - end >= max(horizon, 2))[series]
+        if not is_long.any():
+            raise ValueError(
+                "y must have as many rows before the first origin as are forecast from "
+                f"it, and two at least; got {lengths.max()} rows for {origins} "
+                f"origins of {horizon} rows each. Ask for fewer."
+            )
+        seen = y[is_long & (after >= end)]
+        asked = y[is_long & (after < end) & (after >= end - horizon)]
+        origin = number if y.index.nlevels > 1 else seen.index[-1]
+        start = time.perf_counter()
+        own = _forecast(forecaster, seen, asked.index, X, coverage)
+        seconds = time.perf_counter() - start
+        simple, scale = _simple(seen, asked.index)
+        errors = _errors(asked, scale, *own)
+        found[origin, "forecaster"] = {**errors, "seconds": seconds}
+        for method, values in simple.items():
+            found[origin, method] = _errors(asked, scale, values)
+    index = pd.MultiIndex.from_tuples(found, names=["origin", "method"])
+    results = pd.DataFrame(list(found.values()), index)
+    results.attrs["coverage"] = float(coverage)
+    return results
+
+
+def _forecast(
+    forecaster: BaseForecaster, y: Any, index: pd.Index, X: Any, coverage: float
+) -> tuple[Any, ...]:
+    """Return forecasts of a clone and, where it has intervals, their bounds."""
+    is_panel = index.nlevels > 1
+    fh = index if is_panel else ForecastingHorizon(index, is_relative=False)
+    seen, ahead = (None, None) if X is None else (X.loc[y.index], X.loc[index])
+    fitted = forecaster.clone().fit(y, seen, fh=None if is_panel else fh)
+    pred = pd.DataFrame(fitted.predict(fh, ahead)).to_numpy()
+    if not fitted.get_tag("capability:pred_int"):
+        return (pred,)
+    bounds = fitted.predict_interval(fh, ahead, coverage=coverage)
+    return pred, *(bounds.xs(end, axis=1, level=-1) for end in ("lower", "upper"))
+
+
+def _simple(y: Any, index: pd.Index) -> tuple[dict[str, Array], Array]:
+    """Return what simple methods forecast, and the unit of errors, (row, channel)."""
+    rows = Observations.from_frame(pd.DataFrame(y))
+    times = ticks_between(
+        np.repeat(rows.ticks[rows.bounds[:-1]], rows.lengths), rows.ticks
+    )
+    series, ticks = rows.locate(index)
+    ahead = ticks_between(rows.ticks[rows.bounds[series]], ticks)
+    n_channels, period = rows.values.shape[1], _season(rows, times)
+    last, before, scale = np.full((3, len(index), n_channels), np.nan)
+    for k, j in np.ndindex(len(rows.keys), n_channels):
+        own = np.flatnonzero((rows.series == k) & ~np.isnan(rows.values[:, j]))
+        if len(own):
+            mine, x, values = series == k, times[own], rows.values[own, j]
+            last[mine, j], scale[mine, j] = values[-1], values.std() or 1.0
+            shift = period * np.ceil((ahead[mine] - x[-1]) / (period or 1.0))
+            before[mine, j] = np.interp(ahead[mine] - shift, x, values)
+    simple = {"last value": last, "seasonal naive": before}
+    is_one = len(rows.keys) == n_channels == 1
+    return simple if period else {"last value": last}, scale**0 if is_one else scale
+
+
+def _season(rows: Observations, times: Array) -> float:
+    """Return the ticks after which the longest series repeats best; 0: no season."""
+    k = int(rows.lengths.argmax())
+    own = np.flatnonzero((rows.series == k) & ~np.isnan(rows.values[:, 0]))
+    times, values = times[own], rows.values[own, 0]
+    if len(own) < 2:
+        return 0.0
+    unit = float(np.median(np.diff(times)))
+    periods = clock_periods(rows, unit, times[-1])
+    periods = periods or [p * unit for p in peaks(times / unit, values, 1.0)]
+    misses = {0.0: np.inf}
+    for period in periods:
+        later = times >= period
+        before = np.interp(times[later] - period, times, values)
+        misses[period] = np.abs(values[later] - before).mean()
+    return min(misses, key=misses.__getitem__)
+
+
+def _errors(
+    y: Any, scale: Array, pred: Any, lower: Any = None, upper: Any = None
+) -> dict[str, float]:
+    """Return a row of `backtest`, without seconds."""
+    truth = pd.DataFrame(y).to_numpy(float, na_value=np.nan)
+    known = ~np.isnan(truth)
+    error = (np.abs(truth - pred) / scale)[known]
+    found = {"MAE": error.mean(), "RMSE": np.sqrt((error**2).mean())}
+    if lower is None:
+        return {**found, "coverage": np.nan, "seconds": 0.0}
+    inside = np.asarray((lower <= truth) & (truth <= upper))[known]
+    return {**found, "coverage": inside.mean()}

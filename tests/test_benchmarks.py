@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,3 +121,39 @@ def test_script_prints_its_table(
 ) -> None:
     assert list(load(script).main(options.split())) == rows
     assert told in capsys.readouterr().out
+
+
+def test_irregular_series_are_compared_with_rivals(
+    load: Load, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("statsmodels")
+    module = load("against_prophet")
+    file = tmp_path / "series.tsf"
+    values = ",".join(str(100 + k % 4) for k in range(120))
+    header = "@attribute series_name string\n@frequency quarterly\n@missing false"
+    file.write_text(f"@relation x\n{header}\n@equallength true\n@data\nT1:{values}\n")
+    methods = ["sklode", "UnobservedComponents"]
+    table = module.main(["--data", str(file), "--methods", *methods])
+    assert (table["MASE"] < 0.1).all()  # a season without noise
+    assert "1 series, 40 % of their rows dropped" in capsys.readouterr().out
+    (task,) = module.tasks(module.of_file(file, 1))
+    assert task.kept.mean() == pytest.approx(0.6, abs=0.15)
+    step = task.past.diff().abs().mean()  # the season repeats without an error
+    assert task.error(task.future + 3.0) == pytest.approx(3.0 / step)
+
+
+@pytest.mark.slow
+def test_many_series_of_one_law_are_compared_with_boosting(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = load("against_boosting")
+    small = functools.partial(module.LatentODELSTMForecaster, max_epochs=1)
+    monkeypatch.setattr(module, "LatentODELSTMForecaster", small)
+    errors = module.main(["--seeds", "0"])["MSE / variance"]
+    assert errors["boosting on lags"] < 0.3 < errors["StructuralForecaster"]
+
+
+def test_rows_a_second_are_told(load: Load) -> None:
+    table = load("rows_a_second").main(["--rows", "300"])
+    assert table["rows"].tolist() == [300]
+    assert (table["seconds"] > 0).all()

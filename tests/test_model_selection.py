@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
+from sktime.forecasting.base import BaseForecaster
 from sktime.forecasting.model_evaluation import evaluate
 from sktime.forecasting.model_selection import (
     ForecastingGridSearchCV,
@@ -27,7 +28,8 @@ from sktime.split import (
     SlidingWindowSplitter,
 )
 
-from sklode import AbsoluteHorizon, AlignedMetric
+from sklode import AbsoluteHorizon, AlignedMetric, StructuralForecaster
+from sklode.model_selection import backtest
 from tests.series import tiny, uneven_stamps, waves
 
 CV = ExpandingWindowSplitter(fh=[1, 2, 3], initial_window=14, step_length=4)
@@ -225,3 +227,91 @@ def test_probabilistic_metrics_score_at_the_test_stamps(name: str) -> None:
         z = (truth - mean) / scale  # the CRPS of a normal distribution
         crps = z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi)
         assert row.test_CRPS == pytest.approx((scale * crps).mean())
+
+
+# --- backtest -------------------------------------------------------------------------
+
+
+class Recorder(BaseForecaster):
+    """Forecasts the sum of X, or nought, and remembers what it was given."""
+
+    _tags = {"capability:exogenous": True, "requires-fh-in-fit": False}  # noqa: RUF012
+    _config = {"remember_data": False}  # noqa: RUF012
+    seen: list[tuple[pd.Index, pd.Index]] = []  # noqa: RUF012
+
+    def _fit(self, y: Any, X: Any, fh: Any) -> Any:
+        self._stamps = y.index
+        assert X is None or X.index.equals(y.index)
+        return self
+
+    def _predict(self, fh: Any, X: Any) -> Any:
+        asked = fh.to_absolute_index(self.cutoff)
+        self.seen.append((self._stamps, asked))
+        values = 0.0 if X is None else X.sum(axis=1).to_numpy()
+        return pd.Series(values, asked)
+
+
+def test_a_backtest_asks_at_true_stamps_for_the_rows_after_each_origin() -> None:
+    y = waves(uneven_stamps())
+    y.iloc[5] = np.nan
+    y = y.rename(None)
+    known = y.dropna()
+    X = known.rename("x").to_frame().reindex(y.index).fillna(0.0)
+    Recorder.seen.clear()
+    results = backtest(Recorder(), y, X, horizon=3, origins=2)
+    assert [list(asked) for _, asked in Recorder.seen] == [
+        list(known.index[-6:-3]),
+        list(known.index[-3:]),
+    ]
+    assert [len(before) for before, _ in Recorder.seen] == [
+        len(known) - 6,
+        len(known) - 3,
+    ]
+    own = results.xs("forecaster", level="method")
+    assert list(own.index) == [known.index[-7], known.index[-4]]
+    assert own["MAE"].tolist() == [0.0, 0.0]  # X is the truth
+    assert own["coverage"].isna().all()
+    last = results["MAE"].xs("last value", level="method")
+    expected = (known.iloc[-3:] - known.iloc[-4]).abs().mean()
+    assert last.iloc[-1] == pytest.approx(expected)
+
+
+def test_the_seasonal_naive_repeats_the_season_between_uneven_stamps() -> None:
+    hours = np.sort(np.random.default_rng(0).choice(24 * 20, 300, replace=False))
+    stamps = pd.Timestamp("2024-01-01") + pd.to_timedelta(hours, unit="h")
+    y = pd.Series(np.abs(hours % 24 - 12.0), stamps)
+    results = backtest(Recorder(), y, origins=2, horizon=20)
+    errors = results["MAE"].groupby("method").mean()
+    assert errors["seasonal naive"] < 0.5 < 2 < errors["last value"]
+    walk = pd.Series(np.random.default_rng(0).normal(size=60).cumsum())
+    methods = backtest(Recorder(), walk, origins=1).index.get_level_values("method")
+    assert list(methods) == ["forecaster", "last value"]
+
+
+def test_a_backtest_of_a_panel_counts_origins_and_scales_errors() -> None:
+    y = panel_apart()
+    y["large"] = 1000 * y.iloc[:, 0]
+    forecaster = StructuralForecaster(seasons=None)
+    results = backtest(forecaster, y, horizon=3, origins=2)
+    assert list(results.index.unique("origin")) == [1, 2]
+    small = backtest(forecaster, y.iloc[:, :1], horizon=3, origins=2)
+    column = "MAE"
+    simple = results[column].xs("last value", level="method")
+    alone = small[column].xs("last value", level="method")
+    np.testing.assert_allclose(simple, alone)
+    assert results["coverage"].xs("forecaster", level="method").between(0.3, 1).all()
+    assert not forecaster.is_fitted
+
+
+def test_a_backtest_that_cannot_be_made_says_why() -> None:
+    y = waves(uneven_stamps())
+    with pytest.raises(
+        TypeError, match=r"takes a forecaster, then y .* got Series and"
+    ):
+        backtest(y, StructuralForecaster())
+    with pytest.raises(ValueError, match=r"as many rows .* 2 origins of 9 rows each"):
+        backtest(StructuralForecaster(), y, horizon=9, origins=2)
+    with pytest.raises(ValueError, match="origins must be a whole number"):
+        backtest(StructuralForecaster(), y, origins=0)
+    with pytest.raises(ValueError, match="coverage must be a number between"):
+        backtest(StructuralForecaster(), y, coverage=90)

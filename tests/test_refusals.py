@@ -10,8 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from sktime.forecasting.base import ForecastingHorizon
+from sktime.forecasting.model_evaluation import evaluate
+from sktime.split import ExpandingWindowSplitter
 
-from sklode import StructuralForecaster
+from sklode import AbsoluteHorizon, LatentODELSTMForecaster, StructuralForecaster
 from sklode.data.clock import calendar_features
 from sklode.data.errors import WeightsFileError
 from tests.series import panel, waves
@@ -110,3 +112,65 @@ def test_a_refused_fit_predict_leaves_the_forecaster_as_it_was() -> None:
     with pytest.raises(TypeError):
         forecaster.fit_predict("words", fh=[1])
     pd.testing.assert_series_equal(forecaster.predict([1]), before)
+
+
+def test_an_unknown_parameter_is_refused_with_the_nearest_one() -> None:
+    said = "LatentODELSTMForecaster has no parameter 'hiden_size'. .* 'hidden_size'"
+    with pytest.raises(TypeError, match=said):
+        LatentODELSTMForecaster(hiden_size=8)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"no parameter 'xyz'\. It has .*'seasons'"):
+        StructuralForecaster().set_params(xyz=1)
+
+
+def test_arguments_in_the_order_of_scikit_learn_are_told() -> None:
+    X = pd.DataFrame({"a": np.arange(40.0), "b": 1.0}, DAYS)
+    with pytest.raises(TypeError, match=r"y comes first.* 2 columns.* X\.to_frame\(\)"):
+        StructuralForecaster().fit(X, X["a"])
+    one = X[["a"]] * 2.0
+    assert fitted(one, X=X["b"]).predict([1], X=X["b"].shift(1, "D")).shape == (1, 1)
+
+
+@pytest.mark.parametrize("columns", [["unique_id", "ds", "y"], ["ds", "y"]])
+def test_the_long_format_is_told_how_to_become_an_index(columns: list[str]) -> None:
+    long = pd.DataFrame({"unique_id": "a", "ds": DAYS, "y": np.arange(40.0)})[columns]
+    with pytest.raises(TypeError, match="series and times of y are its index") as info:
+        fitted(long)
+    lines = str(info.value).rpartition("These two lines make it: ")[2]
+    names = {"pd": pd, "df": long}
+    exec(lines, names)  # what the message says works
+    assert fitted(names["y"]).predict([1]).shape == (1, 1)
+
+
+def test_fractions_of_a_float_index_are_kept_apart_by_the_remedy() -> None:
+    y = pd.Series(np.arange(9.0), np.arange(9) / 2)
+    with pytest.raises(TypeError, match=r"pd\.to_timedelta\(index, unit='s'\)"):
+        fitted(y)
+    y.index = pd.to_timedelta(y.index, unit="s")
+    assert fitted(y).predict([1]).index[0] == pd.Timedelta("4.5s")
+
+
+def test_a_stamp_or_a_date_as_text_is_a_horizon() -> None:
+    y, months = pd.Series(np.arange(40.0), DAYS), pd.period_range("2020-01", periods=40)
+    ahead = pd.Timestamp("2024-02-20")
+    for fh in (ahead, "2024-02-20", ahead.date(), ["2024-02-20"], (ahead,)):
+        found = fitted(y).predict(fh)
+        assert list(found.index) == [ahead]
+        assert found.iloc[0] == fitted(y).predict(pd.DatetimeIndex([ahead])).iloc[0]
+    zoned = fitted(y.tz_localize("Asia/Tokyo")).predict("2024-02-20")
+    assert zoned.index[0] == ahead.tz_localize("Asia/Tokyo")
+    of_month = fitted(y.set_axis(months)).predict("2023-07")
+    assert of_month.index[0] == pd.Period("2023-07", months.freq)
+    with pytest.raises(TypeError, match="must be of the kind of y's index, integers"):
+        fitted(pd.Series(np.arange(9.0))).predict("2024-02-20")
+
+
+def test_an_evaluation_at_other_times_than_the_fold_says_what_to_wrap() -> None:
+    y = pd.Series(np.arange(40.0), DAYS).drop(DAYS[[7, 8, 20]])
+    cv = ExpandingWindowSplitter(fh=[1, 2], initial_window=30, step_length=5)
+    forecaster = StructuralForecaster(seasons=None)
+    with pytest.warns(UserWarning, match=r"Wrap its splitter: AbsoluteHorizon\(cv\)"):
+        evaluate(forecaster, cv, y)
+    evaluate(forecaster, AbsoluteHorizon(cv), y)
+    month_ends = pd.date_range("2024-01-31", periods=37, freq="ME")
+    evaluate(forecaster, cv, y.set_axis(month_ends))
+    fitted(y, fh=[1, 2])

@@ -16,7 +16,7 @@ SECTIONS = {
     "#install-and-see-it-work": "install.md",
     "#quick-start": "tour.md",
     "#the-estimators": "model.md",
-    "#how-fast": "engine.md#figures",
+    "#how-fast": "benchmarks.md#a-training-step",
     "#how-accurate": "paper.md",
     "#honest-limits": "limits.md",
 }

@@ -8,16 +8,15 @@ from typing import Any
 
 ORDER = (
     "quickstart",
+    "trust",
     "irregular_against_arima",
     "intervals",
     "impute_gaps",
     "missing_values",
-    "spirals",
-    "panel_transfer",
-    "calendar_season",
-    "grid_search",
-    "clip_gradients",
+    "regressors",
     "sample_paths",
+    "grid_search",
+    "panel_transfer",
 )
 
 # where a page that is being made names its picture

@@ -222,14 +222,14 @@ def _seconds(result: pd.DataFrame) -> pd.Series:
 
 
 STYLES = {
-    NETWORK: ("tab:green", "o"),
-    STRUCTURAL: ("tab:olive", "P"),
-    ARIMA: ("tab:orange", "s"),
-    SEASONAL_ARIMA: ("tab:red", "D"),
-    "ETS": ("tab:blue", "^"),
-    "Theta": ("tab:purple", "v"),
+    NETWORK: ("#009E73", "D"),
+    STRUCTURAL: ("#0072B2", "o"),
+    ARIMA: ("#D55E00", "s"),
+    SEASONAL_ARIMA: ("#E69F00", "s"),
+    "ETS": ("#CC79A7", "^"),
+    "Theta": ("#56B4E9", "v"),
     "naive": ("0.6", "x"),
-    "seasonal naive": ("0.4", "+"),
+    "seasonal naive": ("0.3", "+"),
 }
 
 
@@ -237,21 +237,27 @@ def draw_scores(axes: Axes, table: pd.DataFrame) -> None:
     """Draw a line of marks per task."""
     tasks = [name for name in table if name not in ("mean rank", "seconds")]
     heights = np.arange(len(tasks))
-    for k, (name, (color, marker)) in enumerate(STYLES.items()):
+    is_equal = np.allclose(table.loc[NETWORK, tasks], table.loc[STRUCTURAL, tasks])
+    shown = [name for name in STYLES if not (is_equal and name == NETWORK)]
+    for k, name in enumerate(shown):
+        color, marker = STYLES[name]
+        label = f"{name} ({table.loc[name, 'mean rank']:.2f})"
+        if is_equal and name == STRUCTURAL:
+            label += f", {NETWORK} (equal)"
         axes.plot(
             table.loc[name, tasks],
-            heights + 0.09 * (k - (len(STYLES) - 1) / 2),  # no mark hides another
+            heights + 0.09 * (k - (len(shown) - 1) / 2),  # no mark hides another
             marker,
             color=color,
-            markersize=10 if name in (NETWORK, STRUCTURAL) else 7,
-            label=f"{name} ({table.loc[name, 'mean rank']:.2f})",
+            markersize=8 if name in (NETWORK, STRUCTURAL) else 6,
+            label=label,
         )
     axes.set_yticks(heights, tasks)
     axes.set_ylim(len(tasks) - 0.5, -0.5)
     for height in heights[1:]:
         axes.axhline(height - 0.5, color="0.85", lw=0.8)
     axes.set_xlim(left=0)
-    axes.set(xlabel="MASE, mean over the test folds", title="Less is better")
+    axes.set(xlabel="MASE, mean over the test folds; less is better")
 
 
 def draw_forecasts(axes: Axes, task: Task, result: pd.DataFrame, title: str) -> None:
@@ -260,18 +266,16 @@ def draw_forecasts(axes: Axes, task: Task, result: pd.DataFrame, title: str) -> 
     fold = f"predictions_fold_{task.n_folds - 1}"
     test = task.y[-task.n_ahead :]
     history = task.y[: -task.n_ahead][-2 * task.n_ahead :]
-    axes.plot(history.index, history, ".", color="0.6", label="history")
-    (dots,) = axes.plot(test.index, test, ".k", markersize=8, label="held out")
-    dots.set_zorder(3)
-    for name in (ARIMA, SEASONAL_ARIMA, STRUCTURAL, NETWORK):
+    axes.plot(history.index, history, "o", color="0.45", ms=3, label="observed")
+    ring = {"mfc": "white", "mec": "0.15", "mew": 0.7}
+    axes.plot(test.index, test, "o", ms=4.5, zorder=3, label="held out", **ring)
+    for name, dashes in ((SEASONAL_ARIMA, "--"), ("ETS", ":"), (STRUCTURAL, "-")):
         forecast = with_dates(result.loc[name, fold].squeeze())
         color = STYLES[name][0]
-        dashes = "--" if name == NETWORK else "-"  # it may lie on the level
         axes.plot(forecast.index, forecast, dashes, color=color, lw=1.8, label=name)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator()))
     axes.set_title(f"{title}, the last fold")
-    axes.margins(y=0.3)  # for the legend
-    axes.legend(frameon=False, loc="upper left", ncols=2)
+    axes.legend(frameon=False, fontsize="small")
 
 
 def with_dates(y: pd.Series) -> pd.Series:
@@ -300,10 +304,11 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     print("\nMASE, and the mean rank over the regular series")
     print(table.round({"mean rank": 2, "seconds": 1}).round(3).to_string())
 
-    figure, axes = plt.subplots(1, 2, figsize=(12, 6), layout="constrained")
+    figure, axes = plt.subplots(2, 1, figsize=(7.8, 8.5), layout="constrained")
     draw_scores(axes[0], table)
     title = "method (mean rank over the regular series)"
-    figure.legend(loc="outside lower center", ncols=4, frameon=False, title=title)
+    look = {"frameon": False, "fontsize": "small", "title": title, "ncols": 2}
+    axes[0].legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), **look)
     shown = [name for name, task in tasks.items() if task.irregular] or list(tasks)
     draw_forecasts(axes[1], tasks[shown[0]], results[shown[0]], shown[0])
     figure.savefig(options.output, dpi=120)

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     print_table(table, PUBLISHED, digits=3)
     if options.models:
         shown = [f"{options.models[-1]}, {whose}" for whose in options.settings]
-        others = [*shown[1:], "2 yearly harmonics"]
+        others = [*shown[1:], "ridge on anomalies"]
         path = options.output / "climate.png"
         draw_origins(experiment, forecasts, shown[0], others, path)
         print(f"The picture is {path}")

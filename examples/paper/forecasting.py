@@ -38,6 +38,9 @@ Features = Callable[[pd.Index], pd.DataFrame]
 PUBLISHED_MODELS = ("Latent ODE-RNN", "Latent ODE-LSTM", "Latent ODE-LSTM+GC")
 """Of which the paper prints figures, in the order of its tables."""
 
+LINES = ("-", "#0072B2"), ("--", "#E69F00"), (":", "#009E73")
+"""Dashes and colours of methods in a picture."""
+
 
 def add_options(parser: argparse.ArgumentParser, output: str) -> None:
     """Add the options of both scripts."""
@@ -210,7 +213,7 @@ def draw_origins(
     others: Sequence[str],
     path: Path,
 ) -> None:
-    """Save the forecasts from a typical and from the worst origin of each task.
+    """Save two channels' forecasts from a typical origin of up to three tasks.
 
     Parameters
     ----------
@@ -218,51 +221,56 @@ def draw_origins(
     forecasts : dict of dict of ndarray
         By task and method, scaled.
     best : str
-        The method whose error says which origins: the median one, and the largest.
+        A method.
     others : sequence of str
-        Methods to show beside it.
+        Methods to show beside it. Typical is the origin whose error, minus that of
+        the last one, is the median.
     path : Path
     """
-    channels = list(experiment.data.columns)
-    columns = [(task, kind) for task in forecasts for kind in ("typical", "worst")]
+    channels = list(experiment.data.columns)[:2]
+    tasks = list(forecasts)
+    tasks = tasks if len(tasks) < 4 else [tasks[0], tasks[-2], tasks[-1]]
     figure, axes = plt.subplots(
         len(channels),
-        len(columns),
-        figsize=(3.4 * len(columns), 2.0 * len(channels)),
+        len(tasks),
+        figsize=(2.7 * len(tasks), 2.2 * len(channels) + 0.8),
         layout="constrained",
         squeeze=False,
     )
     deviation, mean = experiment.train.std(), experiment.train.mean()
-    for j, (task, kind) in enumerate(columns):
+    for j, task in enumerate(tasks):
         ahead = TASKS[task][1]
         origins = experiment.origins(ahead)
-        error = np.nanmean(experiment.errors(forecasts[task][best]), axis=(1, 2))
-        order = np.argsort(error)
-        k = order[len(order) // 2] if kind == "typical" else order[-1]
+        ours, baseline = (
+            np.nanmean(experiment.errors(forecasts[task][name]), axis=(1, 2))
+            for name in (best, others[-1])
+        )
+        k = np.argsort(ours - baseline)[len(origins) // 2]
         start = origins[k]
-        shown = min(TASKS[task][0], 2 * ahead)
+        shown = min(TASKS[task][0], ahead)
         past = experiment.data.iloc[start - shown : start]
         future = experiment.data.iloc[start : start + ahead]
         for i, channel in enumerate(channels):
             ax = axes[i, j]
-            ax.plot(past[channel], ".-", color="0.6", ms=3, lw=0.7, label="seen")
-            ax.plot(future[channel], ".", color="black", ms=4, label="truth")
-            styles = zip((best, *others), ("-", "--", ":"), strict=False)
-            for method, style in styles:
+            ax.plot(past[channel], "o", color="0.45", ms=3, label="seen")
+            ring = {"mfc": "white", "mec": "0.15", "mew": 0.7}
+            ax.plot(future[channel], "o", ms=3.5, label="truth", **ring)
+            styles = zip((best, *others), LINES, strict=False)
+            for method, (dashes, color) in styles:
                 line = forecasts[task][method][k, :, i]
                 line = line * deviation[channel] + mean[channel]
-                ax.plot(future.index, line, style, lw=1.7, label=method)
-            ax.axvline(future.index[0], color="0.8", lw=0.8)
+                label = method.removesuffix(", ours")
+                ax.plot(future.index, line, dashes, color=color, lw=1.7, label=label)
+            ax.axvline(future.index[0], color="0.65", lw=0.8, ls=":")
             ax.spines[["top", "right"]].set_visible(False)
-            ticks = [past.index[0], future.index[0], future.index[-1]]
+            ticks = [past.index[0], future.index[-1]]
             ax.set_xticks(ticks, [f"{tick:%d %b %Y}" for tick in ticks])
-            ax.tick_params(labelsize=7)
+            ax.tick_params(labelsize=8)
             if i == 0:
-                title = f"{task}, {kind} origin\n{best}: MSE {error[k]:.3g}"
-                ax.set_title(title, fontsize=9)
+                ax.set_title(f"{ahead} days ahead", fontsize=10)
             if j == 0:
                 ax.set_ylabel(channel)
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
-    figure.savefig(path, dpi=100)
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    figure.savefig(path, dpi=120)
     plt.close(figure)

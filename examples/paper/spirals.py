@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -126,51 +127,43 @@ def draw(
     names: Sequence[str],
     path: Path,
 ) -> None:
-    """Save the paper's figure: a spiral of each kind, a row per set and kind."""
-    rows = [(n, kind) for n in sets for kind in (0, 1)]
+    """Save the paper's figure: the first set's spiral of each kind, a row per model."""
+    n_stamps = next(iter(sets))
+    observed, truth = sets[n_stamps]
+    names = names[-3:]  # six spirals are as many as can be read
     figure, axes = plt.subplots(
-        len(rows),
         len(names),
-        figsize=(3.6 * len(names), 3.1 * len(rows)),
+        2,
+        figsize=(7.8, 3.5 * len(names) + 0.5),
         layout="constrained",
         squeeze=False,
     )
-    for i, (n_stamps, kind) in enumerate(rows):
-        observed, truth = sets[n_stamps]
-        # the first series whose neighbourhood is covered on both sides
-        inside = parts_of(truth)
-        hidden = inside["forward beyond"] | inside["backward beyond"]
-        known = ~pd.Series(hidden, truth.index).groupby(level=0).any()
+    # the first series whose neighbourhood is covered on both sides
+    inside = parts_of(truth)
+    hidden = inside["forward beyond"] | inside["backward beyond"]
+    known = ~pd.Series(hidden, truth.index).groupby(level=0).any()
+    for (i, name), kind in product(enumerate(names), (0, 1)):
         numbers = [k for k in truth.index.unique(0) if k % 2 == kind]
         series = max(numbers, key=lambda k: (known[k], -k))
         curve, seen = truth.loc[series], observed.loc[series]
-        for j, name in enumerate(names):
-            ax, forecast = axes[i, j], panels[n_stamps, name].loc[series]
-            ax.plot(curve["x"], curve["y"], color="0.75", lw=4, label="truth")
-            ax.plot(seen["x"], seen["y"], ".", color="black", ms=3, label="samples")
-            spans = {
-                "reconstruction": (forecast.loc[0:249], "tab:blue"),
-                "forward": (forecast.loc[249:], "tab:red"),
-                "backward": (forecast.loc[:0], "tab:green"),
-            }
-            for label, (part, color) in spans.items():
-                ax.plot(part["x"], part["y"], color=color, lw=1.6, label=label)
-            around = np.stack([curve.min(), curve.max()])
-            margin = 0.25 * np.ptp(around, axis=0).max()
-            ax.set_xlim(around[0, 0] - margin, around[1, 0] + margin)
-            ax.set_ylim(around[0, 1] - margin, around[1, 1] + margin)
-            ax.set_aspect("equal", adjustable="box")
-            ax.tick_params(labelsize=7)
-            if i == 0:
-                ax.set_title(name, fontsize=10)
-            if j == 0:
-                turn = ("clockwise", "counterclockwise")[kind]
-                ax.set_ylabel(f"N = {n_stamps}, {turn}", fontsize=9)
+        ax, forecast = axes[i, kind], panels[n_stamps, name].loc[series]
+        ax.plot(curve["x"], curve["y"], color="0.75", lw=5, label="truth")
+        ax.plot(seen["x"], seen["y"], "o", color="0.45", ms=2.5, label="observed")
+        spans = {
+            "reconstruction": (forecast.loc[0:249], "#0072B2", "-"),
+            "forward": (forecast.loc[249:], "#D55E00", "--"),
+            "backward": (forecast.loc[:0], "#009E73", ":"),
+        }
+        for label, (part, color, dashes) in spans.items():
+            look = {"color": color, "ls": dashes, "lw": 2, "label": label}
+            ax.plot(part["x"], part["y"], **look)
+        ax.set_aspect("equal", adjustable="datalim")
+        ax.spines[["top", "right"]].set_visible(False)
+        turn = ("clockwise", "counterclockwise")[kind]
+        ax.set_title(turn if len(names) == 1 else f"{name}, {turn}", fontsize=10)
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=2 * len(names), frameon=False
-    )
-    figure.savefig(path, dpi=75)
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False)
+    figure.savefig(path, dpi=120)
     plt.close(figure)
 
 

@@ -5,6 +5,7 @@ A TypeError where it is of another kind than it must be, else a ValueError.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
@@ -39,8 +40,13 @@ def check_table(data: Any, name: str = "y") -> None:
         )
 
 
-def check_rows(y: Any) -> None:
-    """Check that y has rows and columns, and that a panel is a DataFrame."""
+def check_rows(y: Any, X: Any = None) -> None:
+    """Check that y has rows and columns, is a DataFrame of a panel, and not X."""
+    if isinstance(X, pd.Series) and isinstance(y, pd.DataFrame) and y.shape[1] > 1:
+        raise TypeError(
+            f"y comes first, then X; got {y.shape[1]} columns, then a Series, as in "
+            "scikit-learn's fit(X, y). Swap them; or, if it is X, pass X.to_frame()."
+        )
     if isinstance(y, pd.Series) and y.index.nlevels > 1:
         raise TypeError(
             "a panel must be a DataFrame; got a Series with the index levels "
@@ -55,6 +61,13 @@ def check_rows(y: Any) -> None:
 
 
 def _check_columns(data: pd.DataFrame, name: str) -> None:
+    long = [column for column in ("unique_id", "ds") if column in data.columns]
+    if "ds" in long and "y" in data.columns:
+        raise TypeError(
+            f"series and times of {name} are its index; got columns, "
+            f"{list(data.columns)}. These two lines make it: "
+            f"df['ds'] = pd.to_datetime(df['ds']); y = df.set_index({long})[['y']]"
+        )
     twice = data.columns[data.columns.duplicated()]
     if len(twice):
         raise ValueError(
@@ -164,9 +177,9 @@ def _check_kind(times: pd.Index, name: str) -> None:
         f"the time index of {name} must hold integers, periods, timedeltas, or "
         f"datetimes of one time zone or none; got {times.dtype}, such as {shown}. "
         "Convert it: dates by pd.to_datetime(index), of several zones with utc=True; "
-        "numbers by pd.to_timedelta(index, unit='s') or index.astype(int). A column "
-        "becomes the index by set_index(column); time is the last level of a panel's, "
-        "see reorder_levels."
+        "numbers by pd.to_timedelta(index, unit='s'), which keeps fractions apart. A "
+        "column becomes the index by set_index(column); time is the last level of a "
+        "panel's, see reorder_levels."
     )
 
 
@@ -205,6 +218,15 @@ def check_constraints(constraints: dict[str, list[Any]], forecaster: Any) -> Non
             "freq must be a frequency that pandas knows and that goes forward, such as "
             f"'1h' or 'MS'; got {forecaster.freq!r}."
         )
+
+
+def check_names(owner: str, given: Iterable[str], known: list[str]) -> None:
+    """Check that there are parameters of these names."""
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            remedy = f"Did you mean {near[0]!r}?" if near else f"It has {known}."
+            raise TypeError(f"{owner} has no parameter {name!r}. {remedy}")
 
 
 def check_probabilities(name: str, given: Any) -> None:

@@ -112,6 +112,15 @@ class History:
         """Last stamp of each series, observed or not."""
         return stamps_of(self.rows.ticks[self.rows.bounds[1:] - 1], self.rows.like)
 
+    @property
+    def is_irregular(self) -> bool:
+        """Whether steps of equal length miss rows, of which calendar's steps know."""
+        gaps = self.rows.gaps[self.rows.gaps > 0]
+        return not (
+            isinstance(self.steps[0], pd.offsets.BaseOffset)
+            or np.allclose(gaps, np.median(gaps) if len(gaps) else 0.0)
+        )
+
     def cutoff(self, block_end: pd.Index) -> pd.Index:
         """Return the latest last stamp, given that of the block read now."""
         latest = self.last[[int(np.argmax(ticks_of(self.last)))]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from datetime import timedelta
+from datetime import date, timedelta
 from numbers import Integral
 from typing import Any
 
@@ -29,6 +29,7 @@ def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
         else:
             check_same_kind(fh.to_pandas(), cutoff)
         return copy.copy(fh)
+    fh = _stamps(fh, cutoff)
     is_index = isinstance(fh, pd.Index) and fh.nlevels == 1 and len(fh) > 0
     both_whole = is_index and _is_whole(fh.dtype) and _is_whole(cutoff.dtype)
     if both_whole and fh.min() > cutoff[0] > 0:
@@ -44,6 +45,18 @@ def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
     if isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex):
         check_same_kind(fh, cutoff)
     return list(fh) if isinstance(fh, tuple) else fh
+
+
+def _stamps(fh: Any, cutoff: pd.Index) -> Any:
+    """Return an index in place of a stamp, or a list of stamps or dates as strings."""
+    items = fh if isinstance(fh, list | tuple) else [fh]
+    if not items or not all(isinstance(x, str | date | pd.Period) for x in items):
+        return fh
+    if isinstance(cutoff, pd.PeriodIndex) or isinstance(items[0], pd.Period):
+        return pd.PeriodIndex(items, freq=getattr(cutoff, "freq", None))
+    stamps = pd.to_datetime(pd.Index(items))
+    zone = getattr(cutoff, "tz", None)
+    return stamps.tz_localize(zone) if stamps.tz is None else stamps
 
 
 def check_step(fh: Any, cutoff: pd.Index, steps: list[Any]) -> None:

@@ -17,6 +17,8 @@ from sklode.data.arrays import Numbers
 TIMELIKE = "datetimes or timedeltas"  # the clock that ticks in nanoseconds
 DAY = 86_400 * 10**9  # nanoseconds
 
+_LENGTHS = {"d": DAY, "h": DAY / 24, "min": DAY / 1440, "s": DAY / 86400}
+
 
 def series_of(index: pd.Index) -> tuple[Numbers, tuple[tuple[Hashable, ...], ...]]:
     """Return each row's series, by number, and each series' key."""
@@ -63,6 +65,17 @@ def stamps_of(ticks: Numbers, like: pd.Index) -> pd.Index:
         return pd.Index(ticks)
     rounded = stamps.as_unit(like.unit)
     return rounded if np.array_equal(ticks_of(rounded), ticks) else stamps
+
+
+def length_of_time(ticks: float, like: pd.Index) -> str:
+    """Return a number of ticks as a reader would say it."""
+    if isinstance(like, pd.PeriodIndex):
+        return f"{ticks:.4g} periods"
+    if not isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex):
+        return f"{ticks:.4g}"
+    fitting = (name for name, length in _LENGTHS.items() if ticks >= 0.995 * length)
+    name = next(fitting, "s")
+    return f"{ticks / _LENGTHS[name]:.4g} {name}"
 
 
 def clock_ahead(ticks: Numbers, like: pd.Index) -> NDArray[np.float64]:

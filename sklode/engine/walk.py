@@ -7,7 +7,7 @@ The flow is a step of a Runge-Kutta method with weights a and b, from h over dt,
 space of the first hidden layer: with p = W_1 h + b_1 the field is v -> M v + c there,
 where M = W_1 W_o, c = W_1 b_o, and v is what the last hidden layer gives.
 Runge-Kutta steps commute with linear maps: this is the same step, of one product a
-stage in place of two. docs/engine.md has the recurrences.
+stage in place of two. docs/architecture.md has the recurrences.
 
 A matrix (series, feature) is a one-dimensional array; what is kept of each step is a
 row of an array (step, ...). ``v1`` and ``v2`` are what both hidden layers give, (stage,

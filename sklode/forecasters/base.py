@@ -6,6 +6,8 @@ import copy
 import functools
 import math
 import os
+import sys
+import time
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -22,6 +24,7 @@ from sklode.data import checks
 from sklode.data.history import Asked, History, in_order, with_columns
 from sklode.data.horizons import as_horizon, check_step
 from sklode.data.observations import Observations
+from sklode.forecasters.summary import Summary, summary_of
 from sklode.levels.level import Level
 from sklode.levels.level_predictor import LevelPredictor
 from sklode.prediction import saving
@@ -63,6 +66,14 @@ def _on_a_copy(method: Callable[..., Any], changes: bool) -> Callable[..., Any]:
     return on_a_copy
 
 
+def _evaluated() -> bool:
+    """Return whether sktime's `evaluate` asks; nothing that it passes tells."""
+    frame: Any = sys._getframe()
+    while frame and "model_evaluation" not in frame.f_globals["__name__"]:
+        frame = frame.f_back
+    return frame is not None
+
+
 @_wholly_or_not_at_all
 class ContinuousForecaster(BaseForecaster):
     """What all forecasters share: they read series, and answer at any time.
@@ -91,9 +102,15 @@ class ContinuousForecaster(BaseForecaster):
     _config: ClassVar[dict[str, Any]] = {"remember_data": False}
     _y = None
     _X = None
+    _fit_seconds: float | None = None
     _parent_callback_ctx = None  # scikit-learn's searches look for it
     _history: History
     _answers: Any  # at rows of an index, see `LevelPredictor` of `sklode.levels`
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Refuse names of parameters that there are not."""
+        checks.check_names(cls.__name__, kwargs, cls.get_param_names())
+        return super().__new__(cls)
 
     def _check_X_y(self, X: Any = None, y: Any = None, **kwargs: Any) -> Any:
         """Check input before sktime does, whose messages name no row and no remedy."""
@@ -103,7 +120,7 @@ class ContinuousForecaster(BaseForecaster):
                 checks.check_table(data, name)
             if isinstance(data, tables):
                 checks.check_index(data.index, name)
-        checks.check_rows(y)
+        checks.check_rows(y, X)
         if self._state == "fitted" and isinstance(y, np.ndarray):
             raise TypeError(
                 "after fit y must have time stamps, which an array has not; got an "
@@ -149,6 +166,7 @@ class ContinuousForecaster(BaseForecaster):
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters and forget what `fit` has learned, not what `pretrain` has."""
+        checks.check_names(type(self).__name__, params, self.get_param_names())
         return self._set_params_at("pretrained", params)
 
     def _pretrain(self, y: Any, X: Any = None, fh: Any = None) -> Any:
@@ -161,8 +179,10 @@ class ContinuousForecaster(BaseForecaster):
     def _fit(self, y: Any, X: Any, fh: Any) -> Any:
         """Learn from y, beginning from what was pretrained."""
         purpose = "fine-tune" if hasattr(self, "pretrained_") else "fit"
+        start = time.perf_counter()
         self._history, model, self._predict_seed = self._begun(y, X, fh, purpose)
         self._set_model(model)
+        self._fit_seconds = time.perf_counter() - start
         return self
 
     def _begun(self, y: Any, X: Any, fh: Any, purpose: str) -> tuple[History, Any, int]:
@@ -176,6 +196,13 @@ class ContinuousForecaster(BaseForecaster):
         if start is not None:
             self._check_continues(start, history.observations)
         check_step(fh, self._cutoff, history.steps)
+        if fh is not None and fh.is_relative and history.is_irregular and _evaluated():
+            warnings.warn(
+                "sktime's evaluation asks for steps of equal length and takes them for "
+                "the test fold's rows, which here come at other times. Wrap its "
+                "splitter: AbsoluteHorizon(cv).",
+                stacklevel=2,
+            )
         if purpose != "fine-tune":
             history.observations.check_channels(channels)
         return history, *self._learned(history, fh, start, purpose)
@@ -186,14 +213,14 @@ class ContinuousForecaster(BaseForecaster):
         self._set_cutoff(history.cutoff(self.cutoff))
         model = self._model
         if update_params:
+            self._check_parameters()
             model, _ = self._learned(history, None, model, "update")
         self._set_model(model)
         return self
 
     def _check_continues(self, start: Any, observations: Observations) -> None:
         """Check that a fit can go on from an earlier model."""
-        X = observations.controls
-        n_columns = observations.values.shape[1], 0 if X is None else X.shape[1]
+        n_columns = observations.values.shape[1], observations.controls.shape[1]
         got = {name: getattr(self, name) for name in start.architecture}
         got |= {"kind of index": observations.clock, "columns of y and X": n_columns}
         before = {"kind of index": start.clock, "columns of y and X": start.sizes}
@@ -277,6 +304,10 @@ class ContinuousForecaster(BaseForecaster):
     def predict_residuals(self, y: Any = None, X: Any = None) -> Any:
         """Return observations minus their forecasts.
 
+        Rows that were seen are forecast from all others, before and after: their
+        residuals show what the model cannot explain, and are smaller than errors ahead,
+        which `sklode.model_selection.backtest` measures.
+
         Parameters
         ----------
         y : Series, DataFrame or other sktime container, optional
@@ -293,6 +324,32 @@ class ContinuousForecaster(BaseForecaster):
         if y is None:
             y = self._like_y(self._history.frame())
         return self._as_y(self._residuals(y, X))
+
+    def _twin(self) -> Any:
+        """Return a forecaster whose forecasts are as good, and come soon."""
+        return self
+
+    def summary(self, origins: int = 3) -> Summary:
+        """Return what was seen and chosen, and how good forecasts are, as text.
+
+        Parameters
+        ----------
+        origins : int, default=3
+            Number of origins at the end of the series from which a clone, fitted on the
+            rows before, forecasts: each takes as long as ``fit``; a level alone is
+            fitted where no network counts. 0: none.
+
+        Returns
+        -------
+        Summary
+            A dict of text by topic, printed as lines and in a notebook as a table.
+
+        See Also
+        --------
+        sklode.model_selection.backtest : all errors, origin by origin.
+        """
+        self.check_is_fitted()
+        return summary_of(self, self._twin(), origins)
 
     def predict_at(self, index: pd.Index, X: Any = None) -> pd.DataFrame:
         """Forecast at exactly the rows of an index.

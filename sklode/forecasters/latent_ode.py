@@ -16,6 +16,7 @@ from sklode.data.horizons import steps_ahead
 from sklode.data.ticks import TIMELIKE
 from sklode.engine.threads import own_modes
 from sklode.forecasters.base import ContinuousForecaster
+from sklode.forecasters.structural import StructuralForecaster
 from sklode.prediction.ahead import AheadModel
 from sklode.prediction.predictor import Predictor
 from sklode.training.ahead import AheadRun
@@ -83,6 +84,12 @@ class _LatentODEForecaster(ContinuousForecaster):
 
     def _check_parameters(self) -> None:
         check_parameters(self)
+
+    def _twin(self) -> Any:
+        if self.network_share_:
+            return self
+        shared = {name: getattr(self, name) for name in ("freq", "clean")}
+        return StructuralForecaster(**shared, random_state=self.random_state)
 
     @own_modes(gradients=True)
     def _learned(

@@ -130,7 +130,6 @@ class StructuralForecaster(ContinuousForecaster):
         if start is not None and purpose == "update":
             if n_rows < 2 * start.n_rows or hasattr(self, "pretrained_"):
                 return start, seed
-            self._check_parameters()
         elif start is not None:
             return replace(start, columns=columns), seed
         if self.logarithm is True:

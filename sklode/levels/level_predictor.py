@@ -11,14 +11,13 @@ import pandas as pd
 
 from sklode.data.arrays import Array, Numbers
 from sklode.data.history import Asked, History
-from sklode.data.ticks import DAY, clock_ahead, rows_before
+from sklode.data.ticks import clock_ahead, length_of_time, rows_before
 from sklode.levels.components import Component
 from sklode.levels.effects import Effect, places
 from sklode.levels.level import Filtered
 from sklode.levels.mixture import Floored, Move, steps_of
 from sklode.levels.table import Table
 
-_UNITS = {"d": DAY, "h": DAY / 24, "min": DAY / 1440, "s": DAY / 86400}
 _DESCRIBED = 2000  # last rows, of which a description tells the shares
 _VALUES = {-1: "any", 0: "not below zero", 1: "counts"}
 _PLACES = 200  # of a drawn curve
@@ -129,14 +128,7 @@ class LevelPredictor:
 
     def _length(self, time: float) -> str:
         """Return a length of time, in units of the level, in words."""
-        ticks, like = time * self.level.unit, self._history.rows.like
-        if isinstance(like, pd.PeriodIndex):
-            return f"{ticks:.4g} periods"
-        if not isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex):
-            return f"{ticks:.4g}"
-        fitting = (name for name, length in _UNITS.items() if ticks >= 0.995 * length)
-        name = next(fitting, "s")
-        return f"{ticks / _UNITS[name]:.4g} {name}"
+        return length_of_time(time * self.level.unit, self._history.rows.like)
 
     def curves(self, channel: int, series: int) -> list[Curve]:
         """Return the effect of each column in the most probable form."""

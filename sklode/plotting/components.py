@@ -93,7 +93,8 @@ def plot_components(
     is_usual = y.between(low - reach, high + reach)
     usual = points[is_usual]
     edges = points[~is_usual].clip(usual.min(), usual.max(), axis=1)
-    past, future = ({**one, "zorder": 2.5} for one in canvas.styles_of("ab"))
+    future, past = ({**one, "zorder": 2.5} for one in canvas.styles_of("ab"))
+    past["linestyle"] = "-"
     seen = level.loc[: y.index[-1]]
     panels = Panels(seen, ax)
     panels.add(seen, "y", partial(canvas.line, style=past, label="level"))
@@ -103,10 +104,10 @@ def plot_components(
     if fh is not None and len(later) > 1:
         panels.add(later, "y", partial(canvas.line, style=future, label="forecast"))
     axes = panels.draw(n_more=len(curves))
-    fill = past["color"], 0.25
+    fill = future["color"], 0.25
     for curve, one in zip(curves, axes.flat[level.shape[1] :], strict=True):
         canvas.band(one, curve.values, curve.bounds, fill, "90 % interval of an effect")
-        canvas.line(one, curve.values, curve.effect[:, None], past, "level")
+        canvas.line(one, curve.values, curve.effect[:, None], future, "effect")
         one.set(xlabel=str(curve.column), ylabel=f"effect of\n{curve.part}")
     least = 0.03 * np.ptp(np.log(usual["trend"]) if is_factor else usual["trend"])
     for one in axes.flat:  # what hardly varies looks so

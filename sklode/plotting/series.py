@@ -74,7 +74,19 @@ def plot_forecast(
         panels.add(pred, "y_pred", partial(canvas.line, style=style, label=str(name)))
         owner = f", {name}" if len(preds) > 1 else ""
         panels.add_intervals(intervals.get(name), style, owner)
+    _check_order(y, y_pred)
     return canvas.explained(panels.draw(), ax is None)
+
+
+def _check_order(y: Any, y_pred: Any) -> None:
+    """Check that y is not the forecast: short, after the end of a long y_pred."""
+    is_one = isinstance(y_pred, pd.Series | pd.DataFrame) and y.index.nlevels == 1
+    if is_one and len(y_pred) > len(y) and y_pred.index[-1] < y.index[0]:
+        raise ValueError(
+            "plot_forecast takes what was observed, then the forecast; got y from "
+            f"{y.index[0]} on and y_pred up to {y_pred.index[-1]}. Swap them: "
+            "plot_forecast(y, y_pred)."
+        )
 
 
 class Panels:

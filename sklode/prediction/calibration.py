@@ -32,7 +32,7 @@ _DRIFT, _OPTIMISM = 1.25, 1.3
 """How much larger errors are than those measured: held-out, trained on.
 
 Held-out rows chose the epoch. Rows trained on need no factor if thinned by half.
-Set on series of two sines, see docs/uncertainty.md.
+Set on series of two noisy sines.
 """
 
 

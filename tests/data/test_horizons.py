@@ -184,6 +184,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "twice": ([1, 3, 2, 3], r"and none twice; got 3 more than once"),
     "half a step": ([1, 1.5], STEPS + r"1\.5\. Use .* pd\.Timedelta\('90min'\)"),
     "NaT": (LATER.insert(1, pd.NaT), r"index of fh must hold finite times; got NaT at"),
+    "stamps and steps": ([LATER[0], 3], STEPS + r"Timestamp.* pd\.DatetimeIndex"),
     "a series": (waves(LATER), STEPS + r".* predict_at\(y\.index\)"),
     "an offset": ([pd.offsets.MonthEnd()], STEPS + r"<MonthEnd>"),
     "another freq": (

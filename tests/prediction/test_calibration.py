@@ -240,7 +240,7 @@ def test_intervals_cover_what_they_say() -> None:
         widths.append(width / (2 * 1.645 * y[:400].std()))
     half, most = np.array(covered).T
     # Thirty neighbouring errors are alike, and what a fit ends in moves with rounding,
-    # hence with the machine: docs/uncertainty.md has the figures.
+    # hence with the machine.
     usual = (half >= 0.25) & (half <= 0.85) & (most >= 0.72)
     assert usual.mean() >= 0.8, covered
     assert abs(half.mean() - 0.5) <= 0.12, covered

@@ -214,7 +214,7 @@ WEIGHT = "model.network.weights.posterior_head.0.weight"
 MADE_UP: list[tuple[str, Any, str]] = [
     ("/_cutoff", {"@eval": "1"}, "KeyError: 'eval'"),
     ("/_cutoff", times(kind="datetime64[us, dateutil//etc/hosts]"), "dateutil"),
-    ("/parameters/x", 1, "unexpected keyword argument 'x'"),
+    ("/parameters/x", 1, "no parameter 'x'"),
     (WEIGHTS, {}, "Missing key"),
     (WEIGHTS + "/x", {"@array": "x"}, "KeyError: 'x'"),
     (WEIGHTS + "/x", {"@array": WEIGHT}, "Unexpected key"),

@@ -1,0 +1,58 @@
+"""Errors of a backtest, origin by origin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from sklode.plotting import canvas
+
+
+def plot_backtest(results: pd.DataFrame, *, ax: Any = None) -> Any:
+    """Plot what `sklode.model_selection.backtest` found: errors and coverage.
+
+    Parameters
+    ----------
+    results : DataFrame
+        What ``backtest`` returns.
+    ax : array of Axes, optional
+        Two to draw on; None: a new figure.
+
+    Returns
+    -------
+    ndarray of Axes
+        The mean absolute error of each method at each origin, with its mean in the
+        legend; and the share of values inside the interval, beside what was asked for.
+
+    Raises
+    ------
+    TypeError
+        If ``results`` is no such table.
+    """
+    names = list(getattr(getattr(results, "index", None), "names", []))
+    if names != ["origin", "method"]:
+        raise TypeError(
+            "plot_backtest draws what sklode.model_selection.backtest returns; got a "
+            f"{type(results).__name__} with the index levels {names}. Pass that table."
+        )
+    sheet = canvas.axes_of(ax, (2,), (4.5, 3.4), n_columns=2)
+    errors, coverage = sheet
+    origins = results.index.unique("origin").astype(str)
+    blue, orange, *_, black, _ = canvas.styles_of(range(6))
+    looks = {"forecaster": blue, "last value": black, "seasonal naive": orange}
+    for method, own in results.groupby("method", sort=False):
+        values = own["MAE"].to_numpy()
+        label = f"{method}, {values.mean():.3g} on average"
+        canvas.line(errors, origins, values, looks[method], label)
+        if method == "forecaster":
+            canvas.line(coverage, origins, own["coverage"].to_numpy(), blue, "_")
+    asked = results.attrs.get("coverage", 0.9)
+    label = f"asked for, {asked:g}"
+    coverage.axhline(asked, color=canvas.INK, lw=1, ls="--", label=label)
+    errors.set(ylabel="mean absolute error", ylim=(0, None))
+    coverage.set(ylabel="share inside the interval", ylim=(0, 1.05))
+    for axes in sheet:
+        axes.set_xlabel("forecast from")
+        axes.tick_params("x", labelrotation=30)
+    return canvas.explained(sheet, ax is None)

@@ -1,0 +1,75 @@
+"""What `summary` tells of a fitted forecaster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode import LatentODELSTMForecaster, StructuralForecaster
+from tests.series import tiny
+
+HOURS = np.sort(np.random.default_rng(0).choice(24 * 30, 300, replace=False))
+STAMPS = pd.Timestamp("2024-01-01") + pd.to_timedelta(HOURS, unit="h")
+DAILY = pd.Series(10 + np.sin(HOURS * np.pi / 12), STAMPS, name="load")
+
+
+def test_a_summary_tells_what_was_seen_chosen_and_reached() -> None:
+    y = DAILY + 0.1 * np.random.default_rng(1).normal(size=300)
+    y.iloc[[30, 31]] = np.nan
+    y.iloc[7] = 1e9
+    with pytest.warns(UserWarning, match="far beyond all others"):
+        forecaster = StructuralForecaster().fit(y)
+    text = repr(forecaster.summary())
+    assert text.startswith("model     StructuralForecaster")
+    for said in ("1 series, 297 rows", f"to {STAMPS[-1]}", "1 value(s)", "1 d "):
+        assert said in text
+    topics = forecaster.summary(origins=2)
+    told = ["model", "seen", "left out", "level", "time", "held out", "to try"]
+    assert list(topics) == told
+    assert "season of 1 d" in topics["level"]
+    assert "from 2 origins, in units of y" in topics["held out"]
+    own, last, seasonal = (
+        float(line.split()[-k])
+        for line, k in zip(topics["held out"].splitlines()[2:], (3, 2, 2), strict=True)
+    )
+    assert own < seasonal < last
+    assert "held out" not in forecaster.summary(origins=0)
+
+
+def test_a_summary_is_a_table_in_a_notebook() -> None:
+    html = StructuralForecaster().fit(DAILY.rename("a<b")).summary(0)._repr_html_()
+    assert "<th>level</th>" in html
+    assert "a&lt;b" in html
+
+
+def test_a_poor_forecast_is_told_with_what_to_try() -> None:
+    rng = np.random.default_rng(0)
+    steps = pd.Series(np.where(rng.random(200) < 0.5, 5.0, -5.0), name="y")
+    y = pd.concat([steps, pd.Series(np.arange(60.0))], ignore_index=True)
+    topics = StructuralForecaster(seasons=None).fit(y).summary()
+    assert topics["to try"] != "nothing stands out"
+
+
+def test_what_the_network_adds_is_told() -> None:
+    few = LatentODELSTMForecaster(random_state=0).fit(DAILY[:100])
+    assert "the level alone" in few.summary(0)["network"]
+    assert "seasonal naive" in few.summary(2)["held out"]
+    whole = tiny(LatentODELSTMForecaster, level="series").fit(DAILY[:60])
+    assert whole.summary(0)["network"] == "is the whole forecast"
+
+
+def test_a_forecaster_that_was_loaded_has_a_summary(tmp_path: Path) -> None:
+    pytest.importorskip("safetensors")
+    StructuralForecaster().fit(DAILY).save_weights(tmp_path / "file")
+    loaded = StructuralForecaster.load_weights(tmp_path / "file")
+    topics = loaded.summary(origins=1)
+    assert "time" not in topics
+    assert "held out" in topics
+
+
+def test_a_short_series_says_that_nothing_was_held_out() -> None:
+    topics = StructuralForecaster().fit(pd.Series([1.0, 2.0, 4.0])).summary()
+    assert topics["held out"] == "3 rows are too few to hold some out"
