@@ -124,7 +124,6 @@ class SeriesRun(Run):
         return model
 
     def _trained_on(self, windows: WindowSet) -> Numbers:
-        """Return the windows that end before their series' held-out rows."""
         return np.flatnonzero(windows.end <= self.cut[windows.series])
 
     def material(self) -> Material:
