@@ -108,7 +108,7 @@ class SeriesRun(Run):
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
         span = float(np.median(self.windows.gather(which).times[:, -1]))
         followed = 2 * math.pi * settings.step_size / FOLLOWED[settings.method]
-        # faster oscillations are hardly seen
+        # faster oscillations are hardly seen one unit apart
         low = max(4.0, followed)
         return drawn_network(settings, sizes, seed, low, max(span, 2 * low))
 
