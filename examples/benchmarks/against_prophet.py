@@ -80,6 +80,7 @@ def prophet(task: Task) -> Any:
     """Forecast by Prophet, with its defaults."""
     from prophet import Prophet
 
+    logging.getLogger("cmdstanpy").setLevel(logging.ERROR)
     table = pd.DataFrame({"ds": _dates(task.past.index), "y": task.past.to_numpy()})
     model = Prophet().fit(table[task.kept])
     return model.predict(pd.DataFrame({"ds": _dates(task.future.index)}))["yhat"]
@@ -173,7 +174,6 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     parser.add_argument("--every", type=int, default=1, help="every so many series")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     options = parser.parse_args(arguments)
-    logging.getLogger("cmdstanpy").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")
     if options.data:
         series = (one for path in options.data for one in of_file(path, options.every))

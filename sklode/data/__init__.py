@@ -1,6 +1,6 @@
 """From pandas to arrays: stamps, observations, windows, checks.
 
-Here indexes and frequencies become numbers, and steps of a horizon become stamps.
+Indexes and frequencies become numbers here, steps of a horizon stamps.
 """
 
 from sklode.data.clock import calendar_features

@@ -1,4 +1,4 @@
-"""The user's clock: the calendar as exogenous X, and lengths of seasons as ticks."""
+"""The user's clock: the calendar as X, and lengths of seasons as ticks."""
 
 from __future__ import annotations
 
@@ -28,16 +28,15 @@ def calendar_features(
     .. math:: \sin(2 \pi k \varphi(t)), \quad \cos(2 \pi k \varphi(t)),
         \quad k = 1, \dots, K
 
-    where :math:`\varphi(t)` is the share of the period that has passed at t. With
-    these columns a model knows where in a season each stamp lies.
+    where :math:`\varphi(t)` is the share of the period that has passed at t.
 
     Parameters
     ----------
     index : DatetimeIndex, PeriodIndex, or MultiIndex whose last level is one
         Stamps, regular or not, in any order. A period counts from its start.
     periods : {"year", "month", "week", "day"} or several of them
-        On the clock on the wall, also where that is put forward or back: a day from
-        midnight, a week from Monday, a month and a year as long as that one is.
+        On the clock on the wall: a day from midnight, a week from Monday, a month and a
+        year as long as that one is.
     harmonics : int, default=2
         K, the number of sine and cosine pairs of each period.
 
@@ -76,7 +75,7 @@ def calendar_features(
         check_choice("a period", name, _UNITS)
         share = _share_of(times, name)
         for k in range(1, harmonics + 1):
-            # the whole turns are dropped, which would cost digits
+            # whole turns would cost digits
             angle = 2 * np.pi * np.mod(k * share, 1.0)
             waves[f"{name} sin {k}"] = np.sin(angle)
             waves[f"{name} cos {k}"] = np.cos(angle)
@@ -98,11 +97,11 @@ def _times_of(index: pd.Index) -> pd.DatetimeIndex:
 
 
 def _share_of(times: pd.DatetimeIndex, name: str) -> NDArray[np.float64]:
-    """Return the share of a named period that the clock on the wall says is over."""
+    """Return the share of a period that the clock on the wall says is over."""
     local = times.tz_localize(None)
     tick = pd.Timedelta(1, unit=local.unit).as_unit("ns").value
     days, ticks = np.divmod(local.asi8, DAY // tick)  # since 1970 and midnight began
-    # numpy's weeks begin on Thursdays, as 1970 did, and ours on Mondays
+    # numpy's weeks begin on Thursdays, as 1970 did, ours on Mondays
     shift = 3 if name == "week" else 0
     begun = (days + shift).astype("M8[D]").astype(f"M8[{_UNITS[name]}]")
     first, last = (
@@ -112,9 +111,9 @@ def _share_of(times: pd.DatetimeIndex, name: str) -> NDArray[np.float64]:
 
 
 def season_ticks(seasons: Sequence[Any], like: pd.Index, steps: list[Any]) -> Any:
-    """Return lengths of time, on average, or numbers of steps in ticks of an index.
+    """Return lengths of time, or numbers of steps, in ticks of an index.
 
-    ``steps`` are lengths of one step of each series, see `default_step`.
+    ``steps`` are lengths of one step of each series.
     """
     is_timelike = isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex)
     unit = 1.0 if is_timelike else math.nan  # nanoseconds of a tick

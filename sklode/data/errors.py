@@ -1,4 +1,4 @@
-"""Errors and warnings of sklode beside those of Python; `sklode` exports them."""
+"""Errors and warnings of sklode; `sklode` exports them."""
 
 from __future__ import annotations
 

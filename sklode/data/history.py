@@ -1,4 +1,4 @@
-"""What a fitted forecaster remembers of its series, and how it reads an index."""
+"""What a forecaster remembers of its series, and how it reads an index."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class Asked:
 
 @dataclass(eq=False)
 class History:
-    """Series as a forecaster remembers them: a model sees the ``observations``."""
+    """Series as a forecaster remembers them; a model sees ``observations``."""
 
-    given: Observations  # all of y and X, also those where nothing was observed
-    steps: list[Any]  # length of one relative step of each series, see default_step
-    levels: list[Hashable]  # names of the index' levels; the last one is time
+    given: Observations  # all rows of y and X, observed or not
+    steps: list[Any]  # of each series, see `default_step`
+    levels: list[Hashable]  # names of the index' levels, time last
     channels: list[Hashable]  # names of the columns of y
     controls: list[Hashable]  # and of X; empty without X
     left_out: Flags | None = None  # (row, channel), by `cleaned`; None: it never is
@@ -54,7 +54,7 @@ class History:
         if self.left_out is not None and self.left_out.any():
             values = np.where(self.left_out, np.nan, self.given.values)
             self.rows = replace(self.given, values=values)
-        self.observations = self.rows.observed()  # those with an observed value
+        self.observations = self.rows.observed()
 
     @classmethod
     def of(
@@ -65,7 +65,7 @@ class History:
         channels: list[Hashable] | None = None,
         clean: bool = True,
     ) -> History:
-        """Read series; ``channels`` names y's columns where they are called others."""
+        """Read series; ``channels`` are names in place of y's own."""
         channels = list(y.columns) if channels is None else channels
         given, left_out = Observations.from_frame(y, X), None
         steps = _steps_of(given, y.index, freq)
@@ -77,7 +77,7 @@ class History:
         return cls(given, steps, list(y.index.names), channels, controls, left_out)
 
     def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Any) -> History:
-        """Return the history with more rows, or series, whose step is ``freq``."""
+        """Return the history with more rows or series, of a step ``freq``."""
         if (X is None) != (not self.controls):
             had, got = ("no X", "X") if X is not None else ("X", "no X")
             raise ValueError(
@@ -122,14 +122,14 @@ class History:
         )
 
     def cutoff(self, block_end: pd.Index) -> pd.Index:
-        """Return the latest last stamp, given the one of the block read just now."""
+        """Return the latest last stamp, given that of the block read now."""
         latest = self.last[[int(np.argmax(ticks_of(self.last)))]]
         if isinstance(block_end, pd.DatetimeIndex) and block_end.tz is not None:
             block_end = block_end.tz_convert(latest.tz)
         return block_end if ticks_of(block_end) == ticks_of(latest) else latest
 
     def rows_ahead(self, steps: pd.Index) -> pd.Index:
-        """Return the rows that relative steps ask for, from each series' own end."""
+        """Return the rows that steps ask for, from each series' own end."""
         return self._keyed(future_stamps(steps, self.last, self.steps), len(steps))
 
     def rows_at(self, stamps: pd.Index) -> pd.Index:
@@ -139,13 +139,13 @@ class History:
         return self._keyed(each, len(stamps))
 
     def frame(self) -> pd.DataFrame:
-        """Return the rows with an observed value as they are remembered."""
+        """Return the rows with an observed value."""
         rows = self.observations
         index = self._keyed(stamps_of(rows.ticks, rows.like), rows.lengths)
         return pd.DataFrame(rows.values, index, self.channels)
 
     def _keyed(self, stamps: pd.Index, n_each: Any) -> pd.Index:
-        """Return stamps under the keys of their series, ``n_each`` of each."""
+        """Return stamps under the keys of their series."""
         if len(self.levels) == 1:
             return stamps.rename(self.levels[0])
         levels = [
@@ -155,7 +155,7 @@ class History:
         return pd.MultiIndex.from_arrays([*levels, stamps], names=self.levels)
 
     def asked(self, index: pd.Index, X: Any) -> Asked:
-        """Read the rows of an index, and X, which stamps of the history may lack."""
+        """Read the rows of an index, and X, which may lack known stamps."""
         self._check_levels(index, "the horizon")
         series, ticks = self.rows.locate(index)
         if (series < 0).any():
@@ -209,14 +209,14 @@ class History:
 
 
 def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:
-    """Return columns in an earlier order; columns with other names stand for those."""
+    """Return columns in an earlier order, unless all names are others."""
     if data is None or set(names).isdisjoint(data.columns):
         return data
     return with_columns(data, names, "data for further training")
 
 
 def with_columns(data: Any, names: Sequence[Hashable], name: str = "y") -> pd.DataFrame:
-    """Return the columns that fit had, in that order; a lone one of y by any name."""
+    """Return the columns that fit had, in order; a lone y by any name."""
     frame = pd.DataFrame(data)
     if name == "y" and len(names) == frame.shape[1] == 1:
         return frame.set_axis(names, axis=1)
@@ -229,12 +229,12 @@ def with_columns(data: Any, names: Sequence[Hashable], name: str = "y") -> pd.Da
 
 
 def _steps_of(rows: Observations, index: pd.Index, freq: Any, first: int = 0) -> Any:
-    """Return the steps of series from ``first`` on, read off the rows of ``index``."""
+    """Return the steps of series from ``first`` on."""
     if index.nlevels == 1:  # it may know its frequency
         return [default_step(index, freq)] if first == 0 else []
     parts = np.split(rows.ticks, rows.bounds[1:-1])[first:]
     longest = max(parts, key=len, default=rows.ticks)
-    # fewer than three stamps have no step of their own; series often share theirs
+    # fewer than three stamps have no step; series often share theirs
     parts = [longest if len(ticks) < 3 else ticks for ticks in parts]
     distinct = {x.tobytes(): stamps_of(x, rows.like) for x in parts}
     known = {key: default_step(stamps, freq) for key, stamps in distinct.items()}

@@ -39,11 +39,11 @@ class Observations:
     controls: Array  # (row, control), float64: X at the same stamps
     bounds: Numbers  # (series + 1,)
     keys: tuple[Key, ...]  # index levels of each series; ((),) for a single one
-    like: pd.Index  # of the stamps' kind, zone and unit; what it holds does not count
+    like: pd.Index  # of the stamps' kind, zone and unit
 
     @classmethod
     def from_frame(cls, y: pd.DataFrame, X: pd.DataFrame | None = None) -> Observations:
-        """Read all rows of ``y``, whose last index level is time, with those of X."""
+        """Read all rows of ``y``, whose last index level is time, with their X."""
         X = y.iloc[:, :0] if X is None else X.loc[y.index]
         series, keys = series_of(y.index)
         times = y.index.get_level_values(-1)
@@ -71,18 +71,18 @@ class Observations:
 
     @property
     def gaps(self) -> NDArray[np.float64]:
-        """Ticks from each row to the next one; 0 from one series to another."""
+        """Ticks from each row to the next one; 0 between series."""
         gaps = ticks_between(self.ticks[:-1], self.ticks[1:])
         gaps[self.bounds[1:-1] - 1] = 0.0
         return gaps
 
     def rows(self, which: Any, bounds: Numbers, keys: tuple[Key, ...]) -> Observations:
-        """Return some rows, as the series that ``bounds`` and ``keys`` say."""
+        """Return some rows, as series of these ``bounds`` and ``keys``."""
         parts = self.ticks[which], self.values[which], self.controls[which]
         return Observations(*parts, bounds, keys, self.like)
 
     def where(self, kept: Flags) -> Observations:
-        """Return some rows, (row,); series of which nothing is left are left out."""
+        """Return some rows, (row,); series without any are left out."""
         if kept.all():
             return self
         counts = np.bincount(self.series[kept], minlength=len(self.keys))
@@ -90,11 +90,11 @@ class Observations:
         return self.rows(kept, np.append(0, np.cumsum(counts[counts > 0])), keys)
 
     def until(self, cut: Numbers) -> Observations:
-        """Return the rows of each series before the row ``cut`` says, (series,)."""
+        """Return each series' rows before the row ``cut``, (series,)."""
         return self.where(np.arange(len(self.ticks)) < np.repeat(cut, self.lengths))
 
     def observed(self) -> Observations:
-        """Return the rows that have an observed value; no series may have none."""
+        """Return the rows with an observed value; each series must have one."""
         found = self.where(np.any(~np.isnan(self.values), axis=1))
         if len(found.keys) < len(self.keys):
             key = next(key for key in self.keys if key not in found.keys)
@@ -115,7 +115,7 @@ class Observations:
             )
 
     def locate(self, index: pd.Index) -> tuple[Numbers, Numbers]:
-        """Return each row's series, -1 for one that is not among these, and ticks."""
+        """Return each row's series, -1 for none of these, and ticks."""
         series, keys = series_of(index)
         numbers = {key: k for k, key in enumerate(self.keys)}
         number = np.array([numbers.get(key, -1) for key in keys], dtype=np.int64)
@@ -131,16 +131,16 @@ class Observations:
     def merged(self, new: Observations, warns: bool = True) -> Observations:
         """Return these series with the rows of ``new``, matched by key and stamp.
 
-        What ``new`` has at a stamp replaces what was there, unless it is NaN; its own
-        series come last. A HistoryWarning says where a value is replaced by another
-        one, or a series of ``new`` ends before its first row here.
+        What is not NaN there replaces what was here; new series come last. A
+        HistoryWarning says where a value changes, or a series of ``new`` ends before
+        its first row here.
         """
         keys = tuple(dict.fromkeys([*self.keys, *new.keys]))
         number = {key: k for k, key in enumerate(keys)}
         of_new = np.array([number[key] for key in new.keys])
         series = np.concatenate([self.series, of_new[new.series]])
         ticks = np.concatenate([self.ticks, new.ticks])
-        order = np.lexsort((ticks, series))  # stable: the new row of two comes second
+        order = np.lexsort((ticks, series))  # stable: new rows come second
         again = (np.diff(series[order]) == 0) & (np.diff(ticks[order]) == 0)
         before, after = order[:-1][again], order[1:][again]
         kept = order[np.append(~again, True)]

@@ -10,19 +10,18 @@ from sklode.data.arrays import Array, Numbers
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY, TIMELIKE
 
-# time units; longer gaps hide the phase of any period that stamps can show
-_LONGEST_GAP = 1000.0
-# the middle 90 % of normal values lie within so many standard deviations
+_LONGEST_GAP = 1000.0  # time units; longer ones hide any phase
+# the middle 90 % of normal values lie within so many deviations
 _TAIL, _NORMAL = 0.05, 3.29
-# series have units of their own where spreads of so many values differ so many times
+# series have own units where spreads of so many values differ so many times
 _ENOUGH, _UNEQUAL = 8, 100.0
 
 
 def time_unit(observations: Observations, most: float = np.inf) -> float:
     """Return the ticks of one time unit: the median positive gap, of all series.
 
-    More where gaps that `split_at_gaps` leaves were else longer than ``most`` units on
-    average. Without any gap it is a day, or one tick where ticks are not time.
+    More where gaps that are not split were else longer than ``most`` on average.
+    Without any gap it is a day, or one tick where ticks are not time.
     """
     gaps = observations.gaps
     gaps = gaps[gaps > 0]
@@ -33,7 +32,7 @@ def time_unit(observations: Observations, most: float = np.inf) -> float:
 
 
 def split_at_gaps(observations: Observations, unit: float) -> Observations:
-    """Return the rows between gaps of more than 1000 units as series of their own."""
+    """Return the rows between gaps of more than 1000 units as series."""
     is_long = observations.gaps > _LONGEST_GAP * unit
     bounds = np.union1d(observations.bounds, np.flatnonzero(is_long) + 1)
     keys = tuple(observations.keys[k] for k in observations.series[bounds[:-1]])
@@ -42,15 +41,15 @@ def split_at_gaps(observations: Observations, unit: float) -> Observations:
 
 @dataclass(frozen=True)
 class Units:
-    """How times, values and controls become those that a network reads."""
+    """How times, values and controls become a network's."""
 
     time: float  # ticks of one unit
     location: Array  # (channel,), of all series
     scale: Array
     control_location: Array  # (control,)
     control_scale: Array
-    least: Array  # (channel,): what a logarithm takes smaller values for; NaN: none
-    of_series: bool = False  # whether every series has a location and scale of its own
+    least: Array  # (channel,): least of a logarithm; NaN: none is read
+    of_series: bool = False  # whether each series has units of its own
 
     @classmethod
     def of(cls, observations: Observations, time: float) -> Units:
@@ -61,7 +60,7 @@ class Units:
 
     @classmethod
     def robust(cls, observations: Observations, time: float, least: Array) -> Units:
-        """Measure the median, and the width of the middle 90 % of values."""
+        """Measure the median, and the width of the middle 90 %."""
         values = plain(observations.values, least)
         found = cls.of(replace(observations, values=values), time)
         location, scale = found.location, found.scale
@@ -80,7 +79,7 @@ class Units:
         return replace(found, least=least, of_series=of_series)
 
     def of_all(self, observations: Observations) -> tuple[Array, Array]:
-        """Return location and scale of each series' channels, (series, channel)."""
+        """Return each series' location and scale, (series, channel)."""
         shape = len(observations.keys), len(self.location)
         location = np.broadcast_to(self.location, shape)
         scale = np.broadcast_to(self.scale, shape)
@@ -96,46 +95,46 @@ class Units:
         return (controls - self.control_location) / self.control_scale
 
     def original(self, values: Array) -> Array:
-        """Return values of y in original units, where all series share them."""
+        """Return values of y in original units, which all series share."""
         return values * self.scale + self.location
 
 
 def plain(values: Array, least: Array) -> Array:
-    """Return values, or their logarithms where those are read: ``least`` is no NaN."""
+    """Return values, or logarithms where ``least`` is no NaN."""
     logs = np.log(np.fmax(values, np.nan_to_num(least, nan=1.0)))
     return np.where(np.isnan(least) | np.isnan(values), values, logs)
 
 
 def _of_each(values: Array, bounds: Numbers) -> tuple[Array, Array, Array]:
-    """Return mean, deviation and number of observed values, (series, channel)."""
+    """Return mean, deviation and count of values, (series, channel)."""
     known = ~np.isnan(values)
     first, lengths = bounds[:-1], np.diff(bounds)
     count = np.add.reduceat(known.astype(float), first)
     some = np.maximum(count, 1)
-    # divided first: the sum of values near the largest float must not overflow
+    # divided first: sums of large floats overflow
     share = np.where(known, values / np.repeat(some, lengths, 0), 0.0)
     mean = np.add.reduceat(share, first)
     away = np.where(known, values - np.repeat(mean, lengths, 0), 0.0)
-    most = np.maximum.reduceat(np.abs(away), first)  # a float need not hold squares
+    most = np.maximum.reduceat(np.abs(away), first)  # squares may overflow
     most = np.where(most > 0, most, 1.0)
     squares = (away / np.repeat(most, lengths, 0)) ** 2
     return mean, most * np.sqrt(np.add.reduceat(squares, first) / some), count
 
 
 def constants_of(values: Array) -> Array:
-    """Return the constants of (row, channel); NaN where one varies or has no value."""
+    """Return constants of (row, channel); NaN where one varies or is empty."""
     missing = np.isnan(values)
     low = np.where(missing, np.inf, values).min(0, initial=np.inf)
     high = np.where(missing, -np.inf, values).max(0, initial=-np.inf)
     size = np.maximum(np.abs(low), np.abs(high))
-    # what rounding leaves of equal numbers; halved, the distance of large ones is one
+    # what rounding leaves of equal numbers; halved, as differences may overflow
     rounding = 4 * np.finfo(np.float64).eps * size
     constant = ~missing.all(0) & (high / 2 - low / 2 <= rounding)
     return np.where(constant, high, np.nan)
 
 
 def location_and_scale(values: Array) -> tuple[Array, Array]:
-    """Return mean and standard deviation of observed values, (channel,), or a size."""
+    """Return mean and deviation of values, (channel,), or a size."""
     (location,), (scale,), _ = _of_each(values, np.array([0, len(values)]))
     constants = constants_of(values)
     varies = np.isnan(constants)

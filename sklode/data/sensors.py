@@ -1,4 +1,4 @@
-"""What a broken sensor wrote: left out, or rescaled, with a warning of each kind."""
+"""What a broken sensor wrote: left out, or rescaled, with a warning."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from sklode.data.arrays import Array, Flags
 from sklode.data.observations import Observations
 
-_FACTOR = 1e4  # how many times farther from the median than others a lone value is
-_FEWEST = 8  # values that can be judged, and equal ones in a row that are a run
+_FACTOR = 1e4  # times that a lone value is farther from the median
+_FEWEST = 8  # values that can be judged, and that are a run
 # factors from one unit to another
 _UNITS = [f**s for f in (10, 60, 1e2, 1e3, 3600, 1e4, 1e6, 1e9) for s in (1, -1)]
 _FOUND = (
@@ -35,10 +35,10 @@ def cleaned(
     left_out: Flags,
     n_seen: int,
 ) -> tuple[Observations, Flags]:
-    """Return rows in the unit at the end of each series, and what to leave out.
+    """Return rows in the unit at the end of series, and what to leave out.
 
-    Only the series ``judged`` are searched; what was ``left_out`` before, (row,
-    channel), is not warned of again. The first ``n_seen`` series must keep their unit.
+    Only series ``judged`` are searched; what was ``left_out``, (row, channel), is not
+    warned of again. The first ``n_seen`` series must keep their unit.
     """
     kind, factors = left_out.astype(np.int8), np.ones(left_out.shape)
     for k, channel in product(judged, range(len(channels))):
@@ -80,17 +80,16 @@ def cleaned(
 
 
 def _beyond(values: Array) -> Flags:
-    """Return which values of one channel of one series lie far beyond all others.
+    """Return which values of a channel of a series lie far beyond all others.
 
-    Groups of up to a third, beyond the widest gap from the median: every hundredth
-    value at most, next to which the others look alike in single precision; or marks
-    such as -999, each three times or more, not all in one place; 20 times as far as the
-    others, or 200 times if positive, as rare loads are; a tenth of that if all digits
-    are nines; not between zero and the others, as in standby.
+    Groups beyond the widest gap from the median: a hundredth of the values at most, 1e4
+    times as far as others; or marks such as -999, not all in one place, 20 times as far
+    (200 if positive, as rare loads are; a tenth of that if all digits are nines), and
+    not between zero and the others, as in standby.
     """
     left = np.arange(len(values))
     while True:
-        half = values[left] / 2  # the distance of two large numbers is then one
+        half = values[left] / 2  # distances of large numbers overflow
         median = np.median(half)
         distance = np.abs(half - median)
         order = np.argsort(distance)
@@ -102,7 +101,7 @@ def _beyond(values: Array) -> Flags:
         start = first + int(ratio.argmax())
         group = order[start:]
         if not (ratio.max() > _FACTOR and len(group) <= max(len(left) // 100, 1)):
-            if not ranked[start] > 2 * ranked[start - 1]:  # no mark is as near as that
+            if not ranked[start] > 2 * ranked[start - 1]:  # marks are farther
                 break
             marks, counts = np.unique(values[left[group]], return_counts=True)
             n_usual = len(np.unique(half[order[:start]]))
@@ -123,10 +122,7 @@ def _beyond(values: Array) -> Flags:
 
 
 def _stuck(values: Array) -> Flags:
-    """Return which values repeat the one before in a run, where else hardly any do.
-
-    Of the least, the greatest, a repeated value or zero, and the first, runs are true.
-    """
+    """Return which values repeat the one before, where else hardly any do."""
     starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
     lengths, at = np.diff(starts, append=len(values)), values[starts]
     is_run = lengths >= _FEWEST
@@ -134,6 +130,7 @@ def _stuck(values: Array) -> Flags:
     found = np.zeros(len(values), dtype=bool)
     if not is_run.any() or len(usual) <= 0.98 * usual.sum():
         return found
+    # true: runs of zero, the first, the least, the greatest, a repeated value
     states, n_runs = np.unique(at[is_run], return_counts=True)
     is_run &= ~np.isin(at, states[n_runs > 1]) & (at != 0) & (starts > 0)
     is_run &= (at > at[lengths < _FEWEST].min()) & (at < at[lengths < _FEWEST].max())
@@ -144,7 +141,7 @@ def _stuck(values: Array) -> Flags:
 
 
 def _unit(values: Array) -> tuple[int, float]:
-    """Return the row from which on the unit is another, 0 for none, and the factor."""
+    """Return the row from which the unit is another, or 0, and the factor."""
     jumps = np.abs(np.diff(np.log(np.abs(values))))
     k = int(jumps.argmax()) + 1 if len(jumps) > 33 else 0
     n_after = len(values) - k

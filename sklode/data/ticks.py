@@ -1,4 +1,4 @@
-"""Time stamps: the ticks of an index, and the steps of a relative horizon on it."""
+"""Time stamps: the ticks of an index, and the steps of a horizon on it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LENGTHS = {"d": DAY, "h": DAY / 24, "min": DAY / 1440, "s": DAY / 86400}
 
 
 def series_of(index: pd.Index) -> tuple[Numbers, tuple[tuple[Hashable, ...], ...]]:
-    """Return the series' number of each row, and the key of each series."""
+    """Return each row's series, by number, and each series' key."""
     if index.nlevels == 1:
         return np.zeros(len(index), np.int64), ((),)
     codes, uniques = pd.factorize(index.droplevel(-1))
@@ -45,8 +45,8 @@ def ticks_of(index: pd.Index) -> Numbers:
 
 
 def ticks_between(start: Numbers, stop: Numbers) -> NDArray[np.float64]:
-    """Return how many ticks there are from ``start`` to ``stop``, negative backward."""
-    # modulo 2**64: three centuries of nanoseconds are more than a signed integer holds
+    """Return the ticks from ``start`` to ``stop``, negative backward."""
+    # modulo 2**64: three centuries of nanoseconds overflow
     distance = stop.view(np.uint64) - start.view(np.uint64)
     forward = stop >= start
     size = np.where(forward, distance, -distance).astype(np.float64)
@@ -79,7 +79,7 @@ def length_of_time(ticks: float, like: pd.Index) -> str:
 
 
 def clock_ahead(ticks: Numbers, like: pd.Index) -> NDArray[np.float64]:
-    """Return by how many ticks the clock on the wall is ahead of universal time."""
+    """Return by how many ticks the clock on the wall is ahead of UTC."""
     if getattr(like, "tz", None) is None:
         return np.zeros(len(ticks))
     return ticks_between(ticks, ticks_of(stamps_of(ticks, like).tz_localize(None)))
@@ -98,14 +98,13 @@ def clock_of(times: pd.Index) -> str:
 def rows_before(
     bounds: Numbers, known: NDArray[Any], series: Numbers, asked: NDArray[Any]
 ) -> Numbers:
-    """Return the row of the last stamp at or before each one that is asked.
+    """Return the row of the last stamp at or before each one asked.
 
-    Series k has the rows ``bounds[k]`` to ``bounds[k + 1]``, with increasing stamps
-    ``known``; ``series`` are the numbers of the series of those that are ``asked``. The
-    row is one of the series before, or -1, where a stamp comes before all of its own.
+    Series k has the stamps ``known[bounds[k]:bounds[k + 1]]``; those ``asked`` are of
+    the ``series``. Before the first stamp of its own it is the row before that, or -1.
     """
     low, high = bounds[series], bounds[series + 1]
-    for _ in range(len(known).bit_length()):  # halves what is between
+    for _ in range(len(known).bit_length()):
         middle = np.minimum((low + high) // 2, len(known) - 1)
         is_later = (low >= high) | (known[middle] > asked)
         low, high = (
@@ -118,12 +117,12 @@ def rows_before(
 def default_step(times: pd.Index, freq: Any) -> Any:
     """Return the length of one step of a relative horizon.
 
-    Of integers and periods a number. Of others a Timedelta, or an offset where only the
-    calendar knows its length: ``freq``, or the first there is of the index's own or
-    inferred frequency, `_calendar_step`, the median gap, and one day.
+    Of integers and periods a number; else a Timedelta, or an offset of the calendar:
+    ``freq``, or the first there is of the index's own or inferred frequency,
+    `_calendar_step`, the median gap, and one day.
     """
     if isinstance(times, pd.PeriodIndex):
-        return times.freq.n  # ordinals count the frequency without its multiple
+        return times.freq.n  # ordinals count without it
     if not isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex):
         return 1
     step = freq if freq is not None else times.freq
@@ -149,11 +148,7 @@ def default_step(times: pd.Index, freq: Any) -> Any:
 
 
 def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
-    """Return as many months, or days, as the median gap has, if every stamp fits.
-
-    At one time of the day; of month ends, one day of the month, first or last working
-    days of a month, working days next to each other, and days the first that does.
-    """
+    """Return the median gap's months, or days, if every stamp fits."""
     local = times.tz_localize(None)
     if len(np.unique(ticks_of(local) % DAY)) > 1:
         return None
@@ -175,10 +170,9 @@ def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
 
 
 def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Index:
-    """Return the stamps that lie ``steps`` after each series' last one.
+    """Return the stamps ``steps`` after each series' last one, by series.
 
-    Whole numbers, of which each series has its own length from `default_step`, or
-    timedeltas. Those of the first series come first.
+    They are whole numbers of steps of each series' length, or timedeltas.
     """
     if isinstance(steps, pd.TimedeltaIndex) and clock_of(last) == TIMELIKE:
         steps, lengths = pd.Index(ticks_of(steps)), [1] * len(last)
@@ -211,7 +205,7 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Ind
 
 
 def nanoseconds(length: Any) -> float:
-    """Return how long something lasts, on average; NaN where that says nothing."""
+    """Return how long something lasts on average; NaN if it does not say."""
     with contextlib.suppress(AttributeError, TypeError, ValueError):
         if not isinstance(length, timedelta | np.timedelta64):
             offset = pd.tseries.frequencies.to_offset(length)

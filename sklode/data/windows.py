@@ -1,6 +1,6 @@
-"""Windows, which the encoder sees and which follow it, and origins, which they end at.
+"""Windows, which the encoder sees and which follow, and origins, their ends.
 
-Their rows are in a network's units. Nothing here loops over series or windows.
+Their rows are in a network's units; nothing loops over series or windows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Questions(NamedTuple):
 
 
 class Rows:
-    """Rows of series in a network's units, and what stands before and after each."""
+    """Rows of series in a network's units, and what stands around each."""
 
     def __init__(self, observations: Observations, units: Units) -> None:
         self.bounds, self.series = observations.bounds, observations.series
@@ -49,7 +49,7 @@ class Rows:
             self.controls = units.controls(observations.controls).astype(np.float32)
 
     def usable(self, fewest: int) -> Numbers:
-        """Return the rows with so many up to them, and one after, in their series."""
+        """Return rows with so many up to them, and one after, in their series."""
         row = np.arange(len(self.times))
         seen = row - self.bounds[:-1][self.series] + 1
         return row[(seen >= fewest) & (row + 1 < self.bounds[1:][self.series])]
@@ -57,9 +57,9 @@ class Rows:
     def seen(
         self, origins: Numbers, n_rows: int
     ) -> tuple[Array, Array, Flags, Array | None]:
-        """Return ages, values, mask and controls, (window, row, ...), latest row first.
+        """Return ages, values, mask and controls, (window, row, ...), latest first.
 
-        Rows before a series' first one repeat it, masked.
+        Padding repeats a series' first row, masked.
         """
         first = self.bounds[:-1][self.series[origins], None]
         rows = origins[:, None] - np.arange(n_rows)
@@ -82,7 +82,7 @@ class Rows:
         return Questions(window, channel, lead, row)
 
     def path(self, origins: Numbers, reach: float) -> tuple[Array, Array] | None:
-        """Return times since the origins, and controls there, (window, row, ...)."""
+        """Return times since origins, and controls there, (window, row, ...)."""
         if self.controls is None:
             return None
         start = self.times[origins]
@@ -92,28 +92,26 @@ class Rows:
 
 
 class KnownControls(NamedTuple):
-    """Rows of controls, sorted by series and time, no two of them at one time."""
+    """Rows of controls, sorted by series and time, no two at one time."""
 
     bounds: Numbers  # (series + 1,)
     times: Array  # (row,), in time units
     values: Array  # (row, control), normalised
 
     def paths(self, series: Numbers, low: Array, high: Array) -> tuple[Array, Array]:
-        """Return times (path, row) and values (path, row, control) around two times.
-
-        The last one is repeated where a path is short.
-        """
+        """Return times, (path, row), and values around two times."""
         first = rows_before(self.bounds, self.times, series, low)
         last = rows_before(self.bounds, self.times, series, high) + 1
         ends = self.bounds[series], self.bounds[series + 1] - 1
         first, last = np.clip([first, last], *ends)
+        # short paths repeat their last row
         rows = first[:, None] + np.arange(int((last - first).max()) + 1)
         rows = np.minimum(rows, last[:, None])
         return self.times[rows], self.values[rows]
 
 
 class WindowArrays(NamedTuple):
-    """Windows side by side, (batch, time, ...); times count from each first row."""
+    """Windows, (batch, time, ...); times count from each first row."""
 
     times: Array
     values: Array
@@ -125,10 +123,9 @@ class WindowArrays(NamedTuple):
 class WindowSet:
     """Every training window of one or more series.
 
-    ``window_length`` rows that the encoder sees and ``horizon`` rows after them, from
-    each row that ``least`` rows, by default the horizon, follow after what is seen. A
-    series shorter than that is one window of all its rows. Every row has an observed
-    value, of some channel. Channels that are not ``counted`` are never scored.
+    ``window_length`` rows that the encoder sees and ``horizon`` rows after them, or at
+    least ``least``, by default all; a shorter series is one window of all its rows.
+    Channels that are not ``counted`` are never scored.
     """
 
     def __init__(
@@ -144,7 +141,7 @@ class WindowSet:
         self.counted, bounds = counted, rows.bounds
         least = horizon if least is None else least
         counts = np.maximum(np.diff(bounds) - window_length - least + 1, 1)
-        self.series = np.repeat(np.arange(len(counts)), counts)  # (window,)
+        self.series = np.repeat(np.arange(len(counts)), counts)
         self.start = bounds[self.series] + count_up(counts)
         end = self.start + window_length + horizon
         self.end = np.minimum(end, bounds[1:][self.series])
@@ -155,20 +152,20 @@ class WindowSet:
         return len(self.start)
 
     def shortened(self, share: float) -> WindowSet:
-        """Return windows of a share of these lengths over the same rows."""
+        """Return windows of a share of these lengths."""
         seen = max(math.ceil(share * self.window_length), 1)
         return WindowSet(self.rows, seen, math.ceil(share * self.horizon), self.counted)
 
     def reaching(self, horizon: int) -> WindowSet:
-        """Return windows that end after ``horizon`` more rows or with their series."""
+        """Return windows that end ``horizon`` rows later or with their series."""
         given = self.rows, self.window_length, horizon, self.counted
         return WindowSet(*given, least=min(horizon, 1))
 
     def gather(self, which: Numbers, scored_from: Any = None) -> WindowArrays:
         """Return windows as arrays of shape (batch, time, ...).
 
-        Padded stamps repeat the last row, masked. ``scored`` are observed entries of
-        ``counted`` channels; with ``scored_from`` after what is seen, from that row on.
+        Padding repeats the last row, masked. With ``scored_from`` only entries after
+        what is seen are scored, from that row on.
         """
         place, start, end = np.arange(self.span), self.start[which], self.end[which]
         rows = np.minimum(start[:, None] + place, end[:, None] - 1)
@@ -189,7 +186,7 @@ class WindowSet:
 
 
 def spread(items: Numbers, most: int) -> Numbers:
-    """Return at most that many items, evenly spaced, the last one among them."""
+    """Return at most that many items, evenly spaced, and the last one."""
     if len(items) <= most:
         return items
     return items[np.linspace(0, len(items) - 1, most).round().astype(np.int64)]

@@ -1,4 +1,4 @@
-"""The seam between torch and the engine: tensors in, tensors out, with gradients."""
+"""The seam between torch and the engine: tensors in and out, with gradients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def encode(
     bool, an LSTMCell or RNNCell then reads ``x``, (batch, step, input), which gets no
     gradient. ``method`` is one of the `TABLEAUS`.
     """
-    from sklode.engine.runs import Encoding  # an import of sklode need not wait for it
+    from sklode.engine.runs import Encoding  # imports need not wait for it
 
     if not field:  # one that is never asked
         dt, one = torch.zeros_like(dt), x.new_zeros(1, cell.hidden_size)
@@ -46,9 +46,9 @@ def decode_at(
     """Return states at any places within consecutive steps, (batch, query, state).
 
     From ``z0``, (batch, state), steps ``dt``, (batch, step), are taken; ``controls``,
-    (batch, step, control), hold over one each, and the first layer reads them after the
-    state. A query, (batch, query), is ``theta`` in [0, 1] of the way through the step
-    ``left``, int64, on the cubic Hermite interpolant of z and dz/dt at both ends.
+    (batch, step, control), hold over one each. A query, (batch, query), is ``theta`` in
+    [0, 1] of the way through the step ``left``, int64, on the cubic Hermite interpolant
+    of z and dz/dt at both ends.
     """
     from sklode.engine.runs import Decoding
 
@@ -61,7 +61,7 @@ def decode_at(
 
 
 class _Run(torch.autograd.Function):
-    """One run of the engine: called with what makes it from arrays, and tensors."""
+    """One run of the engine: what makes it from arrays, and tensors."""
 
     @staticmethod
     def forward(ctx: Any, graded: bool, make: Any, *tensors: Tensor | None) -> Tensor:

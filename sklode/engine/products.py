@@ -1,8 +1,7 @@
 """Products of small matrices, for compiled functions.
 
-The matrices of a small network fit in the nearest cache, where a call of BLAS takes
-longer to begin than to multiply. Here the sums of a tile of the result stay in
-registers, which numba's own loops do not reach: `_tile` writes LLVM's instructions.
+With small matrices a call of BLAS takes longer to begin than to multiply.
+Here the sums of a tile stay in registers: `_tile` writes LLVM's instructions.
 
 Matrices are one-dimensional arrays, row after row.
 """
@@ -20,7 +19,7 @@ from numba.core import cgutils
 from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 
-# Sums may be reordered and fused; infinities and what is no number stay what they are.
+# Sums may be reordered and fused; infinities and NaN stay what they are.
 _FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
 
 _OPTIONS = {"fastmath": set(_FAST), "nogil": True, "error_model": "numpy"}
@@ -34,12 +33,12 @@ class _Cache(FunctionCache):
 
     def load_overload(self, sig, target_context):
         code = super().load_overload(sig, target_context)
-        # processes that compile at once may have given two signatures the same file
+        # processes that compile at once may give two signatures one file
         return code if code is None or code.signature.args == sig else None
 
 
 def compiled(function, **options):
-    """Compile a function, once a machine; once a process where nothing can be kept."""
+    """Compile a function, once a machine or, without a cache, a process."""
     dispatcher = numba.njit(**_OPTIONS, **options)(function)
     with contextlib.suppress(RuntimeError):  # no folder to write to
         dispatcher._cache = _Cache(function)
@@ -47,21 +46,21 @@ def compiled(function, **options):
 
 
 entry = functools.partial(compiled, _nrt=False)
-"""Compile a function as `compiled` does, of one that allocates no array."""
+"""Compile a function as `compiled` does, if it allocates no array."""
 
 _UNCALLED = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 inner = functools.partial(numba.njit, **_UNCALLED, **_INSIDE)
 """Compile a function that only compiled functions call."""
 
 inlined = functools.partial(numba.njit, inline="always", **_INSIDE)
-"""Compile a function into those that call it, where it costs less to compile."""
+"""Compile a function into its callers, where that compiles faster."""
 
 
 @intrinsic
 def apart(typing):
-    """Keep the function that begins with this apart from those that call it.
+    """Keep the function that begins with this apart from its callers.
 
-    LLVM would copy its loops to every place of a call, which takes long to compile.
+    LLVM would copy its loops to every call, which takes long to compile.
     """
 
     def codegen(context, builder, sig, args):
@@ -71,8 +70,8 @@ def apart(typing):
     return types.none(), codegen
 
 
-# columns that are summed side by side, in two or one of a machine's registers; rows;
-# and times so many columns: the sums of the largest tile fill twelve registers
+# columns side by side, in one or two registers; rows; and times so many columns;
+# sums of the largest tile fill twelve registers
 _TILES = [(lanes, rows, 1) for lanes in (1, 4) for rows in (1, 4)]
 _TILES += [(8, rows, n) for rows in (1, 4) for n in (1, 2, 3)]
 
@@ -119,7 +118,7 @@ def _write(b, number, lanes, n_rows, x, to_row, to_next, w, out, width, n, *colu
 
 @intrinsic
 def _tile(typing, which, x, x_at, to_row, to_next, w, out, out_at, width, n, columns):
-    """Set a tile of a product, the one of `_TILES` of that number."""
+    """Set a tile of a product, by its number in `_TILES`."""
     number = ir.FloatType() if out.dtype == types.float32 else ir.DoubleType()
     pointer, integer = number.as_pointer(), ir.IntType(64)
 
@@ -155,7 +154,7 @@ def _tile(typing, which, x, x_at, to_row, to_next, w, out, out_at, width, n, col
 
 @inner
 def _multiply(x, n_rows, to_row, to_next, w, n_in, n_out, out):
-    """Set out to x W, in tiles; the last columns are computed twice where they must."""
+    """Set out to x W, in tiles; some last columns are computed twice."""
     apart()
     lanes = 8 if n_out >= 8 else (4 if n_out >= 4 else 1)
     n_vectors = (n_out + lanes - 1) // lanes
@@ -184,7 +183,7 @@ def _multiply(x, n_rows, to_row, to_next, w, n_in, n_out, out):
 
 @inner
 def product(x, w, n_out, bias, out):
-    """Set out to x W, whose rows are ``n_out`` long, plus a bias if it is not empty."""
+    """Set out to x W, rows of ``n_out``, plus a bias if it is not empty."""
     apart()
     n_in, one = w.size // n_out, np.int64(1)
     _multiply(x, out.size // n_out, n_in, one, w, n_in, n_out, out)

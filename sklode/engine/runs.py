@@ -1,4 +1,4 @@
-"""Runs of encoder and decoder over a batch, forward and backward, block by block.
+"""Runs of encoder and decoder over a batch, both ways, block by block.
 
 What is kept of each step is a row of an array (step, series * feature).
 """
@@ -25,17 +25,17 @@ from sklode.engine.walk import (
 )
 
 _BLOCK = 64
-"""Most series of a block: what a step works on stays in the caches."""
+"""Most series of a block: a step's work stays in the caches."""
 
 _WORTH_A_THREAD = 30_000_000
-"""Multiplications, over all steps, from which threads are worth waking."""
+"""Multiplications of all steps, from which threads are worth waking."""
 
 
 def _each_block(n_series, cost, work, *given):
-    """Return ``work(low, high, ...)`` of each block, in threads where it pays.
+    """Return ``work(low, high, ...)`` of each block, in threads if it pays.
 
-    ``cost`` are the multiplications of a series. Blocks do not depend on the number of
-    threads, and sums over them are added in their order: results repeat bit by bit.
+    ``cost`` are the multiplications of a series. Blocks, and the order of sums, do not
+    depend on threads: results repeat bit by bit.
     """
     n = max(-(-n_series // _BLOCK), 1)
     cuts = [k * n_series // n for k in range(n + 1)]
@@ -46,7 +46,7 @@ def _each_block(n_series, cost, work, *given):
 
 @functools.cache
 def _threads_of(process, n):
-    """Return so many threads that wait for work; a forked process has its own."""
+    """Return threads that wait for work; a forked process has its own."""
     return ThreadPoolExecutor(n)
 
 
@@ -62,11 +62,7 @@ def _by_step(part):
 
 
 class _Field:
-    """A vector field's weights, as compiled functions take them.
-
-    ``layers`` are (width, state), (width,), those of an inner layer if there is one,
-    (state, width) and (state,).
-    """
+    """A vector field's weights, by layer, for compiled functions."""
 
     @np.errstate(over="ignore", invalid="ignore")  # as in torch: who calls looks
     def __init__(self, method, *layers):
@@ -87,7 +83,7 @@ class _Field:
 
     @np.errstate(over="ignore", invalid="ignore")
     def by_layers(self, w1, w2, m, wo, b1, b2, c, bo):
-        """Return gradients by the layers; M = W_1 W_o, c = W_1 b_o pass theirs on."""
+        """Return gradients by the layers, also through M = W_1 W_o, c = W_1 b_o."""
         own_w1, _, *second, own_wo, own_bo = self.layers
         m = m.reshape(self.width, self.width)
         w1 = w1.reshape(own_w1.shape) + m @ own_wo.T + np.outer(c, own_bo)
@@ -96,7 +92,7 @@ class _Field:
 
 
 class _Walk:
-    """The walk of a block, forward and backward; a decoder's cell has no gates."""
+    """The walk of a block, both ways; a decoder's cell has no gates."""
 
     def __init__(self, field, cell, dt, given, start):
         n_state, n_out, seen = field.n_state, len(cell), given[0]
@@ -115,7 +111,7 @@ class _Walk:
         values = (rows(n_steps, field.n_stages, width) for width in field.n_widths)
         self.kept = h, c, *visits, *values, rows(n_steps, 0 if n_gates else n_state)
         self.room = rows(14, field.width), rows(3, n_state), rows(1, n_out)[0]
-        # `_combine` sums four stages: 0 times what was never written may be NaN
+        # `_combine` sums four stages: 0 times what was never written is NaN
         self.room[0][:] = 0.0
         scale = np.full((n, n_gates, n_state), 0.5, dt.dtype)
         scale[:, n_gates // 2 : n_gates // 2 + 1] = 1.0  # the gate that is a tanh
@@ -126,10 +122,7 @@ class _Walk:
         walk(dt, flags, given, of_cell, of_field, self.kept, self.room)
 
     def back(self, by_last, by_states, by_rates, by_bias):
-        """Return the gradients by the start, and those by the weights.
-
-        Those by what is added to the first layer are added to ``by_bias``.
-        """
+        """Return gradients by the start and the weights; add to ``by_bias``."""
         (dt, flags), field = self.steps, self.field
         g, sums = (np.zeros((2, k), dt.dtype) for k in (by_last.size, self.cell.size))
         g[0] = by_last
@@ -165,7 +158,7 @@ class Encoding:
         self.kept = _each_block(*self.size, work)
 
     def backward(self, grad):
-        """Return the gradients by all arrays that the run was made of, but x."""
+        """Return gradients by all arrays of the run but x."""
 
         def work(low, high, run):
             none = np.empty((len(run.seen), 0), grad.dtype)
@@ -178,13 +171,11 @@ class Encoding:
 
 
 class Decoding:
-    """One run of the decoder: all steps of its grid, and answers between them.
+    """One run of the decoder: steps of its grid, and answers between them.
 
-    Between grid points the answer is the cubic Hermite interpolant of z and dz/dt at
-    both ends of a step. With a control held over each step dz/dt jumps at the grid
-    points, and a step's end has a derivative of its own; otherwise it is that of the
-    next start. ``added``, (series, step, width), is what is added to the first layer's
-    bias, or None; the others are those of `sklode.engine.autograd.decode_at`.
+    With a control held over each step dz/dt jumps at the grid points, and a step's end
+    has a derivative of its own. ``added``, (series, step, width), is added to the first
+    layer's bias, or None; the others are those of `sklode.engine.autograd.decode_at`.
     ``result`` are the states, (series, query, state).
     """
 
@@ -218,7 +209,7 @@ class Decoding:
         self.kept = _each_block(*self.size, work)
 
     def backward(self, grad):
-        """Return the gradients by all arrays that the run was made of."""
+        """Return gradients by all arrays of the run."""
         by_z0 = np.empty_like(self.z0)
         by_added = None if self.added is None else np.empty_like(self.added)
 

@@ -1,4 +1,4 @@
-"""What torch is set to in a thread that works for us: its threads and its modes."""
+"""What torch is set to in a thread of ours: its threads and its modes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import torch
 
 _LIMITED = threading.local()
-"""Its ``users`` is the user's number of threads, in a thread that is limited."""
+"""Its ``users`` is the user's number, in a thread that is limited."""
 
 _SETTING = threading.Lock()
-"""Held while torch's number for threads to come is another than the user's."""
+"""Held while torch's number for threads to come is not the user's."""
 
 if hasattr(os, "register_at_fork"):  # the thread that held it is not in the child
     _FREED = {f"after_in_{who}": _SETTING.release for who in ("parent", "child")}
@@ -22,7 +22,7 @@ if hasattr(os, "register_at_fork"):  # the thread that held it is not in the chi
 
 @contextlib.contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Keep torch from sharing out this thread's operations, which take microseconds."""
+    """Keep torch from sharing out operations that take microseconds."""
     outside = getattr(_LIMITED, "users", None)
     _LIMITED.users = users = n_threads()
     _set_torch_threads(1, users)
@@ -34,10 +34,9 @@ def one_torch_thread() -> Iterator[None]:
 
 
 def _set_torch_threads(own: int, others: int) -> None:
-    """Set torch's number for this thread, and that of threads still to come.
+    """Set torch's number for this thread, and for threads to come.
 
-    torch sets both at once. A thread that first met torch during a limit would keep it
-    for ever, and pass it on.
+    torch sets both at once: a thread that meets it in a limit would keep it.
     """
     with _SETTING:
         torch.set_num_threads(own)
@@ -57,10 +56,9 @@ def own_modes(gradients: bool) -> Iterator[None]:
     """Work outside the caller's ``no_grad``, inference mode, autocast and device.
 
     Else a fit inside ``torch.no_grad()`` has nothing to descend, and autocast rounds.
-    All of these belong to the calling thread. With ``gradients`` operations are
-    recorded for a backward pass.
+    With ``gradients`` operations are recorded for a backward pass.
     """
-    n_threads()  # a thread's first; it could else take another fit's limit for its own
+    n_threads()  # a thread's first: else another fit's limit is its own
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.set_grad_enabled(gradients))

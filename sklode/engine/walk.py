@@ -1,19 +1,18 @@
-"""Walks along steps, forward and backward: the compiled core of encoder and decoder.
+"""Walks along steps, both ways: the compiled core of encoder and decoder.
 
-A step is a flow, where any series flows, and an update of the cell, where any stamp is
-seen; the decoder's also gives dz/dt where it starts, and then need not flow.
+A step is a flow, where any series flows, and a cell update, where a stamp is seen; the
+decoder's also gives dz/dt where it starts, and then need not flow.
 
 The flow is a step of a Runge-Kutta method with weights a and b, from h over dt, in the
 space of the first hidden layer: with p = W_1 h + b_1 the field is v -> M v + c there,
 where M = W_1 W_o, c = W_1 b_o, and v is what the last hidden layer gives.
-Runge-Kutta steps commute with linear maps, so this is the same step; it takes one
-product a stage in place of two. docs/architecture.md has the recurrences.
+Runge-Kutta steps commute with linear maps: this is the same step, of one product a
+stage in place of two. docs/architecture.md has the recurrences.
 
-A matrix (series, feature) is a one-dimensional array, row after row; what is kept of
-each step is a row of an array (step, ...). ``v1`` and ``v2`` hold what both hidden
-layers give, (stage, series * width); v2 is empty where there is one layer. A field is
-its method (a, a^T, b), its weights W_1, W_2, M, W_o, its biases b_1, b_2, c, b_o, and
-its sizes.
+A matrix (series, feature) is a one-dimensional array; what is kept of each step is a
+row of an array (step, ...). ``v1`` and ``v2`` are what both hidden layers give, (stage,
+series * width); v2 is empty where there is one. A field is its method (a, a^T, b), its
+weights W_1, W_2, M, W_o, its biases b_1, b_2, c, b_o, and its sizes.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def _tanh(x):
     return of_single
 
 
-# Loops that change one array are what LLVM turns into vector instructions.
+# Loops that change one array become vector instructions.
 
 
 @inner
@@ -141,10 +140,7 @@ def _mean(values, b, out):
 
 @inner
 def _flush(x):
-    """Set what would soon be subnormal to 0; return whether anything is left.
-
-    Many processors take a hundred times as long for subnormal numbers.
-    """
+    """Set what would soon be subnormal, and slow, to 0; tell if any is left."""
     apart()
     left = False
     for i in range(x.size):
@@ -155,10 +151,7 @@ def _flush(x):
 
 @inlined
 def _step(field, h, dt, bias, flows, v1, v2, room, out):
-    """Set out to where a step ends that starts at h; keep what the layers give.
-
-    Where it does not flow, that is what they give at h only.
-    """
+    """Set out to where a step from h ends; keep what the layers give."""
     (a, _, b), weights, biases, (n_state, width) = field
     wide, rise = room[0], room[1][0]
     entered, mean, lengths, slopes = wide[1], wide[2], wide[3], wide[4:8]
@@ -184,10 +177,9 @@ def _step(field, h, dt, bias, flows, v1, v2, room, out):
 
 @inlined
 def _step_back(field, g, h, dt, by_rate, flows, v1, v2, grads, room, by_bias):
-    """Turn g, the gradient by the step's end, into that by its start h.
+    """Turn g, the gradient by the step's end, into that by h.
 
-    ``by_rate`` is the gradient by dh/dt at the start, where that is an answer too. The
-    gradient by what is added to the first layer is added to ``by_bias``.
+    ``by_rate`` is that by dh/dt at h, or empty; that by the bias adds to ``by_bias``.
     """
     (_, columns, b), weights, _, (n_state, width) = field
     by_w1, by_w2, by_m, by_wo, by_b1, by_b2, by_c, by_bo, scratch = grads
@@ -233,7 +225,7 @@ def _step_back(field, g, h, dt, by_rate, flows, v1, v2, grads, room, by_bias):
 
 @entry
 def walk(dt, flags, given, cell, field, kept, room):
-    """Take all steps; keep the states before each, and what was computed on the way."""
+    """Take all steps; keep the states before each, and what they gave."""
     seen, x, bias = given
     h, c, read, gates, v1, v2, rates = kept
     moved = room[1][1]
@@ -295,7 +287,7 @@ def _write(gates, c, n_state, out):
 
 @inlined
 def _visit_back(g, c, gates, seen, n_state, t, by_gates):
-    """Set the gradients by what enters the gates; leave what passes them by."""
+    """Set gradients by what enters the gates; leave what passes them by."""
     is_lstm = c.size > 0
     if is_lstm:
         _write(gates, c, n_state, t)
@@ -354,7 +346,7 @@ def walk_back(g, dt, flags, given, cell, field, kept, grads, room):
 
 @inner
 def _hermite(length, place):
-    """Return the weights of z and dz/dt at a step's start, then at its end."""
+    """Return weights of z and dz/dt at a step's start, then at its end."""
     rest = _ONE - place
     end = place * place * (rest + rest + _ONE)
     start, slope = _ONE - end, length * place * rest * rest

@@ -1,1 +1,1 @@
-"""The level of a series: a structural model in continuous time, solved exactly."""
+"""The level of a series: a structural model, solved exactly."""

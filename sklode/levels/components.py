@@ -1,4 +1,4 @@
-"""Models of a channel that are averaged over, and the filter's run of one of them."""
+"""Models of a channel that are averaged over, and the filter's run of one."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from sklode.data.arrays import Array
 from sklode.levels.forms import LEAST_NOISE, PLACE, Form, StateSpace, state_space
 from sklode.levels.table import Table
 
-# harmonics of a season of longer periods; fitting may find that it needs more
-FEWEST_HARMONICS = 6
-# innovations beyond so many standard deviations weigh less, see `kalman`
-THRESHOLD = 3.0
+FEWEST_HARMONICS = 6  # of a season of longer periods; fitting may find more
+THRESHOLD = 3.0  # innovations beyond so many deviations weigh less, see `kalman`
 _PASSES = 2  # of the filter, that find the scale of each series
-# of the usual value: what a model of logarithms takes zero and less for
-_LOWEST = 1e-9
+_LOWEST = 1e-9  # of the usual value: what logarithms take zero and less for
 
 
 class States(NamedTuple):
-    """Of one component: of each series its states before or after a row."""
+    """Of one component: each series' states before or after a row."""
 
     means: Array  # (series, state)
     covariances: Array  # (series, state, state)
@@ -36,7 +33,7 @@ class States(NamedTuple):
 
 
 class FilterPass(NamedTuple):
-    """What `kalman.filter_rows` returns, and what it leaves of the states."""
+    """What `kalman.filter_rows` returns, and leaves of the states."""
 
     loss: float
     v_F: Array  # (row,)
@@ -49,7 +46,7 @@ class FilterPass(NamedTuple):
 
     @property
     def innovations(self) -> Array:
-        """Each row's, in standard deviations; smaller ones of errors."""
+        """Each row's, in standard deviations; smaller of errors."""
         return self.v_F / np.sqrt(np.where(self.inverse_F > 0, self.inverse_F, 1.0))
 
 
@@ -63,12 +60,12 @@ class Component(NamedTuple):
     scale: Any
     harmonics: int = FEWEST_HARMONICS
     threshold: float = THRESHOLD  # infinite where large innovations are true
-    apart: float = 0.0  # how far the logarithms of series' own scales are apart
+    apart: float = 0.0  # spread of the logarithms of series' own scales
     centred: bool = False  # each series has a location of its own
     offset: float = 0.0  # added to values before a logarithm
 
     def space(self, span: float, before: float = 0.0) -> StateSpace:
-        """Return its state space, of first rows so long before those of the series."""
+        """Return its state space, of rows so long before the first ones."""
         return state_space(self.form, self.logs, span, self.harmonics, before)
 
     @property
@@ -77,10 +74,7 @@ class Component(NamedTuple):
         return float(np.exp(2 * self.logs[PLACE["noise"]])) + LEAST_NOISE**2
 
     def own(self, table: Table, span: float) -> Component:
-        """Return it with the location and scale of each series, (series,).
-
-        Scales are the most probable ones; the fewer rows, the nearer to the usual one.
-        """
+        """Return it with each series' location and scale, (series,)."""
         if not self.apart:
             return self
         series, counts = table.series, table.lengths
@@ -97,6 +91,7 @@ class Component(NamedTuple):
             found = one.filtered(space, one.in_units(table))
             sums = np.bincount(series, found.v_F**2 / found.inverse_F, len(counts))
             scale = scale * np.sqrt((sums + 1) / np.maximum(counts, 1))
+        # the fewer rows, the nearer to the usual one
         weight = self.apart**2 / (self.apart**2 + 0.5 / np.maximum(counts, 0.1))
         scale = self.scale * (scale / self.scale) ** weight
         return self._replace(location=location, scale=scale)
@@ -108,10 +103,7 @@ class Component(NamedTuple):
         return self._replace(location=self.location[series], scale=self.scale[series])
 
     def scaled(self, values: Array) -> Array:
-        """Return values in the units of the states.
-
-        Without a logarithm a value is as far off as the filter does not believe.
-        """
+        """Return values in the units of the states."""
         if self.form.logarithm:
             least = np.exp(self.location) * _LOWEST
             values = np.log(np.maximum(values + self.offset, least))
@@ -125,7 +117,7 @@ class Component(NamedTuple):
         return values
 
     def in_units(self, table: Table) -> Table:
-        """Return rows of all its series with values in the units of the states."""
+        """Return rows of all series in the units of the states."""
         return table._replace(values=self.at(table.series).scaled(table.values))
 
     def given(self, space: StateSpace, table: Table) -> tuple[Any, ...]:
@@ -145,7 +137,7 @@ class Component(NamedTuple):
     ) -> FilterPass:
         """Filter rows in the units of the states, see `kalman.filter_rows`.
 
-        No ``states``: all rows of series are filtered, from their first ones on.
+        No ``states``: series are filtered from their first rows on.
         """
         n = len(table.bounds) - 1
         states = States.of([space] * n) if states is None else states
@@ -164,14 +156,14 @@ def heaviest(components: Sequence[Component]) -> Component:
 
 
 def least_of(channels: Sequence[Sequence[Component]]) -> Array:
-    """Return what each channel's logarithm takes smaller values for; NaN: none."""
+    """Return what each channel's logarithm takes as least; NaN: none."""
     best = [heaviest(components) for components in channels]
     logs = [c.location if c.form.logarithm and not c.offset else np.nan for c in best]
     return _LOWEST * np.exp(logs)
 
 
 def kalman() -> Any:
-    """Return what runs the filter; an import of sklode need not wait for numba."""
+    """Return what runs the filter; imports need not wait for numba."""
     from sklode.levels import kalman as compiled
 
     return compiled

@@ -1,7 +1,7 @@
 """What channels tell each other: a shift of forecasts after the last rows.
 
-Each channel is filtered alone. What the innovations of all tell about the residuals of
-one's forecasts is found by ridge regression, and stays out where it is not proved.
+Channels are filtered alone. What all innovations tell about one's residuals is found by
+ridge regression, and stays out where it is not proved.
 """
 
 from __future__ import annotations
@@ -16,33 +16,29 @@ from sklode.data.arrays import Array, Numbers
 from sklode.levels.components import Component, States, heaviest
 from sklode.levels.table import Table
 
-# how long innovations are remembered, in usual gaps; the first: the last row alone
+# how long innovations last, in usual gaps; the first: the last row alone
 MEMORIES = 1e-6, 2.0, 10.0
 _MOST_CHANNELS = 8
-# last rows that it is found on
-_MOST_ROWS, _LEAST_ROWS = 3000, 100
-# first rows of a lone series: its states are still vague
-_BURNT = 30
-# the regression is of the mean residual of so many rows
-_NEAR = 7
-# rows after an origin whose residuals are looked at; by the last ones the shift fades
-# or stays
+_MOST_ROWS, _LEAST_ROWS = 3000, 100  # last ones, that it is found on
+_BURNT = 30  # first rows of a lone series: its states are still vague
+_NEAR = 7  # rows, whose mean residual the regression is of
+# rows after an origin; the last ones tell whether the shift fades
 _LEADS = np.array([*range(_NEAR), 8, 10, 12, 15, 19, 24, 29])
-# rows that come later than so many times the usual gap, each, do not count
+# rows later than so many usual gaps, each, do not count
 _REACH = 2.0
 _PENALTIES = 10.0 ** np.arange(1, 5.5, 0.5)
 _FADING = 0.0, 1 / 128, 1 / 32, 1 / 8, 1.0
 _BLOCKS = 5
-_CONFIDENCE = 0.95  # one of several penalties was chosen: that gains by chance
+_CONFIDENCE = 0.95  # choosing a penalty gains by chance
 # residuals beyond so many median deviations count as these
 _CLIPPED = 4.0
 
 
 class Cross(NamedTuple):
-    """What is added to forecasts, in units of the states of heaviest components."""
+    """What is added to forecasts, in states' units of heaviest components."""
 
-    weights: Array  # (channel, memory, of channel), of sums of innovations; zero: none
-    fading: Array  # (of channel,): rate at which a shift fades, after the near rows
+    weights: Array  # (channel, memory, of channel), of innovations; zero: none
+    fading: Array  # (of channel,): rate at which a shift fades
 
     @classmethod
     def none(cls, n_channels: int) -> Cross:
@@ -54,7 +50,7 @@ class Cross(NamedTuple):
     def fit(
         cls, channels: list[list[Component]], spans: list[float], tables: list[Table]
     ) -> Cross:
-        """Find what innovations of all channels tell about each one's forecasts."""
+        """Find what all innovations tell about each channel's forecasts."""
         n = len(tables)
         found = cls.none(n)
         if not 2 <= n <= _MOST_CHANNELS:
@@ -91,10 +87,7 @@ class Cross(NamedTuple):
         return found
 
     def shift(self, channel: int, sums: Array, ahead: Array) -> Array:
-        """Return what is added, (query,), a time ``ahead`` of the last row.
-
-        ``sums`` (query, channel, memory) are of innovations, at that row.
-        """
+        """Return what ``sums``, (query, channel, memory), add past the end."""
         told = np.einsum("qcm,cm->q", sums, self.weights[:, :, channel])
         left = np.exp(-self.fading[channel] * np.maximum(ahead - _NEAR, 0.0))
         shift: Array = np.where(ahead > 0, told * left, 0.0)
@@ -102,7 +95,7 @@ class Cross(NamedTuple):
 
 
 def _last_rows(tables: list[Table]) -> list[Table]:
-    """Return the last rows of a lone series, or some series of a large panel."""
+    """Return the last rows of a lone series, or some series of a panel."""
     longest = max(tables, key=lambda table: len(table.times))
     if len(longest.bounds) == 2:
         first = longest.times[-_MOST_ROWS:][0]
@@ -112,7 +105,7 @@ def _last_rows(tables: list[Table]) -> list[Table]:
 
 
 def _stamps(tables: list[Table]) -> tuple[Numbers, Array, list[Numbers]]:
-    """Return the rows of all channels, sorted; and where each table's are there."""
+    """Return all channels' rows, sorted, and where each table's are."""
     both = np.concatenate([np.stack([t.series, t.times], axis=1) for t in tables])
     rows, place = np.unique(both, axis=0, return_inverse=True)
     ends = np.cumsum([len(table.times) for table in tables])
@@ -124,7 +117,7 @@ def _stamps(tables: list[Table]) -> tuple[Numbers, Array, list[Numbers]]:
 def _looked_ahead(
     component: Component, span: float, table: Table
 ) -> tuple[Array, Array, Array]:
-    """Return innovations; residuals of forecasts, (row, lead) or NaN; and leads."""
+    """Return innovations; residuals, (row, lead) or NaN; and leads."""
     space = component.space(span)
     n, d = len(table.times), len(space.start)
     table = component.own(table, span).in_units(table)
@@ -153,7 +146,7 @@ def _looked_ahead(
 
 
 def _regressed(features: Array, residuals: Array, gaps: Array) -> tuple[Array, float]:
-    """Return weights, (feature,), and the rate at which the shift fades."""
+    """Return weights, (feature,), and the rate of fading."""
     usable = (~np.isnan(residuals[:, :_NEAR])).sum(1) > _NEAR // 2
     if usable.sum() < _LEAST_ROWS:
         return np.zeros(features.shape[1]), 0.0
@@ -180,7 +173,6 @@ def _regressed(features: Array, residuals: Array, gaps: Array) -> tuple[Array, f
 
 
 def _ridge(features: Array, goal: Array) -> Array:
-    """Return the coefficients of ridge regressions, (penalty, feature)."""
     normal = features.T @ features
     each = normal + _PENALTIES[:, None, None] * np.eye(len(normal))
     found: Array = np.linalg.solve(each, (features.T @ goal)[:, None])[..., 0]
@@ -188,7 +180,7 @@ def _ridge(features: Array, goal: Array) -> Array:
 
 
 def _fading(shift: Array, residuals: Array, gaps: Array) -> float:
-    """Return the rate of fading that fits the later residuals best, (row, lead)."""
+    """Return the rate of fading that fits later residuals best."""
     known = ~np.isnan(residuals)
     later = np.where(known, residuals, 0.0)
     squares = (later**2).sum(0) / np.maximum(known.sum(0), 1)

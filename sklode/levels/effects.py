@@ -4,13 +4,12 @@ r"""What a column of X does: nothing, a straight line or a smooth curve, soon or
     \dot r_j = (b_j(u(t)) - r_j) / \tau, \quad \beta_j \sim N(0, 1)
 
 with u a column of X, linear between its rows; b the line and the curve's columns; and
-no r but b itself where an effect has no memory :math:`\tau`. A curve is a natural cubic
-spline, whose columns :math:`b_j` are so large that its second derivative is equally
-likely anywhere; beyond what was seen it goes on as a straight line.
+r = b where there is no memory :math:`\tau`. A curve is a natural cubic spline, whose
+second derivative is equally likely anywhere; beyond what was seen it is straight.
 
 Green and Silverman, "Nonparametric Regression and Generalized Linear Models" (1994),
-chapter 2. Which effects there are is judged by the probability of the data: Durbin and
-Koopman, "Time Series Analysis by State Space Methods" (2012), section 6.2.3.
+chapter 2. Which there are is judged by the probability of the data: Durbin and Koopman
+(2012), section 6.2.3, see `kalman`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from sklode.levels.table import Table
 
 _KNOTS = 8
 _FEWEST_VALUES = 6  # different ones, of a column that may have a curve
-# in usual gaps, to begin with: the most probable one lies near one of them
+# in usual gaps, to begin with: the most probable one lies near one
 _MEMORIES = 2.0 ** np.arange(0.0, 10.0, 1.25)
 _NEAR = 2.0 ** np.linspace(-1.0, 1.0, 17)
 _SPANS = 10.0  # in the longest series, of the longest memory
@@ -44,16 +43,16 @@ class Effect(NamedTuple):
     """How a column of X acts."""
 
     column: int
-    knots: tuple[float, ...] = ()  # of the standardised column; none: a straight line
+    knots: tuple[float, ...] = ()  # of the standardised column; none: a line
     memory: float = 0.0  # in usual gaps; 0: it acts at once
 
     @property
     def log_odds(self) -> float:
-        """What it takes off the logarithm of the probability of a form that has it."""
+        """What it takes off the log probability of a form that has it."""
         return _ODDS_OF_CURVE * bool(self.knots) + _ODDS_OF_MEMORY * (self.memory > 0)
 
     def name(self, controls: list[Any]) -> str:
-        """Return what a reader would call it, given the names of X's columns."""
+        """Return what a reader would call it, by the names of X's columns."""
         return f"{controls[self.column]} ({'curve' if self.knots else 'line'})"
 
     @property
@@ -67,7 +66,7 @@ class Effect(NamedTuple):
         return max(len(self.knots) - 1, 1)
 
     def at(self, values: Array) -> Array:
-        """Return b, (row, coefficient), at values of its column, (row,)."""
+        """Return b, (row, coefficient), at values of its column."""
         if not self.knots:
             return values[:, None]
         inside = np.clip(values, self.knots[0], self.knots[-1])
@@ -78,7 +77,7 @@ class Effect(NamedTuple):
 
 @functools.cache
 def _curve(knots: tuple[float, ...]) -> Any:
-    """Return a function of a curve's columns; squares add up to one, on average."""
+    """Return a curve's columns; their squares add up to one, on average."""
     each = CubicSpline(knots, np.eye(len(knots)), bc_type="natural")
     bends, gaps = each(knots, 2), np.diff(knots)
     # second derivatives are straight between knots
@@ -93,7 +92,7 @@ def _curve(knots: tuple[float, ...]) -> Any:
 def columns_of(
     effects: Sequence[Effect], bounds: Numbers, times: Array, controls: Array
 ) -> Array:
-    """Return the columns of effects at all rows of X, (row, coefficient)."""
+    """Return the columns of effects at all rows, (row, coefficient)."""
     parts: list[Array] = [np.zeros((len(times), 0))]
     for effect in effects:
         found = effect.at(controls[:, effect.column])
@@ -111,16 +110,16 @@ def places(effects: list[Effect]) -> dict[Effect, tuple[int, ...]]:
 
 
 class Estimate(NamedTuple):
-    """Effects, and their coefficients given the hyperparameters of a form."""
+    """Effects, and their coefficients given a form's hyperparameters."""
 
     effects: tuple[Effect, ...] = ()
     coefficients: Any = None  # (series, coefficient)
-    loss: float = 0.0  # what else they add to minus the logarithm of the probability
+    loss: float = 0.0  # what they add to minus the log probability
     response: Any = None  # (row,), what they add to y, in units of the states
 
 
 class Inputs(NamedTuple):
-    """X at rows of series: all of them count, where effects have a memory."""
+    """X at rows of series, all of which memories need."""
 
     bounds: Numbers  # (series + 1,)
     times: Array  # (row,)
@@ -128,7 +127,7 @@ class Inputs(NamedTuple):
     rows: Numbers  # those at which a channel was observed, sorted
 
     def at(self, chosen: Numbers) -> Inputs:
-        """Return those of some observed rows: from the first of each series on."""
+        """Return those of some observed rows, from first ones on."""
         rows = self.rows[chosen]
         series = np.searchsorted(self.bounds, rows, side="right") - 1
         own, first = np.unique(series, return_index=True)
@@ -140,17 +139,17 @@ class Inputs(NamedTuple):
         return Inputs(ends, self.times[every], self.controls[every], place)
 
     def columns(self, effects: Sequence[Effect]) -> Array:
-        """Return the columns of effects at observed rows, (row, coefficient)."""
+        """Return the columns of effects at observed rows."""
         return columns_of(effects, *self[:3])[self.rows]
 
     def response(self, estimate: Estimate, lengths: Numbers) -> Array:
-        """Return what effects add at the ``lengths`` rows of series, (row,)."""
+        """Return what effects add at the rows of series, (row,)."""
         each = np.repeat(estimate.coefficients, lengths, axis=0)
         response: Array = (self.columns(estimate.effects) * each).sum(1)
         return response
 
     def candidates(self, span: float) -> list[list[Effect]]:
-        """Return the effects that each column may have; of a constant none."""
+        """Return the effects that columns may have; of a constant none."""
         memories = [0.0, *_MEMORIES[_MEMORIES <= span / _SPANS].tolist()]
         found = []
         for k, values in enumerate(self.controls[self.rows].T):
@@ -162,17 +161,16 @@ class Inputs(NamedTuple):
 
 
 def _knots(values: Array) -> tuple[float, ...]:
-    """Return knots at quantiles, as far as those are apart, up to both ends."""
+    """Return knots at quantiles, as far as those are apart."""
     knots = np.unique(np.quantile(values, np.linspace(0, 1, _KNOTS)))
     kept = np.diff(knots, prepend=-np.inf) > 1e-3 * np.ptp(knots)
     return tuple(knots[kept].tolist())
 
 
 class _Judge:
-    """How probable effects are, given what the filter makes of a channel's rows.
+    """How probable effects are, by what the filter makes of them.
 
-    It makes the same of the effects' columns, as all that it does is linear. ``left``
-    is what known effects leave of y, by which errors are told.
+    ``left`` is what known effects leave of y, by which errors are told.
     """
 
     def __init__(
@@ -188,7 +186,7 @@ class _Judge:
         self._columns: dict[Effect, list[Array]] = {}
 
     def _surprise(self, columns: Array) -> list[Array]:
-        """Return what is not expected of columns, in deviations, by series."""
+        """Return what is not expected of columns, in deviations."""
         columns = np.ascontiguousarray(columns)
         expected = kalman().filter_columns(*self._given, columns)
         return np.split((columns - expected) * self._root, self._bounds[1:-1])
@@ -208,7 +206,7 @@ class _Judge:
         return np.concatenate([target[..., :0], *found], axis=2), target
 
     def system(self, effects: list[Effect]) -> tuple[Array, Array]:
-        """Return inverse covariance of coefficients and, times it, what is expected."""
+        """Return coefficients' inverse covariance, and their mean times it."""
         parts = [part for effect in effects for part in self.products(effect, effects)]
         n, size = len(self._bounds) - 1, sum(effect.n_columns for effect in effects)
         inner = np.concatenate([np.zeros((n, 0, size)), *parts[::2]], axis=1)
@@ -218,7 +216,7 @@ class _Judge:
     def best(
         self, options: list[Effect], others: list[Effect]
     ) -> tuple[float, Effect | None]:
-        """Return the most probable option beside others, and by how much it is."""
+        """Return the most probable option beside others, and its gain."""
         inner, told = self.system(others)
         best: tuple[float, Effect | None] = 0.0, None
         for option in options:
@@ -235,7 +233,7 @@ class _Judge:
 
 
 def _evidence(inner: Array, told: Array) -> float:
-    """Return the logarithm of how much more probable coefficients make the data."""
+    """Return by how much coefficients make data more probable, in logs."""
     explained = (told * np.linalg.solve(inner, told)).sum()
     return 0.5 * float(explained - np.linalg.slogdet(inner)[1].sum())
 
@@ -248,7 +246,7 @@ def estimated(
     start: Estimate,
     search: bool = True,
 ) -> Estimate:
-    """Return the effects that are most probable; or of ``start``, coefficients."""
+    """Return the most probable effects; or of ``start``, coefficients."""
     table = component.own(table, span).in_units(table)
     known = inputs.response(start, table.lengths) if start.effects else 0.0
     judge = _Judge(component, span, table, inputs, table.values - known)
@@ -268,7 +266,6 @@ def estimated(
 def _searched(
     judge: _Judge, candidates: list[list[Effect]], chosen: dict[int, Effect]
 ) -> dict[int, Effect]:
-    """Return the effects that none of the candidates makes more probable, by column."""
     first = {k: judge.best(each, [])[0] for k, each in enumerate(candidates)}
     order = sorted(first, key=lambda k: -first[k])
     for _ in range(_SWEEPS):

@@ -1,7 +1,7 @@
-"""Hyperparameters from data: the most probable ones of a form, and others around them.
+"""Hyperparameters from data: the most probable ones of a form, and others.
 
-Of which parts a level is made is chosen by how probable data and hyperparameters are
-together. Forecasts average over such forms, and over hyperparameters.
+Forms are chosen by how probable data and hyperparameters are together;
+forecasts average over both.
 """
 
 from __future__ import annotations
@@ -23,28 +23,22 @@ from sklode.levels.table import Table, power_of_two
 
 _NONE = Estimate()
 _TURNS = 2
-# of seasons; while hyperparameters are sought the fewest
-_HARMONICS = FEWEST_HARMONICS, 12, 24
-# rows that hyperparameters are sought by: this share the last ones, others spread
+_HARMONICS = FEWEST_HARMONICS, 12, 24  # the fewest while hyperparameters are sought
+# rows to seek hyperparameters by: this share the last, others spread
 _MOST_ROWS, _LATE = 500, 0.8
 _GOLDEN = (5**0.5 - 1) / 2
-# so many draws of hyperparameters up to so many rows; then ever fewer
-_DRAWS, _DRAWN_ROWS = 24, 500
-_LONG = 20_000  # the same, of rows that all the draws have to filter
-# values that "auto" needs for one: where they are few its tails are too long
-_LOGARITHMS = 8
-# where more of the values are zero there is no logarithm
-_MOST_ZEROS = 0.1
+_DRAWS, _DRAWN_ROWS = 24, 500  # up to so many rows; then fewer
+_LONG = 20_000  # rows that all the draws filter
+_LOGARITHMS = 8  # values: of fewer its tails are too long
+_MOST_ZEROS = 0.1  # share of the values that a logarithm may have
 _CHANGES = [PLACE[name] for name in ("slope", "random walk", "velocity", "OU")]
 _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
 _KEPT = slice(len(BASE) + 1, None, 2)  # memories of seasons
 _STILL = 1e-4  # of what does not change, in units of spread
-# series of a panel, and rows, that tell whether large innovations are errors
-_JUDGED = 2000, 40_000
-# they are, unless without that rule forecasts' errors are smaller than this part
+_JUDGED = 2000, 40_000  # series and rows that tell if large innovations are errors
+# unless forecasts' errors without that rule are less than this part
 _ALIKE, _BELIEVED = 0.01, 0.95
-# forms so many natural logarithms less probable than the best one are left out
-_MARGIN = 4.0
+_MARGIN = 4.0  # logarithms less probable than the best form: left out
 _TELLING = 4  # rows that tell how series of a panel differ
 _FREE = 1e3  # of scales that may be anything
 # series differ whose scales are so far apart, in natural logarithms; and locations
@@ -55,10 +49,7 @@ _STEP = 0.1  # of the differences that the curvature is measured by
 
 
 class Posterior:
-    """Minus the logarithm of the posterior density of ``free`` hyperparameters.
-
-    Of a component that reads no X, given rows in the units of its states.
-    """
+    """Minus the log posterior density of ``free`` hyperparameters."""
 
     def __init__(
         self, component: Component, free: Flags, table: Table, span: float
@@ -74,7 +65,7 @@ class Posterior:
         return self.component._replace(logs=logs)
 
     def __call__(self, x: Array, harmonics: int = FEWEST_HARMONICS) -> float:
-        """Return it at free hyperparameters; with more harmonics, where asked."""
+        """Return it at free hyperparameters, with more harmonics if asked."""
         component = self.at(x)._replace(harmonics=harmonics)
         with np.errstate(all="ignore"):  # what is not finite is refused
             space = component.space(self._span)
@@ -95,7 +86,7 @@ class Posterior:
         return self.at(best.x), float(best.fun)
 
     def curvature(self, x: Array) -> Array:
-        """Return second derivatives by differences, (free, free)."""
+        """Return second derivatives, by differences."""
         n, steps = len(x), _STEP * np.eye(len(x))
         here = self(x)
         up = np.array([self(x + step) for step in steps])
@@ -110,10 +101,10 @@ class Posterior:
     def draws(
         self, component: Component, loss: float, n: int
     ) -> list[tuple[float, Component]]:
-        """Return hyperparameters around the most probable, and logarithms of weights.
+        """Return hyperparameters around the most probable, and log weights.
 
-        Laplace's approximation: draws from the normal distribution of the same
-        curvature, weighed by the square root of importance: few estimate it badly.
+        Laplace's approximation: normal draws of the same curvature, weighed by the
+        square root of importance, which few estimate badly.
         """
         if not n:
             return [(-loss, component)]
@@ -128,7 +119,7 @@ class Posterior:
         importance = 0.5 * (white**2).sum(1) - losses
         importance = 0.5 * np.clip(importance - importance.max(), -30, 0)
         share = importance - math.log(np.exp(importance).sum())
-        # a hyperparameter that the data say nothing about counts for nothing
+        # what the data say nothing about counts for nothing
         evidence = np.log(spread / self._widths).sum() - loss
         found = [component._replace(logs=self.at(place).logs) for place in places]
         return list(zip(evidence + share, found, strict=True))
@@ -137,16 +128,16 @@ class Posterior:
 class _Candidate(NamedTuple):
     component: Component  # without effects of X
     estimate: Estimate  # of those
-    loss: float  # minus the logarithm of the posterior density, in y's units
+    loss: float  # minus the log posterior density, in y's units
     posterior: Posterior
 
 
 def fit_components(
     table: Table, span: float, periods: dict[float, float], logarithm: Any, inputs: Any
 ) -> list[tuple[Component, tuple[Effect, ...]]]:
-    """Return what a channel's forecasts average over, with the effects of X in each.
+    """Return what a channel's forecasts average over, and its effects.
 
-    ``periods`` may be seasons; each has its log odds against a form that has it.
+    ``periods`` may be seasons, with log odds against them.
     """
     n_rows, values = len(table.values), table.values
     n_zeros = int((values <= 0).sum()) if (values >= 0).all() else n_rows
@@ -194,7 +185,7 @@ def _sample(table: Table, most_series: int = 120, most_rows: int = 6000) -> Numb
             rows.append(np.arange(first, end))
             continue
         middle = end - round(_LATE * most)
-        # evenly, but at no one distance, which would hide seasons of a part of it
+        # not at one distance, which would hide seasons of a part of it
         share = (np.arange(1, most - (end - middle) + 1) * _GOLDEN) % 1
         early = np.unique(first + (share * (middle - first)).astype(int))
         rows.append(np.append(early, np.arange(middle, end)))
@@ -202,10 +193,10 @@ def _sample(table: Table, most_series: int = 120, most_rows: int = 6000) -> Numb
 
 
 class _Search:
-    """The search for the most probable form of a channel, and its hyperparameters.
+    """The search for a channel's most probable form and hyperparameters.
 
-    Effects of X are estimated given the hyperparameters, and these given the effects,
-    in turn: the filter need not carry coefficients while it is run most often.
+    These are estimated given effects of X, and those given these, in turn: the filter
+    need not carry coefficients while it is run most often.
     """
 
     def __init__(
@@ -225,7 +216,7 @@ class _Search:
         self._near = None if inputs is None else inputs.at(self._late)
 
     def candidates(self, logarithm: str | bool, is_positive: bool) -> list[_Candidate]:
-        """Return forms with their most probable hyperparameters, one at least."""
+        """Return forms with their most probable hyperparameters."""
         if logarithm is True:
             return self.grown(True)
         found = self.grown(False)
@@ -246,7 +237,7 @@ class _Search:
         return estimate.response[rows] if estimate.effects else 0.0
 
     def grown(self, logarithm: bool) -> list[_Candidate]:
-        """Return candidates: the plain form, and parts added while one helps."""
+        """Return the plain form, and parts added while one helps."""
         best = self.most_probable(Form((), logarithm))
         found, left = [best], list(self._periods)
         while True:
@@ -264,7 +255,7 @@ class _Search:
     def with_effects(
         self, candidate: _Candidate, start: Estimate | None = None
     ) -> list[_Candidate]:
-        """Return a candidate with the most probable effects of X, or with ``start``."""
+        """Return a candidate with the most probable effects, or ``start``."""
         inputs, near = self._inputs, self._near
         if inputs is None or near is None or not (start is None or start.effects):
             return []
@@ -292,10 +283,7 @@ class _Search:
         estimate: Estimate = _NONE,
         steady: bool = False,
     ) -> _Candidate:
-        """Return the most probable hyperparameters of a form, given effects of X.
-
-        ``steady``: of those where nothing changes while the series lasts.
-        """
+        """Return a form's best hyperparameters; ``steady``: nothing changes."""
         sample, span, values = self.sample, self._span, self.sample.values
         offset, threshold = 0.0, THRESHOLD
         if form.logarithm:
@@ -326,7 +314,7 @@ class _Search:
         return _Candidate(component, estimate, loss + estimate.loss, posterior)
 
     def finer(self, candidate: _Candidate) -> _Candidate:
-        """Return a candidate with as many harmonics as rows make most probable."""
+        """Return a candidate with the most probable number of harmonics."""
         component, posterior = candidate.component, candidate.posterior
         if not component.form.periods:
             return candidate
@@ -337,10 +325,7 @@ class _Search:
         return candidate._replace(component=best, loss=candidate.loss - gain)
 
     def threshold(self, candidate: _Candidate) -> float:
-        """Return beyond how many deviations innovations are not believed.
-
-        By errors of the next row; the first rows of series do not count.
-        """
+        """Return from how many deviations on innovations are errors."""
         errors, usual = [], candidate.component.threshold
         for threshold in (usual, math.inf):
             component = candidate.component._replace(threshold=threshold)
@@ -348,14 +333,14 @@ class _Search:
             errors.append(np.abs(found.v_F / found.inverse_F))
             errors[-1][self._judged.bounds[:-1]] = 0.0
         gains = errors[0] - errors[1]
-        # where nothing was disbelieved shortly before, both say the same
+        # where nothing was disbelieved shortly before, both agree
         differ = np.abs(gains) > _ALIKE * errors[0]
         is_proved = gains.sum() > 2 * math.sqrt(gains @ gains)  # by more than one row
         is_better = errors[1][differ].sum() < _BELIEVED * errors[0][differ].sum()
         return math.inf if is_proved and is_better else usual
 
     def _filtered(self, component: Component, estimate: Estimate) -> FilterPass:
-        """Return what the filter finds in the late rows, of what X leaves."""
+        """Return what the filter finds in late rows, of what X leaves."""
         table = component.own(self._judged, self._span).in_units(self._judged)
         left = table.values - self._response(estimate, self._late)
         space = component.space(self._span)
@@ -365,7 +350,7 @@ class _Search:
 def _in_units(
     table: Table, values: Array, span: float, logarithm: bool, offset: float
 ) -> Component:
-    """Return the plain form with the location and scale that all forms share."""
+    """Return the plain form with location and scale, which all share."""
     form = Form((), logarithm)
     location, scale = _location_and_scale(values)
     units = Component(form, priors(form)[2], 1.0, location, scale, offset=offset)
@@ -385,7 +370,6 @@ def _in_units(
 
 
 def _location_and_scale(values: Array) -> tuple[float, float]:
-    """Return the median and the spread of values, of which a few may be absurd."""
     unit = power_of_two(values)
     values = values / unit
     location = float(np.median(values))

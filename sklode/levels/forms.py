@@ -1,7 +1,7 @@
-"""What a level may be made of, and how hyperparameters become its state space.
+"""What a level may be made of, and its state space by hyperparameters.
 
-The hyperparameters are logarithms, in units of the series' spread and of its span or,
-for memories, of time. Their priors are normal, and wide: they matter for short series.
+Hyperparameters are logarithms, in units of a series' spread and span or, for memories,
+of time. Their priors are normal and wide: they matter for short series.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BASE = {
 PLACE = {name: k for k, name in enumerate(BASE)}
 # the same of a season's size, and of how many periods it is remembered
 _SEASON, _PERIODS_KEPT = (0.3, 1.5, 0.7), (15.0, 1.0, 10.0)
-# of a lone series the first level may be anything: nothing else tells of it
+# of a lone series nothing else tells of the first level
 VAGUE = 10.0
 LEAST_NOISE = 1e-3  # standard deviation, in units of the spread
 
@@ -40,11 +40,11 @@ class Form(NamedTuple):
     periods: tuple[float, ...] = ()
     logarithm: bool = False
     effects: tuple[tuple[int, ...], ...] = ()
-    """Columns of X that each effect reads, see `sklode.levels.effects`."""
+    """Columns of X that each effect reads, see `effects`."""
 
 
 class StateSpace(NamedTuple):
-    """What `sklode.levels.kalman` runs; ``start`` is the covariance at a first row."""
+    """What `kalman` runs; ``start`` is the covariance at a first row."""
 
     rates: Array  # (6,), see `kalman.RATES`
     waves: Array  # (harmonic, 3)
@@ -59,7 +59,7 @@ class StateSpace(NamedTuple):
 
     @property
     def parts(self) -> Array:
-        """The states of trend, OU, each season, effect, and all, (part, state)."""
+        """States of trend, OU, each season, effect, and all, (part, state)."""
         n_seasons = len(set(self.season.tolist()))
         others = np.append(np.repeat(self.season, 2), n_seasons + self.effect)
         parts = np.zeros((2 + max(others, default=-1) + 2, len(self.start)))
@@ -70,7 +70,7 @@ class StateSpace(NamedTuple):
 
 
 def priors(form: Form) -> tuple[Array, Array, Array]:
-    """Return medians, standard deviations and starting values of all logarithms."""
+    """Return medians, deviations and starting values of all logarithms."""
     rows = [*BASE.values()]
     for period in form.periods:
         kept, width, start = _PERIODS_KEPT
@@ -82,10 +82,9 @@ def priors(form: Form) -> tuple[Array, Array, Array]:
 def state_space(
     form: Form, logs: Array, span: float, harmonics: int, before: float = 0.0
 ) -> StateSpace:
-    """Return the state space of hyperparameters, times in units of the usual gap.
+    """Return the state space, started so long ``before`` the first row.
 
-    The slope counts from the last stamp; random walk and velocity began two spans
-    before it. The start is that of a row so long ``before`` the first one.
+    The slope counts from the last stamp; walk and velocity began two spans before it.
     """
     slope, walk, rise, memory, ou, ou_memory, noise, constant = np.exp(logs[:8])
     velocity = (rise / span) ** 2
@@ -112,7 +111,7 @@ def state_space(
 
 @functools.cache
 def _harmonics(periods: tuple[float, ...], most: int) -> tuple[Array, Array, Numbers]:
-    """Return each one's angular frequency, share of its season, and season."""
+    """Return each one's angular frequency, share and season."""
     # stamps one unit apart show no shorter wave than two units
     numbers = [max(1, min(int(period / 2 + 0.25), most)) for period in periods]
     order = [np.arange(1, n + 1) for n in numbers]

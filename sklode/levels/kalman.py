@@ -11,15 +11,13 @@ The states are, in this order: the trend, its constant slope, its velocity, whic
 reverts to zero, an Ornstein-Uhlenbeck (OU) process; two of each harmonic, of which the
 first is observed; one coefficient of each column of X.
 
-What filters and smoothers take: ``times`` (row,) are in usual gaps; the first column of
-``inputs`` (row, 1 + column) is the offset of the local clock from UTC, in usual gaps,
-as harmonics follow local time; the others are X. Of several series end to end, series k
-has the rows ``bounds[k]`` to ``bounds[k + 1]``. ``rates`` are named by `RATES`;
-``waves`` (harmonic, 3) are angular frequency, memory and variance of each harmonic.
+Filters take ``times`` (row,) in usual gaps; ``inputs`` (row, 1 + column), first how
+far the local clock, which harmonics follow, is ahead of UTC, then X; ``bounds``: series
+k has the rows ``bounds[k]`` to ``bounds[k + 1]``; ``rates``, see `RATES`; ``waves``
+(harmonic, 3): angular frequency, memory and variance.
 
-Outliers: up to a Huber threshold, in standard deviations, an innovation counts as it
-is; beyond, the less the larger it is, as an error of the observation. Several such in a
-row and on one side are no errors: the trend has moved.
+Outliers: beyond a Huber threshold, in standard deviations, innovations count the less
+the larger, as errors of observation; several in a row on one side move the trend.
 """
 
 from __future__ import annotations
@@ -33,9 +31,9 @@ from sklode.engine.products import compiled, inner
 # variance of the random walk per time; of the velocity, and its memory; of the OU
 # process, and its memory; of the observation noise
 RATES = ("random walk", "velocity", "velocity memory", "OU", "OU memory", "noise")
-# beyond so many thresholds the weight falls with the third power of the size
+# beyond so many thresholds the weight falls with the third power
 CLEAR = 2.5
-# so many in a row, beyond the threshold on one side, are a step of the trend
+# so many in a row beyond the threshold, on one side, are a step
 RUN = 3
 
 
@@ -92,7 +90,7 @@ def _add_Q(P, rates, T):
     gap, _, kept, ou_kept = T[0]
     walk, velocity, memory, ou = rates[0], rates[1], rates[2], rates[3]
     x = gap / memory
-    if x < 1e-3:  # a series, as the difference is of nearly equal numbers
+    if x < 1e-3:  # a series: near numbers would cancel
         displacement = 2 * x**3 / 3 - x**4 / 2
     else:
         displacement = 2 * x - 3 + 4 * kept - kept * kept
@@ -127,15 +125,14 @@ def filter_rows(
 
     ``states`` are means (series, state) and covariances ``since`` (series,) before the
     first row, and (series, 2) how many innovations beyond ``threshold`` came last, and
-    the last of them. A missing value is NaN. ``parts`` (part, state) says, by ones,
-    which states a part of the signal adds up; the last part is all of them. Expected
-    states after each row are written to ``after``, (row, state), if that is not empty.
+    the last of them. Missing values are NaN. ``parts`` (part, state) says, by ones,
+    which states a part adds up; the last part is all. Means after each row are written
+    to ``after``, (row, state), if it is not empty.
 
-    Returns the loss: the negative log-likelihood but for a constant, where innovations
-    of t standard deviations beyond the threshold h cost h^2 (1/2 + log(t / h)) in place
-    of t^2 / 2; of each row v / F and 1 / F, with the F by which an outlier weighs less,
-    both 0 where nothing is observed, and the variance of a step of the trend there;
-    and, (row, part), parts as predicted from earlier rows, their variances, and their
+    Returns the loss: the negative log-likelihood but for a constant, where t deviations
+    beyond the threshold h cost h^2 (1/2 + log(t / h)) in place of t^2 / 2; of each row
+    v / F and 1 / F, smaller of outliers, 0 where nothing is observed, and the variance
+    of a trend's step; and, (row, part), parts as predicted, their variances, and their
     covariances with the states, (row, part, state): the last part's is M.
     """
     means, covariances, runs = states
@@ -227,10 +224,10 @@ def filter_rows(
 
 @compiled
 def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
-    """Return what a row itself and later ones say beyond what `filter_rows` predicted.
+    """Return what a row and later ones say beyond what was predicted.
 
-    Of v / F, (row, column): what is to be added to parts, (row, part, column); and what
-    to be taken off their variances, (row, part). Section 4.4.
+    Of v / F, (row, column): what adds to parts, (row, part, column); and what is taken
+    off their variances, (row, part). Section 4.4.
     """
     (n, n_parts, d), n_columns = gains.shape, v_F.shape[1]
     mean, variance = np.zeros((n, n_parts, n_columns)), np.zeros((n, n_parts))
@@ -280,10 +277,10 @@ def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
 
 @compiled
 def filter_columns(times, inputs, bounds, rates, waves, inverse_F, gains, values):
-    """Return what is expected of ``values`` by the rows before, all (row, column).
+    """Return what is expected of ``values`` by rows before, (row, column).
 
-    The filter is linear: it makes of each column what `filter_rows` made of y, whose 1
-    / F (row,) and ``gains`` (row, state) are given; rows of 1 / F = 0 do not count.
+    It makes of each column what `filter_rows` made of y, whose 1 / F (row,) and
+    ``gains`` (row, state) are given; rows of 1 / F = 0 do not count.
     """
     n_columns, d = values.shape[1], gains.shape[1]
     signals, T = np.zeros(values.shape), np.zeros((len(waves) + 1, 4))
@@ -309,7 +306,7 @@ def filter_columns(times, inputs, bounds, rates, waves, inverse_F, gains, values
 
 @compiled
 def simulate_rows(times, inputs, bounds, rates, waves, since, states, jumps, normals):
-    """Return draws of the signal of one series at its rows, (row, draw).
+    """Return draws of one series' signal at its rows, (row, draw).
 
     ``states`` (state, draw), ``since`` before the first row, change in place; ``jumps``
     (row,) are variances of steps of the trend; ``normals`` are (row, state, draw).
@@ -343,7 +340,7 @@ def simulate_rows(times, inputs, bounds, rates, waves, since, states, jumps, nor
 def respond(times, bounds, columns, memory):
     """Return how columns act that build up and fade, (row, column).
 
-    They are linear between rows, and were always as they are at a series' first row.
+    They are linear between rows, and constant before the first one.
     """
     found = columns.copy()
     for series in range(len(bounds) - 1):

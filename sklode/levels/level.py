@@ -4,10 +4,10 @@ r"""A structural model of each channel in continuous time, solved exactly.
     y(t) = \mathrm{trend}(t) + \mathrm{deviation}(t) + \sum_P \mathrm{season}_P(t)
         + X(t) \beta + e
 
-Harvey, "Forecasting, Structural Time Series Models and the Kalman Filter" (1989), in
-continuous time: Jones, "Fitting a Continuous Time Autoregression to Discrete Data"
-(1981); Hartikainen and Sarkka, "Kalman Filtering and Smoothing Solutions to Temporal
-Gaussian Process Regression Models" (2010).
+Harvey, "Forecasting, Structural Time Series Models and the Kalman Filter" (1989);
+Jones, "Fitting a Continuous Time Autoregression to Discrete Data" (1981); Hartikainen
+and Sarkka, "Kalman Filtering and Smoothing Solutions to Temporal Gaussian Process
+Regression Models" (2010).
 """
 
 from __future__ import annotations
@@ -53,10 +53,7 @@ class Level:
         seasons: str | tuple[float, ...] = "auto",
         logarithm: str | bool = "auto",
     ) -> Level:
-        """Find the hyperparameters of each channel, pooled over series.
-
-        ``seasons`` are periods in ticks that may be taken; "auto": to be looked for.
-        """
+        """Find each channel's hyperparameters; ``seasons`` are in ticks."""
         unit = time_unit(observations.observed())
         steps, controls = steps_of(observations.values), observations.controls
         cross = Cross.none(len(steps))
@@ -70,7 +67,7 @@ class Level:
         for table, values in zip(tables, observations.values.T, strict=True):
             some = table.spans[table.spans > 0]
             spans.append(float(np.median(some)) if len(some) else max(longest, 1.0))
-            # long ones, of many free harmonics, must be more probable than short ones
+            # long ones, of many harmonics, must be more probable than short ones
             periods = {p: math.log(max(p / _SHORT, 1.0)) for p in clock}
             if is_auto:
                 periods |= _other_periods(table, clock)
@@ -96,13 +93,13 @@ class Level:
         return replace(level, cross=Cross.fit(channels, spans, tables))
 
     def filtered(self, observations: Observations) -> Filtered:
-        """Return what it knows of series, of those it was fit on or others."""
+        """Return what it knows of series, known or others."""
         tables = self.tables(observations)
         each = zip(self.channels, tables, self.spans, strict=True)
         return Filtered(self, observations, [FilteredChannel.of(*one) for one in each])
 
     def inputs(self, rows: Observations) -> Array:
-        """Return what `kalman` reads beside times, (row, 1 + column), at rows of X."""
+        """Return what `kalman` reads beside times, (row, 1 + column)."""
         ahead = clock_ahead(rows.ticks, rows.like)[:, None] / self.unit
         return np.hstack([ahead, columns_of(self.effects, *self._controls(rows))])
 
@@ -117,13 +114,13 @@ class Level:
         return (controls - self.control_location[columns]) / scale
 
     def times(self, rows: Observations, series: Numbers, ticks: Numbers) -> Array:
-        """Return time since each series' first row, in units of the usual gap."""
+        """Return time since each series' first row, in usual gaps."""
         return ticks_between(rows.ticks[rows.bounds[series]], ticks) / self.unit
 
     def tables(
         self, observations: Observations, chosen: Flags | None = None
     ) -> list[Table]:
-        """Return the observed rows of each channel; of ``chosen`` rows, if given."""
+        """Return each channel's observed rows, of those ``chosen``."""
         series, n_series = observations.series, len(observations.keys)
         times = self.times(observations, series, observations.ticks)
         inputs, tables = self.inputs(observations), []
@@ -144,7 +141,7 @@ class Filtered:
     channels: list[FilteredChannel]
 
     def updated(self, observations: Observations) -> Filtered:
-        """Return the same once more rows were seen; if it can be only those are."""
+        """Return the same after more rows, filtering only those if it can."""
         fresh = _rows_after(self.observations, observations)
         # more rows change what is known of the scale of a series
         apart = any(one.apart for each in self.level.channels for one in each)
@@ -164,7 +161,7 @@ class Filtered:
     def drawn(
         self, channel: int, asked: Table, n: int, seed: int, noise: bool, move: Any
     ) -> Array:
-        """Return draws of a channel, see `FilteredChannel.drawn`; moved, as above."""
+        """Return draws of a channel, see `FilteredChannel.drawn`."""
         shift = self._shift(channel, asked)
         draws = self.channels[channel].drawn(asked, n, seed, noise, shift)
         if move is None:
@@ -173,7 +170,6 @@ class Filtered:
         return moved
 
     def _shift(self, channel: int, asked: Table) -> Array:
-        """Return what all channels say about one's forecasts, (row,)."""
         if not self.level.cross.weights[:, :, channel].any():
             return np.zeros(len(asked.times))
         ends = np.max([one.table.ends for one in self.channels], axis=0)
@@ -185,13 +181,13 @@ class Filtered:
 
 @dataclass(frozen=True)
 class FilteredChannel:
-    """One channel's components, its rows, and the states after them."""
+    """One channel's components, rows, and the states after them."""
 
     components: list[Component]
     table: Table
     span: float
     states: list[States]
-    sums: Array  # (series, memory), decayed, of the heaviest component's innovations
+    sums: Array  # (series, memory), decayed innovations of the heaviest
 
     @classmethod
     def of(
@@ -211,7 +207,7 @@ class FilteredChannel:
         return max(pairs, key=lambda pair: pair[0].weight)
 
     def continued(self, new: Table) -> FilteredChannel:
-        """Return the level after more rows of its series, which follow those it has."""
+        """Return the level after more rows, which follow those it has."""
         # first rows have the states at the start
         since = np.where(self.table.lengths > 0, self._since(new), 0.0)
         states = []
@@ -229,14 +225,11 @@ class FilteredChannel:
         return replace(self, table=table, states=states, sums=sums)
 
     def sums_at(self, times: Array) -> Array:
-        """Return sums of innovations at times after each series' last row."""
+        """Return sums of innovations at times after each last row."""
         return self.sums * _faded(np.maximum(times - np.maximum(self.table.ends, 0), 0))
 
     def answered(self, asked: Table, shift: Any = 0.0) -> Mixture:
-        """Return the distribution of the noise-free signal.
-
-        A ``shift`` (row,) is added to it, in units of each component's states.
-        """
+        """Return the distribution of the signal, shifted in states' units."""
         means, variances = np.empty((2, len(self.components), len(asked.times)))
         inside = (self._since(asked) <= 0)[asked.series]
         ahead, past = asked.where(~inside), asked.where(inside)
@@ -254,13 +247,13 @@ class FilteredChannel:
         return Mixture.of(each, means + shift, variances)
 
     def described(self, most: int) -> tuple[Component, Array]:
-        """Return the parts at its last rows, given these alone, see `parts`."""
+        """Return the parts at its last rows, given these alone."""
         last = self.table.where(slice(-most, None))
         asked = last._replace(values=np.full(len(last.times), np.nan))
         return replace(self, table=last).parts(asked)
 
     def parts(self, asked: Table) -> tuple[Component, Array]:
-        """Return the heaviest component and its `StateSpace.parts`, (row, part)."""
+        """Return the heaviest component and its parts, (row, part)."""
         component, _ = self.heaviest
         parts = component.space(self.span).parts
         signal, _ = self._smoothed(component, asked, parts)
@@ -269,10 +262,7 @@ class FilteredChannel:
     def drawn(
         self, asked: Table, n: int, seed: int, noise: bool, shift: Any = 0.0
     ) -> Array:
-        """Return ``n`` joint draws of each series' values, (draw, row).
-
-        As many are of each component as its weight says.
-        """
+        """Return ``n`` joint draws of each series' values, (draw, row)."""
         shift = np.broadcast_to(shift, len(asked.times))
         rng = np.random.default_rng(seed)
         weights = np.cumsum([component.weight for component in self.components])
@@ -347,28 +337,28 @@ class FilteredChannel:
         return signal[is_asked], variance[is_asked]
 
     def _leads(self, rows: Table) -> list[float]:
-        """Return by how much rows begin before those of its series; of no empty one."""
+        """Return how much earlier rows begin than those of their series."""
         first = np.where(self.table.lengths > 0, self.table.starts, 0.0)
         return np.maximum(first - rows.starts, 0.0)[rows.lengths > 0].tolist()
 
     def _since(self, new: Table) -> Array:
-        """Return the time from each series' last row, or 0, to its first new one."""
+        """Return the time from each last row, or 0, to the first new one."""
         return np.where(new.lengths > 0, new.starts - np.maximum(self.table.ends, 0), 0)
 
 
 def _other_periods(table: Table, clock: list[float]) -> dict[float, float]:
-    """Return periods of the longest series that are no clock's, with log odds."""
+    """Return the longest series' periods of no clock, with log odds."""
     longest = table.alone(int(table.lengths.argmax()))
     found = peaks(longest.times, longest.values, 1.0)
     near = 1 / max(float(np.ptp(longest.times)), 1.0)  # what a span can tell apart
-    # picked out of about as many frequencies as there are pairs of rows
+    # out of as many frequencies as pairs of rows
     log_odds = math.log(max(len(longest.times), 2) / 2)
     new = [p for p in found if all(abs(1 / p - 1 / own) >= near for own in clock)]
     return dict.fromkeys(new, log_odds)
 
 
 def _rows_after(seen: Observations, now: Observations) -> Flags | None:
-    """Return which rows come after those seen; None if those have changed."""
+    """Return the rows after those seen; None if those have changed."""
     if seen.keys != now.keys:
         return None
     last = seen.ticks[seen.bounds[1:] - 1]

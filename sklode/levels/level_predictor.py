@@ -1,4 +1,4 @@
-"""What the level of series that it knows answers, in y's own units."""
+"""What the level of known series answers, in y's own units."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ from sklode.levels.level import Filtered
 from sklode.levels.mixture import Floored, Move, steps_of
 from sklode.levels.table import Table
 
-# the last rows that a description tells the shares of
-_DESCRIBED = 2000
-
+_DESCRIBED = 2000  # last rows, of which a description tells the shares
 _VALUES = {-1: "any", 0: "not below zero", 1: "counts"}
 _PLACES = 200  # of a drawn curve
 _NINETY = np.array([-1.6449, 0.0, 1.6449])
 
 
 class Curve(NamedTuple):
-    """What a column of X adds to y; of a logarithm, what it multiplies y by."""
+    """What a column of X adds to y; of a logarithm, its factor."""
 
     part: str
     column: Hashable
@@ -37,10 +35,7 @@ class Curve(NamedTuple):
 
 
 class LevelPredictor:
-    """A level with its history: rows of an index in, finite tables out.
-
-    The ``moves`` of ``ahead``, see `AheadModel`, say where forecasts move to.
-    """
+    """A level with its history: rows in, tables out; ``ahead`` moves them."""
 
     def __init__(
         self, states: Filtered, history: History, seed: int, ahead: Any = None
@@ -57,11 +52,11 @@ class LevelPredictor:
         return self._each(asked, lambda mixture: mixture.points())
 
     def variances(self, asked: Asked, n: int) -> Array:
-        """Return variances of observations, (row, channel); exact, for any ``n``."""
+        """Return exact variances of observations, (row, channel)."""
         return self._each(asked, lambda mixture: mixture.variance())
 
     def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
-        """Return quantiles of observations, (row, channel, alpha); exact."""
+        """Return exact quantiles of observations, (row, channel, alpha)."""
         levels = np.array(alpha)
         return self._each(asked, lambda m: m.quantiles(levels), len(levels))
 
@@ -78,11 +73,10 @@ class LevelPredictor:
         return finite(paths)
 
     def components(self, asked: Asked) -> pd.DataFrame:
-        """Return the parts, and their sum, of the most probable form at rows."""
+        """Return the most probable form's parts, and their sum, at rows."""
         rows, order = self.table(asked)
         found = {}
-        pairs = zip(self.states.channels, self._history.channels, strict=True)
-        for channel, name in pairs:
+        for channel, name in self._named():
             component, parts = channel.parts(rows)
             parts = parts * np.reshape(component.scale, (-1, 1))
             parts[:, [0, -1]] += np.reshape(component.location, (-1, 1))
@@ -93,8 +87,8 @@ class LevelPredictor:
 
     def description(self) -> pd.DataFrame:
         """Return what was found, as `StructuralForecaster.level_` has it."""
-        rows, found = [], zip(self.states.channels, self._history.channels, strict=True)
-        for place, (channel, name) in enumerate(found):
+        rows = []
+        for place, (channel, name) in enumerate(self._named()):
             component, parts = channel.described(_DESCRIBED)
             likely = [c.weight for c in channel.components if c.form == component.form]
             sizes = np.append(parts[:, :-1].var(0), component.noise)
@@ -114,13 +108,16 @@ class LevelPredictor:
                 rows.append(row)
         return pd.DataFrame(rows).set_index(["channel", "part"])
 
+    def _named(self) -> Any:
+        return zip(self.states.channels, self._history.channels, strict=True)
+
     def _effects(self, component: Component) -> list[Effect]:
         """Return the effects of X in a form."""
         by_columns = {c: effect for effect, c in places(self.level.effects).items()}
         return [by_columns[columns] for columns in component.form.effects]
 
     def _part_names(self, component: Component) -> list[str]:
-        """Return the names of `StateSpace.parts`; a season is named by its period."""
+        """Return the names of `StateSpace.parts`; of a season its period."""
         periods, names = component.form.periods, self._history.controls
         return [
             *("trend", "deviation"),
@@ -130,11 +127,11 @@ class LevelPredictor:
         ]
 
     def _length(self, time: float) -> str:
-        """Return a length of time, in units of the level, as a reader would say it."""
+        """Return a length of time, in units of the level, in words."""
         return length_of_time(time * self.level.unit, self._history.rows.like)
 
     def curves(self, channel: int, series: int) -> list[Curve]:
-        """Return the effect of each column of X in the most probable form."""
+        """Return the effect of each column in the most probable form."""
         one, names = self.states.channels[channel], self._history.controls
         component, states = one.heaviest
         mean, covariance, _ = (each[series] for each in states)
@@ -155,7 +152,7 @@ class LevelPredictor:
         return found
 
     def table(self, asked: Asked) -> tuple[Table, Numbers]:
-        """Return the rows that are asked for, sorted; and the place that each had."""
+        """Return the rows asked for, sorted, and the place that each had."""
         known, series = self._history.rows, asked.series
         times = self.level.times(known, series, asked.ticks)
         order = np.lexsort((times, series))
@@ -163,7 +160,7 @@ class LevelPredictor:
         return Table.of(*rows, len(known.keys)), order
 
     def _asked(self, asked: Asked) -> tuple[Table, Numbers, Any]:
-        """Return what `table` does, and where a network moves each channel's rows."""
+        """Return `table`, and where a network moves each channel's rows."""
         rows, order = self.table(asked)
         moves = [None] * len(self.states.channels)
         if self._ahead is not None:
@@ -173,7 +170,7 @@ class LevelPredictor:
     def _each(
         self, asked: Asked, of: Callable[[Any], Array], n_levels: int = 0
     ) -> Array:
-        """Return a number, or several, of each row's distribution in each channel."""
+        """Return numbers of each row's distribution in each channel."""
         rows, order, moves = self._asked(asked)
         shape = len(order), len(self._history.channels)
         table = np.empty((*shape, n_levels) if n_levels else shape)
@@ -183,7 +180,7 @@ class LevelPredictor:
         return finite(table)
 
     def _answered(self, channel: int, asked: Table, move: Move | None) -> Any:
-        """Return a channel's distribution: not below zero where no value of y is."""
+        """Return a channel's distribution: not below zero where y is not."""
         mixture = self.states.answered(channel, asked, move)
         step = self._steps[channel]
         return mixture if np.isnan(step) else Floored(mixture, step)
@@ -201,7 +198,6 @@ class LevelPredictor:
         return np.hstack([inputs, self.level.inputs(known)[place, 1:]])
 
     def _warn_of_far_controls(self, known: Any) -> None:
-        """Warn where X, as far as it is used, is far from all that was seen."""
         seen = self._history.rows.controls
         low, high = seen.min(0), seen.max(0)
         middle, half = low / 2 + high / 2, high / 2 - low / 2

@@ -1,4 +1,4 @@
-"""What an average forecast is: a mixture of normal and log-normal distributions.
+"""Average forecasts: mixtures of normal and log-normal distributions.
 
 Of channels without a value below zero (counts, rain, shares) it is made one of such
 values by `Floored`.
@@ -19,12 +19,12 @@ _LARGEST = 709.0  # of logarithms whose exponential a float holds
 _LEAST = 5e-324  # of positive floats
 # of mean and standard deviation, of a normal that is cut off at zero
 _RATIOS = np.linspace(-2.5, 3.0, 300)
-_FAR = 3.0  # standard deviations above zero: next to nothing is below it
+_FAR = 3.0  # deviations above zero: next to nothing is below
 _COARSE = 6.0  # a standard deviation to which steps of one are small
 
 
 class Move(NamedTuple):
-    r"""Where another forecast moves distributions to, and what it makes of their width.
+    r"""Where another forecast moves distributions, and how wide it makes them.
 
     .. math:: u \to m + w (f - m) + c \, (u - m)
 
@@ -46,7 +46,7 @@ class Move(NamedTuple):
         return middle + self.weight * (self.target - middle)
 
     def of(self, values: Array, medians: Array) -> Array:
-        """Return values, (..., query), of distributions with such medians, moved."""
+        """Return values, (..., query), of such medians, moved."""
         middle = self.plain(medians)
         moved = self.centre(middle) + self.factor * (self.plain(values) - middle)
         return np.exp(np.minimum(moved, _LARGEST)) if self.logarithm else moved
@@ -54,12 +54,12 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Mixture:
-    """Of each query a mixture; of log-normals where ``logarithm``, in y's units."""
+    """Of each query a mixture; log-normals where ``logarithm``, in y's units."""
 
     weights: Array  # (component,)
-    means: Array  # (component, query); of logarithms, where those are normal
-    spreads: Array  # of the noise-free signal: standard deviations
-    noises: Array  # (component, query or 1): those of the observation noise
+    means: Array  # (component, query); of logarithms of log-normals
+    spreads: Array  # standard deviations of the signal
+    noises: Array  # (component, query or 1): of the noise
     logarithm: Flags  # (component,)
     offset: float = 0.0  # of values, before the logarithm
 
@@ -84,7 +84,7 @@ class Mixture:
         )
 
     def normal(self) -> tuple[Array, Array, Array]:
-        """Return means, deviations of the signal and of the noise, of its normals."""
+        """Return its normals' means, and deviations of signal and noise."""
         chosen = ~self.logarithm
         weights = self.weights[chosen, None] / self.weights[chosen].sum()
         mean, root = (weights * self.means[chosen]).sum(0), np.sqrt(weights)
@@ -93,7 +93,7 @@ class Mixture:
         return mean, signal, np.hypot.reduce(root * self.noises[chosen])
 
     def moved(self, move: Move) -> Mixture:
-        """Return it after a move; all its components are then of the move's kind."""
+        """Return it after a move, of whose kind all components then are."""
         middle, log = move.plain(self.points()), self.logarithm[:, None]
         size = np.maximum(self._original(self.means), _LEAST)
         if move.logarithm:
@@ -111,14 +111,14 @@ class Mixture:
 
     @np.errstate(over="ignore", invalid="ignore")
     def quantiles(self, levels: Array, noise: bool = True) -> Array:
-        """Return quantiles of the signal, and the noise on it, (query, level)."""
+        """Return quantiles of the signal and its noise, (query, level)."""
         spread = np.hypot(self.spreads, noise * self.noises)
         spread = np.maximum(spread, np.maximum(1e-12 * np.abs(self.means), _LEAST))
         result = np.empty((self.means.shape[1], len(levels)))
         for k, level in enumerate(levels):
             each = self._original(self.means + ndtri(level) * spread)
             low, high = each.min(0), each.max(0)
-            # between the least and the largest quantile of its components
+            # between the least and the largest quantile of components
             for _ in range(_HALVINGS if len(self.weights) > 1 else 0):
                 middle = low + (high - low) / 2
                 below = ndtr((self._inverse(middle) - self.means) / spread)
@@ -129,7 +129,7 @@ class Mixture:
         return result
 
     def points(self) -> Array:
-        """Return forecasts, (query,): medians; among zeros, those of the mean rate."""
+        """Return forecasts, (query,): medians; among zeros, of the mean rate."""
         half = np.array([0.5])
         if not self.offset:
             return self.quantiles(half)[:, 0]
@@ -139,7 +139,7 @@ class Mixture:
 
     @np.errstate(over="ignore", invalid="ignore")
     def variance(self) -> Array:
-        """Return the variance of each query, noise included, (query,)."""
+        """Return the variance of each query, with noise, (query,)."""
         squares = np.hypot(self.spreads, self.noises) ** 2
         log = self.logarithm[:, None]
         grown = np.exp(self.means + squares / 2)
@@ -159,7 +159,7 @@ class Mixture:
 
 
 class Floored:
-    r"""A mixture made one of values y = max(0, a + b u), rounded if ``step`` is one.
+    r"""A mixture of values y = max(0, a + b u), rounded if ``step`` is one.
 
     Where u may well be below zero, a and b keep the mean of the signal, itself not
     below zero, and the variance of u.
@@ -174,7 +174,7 @@ class Floored:
                 self._fit(*mixture.normal())
 
     def _fit(self, middle: Array, signal: Array, noise: Array) -> None:
-        """Find a and b, of means, deviations of the signal and of the noise."""
+        """Find a and b, of means, and deviations of signal and noise."""
         least = np.maximum(1e-12 * np.abs(middle), _LEAST)
         spread = np.maximum(np.hypot(signal, noise), least)
         signal, near = np.maximum(signal, least), middle < _FAR * spread
@@ -206,7 +206,7 @@ class Floored:
         return self.put(self._mixture.quantiles(levels).T).T
 
     def points(self) -> Array:
-        """Return forecasts of u that are not below zero, (query,): not rounded."""
+        """Return forecasts of u, not below zero nor rounded, (query,)."""
         return np.maximum(self._mixture.points(), 0.0)
 
     def variance(self) -> Array:
@@ -215,7 +215,7 @@ class Floored:
 
 
 def _cut_off(ratio: Array) -> tuple[Array, Array]:
-    """Return mean and deviation of max(0, u), u normal around ``ratio`` with sd 1."""
+    """Return mean and deviation of max(0, u), u from N(``ratio``, 1)."""
     above = ndtr(ratio)
     mean = ratio * above + np.exp(-0.5 * ratio**2) / np.sqrt(2 * np.pi)
     mean = np.maximum(mean, 0.0)
@@ -224,7 +224,7 @@ def _cut_off(ratio: Array) -> tuple[Array, Array]:
 
 
 def _rounded(centre: Array, spread: Array, mean: Array) -> tuple[Array, Array]:
-    """Return where normals lie whose y, whole numbers, have a mean; and variances."""
+    """Return where normals lie whose rounded y have a mean; and variances."""
     base = np.maximum(np.floor(centre - 7 * spread), 0.0)
     most = int(np.max(centre + 7 * spread - base)) + 2
 
@@ -245,7 +245,7 @@ def _rounded(centre: Array, spread: Array, mean: Array) -> tuple[Array, Array]:
 
 
 def steps_of(values: Array) -> Array:
-    """Return 1 of channels of counts, 0 of others, NaN where some are below zero."""
+    """Return 1 of channels of counts, 0 of others, NaN of some below zero."""
     known = np.where(np.isnan(values), 0.0, values)
     whole = (known == np.round(known)).all(axis=0)
     return np.where((known < 0).any(axis=0), np.nan, np.where(whole, 1.0, 0.0))
@@ -257,7 +257,7 @@ def has_zeros(values: Array) -> bool:
 
 
 def offset_of(values: Array) -> float:
-    """Return what is added before a logarithm: where some are zero, the least step."""
+    """Return what is added before a logarithm: among zeros, the least step."""
     if not has_zeros(values) or not values.any():
         return 0.0
     whole = steps_of(values[:, None])[0] == 1

@@ -1,4 +1,4 @@
-"""Which seasons a series may have: those of the clock, and peaks of a periodogram."""
+"""Seasons that a series may have: the clock's, and a periodogram's."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from sklode.data.ticks import DAY
 from sklode.levels.table import power_of_two
 
 _CLOCK = (DAY, 7 * DAY, 365.2425 * DAY)
-# A season has so many stamps a period, and so many periods in the longest series
+# A season has so many stamps a period, and periods in the longest series
 _STAMPS, _CYCLES = 3.5, 1.1
 _PEAKS = 2
 _FEWEST_ROWS, _MOST_ROWS = 24, 1000  # that a periodogram reads: the last ones
-_MOST_FREQUENCIES = 30_000  # in a span that rows fill so sparsely no wave is told
+_MOST_FREQUENCIES = 30_000  # rows fill a span too sparsely beyond
 _PEAK_CYCLES = 2.5
 _OVERSAMPLING = 4
-# whole numbers of index steps are meant where a period is that near to one
-_ROUND = 0.002
+_ROUND = 0.002  # a period that near to a whole number of index steps is one
 
 
 def clock_periods(observations: Observations, unit: float, span: float) -> list[float]:
-    """Return day, week and year as far as gaps and spans show them, all in ticks."""
+    """Return day, week and year as far as gaps and spans show them, in ticks."""
     like = observations.like
     tick = 1.0
     if isinstance(like, pd.PeriodIndex):
@@ -59,7 +58,7 @@ def peaks(times: Array, values: Array, unit: float) -> list[float]:
     n = int((highest - lowest) * span * _OVERSAMPLING)
     if not 8 * _OVERSAMPLING <= n <= _MOST_FREQUENCIES:
         return []
-    from scipy.signal import lombscargle  # an import of sklode need not wait for it
+    from scipy.signal import lombscargle  # imports need not wait
 
     frequencies = np.linspace(lowest, highest, n)
     values = values / power_of_two(values)

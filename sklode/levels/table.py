@@ -10,7 +10,7 @@ from sklode.data.arrays import Array, Flags, Numbers
 
 
 class Table(NamedTuple):
-    """One channel of one or more series, end to end; or what is asked of it."""
+    """One channel of series, end to end; or what is asked of it."""
 
     times: Array  # (row,), in usual gaps since each series' first row
     values: Array  # (row,), NaN where missing
@@ -21,7 +21,7 @@ class Table(NamedTuple):
     def of(
         cls, series: Numbers, times: Array, values: Any, inputs: Array, n_series: int
     ) -> Table:
-        """Return a table of rows that are sorted by series, and then by time."""
+        """Return a table of rows that are sorted by series and time."""
         bounds = np.searchsorted(series, np.arange(n_series + 1))
         return cls(times, np.broadcast_to(values, times.shape).copy(), inputs, bounds)
 
@@ -49,7 +49,7 @@ class Table(NamedTuple):
 
     @property
     def spans(self) -> Array:
-        """Time from first to last row of each series; zero of an empty one."""
+        """Time from first to last row of each series, or zero."""
         return np.maximum(self.ends - self.starts, 0.0)
 
     def where(self, rows: Any) -> Table:
@@ -69,7 +69,7 @@ class Table(NamedTuple):
         return Table(self.times[own], self.values[own], self.inputs[own], bounds)
 
     def merged(self, other: Table) -> tuple[Table, Flags]:
-        """Return the rows of both, the own ones first, and which are of ``other``."""
+        """Return the rows of both, own ones first, and which are the other's."""
         is_other = np.repeat([False, True], [len(self.times), len(other.times)])
         series = np.append(self.series, other.series)
         pairs = zip(self[:3], other[:3], strict=True)
@@ -81,5 +81,5 @@ class Table(NamedTuple):
 
 
 def power_of_two(values: Array) -> float:
-    """Return one near the largest of values: over it, their squares are floats."""
+    """Return one near the largest value: over it, squares are floats."""
     return float(2.0 ** (np.frexp(np.abs(values).max())[1] - 1))

@@ -1,8 +1,8 @@
 r"""A Latent ODE whose z0 stands at the last seen row, and looks ahead from there.
 
-The encoder reads a window forward in time, so that it ends at the origin. Beside its
-state stand direct readings of each channel. Every channel has a latent state of its own
-there, one layer lets them meet, and a neural ODE carries all of them on.
+The encoder reads a window forward in time, up to the origin. Beside its state stand
+direct readings of each channel. Each has a latent state of its own there, one layer
+lets them meet, and a neural ODE carries them on.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.latent_ode import Autoencoder, Bound, perceptron
 
 FEW = 8
-"""Up to so many channels the states flow; of more each keeps still, and fades."""
+"""Up to so many channels the states flow; of more they stand still and fade."""
 
 # over how many time units decayed means forget
 _FADES = 0.5, 2.0, 8.0
-# past values are read near so many lags before the origin, so far apart
+# past values are read near so many lags, so far apart
 _N_LAGS, _SPACING = 16, 1.5
-# lags that are looked back at from the time that is asked, at first up to so long
+# lags from the time that is asked, at first up to so long
 _N_BACK, _FARTHEST = 16, 32.0
-# inputs beyond so many deviations count as their logarithm, targets as the largest
+# inputs beyond so many deviations count as logarithms, targets as the largest
 _SOFT, _LARGEST = 3.0, 20.0
 _EMBEDDING, _MEETING = 8, 128
 _READ = 12  # numbers that `_readings` tells of a channel
 
-_OWN = [0, 2, 4, 5, 6]  # of them the means and the last value, which lines read
+_OWN = [0, 2, 4, 5, 6]  # means and the last value, which lines read
 
 _HUBER = 2.0  # from so many scales on an error counts in proportion
 _LOG_HUBER_MASS = math.log(
@@ -41,16 +41,16 @@ _LOG_HUBER_MASS = math.log(
 
 
 class AheadBatch(NamedTuple):
-    """Windows that end at an origin, and values after it that are asked for.
+    """Windows that end at an origin, and values asked for after it.
 
-    A window's rows come latest first, so that times are ages, which increase.
+    Rows come latest first: times are ages, which increase.
     """
 
     times: Tensor  # (window, row): time from each row to the origin
     values: Tensor  # (window, row, channel)
     mask: Tensor  # (window, row, channel), bool
     controls: Tensor | None  # (window, row, control)
-    path: ControlPath | None  # controls from the origin on, at times since it
+    path: ControlPath | None  # controls from the origin on
     window: Tensor  # (answer,), int64: whose answer it is
     channel: Tensor  # (answer,), int64
     lead: Tensor  # (answer,): time since the origin
@@ -66,7 +66,7 @@ class AheadODE(Autoencoder):
         z(t) = \mathrm{ODESolve}(f, z_0, t_N \to t), \quad
         p(x_c \mid z(t)) = \mathrm{Huber}(\hat x_c(z(t), r_N), s_c)
 
-    with :math:`r_N` the direct readings at the origin :math:`t_N`. The rest is the
+    with :math:`r_N` direct readings at the origin :math:`t_N`. The rest is the
     paper's Algorithms 1 and 2; time runs the other way.
 
     Parameters
@@ -74,15 +74,13 @@ class AheadODE(Autoencoder):
     encoder : nn.Module
         `ODELSTM`, `ODERNN` or `RNN`, over [x, mask, u].
     decoder : Decoder or None
-        Of the states of all channels together, (latent_size * channel,); None, of many
-        channels: they do not flow.
+        Of the states of all channels, (latent_size * channel,); None: they do not flow.
     n_channels, n_controls, latent_size, width : int
-        Numbers of x and u; size of each channel's state; neurons in the hidden layers
-        from readings to states, and from states to x^.
+        Numbers of x and u; size of each channel's state; neurons in hidden layers.
     reach : float
         The longest lead that it learns, in time units.
     looks_back : bool
-        Whether answers also read every channel at learned lags before the time that is
+        Whether answers also read every channel at learned lags before the time
         asked: x_c(t) = f(x_k(t - lag)) is one function then, for every lead.
     """
 
@@ -174,10 +172,7 @@ class AheadODE(Autoencoder):
         return self._answers(batch, z0, *read)
 
     def _origin(self, batch: AheadBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return mean and log variance of q(z0), (window, latent), and the readings.
-
-        These are `_readings`, and those that lines read, of values not softened.
-        """
+        """Return mean and log variance of q(z0), and both kinds of readings."""
         known = batch.mask.to(batch.values.dtype)
         raw = torch.where(batch.mask, batch.values, 0.0)
         values = _softened(raw)
@@ -205,14 +200,14 @@ class AheadODE(Autoencoder):
     def _answers(
         self, batch: AheadBatch, z0: Tensor, read: Tensor, plain: Tensor
     ) -> Tensor:
-        """Return x^ of each answer, of states z0 and readings of the origin."""
+        """Return x^ of each answer, of z0 and readings of the origin."""
         window, channel, lead = batch.window, batch.channel, batch.lead
         own = read[window, channel]
         age = (lead + torch.expm1(own[:, 1])) / self.reach
         passed = lead / self.reach
         fading = torch.stack([torch.exp(-5 * age), torch.exp(-1.25 * age)], 1)
         ahead = [torch.exp(-15 * passed), torch.exp(-5 * passed), passed]
-        # each answer's place among its window's; they are sorted by these
+        # each answer's place among its window's
         slot = torch.arange(len(window), device=window.device)
         slot = slot - torch.searchsorted(window, window)
         asked = lead.new_zeros(len(z0), 1 + int(slot.amax()) if len(slot) else 1)
@@ -240,7 +235,7 @@ class AheadODE(Autoencoder):
         return x
 
     def _looked_back(self, batch: AheadBatch) -> Tensor:
-        """Return what every channel was at lags before each asked time."""
+        """Return what every channel was at lags before asked times."""
         known = batch.mask.to(batch.values.dtype)
         values = _softened(torch.where(batch.mask, batch.values, 0.0))
         window = batch.window
@@ -269,16 +264,16 @@ def huber_log_likelihood(errors: Tensor, scale: Tensor) -> Tensor:
 
 
 def _softened(values: Tensor) -> Tensor:
-    """Return inputs whose absurd values are no larger than their logarithm."""
+    """Return inputs, absurd ones as their logarithm."""
     beyond = (values.abs() - _SOFT).clamp(min=0)
     return values.clamp(-_SOFT, _SOFT) + values.sign() * torch.log1p(beyond)
 
 
 def _readings(ages: Tensor, values: Tensor, known: Tensor) -> Tensor:
-    """Return what is read of each channel at the origin, (window, channel, number).
+    """Return readings of each channel at the origin, (window, channel, number).
 
-    Last value and the logarithm of its age, mean, logarithm of the count, decayed
-    means, spread, least, largest and first value, and whether there is any. ``known``
+    Last value, logarithms of its age and of the count, mean, decayed means,
+    spread, least, largest and first value, and whether there is any. ``known``
     is 1 where a value is, which is 0 elsewhere.
     """
     known = known.transpose(1, 2).contiguous()
@@ -313,7 +308,7 @@ def _readings(ages: Tensor, values: Tensor, known: Tensor) -> Tensor:
 
 
 def _near(ages: Tensor, values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-    """Return values near even lags and their density, (window, channel, lag)."""
+    """Return values near even lags, and density, (window, channel, lag)."""
     lags = _SPACING * torch.arange(_N_LAGS, device=ages.device).unsqueeze(-1)
     away = 2 * (ages.unsqueeze(1) - lags).abs() / _SPACING
     weight = torch.exp(-away.clamp(max=60))

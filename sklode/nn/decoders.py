@@ -15,9 +15,9 @@ MAX_STEPS = 1_000_000  # of its grid, that the decoder goes at most
 
 
 class ControlPath(NamedTuple):
-    """Controls u(t) of each series: linear between the stamps where they are given.
+    """Controls u(t) of each series: linear between the stamps they are given at.
 
-    Before the first stamp and after the last one the nearest value is held.
+    Beyond the first and the last stamp the nearest value is held.
     """
 
     times: Tensor  # (batch, time), increasing
@@ -40,13 +40,12 @@ class Decoder(nn.Module):
     .. math:: z(t) = \mathrm{ODESolve}(f_\theta, z_0, (t_0, t))
 
     (paper, Algorithm 2). The grid is anchored at t0, with the solver's
-    ``grid_spacing``, and reaches as far as the farthest stamp asked for, after t0 and,
+    ``grid_spacing``, and reaches to the farthest stamp asked for, after t0 and,
     where asked, before it. Between grid points the answer is the cubic Hermite
-    interpolant of z and f(z) at both ends, so that no answer depends on which other
-    stamps are asked, or on the batch's neighbours. A control is held over a grid step,
-    at its value in the step's middle.
+    interpolant of z and f(z) at both ends: it depends on no other stamp or series. A
+    control is held over a grid step, at its value in the step's middle.
 
-    The ``vector_field`` is f, called as ``f(z, u)``, and not the encoder's.
+    The ``vector_field`` f is called as ``f(z, u)``, and not the encoder's.
     """
 
     def __init__(self, vector_field: nn.Module, solver: Solver) -> None:
@@ -75,7 +74,7 @@ class Decoder(nn.Module):
         return torch.where(is_before.unsqueeze(-1), backward, forward)
 
     def compiles(self, example: Tensor) -> bool:
-        """Return whether the compiled engine does this, for tensors like this one."""
+        """Return whether the compiled engine does this, for such tensors."""
         known = type(self) is Decoder
         return known and self.solver.compiles(self.vector_field, example)
 
@@ -87,7 +86,7 @@ class Decoder(nn.Module):
         t0: Tensor,
         controls: ControlPath | None,
     ) -> Tensor:
-        """Solve on one side of t0; ``elapsed`` has the side's sign everywhere."""
+        """Solve on one side of t0, of the sign of ``elapsed``."""
         spacing = sign * self.solver.grid_spacing
         place = elapsed / spacing
         n_steps = torch.ceil(place.amax(1, keepdim=True)).clamp(min=1)
@@ -99,7 +98,7 @@ class Decoder(nn.Module):
                 "earlier time."
             )
         step = torch.arange(int(n_steps.max()), dtype=z0.dtype, device=z0.device)
-        # a series rests (dt = 0) once its own farthest stamp is reached
+        # a series rests (dt = 0) after its own farthest stamp
         dt = spacing * (step < n_steps).to(z0.dtype)
         held = None
         if controls is not None:
@@ -121,16 +120,14 @@ class Decoder(nn.Module):
     ) -> Tensor:
         """Return states at places in consecutive steps, (batch, query, state).
 
-        From z0, (batch, state), steps ``dt``, (batch, step), are taken; controls
-        ``held``, (batch, step, control), hold over one each. A query, (batch, query),
-        is ``theta`` in [0, 1] of the way through the step ``left``.
+        Arguments are as of `sklode.engine.autograd.decode_at`; ``held`` are controls.
         """
         grid = self.solver.trajectory(self.vector_field, z0, dt, held)
         z_left, z_right = _rows(grid, left), _rows(grid, left + 1)
         if held is None:
             slopes = self.vector_field(grid, None)
             slope_left, slope_right = _rows(slopes, left), _rows(slopes, left + 1)
-        else:  # a step's two ends have the control that is held over it
+        else:  # both ends have the step's control
             u = _rows(held, left)
             slope_left = self.vector_field(z_left, u)
             slope_right = self.vector_field(z_right, u)
@@ -144,10 +141,8 @@ class Decoder(nn.Module):
 
 
 def _rows(table: Tensor, index: Tensor) -> Tensor:
-    """Take rows of each series: (batch, row, k), (batch, query) -> (batch, query, k).
-
-    One flat look-up: its backward pass is far cheaper than that of ``gather``.
-    """
+    """Take rows of each series, of (batch, row, k): (batch, query, k)."""
+    # one flat look-up: backward far cheaper than ``gather``
     start = torch.arange(len(table), device=table.device).unsqueeze(-1) * table.shape[1]
     flat = table.reshape(-1, table.shape[-1]).index_select(0, (index + start).flatten())
     return flat.view(*index.shape, table.shape[-1])

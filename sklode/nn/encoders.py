@@ -21,11 +21,11 @@ MAX_SUBSTEPS = 32  # that a gap is split into, at most
 
 
 class Steps(NamedTuple):
-    """What the encoder does; surplus steps of a series have ``dt`` 0 and no visit."""
+    """What the encoder does; surplus steps have ``dt`` 0 and no visit."""
 
-    inputs: Tensor  # (batch, step, channel): what is read at the end of each step
-    dt: Tensor  # (batch, step): signed length of the flow of each step
-    visits: Tensor  # (batch, step), bool: the step ends at an observed stamp
+    inputs: Tensor  # (batch, step, channel): read at each step's end
+    dt: Tensor  # (batch, step): signed length of the flow
+    visits: Tensor  # (batch, step), bool: it ends at an observed stamp
     last_step: Tensor  # (batch, time): the step that ends at each stamp
 
 
@@ -71,7 +71,7 @@ class ODERNN(nn.Module):
         times : Tensor of shape (batch, time)
             Increasing, in ``time_unit_``; padded by repeating the last stamp.
         inputs : Tensor of shape (batch, time, channel)
-            What the cell reads at each stamp; ignored, but finite, where unobserved.
+            What the cell reads at each stamp; finite, also where unobserved.
         observed : Tensor of shape (batch, time), bool
             False: nothing was observed at this stamp, no cell update happens.
         """
@@ -88,9 +88,8 @@ class ODERNN(nn.Module):
     def states(self, times: Tensor, inputs: Tensor, observed: Tensor) -> Tensor:
         """Return every h_i of Algorithm 1, (batch, time, state).
 
-        Arguments are as in `forward`, but the stamps are visited as they come: forward
-        in time, or backward where all is given in that order. h_i is that after the
-        cell's update where the stamp is observed, as the flow brought it where not.
+        Arguments are as in `forward`, but the stamps are visited as they come. h_i is
+        that after the cell's update or, at a stamp that is not observed, the flow.
         """
         steps = self.steps(times, inputs, observed)
         states = torch.stack(list(self._states(steps)), dim=1)
@@ -113,7 +112,7 @@ class ODERNN(nn.Module):
             flows = flows & (observed.flip(1).cumsum(1).flip(1) > 0)
         gaps = torch.diff(times, dim=1, prepend=times[:, :1]) * flows
         longest = math.inf if self.vector_field is None else self.solver.longest_step
-        # the tolerance keeps rounding from splitting a gap that equals the longest step
+        # rounding must not split a gap that equals the longest step
         parts = torch.ceil(gaps.abs() / longest - 1e-3).clamp(1, MAX_SUBSTEPS).long()
         ends = parts.cumsum(1)
         step = torch.arange(int(ends.max()), device=gaps.device).repeat(len(gaps), 1)
@@ -131,7 +130,7 @@ class ODERNN(nn.Module):
         visited = visits.any(0).tolist()
         is_lstm = isinstance(self, ODELSTM)  # which carries C beside h
         memory = (inputs.new_zeros(len(inputs), self.hidden_size),) * (1 + is_lstm)
-        # unbound at once: the backward pass of each single column fills a whole table
+        # unbound at once: single columns are slow backward
         columns = inputs, dt.unsqueeze(-1), visits.unsqueeze(-1)
         each = zip(*(column.unbind(1) for column in columns), strict=True)
         for k, (x, length, visit) in enumerate(each):
@@ -145,7 +144,7 @@ class ODERNN(nn.Module):
             yield memory[0]
 
     def compiles(self, example: Tensor) -> bool:
-        """Return whether the compiled engine does this, for tensors like this one."""
+        """Return whether the compiled engine does this, for such tensors."""
         known = type(self) in (RNN, ODERNN, ODELSTM) and type(self.cell) is self._cell
         return known and self.solver.compiles(self.vector_field, example)
 
@@ -153,17 +152,16 @@ class ODERNN(nn.Module):
 class RNN(ODERNN):
     """RNN encoder of the Latent ODE (Chen et al. 2018): no flow between visits.
 
-    The cell also reads the time since the stamp that it visited before. Sizes are those
-    of `ODERNN`.
+    The cell also reads the time since its last visit.
     """
 
     def __init__(self, input_size: int, hidden_size: int) -> None:
         super().__init__(input_size + 1, hidden_size)
 
     def steps(self, *given: Any, **how: Any) -> Steps:
-        """Return the encoder's steps, one a stamp, with gaps among the inputs."""
+        """Return the encoder's steps, one a stamp, with gaps in the inputs."""
         steps = super().steps(*given, **how)
-        # time since the last visit: the gaps of skipped stamps add up
+        # since the last visit: the gaps of skipped stamps add up
         elapsed = steps.dt.abs().cumsum(1)
         before = functional.pad(elapsed * steps.visits, (1, -1)).cummax(1).values
         gap = elapsed - before
@@ -178,9 +176,9 @@ class ODELSTM(ODERNN):
         h'_i = \mathrm{ODESolve}(f, h_{i+1}, t_{i+1} \to t_i), \qquad
         (C_i, h_i) = \mathrm{LSTMCell}(C_{i+1}, h'_i, x_i)
 
-    Parameters are those of `ODERNN`. The authors' code uses one weight matrix for all
-    four gates and a sigmoid candidate; here, as in the paper's equation, each gate has
-    its own weights and the candidate is a tanh (``test_gates_have_separate_weights``).
+    Parameters are those of `ODERNN`. The authors' code has one weight matrix for all
+    gates and a sigmoid candidate; here, as in the paper, each gate has its own and the
+    candidate is a tanh (``test_gates_have_separate_weights``).
     """
 
     _cell = nn.LSTMCell

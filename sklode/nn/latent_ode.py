@@ -1,4 +1,4 @@
-"""The Latent ODE: encoder, posterior head, decoder and emission in one VAE.
+"""The Latent ODE: encoder, posterior head, decoder and emission.
 
 Paper, section "Method", Algorithm 2; its objective, the evidence lower bound (eq.
 loss), and its norm gradient clipping.
@@ -21,11 +21,10 @@ from sklode.nn.decoders import ControlPath, Decoder
 
 
 class Batch(NamedTuple):
-    """Windows of series, side by side; padded stamps repeat the last one, unobserved.
+    """Windows of series; padded stamps repeat the last one, unobserved.
 
-    The first ``n_seen`` stamps are what the encoder may see, but for those ``hidden``
-    from it. ``scored`` marks the entries that the likelihood counts, by default all
-    that were observed.
+    The encoder sees the first ``n_seen`` stamps, but for those ``hidden`` from it.
+    ``scored`` entries are those that the likelihood counts, by default all observed.
     """
 
     times: Tensor  # (batch, time)
@@ -38,7 +37,7 @@ class Batch(NamedTuple):
 
     @property
     def path(self) -> ControlPath | None:
-        """The controls at their stamps, where the model takes any."""
+        """The controls at their stamps, if the model takes any."""
         return None if self.controls is None else ControlPath(self.times, self.controls)
 
 
@@ -65,7 +64,7 @@ class Posterior(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """The parts of the evidence lower bound, each of shape (batch,)."""
+    """The parts of the evidence lower bound, each (batch,)."""
 
     log_likelihood: Tensor
     kl: Tensor
@@ -88,7 +87,7 @@ class Autoencoder(nn.Module):
     decoder: Any
 
     def engines(self) -> tuple[str, ...]:
-        """Return which engine runs the encoder, and the decoder where there is one."""
+        """Return which engine runs the encoder, and the decoder if any."""
         example = next(self.parameters())
         parts = [part for part in (self.encoder, self.decoder) if part is not None]
         return tuple("fused" if p.compiles(example) else "eager" for p in parts)
@@ -129,7 +128,7 @@ class LatentODE(Autoencoder):
         self.posterior_head: Any = posterior_head
         self.decoder = decoder
         self.emission: Any = emission
-        # softplus(-1.5) = 0.2: a large one would excuse what z has not learned
+        # softplus(-1.5) = 0.2: a large one excuses what z has not learned
         last: Any = emission[-1]
         self.emission.raw_noise = nn.Parameter(torch.full((last.out_features,), -1.5))
 
@@ -145,7 +144,7 @@ class LatentODE(Autoencoder):
 
     @torch.no_grad()
     def hold(self, values: Tensor) -> None:
-        """Let x^ be ``values``, (channel,), NaN for others, with the least noise."""
+        """Let x^ be ``values``, (channel,), unless NaN, with the least noise."""
         last, channels = self.emission[-1], ~values.isnan()
         last.weight[channels] = 0.0
         last.bias[channels] = values[channels].to(last.bias)
@@ -196,16 +195,16 @@ class LatentODE(Autoencoder):
     def forward(self, batch: Batch, noise: Tensor | None = None) -> Bound:
         """Return the parts of the evidence lower bound of windows.
 
-        The encoder sees the first ``batch.n_seen`` stamps, without those hidden from
-        it; the likelihood counts all. z0 is reparametrised by ``noise``, standard
-        normal draws of shape (batch, latent); without them it is the mean of q(z0).
+        The encoder sees the first ``batch.n_seen`` stamps that are not hidden. z0 is
+        reparametrised by ``noise``, standard normal draws (batch, latent); without
+        them it is the mean of q(z0).
         """
         posterior = self.encode(batch)
         z0 = posterior.q_z0.mean
         if noise is not None:
             z0 = z0 + posterior.q_z0.stddev * noise
         times = batch.times
-        if batch.hidden is None:  # nothing was observed before t0: no need to go back
+        if batch.hidden is None:  # nothing was observed before t0
             times = torch.maximum(times, posterior.t0.unsqueeze(-1))
         x = self.decode(z0, posterior, times, batch.path)
         scored = batch.mask if batch.scored is None else batch.scored

@@ -1,8 +1,7 @@
 """ODESolve: states carried along a vector field, each series at its own pace.
 
-Time is rescaled within a step, dz/ds = dt * f(z) for s in [0, 1], so that every
-series of a batch takes its own signed step dt and nobody ever solves over the union
-of all stamps. A step dt = 0 leaves a state exactly where it is.
+Within a step dz/ds = dt * f(z) for s in [0, 1]: every series of a batch takes its own
+signed step dt, which leaves a state where it is if it is 0.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from sklode.nn.vector_fields import VectorField
 METHODS = (*TABLEAUS, "dopri5")
 
 FOLLOWED = {"rk4": math.pi / 2, "midpoint": 0.5, "euler": 0.1, "dopri5": math.pi / 2}
-"""Radians per step that a method follows without changing the amplitude much."""
+"""Radians per step that a method follows at about constant amplitude."""
 
 _RTOL, _ATOL = 1e-3, 1e-4  # tolerances of a step's error, of "dopri5"
 
-# Of Dormand and Prince's method, in one of our steps, and in each of its time units:
-# fields that need more are too stiff for it, and would keep a fit busy for hours.
+# Of Dormand and Prince's method, in one of our steps, and in each of its
+# time units: fields that need more are stiff, and would take hours.
 _MOST_STEPS = 32
 
 
@@ -38,28 +37,28 @@ class Solver:
     ----------
     method : {"rk4", "midpoint", "euler", "dopri5"}, default="rk4"
         "rk4" is the 3/8 rule. "dopri5" is Dormand and Prince's of order 5 with a
-        controlled error, by torchdiffeq. The batch shares its step control: a series is
-        solved alike alone and among others to the tolerance, not to rounding.
+        controlled error, by torchdiffeq. The batch shares its step control: series
+        are solved alike alone and among others to the tolerance, not to rounding.
     step_size : float, default=1.0
         Longest fixed step, in ``time_unit_``: the encoder splits longer gaps; the
         decoder steps on a grid of this spacing.
     """
 
     engine = "fused"
-    """The compiled one, where it `compiles` what is asked; "eager": plain torch."""
+    """The compiled one, where it `compiles`; "eager": plain torch."""
 
     def __init__(self, method: str = "rk4", step_size: float = 1.0) -> None:
         check_choice("method", method, METHODS)
         self.method = method
         self.is_adaptive = method == "dopri5"
-        # cubic Hermite interpolation between grid points errs by spacing**4 / 384 times
-        # the fourth derivative, of order one in time_unit_: no more than the tolerance
+        # cubic Hermite interpolation errs by spacing**4 / 384 times the fourth
+        # derivative, of order one in time_unit_: no more than the tolerance
         finest = (384 * _RTOL) ** 0.25 if self.is_adaptive else math.inf
         self.grid_spacing = min(step_size, finest)
         self.longest_step = math.inf if self.is_adaptive else step_size
 
     def compiles(self, field: Any, example: Tensor) -> bool:
-        """Return whether the compiled engine does this, for tensors like this one."""
+        """Return whether the compiled engine does this, for such tensors."""
         is_field = type(field) is VectorField and len(field.hidden) <= 2
         return (
             (self.engine == "fused" and type(self) is Solver)
@@ -75,7 +74,7 @@ class Solver:
     def trajectory(
         self, field: nn.Module, state: Tensor, dt: Tensor, control: Tensor | None = None
     ) -> Tensor:
-        """Return the states (batch, step + 1, state) from ``state`` on, step by step.
+        """Return the states (batch, step + 1, state) from ``state`` on.
 
         Steps ``dt``, (batch, step), are signed, in ``time_unit_``; a ``control``,
         (batch, step, control), is held over each. The field is called as
@@ -121,7 +120,7 @@ def _dormand_prince(
         found: Tensor = dt[:, k : k + 1] * field(state, held)
         return found
 
-    # the derivative jumps where a series comes to rest or a control changes
+    # the derivative jumps where a series rests or a control changes
     jumps = (dt[:, 1:] != dt[:, :-1]).any(0)
     if control is not None:
         jumps |= (control[:, 1:] != control[:, :-1]).any(-1).any(0)

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-# Size of what neurons take from states of size 1, where a field starts rotating: small
-# enough that they respond in proportion, large enough that they can learn not to.
+# Size of what neurons take from states of size 1, as a field starts rotating:
+# so small that they respond in proportion, so large that they can learn not to.
 _ROTATION_GAIN = 0.5
 
 
@@ -42,20 +42,19 @@ class VectorField(nn.Module):
             nn.Linear(inputs, outputs) for inputs, outputs in itertools.pairwise(sizes)
         )
         self.output = nn.Linear(width, state_size)
-        # a slow start: over a long window a field of the usual size is chaotic
+        # a slow start: over long windows fields of usual size are chaotic
         with torch.no_grad():
             for parameter in self.output.parameters():
                 parameter.mul_(0.1)
 
     @torch.no_grad()
     def start_rotating(self, periods: Sequence[float]) -> None:
-        r"""Set the weights so that the state circles, as seasons and waves do.
+        r"""Set the weights so that the state circles, as seasons do.
 
-        Near the origin the field becomes :math:`f(z) = A z` with A block diagonal: the
-        first pairs of components turn once per period, in ``time_unit_``; others stay
-        at rest. No state then vanishes or explodes over a long window, and the gradient
-        has but to correct how fast what turns; from any other start it first has to
-        find out that something turns.
+        Near the origin the field becomes :math:`f(z) = A z` with A block diagonal:
+        pairs of components turn once per period, in ``time_unit_``; others stay at
+        rest. No state then vanishes or explodes, and the gradient has but to correct
+        how fast what turns, not to find out that something does.
         """
         size = self.output.out_features
         speeds = torch.zeros(size // 2)
@@ -68,7 +67,7 @@ class VectorField(nn.Module):
         weight = torch.randn(first.out_features, size) * _ROTATION_GAIN / size**0.5
         first.weight[:, :size] = weight
         first.bias.mul_(_ROTATION_GAIN)
-        for layer in inner:  # the output's weights grow with what neurons take away
+        for layer in inner:  # the output makes up for what they take
             nn.init.orthogonal_(layer.weight)
             layer.bias.mul_(_ROTATION_GAIN)
         # neurons and their slopes at z = 0, u = 0; in double precision, so that the

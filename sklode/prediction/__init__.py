@@ -1,1 +1,1 @@
-"""A fitted model: what it answers at any time, how sure it is, and its file."""
+"""A fitted model: what it answers, how sure it is, and its file."""

@@ -1,4 +1,4 @@
-"""A level with a network that looks ahead: one distribution of each forecast."""
+"""A level with a network that looks ahead: one distribution a forecast."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _ANSWERS_AT_ONCE = 2**12
 
 @dataclass(frozen=True)
 class Stacking:
-    """How much of a network's forecast counts at each lead, and how wide it is.
+    """How much of a network's forecast counts, and how wide it is.
 
-    Linear between leads, the same before the first; beyond ``reach`` nothing counts.
+    Linear between leads; beyond ``reach`` nothing counts.
     """
 
     leads: Array  # (knot,), in units of time, increasing
@@ -37,7 +37,7 @@ class Stacking:
     reach: float  # the longest lead that was proved
 
     def at(self, channel: int, leads: Array) -> tuple[Array, Array]:
-        """Return weights and factors of a channel at leads; 0 and 1 elsewhere."""
+        """Return weights and factors of a channel at leads; else 0 and 1."""
         counts = (leads > 0) & (leads <= self.reach)
         weight = np.interp(leads, self.leads, self.weights[:, channel])
         factor = np.interp(leads, self.leads, self.factors[:, channel])
@@ -47,7 +47,7 @@ class Stacking:
 
 @dataclass(repr=False, kw_only=True)
 class AheadModel(TrainedModel):
-    """A level, and a network where one has proved that it adds to it; else None."""
+    """A level, and a network where one adds to it; else None."""
 
     level: Level
     n_rows: int = 0  # that the level of a `StructuralForecaster` was found on
@@ -55,13 +55,13 @@ class AheadModel(TrainedModel):
 
     @property
     def weighed(self) -> Stacking:
-        """What counts at each lead: nothing, where nothing was proved."""
+        """What counts at each lead: nothing where none is proved."""
         zeros = np.zeros((1, self.sizes[0]))
         return self.stacking or Stacking(np.zeros(1), zeros, zeros + 1, 0.0)
 
     @property
     def share(self) -> float:
-        """How much of the network counts, on average over leads and channels."""
+        """How much of the network counts, on average."""
         return float(self.weighed.weights.mean())
 
     def moves(
@@ -71,7 +71,7 @@ class AheadModel(TrainedModel):
         found: list[Move | None] = [None] * self.sizes[0]
         if self.network is None or self.stacking is None:
             return found
-        first = history.rows.ticks[history.rows.bounds[:-1]]  # since which times count
+        first = history.rows.ticks[history.rows.bounds[:-1]]  # of times
         seen = history.observations
         span = ticks_between(first, seen.ticks[seen.bounds[1:] - 1]) / self.units.time
         lead = queries.times - span[queries.series]
@@ -92,7 +92,7 @@ class AheadModel(TrainedModel):
         lead: Array,
         known: Observations,
     ) -> Array:
-        """Return forecasts, (query, channel), in units of `Move`; series in order."""
+        """Return forecasts, (query, channel), in units of `Move`, by series."""
         network: Any = self.network
         n_channels, origins = self.sizes[0], Rows(seen, self.units)
         last, controls = seen.bounds[1:] - 1, None
@@ -138,7 +138,7 @@ def batch_of(
 ) -> nn.AheadBatch:
     """Return windows that end at rows, with what is asked of them.
 
-    The encoder does not see rows that are ``hidden``, (window, row); ``target`` is the
+    The encoder does not see ``hidden`` rows, (window, row); ``target`` is the
     truth, (answer,).
     """
     like = next(network.parameters())

@@ -1,7 +1,7 @@
-"""How much wider than the model's own spread the forecasts' spread must be.
+"""How much wider than the model's own spread that of forecasts must be.
 
-A model rarely knows all of its error: the spread of its draws is multiplied by a scale
-per channel that depends on the time since the last observation, estimated from the
+A model rarely knows all of its error: its spread is multiplied by a scale per
+channel that depends on the time since the last observation, estimated from the
 errors of forecasts of windows.
 """
 
@@ -21,34 +21,33 @@ from sklode.nn import Batch, LatentODE, make_batch
 from sklode.prediction.randomness import normals
 
 _N_DRAWS = 32  # of z0, that the model's own spread is measured from
-_KNOTS = 4  # parts of the time since the last observation, with equally many errors
-_FEWEST = 10  # errors of so many rows are needed to say anything of a channel
-_ROWS_ALIKE = 5  # so many neighbouring rows tell as much of errors as one alone would
-_MANY = 200  # of so many held-out rows, errors on the others need not be looked at
+_KNOTS = 4  # parts of the leads, with equally many errors
+_FEWEST = 10  # rows that say anything of a channel
+_ROWS_ALIKE = 5  # neighbouring rows tell as much as one alone
+_MANY = 200  # held-out rows that suffice alone
 _LEAST = 0.5  # scale, however good the forecasts of the training rows are
-_QUANTILES, _NORMAL = (0.5, 0.9), (0.6745, 1.6449)  # of absolute errors; of normal ones
+_QUANTILES, _NORMAL = (0.5, 0.9), (0.6745, 1.6449)  # of absolute errors
 
 _DRIFT, _OPTIMISM = 1.25, 1.3
-"""How much larger errors of forecasts are than those measured: held-out, trained on.
+"""How much larger errors are than those measured: held-out, trained on.
 
-Held-out rows chose the epoch. Rows trained on need no factor where windows are thinned
-by a half. The factors were set on series of two noisy sines.
+Held-out rows chose the epoch. Rows trained on need no factor if thinned by half.
+Set on series of two noisy sines.
 """
 
 
 def scales_at(table: Array, lags: Array) -> Array:
     """Return the scales at times since the last observation, (lag, channel).
 
-    They are linear between the rows of a ``table``, (knot, 1 + channel): lags in its
-    first column, in the first row 0, which stands for every stamp that the window
-    covers. Beyond the last one the scale is constant.
+    They are linear between the rows of a ``table``, (knot, 1 + channel), whose first
+    column are lags; 0, the first, stands for every stamp that the window covers.
     """
     columns = [np.interp(lags, table[:, 0], scale) for scale in table.T[1:]]
     return np.stack(columns, axis=-1)
 
 
 def residuals_of(network: LatentODE, batch: Batch) -> tuple[Array, Array]:
-    """Return errors of forecasts of windows, in units of the model's own deviation.
+    """Return errors of forecasts of windows, in the model's own deviations.
 
     Of shape (window, time, channel), NaN for what does not count; and the times since
     the last stamp that was seen, (window, time), which are else at most 0.
@@ -67,7 +66,7 @@ def residuals_of(network: LatentODE, batch: Batch) -> tuple[Array, Array]:
         if batch.scored is not None:
             counts[:, batch.n_seen :] = batch.scored[:, batch.n_seen :]
         errors = torch.where(counts & errors.isfinite(), errors, torch.nan)
-        # padding repeats the last stamp, so that it is no later than what was seen
+        # padding repeats the last stamp: it is no later than what was seen
         last = batch.times[:, : batch.n_seen].amax(dim=1, keepdim=True)
         lags = (batch.times - last).double()
     return errors.cpu().numpy(), lags.cpu().numpy()
@@ -84,9 +83,8 @@ def calibrate(
 
     with r the residuals at a lag near :math:`\tau`, o the ``optimism`` (errors on new
     data, relative to these), :math:`c_0` the ``least`` scale and :math:`1 + 1/\nu`
-    about the ratio of Student's 95 % quantile to the normal one for so many errors. It
-    does not fall with :math:`\tau`. For stamps that the window covers it is
-    :math:`c(0)`, without the two factors.
+    about the ratio of Student's 95 % quantile to the normal one. It does not fall with
+    :math:`\tau`. For stamps that the window covers it is :math:`c(0)`, without factors.
     """
     errors, lags = residuals
     ahead, edges, knots = lags > 0, np.zeros(0), np.zeros(0)
@@ -97,7 +95,7 @@ def calibrate(
     if len(edges):
         parts = range(1, len(edges) + 1)
         knots = np.array([np.median(lags[counts & (part == k)]) for k in parts])
-        knots[0] = min(knots[0], 1.0)  # an error of the first step is one of forecasts
+        knots[0] = min(knots[0], 1.0)  # the first step is a forecast
     factor = optimism * (1 + 1 / max(n_rows / _ROWS_ALIKE, 2))
     scales = np.ones((len(knots) + 1, errors.shape[-1]))
     for channel, scale in enumerate(scales.T):
@@ -118,22 +116,22 @@ def calibrate(
 
 
 def normal_scale(sizes: Array) -> float:
-    """Return the scale of normal errors with such quantiles of absolute ones."""
+    """Return the scale of normal errors with such absolute quantiles."""
     return float(np.mean(np.quantile(sizes, _QUANTILES) / _NORMAL))
 
 
 def measured_calibration(
     model: Any, windows: WindowSet, cut: Numbers, epochs: int, thinning: float
 ) -> Array | None:
-    """Measure how far forecasts are off, on held-out rows and on those trained on.
+    """Measure how far forecasts are off, on rows held out and trained on.
 
-    The larger scale counts, since rows held out, of each series those from ``cut`` on,
-    may be easy ones; where they are many, theirs does. All are from a model that was
-    not trained here. Where there are too few to tell, what the model had is kept.
+    The larger scale counts, since rows held out, each series' from ``cut`` on,
+    may be easy ones; where they are many, theirs does. All are from a model
+    not trained here. Where there are too few, what the model had is kept.
     """
     reaching = windows.reaching(max(2 * model.horizon, model.window_length))
     first = reaching.bounds[:-1]
-    # from a half on, thinning takes the doubt of rows trained on away
+    # from a half on, thinning takes the doubt away
     optimism = max(_OPTIMISM + (1 - _OPTIMISM) * thinning / 0.5, 1.0)
     measures = [(cut, _DRIFT, _LEAST), (first, optimism, _LEAST)]
     device = next(model.network.parameters()).device

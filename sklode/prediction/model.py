@@ -1,4 +1,4 @@
-"""A model: a network, and all that is needed to apply it to new series."""
+"""A model: a network, and all that applies it to new series."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ARCHITECTURE = (
     *("encoder", "hidden_size", "latent_size", "field_width", "field_depth"),
     *("emission_width", "window_length", "horizon", "level", "method", "step_size"),
 )
-"""Settings that a network is built with; they cannot change as training goes on."""
+"""Settings of a network, which cannot change as training goes on."""
 
 
 @dataclass(repr=False)
 class TrainedModel:
-    """A network with all that is needed to apply it to new series."""
+    """A network with all that applies it to new series."""
 
     network: Any
     units: Units
@@ -33,8 +33,8 @@ class TrainedModel:
     architecture: dict[str, Any]  # the settings that the network was built with
     columns: tuple[Sequence[Any], Sequence[Any]] = ((), ())  # of y, and of X
     rows: list[dict[str, float]] = field(default_factory=list)  # of the training
-    whole_epochs: int = 0  # of training from scratch; later ones take a share of them
-    best_epoch: int = 0  # whose weights the network has; 0: those it started from
+    whole_epochs: int = 0  # from scratch; later trainings take a share
+    best_epoch: int = 0  # whose weights it has; 0: those it started from
 
     @property
     def sizes(self) -> tuple[int, int]:
@@ -46,14 +46,12 @@ class TrainedModel:
 class FittedModel(TrainedModel):
     """A network of whole windows."""
 
-    horizon: int  # rows after those that the encoder sees, in a training window
-    calibration: Array | None = None  # of spreads, see `scales_at`; None: the model's
-    # (channel,): what channels that never varied in training are forecast by, in
-    # normalised units; NaN for the others
-    held: Any = None
+    horizon: int  # rows after those seen, in a training window
+    calibration: Array | None = None  # of spreads, see `scales_at`
+    held: Any = None  # (channel,): forecasts of constant channels; else NaN
 
     def windows(self, observations: Observations) -> WindowSet:
-        """Return the training windows; none spans a gap that splits a series."""
+        """Return the training windows; none spans a long gap."""
         rows = Rows(split_at_gaps(observations, self.units.time), self.units)
         counts = np.isnan(self.held)
         return WindowSet(rows, self.window_length, self.horizon, counts)
@@ -66,7 +64,7 @@ def build_network(
     reach: float | None = None,
     looks_back: bool = False,
 ) -> Any:
-    """Return an untrained network of the sizes and the solver that settings name.
+    """Return an untrained network, as settings say.
 
     Of whole windows; with a ``reach`` one that looks ahead.
     """

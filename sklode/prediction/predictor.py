@@ -1,8 +1,8 @@
-"""What a network that describes whole windows says of series, in y's own units.
+"""What a network of whole windows says of series, in y's own units.
 
-A stamp inside a series is answered by a window around it: of those that begin at every
-quarter of a window, the one whose middle is nearest. The first window, backward in
-time, and the last answer what lies near the ends, and beyond them.
+A stamp inside a series is answered by a window around it: of those from every
+quarter of a window on, the one whose middle is nearest. The first, backward
+in time, and the last answer what lies near the ends, and beyond.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from sklode.prediction.randomness import normals
 _WINDOWS_AT_ONCE = 512
 _STATES_AT_ONCE = 2**17  # windows times draws times steps, or stamps if more
 _FEWEST_ROWS = 16  # windows times draws, which the engine takes together
-_WINDOWS_PER_LENGTH = 4  # begin one after the other, so that many stamps share one
+_WINDOWS_PER_LENGTH = 4  # begin so that many stamps share one
 
 
 class Predictor:
-    """A fitted model with its history: rows that are asked for in, finite tables out.
+    """A fitted model with its history: rows in, finite tables out.
 
-    Every method raises `SolverError` where an equation cannot be solved or an answer is
-    not finite. ``seed`` is that of all draws.
+    Methods raise `SolverError` where an equation cannot be solved or an answer is not
+    finite. ``seed`` is that of all draws.
     """
 
     def __init__(self, model: FittedModel, history: History, seed: int) -> None:
@@ -83,10 +83,10 @@ class Predictor:
     def _parts(
         self, asked: Asked, n: int, noisy: bool = False
     ) -> Iterator[tuple[Numbers, Array, Array]]:
-        """Yield numbers of rows, paths, and the noise's standard deviation.
+        """Yield rows' numbers, paths, and the noise's standard deviation.
 
-        Paths are (sample, row, channel), in the network's units; with ``n`` of 0 one,
-        that of the mean of q(z0). All rows of a window share a draw's z0.
+        Paths are (sample, row, channel), in the network's units; of ``n`` 0 that of the
+        mean of q(z0). All rows of a window share a draw's z0.
         """
         window, times = self._placed(asked.series, asked.ticks)
         known, windows = self._known(asked), self._windows
@@ -113,10 +113,7 @@ class Predictor:
             raise SolverError(f"{error} {reach}") from error
 
     def _placed(self, series: Numbers, ticks: Numbers) -> tuple[Numbers, Array]:
-        """Return windows that answer stamps, and times since their pieces' first rows.
-
-        A piece is what `split_at_gaps` makes of a series.
-        """
+        """Return windows that answer stamps, and times since pieces began."""
         seen, windows = self._history.observations, self._windows
         before = rows_before(seen.bounds, seen.ticks, series, ticks)
         before = np.maximum(before, seen.bounds[:-1][series])
@@ -136,7 +133,6 @@ class Predictor:
         return np.searchsorted(windows.start, start), times
 
     def _known(self, asked: Asked) -> KnownControls | None:
-        """Return all controls that are known, each in the piece it is nearest to."""
         known, windows = asked.known, self._windows
         if not known.controls.shape[1]:
             return None
@@ -145,10 +141,7 @@ class Predictor:
         return KnownControls(bounds, times, self._model.units.controls(known.controls))
 
     def _passes(self, window: Numbers, since: Array, n_draws: int) -> Iterator[Numbers]:
-        """Yield queries, window by window, as many as are solved together.
-
-        Windows that take most come first: all of a pass take as much as its largest.
-        """
+        """Yield queries, by window, that are solved together, largest first."""
         _, place, counts = np.unique(window, return_inverse=True, return_counts=True)
         size = counts.astype(float)
         spacing = self._model.network.decoder.solver.grid_spacing
@@ -166,10 +159,7 @@ class Predictor:
     def _solved(
         self, window: Numbers, times: Array, known: KnownControls | None, n: int
     ) -> Array:
-        """Return x^ of draws, or of the mean, of q(z0), (sample, query, channel).
-
-        Queries come window by window; padded slots of a window ask at t0.
-        """
+        """Return x^ of draws of z0, or its mean, (sample, query, channel)."""
         network, windows = self._model.network, self._windows
         spacing = network.decoder.solver.grid_spacing
         begin = np.flatnonzero(np.diff(window, prepend=-1))

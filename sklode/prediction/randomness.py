@@ -1,7 +1,7 @@
-"""Random numbers that belong to a place: a function of seed, series and time alone.
+"""Random numbers of a place: a function of seed, series and time alone.
 
-Bits are hashed (the finaliser of splitmix64; Steele, Lea, Flood 2014) from the place
-and a counter: what is drawn for a stamp does not depend on what else is asked.
+Bits are hashed (the finaliser of splitmix64; Steele, Lea, Flood 2014) from place and
+counter: what is drawn for a stamp does not depend on what else is asked.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ def normals(
 ) -> NDArray[np.float64]:
     """Return standard normal draws for places, (draw, place, width).
 
-    A place is one of ``series`` at one of ``times``, (place,); ``kind`` keeps apart
-    what is drawn there for different purposes. Draws are stratified, one in each of
-    ``n_draws`` intervals of equal probability: quantiles and variance scatter less.
+    A place is one of ``series`` at one of ``times``, (place,); ``kind`` keeps
+    purposes apart. Draws are stratified, one in each of ``n_draws`` intervals
+    of equal probability: quantiles and variance scatter less.
     """
     times = np.asarray(times, dtype=np.float64) + 0.0  # -0.0 is 0.0
     place = _mixed(np.array([seed], dtype=np.uint64))
@@ -34,7 +34,7 @@ def normals(
         place = _mixed(place ^ part)
     counter = np.arange(width * n_draws, dtype=np.uint64).reshape(width, n_draws)
     bits = _mixed(place[:, None, None] ^ _mixed(counter))
-    # the order of random numbers is a random permutation; 16 bits are sorted fastest
+    # a random permutation; 16 bits are sorted fastest
     stratum = (bits >> np.uint64(48)).astype(np.uint16).argsort(axis=-1, kind="stable")
     within = ((bits & _LOW) + 0.5) / (_LOW + np.uint64(1))
     uniform = torch.from_numpy((stratum + within) / n_draws)

@@ -1,7 +1,7 @@
-"""One file format: a fitted or pretrained forecaster, from which nothing is executed.
+"""One file format: a fitted or pretrained forecaster, of which nothing is executed.
 
-The layout is that of safetensors: named arrays and a text, which is JSON here. The file
-holds parameters, the series seen and the model. Nothing that it names is imported or
+The layout is that of safetensors: named arrays, and a text in JSON. The file
+holds parameters, series and model. Nothing that it names is imported or
 called: it says which of `_KINDS` a value is. The checksum shows damage, not malice.
 """
 
@@ -51,14 +51,14 @@ _ATTRIBUTES = (
     *("_y_mtype_last_seen", "_converter_store_y", "_pretrained_attrs"),
     *("pretrained_", "_history", "_predict_seed"),
 )
-"""What sktime's and our own `fit` and `pretrain` set, beside what a model tells."""
+"""What sktime's and our own fits set, beside what a model tells."""
 
 
 def save(path: str | os.PathLike[str], forecaster: Any) -> None:
     """Write a forecaster, see its ``save_weights``."""
     arrays: dict[str, Any] = {}
     found = {
-        "sha256": _BLANK.decode(),  # first, so that nothing before looks like it
+        "sha256": _BLANK.decode(),  # first: nothing before looks like it
         "format_version": FORMAT_VERSION,
         "sklode_version": version("sklode"),
         "class": type(forecaster).__name__,
@@ -67,7 +67,7 @@ def save(path: str | os.PathLike[str], forecaster: Any) -> None:
     metadata = {_KEY: json.dumps(found)}
     content = _sealed(_safetensors().save(arrays, metadata=metadata))
     path = Path(os.path.realpath(path))
-    if not path.parent.exists():  # the system would name the file beside
+    if not path.parent.exists():  # else the error names another file
         raise FileNotFoundError(
             f"the folder of a weights file must be there; got {str(path)!r}. Make it "
             "first: pathlib.Path(path).parent.mkdir(parents=True)."
@@ -85,7 +85,7 @@ def save(path: str | os.PathLike[str], forecaster: Any) -> None:
 
 
 def load(path: str | os.PathLike[str], kind: Any) -> Any:
-    """Return the forecaster of a file, see ``load_weights`` of the class ``kind``."""
+    """Return the forecaster of a file, of the class ``kind``."""
     content, read = Path(path).read_bytes(), _safetensors().load
     try:
         arrays = read(content)  # so that the header is known to be one
@@ -107,7 +107,7 @@ def load(path: str | os.PathLike[str], kind: Any) -> Any:
         return _forecaster(kind, _restored(found["state"], arrays))
     except WeightsFileError:
         raise
-    except Exception as error:  # whatever content leads to that was made up
+    except Exception as error:  # whatever made-up content leads to
         _refuse(f"something else ({type(error).__name__}: {str(error)[:500]})")
 
 
@@ -149,7 +149,6 @@ def _state_of(forecaster: Any) -> dict[str, Any]:
 
 
 def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
-    """Return the forecaster that is made of what `_state_of` returns."""
     forecaster = kind(**state["parameters"]).set_config(**state["config"])
     vars(forecaster).update({k: state[k] for k in _ATTRIBUTES if k in state})
     if state["model"] is not None:
@@ -158,7 +157,7 @@ def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
 
 
 def _plain(value: Any, where: str, arrays: dict[str, Any]) -> Any:
-    """Return a value as JSON holds it; arrays go to ``arrays``, by where they are.
+    """Return a value as JSON holds it; arrays go to ``arrays``, by place.
 
     None, bool, int, float, str, lists and dicts are themselves; anything else is a dict
     whose one key says, after an @, which of `_KINDS` the rest is to make.
@@ -218,7 +217,7 @@ def _index(ticks: list[int], kind: str, freq: Any, name: Any) -> pd.Index:
 def _parts_of_offset(offset: pd.offsets.BaseOffset) -> Any:
     if type(offset) is pd.DateOffset:
         return {"n": offset.n, "normalize": offset.normalize, **offset.kwds}
-    with contextlib.suppress(ValueError):  # some names say nothing, or too little
+    with contextlib.suppress(ValueError):  # some names say too little
         if to_offset(offset.freqstr) == offset:
             return offset.freqstr
     _refuse(f"the step {offset!r}, which its name does not tell")
@@ -253,7 +252,7 @@ def _observations(**parts: Any) -> Observations:
     found = Observations(**parts)
     ends, n = found.bounds, len(found.ticks)
     fits = ends[0] == 0 and ends[-1] == n == len(found.values)
-    if not fits or (found.lengths <= 0).any():  # where kernels would read any memory
+    if not fits or (found.lengths <= 0).any():  # kernels would read any memory
         _refuse("rows of no series")
     return found
 
@@ -288,4 +287,4 @@ _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
     ),
     "device": (torch.device, str, torch.device),
 }
-"""What is not plain: its types, how it is taken apart, and how it is made."""
+"""What is not plain: types, how to take apart, and how to make."""

@@ -1,7 +1,7 @@
 """Training a network that looks ahead from any row, beside the level.
 
-Where the rows could validate one: it is trained without the held-out rows, given up
-where it has no prospects, and trained on with all rows as far as it adds to the level.
+It is trained without the held-out rows, given up where it has no prospects, and trained
+on with all rows as far as it adds to the level.
 """
 
 from __future__ import annotations
@@ -23,39 +23,37 @@ from sklode.levels.components import least_of
 from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
 from sklode.prediction.ahead import AheadModel, Stacking, batch_of
-from sklode.training.loop import Draw
 from sklode.training.parameters import resolve_device
-from sklode.training.plan import Run, drawn_network, held_out_rows, seed_from
+from sklode.training.plan import Material, Run, drawn_network, held_out_rows, seed_from
 from sklode.training.report import Reporter
 from sklode.training.validation import Validation
 
 _UPDATES = 900  # optimiser steps that max_epochs=None aims at
-_TRIED = 1 / 3  # of the epochs, after which a network without prospects is given up
+_TRIED = 1 / 3  # of the epochs, after which it needs prospects
 _FURTHER, _FURTHER_RATE = (1 / 3, 1), 0.5
-"""Of the epochs, of few series and of many short ones, and of ``lr``: what a validated
-network trains on for, with all rows."""
+"""Of the epochs (few series; many short ones), and ``lr``, to train on."""
 
 _PROVING_ROWS = 300  # at least, of which a network can be trained and validated
 _HELD_OUT, _VALIDATED = 0.2, 0.1  # of the rows, by the guard and by early stopping
 _MANY_SERIES, _SHORT = 20, 200
-"""Of so many series that are shorter than this on average whole ones are held out."""
+"""Of so many series shorter than this, on average, whole ones are held out."""
 
 _ROWS_READ = 48
 _LONG = 200
-"""Series of so many rows show delays, which answers then look back for."""
+"""Series of so many rows show delays: answers look back for them."""
 
 _REACH, _SHARE_OF_SPAN = 64.0, 0.7
 """The longest lead in units of time, and in usual series' spans."""
 
 _SHORTEST, _BEND = 0.1, 2.0
-"""How far ahead a step asks, in shares of the reach: the least, and how it is drawn."""
+"""How far a step asks, in shares of the reach: least, and how drawn."""
 
 _FEWEST_SEEN = 3
 _ANSWERS = 4096, 1024
 """Values that a batch asks for at most; where answers look back."""
 
 _FULL_KL = 300
-"""With more observed rows than this the KL term counts for less, by the square."""
+"""With more rows than this the KL term counts for less, by the square."""
 
 
 class AheadRun(Run):
@@ -72,8 +70,7 @@ class AheadRun(Run):
         self._given_up = False
         self.is_guarded = self.from_scratch and settings.guard is not False
         may_have_network = not self.from_scratch
-        if self.from_scratch:
-            # what pretraining has left without a network stays so, and its level
+        if self.from_scratch:  # what pretraining left without stays so
             kept = self.start if self.purpose in ("fine-tune", "update") else None
             level = Level.fit(rows) if kept is None else kept.level
             before = rows.until(self._cut)
@@ -98,7 +95,6 @@ class AheadRun(Run):
             model.network.to(resolve_device(settings.device))
 
     def _network(self, origins: Rows, seed: int) -> nn.AheadODE:
-        """Return an untrained network of the sizes that the data call for."""
         rows, sizes = self.learned, self.model.sizes
         spans = origins.times[rows.bounds[1:] - 1]
         usual = float(np.median(np.repeat(spans, rows.lengths)))  # of rows' series
@@ -115,7 +111,7 @@ class AheadRun(Run):
         return network
 
     def _usable(self, rows: Observations) -> tuple[Rows, Numbers]:
-        """Return rows in the model's units, and those that windows may end at."""
+        """Return rows in the model's units, and where windows may end."""
         origins = Rows(rows, self.model.units)
         return origins, origins.usable(min(_FEWEST_SEEN, self.model.window_length))
 
@@ -125,7 +121,7 @@ class AheadRun(Run):
         if model.network is None:
             reporter.say("No network: its rows are too few, or pretraining left none.")
             return model
-        trainer = self.learn(reporter, *self.material(self.learned))
+        trainer = self.learn(reporter, self.material(self.learned))
         self.keep_history(trainer)
         if not self.from_scratch:
             return model
@@ -139,11 +135,10 @@ class AheadRun(Run):
             reporter.say("It trains on, on all rows.")
             self.n_epochs = math.ceil(_FURTHER[self._whole] * self.n_epochs)
             self.rate = _FURTHER_RATE
-            self.learn(reporter, *self.material(self.rows))
+            self.learn(reporter, self.material(self.rows))
         return model
 
     def _stacking(self) -> Stacking | None:
-        """Return how much of the network's forecasts counts; None for nothing."""
         network = self.model.network.eval()
         if not self.is_guarded:
             ones = np.ones((1, self.model.sizes[0]))
@@ -162,12 +157,12 @@ class AheadRun(Run):
 
     @cached_property
     def _validation(self) -> Validation:
-        """The held-out origins, and a level that has not seen what follows."""
+        """Held-out origins, and a level that has not seen what follows."""
         level = Level.fit(self.rows.until(self._cut))
         return Validation(self.rows, self._cut, level, self.model)
 
-    def material(self, rows: Observations) -> tuple[Draw, int, Any]:
-        """Return what `learn` reads: windows that end at any of these rows."""
+    def material(self, rows: Observations) -> Material:
+        """Return batches of windows that end at any of these rows."""
         settings, network = self.settings, self.model.network
         origins, usable = self._usable(rows)
         validation = None
@@ -192,7 +187,7 @@ class AheadRun(Run):
                 share = _SHORTEST + (1 - _SHORTEST) * rng.random() ** _BEND
                 yield self._batch(origins, ends, share * network.reach, rng)
 
-        return draw, n_batches, validation
+        return draw, n_batches, validation, 0
 
     def _batch(
         self,
@@ -201,7 +196,7 @@ class AheadRun(Run):
         ahead: float,
         rng: np.random.Generator,
     ) -> nn.AheadBatch:
-        """Return windows with what comes up to so long after their ends."""
+        """Return windows with what comes up to so long after them."""
         model = self.model
         asked = origins.after(ends, ahead)
         most = _ANSWERS[model.network.looks_back]
@@ -213,13 +208,6 @@ class AheadRun(Run):
             rate = self.settings.thinning * rng.random((len(ends), 1)) ** 2
             hidden = rng.random((len(ends), model.window_length)) < rate
             hidden[:, 0] = False
-        return batch_of(
-            origins,
-            ends,
-            model.window_length,
-            asked,
-            origins.path(ends, ahead),
-            model.network,
-            hidden,
-            origins.values[asked.row, asked.channel],
-        )
+        given = origins, ends, model.window_length, asked, origins.path(ends, ahead)
+        target = origins.values[asked.row, asked.channel]
+        return batch_of(*given, model.network, hidden, target)

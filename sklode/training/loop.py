@@ -27,18 +27,18 @@ HISTORY_COLUMNS = tuple(
     "epoch loss log_likelihood kl kl_weight grad_norm clipped_fraction validation_loss "
     "skipped_steps restored_epoch lr seconds".split()
 )
-"""Of the history, a row per epoch; the forecasters' ``history_`` documents them."""
+"""Of the history, a row per epoch; see the forecasters' ``history_``."""
 
 _PATIENCE = 50  # epochs without improvement, after which early stopping stops
 _IMPROVEMENT = 1e-4  # of the validation loss
 
 _WARM_UP_KL = 0.02
-"""Share of kl_weight while windows grow, in the warm-up epochs: short windows have few
-values to pay for what z0 must say, and what it leaves out would be taken for noise."""
+"""Share of kl_weight while windows grow: short ones pay little for z0."""
 
 _MOST_SKIPPED = 10  # steps in a row that are not finite
-_CONSTANT = 0.5 * (1 + math.log(2 * math.pi))
-"""Loss per value of a constant, for values of a spread of 1: normalised ones."""
+_CONSTANT = 0.5 * (
+    1 + math.log(2 * math.pi)
+)  # loss per normalised value, of a constant
 
 _RISE = 0.5  # a divergence raises the loss per value by more than this
 _MOST_RESTORED = 6  # times, after which training is given up
@@ -56,12 +56,11 @@ class _Kept(NamedTuple):
 
 @dataclass(eq=False)
 class Trainer:
-    """Fit a network in place by stochastic gradient ascent on the ELBO, with AdamW.
+    """Fit a network in place by stochastic gradient ascent on the ELBO, by AdamW.
 
-    The loss is the negative ELBO per observed value: the paper's eq. loss, and of the
-    same size for any window. The rate makes one cycle (Smith and Topin 2019). A step
-    whose loss or gradient is not finite is skipped. A training that diverges goes back
-    to its best weights, and on at half the rate.
+    The loss is the negative ELBO (paper, eq. loss) per observed value. The rate makes
+    one cycle (Smith and Topin 2019). A step whose loss or gradient is not finite is
+    skipped; a training that diverges goes back to its best weights, at half the rate.
     """
 
     network: Any
@@ -71,7 +70,7 @@ class Trainer:
     n_batches: int
     warm_up_epochs: int = 0
     rate: float = 1.0  # the peak, as a share of ``lr``
-    goes_on: Callable[[int], bool] = lambda epoch: True  # whether another is worth it
+    goes_on: Callable[[int], bool] = lambda epoch: True  # is another worth it
 
     def __post_init__(self) -> None:
         self.rows: list[dict[str, float]] = []  # of the history
@@ -100,11 +99,7 @@ class Trainer:
         self._given_up = False
 
     def _as_one_vector(self) -> torch.nn.Parameter:
-        """Make weights and gradients views of one vector each.
-
-        Clipping and optimisers take some operations for each tensor, of which a network
-        has dozens.
-        """
+        """Make weights and gradients views of one vector each, for speed."""
         self._trained = [p for p in self.network.parameters() if p.requires_grad]
         vector = torch.nn.Parameter(parameters_to_vector(self._trained).detach())
         vector_to_parameters(vector.data, self._trained)
@@ -115,10 +110,7 @@ class Trainer:
         return vector
 
     def fit(self, draw: Draw, validation: Any = None, reporter: Any = None) -> None:
-        """Train; leave the best weights, of a batch that validates, in the network.
-
-        Ctrl-C after the first epoch keeps what was learned, with a warning.
-        """
+        """Train, or until Ctrl-C; leave the best weights in the network."""
         try:
             with closing(reporter or Reporter()) as told:  # its bar, before words
                 told.begin(self.n_epochs)
@@ -144,7 +136,7 @@ class Trainer:
     def run_epoch(
         self, epoch: int, batches: Iterable[Any], validation: Any
     ) -> dict[str, float]:
-        """Take a step on every batch, judge them; return the history's new row."""
+        """Take a step on every batch, judge them; return the history's row."""
         started = time.perf_counter()
         is_warm_up = epoch <= self.warm_up_epochs
         kl_weight = self.settings.kl_weight * (_WARM_UP_KL if is_warm_up else 1.0)
@@ -180,7 +172,7 @@ class Trainer:
         return self.rows[-1]
 
     def _step(self, batch: Any, kl_weight: float) -> list[float] | None:
-        """Take a step; return its `_MEANS`, None if loss or gradient is not finite."""
+        """Take a step; return its `_MEANS`, None if it is not finite."""
         self._optimizer.zero_grad(set_to_none=False)  # gradients are views of it
         shape = len(batch.times), self.network.latent_size
         # the process' default dtype may be another than the network's
@@ -207,10 +199,9 @@ class Trainer:
         return [loss.item(), likelihood.item(), kl.item(), norm, clipped]
 
     def _restored_epoch(self, epoch: int) -> int:
-        """Go back where training has diverged; return the epoch that began there.
+        """Go back where training diverged; return the epoch begun there, or 0.
 
-        0 where it has not. Weights are compared on one batch, since windows that grow,
-        and data that are hard, raise the loss under any weights.
+        One batch judges all: windows that grow raise the loss under any weights.
         """
         is_finite = self._skipped < _MOST_SKIPPED
         if is_finite and epoch % self._n_judged:
@@ -232,7 +223,6 @@ class Trainer:
         return self._best.epoch + 1
 
     def _last_loss(self, kept: _Kept | None = None) -> float:
-        """Return the last batch's loss, under the present weights or under others."""
         present = self._keep()
         self._load(kept or present)
         loss = _loss_on(self._last, self.network.train())
@@ -240,9 +230,9 @@ class Trainer:
         return loss
 
     def _validate(self, loss: float, is_trained: bool) -> None:
-        """Keep the weights if they validate best; count epochs without better."""
+        """Keep weights that validate best; count epochs without better."""
         self._waited = 0 if loss < self._least - _IMPROVEMENT else self._waited + 1
-        # steps that were all skipped say that these are no good weights
+        # steps that were all skipped: no good weights
         if loss < self._least and is_trained:
             self._least, self._validated = loss, self._keep()
 
@@ -254,10 +244,7 @@ class Trainer:
         self.best_epoch = kept.epoch
 
     def _end(self) -> None:
-        """Load the best weights; warn if training has ended in a bad place.
-
-        Without validation the last ones are the best, unless they have diverged.
-        """
+        """Load the best or the last weights; warn if training diverged."""
         earlier = self._best
         if self._validated is not None:
             self._load(self._validated)
@@ -286,16 +273,13 @@ def _warn(text: str) -> None:
 
 
 def _is_worse(loss: float, than: float) -> bool:
-    """Return whether a divergence lies between the losses; one not finite is worse."""
+    """Return whether a divergence, or NaN, lies between the losses."""
     return not loss <= max(_CONSTANT, than + _RISE)
 
 
 @torch.no_grad()
 def _loss_on(batch: Any, network: Any) -> float:
-    """Return the negative log-likelihood per scored value, at the mean z0.
-
-    Infinite where it is not finite; 0 without values.
-    """
+    """Return minus log-likelihood per scored value at the mean z0, or inf."""
     try:
         bound = network(batch)
     except SolverError:

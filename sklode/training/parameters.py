@@ -15,12 +15,9 @@ _POSITIVE = Interval(Real, 0, None, closed="neither")
 _NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 _COUNT = Interval(Integral, 0, None, closed="left")
 
+_SIZES = "hidden_size latent_size field_width field_depth emission_width batch_size"
 _CONSTRAINTS: dict[str, list[Any]] = {
-    "hidden_size": [SIZE],
-    "latent_size": [SIZE],
-    "field_width": [SIZE],
-    "field_depth": [SIZE],
-    "emission_width": [SIZE],
+    **{name: [SIZE] for name in _SIZES.split()},
     "window_length": [SIZE, None],
     "horizon": [_COUNT, None],
     "thinning": [Interval(Real, 0, 1, closed="left")],
@@ -30,7 +27,6 @@ _CONSTRAINTS: dict[str, list[Any]] = {
     "clip_norm": [_POSITIVE, None],
     "kl_weight": [_NOT_NEGATIVE],
     "max_epochs": [SIZE, None],
-    "batch_size": [SIZE],
     "lr": [_POSITIVE],
     "weight_decay": [_NOT_NEGATIVE],
     "guard": ["boolean", StrOptions({"auto"})],
@@ -78,24 +74,22 @@ PARAMETERS = """    Parameters
         Width of the one hidden layer from z to the observation.
     window_length : int, optional
         Observations that the encoder sees. None: 48, at most all but one of the longest
-        series; with ``level="series"`` twice the horizon, between 24 and 60, as far as
-        two windows fit into the longest series, one of 8 series or more.
+        series; with ``level="series"`` twice the horizon, between 24 and 60, so that
+        two fit into the longest series, one of 8 series or more.
     horizon : int, optional
         With ``level="series"``: observations after those seen that a training window
         also predicts. None: the farthest step of the ``fh`` given to ``fit``; else the
         ``window_length`` given; else 20, at most a third of the longest series.
     thinning : float, default=0.5
         Observation dropout: up to this share of a training window's observations is
-        hidden from the encoder. With ``level="series"`` of so many windows the first
-        ones are too, at most ``horizon``, so that the decoder learns to run backward
-        in time. 0: the paper's.
+        hidden from the encoder; with ``level="series"`` in so many windows the first
+        ones, at most ``horizon``: the decoder learns to run backward. 0: the paper's.
     level : {"auto", "series"}, default="auto"
         What stands beside the network. "auto": the model of `StructuralForecaster`; the
         network looks ahead from the last row, and counts as ``guard`` finds. "series":
-        nothing, the paper's model, which describes whole windows.
+        nothing: the paper's model, of whole windows.
     method : {"rk4", "midpoint", "euler", "dopri5"}, default="rk4"
-        Of solving the differential equations: fixed steps ("rk4" is the 3/8 rule), or
-        adaptive ones.
+        Of solving the equations: fixed steps ("rk4" is the 3/8 rule), or adaptive.
     step_size : float, default=1.0
         Length of a fixed step in units of ``time_unit_``.
     clip_norm : float or None, default=1.0
@@ -115,16 +109,15 @@ PARAMETERS = """    Parameters
         Decoupled, of weight matrices; biases and scales do not decay.
     guard : bool or "auto", default="auto"
         Whether what the network adds has to be proved: on the last fifth of the rows
-        (of 20 short series or more: every fifth series), from origins among which it
-        and a level that has not seen them either forecast what follows; this gives the
-        stacking weight of each lead and channel. A network without prospects is given
-        up after a third of the epochs; one that counts trains on with all rows. Fewer
-        than 300 rows train none. False: its forecasts count whole. With
-        ``level="series"`` True is refused.
+        (of 20 short series or more: every fifth series) it and a level that has not
+        seen them either forecast what follows; this gives the stacking weight of each
+        lead and channel. A network without prospects is given up after a third of the
+        epochs; one that counts trains on with all rows. Fewer than 300 rows train none.
+        False: its forecasts count whole. With ``level="series"`` True is refused.
     early_stopping : bool, default=False
         Hold out the last tenth of every series (of many short ones: every tenth), stop
-        when its loss has not improved by 1e-4 for 50 epochs (those in which windows
-        grow do not count), and keep the best weights.
+        when its loss has not improved by 1e-4 for 50 epochs, and keep the best weights.
+        Epochs in which windows grow do not count.
     finetune_epochs : int, optional
         Epochs of a ``fit`` that follows ``pretrain``, and of an ``update``. None: a
         fifth of those from scratch; after ``pretrain`` at least a hundred steps, at 0.3
@@ -136,9 +129,8 @@ PARAMETERS = """    Parameters
         own or inferred frequency; else a calendar frequency that all stamps lie on;
         else the median gap.
     clean : bool, default=True
-        Leave out what a broken sensor wrote: lone absurd values, a number such as -999
-        for missing ones, runs of a stuck value; and rescale rows before a change of
-        unit. Each with a warning. False: every value counts as it is.
+        Leave out, with a warning, what a broken sensor wrote: absurd values, marks such
+        as -999, runs of a stuck value; and rescale rows before a change of unit.
     device : str or torch.device, default="auto"
         "auto": the CPU, where numba's compiled engine runs fixed-step methods and up to
         two hidden layers. "cuda" trains in plain torch, as the rest does.
@@ -156,9 +148,9 @@ ATTRIBUTES = """    Attributes
     history_ : DataFrame
         A row per epoch: ``loss``, ``log_likelihood`` and ``kl`` per observed value,
         ``kl_weight``, ``grad_norm`` before clipping, ``clipped_fraction``,
-        ``validation_loss`` (NaN without early stopping), ``skipped_steps`` (not
-        finite), ``restored_epoch`` (after a divergence: from whose beginning it went
-        on, at half the rate; else 0), ``lr``, ``seconds``.
+        ``validation_loss`` (or NaN), ``skipped_steps`` (not finite), ``restored_epoch``
+        (after a divergence: from whose beginning it went on, else 0), ``lr``,
+        ``seconds``.
     n_epochs_, best_epoch_ : int
         Epochs trained, and the one whose weights are kept.
     window_length_, horizon_ : int
@@ -172,14 +164,13 @@ ATTRIBUTES = """    Attributes
         How much of the network's forecast counts, from 0 to 1: the mean over leads and
         channels, see ``guard``.
     network_weights_ : DataFrame
-        With ``level="auto"``: the same by lead (rows: time since the last observation,
-        in units of ``time_unit_``) and channel, interpolated between leads; 0 beyond
-        the longest lead that was proved.
+        With ``level="auto"``: the same by lead (time since the last observation, in
+        ``time_unit_``) and channel, interpolated between leads; 0 beyond the last one.
     level_ : DataFrame
         With ``level="auto"``: what the level is made of, see `StructuralForecaster`.
     interval_scale_ : DataFrame
         What the model's own spread, under "auto" the level's, is multiplied by: a
-        column per channel, a row per time since the last observation (in units of
-        ``time_unit_``; at 0: of stamps inside the history), interpolated between them.
+        column per channel, a row per time since the last observation (in
+        ``time_unit_``; 0: inside the history), interpolated between them.
 
 """

@@ -1,4 +1,4 @@
-"""What both trainings share: initial weights, how long, on how many threads."""
+"""What both trainings share: initial weights, epochs, threads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import copy
 import math
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -26,21 +26,21 @@ _FINETUNE_SHARE = 0.2  # of the epochs, which finetune_epochs=None takes
 _FINETUNE_UPDATES, _FINETUNE_RATE = 100, 0.3
 """What it takes at least after pretraining, and the share of lr at which.
 
-Adam's first steps have the size of the rate, whatever the gradient: after a handful of
-them the model is worse. The lower rate keeps what the family has taught.
+A few of Adam's steps, of the rate's size whatever the gradient, do harm.
 """
 
-_GLOBAL_GENERATOR = threading.Lock()
-"""Of torch, and its default dtype: fits in threads would draw from each other's seeds.
-"""
+_GLOBAL_GENERATOR = threading.Lock()  # of torch, which fits in threads share
+
+
+# how batches are drawn, and how many; one to validate by; epochs of warm-up
+Material: TypeAlias = tuple[Draw, int, Any, int]
 
 
 class Run:
-    """A training of its own copy of a model, on all series together.
+    """A training on all series, from new weights or those of ``start``.
 
-    ``settings`` are a forecaster's parameters. It begins from new weights, or from a
-    copy of ``start``, with its units and lengths. Its ``purpose`` is to "pretrain", to
-    "fit", to "fine-tune", which is to fit what was pretrained, or to "update".
+    ``settings`` are a forecaster's parameters; its ``purpose`` is to "pretrain", "fit",
+    "fine-tune" (fit what was pretrained) or "update".
     """
 
     n_epochs = 0
@@ -58,7 +58,6 @@ class Run:
         self.start, self.purpose = start, purpose
         self.rows = history.observations
         self.generator = torch.Generator().manual_seed(seed_from(rng))
-        # weights that were trained before are gone on with
         self.from_scratch = start is None or start.network is None
         self.model: Any = None if self.from_scratch else copy.deepcopy(start)
         self.architecture = {name: getattr(settings, name) for name in ARCHITECTURE}
@@ -70,10 +69,7 @@ class Run:
         return min(_BATCHES_PER_EPOCH, n)
 
     def set_length(self, n_windows: int, updates: int) -> None:
-        """Settle how many epochs it takes, and at which rate.
-
-        ``updates`` are the optimiser's steps that max_epochs=None aims at.
-        """
+        """Settle the epochs, by ``updates`` if not given, and the rate."""
         given, n_batches = self.settings.max_epochs, self.n_batches(n_windows)
         if self.purpose in ("pretrain", "fit"):
             self.n_epochs = given or max(updates // n_batches, 1)
@@ -87,28 +83,14 @@ class Run:
                 self.n_epochs, self.rate = max(self.n_epochs, least), _FINETUNE_RATE
 
     def goes_on(self, epoch: int) -> bool:
-        """Return whether another epoch is worth it, asked before each."""
+        """Return whether another epoch is worth it."""
         return True
 
-    def learn(
-        self,
-        reporter: Reporter,
-        draw: Draw,
-        n_batches: int,
-        validation: Any,
-        warm_up: int = 0,
-    ) -> Trainer:
-        """Train the network, as long as planned; return how that went."""
-        trainer = Trainer(
-            self.model.network,
-            self.settings,
-            self.generator,
-            self.n_epochs,
-            n_batches,
-            warm_up,
-            self.rate,
-            self.goes_on,
-        )
+    def learn(self, reporter: Reporter, material: Material) -> Trainer:
+        """Train the network; return how that went."""
+        draw, n_batches, validation, warm_up = material
+        given = self.model.network, self.settings, self.generator, self.n_epochs
+        trainer = Trainer(*given, n_batches, warm_up, self.rate, self.goes_on)
         with self.torch_threads():
             trainer.fit(draw, validation, reporter)
         return trainer
@@ -120,7 +102,7 @@ class Run:
             self.model.whole_epochs = len(trainer.rows)
 
     def torch_threads(self) -> contextlib.AbstractContextManager[None]:
-        """Leave the cores to the engine where that runs the network."""
+        """Leave the cores to the engine where it runs the network."""
         is_fused = "eager" not in self.model.network.engines()
         return one_torch_thread() if is_fused else contextlib.nullcontext()
 
@@ -131,10 +113,7 @@ def seed_from(rng: np.random.RandomState) -> int:
 
 
 def held_out_rows(bounds: Numbers, share: float, whole: bool, rng: Any) -> Numbers:
-    """Return each series' first held-out row: of the last share of its rows.
-
-    Or, with ``whole``, of all rows of that share of the series.
-    """
+    """Return series' first held-out rows, of each or of ``whole`` series."""
     first, end = bounds[:-1], bounds[1:]
     if not whole:
         return end - np.maximum(np.round(share * (end - first)), 1).astype(np.int64)
@@ -149,11 +128,10 @@ def drawn_network(
 ) -> Any:
     """Return an untrained network, see `build_network` for ``sizes``.
 
-    Its latent state rotates with periods between the two, in time units, evenly drawn
-    in their log.
+    Its latent state rotates with periods between the two, evenly drawn in their log.
     """
     with _GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
-        # torch.manual_seed would seed the generators of the GPUs as well
+        # torch.manual_seed would seed the GPUs as well
         torch.default_generator.manual_seed(seed)
         before = torch.get_default_dtype()
         torch.set_default_dtype(torch.float32)  # which the engine is compiled for

@@ -1,7 +1,7 @@
-"""Training on windows that the decoder describes from their first row on.
+"""Training on windows that the decoder describes from the first row on.
 
-The paper's (``level="series"``): z0 stands at the first row, and the whole window is
-reconstructed, with the rows after it that the encoder does not see.
+The paper's (``level="series"``): z0 stands at the first row, and all is reconstructed,
+with rows after it that the encoder does not see.
 """
 
 from __future__ import annotations
@@ -15,30 +15,27 @@ import torch
 
 from sklode import nn
 from sklode.data.arrays import Array, Numbers
-from sklode.data.observations import Observations
 from sklode.data.scaling import Units, constants_of, split_at_gaps, time_unit
 from sklode.data.windows import SCORED_WINDOWS, WindowSet, spread
 from sklode.nn.solvers import FOLLOWED
 from sklode.prediction.calibration import measured_calibration
 from sklode.prediction.model import FittedModel
-from sklode.training.loop import Draw
 from sklode.training.parameters import resolve_device
-from sklode.training.plan import Run, drawn_network, held_out_rows, seed_from
+from sklode.training.plan import Material, Run, drawn_network, held_out_rows, seed_from
 from sklode.training.report import Reporter
 
 _UPDATES = 1500  # optimiser steps that max_epochs=None aims at
 _HELD_OUT = 0.1  # share of rows, by early stopping
 _MEAN_GAP = 10.0
-"""Time units that a solver walks from one row to the next, on average, at most."""
+"""Time units from one row to the next, on average, at most."""
 
 _ENOUGH = 0.5
-"""Share of the windows that are left to train on where the ends of series are not."""
+"""Share of the windows to be left where ends of series are held out."""
 
 _STAGES = ((0.125, 0.0), (0.25, 0.47), (0.5, 0.82), (1.0, 1.0))
 """Windows grow during the warm-up: (share of their length, share of the warm-up).
 
-Short windows show the local dynamics, which a long solve hides from the gradient
-behind many periods; and they are cheap.
+Short ones show local dynamics, which a long solve hides from the gradient.
 """
 
 _WARM_UP_UPDATES, _WARM_UP_SHARE = 1250, 0.84  # no more than that share of all
@@ -66,7 +63,7 @@ class SeriesRun(Run):
             parts = None, units, rows.clock, lengths[0], self.architecture
             model = self.model = FittedModel(*parts, horizon=lengths[1])
         model.columns = self.columns
-        model.held = _held(model, rows, self.from_scratch)
+        model.held = self._held()
         self.windows = model.windows(rows)
         if self.from_scratch:
             model.network = self._network(seed_from(rng))
@@ -75,12 +72,22 @@ class SeriesRun(Run):
         self.set_length(len(self._trained_on(self.windows)), _UPDATES)
         self.predict_seed = seed_from(rng)
 
+    def _held(self) -> Array:
+        """Return what constant channels are forecast by; NaN for all others.
+
+        The ever smaller noise that they ask for would leave no other gradient. A model
+        trained before knows more, unless its location is that constant.
+        """
+        units = self.model.units
+        held: Array = (constants_of(self.rows.values) - units.location) / units.scale
+        is_known = self.from_scratch | (np.abs(held) < 1e-9)
+        return np.where(is_known, held, np.nan)
+
     def _cut(self, bounds: Numbers, span: int) -> Numbers:
         """Return the row of each series from which on nothing is trained on.
 
-        With early stopping the ends of all are held out; of series that are hardly
-        longer than a window of ``span`` rows whole ones are, where else less than half
-        of the windows would be left. Nothing is, where nothing would be left.
+        With early stopping ends are held out, or whole series where else few windows of
+        ``span`` rows would be left; nothing, where none would.
         """
         end = bounds[1:]
         n_windows = np.maximum(np.diff(bounds) - span + 1, 1)
@@ -96,21 +103,19 @@ class SeriesRun(Run):
             cut = held_out_rows(bounds, _HELD_OUT, True, self.rng)
         return cut if n_left(cut) else end
 
-    def _network(self, seed: int) -> nn.LatentODE:
-        """Return an untrained network that rotates with periods of these windows."""
+    def _network(self, seed: int) -> Any:
         settings, sizes = self.settings, self.model.sizes
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
         span = float(np.median(self.windows.gather(which).times[:, -1]))
         followed = 2 * math.pi * settings.step_size / FOLLOWED[settings.method]
-        # faster oscillations are hardly seen at stamps one unit apart
+        # faster oscillations are hardly seen
         low = max(4.0, followed)
-        network = drawn_network(settings, sizes, seed, low, max(span, 2 * low))
-        return network
+        return drawn_network(settings, sizes, seed, low, max(span, 2 * low))
 
     def train(self, reporter: Reporter) -> FittedModel:
         """Train, calibrate the spreads, and return the model."""
         model: FittedModel = self.model
-        self.keep_history(self.learn(reporter, *self.material()))
+        self.keep_history(self.learn(reporter, self.material()))
         model.network.eval()
         with self.torch_threads():
             model.calibration = measured_calibration(
@@ -119,11 +124,11 @@ class SeriesRun(Run):
         return model
 
     def _trained_on(self, windows: WindowSet) -> Numbers:
-        """Return the windows that end before their series' first held-out row."""
+        """Return the windows that end before their series' held-out rows."""
         return np.flatnonzero(windows.end <= self.cut[windows.series])
 
-    def material(self) -> tuple[Draw, int, nn.Batch | None, int]:
-        """Return what `learn` reads: the windows before the held-out rows."""
+    def material(self) -> Material:
+        """Return batches of the windows before the held-out rows."""
         settings, generator = self.settings, self.generator
         n_windows = len(self._trained_on(self.windows))
         n_batches = self.n_batches(n_windows)
@@ -150,7 +155,7 @@ class SeriesRun(Run):
         return draw, n_batches, validation, warm_up
 
     def _validation(self, device: torch.device) -> nn.Batch | None:
-        """Return held-out windows, scored at held-out rows after the seen part."""
+        """Return held-out windows, scored at held-out rows not seen."""
         windows, cut = self.windows, self.cut
         after_seen = windows.start + windows.window_length
         held_out = windows.end > cut[windows.series]
@@ -161,7 +166,6 @@ class SeriesRun(Run):
         which = spread(found, SCORED_WINDOWS)
         scored_from = cut[windows.series[which]] if len(reaching) else None
         batch: Any = nn.make_batch(windows, which, device, scored_from)
-        # channels that never vary are not scored
         return batch if batch.scored.any() else None
 
 
@@ -171,16 +175,13 @@ def default_lengths(
     horizon: int | None,
     n_ahead: int | None,
 ) -> tuple[int, int]:
-    """Return ``window_length`` and ``horizon``, see `PARAMETERS` where they are None.
-
-    ``lengths`` are the series'.
-    """
+    """Return ``window_length`` and ``horizon``; on None see `PARAMETERS`."""
     longest = int(lengths.max())
     if horizon is None:
         wanted = (window_length or 20) if n_ahead is None else n_ahead
         horizon = wanted if window_length else min(wanted, longest // 3)
     if window_length is None:
-        # of many series a window need not leave room for others beside it
+        # of many series windows need no others beside them
         room = 1 if len(lengths) >= 8 else 2
         wanted = min(60, max(24, 2 * horizon), (longest - horizon) // room)
         window_length = max(wanted, 1)
@@ -193,10 +194,10 @@ def hidden_rows(
     thinning: float,
     generator: torch.Generator,
 ) -> torch.Tensor | None:
-    """Return which rows of each window the encoder does not see, (batch, seen).
+    """Return which rows of windows the encoder does not see, (batch, seen).
 
-    Each with a probability of up to ``thinning``, drawn for the window; and of that
-    share of the windows the first ones, as many as the horizon at most. One remains.
+    Each with a probability of up to ``thinning``; and of that share of the windows the
+    first ones, at most ``horizon``. One remains.
     """
     if not thinning:
         return None
@@ -213,15 +214,3 @@ def hidden_rows(
     hidden = (row < n_first) | (thinned < thinning * rate)
     remains = n_first + (left * (n_rows - n_first)).floor()
     return hidden & (row != remains)
-
-
-def _held(model: FittedModel, observations: Observations, from_scratch: bool) -> Array:
-    """Return what channels that never varied are forecast by; NaN for all others.
-
-    Nothing is to be learned of them, and the ever smaller noise that their likelihood
-    asks for would leave no other gradient. A model that was trained on others before
-    knows more than such a channel does, unless its location is that constant.
-    """
-    units = model.units
-    held = (constants_of(observations.values) - units.location) / units.scale
-    return held if from_scratch else np.where(np.abs(held) < 1e-9, held, np.nan)

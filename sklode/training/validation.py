@@ -1,7 +1,7 @@
 """Whether a network adds to the level: on origins that neither has seen.
 
-The level of the rows before the held-out ones forecasts from each origin as it would
-for the user; so does the network; and what is best weighs the two.
+The level of the rows before the held-out ones forecasts from each origin, so does the
+network, and what is best weighs the two.
 """
 
 from __future__ import annotations
@@ -20,29 +20,28 @@ from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.calibration import normal_scale
 
 _BLOCKS = 6
-"""Parts of a few series' held-out rows: errors in one of them count as one."""
+"""Parts of a few series' held-out rows: errors in one count as one."""
 
 _ORIGINS, _IN_ONE, _ROWS_AFTER = 240, 96, 30
-"""Origins in all, in one long series, and rows after each that are looked at."""
+"""Origins in all, in a long series, and rows looked at after each."""
 
 _MOST_ROWS = 2_000_000  # that the level filters
 
 _KNOTS = 4
 _NEXT, _OTHERS, _ALL = 0.25, 0.1, 0.5
-"""How much the next shorter and longer leads count beside a weight's own, and all; and
-all channels beside one, of which something has to be proved first."""
+"""How much neighbouring leads count beside one, all, and all channels."""
 
 _FEWEST_CLUSTERS, _CONFIDENCE = 4, 0.95
 _WHOLE, _PROSPECT = 0.5, 0.1
-"""A weight that may well be one, and is more than the first for sure, is one. A network
-whose best weight is no larger than the second in any channel is given up."""
+"""A weight that may be one, and is above the first for sure, is one; a
+network without any above the second is given up."""
 
 _CLIPPED, _FEWEST_ERRORS = 6.0, 30
 _TO_DEVIATION = 3.29  # of the middle 90 % of a normal distribution
 
 
 def best_weight(products: Array, squares: Array) -> tuple[float, float, float]:
-    r"""Return the best weight as clusters estimate it, with its lower and upper bound.
+    r"""Return the best weight of clusters, with its lower and upper bound.
 
     With the level's errors e and what the network would change, d, it is
 
@@ -67,7 +66,6 @@ class Validation:
     """Values after held-out origins: what the level forecasts, and a network.
 
     ``cut`` are each series' first held-out rows, and ``level`` is one of those before.
-    Forecasts are what a user would get who had seen the rows up to each origin.
 
     ``asked`` are the values; beside it, all (answer,): ``cluster`` of errors that count
     as one, the level's ``median`` and ``deviation`` in units of `Move`, and the
@@ -126,10 +124,7 @@ class Validation:
         self.error = np.clip(error, -_CLIPPED, _CLIPPED)
 
     def change(self) -> Array:
-        """Return what the network would change, (answer,), in the level's deviations.
-
-        NaN where it cannot be solved.
-        """
+        """Return what the network changes, in deviations, or NaN."""
         asked = self.asked
         row = asked.window * (asked.row.max() + 1) + asked.row
         _, first, place = np.unique(row, return_index=True, return_inverse=True)
@@ -142,7 +137,7 @@ class Validation:
         return np.clip(change, -_CLIPPED, _CLIPPED)
 
     def has_prospects(self) -> bool:
-        """Return whether some weight of the network might be worth it."""
+        """Return whether some weight might be worth it."""
         if not len(self.asked.window):
             return False
         sums = self._sums(self.change())[0].sum(3)
@@ -150,7 +145,7 @@ class Validation:
         return max(best_weight(*one)[1] for one in every) > _PROSPECT
 
     def stacking(self) -> Stacking | None:
-        """Return the stacking weights; None where none is above zero for sure."""
+        """Return stacking weights; None where none is above zero for sure."""
         if not len(self.asked.window):
             return None
         change = self.change()
@@ -176,10 +171,7 @@ class Validation:
         return Stacking(knots, weights, factors, float(self.asked.lead.max()))
 
     def _sums(self, change: Array) -> tuple[Array, Array, Numbers]:
-        """Return products and squares by cluster, channel and part of the leads.
-
-        They are (2, cluster, channel, part); with the parts' leads, and each answer's.
-        """
+        """Return sums, (2, cluster, channel, part), with leads and parts."""
         lead, channel = self.asked.lead, self.asked.channel
         edges = np.unique(np.quantile(lead, np.arange(_KNOTS) / _KNOTS, method="lower"))
         place = np.searchsorted(edges, lead, side="right") - 1
@@ -192,7 +184,7 @@ class Validation:
 
 
 def _origins(observations: Observations, cut: Numbers) -> Numbers:
-    """Return rows to forecast from: before held-out ones, with some rows after."""
+    """Return rows to forecast from, with some held-out rows after."""
     first, end = observations.bounds[:-1], observations.bounds[1:]
     is_whole = cut == first
     low, most = np.where(is_whole, first + 2, cut - 1), np.where(is_whole, 4, _IN_ONE)
@@ -202,7 +194,6 @@ def _origins(observations: Observations, cut: Numbers) -> Numbers:
 
 
 def _parts(observations: Observations, first: Numbers, end: Numbers) -> Observations:
-    """Return the rows from one to another as series, which may overlap."""
     lengths = end - first
     place = np.repeat(first, lengths) + count_up(lengths)
     bounds, keys = np.append(0, np.cumsum(lengths)), [(k,) for k in range(len(first))]
@@ -210,7 +201,7 @@ def _parts(observations: Observations, first: Numbers, end: Numbers) -> Observat
 
 
 def _factors(left: Array, place: Numbers, channel: Numbers, weights: Array) -> Array:
-    """Return the scale of what is left, (part, channel); of all where few are."""
+    """Return the scale of what is left, (part, channel)."""
     factors = np.ones_like(weights)
     for j, k in np.argwhere(weights > 0):
         own = left[(place == j) & (channel == k)]
