@@ -97,7 +97,6 @@ def _times_of(index: pd.Index) -> pd.DatetimeIndex:
 
 
 def _share_of(times: pd.DatetimeIndex, name: str) -> NDArray[np.float64]:
-    """Return the share of a period that the clock on the wall says is over."""
     local = times.tz_localize(None)
     tick = pd.Timedelta(1, unit=local.unit).as_unit("ns").value
     days, ticks = np.divmod(local.asi8, DAY // tick)  # since 1970 and midnight began

@@ -145,7 +145,6 @@ class History:
         return pd.DataFrame(rows.values, index, self.channels)
 
     def _keyed(self, stamps: pd.Index, n_each: Any) -> pd.Index:
-        """Return stamps under the keys of their series."""
         if len(self.levels) == 1:
             return stamps.rename(self.levels[0])
         levels = [
@@ -229,7 +228,6 @@ def with_columns(data: Any, names: Sequence[Hashable], name: str = "y") -> pd.Da
 
 
 def _steps_of(rows: Observations, index: pd.Index, freq: Any, first: int = 0) -> Any:
-    """Return the steps of series from ``first`` on."""
     if index.nlevels == 1:  # it may know its frequency
         return [default_step(index, freq)] if first == 0 else []
     parts = np.split(rows.ticks, rows.bounds[1:-1])[first:]

@@ -13,7 +13,7 @@ from sklode.data.arrays import Array, Flags
 from sklode.data.observations import Observations
 
 _FACTOR = 1e4  # times that a lone value is farther from the median
-_FEWEST = 8  # values that can be judged, and that are a run
+_FEWEST = 8  # values to be judged; equal ones in a row that are a run
 # factors from one unit to another
 _UNITS = [f**s for f in (10, 60, 1e2, 1e3, 3600, 1e4, 1e6, 1e9) for s in (1, -1)]
 _FOUND = (

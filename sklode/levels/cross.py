@@ -180,7 +180,6 @@ def _ridge(features: Array, goal: Array) -> Array:
 
 
 def _fading(shift: Array, residuals: Array, gaps: Array) -> float:
-    """Return the rate of fading that fits later residuals best."""
     known = ~np.isnan(residuals)
     later = np.where(known, residuals, 0.0)
     squares = (later**2).sum(0) / np.maximum(known.sum(0), 1)

@@ -161,7 +161,6 @@ class Inputs(NamedTuple):
 
 
 def _knots(values: Array) -> tuple[float, ...]:
-    """Return knots at quantiles, as far as those are apart."""
     knots = np.unique(np.quantile(values, np.linspace(0, 1, _KNOTS)))
     kept = np.diff(knots, prepend=-np.inf) > 1e-3 * np.ptp(knots)
     return tuple(knots[kept].tolist())

@@ -233,7 +233,6 @@ class _Search:
         return found
 
     def _response(self, estimate: Estimate, rows: Numbers) -> Any:
-        """Return what effects add at some rows, in units of the states."""
         return estimate.response[rows] if estimate.effects else 0.0
 
     def grown(self, logarithm: bool) -> list[_Candidate]:
@@ -340,7 +339,6 @@ class _Search:
         return math.inf if is_proved and is_better else usual
 
     def _filtered(self, component: Component, estimate: Estimate) -> FilterPass:
-        """Return what the filter finds in late rows, of what X leaves."""
         table = component.own(self._judged, self._span).in_units(self._judged)
         left = table.values - self._response(estimate, self._late)
         space = component.space(self._span)

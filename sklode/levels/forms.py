@@ -29,7 +29,7 @@ BASE = {
 PLACE = {name: k for k, name in enumerate(BASE)}
 # the same of a season's size, and of how many periods it is remembered
 _SEASON, _PERIODS_KEPT = (0.3, 1.5, 0.7), (15.0, 1.0, 10.0)
-# of a lone series nothing else tells of the first level
+# of a lone series, of whose first level nothing else tells
 VAGUE = 10.0
 LEAST_NOISE = 1e-3  # standard deviation, in units of the spread
 

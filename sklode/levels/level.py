@@ -104,7 +104,6 @@ class Level:
         return np.hstack([ahead, columns_of(self.effects, *self._controls(rows))])
 
     def _controls(self, rows: Observations) -> tuple[Numbers, Array, Array]:
-        """Return bounds of series, times, and X in standard deviations."""
         times = self.times(rows, rows.series, rows.ticks)
         return rows.bounds, times, self.standard(rows.controls)
 

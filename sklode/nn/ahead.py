@@ -264,7 +264,6 @@ def huber_log_likelihood(errors: Tensor, scale: Tensor) -> Tensor:
 
 
 def _softened(values: Tensor) -> Tensor:
-    """Return inputs, absurd ones as their logarithm."""
     beyond = (values.abs() - _SOFT).clamp(min=0)
     return values.clamp(-_SOFT, _SOFT) + values.sign() * torch.log1p(beyond)
 

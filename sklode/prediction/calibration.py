@@ -23,8 +23,8 @@ from sklode.prediction.randomness import normals
 _N_DRAWS = 32  # of z0, that the model's own spread is measured from
 _KNOTS = 4  # parts of the leads, with equally many errors
 _FEWEST = 10  # rows that say anything of a channel
-_ROWS_ALIKE = 5  # neighbouring rows tell as much as one alone
-_MANY = 200  # held-out rows that suffice alone
+_ROWS_ALIKE = 5  # so many neighbouring rows tell as much as one alone
+_MANY = 200  # so many held-out rows suffice alone
 _LEAST = 0.5  # scale, however good the forecasts of the training rows are
 _QUANTILES, _NORMAL = (0.5, 0.9), (0.6745, 1.6449)  # of absolute errors
 

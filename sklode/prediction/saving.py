@@ -135,7 +135,6 @@ def _sealed(content: bytes) -> bytes:
 
 
 def _state_of(forecaster: Any) -> dict[str, Any]:
-    """Return what a forecaster is made of, see `_forecaster`."""
     found = vars(forecaster)
     if found.get("_y") is not None or found.get("_X") is not None:
         warnings.warn("a weights file has no data of remember_data=True", stacklevel=4)

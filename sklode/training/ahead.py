@@ -125,7 +125,13 @@ class AheadRun(Run):
         self.keep_history(trainer)
         if not self.from_scratch:
             return model
-        model.stacking = self._stacking()
+        model.network.eval()
+        if not self.is_guarded:
+            ones = np.ones((1, model.sizes[0]))
+            model.stacking = Stacking(np.zeros(1), ones, ones, model.network.reach)
+        elif not self._given_up:
+            with self.torch_threads():
+                model.stacking = self._validation.stacking()
         if model.stacking is None:
             model.network = None
             reporter.say("The network has not proved itself: the level answers alone.")
@@ -137,14 +143,6 @@ class AheadRun(Run):
             self.rate = _FURTHER_RATE
             self.learn(reporter, self.material(self.rows))
         return model
-
-    def _stacking(self) -> Stacking | None:
-        network = self.model.network.eval()
-        if not self.is_guarded:
-            ones = np.ones((1, self.model.sizes[0]))
-            return Stacking(np.zeros(1), ones, ones, network.reach)
-        with self.torch_threads():
-            return None if self._given_up else self._validation.stacking()
 
     def goes_on(self, epoch: int) -> bool:
         """Return whether the network has prospects, asked after a third."""

@@ -33,7 +33,7 @@ _PATIENCE = 50  # epochs without improvement, after which early stopping stops
 _IMPROVEMENT = 1e-4  # of the validation loss
 
 _WARM_UP_KL = 0.02
-"""Share of kl_weight while windows grow: short ones pay little for z0."""
+"""Share of kl_weight while windows grow: few values cannot pay for z0."""
 
 _MOST_SKIPPED = 10  # steps in a row that are not finite
 _CONSTANT = 0.5 * (

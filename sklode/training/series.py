@@ -108,7 +108,7 @@ class SeriesRun(Run):
         which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
         span = float(np.median(self.windows.gather(which).times[:, -1]))
         followed = 2 * math.pi * settings.step_size / FOLLOWED[settings.method]
-        # faster oscillations are hardly seen
+        # faster oscillations are hardly seen one unit apart
         low = max(4.0, followed)
         return drawn_network(settings, sizes, seed, low, max(span, 2 * low))
 
@@ -124,7 +124,6 @@ class SeriesRun(Run):
         return model
 
     def _trained_on(self, windows: WindowSet) -> Numbers:
-        """Return the windows that end before their series' held-out rows."""
         return np.flatnonzero(windows.end <= self.cut[windows.series])
 
     def material(self) -> Material:

@@ -101,7 +101,6 @@ class Validation:
         self._forecast(observations, level)
 
     def _forecast(self, observations: Observations, level: Level) -> None:
-        """Let the level forecast from each origin."""
         asked, before, least = self.asked, self.before, self._model.units.least
         filtered = level.filtered(before)
         first = before.ticks[before.bounds[:-1]][asked.window]
@@ -184,7 +183,6 @@ class Validation:
 
 
 def _origins(observations: Observations, cut: Numbers) -> Numbers:
-    """Return rows to forecast from, with some held-out rows after."""
     first, end = observations.bounds[:-1], observations.bounds[1:]
     is_whole = cut == first
     low, most = np.where(is_whole, first + 2, cut - 1), np.where(is_whole, 4, _IN_ONE)
