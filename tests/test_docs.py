@@ -26,6 +26,7 @@ WARNS = {
 
 # What a page shows that not every installation has.
 NEEDS = {
+    "limits.md": ("pmdarima",),
     "optuna.md": ("optuna",),
     "saving.md": ("safetensors",),
     "speed.md": ("distributed",),
@@ -117,13 +118,15 @@ def series_learn_from_each_other(shown: Names) -> None:
     family, alone = shown["family_error"], shown["alone_error"]
     assert family == pytest.approx(21, abs=3)
     assert family < 0.6 * min(alone, shown["last_error"])
+    assert len(shown["total"]) == 7
     pd.testing.assert_index_equal(shown["y_pred"].index, shown["ahead"].index)
 
 
 @says("intervals.md")
 def intervals_hold_the_truth_and_counts_are_whole(shown: Names) -> None:
     assert 0.8 < shown["inside"] <= 1
-    assert shown["results"]["coverage"].groupby("method").mean()["forecaster"] > 0.8
+    assert shown["covered"].mean() == pytest.approx(0.83, abs=0.03)
+    assert shown["covered"].min() == pytest.approx(0.21, abs=0.05)
     counts = shown["week"].to_numpy()
     np.testing.assert_array_equal(counts, np.round(counts))
     assert counts.min() >= 0
@@ -233,6 +236,15 @@ def a_long_table_is_forecast_and_given_back(shown: Names) -> None:
     assert shown["error"] == pytest.approx(23, abs=1)
     assert [*shown["back"].columns] == ["ds", "sklode"]
     assert shown["back"]["ds"].iloc[-1] == pd.Timestamp("1960-12-01")
+    assert [*shown["all_back"].columns] == ["unique_id", "ds", "sklode"]
+    assert len(shown["all_back"]) == 24
+
+
+@says("limits.md")
+def weekends_of_another_shape_are_not_foreseen(shown: Names) -> None:
+    errors = shown["results"]["MAE"].groupby("method").mean()
+    assert errors["forecaster"] == pytest.approx(832, abs=30)
+    assert errors["seasonal naive"] == pytest.approx(370, abs=1)
 
 
 @says("optuna.md")

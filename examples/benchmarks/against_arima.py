@@ -213,7 +213,7 @@ def table_of(results: dict[str, pd.DataFrame]) -> pd.DataFrame:
     ranks = table[regular].round(6).rank()  # equal methods share a rank
     table["mean rank"] = ranks.mean(axis=1)
     table["seconds"] = sum(_seconds(result) for result in results.values())
-    return table
+    return table.sort_values("mean rank", kind="stable")
 
 
 def _seconds(result: pd.DataFrame) -> pd.Series:
@@ -269,10 +269,12 @@ def draw_forecasts(axes: Axes, task: Task, result: pd.DataFrame, title: str) -> 
     axes.plot(history.index, history, "o", color="0.45", ms=3, label="observed")
     ring = {"mfc": "white", "mec": "0.15", "mew": 0.7}
     axes.plot(test.index, test, "o", ms=4.5, zorder=3, label="held out", **ring)
-    for name, dashes in ((SEASONAL_ARIMA, "--"), ("ETS", ":"), (STRUCTURAL, "-")):
+    # the first one is wide, so that it is seen below one that is alike
+    looks = (SEASONAL_ARIMA, "-", 5), ("ETS", "--", 1.8), (STRUCTURAL, "-", 1.8)
+    for name, dashes, width in looks:
         forecast = with_dates(result.loc[name, fold].squeeze())
-        color = STYLES[name][0]
-        axes.plot(forecast.index, forecast, dashes, color=color, lw=1.8, label=name)
+        look = {"color": STYLES[name][0], "lw": width, "label": name}
+        axes.plot(forecast.index, forecast, dashes, **look)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator()))
     axes.set_title(f"{title}, the last fold")
     axes.legend(frameon=False, fontsize="small")

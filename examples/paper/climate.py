@@ -27,6 +27,8 @@ PUBLISHED = {
     "365/60": (0.220, 0.219, 0.226),
 }
 
+UNITS = {"meantemp": "°C", "humidity": "%"}
+
 
 def load(folder: Path) -> Experiment:
     """Return the series; the test part are the days from 2017 on."""
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
         shown = [f"{options.models[-1]}, {whose}" for whose in options.settings]
         others = [*shown[1:], "ridge on anomalies"]
         path = options.output / "climate.png"
-        draw_origins(experiment, forecasts, shown[0], others, path)
+        draw_origins(experiment, forecasts, shown[0], others, path, UNITS)
         print(f"The picture is {path}")
     table.to_csv(options.output / "climate.csv", index=False)
     return table

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -212,6 +212,7 @@ def draw_origins(
     best: str,
     others: Sequence[str],
     path: Path,
+    units: Mapping[str, str] | None = None,
 ) -> None:
     """Save two channels' forecasts from a typical origin of up to three tasks.
 
@@ -226,6 +227,8 @@ def draw_origins(
         Methods to show beside it. Typical is the origin whose error, minus that of
         the last one, is the median.
     path : Path
+    units : dict of str, optional
+        Of channels.
     """
     channels = list(experiment.data.columns)[:2]
     tasks = list(forecasts)
@@ -269,7 +272,8 @@ def draw_origins(
             if i == 0:
                 ax.set_title(f"{ahead} days ahead", fontsize=10)
             if j == 0:
-                ax.set_ylabel(channel)
+                unit = (units or {}).get(channel)
+                ax.set_ylabel(f"{channel} ({unit})" if unit else channel)
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     figure.savefig(path, dpi=120)

@@ -159,6 +159,7 @@ def draw(
             ax.plot(part["x"], part["y"], **look)
         ax.set_aspect("equal", adjustable="datalim")
         ax.spines[["top", "right"]].set_visible(False)
+        ax.set(xlabel="x", ylabel="y")
         turn = ("clockwise", "counterclockwise")[kind]
         ax.set_title(turn if len(names) == 1 else f"{name}, {turn}", fontsize=10)
     handles, labels = axes[0, 0].get_legend_handles_labels()
