@@ -76,9 +76,9 @@ class _LatentODEForecaster(ContinuousForecaster):
         """Say where a score tells nothing of the network that a search looks for."""
         if self._is__candidate and self.level == "auto" and not self.network_share_:
             warnings.warn(
-                "no network of this candidate counts, the level alone forecasts: what "
-                "differs only in the network scores the same. Search with "
-                'level="series", or with more rows.',
+                "no network of this candidate counts, so that settings of the network "
+                "change no score. StructuralForecaster gives the same forecasts at "
+                "once; a network needs more rows, more series or another law.",
                 stacklevel=5,
             )
 

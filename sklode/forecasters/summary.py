@@ -61,11 +61,11 @@ def summary_of(forecaster: Any, judged: Any, origins: int) -> Summary:
 
 
 def _seen(history: Any) -> str:
-    seen = history.observations
+    seen, given = history.observations, history.given
     ends = stamps_of(np.array([seen.ticks.min(), seen.ticks.max()]), seen.like)
     first, last = (str(end).removesuffix(" 00:00:00") for end in ends)
     told = (
-        f"{len(seen.keys)} series, {len(seen.ticks)} rows, "
+        f"{len(seen.keys)} series, {len(given.ticks)} rows, "
         f"{len(history.channels)} column(s); {first} to {last}\n"
     )
     gaps = seen.gaps[seen.gaps > 0]
@@ -73,7 +73,7 @@ def _seen(history: Any) -> str:
         usual, longest = np.median(gaps), gaps.max()
         lengths = (length_of_time(gap, seen.like) for gap in (usual, longest))
         told += "usual gap {}, longest {}; ".format(*lengths)
-    return told + f"{np.isnan(seen.values).mean():.1%} of values missing"
+    return told + f"{np.isnan(given.values).mean():.1%} of values missing"
 
 
 def _parts(level: pd.DataFrame) -> str:
