@@ -18,7 +18,8 @@ from sktime.split import ExpandingWindowSplitter
 from sktime.split.base import BaseSplitter
 
 from sklode.data.arrays import Array
-from sklode.data.checks import check_count, check_probabilities
+from sklode.data.checks import check_count, check_index, check_probabilities
+from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.ticks import series_of, ticks_between
 from sklode.levels.periods import clock_periods, peaks
@@ -179,8 +180,10 @@ def backtest(
     forecaster : BaseForecaster
         Any of sktime's forecasters; it is not changed.
     y : Series or DataFrame
-        Observations, as in ``fit``. Each series of a panel has origins of its own, and
-        is left out of those with fewer than ``horizon`` rows before them.
+        Observations, as in ``fit``. What a broken sensor wrote is neither seen nor
+        asked for, if the forecaster has ``clean=True``. Each series of a panel has
+        origins of its own, and is left out of those with fewer than ``horizon`` rows
+        before them.
     X : DataFrame, optional
         Controls at the stamps of ``y``.
     horizon : int, optional
@@ -224,6 +227,10 @@ def backtest(
         )
     check_probabilities("coverage", [coverage])
     check_count("origins", origins)
+    if getattr(forecaster, "clean", False):  # as its own fit would be
+        check_index(y.index)
+        left = History.of(pd.DataFrame(y), None).frame().reindex(y.index)
+        y = left if isinstance(y, pd.DataFrame) else left.iloc[:, 0].rename(y.name)
     y = y.dropna(how="all")
     series, _ = series_of(y.index)
     after = pd.Series(series).groupby(series).cumcount(ascending=False).to_numpy()

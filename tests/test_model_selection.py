@@ -303,6 +303,18 @@ def test_a_backtest_of_a_panel_counts_origins_and_scales_errors() -> None:
     assert not forecaster.is_fitted
 
 
+def test_a_backtest_leaves_out_what_a_broken_sensor_wrote() -> None:
+    hours = pd.date_range("2024-01-01", periods=400, freq="h")
+    y = pd.Series(10 + np.sin(np.arange(400) / 4), hours)
+    y.iloc[[50, 200, 280, 350]] = -999
+    with pytest.warns(UserWarning, match="4 value") as told:
+        results = backtest(StructuralForecaster(seasons=None), y, origins=2)
+    assert len(told) == 1
+    assert (results["MAE"] < 3).all()
+    kept = backtest(StructuralForecaster(seasons=None, clean=False), y, origins=2)
+    assert (kept["MAE"] > 3).all()
+
+
 def test_a_backtest_that_cannot_be_made_says_why() -> None:
     y = waves(uneven_stamps())
     with pytest.raises(

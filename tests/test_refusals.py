@@ -130,9 +130,11 @@ def test_arguments_in_the_order_of_scikit_learn_are_told() -> None:
     assert fitted(one, X=X["b"]).predict([1], X=X["b"].shift(1, "D")).shape == (1, 1)
 
 
-@pytest.mark.parametrize("columns", [["unique_id", "ds", "y"], ["ds", "y"]])
-def test_the_long_format_is_told_how_to_become_an_index(columns: list[str]) -> None:
-    long = pd.DataFrame({"unique_id": "a", "ds": DAYS, "y": np.arange(40.0)})[columns]
+LONG = pd.DataFrame({"unique_id": "a", "ds": DAYS, "y": np.arange(40.0)})
+
+
+@pytest.mark.parametrize("long", [LONG, LONG[["ds", "y"]], LONG.set_index("ds")])
+def test_the_long_format_is_told_how_to_become_an_index(long: pd.DataFrame) -> None:
     with pytest.raises(TypeError, match="series and times of y are its index") as info:
         fitted(long)
     lines = str(info.value).rpartition("These two lines make it: ")[2]
@@ -160,6 +162,8 @@ def test_a_stamp_or_a_date_as_text_is_a_horizon() -> None:
     assert zoned.index[0] == ahead.tz_localize("Asia/Tokyo")
     of_month = fitted(y.set_axis(months)).predict("2023-07")
     assert of_month.index[0] == pd.Period("2023-07", months.freq)
+    with pytest.raises(ValueError, match=r"must be a date; got '30D'.* pd\.Timedelta"):
+        fitted(y).predict("30D")
     with pytest.raises(TypeError, match="must be of the kind of y's index, integers"):
         fitted(pd.Series(np.arange(9.0))).predict("2024-02-20")
 

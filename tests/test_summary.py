@@ -24,7 +24,8 @@ def test_a_summary_tells_what_was_seen_chosen_and_reached() -> None:
         forecaster = StructuralForecaster().fit(y)
     text = repr(forecaster.summary())
     assert text.startswith("model     StructuralForecaster")
-    for said in ("1 series, 300 rows", "0.7% of values missing", f"to {STAMPS[-1]}", "1 value(s)", "1 d "):
+    seen = "1 series, 300 rows", f"to {STAMPS[-1]}", "0.7% of values missing"
+    for said in (*seen, "1 value(s)", "season of 1 d"):
         assert said in text
     topics = forecaster.summary(origins=2)
     told = ["model", "seen", "left out", "level", "time", "held out", "to try"]

@@ -61,12 +61,13 @@ def check_rows(y: Any, X: Any = None) -> None:
 
 
 def _check_columns(data: pd.DataFrame, name: str) -> None:
-    long = [column for column in ("unique_id", "ds") if column in data.columns]
-    if "ds" in long and "y" in data.columns:
+    if {"ds", "y"} <= {*data.columns} or "unique_id" in data.columns:
+        keys = [*({"unique_id"} & {*data.columns}), "ds"]
+        before = "" if "ds" in data.columns else "df = df.reset_index(names='ds'); "
         raise TypeError(
             f"series and times of {name} are its index; got columns, "
-            f"{list(data.columns)}. These two lines make it: "
-            f"df['ds'] = pd.to_datetime(df['ds']); y = df.set_index({long})[['y']]"
+            f"{list(data.columns)}. These two lines make it: {before}"
+            f"df['ds'] = pd.to_datetime(df['ds']); y = df.set_index({keys})[['y']]"
         )
     twice = data.columns[data.columns.duplicated()]
     if len(twice):

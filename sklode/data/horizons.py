@@ -54,7 +54,13 @@ def _stamps(fh: Any, cutoff: pd.Index) -> Any:
         return fh
     if isinstance(cutoff, pd.PeriodIndex) or isinstance(items[0], pd.Period):
         return pd.PeriodIndex(items, freq=getattr(cutoff, "freq", None))
-    stamps = pd.to_datetime(pd.Index(items))
+    try:
+        stamps = pd.to_datetime(pd.Index(items))
+    except ValueError as error:
+        raise ValueError(
+            f"fh as text must be a date; got {items[0]!r}. A length of time is "
+            "pd.Timedelta('30D'), steps are whole numbers."
+        ) from error
     zone = getattr(cutoff, "tz", None)
     return stamps.tz_localize(zone) if stamps.tz is None else stamps
 

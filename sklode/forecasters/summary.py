@@ -12,7 +12,7 @@ from sklode.data.ticks import length_of_time, stamps_of
 from sklode.model_selection import backtest
 
 _TOO_NARROW = 0.75  # coverage of the 90 % intervals
-_SMALL = 0.005  # share of a part that is not told
+_SMALL = 0.005  # share of a part that rounds to nothing
 
 
 class Summary(dict[str, str]):
@@ -68,6 +68,8 @@ def _seen(history: Any) -> str:
         f"{len(seen.keys)} series, {len(given.ticks)} rows, "
         f"{len(history.channels)} column(s); {first} to {last}\n"
     )
+    if history.controls:
+        told += f"X: {', '.join(map(str, history.controls))}\n"
     gaps = seen.gaps[seen.gaps > 0]
     if len(gaps):
         usual, longest = np.median(gaps), gaps.max()
@@ -81,7 +83,7 @@ def _parts(level: pd.DataFrame) -> str:
     lines = []
     for channel, parts in level.groupby(level="channel", sort=False):
         shares = parts["share"].droplevel("channel").sort_values(ascending=False)
-        told = [f"{name} {x:.0%}" for name, x in shares.items() if x > _SMALL]
+        told = [f"{n} {'<1%' if x < _SMALL else f'{x:.0%}'}" for n, x in shares.items()]
         logarithm, values = parts.iloc[0][["logarithm", "values"]]
         told += ["of the logarithm"] * bool(logarithm)
         told += [values] * (values != "any")
@@ -100,12 +102,13 @@ def _held_out(history: Any, judged: Any, origins: int) -> tuple[str, str]:
     unit = "units of y" if is_one else "standard deviations of each series and column"
     shown = errors.rename_axis(None).map("{:.3g}".format).replace("nan", "")
     told = f"forecasts from {origins} origins, in {unit}\n{shown.to_string()}"
-    best = errors["MAE"].drop("forecaster").idxmin()
-    if errors["MAE"]["forecaster"] > errors["MAE"][best]:
-        return told, (
-            f"{best} was better on these rows. More history, X for what drives y, or "
-            "seasons=[...] if you know one, may help."
-        )
-    if errors["in 90 %"]["forecaster"] < _TOO_NARROW:
-        return told, "intervals were too narrow: plot_backtest shows from where"
-    return told, "nothing stands out"
+    advice, own = [], errors.loc["forecaster"]
+    for method, simple in errors.drop("forecaster").iterrows():
+        if (own[["MAE", "RMSE"]] > simple[["MAE", "RMSE"]]).all():
+            advice.append(
+                f"{method} was better on these rows: more history, X for what drives "
+                "y, or seasons=[...] if you know one, may help"
+            )
+    if own["in 90 %"] < _TOO_NARROW:
+        advice.append("intervals were too narrow: plot_backtest shows from where")
+    return told, "\n".join(advice) or "nothing stands out"

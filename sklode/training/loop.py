@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -48,8 +49,9 @@ Draw: TypeAlias = Callable[[int], Iterable[Any]]  # batches of an epoch, from 1 
 
 
 class _Kept(NamedTuple):
-    """Weights, and the epoch that left them (0: before training)."""
+    """Weights, the epoch that left them (0: before training), and their loss."""
 
+    loss: float
     epoch: int
     weights: Tensor  # all, as one vector
 
@@ -89,8 +91,10 @@ class Trainer:
             self._optimizer, lr, total_steps=max(self.n_epochs * self.n_batches, 1)
         )
         self._n_judged = math.ceil(_JUDGED_STEPS / self.n_batches)
-        # before training, the best of epochs judged, and after the last epoch
-        self._first = self._best = self._ended = self._keep()
+        self._losses: list[float] = []  # of epochs that are judged together
+        # what training and these epochs began with, and what the last one left
+        self._first = self._begun = self._ended = self._keep()
+        self._best: _Kept | None = None  # of those judged
         self._validated: _Kept | None = None  # the best by validation
         self._least = math.inf  # loss of these
         self._waited = 0  # epochs since that improved
@@ -140,6 +144,8 @@ class Trainer:
         started = time.perf_counter()
         is_warm_up = epoch <= self.warm_up_epochs
         kl_weight = self.settings.kl_weight * (_WARM_UP_KL if is_warm_up else 1.0)
+        if not self._losses:
+            self._begun = self._keep()
         self.network.train()
         lr = float(self._group["lr"])  # or a numpy number
         steps = []
@@ -160,7 +166,7 @@ class Trainer:
             "skipped_steps": len(steps) - len(taken),
             "lr": lr,
             "seconds": time.perf_counter() - started,
-            "restored_epoch": self._restored_epoch(epoch),
+            "restored_epoch": self._restored_epoch(epoch, -means[1]),
             "validation_loss": math.nan,
         }
         if validation is not None:
@@ -198,29 +204,32 @@ class Trainer:
         clipped = float(threshold is not None and norm >= threshold)
         return [loss.item(), likelihood.item(), kl.item(), norm, clipped]
 
-    def _restored_epoch(self, epoch: int) -> int:
-        """Go back where training diverged; return the epoch begun there, or 0.
-
-        One batch judges all: windows that grow raise the loss under any weights.
-        """
+    def _restored_epoch(self, epoch: int, loss: float) -> int:
+        """Go back where training diverged; return the epoch begun there, or 0."""
+        if not math.isnan(loss):
+            self._losses.append(loss)
         is_finite = self._skipped < _MOST_SKIPPED
-        if is_finite and epoch % self._n_judged:
+        if is_finite and len(self._losses) < self._n_judged:
             return 0
-        now, best = self._last_loss(), self._last_loss(self._best)
-        if is_finite and not _is_worse(now, best):
-            if now < best:
-                self._best = self._keep()
+        begun = self._begun._replace(loss=fmean(self._losses or [math.inf]))
+        self._losses, best = [], self._best or self._begun
+        # windows that grow, and data that are hard, raise the loss under any weights
+        is_above = best.loss < _CONSTANT and _is_worse(begun.loss, best.loss)
+        diverged = is_above and _is_worse(self._last_loss(), self._last_loss(best))
+        if is_finite and not diverged:
+            if begun.loss < best.loss or epoch <= self.warm_up_epochs + 1:
+                self._best = begun
             return 0
         if self._n_restored == _MOST_RESTORED:
             self._given_up = True
             return 0
-        self._load(self._best)
+        self._load(best)
         self._n_restored += 1
         self._skipped = 0
         self._optimizer.state.clear()
         for name in ("lr", "initial_lr", "max_lr", "min_lr"):
             self._group[name] *= 0.5
-        return self._best.epoch + 1
+        return best.epoch + 1
 
     def _last_loss(self, kept: _Kept | None = None) -> float:
         present = self._keep()
@@ -237,7 +246,7 @@ class Trainer:
             self._least, self._validated = loss, self._keep()
 
     def _keep(self) -> _Kept:
-        return _Kept(self.best_epoch, self._vector.detach().clone())
+        return _Kept(math.inf, self.best_epoch, self._vector.detach().clone())
 
     def _load(self, kept: _Kept) -> None:
         self._vector.data.copy_(kept.weights)
@@ -245,15 +254,17 @@ class Trainer:
 
     def _end(self) -> None:
         """Load the best or the last weights; warn if training diverged."""
-        earlier = self._best
+        earlier = [self._first]
         if self._validated is not None:
             self._load(self._validated)
-            earlier = self._first  # others may have learned the batch by heart
-        now, before = self._last_loss(), self._last_loss(earlier)
+        elif self._best is not None:  # which may have learned a batch by heart
+            earlier.insert(0, self._best)
+        now, losses = self._last_loss(), [self._last_loss(kept) for kept in earlier]
+        before, best = min(zip(losses, earlier, strict=True), key=lambda pair: pair[0])
         is_judged = len(self.rows) >= self._n_judged  # else a loss is chance
         diverged = not math.isfinite(now) or (is_judged and _is_worse(now, before))
         if diverged or (self._given_up and self._validated is None):
-            self._load(earlier)
+            self._load(best)
         diverged |= self._given_up or not self.best_epoch
         if diverged or math.isnan(self.rows[-1]["loss"]):
             lr, clip_norm = self.settings.lr, self.settings.clip_norm
@@ -261,7 +272,7 @@ class Trainer:
             _warn(
                 f"training has diverged: on its last batch the loss per value is "
                 f"{now:.3g}, and {before:.3g} with the weights of epoch "
-                f"{earlier.epoch}; it went back {self._n_restored} times. The weights "
+                f"{best.epoch}; it went back {self._n_restored} times. The weights "
                 f"{kept} are kept. Lower lr (lr={lr:g}), or set clip_norm lower, for "
                 f"example to 1.0 (clip_norm={clip_norm}), or use a smaller step_size. "
                 "level='auto' keeps what does not prove itself out of the forecasts."
