@@ -80,6 +80,8 @@ def _check_columns(data: pd.DataFrame, name: str) -> None:
         if pd.api.types.is_numeric_dtype(dtype) and not is_complex:
             continue
         first = next(iter(data[column]), None)
+        if isinstance(first, pd.Series | np.ndarray):
+            continue  # a series in each cell, which sktime knows
         raise TypeError(
             f"{name} must be numeric, not categorical; got column {column!r} of dtype "
             f"{dtype}, such as {first!r}. Convert it, for example by "
