@@ -23,7 +23,7 @@ BESIDE = {
     "README.md",
     "constraints.txt",
     "docs/conf.py",
-    "docs/quickstart.png",
+    "docs/structural.png",
     "examples/quickstart.py",
     "pyproject.toml",
     "setup.cfg",

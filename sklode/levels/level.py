@@ -30,6 +30,7 @@ from sklode.levels.mixture import Mixture, Move, steps_of
 from sklode.levels.periods import clock_periods, peaks
 from sklode.levels.table import Table
 
+_APART, _MANY_CYCLES = 0.25, 8  # cycles that tell two periods apart, out of so many
 _SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
 
 
@@ -349,10 +350,16 @@ def _other_periods(table: Table, clock: list[float]) -> dict[float, float]:
     """Return the longest series' periods of no clock, with log odds."""
     longest = table.alone(int(table.lengths.argmax()))
     found = peaks(longest.times, longest.values, 1.0)
-    near = 1 / max(float(np.ptp(longest.times)), 1.0)  # what a span can tell apart
+    span = max(float(np.ptp(longest.times)), 1.0)
     # out of as many frequencies as pairs of rows
     log_odds = math.log(max(len(longest.times), 2) / 2)
-    new = [p for p in found if all(abs(1 / p - 1 / own) >= near for own in clock)]
+
+    def is_other(period: float, own: float) -> bool:
+        # many cycles tell apart what differs by a part of one
+        least = _APART if span >= _MANY_CYCLES * own else 1.0
+        return abs(span / period - span / own) >= least
+
+    new = [p for p in found if all(is_other(p, own) for own in clock)]
     return dict.fromkeys(new, log_odds)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sklode import StructuralForecaster
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY
 from sklode.levels.periods import clock_periods, peaks
@@ -112,3 +113,16 @@ def test_no_wave_is_found_in_noise() -> None:
         for name, values in series.items():
             n_found[name] += len(peaks(times, values, 1.0))
     assert max(n_found.values()) <= 1, n_found
+
+
+@pytest.mark.parametrize(("hours", "named"), [(24.84, "1.035 d"), (24.0, "1 d")])
+def test_many_cycles_tell_a_tide_from_a_day(hours: float, named: str) -> None:
+    t = np.arange(300)
+    values = np.sin(2 * np.pi * t / hours)
+    values += 0.1 * np.random.default_rng(0).normal(size=300)
+    y = pd.Series(values, pd.date_range("2024-01-01", periods=300, freq="h"))
+    forecaster = StructuralForecaster().fit(y)
+    assert f"season of {named}" in forecaster.level_.index.get_level_values("part")
+    ahead = np.arange(300, 372)
+    truth = np.sin(2 * np.pi * ahead / hours)
+    assert np.abs(forecaster.predict(list(range(1, 73))) - truth).mean() < 0.08
