@@ -254,12 +254,12 @@ def backtest(
         own = _forecast(forecaster, seen, asked.index, X, coverage)
         seconds = time.perf_counter() - start
         simple, scale = _simple(seen, asked.index)
-        errors = _errors(asked, scale, *own)
-        found[origin, "forecaster"] = {**errors, "seconds": seconds}
-        for method, values in simple.items():
-            found[origin, method] = _errors(asked, scale, values)
+        answers = {"forecaster": own} | {name: (x,) for name, x in simple.items()}
+        for method, answer in answers.items():
+            found[origin, method] = _errors(asked, scale, *answer)
+        found[origin, "forecaster"]["seconds"] = seconds
     index = pd.MultiIndex.from_tuples(found, names=["origin", "method"])
-    results = pd.DataFrame(list(found.values()), index)
+    results = pd.DataFrame(list(found.values()), index).fillna({"seconds": 0.0})
     results.attrs["coverage"] = float(coverage)
     return results
 
@@ -282,31 +282,35 @@ def _forecast(
 def _simple(y: Any, index: pd.Index) -> tuple[dict[str, Array], Array]:
     """Return what simple methods forecast, and the unit of errors, (row, channel)."""
     rows = Observations.from_frame(pd.DataFrame(y))
-    times = ticks_between(
-        np.repeat(rows.ticks[rows.bounds[:-1]], rows.lengths), rows.ticks
-    )
+    n_series, n_channels, period = len(rows.keys), rows.values.shape[1], _season(rows)
     series, ticks = rows.locate(index)
     ahead = ticks_between(rows.ticks[rows.bounds[series]], ticks)
-    n_channels, period = rows.values.shape[1], _season(rows, times)
+    order = np.argsort(series, kind="stable")
+    ends = np.searchsorted(series[order], np.arange(n_series + 1))
     last, before, scale = np.full((3, len(index), n_channels), np.nan)
-    for k, j in np.ndindex(len(rows.keys), n_channels):
-        own = np.flatnonzero((rows.series == k) & ~np.isnan(rows.values[:, j]))
-        if len(own):
-            mine, x, values = series == k, times[own], rows.values[own, j]
+    for k, j in np.ndindex(n_series, n_channels):
+        mine, (times, values) = order[ends[k] : ends[k + 1]], _channel(rows, k, j)
+        if len(values):
             last[mine, j], scale[mine, j] = values[-1], values.std() or 1.0
-            shift = period * np.ceil((ahead[mine] - x[-1]) / (period or 1.0))
-            before[mine, j] = np.interp(ahead[mine] - shift, x, values)
-    simple = {"last value": last, "seasonal naive": before}
-    is_one = len(rows.keys) == n_channels == 1
-    return simple if period else {"last value": last}, scale**0 if is_one else scale
+            shift = period * np.ceil((ahead[mine] - times[-1]) / (period or 1.0))
+            before[mine, j] = np.interp(ahead[mine] - shift, times, values)
+    if n_series == n_channels == 1:
+        scale[:] = 1.0
+    simple = {"last value": last}
+    return (simple | {"seasonal naive": before} if period else simple), scale
 
 
-def _season(rows: Observations, times: Array) -> float:
+def _channel(rows: Observations, k: int, j: int) -> tuple[Array, Array]:
+    """Return a channel's observed values in a series, and ticks since it began."""
+    own = slice(*rows.bounds[k : k + 2])
+    known, ticks = ~np.isnan(rows.values[own, j]), rows.ticks[own]
+    return ticks_between(ticks[:1], ticks[known]), rows.values[own, j][known]
+
+
+def _season(rows: Observations) -> float:
     """Return the ticks after which the longest series repeats best; 0: no season."""
-    k = int(rows.lengths.argmax())
-    own = np.flatnonzero((rows.series == k) & ~np.isnan(rows.values[:, 0]))
-    times, values = times[own], rows.values[own, 0]
-    if len(own) < 2:
+    times, values = _channel(rows, int(rows.lengths.argmax()), 0)
+    if len(times) < 2:
         return 0.0
     unit = float(np.median(np.diff(times)))
     periods = clock_periods(rows, unit, times[-1])
@@ -322,12 +326,12 @@ def _season(rows: Observations, times: Array) -> float:
 def _errors(
     y: Any, scale: Array, pred: Any, lower: Any = None, upper: Any = None
 ) -> dict[str, float]:
-    """Return a row of `backtest`, without seconds."""
+    """Return errors and, of bounds, coverage over all observed values."""
     truth = pd.DataFrame(y).to_numpy(float, na_value=np.nan)
     known = ~np.isnan(truth)
-    error = (np.abs(truth - pred) / scale)[known]
-    found = {"MAE": error.mean(), "RMSE": np.sqrt((error**2).mean())}
-    if lower is None:
-        return {**found, "coverage": np.nan, "seconds": 0.0}
-    inside = np.asarray((lower <= truth) & (truth <= upper))[known]
-    return {**found, "coverage": inside.mean()}
+    error, coverage = (np.abs(truth - pred) / scale)[known], np.nan
+    if lower is not None:
+        inside = np.asarray((lower <= truth) & (truth <= upper))
+        coverage = inside[known].mean()
+    rmse = np.sqrt((error**2).mean())
+    return {"MAE": error.mean(), "RMSE": rmse, "coverage": coverage}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -235,9 +235,12 @@ def test_probabilistic_metrics_score_at_the_test_stamps(name: str) -> None:
 class Recorder(BaseForecaster):
     """Forecasts the sum of X, or nought, and remembers what it was given."""
 
-    _tags = {"capability:exogenous": True, "requires-fh-in-fit": False}  # noqa: RUF012
-    _config = {"remember_data": False}  # noqa: RUF012
-    seen: list[tuple[pd.Index, pd.Index]] = []  # noqa: RUF012
+    _tags: ClassVar[Any] = {
+        "capability:exogenous": True,
+        "requires-fh-in-fit": False,
+    }
+    _config: ClassVar[Any] = {"remember_data": False}
+    seen: ClassVar[list[tuple[pd.Index, pd.Index]]] = []
 
     def _fit(self, y: Any, X: Any, fh: Any) -> Any:
         self._stamps = y.index

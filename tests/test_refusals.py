@@ -178,3 +178,7 @@ def test_an_evaluation_at_other_times_than_the_fold_says_what_to_wrap() -> None:
     month_ends = pd.date_range("2024-01-31", periods=37, freq="ME")
     evaluate(forecaster, cv, y.set_axis(month_ends))
     fitted(y, fh=[1, 2])
+    # as in a program that has no name
+    names = {"forecaster": forecaster, "y": y}
+    exec("found = forecaster.fit(y, fh=[1, 2]).predict()", names)
+    assert len(names["found"]) == 2

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import time
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -124,7 +123,6 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     """Compare for each seed, and print the geometric means."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3])
-    warnings.filterwarnings("ignore")
     rows = [
         (name, *one)
         for seed in parser.parse_args(arguments).seeds

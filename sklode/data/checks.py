@@ -62,7 +62,7 @@ def check_rows(y: Any, X: Any = None) -> None:
 
 def _check_columns(data: pd.DataFrame, name: str) -> None:
     if {"ds", "y"} <= {*data.columns} or "unique_id" in data.columns:
-        keys = [*({"unique_id"} & {*data.columns}), "ds"]
+        keys = ["unique_id", "ds"] if "unique_id" in data.columns else ["ds"]
         before = "" if "ds" in data.columns else "df = df.reset_index(names='ds'); "
         raise TypeError(
             f"series and times of {name} are its index; got columns, "

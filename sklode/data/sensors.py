@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from sklode.data.arrays import Array, Flags
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.observations import Observations
 
 _FACTOR = 1e4  # times that a lone value is farther from the median
@@ -100,25 +100,31 @@ def _beyond(values: Array) -> Flags:
         ratio = ranked[first:] / usual[first - 1 : -1]
         start = first + int(ratio.argmax())
         group = order[start:]
-        if not (ratio.max() > _FACTOR and len(group) <= max(len(left) // 100, 1)):
-            if not ranked[start] > 2 * ranked[start - 1]:  # marks are farther
-                break
-            marks, counts = np.unique(values[left[group]], return_counts=True)
-            n_usual = len(np.unique(half[order[:start]]))
-            if counts.min() < 3 or np.ptp(group) < len(group) or n_usual < _FEWEST:
-                break
-            nines = [
-                {*repr(abs(float(x))).removesuffix(".0")} <= {*"9."} for x in marks
-            ]
-            least = np.where(marks > 0, 200, 20) / np.where(nines, 10, 1)
-            beyond = marks / 2 - median
-            is_mark = (np.abs(beyond) > least * ranked[start - 1]) & (
-                beyond * marks > 0
-            )
-            if not is_mark.all():
-                break
+        is_lone = ratio.max() > _FACTOR and len(group) <= max(len(left) // 100, 1)
+        if not is_lone and not _are_marks(values[left], order, start, median):
+            break
         left = np.delete(left, group)
     return ~np.isin(np.arange(len(values)), left)
+
+
+def _are_marks(values: Array, order: Numbers, start: int, median: float) -> bool:
+    """Return whether the values from ``start`` on stand for missing ones.
+
+    ``order`` is by distance from the ``median``, which is that of half the values.
+    """
+    group, usual = order[start:], values[order[:start]]
+    nearest = np.abs(values[group[0]] / 2 - median)
+    farthest = np.abs(usual[-1] / 2 - median)
+    if not nearest > 2 * farthest:
+        return False
+    marks, counts = np.unique(values[group], return_counts=True)
+    n_usual = len(np.unique(usual / 2))
+    if counts.min() < 3 or np.ptp(group) < len(group) or n_usual < _FEWEST:
+        return False
+    nines = [{*repr(abs(float(x))).removesuffix(".0")} <= {*"9."} for x in marks]
+    least = np.where(marks > 0, 200, 20) / np.where(nines, 10, 1)
+    beyond = marks / 2 - median
+    return bool(((np.abs(beyond) > least * farthest) & (beyond * marks > 0)).all())
 
 
 def _stuck(values: Array) -> Flags:

@@ -69,7 +69,7 @@ def _on_a_copy(method: Callable[..., Any], changes: bool) -> Callable[..., Any]:
 def _evaluated() -> bool:
     """Return whether sktime's `evaluate` asks; nothing that it passes tells."""
     frame: Any = sys._getframe()
-    while frame and "model_evaluation" not in frame.f_globals["__name__"]:
+    while frame and "model_evaluation" not in frame.f_globals.get("__name__", ""):
         frame = frame.f_back
     return frame is not None
 

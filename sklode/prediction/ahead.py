@@ -145,7 +145,6 @@ def batch_of(
     ages, values, mask, controls = origins.seen(rows, n_rows)
     if hidden is not None:
         mask = mask & ~hidden[..., None]
-
     if target is None:
         target = np.zeros(len(asked.lead))
 

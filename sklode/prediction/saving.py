@@ -91,9 +91,8 @@ def load(path: str | os.PathLike[str], kind: Any) -> Any:
         arrays = read(content)  # so that the header is known to be one
         header = content[8 : 8 + int.from_bytes(content[:8], "little")]
         metadata = json.loads(header)["__metadata__"]
-        found = (
-            json.loads(metadata[_KEY]) if _KEY in metadata else metadata
-        )  # of the 1st
+        # the first version had no such key, but told its number
+        found = json.loads(metadata[_KEY]) if _KEY in metadata else metadata
         number, writer = found["format_version"], str(found["sklode_version"])[:20]
         if number != FORMAT_VERSION:
             what = f"version {str(number)[:20]} of the format, not {FORMAT_VERSION}"

@@ -185,7 +185,7 @@ class AheadRun(Run):
                 share = _SHORTEST + (1 - _SHORTEST) * rng.random() ** _BEND
                 yield self._batch(origins, ends, share * network.reach, rng)
 
-        return draw, n_batches, validation, 0
+        return Material(draw, n_batches, validation)
 
     def _batch(
         self,

@@ -37,9 +37,8 @@ _WARM_UP_KL = 0.02
 """Share of kl_weight while windows grow: few values cannot pay for z0."""
 
 _MOST_SKIPPED = 10  # steps in a row that are not finite
-_CONSTANT = 0.5 * (
-    1 + math.log(2 * math.pi)
-)  # loss per normalised value, of a constant
+_CONSTANT = 0.5 * (1 + math.log(2 * math.pi))
+"""Loss per normalised value, of a constant."""
 
 _RISE = 0.5  # a divergence raises the loss per value by more than this
 _MOST_RESTORED = 6  # times, after which training is given up
@@ -145,7 +144,7 @@ class Trainer:
         is_warm_up = epoch <= self.warm_up_epochs
         kl_weight = self.settings.kl_weight * (_WARM_UP_KL if is_warm_up else 1.0)
         if not self._losses:
-            self._begun = self._keep()
+            self._begun = self._ended
         self.network.train()
         lr = float(self._group["lr"])  # or a numpy number
         steps = []
@@ -215,8 +214,9 @@ class Trainer:
         self._losses, best = [], self._best or self._begun
         # windows that grow, and data that are hard, raise the loss under any weights
         is_above = best.loss < _CONSTANT and _is_worse(begun.loss, best.loss)
-        diverged = is_above and _is_worse(self._last_loss(), self._last_loss(best))
-        if is_finite and not diverged:
+        if is_finite and not (
+            is_above and _is_worse(self._last_loss(), self._last_loss(best))
+        ):
             if begun.loss < best.loss or epoch <= self.warm_up_epochs + 1:
                 self._best = begun
             return 0
@@ -233,7 +233,8 @@ class Trainer:
 
     def _last_loss(self, kept: _Kept | None = None) -> float:
         present = self._keep()
-        self._load(kept or present)
+        if kept is not None:
+            self._load(kept)
         loss = _loss_on(self._last, self.network.train())
         self._load(present)
         return loss

@@ -7,7 +7,7 @@ import copy
 import math
 import threading
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,8 +32,13 @@ A few of Adam's steps, of the rate's size whatever the gradient, do harm.
 _GLOBAL_GENERATOR = threading.Lock()  # of torch, which fits in threads share
 
 
-# how batches are drawn, and how many; one to validate by; epochs of warm-up
-Material: TypeAlias = tuple[Draw, int, Any, int]
+class Material(NamedTuple):
+    """What a training draws its batches from."""
+
+    draw: Draw
+    n_batches: int  # of an epoch
+    validation: Any  # a batch, or None
+    warm_up: int = 0  # epochs
 
 
 class Run:
@@ -88,11 +93,18 @@ class Run:
 
     def learn(self, reporter: Reporter, material: Material) -> Trainer:
         """Train the network; return how that went."""
-        draw, n_batches, validation, warm_up = material
-        given = self.model.network, self.settings, self.generator, self.n_epochs
-        trainer = Trainer(*given, n_batches, warm_up, self.rate, self.goes_on)
+        trainer = Trainer(
+            self.model.network,
+            self.settings,
+            self.generator,
+            self.n_epochs,
+            material.n_batches,
+            material.warm_up,
+            self.rate,
+            self.goes_on,
+        )
         with self.torch_threads():
-            trainer.fit(draw, validation, reporter)
+            trainer.fit(material.draw, material.validation, reporter)
         return trainer
 
     def keep_history(self, trainer: Trainer) -> None:

@@ -151,7 +151,7 @@ class SeriesRun(Run):
                 yield nn.make_batch(part, which, device, hidden=hidden)
 
         validation = self._validation(device) if settings.early_stopping else None
-        return draw, n_batches, validation, warm_up
+        return Material(draw, n_batches, validation, warm_up)
 
     def _validation(self, device: torch.device) -> nn.Batch | None:
         """Return held-out windows, scored at held-out rows not seen."""

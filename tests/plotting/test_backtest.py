@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
+from matplotlib import pyplot as plt
 
-plt = pytest.importorskip("matplotlib.pyplot")
-
-from sklode.plotting import plot_backtest, plot_forecast  # noqa: E402
+from sklode.plotting import plot_backtest, plot_forecast
 
 
 def results() -> pd.DataFrame:
