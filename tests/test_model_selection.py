@@ -64,9 +64,9 @@ def by_hand(y: Any, cv: Any, **settings: Any) -> list[tuple[Any, Any, Any]]:
     return folds
 
 
-def mean_error(truth: Any, forecast: pd.DataFrame) -> float:
+def mean_error(truth: Any, forecast: Any) -> float:
     """Return the mean over channels and series of mean absolute errors."""
-    error = (forecast - pd.DataFrame(truth).set_axis(forecast.columns, axis=1)).abs()
+    error = pd.DataFrame((forecast - truth).abs())
     if isinstance(error.index, pd.MultiIndex):
         error = error.groupby(level=list(range(error.index.nlevels - 1))).mean()
     return float(error.mean().mean())

@@ -36,7 +36,7 @@ forecaster: LatentODELSTMForecaster = LatentODELSTMForecaster(
 )
 forecaster.fit(y)
 index: pd.DatetimeIndex = pd.date_range("2020", periods=3)
-at: pd.DataFrame = forecaster.predict_at(index)
+at: pd.Series = forecaster.predict_at(index)
 paths: pd.DataFrame = forecaster.sample([1, 2], n_samples=3)
 gain: float = forecaster.score(y)
 forecaster.save_weights("file")

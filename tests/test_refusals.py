@@ -169,14 +169,17 @@ def test_a_stamp_or_a_date_as_text_is_a_horizon() -> None:
 
 
 def test_an_evaluation_at_other_times_than_the_fold_says_what_to_wrap() -> None:
-    y = pd.Series(np.arange(40.0), DAYS).drop(DAYS[[7, 8, 20]])
     cv = ExpandingWindowSplitter(fh=[1, 2], initial_window=30, step_length=5)
     forecaster = StructuralForecaster(seasons=None)
-    with pytest.warns(UserWarning, match=r"Wrap its splitter: AbsoluteHorizon\(cv\)"):
+    ends = pd.date_range("2024-01-31", periods=40, freq="ME")
+    whole = [pd.DataFrame({"y": np.arange(40.0)}, index) for index in (DAYS, ends)]
+    for y in (*whole, pd.concat(dict(enumerate(whole)))):  # steps of their own
         evaluate(forecaster, cv, y)
+        y = y.drop(y.index[[7, 8, 20]])
+        with pytest.warns(UserWarning, match=r"splitter: AbsoluteHorizon\(cv\)"):
+            evaluate(forecaster, cv, y)
+    y = whole[0].drop(DAYS[[7, 8, 20]])["y"]
     evaluate(forecaster, AbsoluteHorizon(cv), y)
-    month_ends = pd.date_range("2024-01-31", periods=37, freq="ME")
-    evaluate(forecaster, cv, y.set_axis(month_ends))
     fitted(y, fh=[1, 2])
     # as in a program that has no name
     names = {"forecaster": forecaster, "y": y}

@@ -114,12 +114,15 @@ class History:
 
     @property
     def is_irregular(self) -> bool:
-        """Whether steps of equal length miss rows, of which calendar's steps know."""
-        gaps = self.rows.gaps[self.rows.gaps > 0]
-        return not (
-            isinstance(self.steps[0], pd.offsets.BaseOffset)
-            or np.allclose(gaps, np.median(gaps) if len(gaps) else 0.0)
-        )
+        """Whether steps from the first row of a series miss others of it."""
+        rows = self.rows
+        parts = np.split(rows.ticks, rows.bounds[1:-1])
+        for ticks, step in zip(parts, self.steps, strict=True):
+            first, places = stamps_of(ticks[:1], rows.like), pd.RangeIndex(len(ticks))
+            reached = future_stamps(places, first, [step])
+            if not np.array_equal(ticks_of(reached), ticks):
+                return True
+        return False
 
     def cutoff(self, block_end: pd.Index) -> pd.Index:
         """Return the latest last stamp, given that of the block read now."""

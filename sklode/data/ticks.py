@@ -17,7 +17,8 @@ from sklode.data.arrays import Numbers
 TIMELIKE = "datetimes or timedeltas"  # the clock that ticks in nanoseconds
 DAY = 86_400 * 10**9  # nanoseconds
 
-_LENGTHS = {"d": DAY, "h": DAY / 24, "min": DAY / 1440, "s": DAY / 86400}
+UNITS = {"d": DAY, "h": 36e11, "min": 6e10, "s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1}
+"""Nanoseconds of what lengths of time are told in, the longest first."""
 
 
 def series_of(index: pd.Index) -> tuple[Numbers, tuple[tuple[Hashable, ...], ...]]:
@@ -73,9 +74,8 @@ def length_of_time(ticks: float, like: pd.Index) -> str:
         return f"{ticks:.4g} periods"
     if not isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex):
         return f"{ticks:.4g}"
-    fitting = (name for name, length in _LENGTHS.items() if ticks >= 0.995 * length)
-    name = next(fitting, "s")
-    return f"{ticks / _LENGTHS[name]:.4g} {name}"
+    name = next((name for name, n in UNITS.items() if ticks >= 0.995 * n), "s")
+    return f"{ticks / UNITS[name]:.4g} {name}"
 
 
 def clock_ahead(ticks: Numbers, like: pd.Index) -> NDArray[np.float64]:

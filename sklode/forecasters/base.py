@@ -196,7 +196,7 @@ class ContinuousForecaster(BaseForecaster):
         if start is not None:
             self._check_continues(start, history.observations)
         check_step(fh, self._cutoff, history.steps)
-        if fh is not None and fh.is_relative and history.is_irregular and _evaluated():
+        if fh is not None and fh.is_relative and _evaluated() and history.is_irregular:
             warnings.warn(
                 "sktime's evaluation asks for steps of equal length and takes them for "
                 "the test fold's rows, which here come at other times. Wrap its "
@@ -273,7 +273,7 @@ class ContinuousForecaster(BaseForecaster):
         for seen, ahead in cv.split(y):
             forecaster.update(y.iloc[seen], X, update_params)
             if cv.fh is None:  # it asks at the rows of the fold's second part
-                forecast = self._like_y(forecaster.predict_at(y.index[ahead], X))
+                forecast = forecaster.predict_at(y.index[ahead], X)
             else:
                 forecast = forecaster.predict(cv.fh, X)
             forecasts.append(forecast)
@@ -282,8 +282,9 @@ class ContinuousForecaster(BaseForecaster):
 
     def _like_y(self, frame: pd.DataFrame) -> Any:
         """Return a Series where the y that was passed last was one."""
-        is_series = self._y_metadata["mtype"] == "pd.Series"
-        return self._as_y(frame) if is_series else frame
+        if self._y_metadata["mtype"] != "pd.Series":
+            return frame
+        return frame.iloc[:, 0].rename(self._converter_store_y["name"])
 
     def _as_y(self, frame: pd.DataFrame) -> Any:
         """Return a table in the container of the y that was passed last."""
@@ -351,7 +352,7 @@ class ContinuousForecaster(BaseForecaster):
         self.check_is_fitted()
         return summary_of(self, self._twin(), origins)
 
-    def predict_at(self, index: pd.Index, X: Any = None) -> pd.DataFrame:
+    def predict_at(self, index: pd.Index, X: Any = None) -> Any:
         """Forecast at exactly the rows of an index.
 
         Parameters
@@ -364,8 +365,8 @@ class ContinuousForecaster(BaseForecaster):
 
         Returns
         -------
-        DataFrame
-            Forecasts, with ``index`` and y's columns.
+        Series or DataFrame
+            Forecasts, with ``index``; a Series where y was one.
         """
         self.check_is_fitted()
         if not isinstance(index, pd.Index):
@@ -376,7 +377,7 @@ class ContinuousForecaster(BaseForecaster):
         if not isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
             X = self._check_X(X=X)
         asked = self._history.asked(index, X)
-        return self._framed(index, asked, self._answers.means(asked))
+        return self._like_y(self._framed(index, asked, self._answers.means(asked)))
 
     def predict_quantiles(
         self, fh: Any = None, X: Any = None, alpha: Any = None

@@ -15,15 +15,12 @@ from pandas.api.types import is_numeric_dtype
 
 from sklode.data import checks
 from sklode.data.arrays import Array
-from sklode.data.ticks import series_of
+from sklode.data.ticks import UNITS, series_of
 from sklode.plotting import canvas
 
 Parts = dict[tuple[tuple[Hashable, ...], Hashable], tuple[Array, Array]]
 """By the keys of a series and a channel of which anything is known: places of times,
 increasing, and values there, (time, column); NaN where a line ends."""
-
-_UNITS = {"d": 864e11, "h": 36e11, "min": 6e10, "s": 1e9, "ms": 1e6, "µs": 1e3, "ns": 1}
-"""Nanoseconds of what durations are counted in, the longest first."""
 
 
 def plot_forecast(
@@ -240,8 +237,8 @@ def _unit_of(times: pd.Index, ax: Any) -> str | None:
     axes = np.asarray(() if ax is None else ax, dtype=object).ravel()
     known = [one.xaxis.get_units() for one in axes if hasattr(one, "xaxis")]
     largest = np.abs(times.as_unit("ns").asi8).max()
-    fitting = [unit for unit, n in _UNITS.items() if largest >= 5 * n]
-    return next(unit for unit in [*known, *fitting, "ns"] if unit in _UNITS)
+    fitting = [unit for unit, n in UNITS.items() if largest >= 5 * n]
+    return next(unit for unit in [*known, *fitting, "ns"] if unit in UNITS)
 
 
 def _places(times: pd.Index, unit: str | None) -> Array:
@@ -249,7 +246,7 @@ def _places(times: pd.Index, unit: str | None) -> Array:
     from matplotlib.dates import date2num
 
     if isinstance(times, pd.TimedeltaIndex):
-        return times.as_unit("ns").asi8 / _UNITS[unit or "ns"]
+        return times.as_unit("ns").asi8 / UNITS[unit or "ns"]
     if isinstance(times, pd.PeriodIndex):  # they reach farther than datetimes
         times = pd.Index(times.asfreq("us", how="start").asi8.view("datetime64[us]"))
     if isinstance(times, pd.DatetimeIndex):

@@ -92,7 +92,7 @@ def test_rows_of_x_may_come_in_any_order_at_the_rows_of_an_index(trained: Any) -
     backward = LATER[::-1]
     forecast = trained.predict_at(LATER, X=X)
     answer = trained.predict_at(backward, X=X.loc[backward])
-    pd.testing.assert_frame_equal(answer, forecast.loc[backward])
+    pd.testing.assert_series_equal(answer, forecast.loc[backward])
     with pytest.raises(ValueError, match=r"times of X .*X\.sort_index\(\)"):
         trained.predict(at(LATER), X=X.loc[backward])
 

@@ -133,7 +133,7 @@ def test_stamps_have_one_forecast_however_they_are_asked(name: str) -> None:
     forecaster = tiny().fit(waves(index))
     forecast = forecaster.predict(fh=steps)
     pd.testing.assert_index_equal(forecast.index, expected, exact="equiv")
-    np.testing.assert_array_equal(forecaster.predict_at(expected)["y"], forecast)
+    pd.testing.assert_series_equal(forecaster.predict_at(expected), forecast)
     if not isinstance(index, pd.TimedeltaIndex):  # of which sktime holds no absolute
         np.testing.assert_array_equal(forecaster.predict(at(expected)), forecast)
 
@@ -258,7 +258,7 @@ def test_another_zone_asks_for_the_same_instants() -> None:
     forecaster = tiny().fit(waves(STAMPS.tz_localize("UTC")))
     expected = forecaster.predict(utc)
     berlin = utc.tz_convert(BERLIN)
-    for forecast in (forecaster.predict(berlin), forecaster.predict_at(berlin)["y"]):
+    for forecast in (forecaster.predict(berlin), forecaster.predict_at(berlin)):
         np.testing.assert_array_equal(forecast, expected)
         pd.testing.assert_index_equal(forecast.index, berlin)
 

@@ -69,4 +69,4 @@ def test_a_stretch_without_any_observation_counts_as_time_only(kind: type) -> No
     settings = {"max_epochs": 3}
     forecast = tiny(kind, **settings).fit(gap).predict_at(asked)
     expected = tiny(kind, **settings).fit(dropped).predict_at(asked)
-    pd.testing.assert_frame_equal(forecast, expected, check_exact=True)
+    pd.testing.assert_series_equal(forecast, expected, check_exact=True)

@@ -38,7 +38,7 @@ def test_an_outlier_changes_no_forecast_more_than_a_missing_value(
         forecaster = tiny().fit(y)
     asked = pd.DatetimeIndex(["2021-03-05", "2021-03-01 00:30"])
     expected = missing.predict_at(asked)
-    pd.testing.assert_frame_equal(forecaster.predict_at(asked), expected)
+    pd.testing.assert_series_equal(forecaster.predict_at(asked), expected)
 
 
 N = 240

@@ -83,9 +83,9 @@ def test_before_and_between_observations_and_beyond_the_reach_the_level_answers(
     asked = asked.append([stamps[:1] - pd.Timedelta("1D"), far])
     expected = by_weight[0.0].predict_at(asked)
     for weight, forecaster in by_weight.items():
-        pd.testing.assert_frame_equal(forecaster.predict_at(asked), expected)
+        pd.testing.assert_series_equal(forecaster.predict_at(asked), expected)
         moved = forecaster.predict_at(near) - by_weight[0.0].predict_at(near)
-        assert bool((moved.abs() > 1e-6).all(axis=None)) is (weight > 0)
+        assert bool((moved.abs() > 1e-6).all()) is (weight > 0)
 
 
 def test_without_a_weight_it_is_the_structural_forecaster() -> None:
@@ -186,5 +186,5 @@ def test_rows_that_lay_ahead_are_the_levels_once_an_update_has_shown_them() -> N
         known.update(y[50:], update_params=False)
     at = y.index[50:]  # which lay ahead
     expected = level.predict_at(at)
-    pd.testing.assert_frame_equal(forecaster.predict_at(at), expected)
+    pd.testing.assert_series_equal(forecaster.predict_at(at), expected)
     assert (forecaster.predict(STEPS) - level.predict(STEPS)).abs().min() > 1e-6

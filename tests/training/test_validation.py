@@ -80,7 +80,7 @@ def test_the_level_forecasts_as_it_would_for_who_has_seen_the_rows_up_to_an_orig
         forecaster._set_model(
             type(forecaster._model)(**{**vars(forecaster._model), "level": level})
         )
-        expected = forecaster.predict_at(y.index[rows]).to_numpy()[:, 0]
+        expected = forecaster.predict_at(y.index[rows])
         np.testing.assert_allclose(made.median[mine], expected, rtol=1e-6)
 
 
