@@ -147,6 +147,7 @@ def fit_components(
         table, inputs = table.where(rows).without_empty(), inputs.at(rows)
     search = _Search(table, span, periods, inputs)
     found = search.candidates(logarithm, is_positive)
+    found += search.nested(found)
     least = min(c.loss for c in found)
     near = [search.finer(c) for c in found if c.loss <= least + _MARGIN]
     threshold = search.threshold(min(near, key=lambda c: c.loss))
@@ -231,6 +232,23 @@ class _Search:
             found += [self.most_probable(form) for form in logs]
             found += self.with_effects(found[-1], best.estimate)
         return found
+
+    def nested(self, found: list[_Candidate]) -> list[_Candidate]:
+        """Return the best ones, if seasons are part of others, with nested seasons."""
+        ranked = sorted(found, key=lambda c: -c.loss)
+        if not any(ranked[-1].component.form.cycles):
+            return []
+        usable = [c for c in ranked if any(c.component.form.cycles)]
+        best = {c.component.form.logarithm: c for c in usable}  # the last one of each
+        return [
+            self.most_probable(
+                c.component.form._replace(nested=True),
+                c.component.logs,
+                c.estimate,
+                steady=not c.posterior.free[_CHANGES].any(),
+            )
+            for c in best.values()
+        ]
 
     def _response(self, estimate: Estimate, rows: Numbers) -> Any:
         return estimate.response[rows] if estimate.effects else 0.0
@@ -317,7 +335,8 @@ class _Search:
         component, posterior = candidate.component, candidate.posterior
         if not component.form.periods:
             return candidate
-        several = [component._replace(harmonics=n) for n in _HARMONICS]
+        numbers = _HARMONICS[: 2 if component.form.nested else 3]  # nested are many
+        several = [component._replace(harmonics=n) for n in numbers]
         best = min(several, key=lambda c: self._filtered(c, candidate.estimate).loss)
         x = component.logs[posterior.free]
         gain = posterior(x) - posterior(x, best.harmonics)

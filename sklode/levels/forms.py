@@ -29,6 +29,8 @@ BASE = {
 PLACE = {name: k for k, name in enumerate(BASE)}
 # the same of a season's size, and of how many periods it is remembered
 _SEASON, _PERIODS_KEPT = (0.3, 1.5, 0.7), (15.0, 1.0, 10.0)
+# whole periods of one season in another, at most, and how far from whole
+_MOST_CYCLES, _WHOLE = 10, 1e-3
 # of a lone series, of whose first level nothing else tells
 VAGUE = 10.0
 LEAST_NOISE = 1e-3  # standard deviation, in units of the spread
@@ -41,6 +43,19 @@ class Form(NamedTuple):
     logarithm: bool = False
     effects: tuple[tuple[int, ...], ...] = ()
     """Columns of X that each effect reads, see `effects`."""
+    nested: bool = False
+    """Whether a season's shape changes along a longer one, as a day's over the week."""
+
+    @property
+    def cycles(self) -> list[int]:
+        """Periods of another season in each one, if they are whole and few; else 0."""
+        found = []
+        for period in self.periods:
+            ratios = period / np.array(self.periods)
+            near = np.abs(ratios - ratios.round()) < _WHOLE
+            usable = near & (ratios > 1.5) & (ratios < _MOST_CYCLES)
+            found.append(round(ratios[usable].max(initial=0)))
+        return found
 
 
 class StateSpace(NamedTuple):
@@ -90,7 +105,7 @@ def state_space(
     velocity = (rise / span) ** 2
     seen = noise * noise + LEAST_NOISE**2
     rates = np.array([walk * walk / span, velocity, memory, ou**2, ou_memory, seen])
-    frequency, share, season = _harmonics(form.periods, harmonics)
+    frequency, share, season = _harmonics(form, harmonics)
     size, kept = np.exp(logs[8:]).reshape(-1, 2).T
     waves = np.column_stack([frequency, kept[season], size[season] ** 2 * share])
     effect = np.repeat(np.arange(len(form.effects)), [len(c) for c in form.effects])
@@ -110,14 +125,27 @@ def state_space(
 
 
 @functools.cache
-def _harmonics(periods: tuple[float, ...], most: int) -> tuple[Array, Array, Numbers]:
-    """Return each one's angular frequency, share and season."""
-    # stamps one unit apart show no shorter wave than two units
-    numbers = [max(1, min(int(period / 2 + 0.25), most)) for period in periods]
-    order = [np.arange(1, n + 1) for n in numbers]
-    waves = zip(order, periods, strict=True)
-    frequencies = [2 * math.pi * n / period for n, period in waves]
-    shares = [1 / n / (1 / n).sum() for n in order]
-    season = np.repeat(np.arange(len(periods)), np.array(numbers, np.int64))
-    none = [np.zeros(0)]
-    return np.concatenate(none + frequencies), np.concatenate(none + shares), season
+def _harmonics(form: Form, most: int) -> tuple[Array, Array, Numbers]:
+    """Return each one's angular frequency, share and season.
+
+    A nested season has waves beside those of the shorter one: k of these, of which m in
+    the longer season grow and shrink, are k * cycles + m and k * cycles - m waves.
+    """
+    none, numbers = np.zeros(0), []
+    waves: list[Array] = [none]
+    shares: list[Array] = [none]
+    for period, cycles in zip(form.periods, form.cycles, strict=True):
+        # stamps one unit apart show no shorter wave than two units
+        shortest = max(1, int(period / 2 + 0.25))
+        n = np.arange(1, min(shortest, most) + 1)
+        share = 1 / n
+        if form.nested and cycles:
+            n = np.arange(1, min(shortest, cycles * (most // 2) + cycles // 2) + 1)
+            n = n[n % cycles > 0]
+            k = np.round(n / cycles)
+            share = 1 / (np.maximum(k, 1) * np.abs(n - k * cycles))
+        waves.append(2 * math.pi * n / period)
+        shares.append(share / share.sum())
+        numbers.append(len(n))
+    season = np.repeat(np.arange(len(numbers)), np.array(numbers, np.int64))
+    return np.concatenate(waves), np.concatenate(shares), season

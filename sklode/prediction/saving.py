@@ -42,7 +42,7 @@ from sklode.levels.level import Level
 from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.model import FittedModel, build_network
 
-FORMAT_VERSION = 7  # rises with every change of what a file holds
+FORMAT_VERSION = 8  # rises with every change of what a file holds
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
