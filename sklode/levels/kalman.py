@@ -17,7 +17,8 @@ k has the rows ``bounds[k]`` to ``bounds[k + 1]``; ``rates``, see `RATES`; ``wav
 (harmonic, 3): angular frequency, memory and variance.
 
 Outliers: beyond a Huber threshold, in standard deviations, innovations count the less
-the larger, as errors of observation; several in a row on one side move the trend.
+the larger, as errors of observation. Steps: where innovations on one side add up, each
+less one deviation (Page's CUSUM, 1954), the trend may be anywhere.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ from sklode.engine.products import compiled, inner
 RATES = ("random walk", "velocity", "velocity memory", "OU", "OU memory", "noise")
 # beyond so many thresholds the weight falls with the third power
 CLEAR = 2.5
-# so many in a row beyond the threshold, on one side, are a step
-RUN = 3
+# deviations on one side, each less DRIFT and at most MOST, that are a step in sum:
+# three large ones, or more small ones; by chance once in some 100,000 rows
+STEP, DRIFT, MOST = 6.0, 1.0, 3.0
 
 
 @inner
@@ -124,8 +126,8 @@ def filter_rows(
     """Run the filter over all series; update their states in place.
 
     ``states`` are means (series, state) and covariances ``since`` (series,) before the
-    first row, and (series, 2) how many innovations beyond ``threshold`` came last, and
-    the last of them. Missing values are NaN. ``parts`` (part, state) says, by ones,
+    first row, and (series, 2) how far innovations have added up to a step, up and down.
+    Missing values are NaN. ``parts`` (part, state) says, by ones,
     which states a part adds up; the last part is all. Means after each row are written
     to ``after``, (row, state), if it is not empty.
 
@@ -149,7 +151,7 @@ def filter_rows(
             a[k, 0] = means[series, k]
             for j in range(d):
                 P[k, j] = covariances[series, k, j]
-        run, side = runs[series, 0], runs[series, 1]
+        up, down = runs[series]
         for i in range(bounds[series], bounds[series + 1]):
             gap = since[series]
             if i > bounds[series]:
@@ -189,24 +191,23 @@ def filter_rows(
                 size = abs(v) / math.sqrt(F)
                 if size <= threshold:
                     loss += 0.5 * size * size
-                    run = 0.0
                 else:
                     loss += threshold * threshold * (0.5 + math.log(size / threshold))
-                    run = run + 1 if v * side > 0 else 1.0
-                    side = v
-                    if run < RUN:
-                        F *= size / threshold
-                        if size > CLEAR * threshold:
-                            F *= (size / (CLEAR * threshold)) ** 2
-                    else:
-                        run = 0.0
-                        jump = jumps[i] = v * v
-                        P[0, 0] += jump
-                        M[0] += jump
-                        F += jump
-                        for part in range(n_parts):
-                            gains[i, part, 0] += parts[part, 0] * jump
-                            variance[i, part] += parts[part, 0] * jump
+                told = math.copysign(min(size, MOST), v)
+                up, down = max(up + told - DRIFT, 0.0), max(down - told - DRIFT, 0.0)
+                if max(up, down) >= STEP:
+                    up = down = 0.0
+                    jump = jumps[i] = v * v
+                    P[0, 0] += jump
+                    M[0] += jump
+                    F += jump
+                    for part in range(n_parts):
+                        gains[i, part, 0] += parts[part, 0] * jump
+                        variance[i, part] += parts[part, 0] * jump
+                elif size > threshold:
+                    F *= size / threshold
+                    if size > CLEAR * threshold:
+                        F *= (size / (CLEAR * threshold)) ** 2
                 v_F[i], inverse_F[i] = v / F, 1 / F
                 for k in range(d):
                     a[k, 0] += M[k] * v_F[i]
@@ -218,7 +219,7 @@ def filter_rows(
             means[series, k] = a[k, 0]
             for j in range(d):
                 covariances[series, k, j] = P[k, j]
-        runs[series, 0], runs[series, 1] = run, side
+        runs[series] = up, down
     return loss, v_F, inverse_F, jumps, signal, variance, gains
 
 

@@ -10,7 +10,7 @@ import pytest
 from sklode.levels import kalman
 from sklode.levels.components import THRESHOLD, FilterPass, States
 from sklode.levels.forms import Form
-from sklode.levels.kalman import CLEAR, RUN
+from sklode.levels.kalman import CLEAR
 from sklode.levels.table import Table
 from tests.levels.processes import SPAN, component, posterior, table_of
 
@@ -151,16 +151,19 @@ def test_an_innovation_beyond_the_threshold_has_so_much_more_variance(
 @pytest.mark.parametrize(
     ("sizes", "jump"),
     [
-        ([20.0] * RUN, RUN - 1),
-        ([-20.0, -4.0, -9.0], RUN - 1),
+        ([20.0] * 3, 2),
+        ([-20.0, -4.0, -9.0], 2),
         ([20.0, -20.0, 20.0], None),
-        ([20.0, 20.0, 1.0, 20.0], None),
+        ([20.0, 20.0, 0.0, 20.0], None),
         ([20.0, -20.0, -20.0, -20.0], 3),
-        ([20.0] * (RUN - 1), None),
+        ([20.0] * 2, None),
+        ([-2.1] * 6, 5),
+        ([0.0] * 3 + [1.7] * 9, 11),
+        ([1.0] * 20, None),
     ],
     ids=str,
 )
-def test_so_many_beyond_the_threshold_on_one_side_are_a_jump_of_the_level(
+def test_innovations_that_add_up_on_one_side_are_a_jump_of_the_level(
     sizes: list[float], jump: int | None
 ) -> None:
     found, states, _ = filtered(with_innovations(*sizes))
@@ -170,7 +173,7 @@ def test_so_many_beyond_the_threshold_on_one_side_are_a_jump_of_the_level(
         error = found.v_F[-1] / found.inverse_F[-1]
         assert found.jumps[-1] == pytest.approx(error**2)
         assert noises(found)[-1] == pytest.approx(NOISE)
-        assert states.runs[0, 0] == 0  # the next run begins anew
+        assert not states.runs.any()  # the next step begins anew
 
 
 @pytest.mark.parametrize("shape", ["spike", "run", "shift", "many"])
