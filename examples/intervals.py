@@ -91,8 +91,8 @@ table = pd.DataFrame(rows).groupby(["series", "method"], sort=False).mean()
 print(table.round(2).to_string())
 
 # %%
-# On the average of the four, the intervals hold what they promise. Of a single series
-# with a hundred values, expect it within ten points. Sunspots are the hard case: cycles
+# On average over the four, the intervals hold what they promise. For a single series
+# of a hundred values, expect it within ten points. Sunspots are the hard case: cycles
 # differ in height, and repeating the last one with a wide band scores better.
 #
 # Left: what is promised and what is found, a mark for each series. Right: the last
