@@ -75,6 +75,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"sklode {release}"
 html_static_path = ["_static"]
 html_css_files = ["sklode.css"]
+html_js_files = ["pictures.js"]
 html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": "sklode"},
