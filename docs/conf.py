@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import sklode
+from sklode.data import load_co2
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS / "_ext"))
@@ -49,6 +50,7 @@ toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # the docstrings give types, shapes and units
 numpydoc_show_class_members = False  # the templates list them
 numpydoc_use_plots = False
+default_role = "py:obj"  # what a docstring has in backticks is code
 
 # Gallery: every script is run, and one that fails fails the build.
 sphinx_gallery_conf = {
@@ -66,10 +68,14 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
 }
 
+# Compile before the clocks of the gallery run.
+sklode.StructuralForecaster().fit(load_co2()["2000":])
+
 html_theme = "pydata_sphinx_theme"
 html_title = f"sklode {release}"
 html_static_path = ["_static"]
 html_css_files = ["sklode.css"]
+html_js_files = ["pictures.js"]
 html_show_sourcelink = False
 html_theme_options = {
     "logo": {"text": "sklode"},

@@ -91,8 +91,8 @@ table = pd.DataFrame(rows).groupby(["series", "method"], sort=False).mean()
 print(table.round(2).to_string())
 
 # %%
-# On the average of the four, the intervals hold what they promise. Of a single series
-# with a hundred values, expect it within ten points. Sunspots are the hard case: cycles
+# On average over the four, the intervals hold what they promise. For a single series
+# of a hundred values, expect it within ten points. Sunspots are the hard case: cycles
 # differ in height, and repeating the last one with a wide band scores better.
 #
 # Left: what is promised and what is found, a mark for each series. Right: the last
@@ -108,7 +108,7 @@ for method, (color, marker) in looks.items():
     left.plot(COVERAGES, found.T, marker, color=color, ms=4, alpha=0.6)
     left.plot(COVERAGES, found.mean(), color=color, label=f"{method}, mean")
 left.set(xlabel="promised", ylabel="found", title="Share of truth inside")
-left.legend(frameon=False, fontsize="small", loc="lower right")
+left.legend(frameon=False, fontsize="small", loc="upper left")
 fine = pd.date_range(test.index[0], test.index[-1], periods=100)
 forecast = forecaster.predict(fh=fine)
 nested = forecaster.predict_interval(fh=fine, coverage=[0.5, 0.9])

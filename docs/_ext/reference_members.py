@@ -1,8 +1,11 @@
-"""Members that the reference leaves out, because their class already tells of them."""
+"""What the reference leaves out of a class, and the parameters that it shows."""
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
+
+from sphinx.util.inspect import stringify_signature
 
 
 def skip(
@@ -13,7 +16,18 @@ def skip(
     return True if is_field or name == "get_test_params" else None
 
 
+def parameters(
+    app: Any, what: str, name: str, member: Any, options: Any, shown: str, returns: str
+) -> tuple[str, str] | None:
+    """Show the parameters of a forecaster; Sphinx reads those of sktime's __new__."""
+    if what != "class" or shown != "(*args, **kwargs)":
+        return None
+    signature = inspect.signature(member)
+    return stringify_signature(signature, show_annotation=False), returns
+
+
 def setup(app: Any) -> dict[str, Any]:
-    """Ask before every member."""
+    """Ask before every member and signature."""
     app.connect("autodoc-skip-member", skip)
+    app.connect("autodoc-process-signature", parameters)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -46,7 +46,7 @@ from statsmodels.tools.sm_exceptions import ConvergenceWarning
 from sklode import AbsoluteHorizon, LatentODELSTMForecaster, StructuralForecaster
 from sklode.data import load_co2
 
-NETWORK, STRUCTURAL = "Latent ODE-LSTM", "structural level"
+NETWORK, STRUCTURAL = "Latent ODE-LSTM", "StructuralForecaster"
 ARIMA, SEASONAL_ARIMA = "AutoARIMA", "AutoARIMA, seasonal"
 
 MONTH = pd.Timedelta(days=365.25) / 12
@@ -276,7 +276,7 @@ def draw_forecasts(axes: Axes, task: Task, result: pd.DataFrame, title: str) -> 
         look = {"color": STYLES[name][0], "lw": width, "label": name}
         axes.plot(forecast.index, forecast, dashes, **look)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(axes.xaxis.get_major_locator()))
-    axes.set_title(f"{title}, the last fold")
+    axes.set(title=f"{title}, the last fold", ylabel=task.y.name)
     axes.legend(frameon=False, fontsize="small")
 
 

@@ -226,7 +226,7 @@ def log_likelihood(mean: Tensor, scale: Tensor, values: Tensor, mask: Tensor) ->
 
 
 def elbo(log_likelihood: Tensor, kl: Tensor, kl_weight: float = 1.0) -> Tensor:
-    r"""Evidence lower bound (paper, eq. loss), estimated by one draw of z0.
+    r"""Evidence lower bound (eq:loss of the paper), estimated by one draw of z0.
 
     .. math:: E_q[\log p(x \mid z)] - \beta \, KL(q(z_0) \,\|\, N(0, I))
 
