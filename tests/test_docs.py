@@ -20,9 +20,7 @@ CHECKS: dict[str, list[Callable[[Names], None]]] = {}
 
 # sktime's own forecasters warn of a default of theirs.
 REMEMBER = "ignore:The default of config ``remember_data``:FutureWarning"
-WARNS = {
-    "tuning.md": REMEMBER,
-}
+WARNS = {"tuning.md": REMEMBER}
 
 # What a page shows that not every installation has.
 NEEDS = {

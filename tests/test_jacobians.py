@@ -128,9 +128,7 @@ def test_windows_are_read_as_the_forecaster_reads_them() -> None:
 
 @pytest.mark.slow
 def test_example_prints_its_findings_and_saves_a_picture(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(example, "WINDOW", 30)
     monkeypatch.setattr(example, "HORIZON", 10)

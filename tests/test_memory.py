@@ -72,12 +72,7 @@ def test_memory_of_a_fit_and_a_forecast_is_that_of_its_rows(n_series: int) -> No
     if n_series > 1:
         index = pd.MultiIndex.from_product([range(n_series), index])
     y = waves(index).to_frame()
-    forecaster = tiny(
-        FORECASTERS[0],
-        window_length=30,
-        horizon=5,
-        batch_size=4,
-    )
+    forecaster = tiny(FORECASTERS[0], window_length=30, horizon=5, batch_size=4)
     forecaster.fit(y[: 10 * n_each][:100])  # libraries' first use
     with traced() as rise:
         forecaster.fit(y)

@@ -10,9 +10,7 @@ import pytest
 from scipy.stats import norm
 from sktime.forecasting.base import BaseForecaster
 from sktime.forecasting.model_evaluation import evaluate
-from sktime.forecasting.model_selection import (
-    ForecastingGridSearchCV,
-)
+from sktime.forecasting.model_selection import ForecastingGridSearchCV
 from sktime.performance_metrics.forecasting import (
     MeanAbsoluteError,
     MeanRelativeAbsoluteError,
@@ -235,10 +233,7 @@ def test_probabilistic_metrics_score_at_the_test_stamps(name: str) -> None:
 class Recorder(BaseForecaster):
     """Forecasts the sum of X, or nought, and remembers what it was given."""
 
-    _tags: ClassVar[Any] = {
-        "capability:exogenous": True,
-        "requires-fh-in-fit": False,
-    }
+    _tags: ClassVar[Any] = {"capability:exogenous": True, "requires-fh-in-fit": False}
     _config: ClassVar[Any] = {"remember_data": False}
     seen: ClassVar[list[tuple[pd.Index, pd.Index]]] = []
 

@@ -96,9 +96,7 @@ def test_all_origins_together_give_what_updates_give_in_turn(load: Load) -> None
         np.testing.assert_allclose(together[k], experiment.scale(alone), atol=1e-5)
 
 
-def test_a_forecaster_that_would_learn_from_test_windows_is_refused(
-    load: Load,
-) -> None:
+def test_a_forecaster_that_would_learn_from_test_windows_is_refused(load: Load) -> None:
     protocol = load("protocol")
     experiment = protocol.Experiment(noisy(60), 50)
     with pytest.raises(ValueError, match="must have finetune_epochs=0"):
@@ -216,12 +214,7 @@ def test_climate_is_as_good_as_the_best_plain_baseline(load: Load) -> None:
     ("script", "options", "model", "told"),
     [  # the paper's figure, and the last value's
         ("climate", ["delhi"], "Latent ODE-RNN", ["0.228", "0.466"]),
-        (
-            "stocks",
-            ["djia", "--stock", "IBM"],
-            "Latent ODE-LSTM+GC",
-            ["0.077"],
-        ),
+        ("stocks", ["djia", "--stock", "IBM"], "Latent ODE-LSTM+GC", ["0.077"]),
     ],
 )
 def test_data_sets_print_their_tables_and_save_pictures(

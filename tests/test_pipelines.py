@@ -9,9 +9,7 @@ import pandas as pd
 import pytest
 from sklearn.preprocessing import StandardScaler
 from sktime.forecasting.base import ForecastingHorizon
-from sktime.forecasting.compose import (
-    ForecastingPipeline,
-)
+from sktime.forecasting.compose import ForecastingPipeline
 from sktime.transformations.adapt import TabularToSeriesAdaptor
 from sktime.transformations.boxcox import LogTransformer
 

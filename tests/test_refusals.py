@@ -124,8 +124,14 @@ def test_an_unknown_parameter_is_refused_with_the_nearest_one() -> None:
 
 def test_arguments_in_the_order_of_scikit_learn_are_told() -> None:
     X = pd.DataFrame({"a": np.arange(40.0), "b": 1.0}, DAYS)
-    with pytest.raises(TypeError, match=r"y comes first.* 2 columns.* X\.to_frame\(\)"):
+    with pytest.raises(TypeError, match=r"y comes first.* 2 columns.* a DataFrame"):
         StructuralForecaster().fit(X, X["a"])
+    with pytest.raises(TypeError, match=r"y comes first.* 2 columns, then one"):
+        StructuralForecaster().fit(X.to_numpy(), X["a"].to_numpy())
+    with pytest.raises(TypeError, match=r"stamps of y; got an array.*\(X, y\.index\)"):
+        StructuralForecaster().fit(X["a"], X.to_numpy())
+    with pytest.raises(TypeError, match=r"dtype object, such as '\?'"):
+        StructuralForecaster().fit(pd.Series([1.0, None, "?"], DAYS[:3], dtype=object))
     one = X[["a"]] * 2.0
     assert fitted(one, X=X["b"]).predict([1], X=X["b"].shift(1, "D")).shape == (1, 1)
 

@@ -16,13 +16,7 @@ from sklearn.model_selection import (
 )
 from sktime.split import ExpandingWindowSplitter
 
-from tests.series import (
-    MOSTLY_ONE,
-    panel,
-    tiny,
-    uneven_stamps,
-    waves,
-)
+from tests.series import MOSTLY_ONE, panel, tiny, uneven_stamps, waves
 
 CV = TimeSeriesSplit(2)
 

@@ -54,6 +54,16 @@ def test_a_poor_forecast_is_told_with_what_to_try() -> None:
     assert topics["to try"] != "nothing stands out"
 
 
+def test_growth_that_has_ended_is_told() -> None:
+    growth = pd.Series(2.0 * np.arange(150).clip(max=140))
+    growth += 6 * np.random.default_rng(1).standard_normal(150)
+    for y, is_told in ((growth, True), (growth[:140], False)):
+        advice = StructuralForecaster().fit(y).summary()["to try"]
+        assert ("rows lie on one side" in advice) is is_told
+    with pytest.raises(ValueError, match=r"origins must be a whole number.* got 'all'"):
+        StructuralForecaster().fit(y).summary("all")
+
+
 def test_what_the_network_adds_is_told() -> None:
     few = LatentODELSTMForecaster(random_state=0).fit(DAILY[:100])
     assert "the level alone" in few.summary(0)["network"]

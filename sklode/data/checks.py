@@ -42,10 +42,15 @@ def check_table(data: Any, name: str = "y") -> None:
 
 def check_rows(y: Any, X: Any = None) -> None:
     """Check that y has rows and columns, is a DataFrame of a panel, and not X."""
-    if isinstance(X, pd.Series) and isinstance(y, pd.DataFrame) and y.shape[1] > 1:
+    several = getattr(y, "ndim", 1) == 2 and y.shape[1] > 1
+    if several and getattr(X, "ndim", 2) == 1:
         raise TypeError(
-            f"y comes first, then X; got {y.shape[1]} columns, then a Series, as in "
-            "scikit-learn's fit(X, y). Swap them; or, if it is X, pass X.to_frame()."
+            f"y comes first, then X; got {y.shape[1]} columns, then one, as in "
+            "scikit-learn's fit(X, y). Swap them; or, if it is X, pass a DataFrame."
+        )
+    if isinstance(X, np.ndarray) and isinstance(y, pd.Series | pd.DataFrame):
+        raise TypeError(
+            "X must have the stamps of y; got an array. Pass pd.DataFrame(X, y.index)."
         )
     if isinstance(y, pd.Series) and y.index.nlevels > 1:
         raise TypeError(
@@ -79,7 +84,8 @@ def _check_columns(data: pd.DataFrame, name: str) -> None:
         is_complex = pd.api.types.is_complex_dtype(dtype)
         if pd.api.types.is_numeric_dtype(dtype) and not is_complex:
             continue
-        first = next(iter(data[column]), None)
+        odd = (x for x in data[column] if not isinstance(x, Real | None))
+        first = next(odd, None)
         if isinstance(first, pd.Series | np.ndarray):
             continue  # a series in each cell, which sktime knows
         raise TypeError(

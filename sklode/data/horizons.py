@@ -15,6 +15,7 @@ from sktime.forecasting.base import ForecastingHorizon
 from sklode.data.checks import check_same_kind, check_times
 from sklode.data.ticks import default_step
 
+_NEAR = 1.1  # times the last stamp: numbers that follow it look like stamps
 _is_whole = pd.api.types.is_integer_dtype
 
 
@@ -37,11 +38,19 @@ def as_horizon(fh: Any, cutoff: pd.Index, steps: list[Any]) -> Any:
             "fh is an index of whole numbers that all come after the last of y, "
             f"{cutoff[0]}; it is read as stamps. For steps pass a list, fh=list(fh); "
             "to say so yourself, ForecastingHorizon(fh, is_relative=False).",
-            stacklevel=4,
+            stacklevel=5,
         )
         return ForecastingHorizon(fh, is_relative=False)
     if fh is not None:
         _check_items(fh)
+    listed = isinstance(fh, list | tuple) and _is_whole(cutoff.dtype)
+    listed = listed and _is_whole(pd.Index(fh).dtype)
+    if listed and 0 < cutoff[0] < min(fh) < _NEAR * cutoff[0]:
+        warnings.warn(
+            f"fh counts steps after the last of y, {cutoff[0]}; got {min(fh)} steps. "
+            "For stamps pass ForecastingHorizon(fh, is_relative=False).",
+            stacklevel=5,
+        )
     if isinstance(fh, pd.DatetimeIndex | pd.PeriodIndex):
         check_same_kind(fh, cutoff)
     return list(fh) if isinstance(fh, tuple) else fh

@@ -350,6 +350,8 @@ class ContinuousForecaster(BaseForecaster):
         sklode.model_selection.backtest : all errors, origin by origin.
         """
         self.check_is_fitted()
+        if origins != 0:
+            checks.check_count("origins", origins)
         return summary_of(self, self._twin(), origins)
 
     def predict_at(self, index: pd.Index, X: Any = None) -> Any:

@@ -12,6 +12,7 @@ from sklode.data.ticks import length_of_time, stamps_of
 from sklode.model_selection import backtest
 
 _TOO_NARROW = 0.75  # coverage of the 90 % intervals
+_DRIFT = 2.0  # deviations of the last rows' errors in sum
 _SMALL = 0.005  # share of a part that rounds to nothing
 
 
@@ -56,7 +57,15 @@ def summary_of(forecaster: Any, judged: Any, origins: int) -> Summary:
     if origins and n_rows < origins + 2:
         topics["held out"] = f"{n_rows} rows are too few to hold some out"
     elif origins:
-        topics["held out"], topics["to try"] = _held_out(history, judged, origins)
+        topics["held out"], advice = _held_out(history, judged, origins)
+        states = getattr(forecaster._answers, "states", None)
+        drifts = [each.drift for each in states.channels] if states else []
+        if len(history.steps) == 1 and np.abs(drifts).max(initial=0.0) > _DRIFT:
+            advice.append(
+                "the last rows lie on one side of what was expected: if something has "
+                "changed, tell it as X, or fit on the rows since"
+            )
+        topics["to try"] = "\n".join(advice) or "nothing stands out"
     return topics
 
 
@@ -91,7 +100,7 @@ def _parts(level: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def _held_out(history: Any, judged: Any, origins: int) -> tuple[str, str]:
+def _held_out(history: Any, judged: Any, origins: int) -> tuple[str, list[str]]:
     """Return a table of errors, and what to do about them."""
     y, X = history.frame(), None
     if history.controls:
@@ -111,4 +120,4 @@ def _held_out(history: Any, judged: Any, origins: int) -> tuple[str, str]:
             )
     if own["in 90 %"] < _TOO_NARROW:
         advice.append("intervals were too narrow: plot_backtest shows from where")
-    return told, "\n".join(advice) or "nothing stands out"
+    return told, advice

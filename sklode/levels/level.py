@@ -206,6 +206,13 @@ class FilteredChannel:
         pairs = zip(self.components, self.states, strict=True)
         return max(pairs, key=lambda pair: pair[0].weight)
 
+    @property
+    def drift(self) -> Array:
+        """Last innovations in sum, in standard deviations of such sums, (series,)."""
+        left = 1 - math.exp(-2 / MEMORIES[-1])  # of squares, from row to row
+        drift: Array = self.sums[:, -1] * math.sqrt(left)
+        return drift
+
     def continued(self, new: Table) -> FilteredChannel:
         """Return the level after more rows, which follow those it has."""
         # first rows have the states at the start

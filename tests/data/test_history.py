@@ -130,9 +130,7 @@ def test_whatever_breaks_a_call_off_leaves_the_model_before(
     assert_unchanged(forecaster, before, fitted["series"])
 
 
-def test_a_refused_horizon_is_not_the_next_ones_default(
-    fitted: dict[str, Any],
-) -> None:
+def test_a_refused_horizon_is_not_the_next_ones_default(fitted: dict[str, Any]) -> None:
     forecaster, X = copy.deepcopy(fitted["X"]), controls(AHEAD)
     expected = forecaster.predict(at(AHEAD[:1]), X=X)
     for name in ("", "_interval", "_quantiles", "_var", "_proba"):

@@ -213,6 +213,12 @@ def test_a_horizon_that_asks_for_nothing_is_refused(fitted: Any, case: str) -> N
         fitted.predict(fh)
 
 
+def test_steps_that_look_like_stamps_are_told() -> None:
+    y = pd.Series(np.arange(60.0), range(1960, 2020))
+    with pytest.warns(UserWarning, match="after the last of y, 2019; got 2020 steps"):
+        assert tiny().fit(y).predict([2020]).index[0] == 4039
+
+
 @pytest.mark.parametrize("question", ASKING)
 def test_every_question_refuses_it(fitted: Any, question: str) -> None:
     fh, message = BAD["half a step"]

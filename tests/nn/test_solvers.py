@@ -6,12 +6,7 @@ from torch import Tensor, nn
 from sklode.data.errors import SolverError
 from sklode.nn import Solver
 from tests.networks import field
-from tests.problems import (
-    Driven,
-    Square,
-    decay,
-    oscillator,
-)
+from tests.problems import Driven, Square, decay, oscillator
 
 pytestmark = pytest.mark.usefixtures("float64")
 

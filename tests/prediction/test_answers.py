@@ -11,14 +11,7 @@ import pytest
 from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.prediction import predictor as prediction
-from tests.series import (
-    FORECASTERS,
-    channels,
-    panel,
-    tiny,
-    uneven_stamps,
-    waves,
-)
+from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 TRAINED = {"max_epochs": 20, "lr": 0.05, "n_samples": 400}
 

@@ -15,13 +15,7 @@ from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.data.windows import Rows, WindowSet
 from sklode.training.series import default_lengths, hidden_rows
-from tests.series import (
-    channels,
-    panel,
-    tiny,
-    uneven_stamps,
-    waves,
-)
+from tests.series import channels, panel, tiny, uneven_stamps, waves
 from tests.training.trainees import planned
 
 # Sizes

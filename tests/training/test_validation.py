@@ -123,11 +123,7 @@ def test_rows_after_an_origin_are_not_seen_there(
     origin = made.before.lengths - 1
     before = origin[made.asked.window] < 360
     assert 0 < before.sum() < len(before)
-    for of in (
-        lambda p: p.median,
-        lambda p: p.deviation,
-        lambda p: p.change(),
-    ):
+    for of in (lambda p: p.median, lambda p: p.deviation, lambda p: p.change()):
         np.testing.assert_array_equal(of(made)[before], of(other)[before])
         assert not (of(made)[~before] == of(other)[~before]).all()
 
