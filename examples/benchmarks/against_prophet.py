@@ -6,7 +6,7 @@ UnobservedComponents gets them on a regular grid with NaN between; the others, w
 need every row, get the holes filled by straight lines. Ours is told no season, the
 others are told theirs. Ranks, errors (MASE, geometric mean) and seconds are printed.
 
-    pip install -c constraints.txt -e ".[examples,rivals]"
+    pip install -c constraints.txt ".[examples,rivals]"
     python examples/benchmarks/against_prophet.py [--data m3_monthly_dataset.tsf ...]
         [--every 10] [--methods sklode Prophet ...]
 

@@ -18,7 +18,7 @@ k has the rows ``bounds[k]`` to ``bounds[k + 1]``; ``rates``, see `RATES`; ``wav
 
 Outliers: beyond a Huber threshold, in standard deviations, innovations count the less
 the larger, as errors of observation. Steps: where innovations on one side add up, each
-less one deviation (Page's CUSUM, 1954), the trend may be anywhere.
+less 1.25 deviations (Page's CUSUM, 1954), the trend may be anywhere.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ RATES = ("random walk", "velocity", "velocity memory", "OU", "OU memory", "noise
 # beyond so many thresholds the weight falls with the third power
 CLEAR = 2.5
 # deviations on one side, each less DRIFT and at most MOST, that are a step in sum:
-# three large ones, or more small ones; by chance once in some 100,000 rows
-STEP, DRIFT, MOST = 6.0, 1.0, 3.0
+# three large ones, or more small ones; of normal ones by chance in millions of rows
+STEP, DRIFT, MOST = 6.0, 1.25, 3.25
 
 
 @inner
