@@ -91,7 +91,7 @@ def test_a_level_that_moves_is_followed_after_three_rows() -> None:
 @pytest.mark.parametrize("n", [200, 2000])
 def test_a_small_step_is_followed_however_long_the_past(n: int) -> None:
     y = pd.Series(50 + np.random.default_rng(1).standard_normal(n))
-    y.iloc[-10:] += 3
+    y.iloc[-15:] += 3
     assert StructuralForecaster().fit(y).predict([1]).iloc[0] > 52
 
 
