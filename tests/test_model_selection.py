@@ -157,9 +157,7 @@ def test_an_aligned_metric_keeps_the_settings_of_its_metric(
 
 
 @pytest.mark.parametrize("index", [uneven_stamps(6), pd.Index([0, 2, 3, 8, 20, 21])])
-def test_an_aligned_metric_takes_the_rows_of_the_truth_by_label(
-    index: pd.Index,
-) -> None:
+def test_an_aligned_metric_takes_the_truths_rows_by_label(index: pd.Index) -> None:
     forecast = pd.Series(np.array([5.0, 1.0, 9.0, 2.0, 0.0, 4.0]), index)[::-1]
     truth = pd.Series(np.array([1.5, 3.0, 4.0]), index[[1, 3, 5]])
     assert AlignedMetric(MAE)(truth, forecast) == pytest.approx(0.5)

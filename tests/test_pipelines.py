@@ -37,9 +37,7 @@ def same(forecast: Any, expected: Any, **kwargs: Any) -> None:
 
 
 @EVERY_INDEX
-def test_a_scaler_of_scikit_learn_is_inverted_after_the_forecast(
-    index: pd.Index,
-) -> None:
+def test_a_scaler_of_scikit_learn_is_inverted_afterwards(index: pd.Index) -> None:
     y, scaler = 5 * waves(index) + 40, StandardScaler()
     both = (scaler * tiny()).fit(y)
     scaled = pd.Series(scaler.fit_transform(y.to_frame())[:, 0], index, name="y")

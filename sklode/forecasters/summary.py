@@ -62,8 +62,8 @@ def summary_of(forecaster: Any, judged: Any, origins: int) -> Summary:
         drifts = [each.drift for each in states.channels] if states else []
         if len(history.steps) == 1 and np.abs(drifts).max(initial=0.0) > _DRIFT:
             advice.append(
-                "the last rows lie on one side of what was expected: if something has "
-                "changed, tell it as X, or fit on the rows since"
+                "the last rows lie on one side of what was expected: if that lasts, "
+                "fit on the rows since"
             )
         topics["to try"] = "\n".join(advice) or "nothing stands out"
     return topics

@@ -234,7 +234,7 @@ class _Search:
         return found
 
     def nested(self, found: list[_Candidate]) -> list[_Candidate]:
-        """Return the best ones, if seasons are part of others, with nested seasons."""
+        """Return the best forms nested, if seasons are part of others."""
         ranked = sorted(found, key=lambda c: -c.loss)
         if not any(ranked[-1].component.form.cycles):
             return []
@@ -335,7 +335,7 @@ class _Search:
         component, posterior = candidate.component, candidate.posterior
         if not component.form.periods:
             return candidate
-        numbers = _HARMONICS[: 2 if component.form.nested else 3]  # nested are many
+        numbers = _HARMONICS[: 2 if component.form.nested else 3]
         several = [component._replace(harmonics=n) for n in numbers]
         best = min(several, key=lambda c: self._filtered(c, candidate.estimate).loss)
         x = component.logs[posterior.free]

@@ -29,7 +29,7 @@ BASE = {
 PLACE = {name: k for k, name in enumerate(BASE)}
 # the same of a season's size, and of how many periods it is remembered
 _SEASON, _PERIODS_KEPT = (0.3, 1.5, 0.7), (15.0, 1.0, 10.0)
-# whole periods of one season in another, at most, and how far from whole
+# periods of one season in another, and how far from whole
 _MOST_CYCLES, _WHOLE = 10, 1e-3
 # of a lone series, of whose first level nothing else tells
 VAGUE = 10.0
@@ -128,8 +128,8 @@ def state_space(
 def _harmonics(form: Form, most: int) -> tuple[Array, Array, Numbers]:
     """Return each one's angular frequency, share and season.
 
-    A nested season has waves beside those of the shorter one: k of these, of which m in
-    the longer season grow and shrink, are k * cycles + m and k * cycles - m waves.
+    A nested season has waves beside those of the shorter one: k of these that swell m
+    times in the longer season are k * cycles + m and k * cycles - m waves.
     """
     none, numbers = np.zeros(0), []
     waves: list[Array] = [none]

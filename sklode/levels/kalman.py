@@ -35,7 +35,7 @@ RATES = ("random walk", "velocity", "velocity memory", "OU", "OU memory", "noise
 # beyond so many thresholds the weight falls with the third power
 CLEAR = 2.5
 # deviations on one side, each less DRIFT and at most MOST, that are a step in sum:
-# three large ones, or more small ones; of normal ones by chance in millions of rows
+# three large ones, or more small ones
 STEP, DRIFT, MOST = 6.0, 1.25, 3.25
 
 

@@ -208,7 +208,7 @@ class FilteredChannel:
 
     @property
     def drift(self) -> Array:
-        """Last innovations in sum, in standard deviations of such sums, (series,)."""
+        """Sum of last innovations, in standard deviations, (series,)."""
         left = 1 - math.exp(-2 / MEMORIES[-1])  # of squares, from row to row
         drift: Array = self.sums[:, -1] * math.sqrt(left)
         return drift

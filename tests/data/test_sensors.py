@@ -192,9 +192,7 @@ def test_findings_do_not_hide_each_other() -> None:
 
 @pytest.mark.parametrize("cut", [100, 165])
 @pytest.mark.parametrize("name", ["lone", "sentinel", "stuck"])
-def test_an_update_ends_in_the_history_of_a_fit_on_all_rows(
-    name: str, cut: int
-) -> None:
+def test_an_update_ends_in_the_history_of_a_fit_on_all(name: str, cut: int) -> None:
     y = pd.DataFrame({"y": BROKEN[name]})
     whole = read(y["y"])[0]
     with warnings.catch_warnings(record=True) as found:

@@ -99,9 +99,7 @@ def test_each_series_of_a_panel_is_answered_by_its_own_rows() -> None:
 
 
 @pytest.mark.parametrize("times", [[4.0, 30.0], [-9.0, 30.0]])
-def test_a_series_of_no_rows_is_answered_alike_in_any_company(
-    times: list[float],
-) -> None:
+def test_a_series_of_no_rows_is_answered_alike_in_company(times: list[float]) -> None:
     one, table = drawn_from("velocity that lasts", (20, 0))
     channel = level(table, one)
     together = answer(channel, asked([], times))

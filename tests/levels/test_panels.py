@@ -62,9 +62,7 @@ def test_a_constant_series_keeps_its_level_and_widens_no_other() -> None:
 
 @pytest.mark.parametrize("scale", [0.01, 100.0])
 @pytest.mark.parametrize("n", [4, 40])
-def test_a_short_series_after_a_panel_has_a_scale_of_its_own(
-    scale: float, n: int
-) -> None:
+def test_a_short_series_after_a_panel_has_its_own_scale(scale: float, n: int) -> None:
     pretrained = StructuralForecaster().pretrain(panel())
     new = pd.DataFrame({"y": scale * (3 + fading(9)[:n])}, DAYS[:n])
     found = pretrained.fit(new).predict_interval(fh=range(1, 8), coverage=0.9)

@@ -42,9 +42,7 @@ def named(axes: Any) -> dict[str, Any]:
     return {one.get_ylabel(): one for one in axes}
 
 
-def test_parts_are_those_of_the_level_and_add_up_to_the_observations(
-    weekly: Any,
-) -> None:
+def test_parts_are_the_levels_and_add_up_to_the_observations(weekly: Any) -> None:
     axes = named(plot_components(weekly))
     assert list(axes) == ["trend", "season of 7 d", "deviation", "remainder"]
     expected = weekly._level_parts(DAYS, None)["sold"]

@@ -45,9 +45,7 @@ def by_weight(request: pytest.FixtureRequest) -> dict[float, Any]:
     return {w: fitted(w, series(request.param)) for w in (0.0, 0.3, 1.0)}
 
 
-def test_forecasts_move_from_the_level_to_the_network(
-    by_weight: dict[float, Any],
-) -> None:
+def test_forecasts_move_from_level_to_network(by_weight: dict[float, Any]) -> None:
     level, part, whole = by_weight.values()
     assert [f.network_share_ for f in by_weight.values()] == [0.0, 0.3, 1.0]
     assert part.network_weights_.to_numpy().tolist() == [[0.3], [0.3]]

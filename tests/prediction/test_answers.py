@@ -31,9 +31,7 @@ def with_controls(y: pd.Series, n_ahead: int = 40) -> tuple[pd.DataFrame, pd.Dat
 
 @pytest.mark.parametrize("kind", FORECASTERS)
 @pytest.mark.parametrize("method", ["rk4", "euler"])
-def test_an_extra_queried_stamp_changes_no_other_answer(
-    kind: type, method: str
-) -> None:
+def test_an_extra_stamp_changes_no_other_answer(kind: type, method: str) -> None:
     y = waves()
     forecaster = tiny(kind, method=method).fit(y)
     end = y.index[-1]

@@ -103,9 +103,7 @@ def test_a_network_comes_back_from_where_it_was_trained(
     assert asked == ["meta", "cpu"]
 
 
-def test_a_file_of_a_gpu_is_loaded_on_the_cpu_where_there_is_none(
-    tmp_path: Path,
-) -> None:
+def test_a_file_of_a_gpu_is_loaded_on_the_cpu_without_one(tmp_path: Path) -> None:
     forecaster = tiny().fit(waves(uneven_stamps()))
     expected = forecaster.predict(fh=[1])
     forecaster.device = "cuda:7"

@@ -143,9 +143,7 @@ def test_files_and_folders_that_are_not_there_are_named(
 # Damage, and files of others
 
 
-def test_a_file_that_was_cut_off_or_changed_is_refused(
-    path: Path, written: bytes
-) -> None:
+def test_a_file_that_was_cut_or_changed_is_refused(path: Path, written: bytes) -> None:
     size = len(written)
     contents = [written[:n] for n in [*range(0, size, 97), size - 1]]
     for place in [*range(140), *range(140, size, 41)]:

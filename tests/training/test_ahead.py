@@ -241,9 +241,7 @@ def test_numbers_of_any_size_are_learned_alike() -> None:
 
 @pytest.mark.usefixtures("proving")
 @pytest.mark.parametrize("thinning", [0.0, 0.9])
-def test_windows_show_what_came_before_and_ask_for_what_followed(
-    thinning: float,
-) -> None:
+def test_windows_show_what_came_and_ask_for_what_followed(thinning: float) -> None:
     y = channels(uneven_stamps(60))
     X = pd.DataFrame({"u": np.arange(60.0)}, y.index)
     run: Any = planned(auto(thinning=thinning, batch_size=16), y, X=X)
@@ -277,9 +275,7 @@ def test_windows_show_what_came_before_and_ask_for_what_followed(
 
 
 @pytest.mark.usefixtures("proving")
-def test_early_stopping_validates_on_rows_that_no_batch_asks_for(
-    seen: list[int],
-) -> None:
+def test_early_stopping_validates_on_rows_no_batch_asks_for(seen: list[int]) -> None:
     auto(early_stopping=True, max_epochs=2).fit(series())
     # each time a validation batch, and those of an epoch
     assert list(dict.fromkeys(seen)) == [48, 43, 60, 54]
