@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import sklode
-from sklode.data import load_co2
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS / "_ext"))
@@ -60,16 +59,13 @@ sphinx_gallery_conf = {
     "nested_sections": False,
     "within_subsection_order": "gallery_settings.AsListed",
     "reset_argv": "gallery_settings.output_elsewhere",
-    "reset_modules": ("matplotlib",),
+    "reset_modules": ("matplotlib", "gallery_settings.compile_first"),
     "min_reported_time": 1,
     "download_all_examples": False,
     "show_memory": False,
     "parallel": os.cpu_count(),
     "remove_config_comments": True,
 }
-
-# Compile before the clocks of the gallery run.
-sklode.StructuralForecaster().fit(load_co2()["2000":])
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"sklode {release}"

@@ -85,7 +85,7 @@ def _check_columns(data: pd.DataFrame, name: str) -> None:
         if pd.api.types.is_numeric_dtype(dtype) and not is_complex:
             continue
         odd = (x for x in data[column] if not isinstance(x, Real | None))
-        first = next(odd, None)
+        first = next(odd, next(iter(data[column]), None))
         if isinstance(first, pd.Series | np.ndarray):
             continue  # a series in each cell, which sktime knows
         raise TypeError(

@@ -239,7 +239,7 @@ class _Search:
         if not any(ranked[-1].component.form.cycles):
             return []
         usable = [c for c in ranked if any(c.component.form.cycles)]
-        best = {c.component.form.logarithm: c for c in usable}  # the last one of each
+        best = {c.component.form.logarithm: c for c in usable}  # last of each
         return [
             self.most_probable(
                 c.component.form._replace(nested=True),
@@ -335,7 +335,8 @@ class _Search:
         component, posterior = candidate.component, candidate.posterior
         if not component.form.periods:
             return candidate
-        numbers = _HARMONICS[: 2 if component.form.nested else 3]
+        # nested seasons have several waves for each
+        numbers = _HARMONICS[:2] if component.form.nested else _HARMONICS
         several = [component._replace(harmonics=n) for n in numbers]
         best = min(several, key=lambda c: self._filtered(c, candidate.estimate).loss)
         x = component.logs[posterior.free]

@@ -131,9 +131,9 @@ def _harmonics(form: Form, most: int) -> tuple[Array, Array, Numbers]:
     A nested season has waves beside those of the shorter one: k of these that swell m
     times in the longer season are k * cycles + m and k * cycles - m waves.
     """
-    none, numbers = np.zeros(0), []
-    waves: list[Array] = [none]
-    shares: list[Array] = [none]
+    waves: list[Array] = [np.zeros(0)]
+    shares: list[Array] = [np.zeros(0)]
+    numbers: list[int] = []
     for period, cycles in zip(form.periods, form.cycles, strict=True):
         # stamps one unit apart show no shorter wave than two units
         shortest = max(1, int(period / 2 + 0.25))

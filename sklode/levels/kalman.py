@@ -17,8 +17,8 @@ k has the rows ``bounds[k]`` to ``bounds[k + 1]``; ``rates``, see `RATES`; ``wav
 (harmonic, 3): angular frequency, memory and variance.
 
 Outliers: beyond a Huber threshold, in standard deviations, innovations count the less
-the larger, as errors of observation. Steps: where innovations on one side add up, each
-less 1.25 deviations (Page's CUSUM, 1954), the trend may be anywhere.
+the larger, as errors of observation. Steps: where innovations on one side add up
+(CUSUM, Page 1954), the trend may be anywhere.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ def filter_rows(
 
     ``states`` are means (series, state) and covariances ``since`` (series,) before the
     first row, and (series, 2) how far innovations have added up to a step, up and down.
-    Missing values are NaN. ``parts`` (part, state) says, by ones,
-    which states a part adds up; the last part is all. Means after each row are written
-    to ``after``, (row, state), if it is not empty.
+    Missing values are NaN. ``parts`` (part, state) says, by ones, which states a part
+    adds up; the last part is all. Means after each row are written to ``after``, (row,
+    state), if it is not empty.
 
     Returns the loss: the negative log-likelihood but for a constant, where t deviations
     beyond the threshold h cost h^2 (1/2 + log(t / h)) in place of t^2 / 2; of each row

@@ -209,7 +209,7 @@ class FilteredChannel:
     @property
     def drift(self) -> Array:
         """Sum of last innovations, in standard deviations, (series,)."""
-        left = 1 - math.exp(-2 / MEMORIES[-1])  # of squares, from row to row
+        left = 1 - math.exp(-2 / MEMORIES[-1])  # of squares, by row
         drift: Array = self.sums[:, -1] * math.sqrt(left)
         return drift
 

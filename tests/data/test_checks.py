@@ -50,6 +50,7 @@ MONTHS = pd.period_range("2020-01", periods=24, freq="M")
 WHOLE = pd.Index(np.arange(24.0))
 TABLES: dict[str, tuple[Any, str]] = {
     "words": (ONE.astype(str), r"'y' of dtype .*, such as '1\.0'\. .*y\.astype\(float"),
+    "a category": (ONE.astype("category"), r"'y' of dtype category, such as 1\.0"),
     "complex": (ONE * 1j, r"got column 'y' of dtype complex128.*to two columns"),
     "an array of words": (np.array(["1"]), r"got <U1 in .*array\.astype\(float\)"),
     "four axes": (np.zeros((2,) * 4), r"in the shape .* shape \(2, 2, 2, 2\)"),

@@ -64,7 +64,7 @@ def test_chance_is_not_taken_for_what_columns_tell() -> None:
     assert told <= 2  # of 16
 
 
-def test_it_says_which_columns_are_told(fitted: StructuralForecaster) -> None:
+def test_level_says_which_columns_are_told(fitted: StructuralForecaster) -> None:
     told = fitted.level_["cross"].groupby(level="channel").all()
     assert told.to_dict() == {"leader": False, "follower": True}
 

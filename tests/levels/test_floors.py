@@ -102,7 +102,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("values", "step", "offset"), KINDS)
-def test_kinds_are_told(values: list[float], step: float, offset: float) -> None:
+def test_value_kinds_are_told(values: list[float], step: float, offset: float) -> None:
     np.testing.assert_array_equal(steps_of(np.array(values)[:, None]), [step])
     known = np.array(values)[~np.isnan(values)]
     assert offset_of(known) == offset
