@@ -13,6 +13,7 @@ from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.observations import Observations
 
 _FACTOR = 1e4  # times that a lone value is farther from the median
+_LARGE = 0.99  # quantile of the steps between values: a large one
 _FEWEST = 8  # values to be judged; equal ones in a row that are a run
 # factors from one unit to another
 _UNITS = [f**s for f in (10, 60, 1e2, 1e3, 3600, 1e4, 1e6, 1e9) for s in (1, -1)]
@@ -139,7 +140,11 @@ def _stuck(values: Array) -> Flags:
     # true: runs of zero, the first, the least, the greatest, a repeated value
     states, n_runs = np.unique(at[is_run], return_counts=True)
     is_run &= ~np.isin(at, states[n_runs > 1]) & (at != 0) & (starts > 0)
-    is_run &= (at > at[lengths < _FEWEST].min()) & (at < at[lengths < _FEWEST].max())
+    others = at[lengths < _FEWEST]
+    # a limit is approached: from beyond it the others are a step away
+    far = np.quantile(np.abs(np.diff(others)), _LARGE)
+    low, high = others.min(), others.max()
+    is_run &= ((at > low) & (at < high)) | (at < low - far) | (at > high + far)
     if is_run.any() and lengths[is_run].min() >= 4 * usual.max():
         found = np.repeat(is_run, lengths)
         found[starts] = False

@@ -77,24 +77,41 @@ class Component(NamedTuple):
         """Return it with each series' location and scale, (series,)."""
         if not self.apart:
             return self
+        location, scale, blur = self.measured(table, span)
+        # constants stay as narrow as they are
+        blur = np.where(np.isinf(blur), 0.0, blur)
+        # the less is told of it, the nearer to the usual one
+        weight = self.apart**2 / (self.apart**2 + blur)
+        scale = self.scale * (scale / self.scale) ** weight
+        return self._replace(location=location, scale=scale)
+
+    def measured(self, table: Table, span: float) -> tuple[Array, Array, Array]:
+        """Return each series' location, scale, and variance of its logarithm.
+
+        The last is (kurtosis - 1) / 4 rows, and infinite where all values are equal.
+        """
         series, counts = table.series, table.lengths
         location, scale = np.full((2, len(counts)), [[self.location], [self.scale]])
-        values = self.scaled(table.values)
+        values, varies = self.scaled(table.values), np.full(len(counts), False)
         for k in np.flatnonzero(counts):
             own = values[table.bounds[k] : table.bounds[k + 1]]
             middle = np.median(own)
+            varies[k] = np.ptp(own) > 0
             location[k] += self.scale * middle * self.centred
             scale[k] *= np.abs(own - middle).mean() or 1.0
         space = self.space(span)
         for _ in range(_PASSES):
             one = self._replace(location=location, scale=scale)
             found = one.filtered(space, one.in_units(table))
-            sums = np.bincount(series, found.v_F**2 / found.inverse_F, len(counts))
+            squares = found.v_F**2 / np.where(found.inverse_F > 0, found.inverse_F, 1)
+            sums = np.bincount(series, squares, len(counts))
             scale = scale * np.sqrt((sums + 1) / np.maximum(counts, 1))
-        # the fewer rows, the nearer to the usual one
-        weight = self.apart**2 / (self.apart**2 + 0.5 / np.maximum(counts, 0.1))
-        scale = self.scale * (scale / self.scale) ** weight
-        return self._replace(location=location, scale=scale)
+        fourth, n = (
+            np.bincount(series, squares**2, len(counts)),
+            np.maximum(counts, 0.1),
+        )
+        blur = np.maximum(0.5, (n * fourth / np.maximum(sums, 1e-9) ** 2 - 1) / 4) / n
+        return location, scale, np.where(varies, blur, np.inf)
 
     def at(self, series: Any) -> Component:
         """Return it with the location and scale that some series have."""

@@ -23,6 +23,9 @@ from sklode.levels.table import Table, power_of_two
 
 _NONE = Estimate()
 _TURNS = 2
+_PANEL_ROWS = 6000
+_EXACT = 1e-5  # share of the loss that a step must gain
+_AT_ONCE = 2  # peaks that are tried in one step
 _HARMONICS = FEWEST_HARMONICS, 12, 24  # the fewest while hyperparameters are sought
 # rows to seek hyperparameters by: this share the last, others spread
 _MOST_ROWS, _LATE = 500, 0.8
@@ -35,7 +38,8 @@ _CHANGES = [PLACE[name] for name in ("slope", "random walk", "velocity", "OU")]
 _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
 _KEPT = slice(len(BASE) + 1, None, 2)  # memories of seasons
 _STILL = 1e-4  # of what does not change, in units of spread
-_JUDGED = 2000, 40_000  # series and rows that tell if large innovations are errors
+_JUDGED = 2000, 40_000  # series and rows of a panel that tell what is chosen
+_MOST_JUDGED = 20_000  # last rows of a lone series that do
 # unless forecasts' errors without that rule are less than this part
 _ALIKE, _BELIEVED = 0.01, 0.95
 _MARGIN = 4.0  # logarithms less probable than the best form: left out
@@ -70,9 +74,13 @@ class Posterior:
         with np.errstate(all="ignore"):  # what is not finite is refused
             space = component.space(self._span)
             loss = component.filtered(space, self._table).loss
-        distance = (x - self._medians) / self._widths
-        loss += 0.5 * float(distance @ distance)
+        loss += self.prior(x)
         return loss if math.isfinite(loss) else 1e9
+
+    def prior(self, x: Array) -> float:
+        """Return minus the log prior density of free hyperparameters."""
+        distance = (x - self._medians) / self._widths
+        return 0.5 * float(distance @ distance)
 
     def fit(self) -> tuple[Component, float]:
         """Return the most probable component, and the value there."""
@@ -81,7 +89,7 @@ class Posterior:
             here, steps = self(x), 1e-6 * np.eye(len(x))
             return here, np.array([self(x + step) - here for step in steps]) / 1e-6
 
-        start, options = self.component.logs[self.free], {"maxiter": 25}
+        start, options = self.component.logs[self.free], {"maxiter": 25, "ftol": _EXACT}
         best = minimize(with_slope, start, jac=True, method="L-BFGS-B", options=options)
         return self.at(best.x), float(best.fun)
 
@@ -133,7 +141,13 @@ class _Candidate(NamedTuple):
 
 
 def fit_components(
-    table: Table, span: float, periods: dict[float, float], logarithm: Any, inputs: Any
+    table: Table,
+    span: float,
+    told: list[float],
+    periods: dict[float, float],
+    n_clock: int,
+    logarithm: Any,
+    inputs: Any,
 ) -> list[tuple[Component, tuple[Effect, ...]]]:
     """Return what a channel's forecasts average over, and its effects.
 
@@ -145,9 +159,8 @@ def fit_components(
     if inputs is not None and len(table.bounds) > 2:
         rows = _sample(table)
         table, inputs = table.where(rows).without_empty(), inputs.at(rows)
-    search = _Search(table, span, periods, inputs)
+    search = _Search(table, span, told, periods, n_clock, inputs)
     found = search.candidates(logarithm, is_positive)
-    found += search.nested(found)
     least = min(c.loss for c in found)
     near = [search.finer(c) for c in found if c.loss <= least + _MARGIN]
     threshold = search.threshold(min(near, key=lambda c: c.loss))
@@ -172,14 +185,18 @@ def fit_components(
     ]
 
 
-def _sample(table: Table, most_series: int = 120, most_rows: int = 6000) -> Numbers:
+def _sample(
+    table: Table, most_series: int = 120, most_rows: int = _PANEL_ROWS
+) -> Numbers:
     """Return the rows that hyperparameters are sought by."""
     series = np.flatnonzero(table.lengths)
     if len(series) > most_series:
         places = np.linspace(0, len(series) - 1, most_series).round().astype(int)
         series = series[places]
     rows = []
-    most = _MOST_ROWS if len(series) == 1 else max(most_rows // len(series), 8)
+    most = max(most_rows // len(series), 8)
+    if most_rows == _PANEL_ROWS:
+        most = min(most, _MOST_ROWS)
     for k in series:
         first, end = table.bounds[k], table.bounds[k + 1]
         if end - first <= most:
@@ -201,9 +218,16 @@ class _Search:
     """
 
     def __init__(
-        self, table: Table, span: float, periods: dict[float, float], inputs: Any
+        self,
+        table: Table,
+        span: float,
+        told: list[float],
+        periods: dict[float, float],
+        n_clock: int,
+        inputs: Any,
     ) -> None:
         self._table, self._span, self._periods = table, span, periods
+        self._told, self._clock = tuple(told), set([*periods][:n_clock])
         self._pooled = len(table.bounds) > 2
         self._inputs = inputs
         self._rows = _sample(table)
@@ -212,62 +236,56 @@ class _Search:
             self._late = _sample(table, *_JUDGED)
         else:  # of a panel all, as their coefficients are known
             n = len(table.values)
-            self._late = np.arange(0 if self._pooled else max(n - _JUDGED[0], 0), n)
+            self._late = np.arange(0 if self._pooled else max(n - _MOST_JUDGED, 0), n)
         self._judged = table.where(self._late).without_empty()
         self._near = None if inputs is None else inputs.at(self._late)
 
     def candidates(self, logarithm: str | bool, is_positive: bool) -> list[_Candidate]:
         """Return forms with their most probable hyperparameters."""
+        plain = Form(self._told, logarithm is True)
+        found = self.grown(self.most_probable(plain))
         if logarithm is True:
-            return self.grown(True)
-        found = self.grown(False)
+            return found
         best = min(found, key=lambda c: c.loss)
-        forms = sorted({best.component.form, Form()})
+        forms = sorted({best.component.form, plain})
         if has_zeros(self._table.values):
             given = None, best.estimate, True
             found += [self.most_probable(form, *given) for form in forms]
         low, high = self.sample.values.min(), self.sample.values.max()
         if logarithm == "auto" and is_positive and high > 1.5 * low:
             logs = [form._replace(logarithm=True) for form in forms]
-            found += [self.most_probable(form) for form in logs]
-            found += self.with_effects(found[-1], best.estimate)
+            tried = [self.most_probable(form) for form in logs]
+            tried += self.with_effects(tried[-1], best.estimate)
+            found += tried
+            better = min(tried, key=lambda c: c.loss)
+            if better.loss < best.loss:
+                found += self.grown(better)
         return found
-
-    def nested(self, found: list[_Candidate]) -> list[_Candidate]:
-        """Return the best forms nested, if seasons are part of others."""
-        ranked = sorted(found, key=lambda c: -c.loss)
-        if not any(ranked[-1].component.form.cycles):
-            return []
-        usable = [c for c in ranked if any(c.component.form.cycles)]
-        best = {c.component.form.logarithm: c for c in usable}  # last of each
-        return [
-            self.most_probable(
-                c.component.form._replace(nested=True),
-                c.component.logs,
-                c.estimate,
-                steady=not c.posterior.free[_CHANGES].any(),
-            )
-            for c in best.values()
-        ]
 
     def _response(self, estimate: Estimate, rows: Numbers) -> Any:
         return estimate.response[rows] if estimate.effects else 0.0
 
-    def grown(self, logarithm: bool) -> list[_Candidate]:
-        """Return the plain form, and parts added while one helps."""
-        best = self.most_probable(Form((), logarithm))
-        found, left = [best], list(self._periods)
+    def grown(self, best: _Candidate) -> list[_Candidate]:
+        """Return a candidate, and parts added while one helps."""
+        found = [best]
         while True:
             form, start = best.component.form, best.component.logs
-            forms = [form._replace(periods=(*form.periods, part)) for part in left]
-            tried = [self.most_probable(form, start, best.estimate) for form in forms]
+            left = [p for p in self._periods if p not in form.periods]
+            few = [p for p in left if p in self._clock]
+            few += [p for p in left if p not in self._clock][:_AT_ONCE]
+            forms = [form._replace(periods=(*form.periods, part)) for part in few]
+            forms += [
+                one._replace(nested=True)
+                for one in (form, *forms)
+                if any(one.cycles) and not one.nested
+            ]
+            tried = [self.most_probable(one, start, best.estimate) for one in forms]
             tried += self.with_effects(best)
             found += tried
             better = min(tried, key=lambda c: c.loss, default=best)
             if better.loss >= best.loss:
                 return found + self.with_effects(best, best.estimate)
             best = better
-            left = [p for p in left if p not in best.component.form.periods]
 
     def with_effects(
         self, candidate: _Candidate, start: Estimate | None = None
@@ -308,7 +326,7 @@ class _Search:
             values = np.log(values + offset)
         elif has_zeros(self._table.values):
             threshold = math.inf  # large counts are rare, and true
-        units = _in_units(sample, values, span, form.logarithm, offset)
+        units = _in_units(sample, values, span, form.logarithm, offset, threshold)
         own = units.own(sample, span).at(sample.series)
         logs = priors(form)[2]
         if start is not None:
@@ -320,15 +338,30 @@ class _Search:
         if steady:
             logs[_CHANGES], logs[_KEPT] = math.log(_STILL), math.log(span / _STILL)
             free[[*_CHANGES, *_MEMORIES]] = free[_KEPT] = False
-        component = units._replace(form=form, logs=logs, threshold=threshold)
+        component = units._replace(form=form, logs=logs)
         scaled = (values - own.location) / own.scale
         left = sample._replace(values=scaled - self._response(estimate, self._rows))
         posterior = Posterior(component, free, left, span)
-        component, loss = posterior.fit()
-        loss += float(np.log(np.broadcast_to(own.scale, len(values))).sum())
-        loss += sum(self._periods[period] for period in form.periods)
-        loss += float(values.sum()) if form.logarithm else 0.0
+        component, _ = posterior.fit()
+        loss = posterior.prior(component.logs[free])
+        loss += self._judged_loss(component, estimate)
+        loss += sum(self._periods.get(period, 0.0) for period in form.periods)
         return _Candidate(component, estimate, loss + estimate.loss, posterior)
+
+    def _judged_loss(self, component: Component, estimate: Estimate) -> float:
+        """Return what all judged rows lose, in y's units: the sample misleads."""
+        judged = self._judged
+        own = component.own(judged, self._span)
+        scale = np.broadcast_to(own.at(judged.series).scale, len(judged.values))
+        table = own.in_units(judged)
+        loss = float(np.log(scale).sum())
+        if component.form.logarithm:
+            loss += float(np.log(judged.values + component.offset).sum())
+        left = table.values - self._response(estimate, self._late)
+        space = component.space(self._span)
+        with np.errstate(all="ignore"):
+            loss += component.filtered(space, table._replace(values=left)).loss
+        return loss if math.isfinite(loss) else 1e9
 
     def finer(self, candidate: _Candidate) -> _Candidate:
         """Return a candidate with the most probable number of harmonics."""
@@ -338,10 +371,10 @@ class _Search:
         # nested seasons have several waves for each
         numbers = _HARMONICS[:2] if component.form.nested else _HARMONICS
         several = [component._replace(harmonics=n) for n in numbers]
-        best = min(several, key=lambda c: self._filtered(c, candidate.estimate).loss)
-        x = component.logs[posterior.free]
-        gain = posterior(x) - posterior(x, best.harmonics)
-        return candidate._replace(component=best, loss=candidate.loss - gain)
+        losses = [self._filtered(c, candidate.estimate).loss for c in several]
+        k = int(np.argmin(losses))
+        loss = candidate.loss + losses[k] - losses[0]
+        return candidate._replace(component=several[k], loss=loss)
 
     def threshold(self, candidate: _Candidate) -> float:
         """Return from how many deviations on innovations are errors."""
@@ -366,22 +399,31 @@ class _Search:
 
 
 def _in_units(
-    table: Table, values: Array, span: float, logarithm: bool, offset: float
+    table: Table,
+    values: Array,
+    span: float,
+    logarithm: bool,
+    offset: float,
+    threshold: float,
 ) -> Component:
     """Return the plain form with location and scale, which all share."""
     form = Form((), logarithm)
     location, scale = _location_and_scale(values)
-    units = Component(form, priors(form)[2], 1.0, location, scale, offset=offset)
+    given = 1.0, location, scale
+    units = Component(form, priors(form)[2], *given, threshold=threshold, offset=offset)
     some = np.flatnonzero(table.lengths >= _TELLING)
     if len(some) < 2:
         return units
-    own = units._replace(apart=_FREE, centred=True).own(table, span).at(some)
-    logs, middle = np.log(own.scale), float(np.median(own.location))
-    blur = (0.5 / table.lengths[some]).mean()
-    apart = math.sqrt(max(logs.var(ddof=1) - blur, 1e-6))
-    if apart < _APART:
+    free = units._replace(apart=_FREE, centred=True)
+    location, scales, blur = (x[some] for x in free.measured(table, span))
+    told = np.isfinite(blur)
+    if told.sum() < 2:
         return units
-    far = float(np.median(np.abs(own.location - middle) / own.scale))
+    logs, middle = np.log(scales[told]), float(np.median(location))
+    apart = math.sqrt(max(logs.var(ddof=1) - blur[told].mean(), 1e-6))
+    if apart < _APART and told.all():
+        return units
+    far = float(np.median(np.abs(location - middle)[told] / scales[told]))
     scale = math.exp(np.median(logs))
     units = units._replace(location=middle, scale=scale)
     return units._replace(apart=apart, centred=far > _FAR)

@@ -28,7 +28,7 @@ BASE = {
 
 PLACE = {name: k for k, name in enumerate(BASE)}
 # the same of a season's size, and of how many periods it is remembered
-_SEASON, _PERIODS_KEPT = (0.3, 1.5, 0.7), (15.0, 1.0, 10.0)
+_SEASON, _PERIODS_KEPT = (0.3, 1.5, 0.7), (15.0, 1.0, 100.0)
 # periods of one season in another, and how far from whole
 _MOST_CYCLES, _WHOLE = 10, 1e-3
 # of a lone series, of whose first level nothing else tells

@@ -30,7 +30,7 @@ from sklode.levels.mixture import Mixture, Move, steps_of
 from sklode.levels.periods import clock_periods, peaks
 from sklode.levels.table import Table
 
-_APART, _MANY_CYCLES = 0.25, 8  # cycles that tell two periods apart, out of so many
+_APART, _WAVES = 0.25, 12  # cycles that tell a period from a wave of a clock's season
 _SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
 
 
@@ -69,14 +69,17 @@ class Level:
             some = table.spans[table.spans > 0]
             spans.append(float(np.median(some)) if len(some) else max(longest, 1.0))
             # long ones, of many harmonics, must be more probable than short ones
-            periods = {p: math.log(max(p / _SHORT, 1.0)) for p in clock}
+            periods = {p: math.log(max(p / _SHORT, 1.0)) for p in clock if is_auto}
+            n_clock, told = len(periods), [] if is_auto else clock
             if is_auto:
                 periods |= _other_periods(table, clock)
             X = None
             if controls.shape[1]:
                 known = np.flatnonzero(~np.isnan(values))
                 X = Inputs(*level._controls(observations), known)
-            found.append(fit_components(table, spans[-1], periods, logarithm, X))
+            found.append(
+                fit_components(table, spans[-1], told, periods, n_clock, logarithm, X)
+            )
         effects = sorted({e for each in found for _, own in each for e in own})
         columns = places(effects)
         channels = [
@@ -356,15 +359,15 @@ class FilteredChannel:
 def _other_periods(table: Table, clock: list[float]) -> dict[float, float]:
     """Return the longest series' periods of no clock, with log odds."""
     longest = table.alone(int(table.lengths.argmax()))
-    found = peaks(longest.times, longest.values, 1.0)
+    clock_times = longest.times + longest.inputs[:, 0]
+    found = peaks(clock_times, longest.values, 1.0)
     span = max(float(np.ptp(longest.times)), 1.0)
     # out of as many frequencies as pairs of rows
     log_odds = math.log(max(len(longest.times), 2) / 2)
 
     def is_other(period: float, own: float) -> bool:
-        # many cycles tell apart what differs by a part of one
-        least = _APART if span >= _MANY_CYCLES * own else 1.0
-        return abs(span / period - span / own) >= least
+        waves = span / own * np.arange(1, _WAVES + 1)
+        return bool((np.abs(span / period - waves) >= _APART).all())
 
     new = [p for p in found if all(is_other(p, own) for own in clock)]
     return dict.fromkeys(new, log_odds)

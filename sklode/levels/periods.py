@@ -16,11 +16,13 @@ from sklode.levels.table import power_of_two
 _CLOCK = (DAY, 7 * DAY, 365.2425 * DAY)
 # A season has so many stamps a period, and periods in the longest series
 _STAMPS, _CYCLES = 3.5, 1.1
-_PEAKS = 2
+_PEAKS = 6
 _FEWEST_ROWS, _MOST_ROWS = 24, 1000  # that a periodogram reads: the last ones
+_MOST_SHARPENED = 16_000  # that sharpen what it finds
 _MOST_FREQUENCIES = 30_000  # rows fill a span too sparsely beyond
 _PEAK_CYCLES = 2.5
 _OVERSAMPLING = 4
+_APART = 0.75  # cycles in the span, of two peaks
 _ROUND = 0.002  # a period that near to a whole number of index steps is one
 
 
@@ -50,7 +52,11 @@ def peaks(times: Array, values: Array, unit: float) -> list[float]:
     """
     if len(times) < _FEWEST_ROWS:
         return []
-    times, values = times[-_MOST_ROWS:], values[-_MOST_ROWS:]
+    values = values / power_of_two(values)
+    values = values - np.median(values[-_MOST_ROWS:])
+    width = 8 * np.median(np.abs(values[-_MOST_ROWS:])) or np.inf
+    every = times, np.clip(values, -width, width)
+    times, values = (column[-_MOST_ROWS:] for column in every)
     span = times[-1] - times[0]
     if span == 0:
         return []
@@ -58,34 +64,54 @@ def peaks(times: Array, values: Array, unit: float) -> list[float]:
     n = int((highest - lowest) * span * _OVERSAMPLING)
     if not 8 * _OVERSAMPLING <= n <= _MOST_FREQUENCIES:
         return []
-    from scipy.signal import lombscargle  # imports need not wait
-
     frequencies = np.linspace(lowest, highest, n)
-    values = values / power_of_two(values)
-    values = values - np.median(values)
-    width = 8 * np.median(np.abs(values)) or np.inf
-    values = np.clip(values, -width, width)
     found: list[float] = []
-    line = np.column_stack([np.ones(len(times)), times - times[0]])
     for _ in range(_PEAKS):
-        waves = [line]
-        for period in found:
-            angles = 2 * math.pi * times[:, None] / period * np.arange(1, 4)
-            waves += [np.cos(angles), np.sin(angles)]
-        design = np.hstack(waves)
-        rest = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
-        power = lombscargle(times, rest, 2 * math.pi * frequencies)
+        power = _powers(times, _rest(times, values, found), frequencies)
         place = int(power.argmax())
         beside = slice(max(place - 60, 0), place + 61)
         needed = (math.log(n) + 7) / math.log(2)
-        if not power[place] > needed * np.median(power[beside]):
+        is_new = all(abs(frequencies[place] - 1 / p) > _APART / span for p in found)
+        if not is_new or not power[place] > needed * np.median(power[beside]):
             break
-        near = frequencies[max(place - 1, 0)], frequencies[min(place + 1, n - 1)]
+        found.append(1 / frequencies[place])
+        _sharpen(times, values, found, 1 / (_OVERSAMPLING * span))
+    # more rows tell nearer periods apart
+    rows = _MOST_ROWS
+    while found and rows < min(len(every[0]), _MOST_SHARPENED):
+        reach, rows = 0.5 / (every[0][-1] - every[0][-rows]), 4 * rows
+        _sharpen(*(column[-rows:] for column in every), found, reach)
+    return found
+
+
+def _sharpen(times: Array, values: Array, found: list[float], reach: float) -> None:
+    """Move periods, given the others, to the most power so near in frequency."""
+    for k in [*range(len(found))][::-1] * (1 + (len(found) > 1)):
+        rest = _rest(times, values, found[:k] + found[k + 1 :])
+        near = 1 / found[k] + reach * np.linspace(-1, 1, 17)
+        place = int(_powers(times, rest, near).argmax())
+        pair = near[max(place - 1, 0)], near[min(place + 1, 16)]
 
         def depth(f: float, rest: Array = rest) -> float:
-            return -lombscargle(times, rest, np.array([2 * math.pi * f])).item()
+            return -_powers(times, rest, np.array([f])).item()
 
-        given = {"bounds": near, "options": {"xatol": 1e-6 * near[0]}}
-        best = minimize_scalar(depth, method="bounded", **given)
-        found.append(1 / float(best.x))
-    return found
+        given = {"bounds": pair, "options": {"xatol": 1e-6 * pair[0]}}
+        found[k] = 1 / float(minimize_scalar(depth, method="bounded", **given).x)
+
+
+def _rest(times: Array, values: Array, known: list[float]) -> Array:
+    """Return what a line and waves of known periods leave."""
+    waves = [np.column_stack([np.ones(len(times)), times - times[0]])]
+    for period in known:
+        angles = 2 * math.pi * times[:, None] / period * np.arange(1, 4)
+        waves += [np.cos(angles), np.sin(angles)]
+    design = np.hstack(waves)
+    rest: Array = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
+    return rest
+
+
+def _powers(times: Array, values: Array, frequencies: Array) -> Array:
+    from scipy.signal import lombscargle  # imports need not wait
+
+    power: Array = lombscargle(times, values, 2 * math.pi * frequencies)
+    return power
