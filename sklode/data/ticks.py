@@ -85,6 +85,30 @@ def clock_ahead(ticks: Numbers, like: pd.Index) -> NDArray[np.float64]:
     return ticks_between(ticks, ticks_of(stamps_of(ticks, like).tz_localize(None)))
 
 
+def day_and_week(like: pd.Index) -> tuple[float, float] | None:
+    """Return how many ticks a day and a week have; None without a calendar."""
+    if isinstance(like, pd.PeriodIndex):
+        day = DAY / (nanoseconds(like.freq) / like.freq.n)
+        return (day, 7 * day) if day > 1 else None
+    return (DAY, 7 * DAY) if isinstance(like, pd.DatetimeIndex) else None
+
+
+def place_in(
+    cycle: tuple[float, float], ticks: Numbers, like: pd.Index
+) -> NDArray[np.float64]:
+    """Return the share of the shorter period that has passed, and its number.
+
+    A day's and its number in the week, from Monday = 0 on; (row, 2). Days begin at
+    midnight on the wall; other periods at tick zero.
+    """
+    short, long = cycle
+    ticks = ticks + clock_ahead(ticks, like).astype(np.int64)
+    monday = 3 * short if cycle == day_and_week(like) else 0  # 1970: a Thursday
+    passed = np.mod(ticks, long) if short % 1 else np.mod(ticks, np.int64(long))
+    number, passed = np.divmod(np.mod(passed + monday, long), short)
+    return np.column_stack([passed / short, number])
+
+
 def clock_of(times: pd.Index) -> str:
     """Return the kind of an index, of which ticks have one length."""
     if isinstance(times, pd.DatetimeIndex | pd.TimedeltaIndex):

@@ -35,25 +35,47 @@ _NEAR = 2.0 ** np.linspace(-1.0, 1.0, 17)
 _SPANS = 10.0  # in the longest series, of the longest memory
 _ODDS_OF_CURVE = 1.0
 _ODDS_OF_MEMORY = math.log(len(_MEMORIES))
+_ODDS_OF_WAVES = 4.0  # some fifty options: days in a row, times sizes
 _WORTH = 0.1  # a change of effects, in natural logarithms
 _SWEEPS = 4
+ALWAYS = -1
+"""The column of an effect that no X has: what is always there."""
+_FEW_KNOTS, _FEW_WAVES = 5, 3  # of a curve that changes along the day
+_WAVES = 12  # of a day's shape: those that rows of an hour show
+_MOST_KINDS = 3  # of days, beside the usual one
+# standard deviations of a day's shape, in spreads: a factor of three tells little more
+_SIZES = 1.0, 0.3, 0.1
+_MOST_DAYS = 3  # in a row that are of one kind, as a long weekend
 
 
 class Effect(NamedTuple):
-    """How a column of X acts."""
+    """How a column of X acts, or the kind of day alone."""
 
-    column: int
+    column: int  # of X, or `ALWAYS`
     knots: tuple[float, ...] = ()  # of the standardised column; none: a line
     memory: float = 0.0  # in usual gaps; 0: it acts at once
+    days: tuple[int, ...] = ()  # of the week: it is of these alone; none: of all
+    waves: int = 0  # of the day: its coefficients change along these
+    size: float = 1.0  # standard deviation of what it adds, in spreads
 
     @property
     def log_odds(self) -> float:
         """What it takes off the log probability of a form that has it."""
-        return _ODDS_OF_CURVE * bool(self.knots) + _ODDS_OF_MEMORY * (self.memory > 0)
+        odds = _ODDS_OF_CURVE * bool(self.knots) + _ODDS_OF_MEMORY * (self.memory > 0)
+        return odds + _ODDS_OF_WAVES * bool(self.waves)
 
-    def name(self, controls: list[Any]) -> str:
-        """Return what a reader would call it, by the names of X's columns."""
-        return f"{controls[self.column]} ({'curve' if self.knots else 'line'})"
+    def name(self, controls: list[Any], cycle: tuple[str, Sequence[str]]) -> str:
+        """Return what a reader would call it, by the names of X's columns.
+
+        ``cycle`` names the day, or what stands for it, and the days of the week.
+        """
+        day, days = cycle
+        if self.column == ALWAYS:
+            which = ", ".join(days[k] for k in self.days)
+            return f"{day} of {which}" if self.days else f"{day}"
+        kind = "curve" if self.knots else "line"
+        along = f" along the {day}" if self.waves else ""
+        return f"{controls[self.column]} ({kind}{along})"
 
     @property
     def kind(self) -> Effect:
@@ -63,7 +85,8 @@ class Effect(NamedTuple):
     @property
     def n_columns(self) -> int:
         """Number of its coefficients."""
-        return max(len(self.knots) - 1, 1)
+        along = 2 * self.waves + (self.column == ALWAYS) if self.waves else 1
+        return max(len(self.knots) - 1, 1) * along
 
     def at(self, values: Array) -> Array:
         """Return b, (row, coefficient), at values of its column."""
@@ -73,6 +96,26 @@ class Effect(NamedTuple):
         curve = _curve(self.knots)
         found = curve(inside) + (values - inside)[:, None] * curve(inside, 1)
         return np.column_stack([values, found])
+
+    def along(self, columns: Array, clock: Array) -> Array:
+        """Return columns b as they change with the clock, (row, coefficient).
+
+        ``clock`` (row, 2) is the share of the day that has passed, and the day of the
+        week. The shorter the wave, the less it is expected to add: its variance falls
+        as 1 / k, as that of a season's does.
+        """
+        if self.days:
+            columns = columns * np.isin(clock[:, 1], self.days)[:, None]
+        if self.waves:
+            k = np.arange(1, self.waves + 1)
+            angles = 2 * math.pi * clock[:, :1] * k
+            share = np.sqrt(1 / k)
+            shape = [share * np.cos(angles), share * np.sin(angles)]
+            if self.column == ALWAYS:
+                shape.append(np.ones((len(clock), 1)))
+            shape = np.hstack(shape) * (self.size / math.sqrt((1 / k).sum()))
+            columns = (columns[:, :, None] * shape[:, None]).reshape(len(clock), -1)
+        return columns
 
 
 @functools.cache
@@ -91,15 +134,27 @@ def _curve(knots: tuple[float, ...]) -> Any:
 
 def columns_of(
     effects: Sequence[Effect], bounds: Numbers, times: Array, controls: Array
-) -> Array:
-    """Return the columns of effects at all rows, (row, coefficient)."""
-    parts: list[Array] = [np.zeros((len(times), 0))]
+) -> list[Array]:
+    """Return what each effect makes of X at all rows, (row, column)."""
+    parts = []
     for effect in effects:
+        if effect.column == ALWAYS:
+            parts.append(np.ones((len(times), 1)))
+            continue
         found = effect.at(controls[:, effect.column])
         if effect.memory:
             found = kalman().respond(times, bounds, found, effect.memory)
         parts.append(found)
-    return np.hstack(parts)
+    return parts
+
+
+def along_the_day(
+    effects: Sequence[Effect], columns: list[Array], clock: Array
+) -> Array:
+    """Return the columns of effects as the clock changes them, (row, coefficient)."""
+    pairs = zip(effects, columns, strict=True)
+    found = [effect.along(own, clock) for effect, own in pairs]
+    return np.hstack([np.zeros((len(clock), 0)), *found])
 
 
 def places(effects: list[Effect]) -> dict[Effect, tuple[int, ...]]:
@@ -124,6 +179,8 @@ class Inputs(NamedTuple):
     bounds: Numbers  # (series + 1,)
     times: Array  # (row,)
     controls: Array  # (row, control)
+    clock: Array  # (row, 2), see `Effect.along`
+    n_days: int  # of the week; 0: rows show no day's shape, or no week
     rows: Numbers  # those at which a channel was observed, sorted
 
     def at(self, chosen: Numbers) -> Inputs:
@@ -135,12 +192,20 @@ class Inputs(NamedTuple):
         kept = [np.arange(*pair) for pair in pairs]
         ends = np.append(0, np.cumsum([len(part) for part in kept]))
         every = np.concatenate(kept)
-        place = np.searchsorted(every, rows)
-        return Inputs(ends, self.times[every], self.controls[every], place)
+        return Inputs(
+            bounds=ends,
+            times=self.times[every],
+            controls=self.controls[every],
+            clock=self.clock[every],
+            n_days=self.n_days,
+            rows=np.searchsorted(every, rows),
+        )
 
     def columns(self, effects: Sequence[Effect]) -> Array:
         """Return the columns of effects at observed rows."""
-        return columns_of(effects, *self[:3])[self.rows]
+        found = columns_of(effects, self.bounds, self.times, self.controls)
+        found = [columns[self.rows] for columns in found]
+        return along_the_day(effects, found, self.clock[self.rows])
 
     def response(self, estimate: Estimate, lengths: Numbers) -> Array:
         """Return what effects add at the rows of series, (row,)."""
@@ -149,19 +214,56 @@ class Inputs(NamedTuple):
         return response
 
     def candidates(self, span: float) -> list[list[Effect]]:
-        """Return the effects that columns may have; of a constant none."""
+        """Return, of each effect that there may be, the forms it may have.
+
+        A constant column has none. Where rows show a day's shape and a week's days,
+        each column may act along the day, and some days may have a shape of their own.
+        """
         memories = [0.0, *_MEMORIES[_MEMORIES <= span / _SPANS].tolist()]
-        found = []
+        found, n_waves = [], self._waves
         for k, values in enumerate(self.controls[self.rows].T):
             kinds: list[tuple[float, ...]] = [()] if np.ptp(values) > 0 else []
             if kinds and len(np.unique(values)) >= _FEWEST_VALUES:
-                kinds.append(_knots(values))
+                kinds.append(_knots(values, _KNOTS))
             found.append([Effect(k, kind, m) for kind in kinds for m in memories])
+            if n_waves and kinds:
+                found.append(self._along(k, kinds, n_waves))
+        if n_waves:
+            runs = {
+                tuple(sorted((first + k) % self.n_days for k in range(n)))
+                for n in range(1, min(_MOST_DAYS, self.n_days - 1) + 1)
+                for first in range(self.n_days)
+            }
+            kind = [
+                Effect(ALWAYS, days=days, waves=n_waves, size=size)
+                for days in [(), *sorted(runs)]
+                for size in _SIZES
+            ]
+            found += [kind] * _MOST_KINDS
         return found
 
+    @property
+    def _waves(self) -> int:
+        """Number of waves of a day that rows can show; 0: no shape."""
+        if not self.n_days:
+            return 0
+        return min(int(len(np.unique(self.clock[self.rows, 0].round(4))) / 2), _WAVES)
 
-def _knots(values: Array) -> tuple[float, ...]:
-    knots = np.unique(np.quantile(values, np.linspace(0, 1, _KNOTS)))
+    def _along(
+        self, column: int, kinds: list[tuple[float, ...]], n_waves: int
+    ) -> list[Effect]:
+        values = self.controls[self.rows, column]
+        knots = [_knots(values, _FEW_KNOTS) if kind else () for kind in kinds]
+        waves = n_waves if len(kinds) == 1 else min(n_waves, _FEW_WAVES)
+        return [
+            Effect(column, own, waves=waves, size=size)
+            for own in knots
+            for size in _SIZES
+        ]
+
+
+def _knots(values: Array, n: int) -> tuple[float, ...]:
+    knots = np.unique(np.quantile(values, np.linspace(0, 1, n)))
     kept = np.diff(knots, prepend=-np.inf) > 1e-3 * np.ptp(knots)
     return tuple(knots[kept].tolist())
 
@@ -183,6 +285,7 @@ class _Judge:
         self._root = np.sqrt(found.inverse_F)[:, None]
         self._y = self._surprise(table.values[:, None])
         self._columns: dict[Effect, list[Array]] = {}
+        self._products: dict[tuple[Effect, Effect | None], Array] = {}
 
     def _surprise(self, columns: Array) -> list[Array]:
         """Return what is not expected of columns, in deviations."""
@@ -195,13 +298,29 @@ class _Judge:
             self._columns[effect] = self._surprise(self._inputs.columns([effect]))
         return self._columns[effect]
 
+    def _product(self, one: Effect, other: Effect | None) -> Array:
+        """Return (series, own, other); without another, with y."""
+        # what several days have in common is the sum of what each has
+        size = one.size * (1.0 if other is None else other.size)
+        one = one._replace(size=1.0)
+        other = None if other is None else other._replace(size=1.0)
+        if (one, other) not in self._products:
+            if len(one.days) > 1:
+                days = [one._replace(days=(day,)) for day in one.days]
+                found = sum(self._product(day, other) for day in days)
+            elif other is not None and len(other.days) > 1:
+                found = self._product(other, one).mT
+            else:
+                columns = self._y if other is None else self._of(other)
+                pairs = zip(self._of(one), columns, strict=True)
+                found = np.stack([a.T @ b for a, b in pairs])
+            self._products[one, other] = found
+        return size * self._products[one, other]
+
     def products(self, one: Effect, others: list[Effect]) -> tuple[Array, Array]:
         """Return an effect's (series, own, other), and y's (series, own, 1)."""
-        several = [self._y, *map(self._of, others)]
-        target, *found = (
-            np.stack([a.T @ b for a, b in zip(self._of(one), other, strict=True)])
-            for other in several
-        )
+        target = self._product(one, None)
+        found = [self._product(one, other) for other in others]
         return np.concatenate([target[..., :0], *found], axis=2), target
 
     def system(self, effects: list[Effect]) -> tuple[Array, Array]:
@@ -249,10 +368,9 @@ def estimated(
     table = component.own(table, span).in_units(table)
     known = inputs.response(start, table.lengths) if start.effects else 0.0
     judge = _Judge(component, span, table, inputs, table.values - known)
-    chosen: dict[int, Effect] = {effect.column: effect for effect in start.effects}
+    effects = list(start.effects)
     if search:
-        chosen = _searched(judge, inputs.candidates(span), chosen)
-    effects = [chosen[k] for k in sorted(chosen)]
+        effects = _searched(judge, inputs.candidates(span), effects)
     if not effects:
         return Estimate()
     inner, told = judge.system(effects)
@@ -263,8 +381,15 @@ def estimated(
 
 
 def _searched(
-    judge: _Judge, candidates: list[list[Effect]], chosen: dict[int, Effect]
-) -> dict[int, Effect]:
+    judge: _Judge, candidates: list[list[Effect]], start: list[Effect]
+) -> list[Effect]:
+    chosen: dict[int, Effect] = {}
+    for effect in start:  # each takes the first place that may hold it
+        kind = effect._replace(memory=0.0)
+        free = (
+            k for k, each in enumerate(candidates) if k not in chosen and kind in each
+        )
+        chosen[next(free)] = effect
     first = {k: judge.best(each, [])[0] for k, each in enumerate(candidates)}
     order = sorted(first, key=lambda k: -first[k])
     for _ in range(_SWEEPS):
@@ -279,4 +404,4 @@ def _searched(
                 chosen[k] = finer or best
         if chosen == before:
             break
-    return chosen
+    return [chosen[k] for k in sorted(chosen)]

@@ -259,7 +259,7 @@ class _Search:
             found += tried
             better = min(tried, key=lambda c: c.loss)
             if better.loss < best.loss:
-                found += self.grown(better)
+                found += self.grown(better)[1:]
         return found
 
     def _response(self, estimate: Estimate, rows: Numbers) -> Any:
@@ -274,11 +274,6 @@ class _Search:
             few = [p for p in left if p in self._clock]
             few += [p for p in left if p not in self._clock][:_AT_ONCE]
             forms = [form._replace(periods=(*form.periods, part)) for part in few]
-            forms += [
-                one._replace(nested=True)
-                for one in (form, *forms)
-                if any(one.cycles) and not one.nested
-            ]
             tried = [self.most_probable(one, start, best.estimate) for one in forms]
             tried += self.with_effects(best)
             found += tried
@@ -365,12 +360,10 @@ class _Search:
 
     def finer(self, candidate: _Candidate) -> _Candidate:
         """Return a candidate with the most probable number of harmonics."""
-        component, posterior = candidate.component, candidate.posterior
+        component = candidate.component
         if not component.form.periods:
             return candidate
-        # nested seasons have several waves for each
-        numbers = _HARMONICS[:2] if component.form.nested else _HARMONICS
-        several = [component._replace(harmonics=n) for n in numbers]
+        several = [component._replace(harmonics=n) for n in _HARMONICS]
         losses = [self._filtered(c, candidate.estimate).loss for c in several]
         k = int(np.argmin(losses))
         loss = candidate.loss + losses[k] - losses[0]

@@ -29,8 +29,6 @@ BASE = {
 PLACE = {name: k for k, name in enumerate(BASE)}
 # the same of a season's size, and of how many periods it is remembered
 _SEASON, _PERIODS_KEPT = (0.3, 1.5, 0.7), (15.0, 1.0, 100.0)
-# periods of one season in another, and how far from whole
-_MOST_CYCLES, _WHOLE = 10, 1e-3
 # of a lone series, of whose first level nothing else tells
 VAGUE = 10.0
 LEAST_NOISE = 1e-3  # standard deviation, in units of the spread
@@ -43,19 +41,6 @@ class Form(NamedTuple):
     logarithm: bool = False
     effects: tuple[tuple[int, ...], ...] = ()
     """Columns of X that each effect reads, see `effects`."""
-    nested: bool = False
-    """Whether a season's shape changes along a longer one, as a day's over the week."""
-
-    @property
-    def cycles(self) -> list[int]:
-        """Periods of another season in each one, if they are whole and few; else 0."""
-        found = []
-        for period in self.periods:
-            ratios = period / np.array(self.periods)
-            near = np.abs(ratios - ratios.round()) < _WHOLE
-            usable = near & (ratios > 1.5) & (ratios < _MOST_CYCLES)
-            found.append(round(ratios[usable].max(initial=0)))
-        return found
 
 
 class StateSpace(NamedTuple):
@@ -126,26 +111,15 @@ def state_space(
 
 @functools.cache
 def _harmonics(form: Form, most: int) -> tuple[Array, Array, Numbers]:
-    """Return each one's angular frequency, share and season.
-
-    A nested season has waves beside those of the shorter one: k of these that swell m
-    times in the longer season are k * cycles + m and k * cycles - m waves.
-    """
+    """Return each one's angular frequency, share and season."""
     waves: list[Array] = [np.zeros(0)]
     shares: list[Array] = [np.zeros(0)]
     numbers: list[int] = []
-    for period, cycles in zip(form.periods, form.cycles, strict=True):
+    for period in form.periods:
         # stamps one unit apart show no shorter wave than two units
-        shortest = max(1, int(period / 2 + 0.25))
-        n = np.arange(1, min(shortest, most) + 1)
-        share = 1 / n
-        if form.nested and cycles:
-            n = np.arange(1, min(shortest, cycles * (most // 2) + cycles // 2) + 1)
-            n = n[n % cycles > 0]
-            k = np.round(n / cycles)
-            share = 1 / (np.maximum(k, 1) * np.abs(n - k * cycles))
+        n = np.arange(1, min(max(1, int(period / 2 + 0.25)), most) + 1)
         waves.append(2 * math.pi * n / period)
-        shares.append(share / share.sum())
+        shares.append(1 / n / (1 / n).sum())
         numbers.append(len(n))
     season = np.repeat(np.arange(len(numbers)), np.array(numbers, np.int64))
     return np.concatenate(waves), np.concatenate(shares), season

@@ -21,16 +21,22 @@ import numpy as np
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.observations import Observations
 from sklode.data.scaling import location_and_scale, time_unit
-from sklode.data.ticks import clock_ahead, ticks_between
+from sklode.data.ticks import (
+    clock_ahead,
+    day_and_week,
+    place_in,
+    ticks_between,
+)
 from sklode.levels.components import Component, States, kalman
 from sklode.levels.cross import MEMORIES, Cross
-from sklode.levels.effects import Effect, Inputs, columns_of, places
+from sklode.levels.effects import Effect, Inputs, along_the_day, columns_of, places
 from sklode.levels.fitting import fit_components
 from sklode.levels.mixture import Mixture, Move, steps_of
 from sklode.levels.periods import clock_periods, peaks
 from sklode.levels.table import Table
 
 _APART, _WAVES = 0.25, 12  # cycles that tell a period from a wave of a clock's season
+_MOST_DAYS = 10  # of what stands for a week
 _SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
 
 
@@ -43,7 +49,8 @@ class Level:
     spans: list[float]  # of each channel: of a usual series, in units of time
     control_location: Array  # (control,)
     control_scale: Array
-    effects: list[Effect]  # what columns of X may do
+    effects: list[Effect]  # what columns of X and kinds of days may do
+    cycle: tuple[float, float] | None  # ticks of a day and a week, see `place_in`
     steps: Array  # (channel,), see `mixture.steps_of`
     cross: Cross  # what channels tell each other
 
@@ -58,13 +65,15 @@ class Level:
         unit = time_unit(observations.observed())
         steps, controls = steps_of(observations.values), observations.controls
         cross = Cross.none(len(steps))
-        level = cls(unit, [], [], *location_and_scale(controls), [], steps, cross)
+        level = cls(unit, [], [], *location_and_scale(controls), [], None, steps, cross)
         tables = level.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
         is_auto = isinstance(seasons, str)
         if isinstance(seasons, str):
             seasons = tuple(clock_periods(observations, unit, longest * unit))
         clock, found, spans = [period / unit for period in seasons], [], []
+        cycle = _cycle_of(seasons, day_and_week(observations.like))
+        level = replace(level, cycle=cycle)
         for table, values in zip(tables, observations.values.T, strict=True):
             some = table.spans[table.spans > 0]
             spans.append(float(np.median(some)) if len(some) else max(longest, 1.0))
@@ -74,9 +83,13 @@ class Level:
             if is_auto:
                 periods |= _other_periods(table, clock)
             X = None
-            if controls.shape[1]:
-                known = np.flatnonzero(~np.isnan(values))
-                X = Inputs(*level._controls(observations), known)
+            if controls.shape[1] or cycle:
+                X = Inputs(
+                    *level.controls(observations),
+                    clock=level.clock(observations.ticks, observations.like),
+                    n_days=round(cycle[1] / cycle[0]) if cycle else 0,
+                    rows=np.flatnonzero(~np.isnan(values)),
+                )
             found.append(
                 fit_components(table, spans[-1], told, periods, n_clock, logarithm, X)
             )
@@ -104,10 +117,23 @@ class Level:
 
     def inputs(self, rows: Observations) -> Array:
         """Return what `kalman` reads beside times, (row, 1 + column)."""
-        ahead = clock_ahead(rows.ticks, rows.like)[:, None] / self.unit
-        return np.hstack([ahead, columns_of(self.effects, *self._controls(rows))])
+        columns = columns_of(self.effects, *self.controls(rows))
+        return self.inputs_at(rows.ticks, rows.like, columns)
 
-    def _controls(self, rows: Observations) -> tuple[Numbers, Array, Array]:
+    def inputs_at(self, ticks: Numbers, like: Any, columns: list[Array]) -> Array:
+        """Return `inputs` at stamps, of what effects make of X there."""
+        ahead = clock_ahead(ticks, like)[:, None] / self.unit
+        along = along_the_day(self.effects, columns, self.clock(ticks, like))
+        return np.hstack([ahead, along])
+
+    def clock(self, ticks: Numbers, like: Any) -> Array:
+        """Return the share of the day and the day of the week, (row, 2)."""
+        if self.cycle is None:
+            return np.zeros((len(ticks), 2))
+        return place_in(self.cycle, ticks, like)
+
+    def controls(self, rows: Observations) -> tuple[Numbers, Array, Array]:
+        """Return bounds, times and standardised X of rows."""
         times = self.times(rows, rows.series, rows.ticks)
         return rows.bounds, times, self.standard(rows.controls)
 
@@ -354,6 +380,24 @@ class FilteredChannel:
     def _since(self, new: Table) -> Array:
         """Return the time from each last row, or 0, to the first new one."""
         return np.where(new.lengths > 0, new.starts - np.maximum(self.table.ends, 0), 0)
+
+
+def _cycle_of(
+    seasons: tuple[float, ...], calendar: tuple[float, float] | None
+) -> tuple[float, float] | None:
+    """Return the day and the week among seasons, or what may stand for them.
+
+    That is a season of which another one has a few whole ones.
+    """
+    if calendar is not None and {*calendar} <= {*seasons}:
+        return calendar
+    pairs = [
+        (short, long)
+        for short in seasons
+        for long in seasons
+        if short.is_integer() and 2 <= long / short <= _MOST_DAYS and not long % short
+    ]
+    return min(pairs, default=None)
 
 
 def _other_periods(table: Table, clock: list[float]) -> dict[float, float]:

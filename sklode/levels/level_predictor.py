@@ -11,9 +11,9 @@ import pandas as pd
 
 from sklode.data.arrays import Array, Numbers
 from sklode.data.history import Asked, History
-from sklode.data.ticks import clock_ahead, length_of_time, rows_before
+from sklode.data.ticks import day_and_week, length_of_time, rows_before
 from sklode.levels.components import Component
-from sklode.levels.effects import Effect, places
+from sklode.levels.effects import ALWAYS, Effect, columns_of, places
 from sklode.levels.level import Filtered
 from sklode.levels.mixture import Floored, Move, steps_of
 from sklode.levels.table import Table
@@ -122,9 +122,18 @@ class LevelPredictor:
         return [
             *("trend", "deviation"),
             *(f"season of {self._length(period)}" for period in periods),
-            *(effect.name(names) for effect in self._effects(component)),
+            *(effect.name(names, self._cycle) for effect in self._effects(component)),
             "signal",
         ]
+
+    @property
+    def _cycle(self) -> tuple[str, list[str]]:
+        """Names of a day and of the days of the week, or what stands for them."""
+        like, cycle = self._history.rows.like, self.level.cycle
+        if cycle is None or cycle == day_and_week(like):
+            return "day", ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+        n_days = round(cycle[1] / cycle[0])
+        return length_of_time(cycle[0], like), [str(k + 1) for k in range(n_days)]
 
     def _length(self, time: float) -> str:
         """Return a length of time, in units of the level, in words."""
@@ -140,6 +149,8 @@ class LevelPredictor:
         end = len(mean) - sum(effect.n_columns for effect in effects)
         for effect in effects:
             own, end = slice(end, end + effect.n_columns), end + effect.n_columns
+            if effect.waves:
+                continue  # no one curve
             k = effect.column
             ends = seen[:, k].min(), seen[:, k].max()
             values = np.linspace(*ends, _PLACES)
@@ -148,7 +159,8 @@ class LevelPredictor:
             drawn = (columns @ mean[own])[:, None] + _NINETY * spread[:, None]
             drawn = np.exp(scale * drawn) if component.form.logarithm else scale * drawn
             shape = values, drawn[:, 1], drawn[:, [0, 2]]
-            found.append(Curve(effect.name(names), names[k], *shape))
+            name = effect.name(names, self._cycle)
+            found.append(Curve(name, names[k], *shape))
         return found
 
     def table(self, asked: Asked) -> tuple[Table, Numbers]:
@@ -187,22 +199,23 @@ class LevelPredictor:
 
     def _inputs(self, asked: Asked) -> Array:
         """Return what the level reads at rows."""
-        ahead = clock_ahead(asked.ticks, self._history.rows.like)
-        inputs: Array = ahead[:, None] / self.level.unit
-        known = asked.known
-        if not self.level.effects:
-            return inputs
-        self._warn_of_far_controls(known)
-        before = rows_before(known.bounds, known.ticks, asked.series, asked.ticks)
-        place = np.maximum(before, known.bounds[asked.series])
-        return np.hstack([inputs, self.level.inputs(known)[place, 1:]])
+        known, effects, columns = asked.known, self.level.effects, []
+        if effects:
+            self._warn_of_far_controls(known)
+            # X holds until its next row; the clock goes on
+            before = rows_before(known.bounds, known.ticks, asked.series, asked.ticks)
+            place = np.maximum(before, known.bounds[asked.series])
+            columns = columns_of(effects, *self.level.controls(known))
+        return self.level.inputs_at(
+            asked.ticks, known.like, [column[place] for column in columns]
+        )
 
     def _warn_of_far_controls(self, known: Any) -> None:
         seen = self._history.rows.controls
         low, high = seen.min(0), seen.max(0)
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         is_far = np.abs(known.controls / 4 - middle / 4) > 0.75 * half  # floats end
-        used = sorted({effect.column for effect in self.level.effects})
+        used = sorted({e.column for e in self.level.effects if e.column != ALWAYS})
         for k in (k for k in used if is_far[:, k].any()):
             row = int(np.argmax(is_far[:, k]))
             warnings.warn(

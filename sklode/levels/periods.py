@@ -22,6 +22,7 @@ _MOST_SHARPENED = 16_000  # that sharpen what it finds
 _MOST_FREQUENCIES = 30_000  # rows fill a span too sparsely beyond
 _PEAK_CYCLES = 2.5
 _OVERSAMPLING = 4
+_BESIDE = 121  # frequencies whose median is the usual power: 15 waves to each side
 _APART = 0.75  # cycles in the span, of two peaks
 _ROUND = 0.002  # a period that near to a whole number of index steps is one
 
@@ -64,15 +65,23 @@ def peaks(times: Array, values: Array, unit: float) -> list[float]:
     n = int((highest - lowest) * span * _OVERSAMPLING)
     if not 8 * _OVERSAMPLING <= n <= _MOST_FREQUENCIES:
         return []
+    from scipy.ndimage import median_filter  # imports need not wait
+
     frequencies = np.linspace(lowest, highest, n)
     found: list[float] = []
     for _ in range(_PEAKS):
         power = _powers(times, _rest(times, values, found), frequencies)
-        place = int(power.argmax())
-        beside = slice(max(place - 60, 0), place + 61)
+        # out of what is usual beside it, were that flat or that of a random walk
+        ratio = np.minimum(
+            *(
+                shaped / median_filter(shaped, _BESIDE, mode="nearest")
+                for shaped in (power, power * frequencies**2)
+            )
+        )
+        place = int(ratio.argmax())
         needed = (math.log(n) + 7) / math.log(2)
         is_new = all(abs(frequencies[place] - 1 / p) > _APART / span for p in found)
-        if not is_new or not power[place] > needed * np.median(power[beside]):
+        if not is_new or not ratio[place] > needed:
             break
         found.append(1 / frequencies[place])
         _sharpen(times, values, found, 1 / (_OVERSAMPLING * span))
