@@ -271,10 +271,15 @@ class _Search:
         while True:
             form, start = best.component.form, best.component.logs
             left = [p for p in self._periods if p not in form.periods]
-            few = [p for p in left if p in self._clock]
-            few += [p for p in left if p not in self._clock][:_AT_ONCE]
-            forms = [form._replace(periods=(*form.periods, part)) for part in few]
-            tried = [self.most_probable(one, start, best.estimate) for one in forms]
+            others = [p for p in left if p not in self._clock]
+            parts = [(p,) for p in left if p in self._clock or p in others[:_AT_ONCE]]
+            if len(others) > 1:  # of near ones, no single one may help
+                parts.append(tuple(others))
+            forms = [form._replace(periods=form.periods + part) for part in parts]
+            # what other seasons had to follow may be the new one: they start steady
+            steady = start.copy()
+            steady[_KEPT] = np.maximum(start[_KEPT], priors(form)[2][_KEPT])
+            tried = [self.most_probable(one, steady, best.estimate) for one in forms]
             tried += self.with_effects(best)
             found += tried
             better = min(tried, key=lambda c: c.loss, default=best)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pandas as pd
+from scipy.fft import next_fast_len
 from scipy.optimize import minimize_scalar
 
 from sklode.data.arrays import Array
@@ -17,9 +18,10 @@ _CLOCK = (DAY, 7 * DAY, 365.2425 * DAY)
 # A season has so many stamps a period, and periods in the longest series
 _STAMPS, _CYCLES = 3.5, 1.1
 _PEAKS = 6
-_FEWEST_ROWS, _MOST_ROWS = 24, 1000  # that a periodogram reads: the last ones
-_MOST_SHARPENED = 16_000  # that sharpen what it finds
-_MOST_FREQUENCIES = 30_000  # rows fill a span too sparsely beyond
+# that a periodogram reads: the last ones
+_FEWEST_ROWS, _LAST_ROWS, _MOST_ROWS = 24, 1000, 20_000
+_SPARSEST = 16.0  # times the span that rows would fill at the usual gap
+_STAMPS_A_WAVE = 12  # of the grid that rows are put on
 _PEAK_CYCLES = 2.5
 _OVERSAMPLING = 4
 _BESIDE = 121  # frequencies whose median is the usual power: 15 waves to each side
@@ -49,47 +51,47 @@ def peaks(times: Array, values: Array, unit: float) -> list[float]:
     """Return periods whose waves stand out of the frequencies beside them.
 
     Noise alone would have one as high in a thousand series. Lomb and Scargle; Press et
-    al., "Numerical Recipes" (2007), section 13.8.
+    al., "Numerical Recipes" (2007), section 13.8. All rows tell near periods apart; the
+    last ones alone tell those that drift.
     """
-    if len(times) < _FEWEST_ROWS:
+    for rows in (_MOST_ROWS, _LAST_ROWS):
+        found = _peaks(times[-rows:], values[-rows:], unit)
+        if found or len(times) <= _LAST_ROWS:
+            return found
+    return []
+
+
+def _peaks(times: Array, values: Array, unit: float) -> list[float]:
+    span = float(times[-1] - times[0]) if len(times) >= _FEWEST_ROWS else 0.0
+    # rows fill a longer span too sparsely
+    if not 0 < span <= _SPARSEST * unit * len(times):
+        return []
+    step = 1 / (_OVERSAMPLING * span)
+    frequencies = np.arange(_PEAK_CYCLES / span, 1 / (2.2 * unit), step)
+    n = len(frequencies)
+    if n < 8 * _OVERSAMPLING:
         return []
     values = values / power_of_two(values)
-    values = values - np.median(values[-_MOST_ROWS:])
-    width = 8 * np.median(np.abs(values[-_MOST_ROWS:])) or np.inf
-    every = times, np.clip(values, -width, width)
-    times, values = (column[-_MOST_ROWS:] for column in every)
-    span = times[-1] - times[0]
-    if span == 0:
-        return []
-    lowest, highest = _PEAK_CYCLES / span, 1 / (2.2 * unit)
-    n = int((highest - lowest) * span * _OVERSAMPLING)
-    if not 8 * _OVERSAMPLING <= n <= _MOST_FREQUENCIES:
-        return []
+    values = values - np.median(values)
+    width = 8 * np.median(np.abs(values)) or np.inf
+    values = np.clip(values, -width, width)
     from scipy.ndimage import median_filter  # imports need not wait
 
-    frequencies = np.linspace(lowest, highest, n)
     found: list[float] = []
-    for _ in range(_PEAKS):
+    while len(found) < _PEAKS:
         power = _powers(times, _rest(times, values, found), frequencies)
-        # out of what is usual beside it, were that flat or that of a random walk
-        ratio = np.minimum(
-            *(
-                shaped / median_filter(shaped, _BESIDE, mode="nearest")
-                for shaped in (power, power * frequencies**2)
-            )
-        )
+        # out of what is usual beside it, were that flat or a random walk's
+        ratio = np.full(n, np.inf)
+        for shaped in (power, power * frequencies**2):
+            usual = median_filter(shaped, _BESIDE, mode="reflect")
+            ratio = np.minimum(ratio, shaped / np.maximum(usual, 1e-300))
         place = int(ratio.argmax())
         needed = (math.log(n) + 7) / math.log(2)
         is_new = all(abs(frequencies[place] - 1 / p) > _APART / span for p in found)
         if not is_new or not ratio[place] > needed:
             break
-        found.append(1 / frequencies[place])
-        _sharpen(times, values, found, 1 / (_OVERSAMPLING * span))
-    # more rows tell nearer periods apart
-    rows = _MOST_ROWS
-    while found and rows < min(len(every[0]), _MOST_SHARPENED):
-        reach, rows = 0.5 / (every[0][-1] - every[0][-rows]), 4 * rows
-        _sharpen(*(column[-rows:] for column in every), found, reach)
+        found.append(1 / float(frequencies[place]))
+        _sharpen(times, values, found, reach=step)
     return found
 
 
@@ -97,22 +99,22 @@ def _sharpen(times: Array, values: Array, found: list[float], reach: float) -> N
     """Move periods, given the others, to the most power so near in frequency."""
     for k in [*range(len(found))][::-1] * (1 + (len(found) > 1)):
         rest = _rest(times, values, found[:k] + found[k + 1 :])
-        near = 1 / found[k] + reach * np.linspace(-1, 1, 17)
-        place = int(_powers(times, rest, near).argmax())
-        pair = near[max(place - 1, 0)], near[min(place + 1, 16)]
 
-        def depth(f: float, rest: Array = rest) -> float:
-            return -_powers(times, rest, np.array([f])).item()
+        def left(f: float, rest: Array = rest) -> float:
+            return float((_rest(times, rest, [1 / f], harmonics=1) ** 2).sum())
 
-        given = {"bounds": pair, "options": {"xatol": 1e-6 * pair[0]}}
-        found[k] = 1 / float(minimize_scalar(depth, method="bounded", **given).x)
+        near = 1 / found[k] - reach, 1 / found[k] + reach
+        best = minimize_scalar(
+            left, bounds=near, method="bounded", options={"xatol": 1e-3 * reach}
+        )
+        found[k] = 1 / float(best.x)
 
 
-def _rest(times: Array, values: Array, known: list[float]) -> Array:
+def _rest(times: Array, values: Array, known: list[float], harmonics: int = 3) -> Array:
     """Return what a line and waves of known periods leave."""
     waves = [np.column_stack([np.ones(len(times)), times - times[0]])]
     for period in known:
-        angles = 2 * math.pi * times[:, None] / period * np.arange(1, 4)
+        angles = 2 * math.pi * times[:, None] / period * np.arange(1, harmonics + 1)
         waves += [np.cos(angles), np.sin(angles)]
     design = np.hstack(waves)
     rest: Array = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
@@ -120,7 +122,17 @@ def _rest(times: Array, values: Array, known: list[float]) -> Array:
 
 
 def _powers(times: Array, values: Array, frequencies: Array) -> Array:
-    from scipy.signal import lombscargle  # imports need not wait
+    """Return the power at frequencies of one step, from a fast Fourier transform.
 
-    power: Array = lombscargle(times, values, 2 * math.pi * frequencies)
+    Rows count at the nearest of a grid's stamps, so fine that no wave of interest
+    turns by more than a twelfth from one to the next.
+    """
+    start, step = frequencies[0], frequencies[1] - frequencies[0]
+    n_stamps = next_fast_len(math.ceil(_STAMPS_A_WAVE * frequencies[-1] / step))
+    place = np.round((times - times[0]) * step * n_stamps).astype(np.int64)
+    # the grid begins at the lowest frequency
+    turned = values * np.exp(-2j * math.pi * start * (times - times[0]))
+    sums = np.bincount(place, turned.real, n_stamps).astype(complex)
+    sums.imag = np.bincount(place, turned.imag, n_stamps)
+    power: Array = np.abs(np.fft.fft(sums)[: len(frequencies)]) ** 2
     return power
