@@ -1,4 +1,4 @@
-"""What channels tell each other: a shift of forecasts after the last rows.
+"""What channels tell of each other's next rows: a shift after the last ones.
 
 Channels are filtered alone. What all innovations tell about one's residuals is found by
 ridge regression, and stays out where it is not proved.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from sklode.data.arrays import Array, Numbers
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.levels.components import Component, States, heaviest
 from sklode.levels.table import Table
 
@@ -82,7 +82,9 @@ class Cross(NamedTuple):
             rows = last[origins]
             residuals, gaps = (each[rows] for each in looked[k])
             gaps = gaps - (times[origins] - table.times[rows])[:, None]
-            weights, found.fading[k] = _regressed(features[origins], residuals, gaps)
+            own = np.repeat(np.arange(n) == k, len(MEMORIES))
+            given = features[origins], own, residuals, gaps
+            weights, found.fading[k] = _regressed(*given)
             found.weights[:, :, k] = weights.reshape(n, -1)
         return found
 
@@ -145,31 +147,45 @@ def _looked_ahead(
     return innovations, residuals, gaps
 
 
-def _regressed(features: Array, residuals: Array, gaps: Array) -> tuple[Array, float]:
-    """Return weights, (feature,), and the rate of fading."""
+def _regressed(
+    features: Array, own: Flags, residuals: Array, gaps: Array
+) -> tuple[Array, float]:
+    """Return weights, (feature,), and the rate of fading.
+
+    Others must tell more than the channel's ``own`` innovations, which may show that
+    its level does not fit: that is no news of others.
+    """
+    nothing = np.zeros(features.shape[1]), 0.0
     usable = (~np.isnan(residuals[:, :_NEAR])).sum(1) > _NEAR // 2
     if usable.sum() < _LEAST_ROWS:
-        return np.zeros(features.shape[1]), 0.0
+        return nothing
     features, residuals, gaps = features[usable], residuals[usable], gaps[usable]
     goal = _clipped(np.nanmean(residuals[:, :_NEAR], axis=1))
     scale = features.std(0)
     scale[scale == 0] = 1.0
     features = features / scale
-    held_out = np.empty((len(_PENALTIES), len(goal)))
+    shift, best = _held_out(features, goal)
+    alone, _ = _held_out(features[:, own], goal)
+    for before in (np.zeros_like(goal), alone):
+        gains = (goal - before) ** 2 - (goal - shift) ** 2
+        by_block = np.array([b.mean() for b in np.array_split(gains, _BLOCKS)])
+        error = by_block.std(ddof=1) / math.sqrt(_BLOCKS)
+        if not by_block.mean() > stdtrit(_BLOCKS - 1, _CONFIDENCE) * error:
+            return nothing
+    weights = _ridge(features, goal)[best] / scale
+    return weights, _fading(shift, residuals, gaps)
+
+
+def _held_out(features: Array, goal: Array) -> tuple[Array, int]:
+    """Return what each block is told by the others, and the best penalty."""
+    found = np.empty((len(_PENALTIES), len(goal)))
     rows = np.arange(len(goal))
-    blocks = np.array_split(rows, _BLOCKS)
-    for block in blocks:
+    for block in np.array_split(rows, _BLOCKS):
         # the others share no residual with these
         others = (rows < block[0] - _NEAR) | (rows > block[-1] + _NEAR)
-        held_out[:, block] = _ridge(features[others], goal[others]) @ features[block].T
-    best = int(np.argmin(((goal - held_out) ** 2).sum(1)))
-    gains = goal**2 - (goal - held_out[best]) ** 2
-    by_block = np.array([gains[block].mean() for block in blocks])
-    error = by_block.std(ddof=1) / math.sqrt(_BLOCKS)
-    if not by_block.mean() > stdtrit(_BLOCKS - 1, _CONFIDENCE) * error:
-        return np.zeros(features.shape[1]), 0.0
-    weights = _ridge(features, goal)[best] / scale
-    return weights, _fading(held_out[best], residuals, gaps)
+        found[:, block] = _ridge(features[others], goal[others]) @ features[block].T
+    best = int(np.argmin(((goal - found) ** 2).sum(1)))
+    return found[best], best
 
 
 def _ridge(features: Array, goal: Array) -> Array:

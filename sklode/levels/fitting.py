@@ -148,6 +148,7 @@ def fit_components(
     n_clock: int,
     logarithm: Any,
     inputs: Any,
+    gap: float = 1.0,
 ) -> list[tuple[Component, tuple[Effect, ...]]]:
     """Return what a channel's forecasts average over, and its effects.
 
@@ -159,7 +160,7 @@ def fit_components(
     if inputs is not None and len(table.bounds) > 2:
         rows = _sample(table)
         table, inputs = table.where(rows).without_empty(), inputs.at(rows)
-    search = _Search(table, span, told, periods, n_clock, inputs)
+    search = _Search(table, span, told, periods, n_clock, inputs, gap)
     found = search.candidates(logarithm, is_positive)
     least = min(c.loss for c in found)
     near = [search.finer(c) for c in found if c.loss <= least + _MARGIN]
@@ -225,7 +226,9 @@ class _Search:
         periods: dict[float, float],
         n_clock: int,
         inputs: Any,
+        gap: float,
     ) -> None:
+        self._gap = gap
         self._table, self._span, self._periods = table, span, periods
         self._told, self._clock = tuple(told), set([*periods][:n_clock])
         self._pooled = len(table.bounds) > 2
@@ -242,7 +245,7 @@ class _Search:
 
     def candidates(self, logarithm: str | bool, is_positive: bool) -> list[_Candidate]:
         """Return forms with their most probable hyperparameters."""
-        plain = Form(self._told, logarithm is True)
+        plain = Form(self._told, logarithm is True, gap=self._gap)
         found = self.grown(self.most_probable(plain))
         if logarithm is True:
             return found

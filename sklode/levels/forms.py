@@ -41,6 +41,8 @@ class Form(NamedTuple):
     logarithm: bool = False
     effects: tuple[tuple[int, ...], ...] = ()
     """Columns of X that each effect reads, see `effects`."""
+    gap: float = 1.0
+    """Usual one of the channel's own rows, in units of time: priors count by it."""
 
 
 class StateSpace(NamedTuple):
@@ -76,6 +78,9 @@ def priors(form: Form) -> tuple[Array, Array, Array]:
         kept, width, start = _PERIODS_KEPT
         rows += [_SEASON, (kept * period, width, start * period)]
     medians, widths, starts = np.array(rows).T
+    memories = [PLACE["velocity memory"], PLACE["OU memory"]]
+    medians[memories] *= form.gap
+    starts[memories] *= form.gap
     return np.log(medians), widths, np.log(starts)
 
 
@@ -116,8 +121,9 @@ def _harmonics(form: Form, most: int) -> tuple[Array, Array, Numbers]:
     shares: list[Array] = [np.zeros(0)]
     numbers: list[int] = []
     for period in form.periods:
-        # stamps one unit apart show no shorter wave than two units
-        n = np.arange(1, min(max(1, int(period / 2 + 0.25)), most) + 1)
+        # stamps show no shorter wave than two of their gaps
+        shortest = max(1, int(period / (2 * form.gap) + 0.25))
+        n = np.arange(1, min(shortest, most) + 1)
         waves.append(2 * math.pi * n / period)
         shares.append(1 / n / (1 / n).sum())
         numbers.append(len(n))

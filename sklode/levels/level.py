@@ -27,7 +27,8 @@ from sklode.data.ticks import (
     place_in,
     ticks_between,
 )
-from sklode.levels.components import Component, States, kalman
+from sklode.levels.company import Company, Told
+from sklode.levels.components import Component, States, heaviest, kalman
 from sklode.levels.cross import MEMORIES, Cross
 from sklode.levels.effects import Effect, Inputs, along_the_day, columns_of, places
 from sklode.levels.fitting import fit_components
@@ -52,7 +53,8 @@ class Level:
     effects: list[Effect]  # what columns of X and kinds of days may do
     cycle: tuple[float, float] | None  # ticks of a day and a week, see `place_in`
     steps: Array  # (channel,), see `mixture.steps_of`
-    cross: Cross  # what channels tell each other
+    cross: Cross  # what channels tell of each other's next rows
+    company: Company  # what they tell of each other at the same time
 
     @classmethod
     def fit(
@@ -64,34 +66,48 @@ class Level:
         """Find each channel's hyperparameters; ``seasons`` are in ticks."""
         unit = time_unit(observations.observed())
         steps, controls = steps_of(observations.values), observations.controls
-        cross = Cross.none(len(steps))
-        level = cls(unit, [], [], *location_and_scale(controls), [], None, steps, cross)
+        nothing = Cross.none(len(steps)), Company.none(len(steps))
+        scales = location_and_scale(controls)
+        level = cls(unit, [], [], *scales, [], None, steps, *nothing)
         tables = level.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
-        is_auto = isinstance(seasons, str)
-        if isinstance(seasons, str):
-            seasons = tuple(clock_periods(observations, unit, longest * unit))
-        clock, found, spans = [period / unit for period in seasons], [], []
-        cycle = _cycle_of(seasons, day_and_week(observations.like))
+        is_auto, found, spans = isinstance(seasons, str), [], []
+        all_lengths: Any = seasons
+        if is_auto:
+            all_lengths = clock_periods(observations, unit, longest * unit)
+        cycle = _cycle_of(tuple(all_lengths), day_and_week(observations.like))
         level = replace(level, cycle=cycle)
         for table, values in zip(tables, observations.values.T, strict=True):
+            is_known = ~np.isnan(values)
             some = table.spans[table.spans > 0]
             spans.append(float(np.median(some)) if len(some) else max(longest, 1.0))
+            # its own gaps, not those of others: it is found as it is alone
+            own = observations.where(is_known) if is_known.any() else observations
+            gap = time_unit(own) / unit
+            lengths: Any = seasons
+            if is_auto:
+                most = float(table.spans.max(initial=0)) * unit
+                lengths = clock_periods(observations, gap * unit, most)
+            clock = [period / unit for period in lengths]
             # long ones, of many harmonics, must be more probable than short ones
-            periods = {p: math.log(max(p / _SHORT, 1.0)) for p in clock if is_auto}
+            short = _SHORT * gap
+            periods = {p: math.log(max(p / short, 1.0)) for p in clock if is_auto}
             n_clock, told = len(periods), [] if is_auto else clock
             if is_auto:
-                periods |= _other_periods(table, clock)
+                periods |= _other_periods(table, clock, gap)
             X = None
-            if controls.shape[1] or cycle:
+            days = cycle if cycle and {*cycle} <= {*lengths} else None
+            if controls.shape[1] or days:
                 X = Inputs(
                     *level.controls(observations),
                     clock=level.clock(observations.ticks, observations.like),
-                    n_days=round(cycle[1] / cycle[0]) if cycle else 0,
-                    rows=np.flatnonzero(~np.isnan(values)),
+                    n_days=round(days[1] / days[0]) if days else 0,
+                    rows=np.flatnonzero(is_known),
                 )
             found.append(
-                fit_components(table, spans[-1], told, periods, n_clock, logarithm, X)
+                fit_components(
+                    table, spans[-1], told, periods, n_clock, logarithm, X, gap
+                )
             )
         effects = sorted({e for each in found for _, own in each for e in own})
         columns = places(effects)
@@ -107,7 +123,12 @@ class Level:
         level = replace(level, channels=channels, spans=spans, effects=effects)
         if effects:
             tables = level.tables(observations)
-        return replace(level, cross=Cross.fit(channels, spans, tables))
+        likely = [
+            FilteredChannel.of([heaviest(one)], table, span)
+            for one, table, span in zip(channels, tables, spans, strict=True)
+        ]
+        cross = Cross.fit(channels, spans, tables)
+        return replace(level, cross=cross, company=Company.fit(likely))
 
     def filtered(self, observations: Observations) -> Filtered:
         """Return what it knows of series, known or others."""
@@ -183,29 +204,31 @@ class Filtered:
 
     def answered(self, channel: int, asked: Table, move: Move | None = None) -> Mixture:
         """Return the distribution of a channel's noise-free signal."""
-        shift = self._shift(channel, asked)
-        mixture = self.channels[channel].answered(asked, shift)
+        mixture = self.channels[channel].answered(asked, self._told(channel, asked))
         return mixture if move is None else mixture.moved(move)
 
     def drawn(
         self, channel: int, asked: Table, n: int, seed: int, noise: bool, move: Any
     ) -> Array:
         """Return draws of a channel, see `FilteredChannel.drawn`."""
-        shift = self._shift(channel, asked)
-        draws = self.channels[channel].drawn(asked, n, seed, noise, shift)
+        told = self._told(channel, asked)
+        draws = self.channels[channel].drawn(asked, n, seed, noise, told)
         if move is None:
             return draws
         moved: Array = move.of(draws, self.answered(channel, asked).points())
         return moved
 
-    def _shift(self, channel: int, asked: Table) -> Array:
-        if not self.level.cross.weights[:, :, channel].any():
-            return np.zeros(len(asked.times))
+    def _told(self, channel: int, asked: Table) -> Told | None:
+        """Return what other channels add, in gaps and at ends or else later."""
+        told = self.level.company.told(self.channels, channel, asked)
+        if told is not None or not self.level.cross.weights[:, :, channel].any():
+            return told
         ends = np.max([one.table.ends for one in self.channels], axis=0)
         ends = np.maximum(ends, 0.0)
         sums = np.stack([one.sums_at(ends) for one in self.channels], axis=1)
         ahead = asked.times - ends[asked.series]
-        return self.level.cross.shift(channel, sums[asked.series], ahead)
+        shift = self.level.cross.shift(channel, sums[asked.series], ahead)
+        return Told(shift, np.zeros_like(shift), np.ones_like(shift))
 
 
 @dataclass(frozen=True)
@@ -264,8 +287,25 @@ class FilteredChannel:
         """Return sums of innovations at times after each last row."""
         return self.sums * _faded(np.maximum(times - np.maximum(self.table.ends, 0), 0))
 
-    def answered(self, asked: Table, shift: Any = 0.0) -> Mixture:
-        """Return the distribution of the signal, shifted in states' units."""
+    def answered(self, asked: Table, told: Told | None = None) -> Mixture:
+        """Return the distribution of the signal, given what other channels tell."""
+        means, variances = self._signals(asked)
+        if told is not None:
+            means, variances = told.moved(means), variances * told.narrower**2
+        each = [component.at(asked.series) for component in self.components]
+        return Mixture.of(each, means, variances)
+
+    def smoothed(self, rows: Table, asked: Table) -> tuple[Array, Array]:
+        """Return its signal and variance, had it these rows, in states' units."""
+        component, _ = self.heaviest
+        form = component.form._replace(logarithm=False)
+        plain = component._replace(form=form, location=0.0, scale=1.0, apart=0.0)
+        whole, given = plain.space(self.span).whole, replace(self, table=rows)
+        signal, variance = given._smoothed(plain, asked, whole)
+        return signal[:, 0], variance[:, 0]
+
+    def _signals(self, asked: Table) -> tuple[Array, Array]:
+        """Return each component's signal and its variance, (component, row)."""
         means, variances = np.empty((2, len(self.components), len(asked.times)))
         inside = (self._since(asked) <= 0)[asked.series]
         ahead, past = asked.where(~inside), asked.where(inside)
@@ -279,8 +319,7 @@ class FilteredChannel:
             if len(past.times):
                 signal, variance = self._smoothed(component, past, space.whole)
                 means[k, inside], variances[k, inside] = signal[:, 0], variance[:, 0]
-        each = [component.at(asked.series) for component in self.components]
-        return Mixture.of(each, means + shift, variances)
+        return means, variances
 
     def described(self, most: int) -> tuple[Component, Array]:
         """Return the parts at its last rows, given these alone."""
@@ -296,10 +335,9 @@ class FilteredChannel:
         return component.at(asked.series), signal
 
     def drawn(
-        self, asked: Table, n: int, seed: int, noise: bool, shift: Any = 0.0
+        self, asked: Table, n: int, seed: int, noise: bool, told: Told | None = None
     ) -> Array:
         """Return ``n`` joint draws of each series' values, (draw, row)."""
-        shift = np.broadcast_to(shift, len(asked.times))
         rng = np.random.default_rng(seed)
         weights = np.cumsum([component.weight for component in self.components])
         places = (rng.permutation(n) + 0.5) / n
@@ -323,11 +361,13 @@ class FilteredChannel:
                     given = *component.given(space, own), since[series], states
                     still = np.zeros(len(own.times))
                     paths = kalman().simulate_rows(*given, still, normals)
+                place = np.arange(*asked.bounds[series : series + 2])
+                if told is not None:
+                    paths = told.at(place).moved(paths.T).T
                 if noise:
                     spread = component.noise**0.5
                     paths = paths + spread * rng.standard_normal(paths.shape)
-                place = np.arange(*asked.bounds[series : series + 2])
-                values = component.original(paths + shift[place, None])
+                values = component.original(paths)
                 draws[np.ix_(mine, place)] = values.T
         return draws
 
@@ -400,11 +440,11 @@ def _cycle_of(
     return min(pairs, default=None)
 
 
-def _other_periods(table: Table, clock: list[float]) -> dict[float, float]:
+def _other_periods(table: Table, clock: list[float], gap: float) -> dict[float, float]:
     """Return the longest series' periods of no clock, with log odds."""
     longest = table.alone(int(table.lengths.argmax()))
     clock_times = longest.times + longest.inputs[:, 0]
-    found = peaks(clock_times, longest.values, 1.0)
+    found = peaks(clock_times, longest.values, gap)
     span = max(float(np.ptp(longest.times)), 1.0)
     # out of as many frequencies as pairs of rows
     log_odds = math.log(max(len(longest.times), 2) / 2)

@@ -104,7 +104,8 @@ class LevelPredictor:
                 row["logarithm"] = component.form.logarithm
                 row["probability"] = sum(likely)
                 row["values"] = _VALUES[kind]
-                row["cross"] = bool(self.level.cross.weights[:, :, place].any())
+                told = self.level.cross.weights, self.level.company.weights
+                row["cross"] = any(bool(each[:, :, place].any()) for each in told)
                 rows.append(row)
         return pd.DataFrame(rows).set_index(["channel", "part"])
 

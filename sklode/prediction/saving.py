@@ -34,6 +34,7 @@ from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.data.ticks import stamps_of, ticks_of
+from sklode.levels.company import Company
 from sklode.levels.components import Component
 from sklode.levels.cross import Cross
 from sklode.levels.effects import Effect
@@ -42,7 +43,7 @@ from sklode.levels.level import Level
 from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.model import FittedModel, build_network
 
-FORMAT_VERSION = 8  # rises with every change of what a file holds
+FORMAT_VERSION = 9  # rises with every change of what a file holds
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
@@ -261,7 +262,7 @@ def _parts_of_record(record: Any) -> Any:
     return {one.name: getattr(record, one.name) for one in fields(record)}
 
 
-_RECORDS = History, Units, Stacking, Level, Component, Form, Effect, Cross
+_RECORDS = History, Units, Stacking, Level, Component, Form, Effect, Cross, Company
 
 _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
     **{kind.__name__: (kind, _parts_of_record, kind) for kind in _RECORDS},
