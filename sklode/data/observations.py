@@ -89,6 +89,26 @@ class Observations:
         keys = tuple(k for k, n in zip(self.keys, counts, strict=True) if n)
         return self.rows(kept, np.append(0, np.cumsum(counts[counts > 0])), keys)
 
+    def means(self, step: int) -> Observations:
+        """Return the means of rows in each step of so many ticks."""
+        number, series = self.ticks // step, self.series
+        first = np.append(True, (np.diff(number) != 0) | (np.diff(series) != 0))
+        starts = np.flatnonzero(first)
+
+        def mean(columns: Array) -> Array:
+            known = ~np.isnan(columns)
+            sums = np.add.reduceat(np.where(known, columns, 0.0), starts)
+            counts = np.add.reduceat(known.astype(np.float64), starts)
+            return np.where(counts > 0, sums / np.maximum(counts, 1.0), np.nan)
+
+        passed = (self.ticks - number * step).astype(np.float64)[:, None]
+        ticks = number[starts] * step + mean(passed)[:, 0].astype(np.int64)
+        bounds = np.searchsorted(starts, self.bounds)
+        controls = mean(self.controls)
+        return Observations(
+            ticks, mean(self.values), controls, bounds, self.keys, self.like
+        )
+
     def until(self, cut: Numbers) -> Observations:
         """Return each series' rows before the row ``cut``, (series,)."""
         return self.where(np.arange(len(self.ticks)) < np.repeat(cut, self.lengths))

@@ -41,7 +41,8 @@ _SWEEPS = 4
 ALWAYS = -1
 """The column of an effect that no X has: what is always there."""
 _FEW_KNOTS, _FEW_WAVES = 5, 3  # of a curve that changes along the day
-_WAVES = 12  # of a day's shape: those that rows of an hour show
+# waves of a day's shape: those that rows of an hour show, and of a quarter of one
+_WAVES = 12, 48
 _MOST_KINDS = 3  # of days, beside the usual one
 # standard deviations of a day's shape, in spreads: a factor of three tells little more
 _SIZES = 1.0, 0.3, 0.1
@@ -235,7 +236,8 @@ class Inputs(NamedTuple):
                 for first in range(self.n_days)
             }
             kind = [
-                Effect(ALWAYS, days=days, waves=n_waves, size=size)
+                Effect(ALWAYS, days=days, waves=waves, size=size)
+                for waves in sorted({min(n_waves, most) for most in _WAVES})
                 for days in [(), *sorted(runs)]
                 for size in _SIZES
             ]
@@ -247,14 +249,15 @@ class Inputs(NamedTuple):
         """Number of waves of a day that rows can show; 0: no shape."""
         if not self.n_days:
             return 0
-        return min(int(len(np.unique(self.clock[self.rows, 0].round(4))) / 2), _WAVES)
+        n_stamps = len(np.unique(self.clock[self.rows, 0].round(4)))
+        return min(n_stamps // 2, _WAVES[-1])
 
     def _along(
         self, column: int, kinds: list[tuple[float, ...]], n_waves: int
     ) -> list[Effect]:
         values = self.controls[self.rows, column]
         knots = [_knots(values, _FEW_KNOTS) if kind else () for kind in kinds]
-        waves = n_waves if len(kinds) == 1 else min(n_waves, _FEW_WAVES)
+        waves = min(n_waves, _WAVES[0] if len(kinds) == 1 else _FEW_WAVES)
         return [
             Effect(column, own, waves=waves, size=size)
             for own in knots

@@ -16,7 +16,7 @@ from scipy.stats import qmc
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.levels.components import FEWEST_HARMONICS, THRESHOLD, Component, FilterPass
-from sklode.levels.effects import Effect, Estimate, estimated
+from sklode.levels.effects import Effect, Estimate, Inputs, estimated
 from sklode.levels.forms import BASE, PLACE, VAGUE, Form, priors
 from sklode.levels.mixture import has_zeros, offset_of
 from sklode.levels.table import Table, power_of_two
@@ -28,13 +28,14 @@ _EXACT = 1e-5  # share of the loss that a step must gain
 _AT_ONCE = 2  # peaks that are tried in one step
 _HARMONICS = FEWEST_HARMONICS, 12, 24  # the fewest while hyperparameters are sought
 # rows to seek hyperparameters by: this share the last, others spread
-_MOST_ROWS, _LATE = 500, 0.8
+MOST_ROWS, _LATE = 500, 0.8
 _GOLDEN = (5**0.5 - 1) / 2
 _DRAWS, _DRAWN_ROWS = 24, 500  # up to so many rows; then fewer
 _LONG = 20_000  # rows that all the draws filter
 _LOGARITHMS = 8  # values: of fewer its tails are too long
 _MOST_ZEROS = 0.1  # share of the values that a logarithm may have
 _CHANGES = [PLACE[name] for name in ("slope", "random walk", "velocity", "OU")]
+_FAST = [PLACE[name] for name in ("noise", "OU", "OU memory")]
 _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
 _KEPT = slice(len(BASE) + 1, None, 2)  # memories of seasons
 _STILL = 1e-4  # of what does not change, in units of spread
@@ -140,30 +141,55 @@ class _Candidate(NamedTuple):
     posterior: Posterior
 
 
+class Rows(NamedTuple):
+    """A channel's observed rows, and what effects may read there."""
+
+    table: Table
+    inputs: Inputs | None
+
+
+class Seasons(NamedTuple):
+    """Periods that a channel may have, in units of time."""
+
+    told: tuple[float, ...]  # which it has
+    clock: dict[float, float]  # the clock's, with log odds against them
+    others: dict[float, float]  # those that stand out, likewise
+
+    @property
+    def log_odds(self) -> dict[float, float]:
+        """What each one takes off the log probability of a form."""
+        return dict.fromkeys(self.told, 0.0) | self.clock | self.others
+
+
 def fit_components(
-    table: Table,
+    rows: Rows,
+    fine: Rows | None,
     span: float,
-    told: list[float],
-    periods: dict[float, float],
-    n_clock: int,
-    logarithm: Any,
-    inputs: Any,
-    gap: float = 1.0,
+    gap: float,
+    seasons: Seasons,
+    logarithm: str | bool,
 ) -> list[tuple[Component, tuple[Effect, ...]]]:
     """Return what a channel's forecasts average over, and its effects.
 
-    ``periods`` may be seasons, with log odds against them.
+    Where ``rows`` are means, ``fine`` are those behind them: what these have to do with
+    each other is sought there. ``gap`` is the usual one of ``rows``.
     """
-    n_rows, values = len(table.values), table.values
+    table, inputs = rows
+    every = table if fine is None else fine.table
+    n_rows, values = len(every.values), every.values
     n_zeros = int((values <= 0).sum()) if (values >= 0).all() else n_rows
     is_positive = n_rows >= _LOGARITHMS and n_zeros <= _MOST_ZEROS * n_rows
     if inputs is not None and len(table.bounds) > 2:
-        rows = _sample(table)
-        table, inputs = table.where(rows).without_empty(), inputs.at(rows)
-    search = _Search(table, span, told, periods, n_clock, inputs, gap)
+        few = _sample(table)
+        table, inputs = table.where(few).without_empty(), inputs.at(few)
+    offset = offset_of(values)
+    search = _Search(Rows(table, inputs), span, gap, seasons, offset)
     found = search.candidates(logarithm, is_positive)
     least = min(c.loss for c in found)
     near = [search.finer(c) for c in found if c.loss <= least + _MARGIN]
+    if fine is not None:
+        search = _Search(fine, span, gap, seasons, offset)
+        near = [search.settled(min(near, key=lambda c: c.loss))]
     threshold = search.threshold(min(near, key=lambda c: c.loss))
     n_sought = max(len(search.sample.values), 1)
     n_draws = int(_DRAWS * min(_DRAWN_ROWS / n_sought, _LONG / n_rows, 1.0))
@@ -197,7 +223,7 @@ def _sample(
     rows = []
     most = max(most_rows // len(series), 8)
     if most_rows == _PANEL_ROWS:
-        most = min(most, _MOST_ROWS)
+        most = min(most, MOST_ROWS)
     for k in series:
         first, end = table.bounds[k], table.bounds[k + 1]
         if end - first <= most:
@@ -219,20 +245,12 @@ class _Search:
     """
 
     def __init__(
-        self,
-        table: Table,
-        span: float,
-        told: list[float],
-        periods: dict[float, float],
-        n_clock: int,
-        inputs: Any,
-        gap: float,
+        self, rows: Rows, span: float, gap: float, seasons: Seasons, offset: float
     ) -> None:
-        self._gap = gap
-        self._table, self._span, self._periods = table, span, periods
-        self._told, self._clock = tuple(told), set([*periods][:n_clock])
+        self._table, self._inputs = table, inputs = rows
+        self._span, self._gap, self._offset = span, gap, offset
+        self._seasons, self._log_odds = seasons, seasons.log_odds
         self._pooled = len(table.bounds) > 2
-        self._inputs = inputs
         self._rows = _sample(table)
         self.sample = table.where(self._rows).without_empty()
         if self._pooled and inputs is None:
@@ -245,7 +263,7 @@ class _Search:
 
     def candidates(self, logarithm: str | bool, is_positive: bool) -> list[_Candidate]:
         """Return forms with their most probable hyperparameters."""
-        plain = Form(self._told, logarithm is True, gap=self._gap)
+        plain = Form(self._seasons.told, logarithm is True, gap=self._gap)
         found = self.grown(self.most_probable(plain))
         if logarithm is True:
             return found
@@ -273,9 +291,11 @@ class _Search:
         found = [best]
         while True:
             form, start = best.component.form, best.component.logs
-            left = [p for p in self._periods if p not in form.periods]
-            others = [p for p in left if p not in self._clock]
-            parts = [(p,) for p in left if p in self._clock or p in others[:_AT_ONCE]]
+            clock, others = (
+                [period for period in some if period not in form.periods]
+                for some in (self._seasons.clock, self._seasons.others)
+            )
+            parts = [(period,) for period in clock + others[:_AT_ONCE]]
             if len(others) > 1:  # of near ones, no single one may help
                 parts.append(tuple(others))
             forms = [form._replace(periods=form.periods + part) for part in parts]
@@ -294,21 +314,16 @@ class _Search:
         self, candidate: _Candidate, start: Estimate | None = None
     ) -> list[_Candidate]:
         """Return a candidate with the most probable effects, or ``start``."""
-        inputs, near = self._inputs, self._near
-        if inputs is None or near is None or not (start is None or start.effects):
+        if self._inputs is None or not (start is None or start.effects):
             return []
         found: list[_Candidate] = []
         for turn in range(_TURNS):
             known = start if start is not None and not turn else candidate.estimate
-            given = candidate.component, self._span, self._judged, near
-            estimate = estimated(*given, known, start is None)
+            estimate = self._estimate(candidate.component, known, start is None)
             pair = estimate.effects, candidate.estimate.effects
             kinds = [[effect.kind for effect in effects] for effects in pair]
             if start is None and kinds[0] == kinds[1]:
                 break
-            if estimate.effects:
-                response = inputs.response(estimate, self._table.lengths)
-                estimate = estimate._replace(response=response)
             form, logs = candidate.component.form, candidate.component.logs
             candidate = self.most_probable(form, logs, estimate)
             found = [candidate]
@@ -325,7 +340,7 @@ class _Search:
         sample, span, values = self.sample, self._span, self.sample.values
         offset, threshold = 0.0, THRESHOLD
         if form.logarithm:
-            offset = offset_of(self._table.values)
+            offset = self._offset
             values = np.log(values + offset)
         elif has_zeros(self._table.values):
             threshold = math.inf  # large counts are rare, and true
@@ -348,7 +363,7 @@ class _Search:
         component, _ = posterior.fit()
         loss = posterior.prior(component.logs[free])
         loss += self._judged_loss(component, estimate)
-        loss += sum(self._periods.get(period, 0.0) for period in form.periods)
+        loss += sum(self._log_odds[period] for period in form.periods)
         return _Candidate(component, estimate, loss + estimate.loss, posterior)
 
     def _judged_loss(self, component: Component, estimate: Estimate) -> float:
@@ -365,6 +380,37 @@ class _Search:
         with np.errstate(all="ignore"):
             loss += component.filtered(space, table._replace(values=left)).loss
         return loss if math.isfinite(loss) else 1e9
+
+    def settled(self, candidate: _Candidate) -> _Candidate:
+        """Return a candidate of means with what their rows alone tell.
+
+        That is the noise, and deviations that fade within a mean's reach.
+        """
+        component, sample = candidate.component, self.sample
+        estimate = self._estimate(component, candidate.estimate, search=False)
+        free = np.full(len(component.logs), False)
+        free[_FAST] = True
+        own = component.own(sample, self._span).in_units(sample)
+        left = own.values - self._response(estimate, self._rows)
+        left = own._replace(values=left)
+        posterior = Posterior(component, free, left, self._span)
+        component, _ = posterior.fit()
+        estimate = self._estimate(component, estimate, search=False)
+        loss = self._judged_loss(component, estimate)
+        return _Candidate(component, estimate, loss, posterior)
+
+    def _estimate(
+        self, component: Component, start: Estimate, search: bool
+    ) -> Estimate:
+        """Return effects, or of those of ``start`` the coefficients."""
+        inputs, near = self._inputs, self._near
+        if inputs is None or near is None or not (search or start.effects):
+            return _NONE
+        found = estimated(component, self._span, self._judged, near, start, search)
+        if not found.effects:
+            return found
+        response = inputs.response(found, self._table.lengths)
+        return found._replace(response=response)
 
     def finer(self, candidate: _Candidate) -> _Candidate:
         """Return a candidate with the most probable number of harmonics."""

@@ -31,12 +31,15 @@ from sklode.levels.company import Company, Told
 from sklode.levels.components import Component, States, heaviest, kalman
 from sklode.levels.cross import MEMORIES, Cross
 from sklode.levels.effects import Effect, Inputs, along_the_day, columns_of, places
-from sklode.levels.fitting import fit_components
+from sklode.levels.fitting import MOST_ROWS, Rows, Seasons, fit_components
 from sklode.levels.mixture import Mixture, Move, steps_of
 from sklode.levels.periods import clock_periods, peaks
 from sklode.levels.table import Table
 
 _APART, _WAVES = 0.25, 12  # cycles that tell a period from a wave of a clock's season
+_MEANS = (
+    96  # of a day, where its rows are more than a search reads: a quarter of an hour
+)
 _MOST_DAYS = 10  # of what stands for a week
 _SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
 
@@ -64,49 +67,59 @@ class Level:
         logarithm: str | bool = "auto",
     ) -> Level:
         """Find each channel's hyperparameters; ``seasons`` are in ticks."""
-        unit = time_unit(observations.observed())
-        steps, controls = steps_of(observations.values), observations.controls
-        nothing = Cross.none(len(steps)), Company.none(len(steps))
-        scales = location_and_scale(controls)
-        level = cls(unit, [], [], *scales, [], None, steps, *nothing)
+        unit, n = time_unit(observations.observed()), observations.values.shape[1]
+        location, scale = location_and_scale(observations.controls)
+        level = cls(
+            unit=unit,
+            channels=[],
+            spans=[],
+            control_location=location,
+            control_scale=scale,
+            effects=[],
+            cycle=None,
+            steps=steps_of(observations.values),
+            cross=Cross.none(n),
+            company=Company.none(n),
+        )
         tables = level.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
-        is_auto, found, spans = isinstance(seasons, str), [], []
-        all_lengths: Any = seasons
-        if is_auto:
-            all_lengths = clock_periods(observations, unit, longest * unit)
-        cycle = _cycle_of(tuple(all_lengths), day_and_week(observations.like))
+        lengths = seasons
+        if isinstance(lengths, str):
+            lengths = tuple(clock_periods(observations, unit, longest * unit))
+        cycle = _cycle_of(lengths, day_and_week(observations.like))
         level = replace(level, cycle=cycle)
-        for table, values in zip(tables, observations.values.T, strict=True):
-            is_known = ~np.isnan(values)
+        found, spans = [], []
+        for channel, table in enumerate(tables):
             some = table.spans[table.spans > 0]
             spans.append(float(np.median(some)) if len(some) else max(longest, 1.0))
-            # its own gaps, not those of others: it is found as it is alone
-            own = observations.where(is_known) if is_known.any() else observations
-            gap = time_unit(own) / unit
-            lengths: Any = seasons
-            if is_auto:
+            # rows of its own: a column is found as it is alone
+            known = ~np.isnan(observations.values[:, channel])
+            own = observations.where(known) if known.any() else observations
+            gap, rows, is_fine = time_unit(own), observations, False
+            if isinstance(seasons, str):
                 most = float(table.spans.max(initial=0)) * unit
-                lengths = clock_periods(observations, gap * unit, most)
-            clock = [period / unit for period in lengths]
-            # long ones, of many harmonics, must be more probable than short ones
-            short = _SHORT * gap
-            periods = {p: math.log(max(p / short, 1.0)) for p in clock if is_auto}
-            n_clock, told = len(periods), [] if is_auto else clock
-            if is_auto:
-                periods |= _other_periods(table, clock, gap)
-            X = None
-            days = cycle if cycle and {*cycle} <= {*lengths} else None
-            if controls.shape[1] or days:
-                X = Inputs(
-                    *level.controls(observations),
-                    clock=level.clock(observations.ticks, observations.like),
-                    n_days=round(days[1] / days[0]) if days else 0,
-                    rows=np.flatnonzero(is_known),
-                )
+                lengths = tuple(clock_periods(observations, gap, most))
+            if min(lengths, default=0.0) > MOST_ROWS * gap:
+                # the rows that a search reads would not see a day
+                is_fine, gap = True, min(lengths) / _MEANS
+                rows = observations.means(round(gap))
+            coarse = level._rows(rows, channel, lengths)
+            gap /= unit
             found.append(
                 fit_components(
-                    table, spans[-1], told, periods, n_clock, logarithm, X, gap
+                    rows=coarse,
+                    fine=level._rows(observations, channel, lengths)
+                    if is_fine
+                    else None,
+                    span=spans[-1],
+                    gap=gap,
+                    seasons=_seasons(
+                        coarse.table,
+                        [period / unit for period in lengths],
+                        gap,
+                        is_told=not isinstance(seasons, str),
+                    ),
+                    logarithm=logarithm,
                 )
             )
         effects = sorted({e for each in found for _, own in each for e in own})
@@ -129,6 +142,25 @@ class Level:
         ]
         cross = Cross.fit(channels, spans, tables)
         return replace(level, cross=cross, company=Company.fit(likely))
+
+    def _rows(
+        self, rows: Observations, channel: int, seasons: tuple[float, ...]
+    ) -> Rows:
+        """Return a channel's rows, and what effects may read there."""
+        table, cycle = self.tables(rows)[channel], self.cycle
+        days = cycle if cycle and {*cycle} <= {*seasons} else None
+        if not (rows.controls.shape[1] or days):
+            return Rows(table, None)
+        bounds, times, controls = self.controls(rows)
+        inputs = Inputs(
+            bounds=bounds,
+            times=times,
+            controls=controls,
+            clock=self.clock(rows.ticks, rows.like),
+            n_days=round(days[1] / days[0]) if days else 0,
+            rows=np.flatnonzero(~np.isnan(rows.values[:, channel])),
+        )
+        return Rows(table, inputs)
 
     def filtered(self, observations: Observations) -> Filtered:
         """Return what it knows of series, known or others."""
@@ -438,6 +470,15 @@ def _cycle_of(
         if short.is_integer() and 2 <= long / short <= _MOST_DAYS and not long % short
     ]
     return min(pairs, default=None)
+
+
+def _seasons(table: Table, periods: list[float], gap: float, is_told: bool) -> Seasons:
+    """Return the seasons of a channel: those told, or the clock's and others."""
+    if is_told:
+        return Seasons(tuple(periods), {}, {})
+    # long ones, of many harmonics, must be more probable than short ones
+    clock = {p: math.log(max(p / (_SHORT * gap), 1.0)) for p in periods}
+    return Seasons((), clock, _other_periods(table, periods, gap))
 
 
 def _other_periods(table: Table, clock: list[float], gap: float) -> dict[float, float]:
