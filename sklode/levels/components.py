@@ -140,8 +140,9 @@ class Component(NamedTuple):
     def given(self, space: StateSpace, table: Table) -> tuple[Any, ...]:
         """Return what most functions of `kalman` begin with."""
         columns = [1 + column for effect in self.form.effects for column in effect]
-        inputs = np.ascontiguousarray(table.inputs[:, [0, *columns]])
-        return table.times, inputs, table.bounds, space.rates, space.waves
+        clock, own = table.times + table.inputs[:, 0], table.inputs[:, columns]
+        design = kalman().design_rows(clock, own, space.waves[:, 0])
+        return table.times, design, table.bounds, space.rates, space.waves
 
     def filtered(
         self,
