@@ -71,7 +71,7 @@ def design_rows(clock, columns, frequencies):
 
 
 @inner
-def _set_transition(gap, rates, waves, moves, kept, added):
+def set_transition(gap, rates, waves, moves, kept, added):
     """Write T and Q of a gap.
 
     T has ``kept`` (state,) on its diagonal and ``moves`` in its first row: from slope
@@ -112,7 +112,7 @@ def _transition(states, moves, kept):
 
 
 @inner
-def _transition_back(r, N, moves, kept):
+def transition_back(r, N, moves, kept):
     """Apply the transpose of T to r, (state, column), and to both sides of N."""
     d = len(kept)
     for k in range(2, d):
@@ -190,7 +190,18 @@ def _add_parts(a, P, Z, M, parts, signal, variance, gains):
 
 @compiled
 def filter_rows(
-    times, design, bounds, rates, waves, values, states, since, threshold, parts, after
+    times,
+    design,
+    bounds,
+    rates,
+    waves,
+    values,
+    states,
+    since,
+    threshold,
+    parts,
+    after,
+    predicted,
 ):
     """Run the filter over all series; update their states in place.
 
@@ -198,7 +209,8 @@ def filter_rows(
     first row, and (series, 2) how far innovations have added up to a step, up and down.
     Missing values are NaN. ``parts`` (part, state) says, by ones, which states a part
     adds up; the last part is all. Means after each row are written to ``after``, (row,
-    state), if it is not empty.
+    state), and covariances before to ``predicted``, (row, state, state), if these are
+    not empty.
 
     Returns the loss: the negative log-likelihood but for a constant, where t deviations
     beyond the threshold h cost h^2 (1/2 + log(t / h)) in place of t^2 / 2; of each row
@@ -223,9 +235,11 @@ def filter_rows(
             if i > bounds[series]:
                 gap = times[i] - times[i - 1]
             if gap != last_gap:
-                _set_transition(gap, rates, waves, moves, kept, added)
+                set_transition(gap, rates, waves, moves, kept, added)
                 last_gap = gap
             _predict(a, P, Z, M, moves, kept, added)
+            if len(predicted) > 0:
+                predicted[i] = P
             expected, F = 0.0, rates[5]
             for k in range(d):
                 expected += Z[k] * a[k]
@@ -315,9 +329,9 @@ def smooth_rows(times, design, bounds, rates, waves, v_F, inverse_F, gains):
             gap = times[i] - times[i - 1] if i > bounds[series] else 0.0
             if gap > 0:
                 if gap != last_gap:
-                    _set_transition(gap, rates, waves, moves, kept, added)
+                    set_transition(gap, rates, waves, moves, kept, added)
                     last_gap = gap
-                _transition_back(r, N, moves, kept)
+                transition_back(r, N, moves, kept)
     return mean, variance
 
 
@@ -338,7 +352,7 @@ def filter_columns(times, design, bounds, rates, waves, inverse_F, gains, values
             gap, Z = times[i] - times[i - 1] if i > bounds[series] else 0.0, design[i]
             if gap > 0:
                 if gap != last_gap:
-                    _set_transition(gap, rates, waves, moves, kept, added)
+                    set_transition(gap, rates, waves, moves, kept, added)
                     last_gap = gap
                 _transition(states, moves, kept)
             for j in range(d):
@@ -364,7 +378,7 @@ def simulate_rows(times, design, bounds, rates, waves, since, states, jumps, nor
     moves, kept, added = np.zeros(3), np.zeros(d), np.zeros(d)
     for i in range(n):
         gap, Z = times[i] - times[i - 1] if i else since, design[i]
-        _set_transition(max(gap, 0.0), rates, waves, moves, kept, added)
+        set_transition(max(gap, 0.0), rates, waves, moves, kept, added)
         _transition(states, moves, kept)
         spread = math.sqrt(added[2])
         both = moves[2] / spread if spread > 0 else 0.0
