@@ -19,6 +19,7 @@ from sklode.data.arrays import Array, Flags, Numbers
 from sklode.levels.components import FEWEST_HARMONICS, THRESHOLD, Component, FilterPass
 from sklode.levels.effects import Effect, Estimate, estimated
 from sklode.levels.forms import BASE, PLACE, VAGUE, Form, priors
+from sklode.levels.gradient import Slopes
 from sklode.levels.mixture import has_zeros, offset_of
 from sklode.levels.table import Table, power_of_two
 
@@ -85,8 +86,6 @@ class Posterior:
 
     def with_slope(self) -> Callable[[Array], tuple[float, Array]]:
         """Return a function of free hyperparameters: the value and its slope."""
-        from sklode.levels.gradient import Slopes  # imports need not wait for numba
-
         space = self.component.space(self._span)
         given = self.component.given(space, self._table)
         slopes = Slopes(given, self._table.values, self._span)
@@ -113,8 +112,8 @@ class Posterior:
         """Return second derivatives, by differences of slopes."""
         at, steps = self.with_slope(), _STEP * np.eye(len(x))
         result = np.array([at(x + step)[1] - at(x - step)[1] for step in steps])
-        result = (result + result.T) / (4 * _STEP)
-        return result
+        curvature: Array = (result + result.T) / (4 * _STEP)
+        return curvature
 
     def draws(
         self, component: Component, loss: float, n: int
