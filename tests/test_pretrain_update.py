@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 import torch
 
+from sklode import StructuralForecaster
 from sklode.data.errors import HistoryWarning
+from sklode.levels.level import FilteredChannel, Level
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 STEPS = [-3, 1, 4]
@@ -115,3 +117,39 @@ def test_an_update_of_missing_values_moves_only_the_cutoff() -> None:
     assert np.array_equal(forecaster.predict(asked), forecast)
     assert forecaster.cutoff[0] == y.index[19]
     assert forecaster.predict([1]).index[0] > y.index[19]
+
+
+def test_an_update_reads_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    y = waves(uneven_stamps(60))
+    X = pd.DataFrame({"a": np.sin(np.arange(60.0))}, y.index)
+    forecaster = StructuralForecaster(random_state=0).fit(y[:50], X=X[:50])
+    read, filtered = Level.inputs, []
+    monkeypatch.setattr(
+        Level, "inputs", lambda self, rows: filtered.append(rows) or read(self, rows)
+    )
+    forecaster.update(y[50:53], X=X[50:53], update_params=False)
+    assert [len(rows.ticks) for rows in filtered] == [3]
+    at_once = Level.filtered(forecaster._answers.level, forecaster._history.rows)
+    for one, other in zip(
+        forecaster._answers.states.channels, at_once.channels, strict=True
+    ):
+        for found, expected in zip(one.states, other.states, strict=True):
+            np.testing.assert_allclose(found.means, expected.means, rtol=1e-9)
+
+
+def test_what_was_found_is_worked_out_when_it_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    y = waves(uneven_stamps(60))
+    forecaster = StructuralForecaster(random_state=0).fit(y[:50])
+    described = forecaster.level_
+    assert forecaster.level_ is described
+    monkeypatch.setattr(FilteredChannel, "described", None)  # it takes a while
+    forecaster.update(y[50:], update_params=False)
+    monkeypatch.undo()
+    assert not forecaster.level_.equals(described)
+
+
+def test_what_was_found_is_there_after_fit() -> None:
+    with pytest.raises(AttributeError, match="level_ after fit"):
+        _ = StructuralForecaster().level_

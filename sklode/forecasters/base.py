@@ -241,6 +241,16 @@ class ContinuousForecaster(BaseForecaster):
             states = level.filtered(known)
         return LevelPredictor(states, self._history, self._predict_seed, ahead)
 
+    @property
+    def level_(self) -> pd.DataFrame:
+        """What was found of each part, read when it is asked for: it takes a while."""
+        answers = getattr(self, "_answers", None)
+        if not isinstance(answers, LevelPredictor):
+            raise AttributeError(
+                f"{type(self).__name__} has level_ after fit with a level; call fit."
+            )
+        return answers.description
+
     def _level_parts(self, index: pd.Index, X: Any) -> pd.DataFrame:
         """Return what `sklode.plotting.plot_components` draws, (channel, part)."""
         if not isinstance(self._answers, LevelPredictor):

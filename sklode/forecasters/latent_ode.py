@@ -120,7 +120,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         channels, name = self._history.channels, "time since the last observation"
         if isinstance(model, AheadModel):
             self._answers = self._level_answers(model.level, model)
-            self.level_, self.network_share_ = self._answers.description(), model.share
+            self.network_share_ = model.share
             found = model.weighed
             index = pd.Index(found.leads, name=name)
             self.interval_scale_ = pd.DataFrame(found.factors, index, channels)

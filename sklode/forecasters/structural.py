@@ -146,7 +146,6 @@ class StructuralForecaster(ContinuousForecaster):
     def _set_model(self, model: AheadModel) -> None:
         self._model = model
         self._answers = self._level_answers(model.level)
-        self.level_ = self._answers.description()
 
     def _check_parameters(self) -> None:
         check_constraints(_CONSTRAINTS, self)

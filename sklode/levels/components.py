@@ -140,8 +140,9 @@ class Component(NamedTuple):
     def given(self, space: StateSpace, table: Table) -> tuple[Any, ...]:
         """Return what most functions of `kalman` begin with."""
         columns = [1 + column for effect in self.form.effects for column in effect]
-        inputs = np.ascontiguousarray(table.inputs[:, [0, *columns]])
-        return table.times, inputs, table.bounds, space.rates, space.waves
+        clock, own = table.times + table.inputs[:, 0], table.inputs[:, columns]
+        design = kalman().design_rows(clock, own, space.waves[:, 0])
+        return table.times, design, table.bounds, space.rates, space.waves
 
     def filtered(
         self,
@@ -151,6 +152,7 @@ class Component(NamedTuple):
         states: States | None = None,
         since: Array | None = None,
         after: Array | None = None,
+        predicted: Array | None = None,
     ) -> FilterPass:
         """Filter rows in the units of the states, see `kalman.filter_rows`.
 
@@ -160,10 +162,11 @@ class Component(NamedTuple):
         states = States.of([space] * n) if states is None else states
         states = States(*(array.copy() for array in states))
         since = np.zeros(n) if since is None else since
-        none = np.zeros((0, len(space.start)))
-        parts, after = (none if x is None else x for x in (parts, after))
+        d = len(space.start)
+        parts, after = (np.zeros((0, d)) if x is None else x for x in (parts, after))
+        predicted = np.zeros((0, d, d)) if predicted is None else predicted
         given = *self.given(space, table), table.values, tuple(states), since
-        found = kalman().filter_rows(*given, self.threshold, parts, after)
+        found = kalman().filter_rows(*given, self.threshold, parts, after, predicted)
         return FilterPass._make((*found, states))
 
 

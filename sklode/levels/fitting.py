@@ -7,6 +7,7 @@ forecasts average over both.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklode.data.arrays import Array, Flags, Numbers
 from sklode.levels.components import FEWEST_HARMONICS, THRESHOLD, Component, FilterPass
 from sklode.levels.effects import Effect, Estimate, Inputs, estimated
 from sklode.levels.forms import BASE, PLACE, VAGUE, Form, priors
+from sklode.levels.gradient import Slopes
 from sklode.levels.mixture import has_zeros, offset_of
 from sklode.levels.table import Table, power_of_two
 
@@ -83,29 +85,36 @@ class Posterior:
         distance = (x - self._medians) / self._widths
         return 0.5 * float(distance @ distance)
 
+    def with_slope(self) -> Callable[[Array], tuple[float, Array]]:
+        """Return a function of free hyperparameters: the value and its slope."""
+        space = self.component.space(self._span)
+        given = self.component.given(space, self._table)
+        slopes = Slopes(given, self._table.values, self._span)
+
+        def at(x: Array) -> tuple[float, Array]:
+            component = self.at(x)
+            with np.errstate(all="ignore"):  # what is not finite is refused
+                loss, slope = slopes(component, component.space(self._span))
+            slope = slope[self.free] + (x - self._medians) / self._widths**2
+            if not (math.isfinite(loss) and np.isfinite(slope).all()):
+                return 1e9, np.zeros(len(x))
+            return loss + self.prior(x), slope
+
+        return at
+
     def fit(self) -> tuple[Component, float]:
         """Return the most probable component, and the value there."""
-
-        def with_slope(x: Array) -> tuple[float, Array]:
-            here, steps = self(x), 1e-6 * np.eye(len(x))
-            return here, np.array([self(x + step) - here for step in steps]) / 1e-6
-
         start, options = self.component.logs[self.free], {"maxiter": 25, "ftol": _EXACT}
-        best = minimize(with_slope, start, jac=True, method="L-BFGS-B", options=options)
+        given = self.with_slope(), start
+        best = minimize(*given, jac=True, method="L-BFGS-B", options=options)
         return self.at(best.x), float(best.fun)
 
     def curvature(self, x: Array) -> Array:
-        """Return second derivatives, by differences."""
-        n, steps = len(x), _STEP * np.eye(len(x))
-        here = self(x)
-        up = np.array([self(x + step) for step in steps])
-        down = np.array([self(x - step) for step in steps])
-        result = np.diag(up + down - 2 * here)
-        for i in range(n):
-            for j in range(i):
-                both = self(x + steps[i] + steps[j])
-                result[i, j] = result[j, i] = both - up[i] - up[j] + here
-        return result / _STEP**2
+        """Return second derivatives, by differences of slopes."""
+        at, steps = self.with_slope(), _STEP * np.eye(len(x))
+        result = np.array([at(x + step)[1] - at(x - step)[1] for step in steps])
+        curvature: Array = (result + result.T) / (4 * _STEP)
+        return curvature
 
     def draws(
         self, component: Component, loss: float, n: int

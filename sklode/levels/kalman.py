@@ -8,13 +8,14 @@ by row and in their names: the states have mean a and covariance P, and
     backward:        r <- T' r      N <- T' N T
 
 The states are, in this order: the trend, its constant slope, its velocity, which
-reverts to zero, an Ornstein-Uhlenbeck (OU) process; two of each harmonic, of which the
-first is observed; one coefficient of each column of X.
+reverts to zero, an Ornstein-Uhlenbeck (OU) process; two of each harmonic; one
+coefficient of each column of X. A harmonic's noise is the same in all directions: seen
+from a frame that turns with it, its two states are OU processes, and the design row has
+the cosine and the sine. So T only multiplies, but for the trend, which moves on.
 
-Filters take ``times`` (row,) in usual gaps; ``inputs`` (row, 1 + column), first how
-far the local clock, which harmonics follow, is ahead of UTC, then X; ``bounds``: series
-k has the rows ``bounds[k]`` to ``bounds[k + 1]``; ``rates``, see `RATES`; ``waves``
-(harmonic, 3): angular frequency, memory and variance.
+Filters take ``times`` (row,) in usual gaps; ``design`` (row, state), of `design_rows`;
+``bounds``: series k has the rows ``bounds[k]`` to ``bounds[k + 1]``; ``rates``, see
+`RATES`; ``waves`` (harmonic, 3): angular frequency, memory and variance.
 
 Outliers: beyond a Huber threshold, in standard deviations, innovations count the less
 the larger, as errors of observation. Steps: where innovations on one side add up
@@ -39,89 +40,168 @@ CLEAR = 2.5
 STEP, DRIFT, MOST = 6.0, 1.25, 3.25
 
 
-@inner
-def _set_transition(gap, rates, waves, T):
-    """Write what T and Q need: of the first states; of each harmonic cos, sin, Q."""
-    T[0, 0] = gap
-    kept = math.exp(-gap / rates[2])
-    T[0, 1] = rates[2] * (1 - kept)
-    T[0, 2] = kept
-    T[0, 3] = math.exp(-gap / rates[4])
-    for k in range(len(waves)):
-        kept = math.exp(-gap / waves[k, 1])
-        T[k + 1, 0] = kept * math.cos(waves[k, 0] * gap)
-        T[k + 1, 1] = kept * math.sin(waves[k, 0] * gap)
-        T[k + 1, 2] = waves[k, 2] * (1 - kept * kept)
+@compiled
+def design_rows(clock, columns, frequencies):
+    """Return how the states add up to an observation, (row, state).
+
+    ``clock`` (row,) are times on the local clock, which harmonics follow; ``columns``
+    (row, column) are those of X.
+    """
+    n_waves, n_columns = len(frequencies), columns.shape[1]
+    design = np.zeros((len(clock), 4 + 2 * n_waves + n_columns))
+    for i in range(len(clock)):
+        Z = design[i]
+        Z[0] = Z[3] = 1.0
+        base, number = 0.0, 1
+        for k in range(n_waves):
+            # a multiple of the wave before takes products, not a cosine
+            ratio = frequencies[k] / base if base > 0 else 0.0
+            whole = round(ratio)
+            if whole < number or abs(ratio - whole) > 1e-9:
+                base, number, whole = frequencies[k], 0, 1
+                once = math.cos(base * clock[i]), math.sin(base * clock[i])
+                c, s = 1.0, 0.0
+            for _ in range(whole - number):
+                c, s = c * once[0] - s * once[1], s * once[0] + c * once[1]
+            number = whole
+            Z[2 * k + 4], Z[2 * k + 5] = c, s
+        for k in range(n_columns):
+            Z[2 * n_waves + 4 + k] = columns[i, k]
+    return design
 
 
 @inner
-def _transition(states, T):
-    """Apply T to (state, column), in place."""
-    gap, reach, kept, ou_kept = T[0]
-    for j in range(states.shape[1]):
-        states[0, j] += gap * states[1, j] + reach * states[2, j]
-        states[2, j] *= kept
-        states[3, j] *= ou_kept
-    for k in range(1, len(T)):
-        first, c, s = 2 * k + 2, T[k, 0], T[k, 1]
-        for j in range(states.shape[1]):
-            u, w = states[first, j], states[first + 1, j]
-            states[first, j] = c * u + s * w
-            states[first + 1, j] = c * w - s * u
+def set_transition(gap, rates, waves, moves, kept, added):
+    """Write T and Q of a gap.
 
-
-@inner
-def _transition_back(states, T):
-    """Apply the transpose of T to (state, column), in place."""
-    gap, reach, kept, ou_kept = T[0]
-    for j in range(states.shape[1]):
-        states[1, j] += gap * states[0, j]
-        states[2, j] = kept * states[2, j] + reach * states[0, j]
-        states[3, j] *= ou_kept
-    for k in range(1, len(T)):
-        first, c, s = 2 * k + 2, T[k, 0], T[k, 1]
-        for j in range(states.shape[1]):
-            u, w = states[first, j], states[first + 1, j]
-            states[first, j] = c * u - s * w
-            states[first + 1, j] = c * w + s * u
-
-
-@inner
-def _add_Q(P, rates, T):
-    """Add what a gap makes uncertain."""
-    gap, _, kept, ou_kept = T[0]
+    T has ``kept`` (state,) on its diagonal and ``moves`` in its first row: from slope
+    and velocity. Q has ``added`` (state,), and last in ``moves`` the covariance of
+    trend and velocity.
+    """
     walk, velocity, memory, ou = rates[0], rates[1], rates[2], rates[3]
+    kept[:] = 1.0
+    added[:] = 0.0
+    kept[2] = math.exp(-gap / memory)
+    kept[3] = math.exp(-gap / rates[4])
     x = gap / memory
     if x < 1e-3:  # a series: near numbers would cancel
         displacement = 2 * x**3 / 3 - x**4 / 2
     else:
-        displacement = 2 * x - 3 + 4 * kept - kept * kept
-    P[0, 0] += walk * gap + velocity * memory * memory * displacement
-    both = velocity * memory * (1 - kept) ** 2
-    P[0, 2] += both
-    P[2, 0] += both
-    P[2, 2] += velocity * (1 - kept * kept)
-    P[3, 3] += ou * (1 - ou_kept * ou_kept)
-    for k in range(1, len(T)):
-        P[2 * k + 2, 2 * k + 2] += T[k, 2]
-        P[2 * k + 3, 2 * k + 3] += T[k, 2]
+        displacement = 2 * x - 3 + 4 * kept[2] - kept[2] * kept[2]
+    added[0] = walk * gap + velocity * memory * memory * displacement
+    added[2] = velocity * (1 - kept[2] * kept[2])
+    added[3] = ou * (1 - kept[3] * kept[3])
+    moves[0], moves[1] = gap, memory * (1 - kept[2])
+    moves[2] = velocity * memory * (1 - kept[2]) ** 2
+    left = 1.0
+    for k in range(len(waves)):
+        if k == 0 or waves[k, 1] != waves[k - 1, 1]:  # those of a season share theirs
+            left = math.exp(-gap / waves[k, 1])
+        kept[2 * k + 4] = kept[2 * k + 5] = left
+        added[2 * k + 4] = added[2 * k + 5] = waves[k, 2] * (1 - left * left)
 
 
 @inner
-def _design_row(Z, waves, inputs, i):
-    """Write how the states add up to an observation of row i."""
-    Z[0] = Z[3] = 1.0
-    for k in range(len(waves)):
-        turned = waves[k, 0] * inputs[i, 0]
-        Z[2 * k + 4] = math.cos(turned)
-        Z[2 * k + 5] = math.sin(turned)
-    for k in range(1, inputs.shape[1]):
-        Z[2 * len(waves) + 3 + k] = inputs[i, k]
+def _transition(states, moves, kept):
+    """Apply T to (state, column), in place."""
+    for j in range(states.shape[1]):
+        states[0, j] += moves[0] * states[1, j] + moves[1] * states[2, j]
+    for k in range(2, len(kept)):
+        for j in range(states.shape[1]):
+            states[k, j] *= kept[k]
+
+
+@inner
+def transition_back(r, N, moves, kept):
+    """Apply the transpose of T to r, (state, column), and to both sides of N."""
+    d = len(kept)
+    for k in range(2, d):
+        for c in range(r.shape[1]):
+            r[k, c] *= kept[k]
+        for j in range(d):
+            N[k, j] *= kept[k] * kept[j]
+            if j < 2:
+                N[j, k] = N[k, j]
+    for k in range(1, 3):
+        for c in range(r.shape[1]):
+            r[k, c] += moves[k - 1] * r[0, c]
+        for j in range(d):
+            N[k, j] += moves[k - 1] * N[0, j]
+    for k in range(1, 3):
+        for j in range(d):
+            N[j, k] += moves[k - 1] * N[j, 0]
+
+
+@inner
+def _predict(a, P, Z, M, moves, kept, added):
+    """Cross a gap, and write M."""
+    d = len(a)
+    a[0] += moves[0] * a[1] + moves[1] * a[2]
+    for j in range(d):
+        a[j] *= kept[j]
+        P[0, j] += moves[0] * P[1, j] + moves[1] * P[2, j]
+    P[0, 0] += moves[0] * P[0, 1] + moves[1] * P[0, 2]
+    for k in range(1, d):
+        P[k, 0] = P[0, k]
+    for k in range(d):
+        # one pass of all entries: they are most of the time
+        row, own, total = P[k], kept[k], 0.0
+        for j in range(d):
+            row[j] *= own * kept[j]
+            total += row[j] * Z[j]
+        row[k] += added[k]
+        M[k] = total + added[k] * Z[k]
+    P[0, 2] += moves[2]
+    P[2, 0] += moves[2]
+    M[0] += moves[2] * Z[2]
+    M[2] += moves[2] * Z[0]
+
+
+@inner
+def _update(a, P, M, v, F, root):
+    """Take up an innovation; ``root`` (state,) is written to."""
+    d, scale = len(a), 1 / math.sqrt(F)
+    for k in range(d):
+        a[k] += M[k] * (v / F)
+        root[k] = M[k] * scale
+    for k in range(d):
+        row, own = P[k], root[k]
+        for j in range(d):
+            row[j] -= own * root[j]
+
+
+@inner
+def _add_parts(a, P, Z, M, parts, signal, variance, gains):
+    """Write what is predicted of the parts of a row; the last has Z and M."""
+    d, last = len(a), len(parts) - 1
+    for part in range(len(parts)):
+        for k in range(d):
+            weight = parts[part, k] * Z[k]
+            if weight != 0.0:
+                signal[part] += weight * a[k]
+                if part < last:
+                    for j in range(d):
+                        gains[part, j] += weight * P[k, j]
+        for k in range(d):
+            if part == last:
+                gains[part, k] = M[k]
+            variance[part] += parts[part, k] * Z[k] * gains[part, k]
 
 
 @compiled
 def filter_rows(
-    times, inputs, bounds, rates, waves, values, states, since, threshold, parts, after
+    times,
+    design,
+    bounds,
+    rates,
+    waves,
+    values,
+    states,
+    since,
+    threshold,
+    parts,
+    after,
+    predicted,
 ):
     """Run the filter over all series; update their states in place.
 
@@ -129,7 +209,8 @@ def filter_rows(
     first row, and (series, 2) how far innovations have added up to a step, up and down.
     Missing values are NaN. ``parts`` (part, state) says, by ones, which states a part
     adds up; the last part is all. Means after each row are written to ``after``, (row,
-    state), if it is not empty.
+    state), and covariances before to ``predicted``, (row, state, state), if these are
+    not empty.
 
     Returns the loss: the negative log-likelihood but for a constant, where t deviations
     beyond the threshold h cost h^2 (1/2 + log(t / h)) in place of t^2 / 2; of each row
@@ -142,49 +223,29 @@ def filter_rows(
     signal, variance = np.zeros((n, n_parts)), np.zeros((n, n_parts))
     v_F, inverse_F, jumps = np.zeros(n), np.zeros(n), np.zeros(n)
     gains = np.zeros((n, n_parts, d))
-    T = np.zeros((len(waves) + 1, 4))
-    a, P = np.zeros((d, 1)), np.zeros((d, d))
-    Z, M = np.zeros(d), np.zeros(d)
+    moves, kept, added = np.zeros(3), np.zeros(d), np.zeros(d)
+    a, P, M, root = np.zeros(d), np.zeros((d, d)), np.zeros(d), np.zeros(d)
     loss, last_gap = 0.0, -1.0
     for series in range(len(bounds) - 1):
-        for k in range(d):
-            a[k, 0] = means[series, k]
-            for j in range(d):
-                P[k, j] = covariances[series, k, j]
+        a[:] = means[series]
+        P[:] = covariances[series]
         up, down = runs[series]
         for i in range(bounds[series], bounds[series + 1]):
-            gap = since[series]
+            gap, Z = since[series], design[i]
             if i > bounds[series]:
                 gap = times[i] - times[i - 1]
-            if gap > 0:
-                if gap != last_gap:
-                    _set_transition(gap, rates, waves, T)
-                    last_gap = gap
-                _transition(a, T)
-                _transition(P, T)
-                _transition(P.T, T)
-                _add_Q(P, rates, T)
-            _design_row(Z, waves, inputs, i)
-            expected, ZM = 0.0, 0.0
-            for j in range(d):
-                M[j] = 0.0
+            if gap != last_gap:
+                set_transition(gap, rates, waves, moves, kept, added)
+                last_gap = gap
+            _predict(a, P, Z, M, moves, kept, added)
+            if len(predicted) > 0:
+                predicted[i] = P
+            expected, F = 0.0, rates[5]
             for k in range(d):
-                if Z[k] != 0.0:
-                    expected += Z[k] * a[k, 0]
-                    for j in range(d):
-                        M[j] += Z[k] * P[k, j]
-            for k in range(d):
-                ZM += Z[k] * M[k]
-            F = ZM + rates[5]
-            for part in range(n_parts):
-                for k in range(d):
-                    weight = parts[part, k] * Z[k]
-                    if weight != 0.0:
-                        signal[i, part] += weight * a[k, 0]
-                        for j in range(d):
-                            gains[i, part, j] += weight * P[k, j]
-                for k in range(d):
-                    variance[i, part] += parts[part, k] * Z[k] * gains[i, part, k]
+                expected += Z[k] * a[k]
+                F += Z[k] * M[k]
+            if n_parts > 0:
+                _add_parts(a, P, Z, M, parts, signal[i], variance[i], gains[i])
             v = values[i] - expected
             if not math.isnan(v):
                 loss += 0.5 * math.log(F)
@@ -209,22 +270,17 @@ def filter_rows(
                     if size > CLEAR * threshold:
                         F *= (size / (CLEAR * threshold)) ** 2
                 v_F[i], inverse_F[i] = v / F, 1 / F
-                for k in range(d):
-                    a[k, 0] += M[k] * v_F[i]
-                    for j in range(d):
-                        P[k, j] -= M[k] * M[j] / F
+                _update(a, P, M, v, F, root)
             if len(after) > 0:
-                after[i] = a[:, 0]
-        for k in range(d):
-            means[series, k] = a[k, 0]
-            for j in range(d):
-                covariances[series, k, j] = P[k, j]
+                after[i] = a
+        means[series] = a
+        covariances[series] = P
         runs[series] = up, down
     return loss, v_F, inverse_F, jumps, signal, variance, gains
 
 
 @compiled
-def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
+def smooth_rows(times, design, bounds, rates, waves, v_F, inverse_F, gains):
     """Return what a row and later ones say beyond what was predicted.
 
     Of v / F, (row, column): what adds to parts, (row, part, column); and what is taken
@@ -232,16 +288,15 @@ def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
     """
     (n, n_parts, d), n_columns = gains.shape, v_F.shape[1]
     mean, variance = np.zeros((n, n_parts, n_columns)), np.zeros((n, n_parts))
-    T, N = np.zeros((len(waves) + 1, 4)), np.zeros((d, d))
-    r, Z, N_M = np.zeros((d, n_columns)), np.zeros(d), np.zeros(d)
+    moves, kept, added = np.zeros(3), np.zeros(d), np.zeros(d)
+    N, r, N_M = np.zeros((d, d)), np.zeros((d, n_columns)), np.zeros(d)
     last_gap = -1.0
     for series in range(len(bounds) - 1):
         r[:] = 0.0
         N[:] = 0.0
         for i in range(bounds[series + 1] - 1, bounds[series] - 1, -1):
             if inverse_F[i] > 0:
-                _design_row(Z, waves, inputs, i)
-                M, p, M_N_M = gains[i, n_parts - 1], inverse_F[i], 0.0
+                Z, M, p, M_N_M = design[i], gains[i, n_parts - 1], inverse_F[i], 0.0
                 for c in range(n_columns):
                     step = v_F[i, c]
                     for k in range(d):
@@ -249,51 +304,57 @@ def smooth_rows(times, inputs, bounds, rates, waves, v_F, inverse_F, gains):
                     for k in range(d):
                         r[k, c] += Z[k] * step
                 for k in range(d):
-                    N_M[k] = 0.0
+                    total = 0.0
                     for j in range(d):
-                        N_M[k] += N[k, j] * M[j]
-                    M_N_M += M[k] * N_M[k]
+                        total += N[k, j] * M[j]
+                    N_M[k] = total
+                    M_N_M += M[k] * total
+                # N + (p + p^2 M' N M) Z Z' - p (Z M' N + N M Z'), in one pass
+                half = 0.5 * (p + p * p * M_N_M)
                 for k in range(d):
+                    N_M[k] = half * Z[k] - p * N_M[k]
+                for k in range(d):
+                    row, own, other = N[k], Z[k], N_M[k]
                     for j in range(d):
-                        N[k, j] += (p + p * p * M_N_M) * Z[k] * Z[j]
-                        N[k, j] -= p * (Z[k] * N_M[j] + N_M[k] * Z[j])
+                        row[j] += own * N_M[j] + other * Z[j]
             for part in range(n_parts):
                 for k in range(d):
+                    weight = gains[i, part, k]
                     for c in range(n_columns):
-                        mean[i, part, c] += gains[i, part, k] * r[k, c]
-                    inner = 0.0
+                        mean[i, part, c] += weight * r[k, c]
+                    total = 0.0
                     for j in range(d):
-                        inner += N[k, j] * gains[i, part, j]
-                    variance[i, part] += gains[i, part, k] * inner
+                        total += N[k, j] * gains[i, part, j]
+                    variance[i, part] += weight * total
             gap = times[i] - times[i - 1] if i > bounds[series] else 0.0
             if gap > 0:
                 if gap != last_gap:
-                    _set_transition(gap, rates, waves, T)
+                    set_transition(gap, rates, waves, moves, kept, added)
                     last_gap = gap
-                _transition_back(r, T)
-                _transition_back(N, T)
-                _transition_back(N.T, T)
+                transition_back(r, N, moves, kept)
     return mean, variance
 
 
 @compiled
-def filter_columns(times, inputs, bounds, rates, waves, inverse_F, gains, values):
+def filter_columns(times, design, bounds, rates, waves, inverse_F, gains, values):
     """Return what is expected of ``values`` by rows before, (row, column).
 
     It makes of each column what `filter_rows` made of y, whose 1 / F (row,) and
     ``gains`` (row, state) are given; rows of 1 / F = 0 do not count.
     """
     n_columns, d = values.shape[1], gains.shape[1]
-    signals, T = np.zeros(values.shape), np.zeros((len(waves) + 1, 4))
-    Z, states = np.zeros(d), np.zeros((d, n_columns))
+    signals, states = np.zeros(values.shape), np.zeros((d, n_columns))
+    moves, kept, added = np.zeros(3), np.zeros(d), np.zeros(d)
+    last_gap = -1.0
     for series in range(len(bounds) - 1):
         states[:] = 0.0
         for i in range(bounds[series], bounds[series + 1]):
-            gap = times[i] - times[i - 1] if i > bounds[series] else 0.0
+            gap, Z = times[i] - times[i - 1] if i > bounds[series] else 0.0, design[i]
             if gap > 0:
-                _set_transition(gap, rates, waves, T)
-                _transition(states, T)
-            _design_row(Z, waves, inputs, i)
+                if gap != last_gap:
+                    set_transition(gap, rates, waves, moves, kept, added)
+                    last_gap = gap
+                _transition(states, moves, kept)
             for j in range(d):
                 for k in range(n_columns):
                     signals[i, k] += Z[j] * states[j, k]
@@ -306,31 +367,27 @@ def filter_columns(times, inputs, bounds, rates, waves, inverse_F, gains, values
 
 
 @compiled
-def simulate_rows(times, inputs, bounds, rates, waves, since, states, jumps, normals):
+def simulate_rows(times, design, bounds, rates, waves, since, states, jumps, normals):
     """Return draws of one series' signal at its rows, (row, draw).
 
     ``states`` (state, draw), ``since`` before the first row, change in place; ``jumps``
     (row,) are variances of steps of the trend; ``normals`` are (row, state, draw).
     """
     n, (d, n_draws) = bounds[-1], states.shape
-    signals, T = np.zeros((n, n_draws)), np.zeros((len(waves) + 1, 4))
-    Z, Q = np.zeros(d), np.zeros((d, d))
+    signals = np.zeros((n, n_draws))
+    moves, kept, added = np.zeros(3), np.zeros(d), np.zeros(d)
     for i in range(n):
-        gap = times[i] - times[i - 1] if i else since
-        Q[:] = 0.0
-        if gap > 0:
-            _set_transition(gap, rates, waves, T)
-            _transition(states, T)
-            _add_Q(Q, rates, T)
-        spread = math.sqrt(Q[2, 2])
-        both = Q[0, 2] / spread if spread > 0 else 0.0
-        rest = math.sqrt(max(Q[0, 0] - both * both, 0.0) + jumps[i])
+        gap, Z = times[i] - times[i - 1] if i else since, design[i]
+        set_transition(max(gap, 0.0), rates, waves, moves, kept, added)
+        _transition(states, moves, kept)
+        spread = math.sqrt(added[2])
+        both = moves[2] / spread if spread > 0 else 0.0
+        rest = math.sqrt(max(added[0] - both * both, 0.0) + jumps[i])
         for k in range(n_draws):
             states[0, k] += rest * normals[i, 0, k] + both * normals[i, 2, k]
             states[2, k] += spread * normals[i, 2, k]
-        _design_row(Z, waves, inputs, i)
         for j in range(d):
-            spread = math.sqrt(Q[j, j]) if j > 2 else 0.0
+            spread = math.sqrt(added[j]) if j > 2 else 0.0
             for k in range(n_draws):
                 states[j, k] += spread * normals[i, j, k]
                 signals[i, k] += Z[j] * states[j, k]

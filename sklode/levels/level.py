@@ -32,6 +32,7 @@ from sklode.levels.components import Component, States, heaviest, kalman
 from sklode.levels.cross import MEMORIES, Cross
 from sklode.levels.effects import Effect, Inputs, along_the_day, columns_of, places
 from sklode.levels.fitting import MOST_ROWS, Rows, Seasons, fit_components
+from sklode.levels.forms import StateSpace
 from sklode.levels.mixture import Mixture, Move, steps_of
 from sklode.levels.periods import clock_periods, peaks
 from sklode.levels.table import Table
@@ -203,14 +204,18 @@ class Level:
         self, observations: Observations, chosen: Flags | None = None
     ) -> list[Table]:
         """Return each channel's observed rows, of those ``chosen``."""
-        series, n_series = observations.series, len(observations.keys)
-        times = self.times(observations, series, observations.ticks)
-        inputs, tables = self.inputs(observations), []
-        for values in observations.values.T:
+        rows, series = observations, observations.series
+        if chosen is not None:
+            rows, series = rows.where(chosen), series[chosen]
+        times, tables = self.times(observations, series, rows.ticks), []
+        if chosen is not None and any(effect.memory for effect in self.effects):
+            inputs = self.inputs(observations)[chosen]  # which all rows before feed
+        else:
+            inputs = self.inputs(rows)
+        for values in rows.values.T:
             known = ~np.isnan(values)
-            known &= True if chosen is None else chosen
-            rows = series[known], times[known], values[known], inputs[known]
-            tables.append(Table.of(*rows, n_series))
+            columns = series[known], times[known], values[known], inputs[known]
+            tables.append(Table.of(*columns, len(observations.keys)))
         return tables
 
 
@@ -270,6 +275,7 @@ class FilteredChannel:
     components: list[Component]
     table: Table
     span: float
+    spaces: list[StateSpace]
     states: list[States]
     sums: Array  # (series, memory), decayed innovations of the heaviest
 
@@ -280,9 +286,10 @@ class FilteredChannel:
         """Filter the rows of a channel."""
         n = len(table.bounds) - 1
         own = [component.own(table, span) for component in components]
-        states = [States.of([component.space(span)] * n) for component in own]
-        sums = np.zeros((n, len(MEMORIES)))
-        return cls(own, table.where(slice(0)), span, states, sums).continued(table)
+        spaces = [component.space(span) for component in own]
+        states = [States.of([space] * n) for space in spaces]
+        empty, sums = table.where(slice(0)), np.zeros((n, len(MEMORIES)))
+        return cls(own, empty, span, spaces, states, sums).continued(table)
 
     @property
     def heaviest(self) -> tuple[Component, States]:
@@ -301,12 +308,13 @@ class FilteredChannel:
         """Return the level after more rows, which follow those it has."""
         # first rows have the states at the start
         since = np.where(self.table.lengths > 0, self._since(new), 0.0)
-        states = []
-        for component, before in zip(self.components, self.states, strict=True):
-            space, rows = component.space(self.span), component.in_units(new)
+        states, heaviest = [], self.heaviest[0]
+        each = zip(self.components, self.spaces, self.states, strict=True)
+        for component, space, before in each:
+            rows = component.in_units(new)
             found = component.filtered(space, rows, None, before, since)
             states.append(found.states)
-            if component is self.heaviest[0]:
+            if component is heaviest:
                 innovations = found.innovations
         ends = np.maximum(self.table.ends, new.ends)
         sums = self.sums_at(ends)
@@ -343,7 +351,7 @@ class FilteredChannel:
         ahead, past = asked.where(~inside), asked.where(inside)
         since = self._since(ahead)
         for k, component in enumerate(self.components):
-            space, states = component.space(self.span), self.states[k]
+            space, states = self.spaces[k], self.states[k]
             if len(ahead.times):
                 found = component.filtered(space, ahead, space.whole, states, since)
                 means[k, ~inside] = found.signal[:, 0]
@@ -378,7 +386,7 @@ class FilteredChannel:
         draws = np.empty((n, len(asked.times)))
         for k in np.unique(chosen):
             mine = np.flatnonzero(chosen == k)
-            space = self.components[k].space(self.span)
+            space = self.spaces[k]
             for series in np.flatnonzero(asked.lengths).tolist():
                 component = self.components[k].at(series)._replace(apart=0.0)
                 known, own = self.table.alone(series), asked.alone(series)

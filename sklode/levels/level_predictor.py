@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
@@ -85,6 +86,7 @@ class LevelPredictor:
         frame = pd.DataFrame(found).sort_index().set_axis(asked.index)
         return frame.rename_axis(columns=["channel", "part"])
 
+    @functools.cached_property
     def description(self) -> pd.DataFrame:
         """Return what was found, as `StructuralForecaster.level_` has it."""
         rows = []

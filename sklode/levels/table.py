@@ -71,9 +71,11 @@ class Table(NamedTuple):
     def merged(self, other: Table) -> tuple[Table, Flags]:
         """Return the rows of both, own ones first, and which are the other's."""
         is_other = np.repeat([False, True], [len(self.times), len(other.times)])
-        series = np.append(self.series, other.series)
         pairs = zip(self[:3], other[:3], strict=True)
         times, values, inputs = (np.concatenate(pair) for pair in pairs)
+        if len(self.bounds) == 2 and self.ends[0] <= other.starts[0]:
+            return Table(times, values, inputs, self.bounds + other.bounds), is_other
+        series = np.append(self.series, other.series)
         order = np.lexsort((is_other, times, series))
         n = len(self.bounds) - 1
         rows = series[order], times[order], values[order], inputs[order]

@@ -71,6 +71,22 @@ def test_the_states_after_each_row_are_those_of_a_filter_that_stops_there(
     np.testing.assert_allclose(after[21], half.means[0], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    "numbers",
+    [[], [1, 2, 3, 7], [1, 2, 3, 1 / 7, 2 / 7, 5 / 7, 0.3], [2, 1, 1]],
+    ids=str,
+)
+def test_the_design_has_the_waves_on_the_clock_and_x(numbers: list[float]) -> None:
+    clock, columns = np.linspace(-9, 400, 23), np.arange(46.0).reshape(23, 2)
+    frequencies = 2 * np.pi * np.array(numbers, dtype=float) / 5
+    design = kalman.design_rows(clock, columns, frequencies)
+    turned = clock[:, None] * frequencies
+    waves = np.stack([np.cos(turned), np.sin(turned)], axis=2).reshape(23, -1)
+    trend = np.tile([1.0, 0.0, 0.0, 1.0], (23, 1))
+    expected = np.hstack([trend, waves, columns])
+    np.testing.assert_allclose(design, expected, atol=1e-12)
+
+
 @each_shape
 def test_the_filter_of_columns_makes_of_y_what_the_filter_made(shape: str) -> None:
     table = rows(shape)
