@@ -190,12 +190,29 @@ class LevelPredictor:
         ahead = clock_ahead(asked.ticks, self._history.rows.like)
         inputs: Array = ahead[:, None] / self.level.unit
         known = asked.known
+        self._warn_of_new_controls(known)
         if not self.level.effects:
             return inputs
         self._warn_of_far_controls(known)
         before = rows_before(known.bounds, known.ticks, asked.series, asked.ticks)
         place = np.maximum(before, known.bounds[asked.series])
         return np.hstack([inputs, self.level.inputs(known)[place, 1:]])
+
+    def _warn_of_new_controls(self, known: Any) -> None:
+        """Warn of the first column that takes another value than its only one."""
+        seen, effects = self._history.observations.controls, self.level.effects
+        is_new = (known.controls != seen[0]) & (seen == seen[0]).all(0)
+        is_new[:, [effect.column for effect in effects]] = False
+        for k in np.flatnonzero(is_new.any(0))[:1]:
+            row = int(np.argmax(is_new[:, k]))
+            warnings.warn(
+                "effects of X are learned where it varies; got "
+                f"{known.controls[row, k]:g} in column {self._history.controls[k]!r} "
+                f"at {known.named(row)}, where all that was seen is {seen[0, k]:g}. "
+                "Its effect is unknown. Fit on rows that hold both.",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def _warn_of_far_controls(self, known: Any) -> None:
         seen = self._history.rows.controls
