@@ -32,6 +32,7 @@ class Curve(NamedTuple):
     values: Array  # (place,), of the column
     effect: Array  # (place,)
     bounds: Array  # (place, 2), of a 90 % interval
+    memory: str  # how long it builds up, to this; "": it acts at once
 
 
 class LevelPredictor:
@@ -148,7 +149,8 @@ class LevelPredictor:
             drawn = (columns @ mean[own])[:, None] + _NINETY * spread[:, None]
             drawn = np.exp(scale * drawn) if component.form.logarithm else scale * drawn
             shape = values, drawn[:, 1], drawn[:, [0, 2]]
-            found.append(Curve(effect.name(names), names[k], *shape))
+            memory = self._length(effect.memory) if effect.memory else ""
+            found.append(Curve(effect.name(names), names[k], *shape, memory))
         return found
 
     def table(self, asked: Asked) -> tuple[Table, Numbers]:
