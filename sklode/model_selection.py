@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,14 +18,24 @@ from sktime.performance_metrics.forecasting._base import BaseForecastingErrorMet
 from sktime.split import ExpandingWindowSplitter
 from sktime.split.base import BaseSplitter
 
-from sklode.data.arrays import Array
+from sklode.data.arrays import Array, Numbers
 from sklode.data.checks import check_count, check_index, check_probabilities
 from sklode.data.history import History
 from sklode.data.observations import Observations
-from sklode.data.ticks import series_of, ticks_between
+from sklode.data.ticks import (
+    DAY,
+    clock_ahead,
+    length_of_time,
+    nanoseconds,
+    series_of,
+    stamps_of,
+    ticks_between,
+)
 from sklode.levels.periods import clock_periods, peaks
 
 __all__ = ["AbsoluteHorizon", "AlignedMetric", "backtest"]
+
+_DAILY = 0.5  # days, the least gap of rows of which a day has one
 
 
 class AbsoluteHorizon(BaseSplitter):
@@ -172,8 +183,10 @@ def backtest(
 
     At each origin a clone of the forecaster is fitted on the rows before it, and asked
     for the next ``horizon`` rows at their true stamps. Simple methods answer the same
-    question: the last value; and, where the rows show a season, the value a season
-    before, interpolated between its neighbours.
+    question: the last value; the value a season before, of the season that the rows
+    show best; that of the clock's day, week and year before, if they are others; and
+    the mean of the same hour, or day, of the week. Values are interpolated between
+    their neighbours. Methods are those that rows before the first origin allow.
 
     Parameters
     ----------
@@ -198,10 +211,12 @@ def backtest(
     -------
     DataFrame
         Index (origin, method): the last stamp before the origin, of a panel its number;
-        "forecaster", "last value", "seasonal naive". Columns, over all observed values:
-        "MAE" and "RMSE", in units of y or, of several series or columns, in standard
-        deviations of each before the origin; "coverage", the share inside the interval;
-        "seconds" of fit and forecast. ``attrs["coverage"]`` is the argument.
+        "forecaster", "last value", "seasonal naive", such as "7 d before", and "hour of
+        the week". Columns, over all observed values: "MAE" and "RMSE", in units of y
+        or, of several series or columns, in standard deviations of each before the
+        origin; "coverage", the share inside the interval; "seconds" of fit and
+        forecast. ``attrs["coverage"]`` is the argument, ``attrs["seasons"]`` the ticks
+        of the season of each method.
 
     Raises
     ------
@@ -238,7 +253,7 @@ def backtest(
     if horizon is None:
         horizon = min(max(int(np.median(lengths)) // (2 * origins), 1), 100)
     check_count("horizon", horizon)
-    found = {}
+    found: dict[Any, dict[str, float]] = {}
     for number, end in enumerate(range(origins * horizon, 0, -horizon), 1):
         is_long = (lengths - end >= max(horizon, 2))[series]
         if not is_long.any():
@@ -253,14 +268,17 @@ def backtest(
         start = time.perf_counter()
         own = _forecast(forecaster, seen, asked.index, X, coverage)
         seconds = time.perf_counter() - start
-        simple, scale = _simple(seen, asked.index)
+        rows = Observations.from_frame(pd.DataFrame(seen))
+        if not found:  # means are over all origins
+            seasons, of_week = _seasons(rows), _of_week(rows)
+        simple, scale = _simple(rows, asked.index, seasons, of_week)
         answers = {"forecaster": own} | {name: (x,) for name, x in simple.items()}
         for method, answer in answers.items():
             found[origin, method] = _errors(asked, scale, *answer)
         found[origin, "forecaster"]["seconds"] = seconds
     index = pd.MultiIndex.from_tuples(found, names=["origin", "method"])
     results = pd.DataFrame(list(found.values()), index).fillna({"seconds": 0.0})
-    results.attrs["coverage"] = float(coverage)
+    results.attrs |= {"coverage": float(coverage), "seasons": seasons}
     return results
 
 
@@ -279,25 +297,42 @@ def _forecast(
     return pred, *(bounds.xs(end, axis=1, level=-1) for end in ("lower", "upper"))
 
 
-def _simple(y: Any, index: pd.Index) -> tuple[dict[str, Array], Array]:
+def _simple(
+    rows: Observations, index: pd.Index, seasons: dict[str, float], of_week: str
+) -> tuple[dict[str, Array], Array]:
     """Return what simple methods forecast, and the unit of errors, (row, channel)."""
-    rows = Observations.from_frame(pd.DataFrame(y))
-    n_series, n_channels, period = len(rows.keys), rows.values.shape[1], _season(rows)
+    n_series, n_channels = len(rows.keys), rows.values.shape[1]
     series, ticks = rows.locate(index)
+    hours = _hours(rows.ticks, rows.like) if of_week else None
+    asked = _hours(ticks, rows.like) if of_week else None
+    rows, ticks = (
+        replace(rows, ticks=_wall(rows.ticks, rows.like)),
+        _wall(ticks, rows.like),
+    )
     ahead = ticks_between(rows.ticks[rows.bounds[series]], ticks)
     order = np.argsort(series, kind="stable")
     ends = np.searchsorted(series[order], np.arange(n_series + 1))
-    last, before, scale = np.full((3, len(index), n_channels), np.nan)
+    names = ["last value", *seasons, *([of_week] if of_week else [])]
+    simple = {name: np.full((len(index), n_channels), np.nan) for name in names}
+    scale = np.full((len(index), n_channels), np.nan)
     for k, j in np.ndindex(n_series, n_channels):
         mine, (times, values) = order[ends[k] : ends[k + 1]], _channel(rows, k, j)
-        if len(values):
-            last[mine, j], scale[mine, j] = values[-1], values.std() or 1.0
-            shift = period * np.ceil((ahead[mine] - times[-1]) / (period or 1.0))
-            before[mine, j] = np.interp(ahead[mine] - shift, times, values)
+        if not len(values):
+            continue
+        simple["last value"][mine, j] = values[-1]
+        scale[mine, j] = values.std() or 1.0
+        for name, period in seasons.items():
+            shift = period * np.ceil((ahead[mine] - times[-1]) / period)
+            simple[name][mine, j] = np.interp(ahead[mine] - shift, times, values)
+        if of_week:
+            own = slice(*rows.bounds[k : k + 2])
+            known = ~np.isnan(rows.values[own, j])
+            slots, slot = np.unique(hours[own][known], return_inverse=True)
+            means = np.bincount(slot, values) / np.bincount(slot)
+            simple[of_week][mine, j] = np.interp(asked[mine], slots, means, period=168)
     if n_series == n_channels == 1:
         scale[:] = 1.0
-    simple = {"last value": last}
-    return (simple | {"seasonal naive": before} if period else simple), scale
+    return simple, scale
 
 
 def _channel(rows: Observations, k: int, j: int) -> tuple[Array, Array]:
@@ -307,20 +342,52 @@ def _channel(rows: Observations, k: int, j: int) -> tuple[Array, Array]:
     return ticks_between(ticks[:1], ticks[known]), rows.values[own, j][known]
 
 
-def _season(rows: Observations) -> float:
-    """Return the ticks after which the longest series repeats best; 0: no season."""
+def _wall(ticks: Numbers, like: pd.Index) -> Numbers:
+    """Return ticks of the clock on the wall."""
+    return ticks + clock_ahead(ticks, like).astype(np.int64)
+
+
+def _hours(ticks: Numbers, like: pd.Index) -> Numbers:
+    """Return the hour of the week, from Monday."""
+    stamps: Any = stamps_of(ticks, like)
+    return np.asarray(24 * stamps.dayofweek + stamps.hour)
+
+
+def _of_week(rows: Observations) -> str:
+    """Return of what in a week two weeks of rows or more have a mean; "": nothing."""
+    if not isinstance(rows.like, pd.DatetimeIndex | pd.PeriodIndex):
+        return ""
+    is_period = isinstance(rows.like, pd.PeriodIndex)
+    tick = nanoseconds(rows.like.freq) / rows.like.freq.n if is_period else 1.0
+    times, _ = _channel(rows, int(rows.lengths.argmax()), 0)
+    if len(times) < 2 or times[-1] * tick < 14 * DAY:
+        return ""
+    gap = float(np.median(np.diff(times))) * tick / DAY
+    return "" if gap > 1 else f"{'hour' if gap < _DAILY else 'day'} of the week"
+
+
+def _seasons(rows: Observations) -> dict[str, float]:
+    """Return ticks of the season that the longest series shows best, and the clock's.
+
+    By name; those that rows are too few or too far apart for are left out.
+    """
     times, values = _channel(rows, int(rows.lengths.argmax()), 0)
     if len(times) < 2:
-        return 0.0
+        return {}
     unit = float(np.median(np.diff(times)))
-    periods = clock_periods(rows, unit, times[-1])
-    periods = periods or [p * unit for p in peaks(times / unit, values, 1.0)]
-    misses = {0.0: np.inf}
+    clock = clock_periods(rows, unit, times[-1])
+    periods = clock or [p * unit for p in peaks(times / unit, values, 1.0)]
+    misses = {}
     for period in periods:
         later = times >= period
         before = np.interp(times[later] - period, times, values)
         misses[period] = np.abs(values[later] - before).mean()
-    return min(misses, key=misses.__getitem__)
+    if not misses:
+        return {}
+    best = min(misses, key=misses.__getitem__)
+    others = [period for period in clock if period != best]
+    named = {f"{length_of_time(p, rows.like)} before": p for p in others}
+    return {"seasonal naive": best} | named
 
 
 def _errors(

@@ -284,6 +284,57 @@ def test_the_seasonal_naive_repeats_the_season_between_uneven_stamps() -> None:
     assert list(methods) == ["forecaster", "last value"]
 
 
+def hours_of(tz: Any) -> pd.DatetimeIndex:
+    """Return the hours of seven weeks around a change to summer time."""
+    return pd.date_range("2024-02-26", periods=7 * 168, freq="h", tz=tz)
+
+
+OF_WEEK = {
+    "no zone": hours_of(None),
+    "a zone": hours_of("Europe/Berlin"),
+    "periods": hours_of(None).to_period(),
+    "uneven": hours_of("Europe/Berlin")[
+        np.sort(np.random.default_rng(0).choice(1176, 700, replace=False))
+    ],
+}
+
+
+@pytest.mark.parametrize("name", OF_WEEK)
+def test_simple_methods_follow_the_clock_on_the_wall(name: str) -> None:
+    index = OF_WEEK[name]
+    y = pd.Series(10.0 + index.hour + 20.0 * (index.dayofweek > 4), index)
+    results = backtest(Recorder(), y, origins=2, horizon=150)
+    errors = results["MAE"].groupby("method", sort=False).mean()
+    day = "24 periods before" if name == "periods" else "1 d before"
+    names = "seasonal naive", day, "hour of the week"
+    assert tuple(errors.index) == ("forecaster", "last value", *names)
+    exact = ["hour of the week"] + ["seasonal naive"] * (name != "uneven")
+    # an hour that the week of the change to summer time did not have
+    assert (errors[exact] < 0.1).all()
+    assert errors[day] > 2
+    assert list(results.attrs["seasons"]) == ["seasonal naive", day]
+
+
+def test_days_have_a_mean_of_the_weekday_and_months_have_none() -> None:
+    days = pd.date_range("2024-01-01", periods=60)
+    y = pd.Series(np.arange(60) % 7 + np.arange(60) // 7 % 2.0, days)
+    results = backtest(Recorder(), y, origins=1, horizon=14)
+    errors = results["MAE"].droplevel("origin")
+    assert errors["day of the week"] == pytest.approx(0.5, abs=0.1)
+    index = pd.period_range("2020-01", periods=60, freq="M")
+    months = pd.Series(np.arange(60) % 12.0, index)
+    results = backtest(Recorder(), months, origins=1)
+    methods = results.index.get_level_values("method")
+    assert list(methods) == ["forecaster", "last value", "seasonal naive"]
+
+
+def test_all_origins_have_the_methods_of_the_first() -> None:
+    days = pd.date_range("2020-01-01", periods=500)
+    y = pd.Series(np.sin(np.arange(500)), days)
+    results = backtest(Recorder(), y, origins=3, horizon=60)
+    assert (results.groupby("method").size() == 3).all()  # no year at the first
+
+
 def test_a_backtest_of_a_panel_counts_origins_and_scales_errors() -> None:
     y = panel_apart()
     y["large"] = 1000 * y.iloc[:, 0]

@@ -48,6 +48,7 @@ KINDS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:a season can be learned:UserWarning")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pickle_and_a_file_give_the_same_answers(kind: str, tmp_path: Path) -> None:
     forecaster = KINDS[kind]()

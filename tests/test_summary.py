@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
+from sklode.data.ticks import DAY
+from sklode.forecasters.summary import _as_told, _remedy
 from tests.series import tiny
 
 HOURS = np.sort(np.random.default_rng(0).choice(24 * 30, 300, replace=False))
@@ -32,11 +35,14 @@ def test_a_summary_tells_what_was_seen_chosen_and_reached() -> None:
     assert list(topics) == told
     assert "season of 1 d" in topics["level"]
     assert "from 2 origins, in units of y" in topics["held out"]
-    own, last, seasonal = (
-        float(line.split()[-k])
-        for line, k in zip(topics["held out"].splitlines()[2:], (3, 2, 2), strict=True)
-    )
-    assert own < seasonal < last
+    errors = {
+        line[:22].strip(): float(line[22:].split()[0])
+        for line in topics["held out"].splitlines()[2:]
+    }
+    own, last, seasonal, before, mean = errors.values()
+    names = "seasonal naive (1 d)", "7 d before", "hour of the week"
+    assert tuple(errors) == ("forecaster", "last value", *names)
+    assert own < min(mean, seasonal) < max(mean, seasonal, before) < last
     assert "held out" not in forecaster.summary(origins=0)
 
 
@@ -52,6 +58,73 @@ def test_a_poor_forecast_is_told_with_what_to_try() -> None:
     y = pd.concat([steps, pd.Series(np.arange(60.0))], ignore_index=True)
     topics = StructuralForecaster(seasons=None).fit(y).summary()
     assert topics["to try"] != "nothing stands out"
+
+
+HOURLY = pd.date_range("2024-03-04", periods=5 * 168, freq="h")
+WEEKDAY = np.sin(2 * np.pi * HOURLY.hour / 24) * np.where(HOURLY.dayofweek < 5, 5, 1)
+WEEKLY = pd.Series(
+    20 + WEEKDAY + 0.1 * np.random.default_rng(0).normal(size=len(HOURLY)), HOURLY
+)
+
+
+@pytest.mark.parametrize(
+    ("y", "told"),
+    [
+        (WEEKLY, "['1D', '7D']"),
+        (WEEKLY.tz_localize("Asia/Tokyo"), "['1D', '7D']"),
+        (WEEKLY.to_period(), "[24, 168]"),
+        (pd.concat({k: WEEKLY.to_frame("y") for k in "ab"}), "['1D', '7D']"),
+    ],
+)
+def test_a_week_that_was_missed_is_told_with_its_seasons(y: Any, told: str) -> None:
+    topics = StructuralForecaster(seasons=None).fit(y).summary(2)
+    assert topics["to try"].startswith(
+        "hour of the week was better on these rows: try StructuralForecaster("
+        f"seasons={told}), which keeps them"
+    )
+
+
+CLOCK = {"seasonal naive (1 d)": 1.0 * DAY, "7 d before": 7.0 * DAY}
+
+
+@pytest.mark.parametrize(
+    ("best", "found", "told"),
+    [
+        ("7 d before", ["1 d"], "try StructuralForecaster(seasons=['1D', '7D']), wh"),
+        ("hour of the week", ["7 d"], "try StructuralForecaster(seasons=['1D', '7D'])"),
+        ("7 d before", [], "try StructuralForecaster(seasons=['7D']), which keeps"),
+        ("7 d before", ["7 d"], "more history, X for what drives y, or seasons=[...]"),
+        ("last value", ["1 d"], "seasons=None leaves out what was found"),
+        ("last value", [], "more history, X for what drives y, or seasons=[...]"),
+    ],
+)
+def test_the_remedy_is_of_what_was_better(
+    best: str, found: list[str], told: str
+) -> None:
+    parts = {"trend", *(f"season of {length}" for length in found)}
+    assert _remedy(best, CLOCK, parts, STAMPS).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("period", "like", "told"),
+    [
+        (12.4206 * 3600e9, STAMPS, "'44714.16s'"),
+        (365.25 * DAY, STAMPS - STAMPS[0], "'365.25D'"),
+        (12.0, pd.period_range("2020", periods=3, freq="3M"), "4"),
+        (7.5, pd.RangeIndex(9), "7.5"),
+    ],
+)
+def test_a_season_is_told_as_it_can_be_passed(
+    period: float, like: pd.Index, told: str
+) -> None:
+    assert _as_told(period, like) == told
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.0123, "0.012"), (124.4, "124")])
+def test_seconds_are_told_without_an_exponent(seconds: float, told: str) -> None:
+    forecaster = StructuralForecaster(seasons=None).fit(DAILY[:50])
+    forecaster._fit_seconds = seconds
+    assert forecaster.summary(0)["time"] == f"fit took {told} s"
 
 
 def test_growth_that_has_ended_is_told() -> None:

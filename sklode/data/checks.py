@@ -134,6 +134,7 @@ def check_index(index: pd.Index, name: str = "y") -> None:
     check_times(index, name)
     times = index.get_level_values(-1)
     if len(times):
+        _check_last(index, name)
         _check_kind(times, name)
     ticks, (series, _) = ticks_of(times), series_of(index)
     order = np.argsort(series, kind="stable")
@@ -166,6 +167,23 @@ def check_times(index: pd.Index, name: str) -> None:
             f"the time index of {name} must hold finite times; got {times[row]} at row "
             f"{row}. Drop that row or give it a time."
         )
+
+
+def _check_last(index: pd.Index, name: str) -> None:
+    """Check that no level before integers holds the times: those would be keys."""
+    kinds = pd.DatetimeIndex | pd.PeriodIndex | pd.TimedeltaIndex
+    *earlier, last = getattr(index, "levels", [index])
+    found = [level for level, one in enumerate(earlier) if isinstance(one, kinds)]
+    if not found or not pd.api.types.is_integer_dtype(last.dtype):
+        return
+    level = found[-1]
+    order = [*(k for k in range(index.nlevels) if k != level), level]
+    raise ValueError(
+        f"time must be the last index level of {name}; got {index[0]}: "
+        f"{type(earlier[level]).__name__} in level {level}, integers in the last. Put "
+        f"it there: {name} = {name}.reorder_levels({order}).sort_index(); if its "
+        "stamps are keys, convert them to strings."
+    )
 
 
 def _check_kind(times: pd.Index, name: str) -> None:

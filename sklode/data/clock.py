@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from numbers import Real
 from typing import Any
 
@@ -12,10 +14,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from sklode.data.checks import check_choice, check_count, check_times
-from sklode.data.ticks import DAY, clock_of, nanoseconds
+from sklode.data.observations import Observations
+from sklode.data.ticks import DAY, clock_of, length_of_time, nanoseconds, ticks_between
 
 # numpy's units that begin with the periods of the calendar
 _UNITS = {"year": "Y", "month": "M", "week": "W", "day": "D"}
+_LEAST = 2.0  # rows a period: fewer show a longer wave instead (Nyquist)
+_USUAL = 0.1  # quantile of gaps: of uneven ones the short ones show short seasons
+_EVEN = 0.01  # of a period: years differ by less, months and quarters by more
 
 
 def calendar_features(
@@ -143,3 +149,57 @@ def season_ticks(seasons: Sequence[Any], like: pd.Index, steps: list[Any]) -> An
             )
         found.append(ticks)
     return tuple(found)
+
+
+def seasons_shown(
+    seasons: Sequence[Any], ticks: Sequence[float], rows: Observations
+) -> tuple[float, ...]:
+    """Return those of told seasons, in ticks, that rows are long enough to show.
+
+    Of the others it warns; seasons finer than two rows are refused.
+    """
+    gaps, kept = rows.gaps[rows.gaps > 0], []
+    gap = float(np.quantile(gaps, _USUAL)) if len(gaps) else 0.0
+    first, last = rows.ticks[rows.bounds[:-1]], rows.ticks[rows.bounds[1:] - 1]
+    span = float(ticks_between(first, last).max()) + gap
+    for season, period in zip(seasons, ticks, strict=True):
+        told, length = repr(season), length_of_time(period, rows.like)
+        if period < (1 - 1e-6) * _LEAST * gap:
+            raise ValueError(
+                f"a season must last at least two rows, of which y's are usually "
+                f"{length_of_time(gap, rows.like)} apart; got {told}, {length}. Leave "
+                "it out, or pass finer rows."
+            )
+        if period > (1 + 1e-6) * span:
+            warnings.warn(
+                f"a season can be learned from rows over at least its own length; got "
+                f"{told}, {length}, and rows over {length_of_time(span, rows.like)}. "
+                "It is left out. Pass more history, or pretrain on longer series.",
+                UserWarning,
+                stacklevel=2,
+            )
+            continue
+        swing = _swing(season) * period
+        if swing > gap / 2 and swing > _EVEN * period:
+            warnings.warn(
+                f"a season has one length; those of {told} differ. It repeats after "
+                f"their mean, {length}, from which they stray by up to "
+                f"{length_of_time(swing, rows.like)}. For what falls on days of the "
+                "calendar pass X, such as sklode.calendar_features(index, 'month').",
+                UserWarning,
+                stacklevel=2,
+            )
+        kept.append(period)
+    return tuple(kept)
+
+
+def _swing(season: Any) -> float:
+    """Return how far a calendar's periods stray from equal ones, as a share of one."""
+    with suppress(AttributeError, TypeError, ValueError):
+        offset = pd.tseries.frequencies.to_offset(season)
+        start = offset.rollforward(pd.Timestamp("1950-01-01"))
+        stamps = pd.DatetimeIndex([start + k * offset for k in range(1, 49)])
+        mean, k = nanoseconds(offset), np.arange(48)
+        ticks = stamps.as_unit("ns").asi8 - stamps[0].as_unit("ns").value
+        return float(np.ptp(ticks - k * mean) / 2 / mean)
+    return 0.0

@@ -22,10 +22,14 @@ _FOUND = (
     "missing ones",
     f"that repeat the one before in runs of {_FEWEST} or more, as of a sensor that is "
     "stuck, in series that else hardly ever do",
+    "of zero that stand alone, with nothing between them and all others, as marks of "
+    "missing ones do",
     "from which on the unit seems to be another: level and spread change by a factor "
     "of {:.4g}",
 )
-_RESCALED = len(_FOUND)  # the last rule, which leaves nothing out
+_ZERO, _RESCALED = 3, 4  # the rules by number; the last one leaves nothing out
+_STEPS = 5.0  # large ones, from zero to all others
+_CHANCE = 0.05  # that a run of zeros is as long by chance
 
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")
@@ -52,6 +56,9 @@ def cleaned(
             found = find(given.values[row, channel])
             kind[row[found], channel] = rule
             row = row[~found]
+        found = _lone_zeros(given.values[row, channel], given.controls[row])
+        kind[row[found], channel] = _ZERO
+        row = row[~found]
         start, factor = _unit(given.values[row, channel])
         if start:
             kind[row[start], channel] = _RESCALED
@@ -135,7 +142,7 @@ def _stuck(values: Array) -> Flags:
     is_run = lengths >= _FEWEST
     usual = lengths[~is_run]
     found = np.zeros(len(values), dtype=bool)
-    if not is_run.any() or len(usual) <= 0.98 * usual.sum():
+    if len(usual) < _FEWEST or len(usual) <= 0.98 * usual.sum() or not is_run.any():
         return found
     # true: runs of zero, the first, the least, the greatest, a repeated value
     states, n_runs = np.unique(at[is_run], return_counts=True)
@@ -144,11 +151,40 @@ def _stuck(values: Array) -> Flags:
     # a limit is approached: from beyond it the others are a step away
     far = np.quantile(np.abs(np.diff(others)), _LARGE)
     low, high = others.min(), others.max()
-    is_run &= ((at > low) & (at < high)) | (at < low - far) | (at > high + far)
+    is_beyond = (at < low - far) | (at > high + far)
+    is_run &= ((at > low) & (at < high)) | is_beyond
     if is_run.any() and lengths[is_run].min() >= 4 * usual.max():
         found = np.repeat(is_run, lengths)
-        found[starts] = False
+        found[starts[~is_beyond]] = False  # the value that it stuck at
     return found & (3 * found.sum() <= len(values))
+
+
+def _lone_zeros(values: Array, controls: Array) -> Flags:
+    """Return which zeros are no values: scattered, many steps away from all others.
+
+    Closures are longer than chance makes of zeros that come one by one, or at equal
+    distances, or told by a column of X.
+    """
+    is_zero = values == 0
+    others, found = values[~is_zero], np.zeros(len(values), dtype=bool)
+    if not is_zero.any() or 3 * is_zero.sum() > len(values):
+        return found
+    far = _STEPS * np.quantile(np.abs(np.diff(others)), _LARGE)
+    has_gap = others.min() > far or others.max() < -far
+    if not has_gap or len(np.unique(others)) < _FEWEST:
+        return found
+    edges = np.flatnonzero(np.diff(is_zero, prepend=False, append=False))
+    starts, lengths = edges[::2], np.diff(edges)[::2]
+    # n rows hold n p^k runs of k zeros or more, each following another by chance p
+    chance = len(starts) / len(others)
+    is_alone = len(values) * chance**lengths > _CHANCE
+    _, repeats = np.unique(np.diff(starts[is_alone]), return_counts=True)
+    is_scattered = 2 * repeats.max(initial=1) < repeats.sum() and is_alone.mean() > 0.5
+    told = controls == controls[is_zero][0]
+    is_told = told[is_zero].all(0) & (told.sum(0) < 2 * is_zero.sum())
+    if is_scattered and not is_told.any():
+        found[is_zero] = np.repeat(is_alone, lengths)
+    return found
 
 
 def _unit(values: Array) -> tuple[int, float]:

@@ -234,7 +234,10 @@ def nanoseconds(length: Any) -> float:
         if not isinstance(length, timedelta | np.timedelta64):
             offset = pd.tseries.frequencies.to_offset(length)
             start = offset.rollforward(pd.Timestamp("1950-01-01"))
-            return (start + 100 * offset - start).total_seconds() * 1e9 / 100
+            usual = (start + 100 * offset - start).total_seconds() / 100
+            # a century of months, of which a hundred would hold too few leap years
+            n = max(int(36_525 * 86_400 / usual), 1) if usual else 1
+            return (start + n * offset - start).total_seconds() * 1e9 / n
     with contextlib.suppress(TypeError, ValueError):
         if not str(length).isdigit():  # which pandas takes for nanoseconds
             return pd.Timedelta(length).total_seconds() * 1e9  # knows fractions

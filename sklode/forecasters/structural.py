@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import StrOptions
 
 from sklode.data.checks import check_constraints
-from sklode.data.clock import season_ticks
+from sklode.data.clock import season_ticks, seasons_shown
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
@@ -48,7 +48,8 @@ class StructuralForecaster(ContinuousForecaster):
     ----------
     seasons : "auto", list, tuple or None, default="auto"
         Lengths of seasons: of time (strings such as "1D", timedeltas, offsets) or in
-        steps of the index. "auto": those of the calendar and the data. None: no season.
+        steps of the index; all are kept, but for those longer than y, with a warning.
+        "auto": those of the calendar and the data. None: no season.
     logarithm : "auto" or bool, default="auto"
         Whether the logarithm of y is modelled. "auto": where that explains y better.
     n_samples : int, default=100
@@ -58,8 +59,9 @@ class StructuralForecaster(ContinuousForecaster):
         own or inferred frequency; else a calendar frequency that all stamps lie on;
         else the median gap.
     clean : bool, default=True
-        Leave out what a broken sensor wrote (lone absurd values, marks such as -999,
-        stuck values) and rescale rows before a change of unit, each with a warning.
+        Leave out what a broken sensor wrote (lone absurd values, marks such as -999 or
+        scattered zeros, stuck values) and rescale rows before a change of unit, each
+        with a warning.
     random_state : int, RandomState or None, default=None
         Of the sample paths; no global generator is touched.
 
@@ -136,7 +138,9 @@ class StructuralForecaster(ContinuousForecaster):
             _check_positive(observations, history.channels)
         seasons: Any = self.seasons
         if seasons != "auto":
-            seasons = season_ticks(seasons or (), history.rows.like, history.steps)
+            told = seasons or ()
+            ticks = season_ticks(told, history.rows.like, history.steps)
+            seasons = seasons_shown(told, ticks, observations)
         level = Level.fit(history.rows, seasons, self.logarithm)
         settings = {"seasons": self.seasons, "logarithm": self.logarithm}
         units = Units.of(observations, level.unit)

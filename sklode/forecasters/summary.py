@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sklode.data.ticks import length_of_time, stamps_of
+from sklode.data.ticks import DAY, length_of_time, stamps_of
 from sklode.model_selection import backtest
 
 _TOO_NARROW = 0.75  # coverage of the 90 % intervals
@@ -52,12 +52,16 @@ def summary_of(forecaster: Any, judged: Any, origins: int) -> Summary:
         is_whole = forecaster.level == "series"
         topics["network"] = "is the whole forecast" if is_whole else told
     if forecaster._fit_seconds is not None:  # None of one that was loaded
-        topics["time"] = f"fit took {forecaster._fit_seconds:.2g} s"
+        seconds = forecaster._fit_seconds
+        told = f"{seconds:.2g}" if seconds < 10 else f"{seconds:.0f}"  # no exponent
+        topics["time"] = f"fit took {told} s"
     n_rows = int(history.observations.lengths.max())
     if origins and n_rows < origins + 2:
         topics["held out"] = f"{n_rows} rows are too few to hold some out"
     elif origins:
-        topics["held out"], advice = _held_out(history, judged, origins)
+        parts = getattr(forecaster, "level_", pd.DataFrame()).index
+        found = set(parts.get_level_values(-1)) if len(parts) else set()
+        topics["held out"], advice = _held_out(history, judged, origins, found)
         states = getattr(forecaster._answers, "states", None)
         drifts = [each.drift for each in states.channels] if states else []
         if len(history.steps) == 1 and np.abs(drifts).max(initial=0.0) > _DRIFT:
@@ -100,24 +104,64 @@ def _parts(level: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def _held_out(history: Any, judged: Any, origins: int) -> tuple[str, list[str]]:
-    """Return a table of errors, and what to do about them."""
-    y, X = history.frame(), None
+def _held_out(
+    history: Any, judged: Any, origins: int, parts: set[str]
+) -> tuple[str, list[str]]:
+    """Return a table of errors, and what to do about them; ``parts`` were found."""
+    y, X, like = history.frame(), None, history.observations.like
     if history.controls:
         X = pd.DataFrame(history.observations.controls, y.index, history.controls)
-    errors = backtest(judged, y, X, origins=origins).groupby("method").mean()
+    results = backtest(judged, y, X, origins=origins)
+    seasons = dict(results.attrs["seasons"])
+    errors = results.groupby("method", sort=False).mean()
     errors = errors.drop(columns="seconds").rename(columns={"coverage": "in 90 %"})
+    if (naive := "seasonal naive") in seasons:
+        period = seasons.pop(naive)
+        name = f"{naive} ({length_of_time(period, like)})"
+        seasons, errors = {name: period, **seasons}, errors.rename({naive: name})
     is_one = len(history.steps) == len(history.channels) == 1
     unit = "units of y" if is_one else "standard deviations of each series and column"
     shown = errors.rename_axis(None).map("{:.3g}".format).replace("nan", "")
     told = f"forecasts from {origins} origins, in {unit}\n{shown.to_string()}"
     advice, own = [], errors.loc["forecaster"]
-    for method, simple in errors.drop("forecaster").iterrows():
-        if (own[["MAE", "RMSE"]] > simple[["MAE", "RMSE"]]).all():
-            advice.append(
-                f"{method} was better on these rows: more history, X for what drives "
-                "y, or seasons=[...] if you know one, may help"
-            )
+    scores = ["MAE", "RMSE"]
+    better = errors[(errors[scores] < own[scores]).all(axis=1)]
+    if len(better):
+        best = better["MAE"].idxmin()
+        advice.append(
+            f"{best} was better on these rows: {_remedy(best, seasons, parts, like)}"
+        )
     if own["in 90 %"] < _TOO_NARROW:
         advice.append("intervals were too narrow: plot_backtest shows from where")
     return told, advice
+
+
+def _remedy(
+    best: str, seasons: dict[str, float], parts: set[str], like: pd.Index
+) -> str:
+    """Return what to do where a simple method was better than the forecaster."""
+    known = {
+        name: f"season of {length_of_time(period, like)}" in parts
+        for name, period in seasons.items()
+    }
+    of_week = best.endswith("of the week")
+    missed = [n for n in seasons if not known[n] and (of_week or n == best)]
+    if missed:
+        named = sorted({seasons[n] for n in known if known[n] or n in missed})
+        told = ", ".join(_as_told(period, like) for period in named)
+        return f"try StructuralForecaster(seasons=[{told}]), which keeps them"
+    if best == "last value" and any(part.startswith("season") for part in parts):
+        return "seasons=None leaves out what was found; or give more history"
+    return (
+        "more history, X for what drives y, or seasons=[...] if you know one, may help"
+    )
+
+
+def _as_told(period: float, like: pd.Index) -> str:
+    """Return a season as the parameter ``seasons`` takes it."""
+    if isinstance(like, pd.PeriodIndex):
+        return f"{period / like.freq.n:.7g}"
+    if not isinstance(like, pd.DatetimeIndex | pd.TimedeltaIndex):
+        return f"{period:.7g}"
+    unit, name = (DAY, "D") if period >= DAY else (10**9, "s")
+    return f"'{period / unit:.7g}{name}'"

@@ -33,6 +33,7 @@ class Curve(NamedTuple):
     values: Array  # (place,), of the column
     effect: Array  # (place,)
     bounds: Array  # (place, 2), of a 90 % interval
+    memory: str  # how long it builds up, to this; "": it acts at once
 
 
 class LevelPredictor:
@@ -163,7 +164,8 @@ class LevelPredictor:
             drawn = np.exp(scale * drawn) if component.form.logarithm else scale * drawn
             shape = values, drawn[:, 1], drawn[:, [0, 2]]
             name = effect.name(names, self._cycle)
-            found.append(Curve(name, names[k], *shape))
+            memory = self._length(effect.memory) if effect.memory else ""
+            found.append(Curve(name, names[k], *shape, memory))
         return found
 
     def table(self, asked: Asked) -> tuple[Table, Numbers]:
@@ -203,6 +205,7 @@ class LevelPredictor:
     def _inputs(self, asked: Asked) -> Array:
         """Return what the level reads at rows."""
         known, effects, columns = asked.known, self.level.effects, []
+        self._warn_of_new_controls(known)
         if effects:
             self._warn_of_far_controls(known)
             # X holds until its next row; the clock goes on
@@ -212,6 +215,22 @@ class LevelPredictor:
         return self.level.inputs_at(
             asked.ticks, known.like, [column[place] for column in columns]
         )
+
+    def _warn_of_new_controls(self, known: Any) -> None:
+        """Warn of the first column that takes another value than its only one."""
+        seen, effects = self._history.observations.controls, self.level.effects
+        is_new = (known.controls != seen[0]) & (seen == seen[0]).all(0)
+        is_new[:, [e.column for e in effects if e.column != ALWAYS]] = False
+        for k in np.flatnonzero(is_new.any(0))[:1]:
+            row = int(np.argmax(is_new[:, k]))
+            warnings.warn(
+                "effects of X are learned where it varies; got "
+                f"{known.controls[row, k]:g} in column {self._history.controls[k]!r} "
+                f"at {known.named(row)}, where all that was seen is {seen[0, k]:g}. "
+                "Its effect is unknown. Fit on rows that hold both.",
+                UserWarning,
+                stacklevel=2,
+            )
 
     def _warn_of_far_controls(self, known: Any) -> None:
         seen = self._history.rows.controls

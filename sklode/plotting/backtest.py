@@ -39,12 +39,12 @@ def plot_backtest(results: pd.DataFrame, *, ax: Any = None) -> Any:
     sheet = canvas.axes_of(ax, (2,), (4.5, 3.4), n_columns=2)
     errors, coverage = sheet
     origins = results.index.unique("origin").astype(str)
-    blue, orange, *_, black, _ = canvas.styles_of(range(6))
-    looks = {"forecaster": blue, "last value": black, "seasonal naive": orange}
+    blue, orange, green, pink, black, sky = canvas.styles_of(range(6))
+    looks = iter([blue, black, orange, green, pink, sky])
     for method, own in results.groupby("method", sort=False):
         values = own["MAE"].to_numpy()
         label = f"{method}, {values.mean():.3g} on average"
-        canvas.line(errors, origins, values, looks[method], label)
+        canvas.line(errors, origins, values, next(looks), label)
         if method == "forecaster":
             canvas.line(coverage, origins, own["coverage"].to_numpy(), blue, "_")
     asked = results.attrs.get("coverage", 0.9)

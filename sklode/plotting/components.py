@@ -36,7 +36,8 @@ def plot_components(
     deviation; the effects of X; and the remainder, which is the observations minus all
     parts. Observations far outside are rings at an edge. Parts of a logarithm multiply:
     all but the trend are factors. Below is the effect of each column of X that is used,
-    over its values, with a band of 90 %: where it acts late, what it comes to.
+    over its values, with a band of 90 %: where it acts late, what it comes to if the
+    column stays so, as the axis says.
 
     Parameters
     ----------
@@ -108,8 +109,12 @@ def plot_components(
     for curve, one in zip(curves, axes.flat[level.shape[1] :], strict=True):
         canvas.band(one, curve.values, curve.bounds, fill, "90 % interval of an effect")
         canvas.line(one, curve.values, curve.effect[:, None], future, "effect")
-        one.set(xlabel=str(curve.column), ylabel=f"effect of\n{curve.part}")
-    least = 0.03 * np.ptp(np.log(usual["trend"]) if is_factor else usual["trend"])
+        late = f", if it stays so (memory {curve.memory})" if curve.memory else ""
+        one.set(xlabel=f"{curve.column}{late}", ylabel=f"effect of\n{curve.part}")
+    drawn = usual["trend"]
+    if is_factor:  # counts may be zero
+        drawn = np.log(drawn[drawn > 0])
+    least = 0.03 * (drawn.max() - drawn.min())
     for one in axes.flat:  # what hardly varies looks so
         low, high = one.get_ylim()
         short = max(least - (high - low), 0.0) / 2

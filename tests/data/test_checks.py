@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
+from sklode.data.checks import check_index
 from tests.controls import controls
 from tests.series import channels, panel, tiny, uneven_stamps, waves
 
@@ -130,6 +131,25 @@ def test_offending_rows_of_a_panel_are_named() -> None:
         tiny().fit(keyed(y, [*"aaaaaa", *[None] * 5]))
     with pytest.raises(TypeError, match=r"integers, periods, .*see reorder_levels"):
         tiny().fit(y.swaplevel().sort_index())
+
+
+@pytest.mark.parametrize("dates", [DAYS, MONTHS, DAYS - DAYS[0]])
+def test_times_before_integer_keys_are_refused(dates: pd.Index) -> None:
+    names = ["region", "shop", "when"]
+    index = pd.MultiIndex.from_product([["n", "s"], [3, 7], dates], names=names)
+    y = pd.DataFrame({"y": np.arange(len(index)) / 7.0}, index)
+    turned = y.reorder_levels([0, 2, 1]).sort_index()
+    kind = type(dates).__name__
+    message = rf"last index level of y; got .*: {kind} in level 1, integers in the last"
+    with pytest.raises(
+        ValueError, match=rf"{message}\. .*reorder_levels\(\[0, 2, 1\]\)"
+    ):
+        tiny().fit(turned)
+    pd.testing.assert_frame_equal(turned.reorder_levels([0, 2, 1]).sort_index(), y)
+    with pytest.raises(ValueError, match="last index level of X; got"):
+        tiny().fit(y, X=turned)
+    check_index(y.index)  # keys may be dates where time is last
+    check_index(pd.MultiIndex.from_product([DAYS[:2], DAYS]))
 
 
 KINDS: dict[str, tuple[pd.Index, pd.Index, str]] = {

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode import calendar_features
-from sklode.data.clock import season_ticks
+from sklode import StructuralForecaster, calendar_features
+from sklode.data.clock import season_ticks, seasons_shown
 from sklode.data.history import History
 from tests.series import panel
 from tests.series import waves as wave_over
@@ -146,6 +146,12 @@ def test_a_calendar_year_has_its_mean_length(season: Any) -> None:
     assert ticks == pytest.approx(YEAR, rel=1e-4)
 
 
+@pytest.mark.parametrize("season", ["ME", "MS", pd.DateOffset(months=1)])
+def test_a_month_has_its_mean_length(season: Any) -> None:
+    (ticks,) = ticks_of([season], history(HOURS))
+    assert ticks == pytest.approx(YEAR / 12)
+
+
 @pytest.mark.parametrize(("freq", "ticks"), [("M", 12), ("2M", 12), ("D", 365.25)])
 def test_ticks_of_periods_are_periods(freq: str, ticks: float) -> None:
     index = pd.period_range("2020-01", periods=24, freq=freq)
@@ -185,3 +191,62 @@ def test_what_is_no_length_is_refused(season: Any) -> None:
         ValueError, match=r"seasons .* above zero, on .*; got .*\. Use for ex"
     ):
         ticks_of(["1D", season], history(HOURS))
+
+
+def shown(seasons: list[Any], index: pd.Index) -> tuple[float, ...]:
+    known = history(index)
+    return seasons_shown(seasons, ticks_of(seasons, known), known.observations)
+
+
+YEARS = pd.date_range("2020", periods=800)
+UNEVEN = pd.Timestamp("2020") + pd.to_timedelta(np.cumsum(1 + np.arange(50) % 7), "h")
+
+
+@pytest.mark.parametrize(
+    ("seasons", "index"),
+    [
+        (["2D", "7D", "YE"], YEARS),
+        ([12, "2ME", "QE"], pd.period_range("2020-01", periods=24, freq="M")),
+        ([12, "QE"], pd.date_range("2020-01-31", periods=24, freq="ME")),
+        (["ME"], pd.date_range("2020", periods=60, freq="W")),
+        (["1D"], HOURS.tz_localize(NEW_YORK)[:24]),
+        (["2h"], UNEVEN),  # one gap in seven is of an hour
+    ],
+)
+def test_seasons_that_rows_can_show_are_kept(seasons: Any, index: pd.Index) -> None:
+    assert shown(seasons, index) == ticks_of(seasons, history(index))
+
+
+@pytest.mark.parametrize(
+    ("season", "index", "got"),
+    [
+        ("1D", YEARS, "1 d apart; got '1D', 1 d"),
+        ("36h", YEARS, "1 d apart; got '36h', 1.5 d"),
+        ("ME", pd.period_range("2020-01", periods=24, freq="M"), "got 'ME', 1 periods"),
+        (1, pd.RangeIndex(50), "1 apart; got 1, 1"),
+    ],
+)
+def test_a_season_finer_than_two_rows_is_refused(
+    season: Any, index: pd.Index, got: str
+) -> None:
+    y = wave_over(index)
+    with pytest.raises(ValueError, match=rf"at least two rows.* {got}\. Leave it out"):
+        StructuralForecaster(seasons=[season]).fit(y)
+
+
+def test_a_season_longer_than_the_rows_is_left_out_with_a_warning() -> None:
+    told = r"at least its own length; got '7D', 7 d, and rows over 2 d\. It is left out"
+    with pytest.warns(UserWarning, match=told):
+        assert shown(["1D", "7D"], HOURS) == (DAY,)
+    with pytest.warns(UserWarning, match=told):
+        fitted = StructuralForecaster(seasons=["7D"]).fit(wave_over(HOURS))
+    assert not fitted.level_.index.get_level_values("part").str.contains("season").any()
+
+
+@pytest.mark.parametrize(("season", "length"), [("ME", "30.44 d"), ("QE", "91.31 d")])
+def test_a_season_whose_length_differs_is_kept_with_a_warning(
+    season: str, length: str
+) -> None:
+    told = rf"those of '{season}' differ. It repeats after their mean, {length}, from"
+    with pytest.warns(UserWarning, match=told):
+        assert len(shown([season], YEARS)) == 1

@@ -102,6 +102,54 @@ def test_rows_before_a_change_of_unit_are_rescaled(n_after: int, factor: float) 
     assert f"in column 'y' at {N - n_after}. Rows before are rescaled" in message
 
 
+@pytest.mark.parametrize("value", [8, 32, -999])
+@pytest.mark.parametrize("start", [100, N - 20])
+def test_a_run_far_beyond_all_other_values_is_left_out(
+    start: int, value: float
+) -> None:
+    is_run = (np.arange(N) >= start) & (np.arange(N) < start + 20)
+    values, messages = read(np.where(is_run, value, DAY))
+    np.testing.assert_array_equal(values, np.where(is_run, np.nan, DAY))
+    (message,) = messages
+    assert message.startswith("y has 20 value(s) that repeat the one before")
+
+
+NEAR_400 = 400 + DAY
+SCATTERED = np.random.default_rng(1).random(N) < 0.1
+CLOSED = (np.arange(N) > 60) & (np.arange(N) < 85)
+SCATTERED &= ~np.isin(np.arange(N), np.arange(60, 86))  # on which it would border
+
+
+@pytest.mark.parametrize("offset", [400, 60, -460])
+@pytest.mark.parametrize("share", [0.03, 0.1, 0.25])
+def test_zeros_that_stand_alone_are_left_out(share: float, offset: float) -> None:
+    is_mark = np.random.default_rng(2).random(N) < share
+    y = np.where(is_mark, 0.0, DAY + offset)
+    values, messages = read(y)
+    np.testing.assert_array_equal(values, np.where(is_mark, np.nan, y))
+    (message,) = messages
+    assert message.startswith(f"y has {is_mark.sum()} value(s) of zero that stand alo")
+    first = f"the first is 0 in column 'y' at {np.argmax(is_mark)}. Taken for missing"
+    assert first in message
+
+
+def test_a_run_of_zeros_stays_where_others_are_left_out() -> None:
+    y = np.where(SCATTERED | CLOSED, 0.0, NEAR_400)
+    values, messages = read(y)
+    assert len(messages) == 1
+    np.testing.assert_array_equal(values[CLOSED], 0.0)
+    np.testing.assert_array_equal(np.isnan(values), SCATTERED)
+
+
+def test_zeros_that_a_column_of_x_tells_stay() -> None:
+    y = pd.DataFrame({"y": np.where(SCATTERED, 0.0, NEAR_400)})
+    closed = pd.DataFrame({"closed": SCATTERED.astype(float)})
+    assert not np.isnan(History.of(y, closed).rows.values).any()
+    other = pd.DataFrame({"other": NOISE > 0})
+    with pytest.warns(UserWarning, match="zero that stand alone"):
+        History.of(y, other)
+
+
 T = np.arange(N)
 LATE = T >= N // 2
 TRUE: dict[str, Any] = {
@@ -111,7 +159,17 @@ TRUE: dict[str, Any] = {
     "many of the large": [*WAVE, *[1e8] * 3],
     "the largest floats": [*WAVE * 1e308, -1.7e308],
     "closed on Sundays": np.where(T % 7 == 6, 0, 1000 + 50 * NOISE),
-    "one block of -999": np.where((T > 99) & (T < 120), -999, DAY),
+    "closed on two days of a week": np.where(np.isin(T % 7, [2, 6]), 0, NEAR_400),
+    "closed on Sundays and holidays": np.where(
+        (T % 7 == 6) | np.isin(T, [31, 85, 86, 170]), 0, NEAR_400
+    ),
+    "closed for days": np.where(T % 60 < 1 + T // 20, 0, NEAR_400),
+    "closed now and then": np.where(SCATTERED, 0, 1000 + 50 * NOISE),
+    "on and off": np.where(SCATTERED, 0, 400.0),
+    "mostly zero": np.where(RNG.random(N) < 0.5, 0, NEAR_400),
+    "on both sides of zero": np.where(SCATTERED, 0, NEAR_400 * np.sign(NOISE)),
+    "one that varies, then repeats": [1.0, *np.full(12, 2.0)],
+    "a limit that is approached": np.where(T > N - 20, DAY.min(), DAY),
     "more than a third": np.where(T % 5 < 2, -999, DAY),
     "two of -999": np.where(np.isin(T, [70, 150]), -999, DAY),
     "a rare large order": np.where(RARE, 1000, RNG.poisson(8, N)),

@@ -222,6 +222,21 @@ def test_x_far_from_what_was_seen_is_told_once_and_forecast(factor: float) -> No
     assert all("in column 'T' at 2024-01-17" in text for text in texts)
 
 
+def test_a_value_that_a_constant_column_never_took_is_told_once() -> None:
+    days = pd.date_range("2024-01-01", periods=63)
+    X = pd.DataFrame({"heat": np.sin(np.arange(63.0)), "sale": 0.0, "rain": 0.0}, days)
+    X.iloc[61:, 1:] = 1.0
+    y = 5 + X["heat"] + 0.1 * np.random.default_rng(0).standard_normal(63)
+    for column in (["heat", "sale", "rain"], ["sale", "rain"]):
+        forecaster = StructuralForecaster().fit(y[:60], X=X.iloc[:60][column])
+        with pytest.warns(UserWarning, match="learned where it varies") as told:
+            forecaster.predict([1, 2], X=X.iloc[60:][column])
+        (message,) = (str(one.message) for one in told)
+        assert "got 1 in column 'sale' at 2024-03-02 00:00:00, where all" in message
+        assert "all that was seen is 0. Its effect is unknown." in message
+        forecaster.predict([1], X=X.iloc[60:61][column])  # as it was
+
+
 def test_a_band_of_an_effect_holds_the_truth() -> None:
     inside = []
     for seed in range(6):

@@ -32,6 +32,17 @@ def test_errors_of_each_method_and_coverage_are_drawn() -> None:
     plt.close("all")
 
 
+def test_all_methods_of_a_backtest_are_drawn_apart() -> None:
+    names = ["forecaster", "last value", "seasonal naive"]
+    names += ["1 d before", "365.2 d before", "hour of the week"]  # at most
+    index = pd.MultiIndex.from_product([["2024"], names], names=["origin", "method"])
+    table = pd.DataFrame({"MAE": range(6), "coverage": 0.8}, index)
+    errors, _ = plot_backtest(table)
+    looks = {(line.get_color(), line.get_marker()) for line in errors.lines}
+    assert len(looks) == len(errors.lines) == 6
+    plt.close("all")
+
+
 def test_another_table_is_refused() -> None:
     with pytest.raises(TypeError, match=r"what sklode\.model_selection\.backtest ret"):
         plot_backtest(pd.DataFrame({"MAE": [1.0]}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,32 @@ def test_x_has_an_axes_where_it_is_used_and_is_asked_for_ahead() -> None:
     assert np.corrcoef(effect[:, 1], on[:-3])[0, 1] > 0.99
     with pytest.raises(ValueError, match="the forecast needs X at every stamp"):
         plot_components(forecaster, [1, 2, 3])
+
+
+def test_counts_with_zeros_under_a_logarithm_are_drawn() -> None:
+    rng = np.random.default_rng(1)
+    signal = np.exp(2 + 2 * np.sin(2 * np.pi * np.arange(150) / 7))
+    sold = rng.poisson(signal * np.exp(rng.normal(0, 0.5, 150)))
+    y = pd.Series(sold, pd.date_range("2024", periods=150), name="sold")
+    forecaster = StructuralForecaster().fit(y)
+    assert (y == 0).any()
+    assert forecaster.level_["logarithm"].all()
+    axes = plot_components(forecaster)
+    np.testing.assert_array_equal(points(axes[0], "observed")[:, 1], y)
+    for one in axes:
+        assert np.isfinite(one.get_ylim()).all()
+
+
+def test_an_effect_that_builds_up_is_said_to_be_what_it_comes_to() -> None:
+    rng = np.random.default_rng(0)
+    u = pd.Series(rng.standard_normal(300)).ewm(halflife=3).mean().to_numpy()
+    hours = pd.date_range("2024-01-01", periods=300, freq="h")
+    late = pd.Series(u).ewm(halflife=6, adjust=False).mean().to_numpy()
+    X = pd.DataFrame({"dose": u, "soon": rng.standard_normal(300)}, hours)
+    y = pd.Series(50 * late + X["soon"] + 0.1 * rng.standard_normal(300), hours)
+    *_, dose, soon = plot_components(structural(seasons=None).fit(y, X=X))
+    assert re.fullmatch(r"dose, if it stays so \(memory .* h\)", dose.get_xlabel())
+    assert soon.get_xlabel() == "soon"
 
 
 def test_series_and_channel_are_those_asked_for() -> None:
