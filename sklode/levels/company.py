@@ -47,7 +47,9 @@ _LEFT = 1e-3  # of a variance is left at least
 class Channel(Protocol):
     """What is asked of a filtered channel."""
 
-    table: Table
+    @property
+    def table(self) -> Table:
+        """Its rows."""
 
     @property
     def heaviest(self) -> tuple[Component, Any]:
@@ -233,9 +235,9 @@ def _hidden(
                 (rest, new, spread, variance, place, np.full(len(rest), length))
             )
     columns = [np.concatenate(column) for column in zip(*found, strict=True)]
-    rest, new, spread, variance, place, length = columns
+    rest, new, spread, variance, place, together = columns
     noise = channels[k].heaviest[0].noise
-    return _Hidden(rest, new, spread, variance, noise, place, length)
+    return _Hidden(rest, new, spread, variance, noise, place, together)
 
 
 def _look(

@@ -83,8 +83,9 @@ class Cross(NamedTuple):
             residuals, gaps = (each[rows] for each in looked[k])
             gaps = gaps - (times[origins] - table.times[rows])[:, None]
             own = np.repeat(np.arange(n) == k, len(MEMORIES))
-            given = features[origins], own, residuals, gaps
-            weights, found.fading[k] = _regressed(*given)
+            weights, found.fading[k] = _regressed(
+                features[origins], own, residuals, gaps
+            )
             found.weights[:, :, k] = weights.reshape(n, -1)
         return found
 

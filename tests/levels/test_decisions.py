@@ -153,7 +153,8 @@ def test_a_series_of_one_row_is_answered_by_the_population() -> None:
 
 
 def test_a_channel_that_a_series_never_saw_is_the_populations() -> None:
-    y = family().assign(z=lambda y: 2 * y["y"])
+    # of other series, backward: the other channel tells nothing of it
+    y = family().assign(z=lambda y: 2 * y["y"].to_numpy()[::-1])
     y.loc[(5, slice(None)), "z"] = np.nan
     forecaster = StructuralForecaster(random_state=0).fit(y)
     levels = y["z"].groupby(level=0).mean().dropna()
@@ -166,6 +167,14 @@ def test_a_channel_that_a_series_never_saw_is_the_populations() -> None:
     # whatever else is asked
     alone = forecaster.predict_interval([5], coverage=0.9)["z"].loc[5]
     np.testing.assert_allclose(alone, table[1:], rtol=1e-9)
+
+
+def test_a_channel_that_a_series_never_saw_is_told_by_its_twin() -> None:
+    y = family().assign(z=lambda y: 2 * y["y"])
+    truth = y.loc[5, "z"].mean()
+    y.loc[(5, slice(None)), "z"] = np.nan
+    forecaster = StructuralForecaster(random_state=0).fit(y)
+    assert (abs(forecaster.predict([1, 5]).loc[5, "z"] - truth) < 1).all()
 
 
 def test_a_season_of_a_family_is_a_short_series_season_too() -> None:
