@@ -169,7 +169,7 @@ class Filtered:
         draws = self.channels[channel].drawn(asked, n, seed, noise, shift)
         if move is None:
             return draws
-        moved: Array = move.of(draws, self.answered(channel, asked).points())
+        moved: Array = move.of(draws, self.answered(channel, asked).middle(move))
         return moved
 
     def _shift(self, channel: int, asked: Table) -> Array:

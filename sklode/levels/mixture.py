@@ -28,8 +28,8 @@ class Move(NamedTuple):
 
     .. math:: u \to m + w (f - m) + c \, (u - m)
 
-    with u the value or, where ``logarithm``, its logarithm, and m its median. All
-    arrays are (query,).
+    with u the value or, where ``logarithm``, its logarithm, and m its
+    `Mixture.middle`. All arrays are (query,).
     """
 
     logarithm: bool
@@ -45,9 +45,8 @@ class Move(NamedTuple):
         """Return where medians go, in units of u."""
         return middle + self.weight * (self.target - middle)
 
-    def of(self, values: Array, medians: Array) -> Array:
-        """Return values, (..., query), of such medians, moved."""
-        middle = self.plain(medians)
+    def of(self, values: Array, middle: Array) -> Array:
+        """Return values, (..., query), moved."""
         moved = self.centre(middle) + self.factor * (self.plain(values) - middle)
         return np.exp(np.minimum(moved, _LARGEST)) if self.logarithm else moved
 
@@ -92,9 +91,13 @@ class Mixture:
         signal = np.hypot.reduce([*apart, *(root * self.spreads[chosen])])
         return mean, signal, np.hypot.reduce(root * self.noises[chosen])
 
+    def middle(self, move: Move) -> Array:
+        """Return what a move takes for the middle: the median, of y the forecast."""
+        return move.plain(self.medians() if move.logarithm else self.points())
+
     def moved(self, move: Move) -> Mixture:
         """Return it after a move, of whose kind all components then are."""
-        middle, log = move.plain(self.points()), self.logarithm[:, None]
+        middle, log = self.middle(move), self.logarithm[:, None]
         size = np.maximum(self._original(self.means), _LEAST)
         if move.logarithm:
             means, stretch = np.where(log, self.means, np.log(size)), 1 / size
@@ -128,14 +131,19 @@ class Mixture:
             result[:, k] = low + (high - low) / 2
         return result
 
+    def medians(self) -> Array:
+        """Return medians, (query,)."""
+        return self.quantiles(np.array([0.5]))[:, 0]
+
     def points(self) -> Array:
-        """Return forecasts, (query,): medians; among zeros, of the mean rate."""
-        half = np.array([0.5])
-        if not self.offset:
-            return self.quantiles(half)[:, 0]
+        r"""Return forecasts, (query,): the mean over noise at the median signal.
+
+        Of a logarithm :math:`\exp(m + \sigma^2 / 2)`, with m the median and
+        :math:`\sigma` the deviation of the noise. Signals drift without end: over
+        them, the mean far ahead is that of a few futures that nobody expects.
+        """
         rise = np.where(self.logarithm[:, None], self.noises**2 / 2, 0.0)
-        rates = replace(self, means=self.means + rise)
-        return rates.quantiles(half, noise=False)[:, 0]
+        return replace(self, means=self.means + rise).medians()
 
     @np.errstate(over="ignore", invalid="ignore")
     def variance(self) -> Array:
