@@ -22,11 +22,12 @@ from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.observations import Observations
 from sklode.data.scaling import location_and_scale, time_unit
 from sklode.data.ticks import clock_ahead, ticks_between
-from sklode.levels.components import Component, States, kalman
+from sklode.levels.components import Component, States, heaviest, kalman
 from sklode.levels.cross import MEMORIES, Cross
 from sklode.levels.effects import Effect, Inputs, columns_of, places
 from sklode.levels.fitting import fit_components
 from sklode.levels.mixture import Mixture, Move, steps_of
+from sklode.levels.moves import Limits, Moves
 from sklode.levels.periods import clock_periods, peaks
 from sklode.levels.table import Table
 
@@ -46,6 +47,8 @@ class Level:
     effects: list[Effect]  # what columns of X may do
     steps: Array  # (channel,), see `mixture.steps_of`
     cross: Cross  # what channels tell each other
+    moves: list[Moves]  # of each channel
+    skews: list[float]  # of each channel, see `Component.skew`
 
     @classmethod
     def fit(
@@ -58,7 +61,7 @@ class Level:
         unit = time_unit(observations.observed())
         steps, controls = steps_of(observations.values), observations.controls
         cross = Cross.none(len(steps))
-        level = cls(unit, [], [], *location_and_scale(controls), [], steps, cross)
+        level = cls(unit, [], [], *location_and_scale(controls), [], steps, cross, [], [])
         tables = level.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
         is_auto = isinstance(seasons, str)
@@ -91,9 +94,15 @@ class Level:
             ]
             for each in found
         ]
-        level = replace(level, channels=channels, spans=spans, effects=effects)
+        moves = [Moves.of(table) for table in tables]
+        level = replace(
+            level, channels=channels, spans=spans, effects=effects, moves=moves
+        )
         if effects:
             tables = level.tables(observations)
+        each = zip(channels, tables, spans, strict=True)
+        skews = [heaviest(own).skew(table, span) for own, table, span in each]
+        level = replace(level, skews=skews)
         return replace(level, cross=Cross.fit(channels, spans, tables))
 
     def filtered(self, observations: Observations) -> Filtered:
@@ -159,7 +168,14 @@ class Filtered:
         """Return the distribution of a channel's noise-free signal."""
         shift = self._shift(channel, asked)
         mixture = self.channels[channel].answered(asked, shift)
+        mixture = replace(mixture, rises=self.level.skews[channel] * mixture.rises)
         return mixture if move is None else mixture.moved(move)
+
+    def limits(self, channel: int, asked: Table) -> Limits:
+        """Return what a channel's answers stay within."""
+        one, level = self.channels[channel], self.level
+        known, step = level.moves[channel], level.steps[channel]
+        return Limits.of(one.table, asked, known, one.heaviest, step)
 
     def drawn(
         self, channel: int, asked: Table, n: int, seed: int, noise: bool, move: Any
@@ -240,21 +256,24 @@ class FilteredChannel:
 
     def answered(self, asked: Table, shift: Any = 0.0) -> Mixture:
         """Return the distribution of the signal, shifted in states' units."""
-        means, variances = np.empty((2, len(self.components), len(asked.times)))
+        shape = 3, len(self.components), len(asked.times)
+        means, variances, passing = np.empty(shape)
         inside = (self._since(asked) <= 0)[asked.series]
         ahead, past = asked.where(~inside), asked.where(inside)
         since = self._since(ahead)
         for k, component in enumerate(self.components):
             space, states = component.space(self.span), self.states[k]
+            parts = space.parts[[1, -1]]  # the OU process, and all
             if len(ahead.times):
-                found = component.filtered(space, ahead, space.whole, states, since)
-                means[k, ~inside] = found.signal[:, 0]
-                variances[k, ~inside] = found.variance[:, 0]
+                found = component.filtered(space, ahead, parts, states, since)
+                means[k, ~inside] = found.signal[:, 1]
+                passing[k, ~inside], variances[k, ~inside] = found.variance.T
             if len(past.times):
-                signal, variance = self._smoothed(component, past, space.whole)
-                means[k, inside], variances[k, inside] = signal[:, 0], variance[:, 0]
+                signal, variance = self._smoothed(component, past, parts)
+                means[k, inside] = signal[:, 1]
+                passing[k, inside], variances[k, inside] = variance.T
         each = [component.at(asked.series) for component in self.components]
-        return Mixture.of(each, means + shift, variances)
+        return Mixture.of(each, means + shift, variances, passing)
 
     def described(self, most: int) -> tuple[Component, Array]:
         """Return the parts at its last rows, given these alone."""

@@ -61,10 +61,16 @@ class Mixture:
     noises: Array  # (component, query or 1): of the noise
     logarithm: Flags  # (component,)
     offset: float = 0.0  # of values, before the logarithm
+    rises: Array | float = 0.0  # (component, query), from a median to a forecast
 
     @classmethod
-    def of(cls, components: list[Any], means: Array, variances: Array) -> Mixture:
-        """Return it in y's units, from states' units."""
+    def of(
+        cls, components: list[Any], means: Array, variances: Array, passing: Array
+    ) -> Mixture:
+        """Return it in y's units, from states' units.
+
+        ``passing`` are variances of the part of the signal that fades.
+        """
         n = means.shape[1]
         scale = np.stack([np.broadcast_to(c.scale, n) for c in components])
         location = np.stack([np.broadcast_to(c.location, n) for c in components])
@@ -73,13 +79,16 @@ class Mixture:
         with np.errstate(over="ignore"):
             spreads = scale * np.sqrt(np.maximum(variances, 0.0))
             means = location + scale * means
+        logarithm = np.array([c.form.logarithm for c in components])
+        logs = np.where(logarithm[:, None], scale, 0.0)
         return cls(
             np.array([c.weight for c in components]),
             means,
             spreads,
             scale * np.sqrt(noises)[:, None],
-            np.array([c.form.logarithm for c in components]),
+            logarithm,
             max(c.offset for c in components),
+            logs**2 * (noises[:, None] + np.maximum(passing, 0.0)) / 2,
         )
 
     def normal(self) -> tuple[Array, Array, Array]:
@@ -110,6 +119,7 @@ class Mixture:
             factor * self.spreads,
             factor * self.noises,
             np.full(len(self.weights), move.logarithm),
+            rises=move.factor**2 * self.rises if move.logarithm else 0.0,
         )
 
     @np.errstate(over="ignore", invalid="ignore")
@@ -136,14 +146,13 @@ class Mixture:
         return self.quantiles(np.array([0.5]))[:, 0]
 
     def points(self) -> Array:
-        r"""Return forecasts, (query,): the mean over noise at the median signal.
+        r"""Return forecasts, (query,): the mean over what passes, else the median.
 
         Of a logarithm :math:`\exp(m + \sigma^2 / 2)`, with m the median and
-        :math:`\sigma` the deviation of the noise. Signals drift without end: over
-        them, the mean far ahead is that of a few futures that nobody expects.
+        :math:`\sigma` the deviation of noise and of what fades. A trend drifts without
+        end: its mean far ahead is that of a few futures that nobody expects.
         """
-        rise = np.where(self.logarithm[:, None], self.noises**2 / 2, 0.0)
-        return replace(self, means=self.means + rise).medians()
+        return replace(self, means=self.means + self.rises).medians()
 
     @np.errstate(over="ignore", invalid="ignore")
     def variance(self) -> Array:

@@ -16,7 +16,8 @@ def normal(mean: float, spread: float, noise: float, log: bool = False) -> Mixtu
     """Return two normals that are alike, of one query."""
     means = np.array([[mean - 0.1 * spread], [mean + 0.1 * spread]])
     spreads, noises = np.full((2, 1), spread), np.full((2, 1), noise)
-    return Mixture(np.full(2, 0.5), means, spreads, noises, np.full(2, log))
+    given = np.full(2, 0.5), means, spreads, noises, np.full(2, log)
+    return Mixture(*given, rises=log * noises**2 / 2)
 
 
 def draws(mixture: Mixture) -> np.ndarray:
