@@ -137,7 +137,9 @@ class Component(NamedTuple):
         errors = scale * v_F / inverse_F
         errors = np.minimum(errors - errors.mean(), _LARGEST)
         usual = scale**2 * (found.variance[told, 0] + self.noise) / 2
-        means = [np.log(np.exp(x).mean()) for x in (errors, np.minimum(usual, _LARGEST))]
+        means = [
+            np.log(np.exp(x).mean()) for x in (errors, np.minimum(usual, _LARGEST))
+        ]
         return float(np.clip(means[0] / means[1], 0.0, _MOST_SKEW))
 
     def at(self, series: Any) -> Component:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from sklode.levels.mixture import Mixture, Move, steps_of
 from sklode.levels.moves import Limits, Moves
 from sklode.levels.periods import clock_periods, peaks
 from sklode.levels.table import Table
+from sklode.levels.widening import Widening
 
 _APART, _WAVES = 0.25, 12  # cycles that tell a period from a wave of a clock's season
 _SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
@@ -61,7 +63,9 @@ class Level:
         unit = time_unit(observations.observed())
         steps, controls = steps_of(observations.values), observations.controls
         cross = Cross.none(len(steps))
-        level = cls(unit, [], [], *location_and_scale(controls), [], steps, cross, [], [])
+        level = cls(
+            unit, [], [], *location_and_scale(controls), [], steps, cross, [], []
+        )
         tables = level.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
         is_auto = isinstance(seasons, str)
@@ -164,11 +168,23 @@ class Filtered:
         channels = [channel.continued(table) for channel, table in pairs]
         return Filtered(self.level, observations, channels)
 
-    def answered(self, channel: int, asked: Table, move: Move | None = None) -> Mixture:
-        """Return the distribution of a channel's noise-free signal."""
+    def answered(
+        self,
+        channel: int,
+        asked: Table,
+        move: Move | None = None,
+        is_widened: bool = False,
+    ) -> Mixture:
+        """Return the distribution of a channel, as wide as errors were if asked."""
         shift = self._shift(channel, asked)
         mixture = self.channels[channel].answered(asked, shift)
         mixture = replace(mixture, rises=self.level.skews[channel] * mixture.rises)
+        if is_widened:
+            factor = self.channels[channel].widened(asked)
+            # a network's are as wide as its own errors were
+            if move is not None:
+                factor = np.where(move.weight > 0, 1.0, factor)
+            mixture = mixture.widened(factor)
         return mixture if move is None else mixture.moved(move)
 
     def limits(self, channel: int, asked: Table) -> Limits:
@@ -254,10 +270,12 @@ class FilteredChannel:
         """Return sums of innovations at times after each last row."""
         return self.sums * _faded(np.maximum(times - np.maximum(self.table.ends, 0), 0))
 
-    def answered(self, asked: Table, shift: Any = 0.0) -> Mixture:
-        """Return the distribution of the signal, shifted in states' units."""
-        shape = 3, len(self.components), len(asked.times)
-        means, variances, passing = np.empty(shape)
+    def signals(self, asked: Table) -> Array:
+        """Return means, variances, and those of what fades, (3, component, row).
+
+        They are in states' units.
+        """
+        found = np.empty((3, len(self.components), len(asked.times)))
         inside = (self._since(asked) <= 0)[asked.series]
         ahead, past = asked.where(~inside), asked.where(inside)
         since = self._since(ahead)
@@ -265,15 +283,26 @@ class FilteredChannel:
             space, states = component.space(self.span), self.states[k]
             parts = space.parts[[1, -1]]  # the OU process, and all
             if len(ahead.times):
-                found = component.filtered(space, ahead, parts, states, since)
-                means[k, ~inside] = found.signal[:, 1]
-                passing[k, ~inside], variances[k, ~inside] = found.variance.T
+                run = component.filtered(space, ahead, parts, states, since)
+                found[:, k, ~inside] = _told(run.signal, run.variance)
             if len(past.times):
-                signal, variance = self._smoothed(component, past, parts)
-                means[k, inside] = signal[:, 1]
-                passing[k, inside], variances[k, inside] = variance.T
+                found[:, k, inside] = _told(*self._smoothed(component, past, parts))
+        return found
+
+    def answered(self, asked: Table, shift: Any = 0.0) -> Mixture:
+        """Return the distribution of the signal, shifted in states' units."""
+        means, variances, passing = self.signals(asked)
         each = [component.at(asked.series) for component in self.components]
         return Mixture.of(each, means + shift, variances, passing)
+
+    @cached_property
+    def widening(self) -> Widening:
+        """How much wider than expected errors ahead have been."""
+        return Widening.of(self.heaviest[0], self.table, self.span)
+
+    def widened(self, asked: Table) -> Array:
+        """Return the factor of each row's standard deviation."""
+        return self.widening.at(asked.times - self.table.ends[asked.series])
 
     def described(self, most: int) -> tuple[Component, Array]:
         """Return the parts at its last rows, given these alone."""
@@ -293,6 +322,7 @@ class FilteredChannel:
     ) -> Array:
         """Return ``n`` joint draws of each series' values, (draw, row)."""
         shift = np.broadcast_to(shift, len(asked.times))
+        middle, factor = self.signals(asked)[0], self.widened(asked)[:, None]
         rng = np.random.default_rng(seed)
         weights = np.cumsum([component.weight for component in self.components])
         places = (rng.permutation(n) + 0.5) / n
@@ -320,6 +350,8 @@ class FilteredChannel:
                     spread = component.noise**0.5
                     paths = paths + spread * rng.standard_normal(paths.shape)
                 place = np.arange(*asked.bounds[series : series + 2])
+                centre = middle[k, place, None]
+                paths = centre + factor[place] * (paths - centre)
                 values = component.original(paths + shift[place, None])
                 draws[np.ix_(mine, place)] = values.T
         return draws
@@ -404,6 +436,11 @@ def _rows_after(seen: Observations, now: Observations) -> Flags | None:
         for name in ("ticks", "values", "controls")
     )
     return fresh if same else None
+
+
+def _told(signal: Array, variance: Array) -> Array:
+    """Return all's mean and variance, and the variance of the part before."""
+    return np.stack([signal[:, 1], variance[:, 1], variance[:, 0]])
 
 
 def _faded(passed: Array) -> Any:

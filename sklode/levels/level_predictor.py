@@ -50,7 +50,11 @@ class LevelPredictor:
 
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel), see `Mixture.points`."""
-        return self._each(asked, lambda m, limits: limits.within(m.points(), POINTS))
+
+        def within(mixture: Any, limits: Limits) -> Array:
+            return limits.within(mixture.points(), POINTS)
+
+        return self._each(asked, within, is_widened=False)
 
     def variances(self, asked: Asked, n: int) -> Array:
         """Return exact variances of observations, (row, channel)."""
@@ -77,7 +81,7 @@ class LevelPredictor:
         for k, move in enumerate(moves):
             drawn = self.states.drawn(k, rows, n, self._seed + k, noise, move)
             if not np.isnan(self._steps[k]):
-                one = self._answered(k, rows, move)
+                one = self._answered(k, rows, move, is_widened=True)
                 drawn = one.put(drawn) if noise else np.maximum(drawn, 0.0)
             paths[:, order, k] = self.states.limits(k, rows).within(drawn, BOUNDS)
         return finite(paths)
@@ -178,7 +182,11 @@ class LevelPredictor:
         return rows, order, moves
 
     def _each(
-        self, asked: Asked, of: Callable[[Any, Limits], Array], n_levels: int = 0
+        self,
+        asked: Asked,
+        of: Callable[[Any, Limits], Array],
+        n_levels: int = 0,
+        is_widened: bool = True,
     ) -> Array:
         """Return numbers of each row's distribution in each channel, and limits."""
         rows, order, moves = self._asked(asked)
@@ -187,12 +195,15 @@ class LevelPredictor:
         if len(order):
             for k, move in enumerate(moves):
                 limits = self.states.limits(k, rows)
-                table[order, k] = of(self._answered(k, rows, move), limits)
+                one = self._answered(k, rows, move, is_widened)
+                table[order, k] = of(one, limits)
         return finite(table)
 
-    def _answered(self, channel: int, asked: Table, move: Move | None) -> Any:
+    def _answered(
+        self, channel: int, asked: Table, move: Move | None, is_widened: bool
+    ) -> Any:
         """Return a channel's distribution: not below zero where y is not."""
-        mixture = self.states.answered(channel, asked, move)
+        mixture = self.states.answered(channel, asked, move, is_widened)
         step = self._steps[channel]
         return mixture if np.isnan(step) else Floored(mixture, step)
 

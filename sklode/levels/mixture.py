@@ -122,10 +122,15 @@ class Mixture:
             rises=move.factor**2 * self.rises if move.logarithm else 0.0,
         )
 
+    def widened(self, factor: Array) -> Mixture:
+        """Return it with deviations times a factor, (query,)."""
+        spreads, noises = factor * self.spreads, factor * self.noises
+        return replace(self, spreads=spreads, noises=noises)
+
     @np.errstate(over="ignore", invalid="ignore")
-    def quantiles(self, levels: Array, noise: bool = True) -> Array:
+    def quantiles(self, levels: Array) -> Array:
         """Return quantiles of the signal and its noise, (query, level)."""
-        spread = np.hypot(self.spreads, noise * self.noises)
+        spread = np.hypot(self.spreads, self.noises)
         spread = np.maximum(spread, np.maximum(1e-12 * np.abs(self.means), _LEAST))
         result = np.empty((self.means.shape[1], len(levels)))
         for k, level in enumerate(levels):
