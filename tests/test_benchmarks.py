@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -157,3 +158,25 @@ def test_rows_a_second_are_told(load: Load) -> None:
     table = load("rows_a_second").main(["--rows", "300"])
     assert table["rows"].tolist() == [300]
     assert (table["seconds"] > 0).all()
+
+
+def test_coverage_is_counted_case_by_case(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # not by its name, which is a package's too
+    spec = importlib.util.spec_from_file_location("counting", FOLDER / "coverage.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    cases = ["--cases", "no break", "glucose"]
+    options = [*cases, "--origins", "2", "--seeds", "0", "--data", str(tmp_path)]
+    table = module.main(options)
+    assert table.index.tolist() == ["no break"]
+    assert table.loc["no break", "origins"] == 2
+    assert 0.5 < table.loc["no break", "coverage"] <= 1
+    assert "glucose: left out, " in capsys.readouterr().out
+    past, ahead = module.broken("step", seed=0, since=40)
+    before, after = past[:-40], past[-40:]
+    assert after.mean() - before.mean() > 20
+    assert (len(past), len(ahead)) == (module.N_ROWS, module.N_AHEAD)

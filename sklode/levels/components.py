@@ -14,6 +14,9 @@ from sklode.levels.table import Table
 FEWEST_HARMONICS = 6  # of a season of longer periods; fitting may find more
 THRESHOLD = 3.0  # innovations beyond so many deviations weigh less, see `kalman`
 _PASSES = 2  # of the filter, that find the scale of each series
+_BURNT, _FEWEST = 5, 10  # first rows, whose states are vague; rows that tell a skew
+_MOST_SKEW = 2.0  # of errors, over that of normal ones: few rows decide beyond
+_LARGEST = 300.0  # of logarithms whose exponentials floats hold in sum
 _LOWEST = 1e-9  # of the usual value: what logarithms take zero and less for
 
 
@@ -112,6 +115,32 @@ class Component(NamedTuple):
         )
         blur = np.maximum(0.5, (n * fourth / np.maximum(sums, 1e-9) ** 2 - 1) / 4) / n
         return location, scale, np.where(varies, blur, np.inf)
+
+    def skew(self, table: Table, span: float) -> float:
+        r"""Return how the mean of errors of a logarithm compares with normal ones'.
+
+        .. math:: \log \mathrm{mean}(\exp(v)) / \log \mathrm{mean}(\exp(F / 2))
+
+        with v a row's error and F its variance: Duan, "Smearing Estimate" (1983). A
+        sum of forecasts is then that of the rows, however the errors are distributed.
+        """
+        if not self.form.logarithm:
+            return 1.0
+        own, space = self.own(table, span), self.space(span)
+        found = own.filtered(space, own.in_units(table), space.whole)
+        scale = np.broadcast_to(own.at(table.series).scale, table.values.shape)
+        told = np.arange(len(scale)) - table.bounds[table.series] >= _BURNT
+        told &= found.inverse_F > 0
+        if told.sum() < _FEWEST:
+            return 1.0
+        scale, v_F, inverse_F = scale[told], found.v_F[told], found.inverse_F[told]
+        errors = scale * v_F / inverse_F
+        errors = np.minimum(errors - errors.mean(), _LARGEST)
+        usual = scale**2 * (found.variance[told, 0] + self.noise) / 2
+        means = [
+            np.log(np.exp(x).mean()) for x in (errors, np.minimum(usual, _LARGEST))
+        ]
+        return float(np.clip(means[0] / means[1], 0.0, _MOST_SKEW))
 
     def at(self, series: Any) -> Component:
         """Return it with the location and scale that some series have."""

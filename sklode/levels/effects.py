@@ -111,10 +111,10 @@ class Effect(NamedTuple):
             k = np.arange(1, self.waves + 1)
             angles = 2 * math.pi * clock[:, :1] * k
             share = np.sqrt(1 / k)
-            shape = [share * np.cos(angles), share * np.sin(angles)]
+            waves = [share * np.cos(angles), share * np.sin(angles)]
             if self.column == ALWAYS:
-                shape.append(np.ones((len(clock), 1)))
-            shape = np.hstack(shape) * (self.size / math.sqrt((1 / k).sum()))
+                waves.append(np.ones((len(clock), 1)))
+            shape = np.hstack(waves) * (self.size / math.sqrt((1 / k).sum()))
             columns = (columns[:, :, None] * shape[:, None]).reshape(len(clock), -1)
         return columns
 
@@ -137,7 +137,7 @@ def columns_of(
     effects: Sequence[Effect], bounds: Numbers, times: Array, controls: Array
 ) -> list[Array]:
     """Return what each effect makes of X at all rows, (row, column)."""
-    parts = []
+    parts: list[Array] = []
     for effect in effects:
         if effect.column == ALWAYS:
             parts.append(np.ones((len(times), 1)))
@@ -310,7 +310,7 @@ class _Judge:
         if (one, other) not in self._products:
             if len(one.days) > 1:
                 days = [one._replace(days=(day,)) for day in one.days]
-                found = sum(self._product(day, other) for day in days)
+                found = np.sum([self._product(day, other) for day in days], axis=0)
             elif other is not None and len(other.days) > 1:
                 found = self._product(other, one).mT
             else:

@@ -304,7 +304,8 @@ class _Search:
                 [period for period in some if period not in form.periods]
                 for some in (self._seasons.clock, self._seasons.others)
             )
-            parts = [(period,) for period in clock + others[:_AT_ONCE]]
+            single = clock + others[:_AT_ONCE]
+            parts: list[tuple[float, ...]] = [(period,) for period in single]
             if len(others) > 1:  # of near ones, no single one may help
                 parts.append(tuple(others))
             forms = [form._replace(periods=form.periods + part) for part in parts]
@@ -471,15 +472,15 @@ def _in_units(
     if len(some) < 2:
         return units
     free = units._replace(apart=_FREE, centred=True)
-    location, scales, blur = (x[some] for x in free.measured(table, span))
+    locations, scales, blur = (x[some] for x in free.measured(table, span))
     told = np.isfinite(blur)
     if told.sum() < 2:
         return units
-    logs, middle = np.log(scales[told]), float(np.median(location))
+    logs, middle = np.log(scales[told]), float(np.median(locations))
     apart = math.sqrt(max(logs.var(ddof=1) - blur[told].mean(), 1e-6))
     if apart < _APART and told.all():
         return units
-    far = float(np.median(np.abs(location - middle)[told] / scales[told]))
+    far = float(np.median(np.abs(locations - middle)[told] / scales[told]))
     scale = math.exp(np.median(logs))
     units = units._replace(location=middle, scale=scale)
     return units._replace(apart=apart, centred=far > _FAR)

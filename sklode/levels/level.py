@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,10 @@ from sklode.levels.effects import Effect, Inputs, along_the_day, columns_of, pla
 from sklode.levels.fitting import MOST_ROWS, Rows, Seasons, fit_components
 from sklode.levels.forms import StateSpace
 from sklode.levels.mixture import Mixture, Move, steps_of
+from sklode.levels.moves import Limits, Moves
 from sklode.levels.periods import clock_periods, peaks
 from sklode.levels.table import Table
+from sklode.levels.widening import Widening
 
 _APART, _WAVES = 0.25, 12  # cycles that tell a period from a wave of a clock's season
 _MEANS = (
@@ -59,6 +62,8 @@ class Level:
     steps: Array  # (channel,), see `mixture.steps_of`
     cross: Cross  # what channels tell of each other's next rows
     company: Company  # what they tell of each other at the same time
+    moves: list[Moves]  # of each channel
+    skews: list[float]  # of each channel, see `Component.skew`
 
     @classmethod
     def fit(
@@ -81,6 +86,8 @@ class Level:
             steps=steps_of(observations.values),
             cross=Cross.none(n),
             company=Company.none(n),
+            moves=[],
+            skews=[],
         )
         tables = level.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
@@ -134,13 +141,19 @@ class Level:
             ]
             for each in found
         ]
-        level = replace(level, channels=channels, spans=spans, effects=effects)
+        moves = [Moves.of(table) for table in tables]
+        level = replace(
+            level, channels=channels, spans=spans, effects=effects, moves=moves
+        )
         if effects:
             tables = level.tables(observations)
         likely = [
             FilteredChannel.of([heaviest(one)], table, span)
             for one, table, span in zip(channels, tables, spans, strict=True)
         ]
+        each = zip(channels, tables, spans, strict=True)
+        skews = [heaviest(own).skew(table, span) for own, table, span in each]
+        level = replace(level, skews=skews)
         cross = Cross.fit(channels, spans, tables)
         return replace(level, cross=cross, company=Company.fit(likely))
 
@@ -239,10 +252,29 @@ class Filtered:
         channels = [channel.continued(table) for channel, table in pairs]
         return Filtered(self.level, observations, channels)
 
-    def answered(self, channel: int, asked: Table, move: Move | None = None) -> Mixture:
-        """Return the distribution of a channel's noise-free signal."""
+    def answered(
+        self,
+        channel: int,
+        asked: Table,
+        move: Move | None = None,
+        is_widened: bool = False,
+    ) -> Mixture:
+        """Return the distribution of a channel, as wide as errors were if asked."""
         mixture = self.channels[channel].answered(asked, self._told(channel, asked))
+        mixture = replace(mixture, rises=self.level.skews[channel] * mixture.rises)
+        if is_widened:
+            factor = self.channels[channel].widened(asked)
+            # a network's are as wide as its own errors were
+            if move is not None:
+                factor = np.where(move.weight > 0, 1.0, factor)
+            mixture = mixture.widened(factor)
         return mixture if move is None else mixture.moved(move)
+
+    def limits(self, channel: int, asked: Table) -> Limits:
+        """Return what a channel's answers stay within."""
+        one, level = self.channels[channel], self.level
+        known, step = level.moves[channel], level.steps[channel]
+        return Limits.of(one.table, asked, known, one.heaviest, step)
 
     def drawn(
         self, channel: int, asked: Table, n: int, seed: int, noise: bool, move: Any
@@ -252,7 +284,7 @@ class Filtered:
         draws = self.channels[channel].drawn(asked, n, seed, noise, told)
         if move is None:
             return draws
-        moved: Array = move.of(draws, self.answered(channel, asked).points())
+        moved: Array = move.of(draws, self.answered(channel, asked).middle(move))
         return moved
 
     def _told(self, channel: int, asked: Table) -> Told | None:
@@ -329,11 +361,12 @@ class FilteredChannel:
 
     def answered(self, asked: Table, told: Told | None = None) -> Mixture:
         """Return the distribution of the signal, given what other channels tell."""
-        means, variances = self._signals(asked)
+        means, variances, passing = self.signals(asked)
         if told is not None:
-            means, variances = told.moved(means), variances * told.narrower**2
+            means, narrower = told.moved(means), told.narrower**2
+            variances, passing = variances * narrower, passing * narrower
         each = [component.at(asked.series) for component in self.components]
-        return Mixture.of(each, means, variances)
+        return Mixture.of(each, means, variances, passing)
 
     def smoothed(self, rows: Table, asked: Table) -> tuple[Array, Array]:
         """Return its signal and variance, had it these rows, in states' units."""
@@ -344,22 +377,33 @@ class FilteredChannel:
         signal, variance = given._smoothed(plain, asked, whole)
         return signal[:, 0], variance[:, 0]
 
-    def _signals(self, asked: Table) -> tuple[Array, Array]:
-        """Return each component's signal and its variance, (component, row)."""
-        means, variances = np.empty((2, len(self.components), len(asked.times)))
+    def signals(self, asked: Table) -> Array:
+        """Return means, variances, and those of what fades, (3, component, row).
+
+        They are in states' units.
+        """
+        found = np.empty((3, len(self.components), len(asked.times)))
         inside = (self._since(asked) <= 0)[asked.series]
         ahead, past = asked.where(~inside), asked.where(inside)
         since = self._since(ahead)
         for k, component in enumerate(self.components):
             space, states = self.spaces[k], self.states[k]
+            parts = space.parts[[1, -1]]  # the OU process, and all
             if len(ahead.times):
-                found = component.filtered(space, ahead, space.whole, states, since)
-                means[k, ~inside] = found.signal[:, 0]
-                variances[k, ~inside] = found.variance[:, 0]
+                run = component.filtered(space, ahead, parts, states, since)
+                found[:, k, ~inside] = _stacked(run.signal, run.variance)
             if len(past.times):
-                signal, variance = self._smoothed(component, past, space.whole)
-                means[k, inside], variances[k, inside] = signal[:, 0], variance[:, 0]
-        return means, variances
+                found[:, k, inside] = _stacked(*self._smoothed(component, past, parts))
+        return found
+
+    @cached_property
+    def widening(self) -> Widening:
+        """How much wider than expected errors ahead have been."""
+        return Widening.of(self.heaviest[0], self.table, self.span)
+
+    def widened(self, asked: Table) -> Array:
+        """Return the factor of each row's standard deviation."""
+        return self.widening.at(asked.times - self.table.ends[asked.series])
 
     def described(self, most: int) -> tuple[Component, Array]:
         """Return the parts at its last rows, given these alone."""
@@ -378,6 +422,9 @@ class FilteredChannel:
         self, asked: Table, n: int, seed: int, noise: bool, told: Told | None = None
     ) -> Array:
         """Return ``n`` joint draws of each series' values, (draw, row)."""
+        middle, factor = self.signals(asked)[0], self.widened(asked)[:, None]
+        if told is not None:
+            middle = told.moved(middle)
         rng = np.random.default_rng(seed)
         weights = np.cumsum([component.weight for component in self.components])
         places = (rng.permutation(n) + 0.5) / n
@@ -407,6 +454,8 @@ class FilteredChannel:
                 if noise:
                     spread = component.noise**0.5
                     paths = paths + spread * rng.standard_normal(paths.shape)
+                centre = middle[k, place, None]
+                paths = centre + factor[place] * (paths - centre)
                 values = component.original(paths)
                 draws[np.ix_(mine, place)] = values.T
         return draws
@@ -518,6 +567,11 @@ def _rows_after(seen: Observations, now: Observations) -> Flags | None:
         for name in ("ticks", "values", "controls")
     )
     return fresh if same else None
+
+
+def _stacked(signal: Array, variance: Array) -> Array:
+    """Return all's mean and variance, and the variance of the part before."""
+    return np.stack([signal[:, 1], variance[:, 1], variance[:, 0]])
 
 
 def _faded(passed: Array) -> Any:

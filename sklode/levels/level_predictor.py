@@ -17,6 +17,7 @@ from sklode.levels.components import Component
 from sklode.levels.effects import ALWAYS, Effect, columns_of, places
 from sklode.levels.level import Filtered
 from sklode.levels.mixture import Floored, Move, steps_of
+from sklode.levels.moves import BOUNDS, POINTS, Limits
 from sklode.levels.table import Table
 
 _DESCRIBED = 2000  # last rows, of which a description tells the shares
@@ -51,16 +52,29 @@ class LevelPredictor:
 
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel), see `Mixture.points`."""
-        return self._each(asked, lambda mixture: mixture.points())
+
+        def within(mixture: Any, limits: Limits) -> Array:
+            return limits.within(mixture.points(), POINTS)
+
+        return self._each(asked, within, is_widened=False)
 
     def variances(self, asked: Asked, n: int) -> Array:
         """Return exact variances of observations, (row, channel)."""
-        return self._each(asked, lambda mixture: mixture.variance())
+
+        def within(mixture: Any, limits: Limits) -> Array:
+            with np.errstate(over="ignore"):
+                return np.minimum(mixture.variance(), (BOUNDS * limits.reach) ** 2)
+
+        return self._each(asked, within)
 
     def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
         """Return exact quantiles of observations, (row, channel, alpha)."""
         levels = np.array(alpha)
-        return self._each(asked, lambda m: m.quantiles(levels), len(levels))
+
+        def within(mixture: Any, limits: Limits) -> Array:
+            return limits.within(mixture.quantiles(levels).T, BOUNDS).T
+
+        return self._each(asked, within, len(levels))
 
     def paths(self, asked: Asked, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
@@ -69,9 +83,9 @@ class LevelPredictor:
         for k, move in enumerate(moves):
             drawn = self.states.drawn(k, rows, n, self._seed + k, noise, move)
             if not np.isnan(self._steps[k]):
-                one = self._answered(k, rows, move)
+                one = self._answered(k, rows, move, is_widened=True)
                 drawn = one.put(drawn) if noise else np.maximum(drawn, 0.0)
-            paths[:, order, k] = drawn
+            paths[:, order, k] = self.states.limits(k, rows).within(drawn, BOUNDS)
         return finite(paths)
 
     def components(self, asked: Asked) -> pd.DataFrame:
@@ -185,20 +199,28 @@ class LevelPredictor:
         return rows, order, moves
 
     def _each(
-        self, asked: Asked, of: Callable[[Any], Array], n_levels: int = 0
+        self,
+        asked: Asked,
+        of: Callable[[Any, Limits], Array],
+        n_levels: int = 0,
+        is_widened: bool = True,
     ) -> Array:
-        """Return numbers of each row's distribution in each channel."""
+        """Return numbers of each row's distribution in each channel, and limits."""
         rows, order, moves = self._asked(asked)
         shape = len(order), len(self._history.channels)
         table = np.empty((*shape, n_levels) if n_levels else shape)
         if len(order):
             for k, move in enumerate(moves):
-                table[order, k] = of(self._answered(k, rows, move))
+                limits = self.states.limits(k, rows)
+                one = self._answered(k, rows, move, is_widened)
+                table[order, k] = of(one, limits)
         return finite(table)
 
-    def _answered(self, channel: int, asked: Table, move: Move | None) -> Any:
+    def _answered(
+        self, channel: int, asked: Table, move: Move | None, is_widened: bool
+    ) -> Any:
         """Return a channel's distribution: not below zero where y is not."""
-        mixture = self.states.answered(channel, asked, move)
+        mixture = self.states.answered(channel, asked, move, is_widened)
         step = self._steps[channel]
         return mixture if np.isnan(step) else Floored(mixture, step)
 

@@ -28,8 +28,8 @@ class Move(NamedTuple):
 
     .. math:: u \to m + w (f - m) + c \, (u - m)
 
-    with u the value or, where ``logarithm``, its logarithm, and m its median. All
-    arrays are (query,).
+    with u the value or, where ``logarithm``, its logarithm, and m its
+    `Mixture.middle`. All arrays are (query,).
     """
 
     logarithm: bool
@@ -45,9 +45,8 @@ class Move(NamedTuple):
         """Return where medians go, in units of u."""
         return middle + self.weight * (self.target - middle)
 
-    def of(self, values: Array, medians: Array) -> Array:
-        """Return values, (..., query), of such medians, moved."""
-        middle = self.plain(medians)
+    def of(self, values: Array, middle: Array) -> Array:
+        """Return values, (..., query), moved."""
         moved = self.centre(middle) + self.factor * (self.plain(values) - middle)
         return np.exp(np.minimum(moved, _LARGEST)) if self.logarithm else moved
 
@@ -62,10 +61,16 @@ class Mixture:
     noises: Array  # (component, query or 1): of the noise
     logarithm: Flags  # (component,)
     offset: float = 0.0  # of values, before the logarithm
+    rises: Array | float = 0.0  # (component, query), from a median to a forecast
 
     @classmethod
-    def of(cls, components: list[Any], means: Array, variances: Array) -> Mixture:
-        """Return it in y's units, from states' units."""
+    def of(
+        cls, components: list[Any], means: Array, variances: Array, passing: Array
+    ) -> Mixture:
+        """Return it in y's units, from states' units.
+
+        ``passing`` are variances of the part of the signal that fades.
+        """
         n = means.shape[1]
         scale = np.stack([np.broadcast_to(c.scale, n) for c in components])
         location = np.stack([np.broadcast_to(c.location, n) for c in components])
@@ -74,13 +79,16 @@ class Mixture:
         with np.errstate(over="ignore"):
             spreads = scale * np.sqrt(np.maximum(variances, 0.0))
             means = location + scale * means
+        logarithm = np.array([c.form.logarithm for c in components])
+        logs = np.where(logarithm[:, None], scale, 0.0)
         return cls(
             np.array([c.weight for c in components]),
             means,
             spreads,
             scale * np.sqrt(noises)[:, None],
-            np.array([c.form.logarithm for c in components]),
+            logarithm,
             max(c.offset for c in components),
+            logs**2 * (noises[:, None] + np.maximum(passing, 0.0)) / 2,
         )
 
     def normal(self) -> tuple[Array, Array, Array]:
@@ -92,9 +100,13 @@ class Mixture:
         signal = np.hypot.reduce([*apart, *(root * self.spreads[chosen])])
         return mean, signal, np.hypot.reduce(root * self.noises[chosen])
 
+    def middle(self, move: Move) -> Array:
+        """Return what a move takes for the middle: the median, of y the forecast."""
+        return move.plain(self.medians() if move.logarithm else self.points())
+
     def moved(self, move: Move) -> Mixture:
         """Return it after a move, of whose kind all components then are."""
-        middle, log = move.plain(self.points()), self.logarithm[:, None]
+        middle, log = self.middle(move), self.logarithm[:, None]
         size = np.maximum(self._original(self.means), _LEAST)
         if move.logarithm:
             means, stretch = np.where(log, self.means, np.log(size)), 1 / size
@@ -107,12 +119,18 @@ class Mixture:
             factor * self.spreads,
             factor * self.noises,
             np.full(len(self.weights), move.logarithm),
+            rises=move.factor**2 * self.rises if move.logarithm else 0.0,
         )
 
+    def widened(self, factor: Array) -> Mixture:
+        """Return it with deviations times a factor, (query,)."""
+        spreads, noises = factor * self.spreads, factor * self.noises
+        return replace(self, spreads=spreads, noises=noises)
+
     @np.errstate(over="ignore", invalid="ignore")
-    def quantiles(self, levels: Array, noise: bool = True) -> Array:
+    def quantiles(self, levels: Array) -> Array:
         """Return quantiles of the signal and its noise, (query, level)."""
-        spread = np.hypot(self.spreads, noise * self.noises)
+        spread = np.hypot(self.spreads, self.noises)
         spread = np.maximum(spread, np.maximum(1e-12 * np.abs(self.means), _LEAST))
         result = np.empty((self.means.shape[1], len(levels)))
         for k, level in enumerate(levels):
@@ -128,14 +146,18 @@ class Mixture:
             result[:, k] = low + (high - low) / 2
         return result
 
+    def medians(self) -> Array:
+        """Return medians, (query,)."""
+        return self.quantiles(np.array([0.5]))[:, 0]
+
     def points(self) -> Array:
-        """Return forecasts, (query,): medians; among zeros, of the mean rate."""
-        half = np.array([0.5])
-        if not self.offset:
-            return self.quantiles(half)[:, 0]
-        rise = np.where(self.logarithm[:, None], self.noises**2 / 2, 0.0)
-        rates = replace(self, means=self.means + rise)
-        return rates.quantiles(half, noise=False)[:, 0]
+        r"""Return forecasts, (query,): the mean over what passes, else the median.
+
+        Of a logarithm :math:`\exp(m + \sigma^2 / 2)`, with m the median and
+        :math:`\sigma` the deviation of noise and of what fades. A trend drifts without
+        end: its mean far ahead is that of a few futures that nobody expects.
+        """
+        return replace(self, means=self.means + self.rises).medians()
 
     @np.errstate(over="ignore", invalid="ignore")
     def variance(self) -> Array:

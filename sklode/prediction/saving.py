@@ -40,6 +40,7 @@ from sklode.levels.cross import Cross
 from sklode.levels.effects import Effect
 from sklode.levels.forms import Form
 from sklode.levels.level import Level
+from sklode.levels.moves import Moves
 from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.model import FittedModel, build_network
 
@@ -262,7 +263,10 @@ def _parts_of_record(record: Any) -> Any:
     return {one.name: getattr(record, one.name) for one in fields(record)}
 
 
-_RECORDS = History, Units, Stacking, Level, Component, Form, Effect, Cross, Company
+_RECORDS = (
+    *(History, Units, Stacking, Level, Component, Form, Effect),
+    *(Cross, Company, Moves),
+)
 
 _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
     **{kind.__name__: (kind, _parts_of_record, kind) for kind in _RECORDS},

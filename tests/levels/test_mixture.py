@@ -21,7 +21,8 @@ def mixture(*parts: tuple[float, float, float, float, bool]) -> Mixture:
     )
     spreads = np.sqrt(variances)[:, None]
     noises = np.sqrt(noises)[:, None]
-    return Mixture(weights, means[:, None], spreads, noises, logarithm)
+    rises = np.where(logarithm[:, None], noises**2 / 2, 0.0)
+    return Mixture(weights, means[:, None], spreads, noises, logarithm, rises=rises)
 
 
 def distributions(of: Mixture, noise: bool) -> list[tuple[float, Any]]:
@@ -59,16 +60,15 @@ each = pytest.mark.parametrize("name", MIXTURES)
 
 
 @each
-@pytest.mark.parametrize("noise", [True, False])
-def test_quantiles_are_those_of_the_mixture(name: str, noise: bool) -> None:
+def test_quantiles_are_those_of_the_mixture(name: str) -> None:
     of = MIXTURES[name]
-    found = of.quantiles(LEVELS, noise)
+    found = of.quantiles(LEVELS)
     assert found.shape == (1, len(LEVELS))
     assert (np.diff(found[0]) >= 0).all()
     for x, level in zip(found[0], LEVELS, strict=True):
         step = 1e-9 * max(abs(x), 1.0)
         below, above = (
-            sum(w * d.cdf(x + e) for w, d in distributions(of, noise))
+            sum(w * d.cdf(x + e) for w, d in distributions(of, True))
             for e in (-step, step)
         )
         assert below - 1e-7 <= level <= above + 1e-7
@@ -113,13 +113,13 @@ def test_a_move_shifts_the_median_and_stretches_all_quantiles(
     of = MIXTURES[name]
     found, move = moved(of, 1.7, 0.3, 0.6, log)
     plain = np.log if log else np.asarray
-    middle = plain(of.points())
+    middle = plain(of.medians())
     centre = 0.7 * middle + 0.3 * 1.7
     expected = centre + 0.6 * (plain(of.quantiles(LEVELS)) - middle)
     np.testing.assert_allclose(plain(found.quantiles(LEVELS)), expected, rtol=1e-6)
-    np.testing.assert_allclose(plain(found.points()), centre, rtol=1e-6)
+    np.testing.assert_allclose(plain(found.medians()), centre, rtol=1e-6)
     # draws move with the quantiles
-    drawn = move.of(of.quantiles(LEVELS)[0][:, None], of.points())[:, 0]
+    drawn = move.of(of.quantiles(LEVELS)[0][:, None], of.middle(move))[:, 0]
     np.testing.assert_allclose(drawn, found.quantiles(LEVELS)[0], rtol=1e-6)
 
 
@@ -128,4 +128,21 @@ def test_a_component_of_another_kind_moves_with_the_others() -> None:
     found, _ = moved(of, 3.0, 1.0, 0.5, True)
     assert found.logarithm.tolist() == [True, True]
     assert (found.quantiles(LEVELS) > 0).all()
-    assert found.points()[0] == pytest.approx(np.exp(3.0), rel=0.05)
+    assert found.medians()[0] == pytest.approx(np.exp(3.0), rel=0.05)
+
+
+@each
+def test_a_forecast_is_the_mean_over_noise_at_the_median_signal(name: str) -> None:
+    of = MIXTURES[name]
+    if len(of.weights) == 1 and of.logarithm[0]:
+        expected = lognorm(of.noises[0, 0], scale=np.exp(of.means[0, 0])).mean()
+        assert of.points()[0] == pytest.approx(expected)
+    elif not of.logarithm.any():  # symmetric: the median is both
+        np.testing.assert_array_equal(of.points(), of.medians())
+    else:
+        assert of.points()[0] >= of.medians()[0]
+
+
+def test_a_moved_forecast_has_the_mean_of_its_own_noise() -> None:
+    found, _ = moved(MIXTURES["a log-normal"], 1.7, 1.0, 0.5, True)
+    assert np.log(found.points())[0] == pytest.approx(1.7 + 0.5**2 * 0.1 / 2)

@@ -1,0 +1,161 @@
+"""How far values have moved in as long a time: what forecasts stay within."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sklode.data.arrays import Array, Numbers
+from sklode.data.ticks import rows_before
+from sklode.levels.components import Component, States
+from sklode.levels.table import Table
+
+POINTS, BOUNDS = 2.0, 20.0
+"""Times the largest move: of forecasts, and of bounds and paths.
+
+A season's last value may lie in a trough and its next peak above all others: twice.
+"""
+_FEWEST = 10  # rows that tell how far a series moves; of fewer, others are asked too
+_EXACT = 64  # lags whose moves are measured; of more, the next shorter one's counts
+_SAME = 1e-6  # usual gaps that rounding may be off by
+
+
+class Moves(NamedTuple):
+    """The largest moves of all the series that a level was found on."""
+
+    lags: Array  # (lag,), in usual gaps, increasing
+    sizes: Array  # (lag,), in units of y; they do not fall
+
+    @classmethod
+    def of(cls, table: Table) -> Moves:
+        """Measure them, at lags up to the longest span."""
+        longest = max(float(table.spans.max(initial=0)), 1.0)
+        lags = np.geomspace(min(1.0, longest / 2), longest, _EXACT)
+        return cls(lags, _moved(table, lags).max(axis=1, initial=0.0))
+
+    def within(self, lags: Array) -> Array:
+        """Return the largest in so long; beyond all rows in proportion."""
+        place = np.searchsorted(self.lags, lags + _SAME, side="right") - 1
+        beyond = np.maximum(lags / self.lags[-1], 1.0)
+        return np.asarray(self.sizes[np.maximum(place, 0)] * beyond)
+
+
+class Limits(NamedTuple):
+    """What queries' answers stay within, see `within`."""
+
+    centre: Array  # (query,), the nearest row's value
+    reach: Array  # (query,), the largest move in as long a time
+    component: Component
+    effect: Array  # (query,), of X since that row, in states' units
+
+    @classmethod
+    @np.errstate(over="ignore", invalid="ignore")
+    def of(
+        cls,
+        table: Table,
+        queries: Table,
+        known: Moves,
+        heaviest: tuple[Component, States],
+        step: float,
+    ) -> Limits:
+        """Return those of queries, by the rows of a channel.
+
+        Where nothing has moved, and in series without rows, there are none.
+        """
+        series, (component, states) = queries.series, heaviest
+        row, lags = _nearest(table, queries)
+        reach = _own(table, series, lags)
+        few = (table.lengths[series] < _FEWEST) | (reach == 0)
+        reach = np.where(few, np.maximum(reach, known.within(lags)), reach)
+        reach = np.where((reach > 0) & (row >= 0), reach, np.inf)
+        if step == 1:  # counts move by whole numbers
+            reach = np.ceil(reach - _SAME)
+        centre = np.append(table.values, 0.0)[row]
+        effect = np.zeros(len(row))
+        columns = [1 + column for each in component.form.effects for column in each]
+        if columns and len(table.times):
+            changes = queries.inputs[:, columns] - table.inputs[row][:, columns]
+            effect = (changes * states.means[series, -len(columns) :]).sum(1)
+        return cls(centre, reach, component.at(series), effect)
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def within(self, values: Array, times: float) -> Array:
+        """Return values, (..., query), no more than so many moves from the centre.
+
+        What X does is known ahead and may be more than ever before: limits go with it.
+        """
+        low, high = (self.centre + sign * times * self.reach for sign in (-1, 1))
+        if self.effect.any():
+            one = self.component
+            low, high = (
+                choose(limit, one.original(one.scaled(limit) + self.effect))
+                for choose, limit in ((np.minimum, low), (np.maximum, high))
+            )
+        return np.clip(values, low, high)
+
+
+@np.errstate(over="ignore")
+def _moved(table: Table, lags: Array) -> Array:
+    """Return each series' largest move within lags, (lag, series)."""
+    found = np.zeros((len(lags), len(table.lengths)))
+    filled = np.flatnonzero(table.lengths)
+    if not len(filled):
+        return found
+    # the least and the largest of 1, 2, 4, ... rows from each one on
+    rows, lows, highs = np.arange(len(table.values)), [table.values], [table.values]
+    while 2 ** len(lows) <= table.lengths.max():
+        later = np.minimum(rows + 2 ** (len(lows) - 1), rows[-1])
+        lows.append(np.minimum(lows[-1], lows[-1][later]))
+        highs.append(np.maximum(highs[-1], highs[-1][later]))
+    low, high = np.stack(lows), np.stack(highs)
+    for k, lag in enumerate(lags):
+        # those of any number of rows: of two powers of two that overlap
+        last = rows_before(
+            table.bounds, table.times, table.series, table.times + lag + _SAME
+        )
+        level = np.log2(last - rows + 1).astype(np.int64)
+        second = last + 1 - 2**level
+        highest = np.maximum(high[level, rows], high[level, second])
+        lowest = np.minimum(low[level, rows], low[level, second])
+        found[k, filled] = np.maximum.reduceat(highest - lowest, table.bounds[filled])
+    return found
+
+
+def _own(table: Table, series: Numbers, lags: Array) -> Array:
+    """Return how far queries' own series moved within lags; see `Moves.within`."""
+    spans = np.where(table.spans > 0, table.spans, 1.0)[series]
+    within = np.minimum(lags, spans)
+    asked = np.unique(within)
+    if len(asked) > _EXACT:
+        asked = np.geomspace(asked[0], asked[-1], _EXACT)
+    place = np.searchsorted(asked, within + _SAME, side="right") - 1
+    sizes = _moved(table, asked)[np.maximum(place, 0), series]
+    return np.asarray(sizes * lags / within)
+
+
+def _nearest(table: Table, queries: Table) -> tuple[Numbers, Array]:
+    """Return each query's nearest row, -1 of none, and the time to it.
+
+    It is a series' usual gap at least: of less, no rows tell.
+    """
+    series, times = queries.series, queries.times
+    first, end = table.bounds[:-1][series], table.bounds[1:][series]
+    before = rows_before(table.bounds, table.times, series, times + _SAME)
+    before, after = np.clip([before, before + 1], first, np.maximum(end - 1, first))
+    known = np.append(table.times, 0.0)
+    to_before, to_after = (np.abs(times - known[row]) for row in (before, after))
+    row = np.where(to_before <= to_after, before, after)
+    lags = np.maximum(np.minimum(to_before, to_after), _usual_gaps(table)[series])
+    return np.where(end > first, row, -1), lags
+
+
+def _usual_gaps(table: Table) -> Array:
+    """Return the median gap of each series; 1 of a lone row."""
+    inside = np.diff(table.series) == 0
+    gaps, series = np.diff(table.times)[inside], table.series[1:][inside]
+    order = np.lexsort((gaps, series))
+    starts = np.searchsorted(series, np.arange(len(table.bounds)))
+    middle = (starts[:-1] + starts[1:]) // 2
+    found = np.append(gaps[order], 1.0)[np.minimum(middle, len(gaps))]
+    return np.where(np.diff(starts) > 0, found, 1.0)
