@@ -303,8 +303,9 @@ def _simple(
     """Return what simple methods forecast, and the unit of errors, (row, channel)."""
     n_series, n_channels = len(rows.keys), rows.values.shape[1]
     series, ticks = rows.locate(index)
-    hours = _hours(rows.ticks, rows.like) if of_week else None
-    asked = _hours(ticks, rows.like) if of_week else None
+    hours, asked = (
+        _hours(x, rows.like) if of_week else np.zeros(0) for x in (rows.ticks, ticks)
+    )
     rows, ticks = (
         replace(rows, ticks=_wall(rows.ticks, rows.like)),
         _wall(ticks, rows.like),
@@ -347,10 +348,10 @@ def _wall(ticks: Numbers, like: pd.Index) -> Numbers:
     return ticks + clock_ahead(ticks, like).astype(np.int64)
 
 
-def _hours(ticks: Numbers, like: pd.Index) -> Numbers:
+def _hours(ticks: Numbers, like: pd.Index) -> Array:
     """Return the hour of the week, from Monday."""
     stamps: Any = stamps_of(ticks, like)
-    return np.asarray(24 * stamps.dayofweek + stamps.hour)
+    return np.asarray(24 * stamps.dayofweek + stamps.hour, np.float64)
 
 
 def _of_week(rows: Observations) -> str:

@@ -40,7 +40,8 @@ from sklode.levels.periods import clock_periods, peaks
 from sklode.levels.table import Table
 from sklode.levels.widening import Widening
 
-_APART, _WAVES = 0.25, 12  # cycles that tell a period from a wave of a clock's season
+# cycles that tell a period from a clock's; so many times that of its higher waves
+_APART, _FAR, _WAVES = 0.25, 6, 84
 _MEANS = (
     96  # of a day, where its rows are more than a search reads: a quarter of an hour
 )
@@ -547,11 +548,14 @@ def _other_periods(table: Table, clock: list[float], gap: float) -> dict[float, 
     # out of as many frequencies as pairs of rows
     log_odds = math.log(max(len(longest.times), 2) / 2)
 
-    def is_other(period: float, own: float) -> bool:
-        waves = span / own * np.arange(1, _WAVES + 1)
-        return bool((np.abs(span / period - waves) >= _APART).all())
-
-    new = [p for p in found if all(is_other(p, own) for own in clock)]
+    waves: dict[float, int] = {}  # cycles of the clock's waves: which it is of its own
+    for own in sorted(clock):
+        for k in range(1, _WAVES + 1):
+            waves.setdefault(round(k * span / own, 6), k)
+    cycles, numbers = np.array([*waves]), np.array([*waves.values()])
+    # a season that changes has power beside its waves, the higher the farther
+    least = _APART * np.minimum(numbers, _FAR)
+    new = [p for p in found if (np.abs(span / p - cycles) >= least).all()]
     return dict.fromkeys(new, log_odds)
 
 
