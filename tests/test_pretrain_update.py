@@ -9,6 +9,7 @@ import torch
 
 from sklode import StructuralForecaster
 from sklode.data.errors import HistoryWarning
+from sklode.data.observations import Observations
 from sklode.levels.level import FilteredChannel, Level
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
@@ -123,12 +124,15 @@ def test_an_update_reads_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> No
     y = waves(uneven_stamps(60))
     X = pd.DataFrame({"a": np.sin(np.arange(60.0))}, y.index)
     forecaster = StructuralForecaster(random_state=0).fit(y[:50], X=X[:50])
-    read, filtered = Level.inputs, []
-    monkeypatch.setattr(
-        Level, "inputs", lambda self, rows: filtered.append(rows) or read(self, rows)
-    )
+    read, n_rows = Level.inputs, []
+
+    def recorded(self: Level, rows: Observations) -> np.ndarray:
+        n_rows.append(len(rows.ticks))
+        return read(self, rows)
+
+    monkeypatch.setattr(Level, "inputs", recorded)
     forecaster.update(y[50:53], X=X[50:53], update_params=False)
-    assert [len(rows.ticks) for rows in filtered] == [3]
+    assert n_rows == [3]
     at_once = Level.filtered(forecaster._answers.level, forecaster._history.rows)
     for one, other in zip(
         forecaster._answers.states.channels, at_once.channels, strict=True

@@ -71,9 +71,9 @@ class Posterior:
         logs[self.free] = x
         return self.component._replace(logs=logs)
 
-    def __call__(self, x: Array, harmonics: int = FEWEST_HARMONICS) -> float:
-        """Return it at free hyperparameters, with more harmonics if asked."""
-        component = self.at(x)._replace(harmonics=harmonics)
+    def __call__(self, x: Array) -> float:
+        """Return it at free hyperparameters."""
+        component = self.at(x)
         with np.errstate(all="ignore"):  # what is not finite is refused
             space = component.space(self._span)
             loss = component.filtered(space, self._table).loss
@@ -110,11 +110,17 @@ class Posterior:
         return self.at(best.x), float(best.fun)
 
     def curvature(self, x: Array) -> Array:
-        """Return second derivatives, by differences of slopes."""
-        at, steps = self.with_slope(), _STEP * np.eye(len(x))
-        result = np.array([at(x + step)[1] - at(x - step)[1] for step in steps])
-        curvature: Array = (result + result.T) / (4 * _STEP)
-        return curvature
+        """Return second derivatives, by differences."""
+        n, steps = len(x), _STEP * np.eye(len(x))
+        here = self(x)
+        up = np.array([self(x + step) for step in steps])
+        down = np.array([self(x - step) for step in steps])
+        result = np.diag(up + down - 2 * here)
+        for i in range(n):
+            for j in range(i):
+                both = self(x + steps[i] + steps[j])
+                result[i, j] = result[j, i] = both - up[i] - up[j] + here
+        return result / _STEP**2
 
     def draws(
         self, component: Component, loss: float, n: int

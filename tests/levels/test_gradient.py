@@ -15,7 +15,7 @@ from tests.levels.processes import SPAN, component, table_of
 FORMS = {
     "no season": component(noise=0.4),
     "seasons": component(Form((5.0, 11.0)), noise=0.4),
-    "a day's shape of the week": component(Form((24.0, 168.0), nested=True)),
+    "many waves": component(Form((24.0, 168.0)), harmonics=12),
     "memories that fade at once": component(velocity_memory=0.05, ou_memory=0.02),
     "a memory that lasts": component(velocity_memory=2000.0, velocity=4.0),
 }
@@ -69,13 +69,3 @@ def test_hyperparameters_that_no_float_holds_are_refused() -> None:
     loss, slope = posterior.with_slope()(np.full(len(one.logs), 400.0))
     assert loss == 1e9
     assert not slope.any()
-
-
-def test_the_curvature_is_that_of_the_loss() -> None:
-    one = FORMS["no season"]
-    posterior = Posterior(one, np.full(len(one.logs), True), rows(False), SPAN)
-    steps, here = 0.1 * np.eye(len(one.logs)), posterior(one.logs)
-    pairs = [(posterior(one.logs + s), posterior(one.logs - s)) for s in steps]
-    expected = [(up + down - 2 * here) / 0.1**2 for up, down in pairs]
-    found = np.diag(posterior.curvature(one.logs))
-    np.testing.assert_allclose(found, expected, rtol=0.02, atol=0.02)
