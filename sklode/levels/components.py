@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import logsumexp
 
 from sklode.data.arrays import Array
 from sklode.levels.forms import LEAST_NOISE, PLACE, Form, StateSpace, state_space
@@ -16,7 +17,6 @@ THRESHOLD = 3.0  # innovations beyond so many deviations weigh less, see `kalman
 _PASSES = 2  # of the filter, that find the scale of each series
 _BURNT, _FEWEST = 5, 10  # first rows, whose states are vague; rows that tell a skew
 _MOST_SKEW = 2.0  # of errors, over that of normal ones: few rows decide beyond
-_LARGEST = 300.0  # of logarithms whose exponentials floats hold in sum
 _LOWEST = 1e-9  # of the usual value: what logarithms take zero and less for
 
 
@@ -117,12 +117,14 @@ class Component(NamedTuple):
         return location, scale, np.where(varies, blur, np.inf)
 
     def skew(self, table: Table, span: float) -> float:
-        r"""Return how the mean of errors of a logarithm compares with normal ones'.
+        r"""Return how far sums lie from medians, over how far normal errors put them.
 
-        .. math:: \log \mathrm{mean}(\exp(v)) / \log \mathrm{mean}(\exp(F / 2))
+        .. math:: \log \frac{\sum e^{m + v}}{\sum e^{m}} \Big/
+            \log \frac{\sum e^{m + F / 2}}{\sum e^{m}}
 
-        with v a row's error and F its variance: Duan, "Smearing Estimate" (1983). A
-        sum of forecasts is then that of the rows, however the errors are distributed.
+        with m, v and F a row's expected logarithm, error and variance. After Duan,
+        "Smearing Estimate" (1983), but rows count by what they add to a sum: those of
+        large values often have less noise.
         """
         if not self.form.logarithm:
             return 1.0
@@ -133,14 +135,15 @@ class Component(NamedTuple):
         told &= found.inverse_F > 0
         if told.sum() < _FEWEST:
             return 1.0
-        scale, v_F, inverse_F = scale[told], found.v_F[told], found.inverse_F[told]
-        errors = scale * v_F / inverse_F
-        errors = np.minimum(errors - errors.mean(), _LARGEST)
+        scale = scale[told]
+        middle = scale * found.signal[told, 0]
+        middle += np.broadcast_to(own.at(table.series).location, told.shape)[told]
+        errors = scale * found.v_F[told] / found.inverse_F[told]
         usual = scale**2 * (found.variance[told, 0] + self.noise) / 2
-        means = [
-            np.log(np.exp(x).mean()) for x in (errors, np.minimum(usual, _LARGEST))
-        ]
-        return float(np.clip(means[0] / means[1], 0.0, _MOST_SKEW))
+        errors -= np.average(errors, weights=np.exp(middle - middle.max()))
+        logs = middle + np.stack([errors, usual])
+        sums = logsumexp(logs, axis=1) - logsumexp(middle)
+        return float(np.clip(sums[0] / sums[1], 0.0, _MOST_SKEW))
 
     def at(self, series: Any) -> Component:
         """Return it with the location and scale that some series have."""

@@ -31,6 +31,8 @@ _AT_ONCE = 2  # peaks that are tried in one step
 _HARMONICS = FEWEST_HARMONICS, 12, 24  # the fewest while hyperparameters are sought
 # rows to seek hyperparameters by: this share the last, others spread
 MOST_ROWS, _LATE = 500, 0.8
+# of more rows the last ones, of so many forms, polish what was sought
+_MANY, _MOST_POLISHED, _POLISHED = 1000, 6000, 2
 _GOLDEN = (5**0.5 - 1) / 2
 _DRAWS, _DRAWN_ROWS = 24, 500  # up to so many rows; then fewer
 _LONG = 20_000  # rows that all the draws filter
@@ -202,11 +204,17 @@ def fit_components(
     found = search.candidates(logarithm, is_positive)
     least = min(c.loss for c in found)
     near = [search.finer(c) for c in found if c.loss <= least + _MARGIN]
+    n_judged = len(search.judged.values)
+    if len(table.bounds) == 2 and n_judged > _MANY:
+        near = sorted(near, key=lambda c: c.loss)[:_POLISHED]
+        near = [search.polished(c) for c in near]
     if fine is not None:
         search = _Search(fine, span, gap, seasons, offset)
         near = [search.settled(min(near, key=lambda c: c.loss))]
     threshold = search.threshold(min(near, key=lambda c: c.loss))
     n_sought = max(len(search.sample.values), 1)
+    if n_judged > _MANY:
+        n_sought = n_rows  # so many leave little to average over
     n_draws = int(_DRAWS * min(_DRAWN_ROWS / n_sought, _LONG / n_rows, 1.0))
     if n_draws < 1:  # every pass takes long: the most probable one
         near = [min(near, key=lambda c: c.loss)]
@@ -273,7 +281,7 @@ class _Search:
         else:  # of a panel all, as their coefficients are known
             n = len(table.values)
             self._late = np.arange(0 if self._pooled else max(n - _MOST_JUDGED, 0), n)
-        self._judged = table.where(self._late).without_empty()
+        self.judged = table.where(self._late).without_empty()
         self._near = None if inputs is None else inputs.at(self._late)
 
     def candidates(self, logarithm: str | bool, is_positive: bool) -> list[_Candidate]:
@@ -384,7 +392,7 @@ class _Search:
 
     def _judged_loss(self, component: Component, estimate: Estimate) -> float:
         """Return what all judged rows lose, in y's units: the sample misleads."""
-        judged = self._judged
+        judged = self.judged
         own = component.own(judged, self._span)
         scale = np.broadcast_to(own.at(judged.series).scale, len(judged.values))
         table = own.in_units(judged)
@@ -396,6 +404,32 @@ class _Search:
         with np.errstate(all="ignore"):
             loss += component.filtered(space, table._replace(values=left)).loss
         return loss if math.isfinite(loss) else 1e9
+
+    def polished(self, candidate: _Candidate) -> _Candidate:
+        """Return a candidate with what many rows tell, if that is more probable.
+
+        The few that a search reads do not show how a season changes in a year.
+        """
+        component, estimate = candidate.component, candidate.estimate
+        late = slice(-_MOST_POLISHED, None)
+        own = component.own(self.judged, self._span).in_units(self.judged)
+        left = own.values - self._response(estimate, self._late)
+        left = own._replace(values=left).where(late)
+        free, logs = candidate.posterior.free, component.logs.copy()
+        # from what does not change nothing leads away
+        logs[_KEPT] = np.minimum(logs[_KEPT], priors(component.form)[2][_KEPT])
+        logs[~free] = component.logs[~free]
+        started = component._replace(logs=logs)
+        posterior = Posterior(started, free, left, self._span)
+        better, _ = posterior.fit()
+        loss = candidate.loss - estimate.loss + posterior.prior(better.logs[free])
+        loss -= posterior.prior(component.logs[free])
+        loss -= self._judged_loss(component, estimate)
+        estimate = self._estimate(better, estimate, search=False)
+        loss += self._judged_loss(better, estimate) + estimate.loss
+        if loss >= candidate.loss:
+            return candidate
+        return _Candidate(better, estimate, loss, posterior)
 
     def settled(self, candidate: _Candidate) -> _Candidate:
         """Return a candidate of means with what their rows alone tell.
@@ -422,7 +456,7 @@ class _Search:
         inputs, near = self._inputs, self._near
         if inputs is None or near is None or not (search or start.effects):
             return _NONE
-        found = estimated(component, self._span, self._judged, near, start, search)
+        found = estimated(component, self._span, self.judged, near, start, search)
         if not found.effects:
             return found
         response = inputs.response(found, self._table.lengths)
@@ -446,7 +480,7 @@ class _Search:
             component = candidate.component._replace(threshold=threshold)
             found = self._filtered(component, candidate.estimate)
             errors.append(np.abs(found.v_F / found.inverse_F))
-            errors[-1][self._judged.bounds[:-1]] = 0.0
+            errors[-1][self.judged.bounds[:-1]] = 0.0
         gains = errors[0] - errors[1]
         # where nothing was disbelieved shortly before, both agree
         differ = np.abs(gains) > _ALIKE * errors[0]
@@ -455,7 +489,7 @@ class _Search:
         return math.inf if is_proved and is_better else usual
 
     def _filtered(self, component: Component, estimate: Estimate) -> FilterPass:
-        table = component.own(self._judged, self._span).in_units(self._judged)
+        table = component.own(self.judged, self._span).in_units(self.judged)
         left = table.values - self._response(estimate, self._late)
         space = component.space(self._span)
         return component.filtered(space, table._replace(values=left))
