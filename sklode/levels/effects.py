@@ -35,7 +35,8 @@ _NEAR = 2.0 ** np.linspace(-1.0, 1.0, 17)
 _SPANS = 10.0  # in the longest series, of the longest memory
 _ODDS_OF_CURVE = 1.0
 _ODDS_OF_MEMORY = math.log(len(_MEMORIES))
-_ODDS_OF_WAVES = 4.0  # some fifty options: days in a row, times sizes
+# of some 130 options: days in a row, sizes, waves
+_ODDS_OF_WAVES = 5.0
 _WORTH = 0.1  # a change of effects, in natural logarithms
 _SWEEPS = 4
 ALWAYS = -1
@@ -47,6 +48,7 @@ _MOST_KINDS = 3  # of days, beside the usual one
 # standard deviations of a day's shape, in spreads: a factor of three tells little more
 _SIZES = 1.0, 0.3, 0.1
 _MOST_DAYS = 3  # in a row that are of one kind, as a long weekend
+_FEWEST_DAYS = 4  # of a kind: two weekends
 
 
 class Effect(NamedTuple):
@@ -230,19 +232,27 @@ class Inputs(NamedTuple):
             if n_waves and kinds:
                 found.append(self._along(k, kinds, n_waves))
         if n_waves:
-            runs = {
-                tuple(sorted((first + k) % self.n_days for k in range(n)))
-                for n in range(1, min(_MOST_DAYS, self.n_days - 1) + 1)
-                for first in range(self.n_days)
-            }
             kind = [
                 Effect(ALWAYS, days=days, waves=waves, size=size)
                 for waves in sorted({min(n_waves, most) for most in _WAVES})
-                for days in [(), *sorted(runs)]
+                for days in [(), *self._kinds()]
                 for size in _SIZES
             ]
             found += [kind] * _MOST_KINDS
         return found
+
+    def _kinds(self) -> list[tuple[int, ...]]:
+        """Return days in a row that may be of one kind, if they were seen often."""
+        share, day = self.clock[self.rows].T
+        # a day begins where another one does, or the share of it falls
+        begins = np.append(True, (np.diff(day) != 0) | (np.diff(share) < 0))
+        seen = np.bincount(day[begins].astype(np.int64), minlength=self.n_days)
+        runs = {
+            tuple(sorted((first + k) % self.n_days for k in range(n)))
+            for n in range(1, min(_MOST_DAYS, self.n_days - 1) + 1)
+            for first in range(self.n_days)
+        }
+        return [run for run in sorted(runs) if seen[[*run]].sum() >= _FEWEST_DAYS]
 
     @property
     def _waves(self) -> int:
