@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.interpolate import CubicSpline
 
-from sklode.data.arrays import Array, Numbers
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.levels.components import Component, kalman
 from sklode.levels.table import Table
 
@@ -49,6 +49,9 @@ _MOST_KINDS = 3  # of days, beside the usual one
 _SIZES = 1.0, 0.3, 0.1
 _MOST_DAYS = 3  # in a row that are of one kind, as a long weekend
 _FEWEST_DAYS = 4  # of a kind: two weekends
+_MOST_STRETCHES = 5
+# deviations of what stretches gain, in sum: two that gain alike are enough
+_PROVED = 1.4
 
 
 class Effect(NamedTuple):
@@ -243,16 +246,32 @@ class Inputs(NamedTuple):
 
     def _kinds(self) -> list[tuple[int, ...]]:
         """Return days in a row that may be of one kind, if they were seen often."""
-        share, day = self.clock[self.rows].T
-        # a day begins where another one does, or the share of it falls
-        begins = np.append(True, (np.diff(day) != 0) | (np.diff(share) < 0))
-        seen = np.bincount(day[begins].astype(np.int64), minlength=self.n_days)
+        days = self.clock[self.rows, 1][self._begins()].astype(np.int64)
+        seen = np.bincount(days, minlength=self.n_days)
         runs = {
             tuple(sorted((first + k) % self.n_days for k in range(n)))
             for n in range(1, min(_MOST_DAYS, self.n_days - 1) + 1)
             for first in range(self.n_days)
         }
         return [run for run in sorted(runs) if seen[[*run]].sum() >= _FEWEST_DAYS]
+
+    def stretches(self, bounds: Numbers) -> Numbers:
+        """Return the bounds of a few stretches of whole weeks of each series."""
+        if not self.n_days:
+            return bounds
+        ends, begins = [0], self._begins()
+        for first, end in itertools.pairwise(bounds.tolist()):
+            week = (np.cumsum(begins[first:end]) - 1) // self.n_days
+            n = min(int(week[-1]) + 1, _MOST_STRETCHES) if end > first else 1
+            stretch = week * n // (int(week[-1]) + 1) if end > first else week
+            ends += (first + np.searchsorted(stretch, np.arange(1, n))).tolist()
+            ends.append(end)
+        return np.array(ends)
+
+    def _begins(self) -> Flags:
+        """Return the rows at which a day begins, or the share of one falls."""
+        share, day = self.clock[self.rows].T
+        return np.append(True, (np.diff(day) != 0) | (np.diff(share) < 0))
 
     @property
     def _waves(self) -> int:
@@ -291,6 +310,9 @@ class _Judge:
         self, component: Component, span: float, table: Table, inputs: Inputs, left: Any
     ) -> None:
         self._inputs, self._bounds = inputs, table.bounds
+        # stretches of whole weeks, that tell by turns what others do
+        self._stretches = inputs.stretches(table.bounds)
+        self._first = np.searchsorted(self._stretches[:-1], table.bounds[:-1])
         space = component.space(span)
         found = component.filtered(space, table._replace(values=left), space.whole)
         gains = np.ascontiguousarray(found.gains[:, 0])
@@ -304,7 +326,7 @@ class _Judge:
         """Return what is not expected of columns, in deviations."""
         columns = np.ascontiguousarray(columns)
         expected = kalman().filter_columns(*self._given, columns)
-        return np.split((columns - expected) * self._root, self._bounds[1:-1])
+        return np.split((columns - expected) * self._root, self._stretches[1:-1])
 
     def _of(self, effect: Effect) -> list[Array]:
         if effect not in self._columns:
@@ -312,7 +334,7 @@ class _Judge:
         return self._columns[effect]
 
     def _product(self, one: Effect, other: Effect | None) -> Array:
-        """Return (series, own, other); without another, with y."""
+        """Return (stretch, own, other); without another, with y."""
         # what several days have in common is the sum of what each has
         size = one.size * (1.0 if other is None else other.size)
         one = one._replace(size=1.0)
@@ -332,8 +354,10 @@ class _Judge:
 
     def products(self, one: Effect, others: list[Effect]) -> tuple[Array, Array]:
         """Return an effect's (series, own, other), and y's (series, own, 1)."""
-        target = self._product(one, None)
-        found = [self._product(one, other) for other in others]
+        target, *found = (
+            np.add.reduceat(self._product(one, other), self._first)
+            for other in (None, *others)
+        )
         return np.concatenate([target[..., :0], *found], axis=2), target
 
     def system(self, effects: list[Effect]) -> tuple[Array, Array]:
@@ -343,6 +367,32 @@ class _Judge:
         inner = np.concatenate([np.zeros((n, 0, size)), *parts[::2]], axis=1)
         told = np.concatenate([np.zeros((n, 0, 1)), *parts[1::2]], axis=1)
         return inner + np.eye(size), told
+
+    def held_out(self, effects: list[Effect]) -> Array:
+        """Return how much more probable effects make stretches, (stretch,), in logs.
+
+        Coefficients are those of the other stretches of a series.
+        """
+        parts = [[self._product(a, b) for b in (None, *effects)] for a in effects]
+        told = np.concatenate([part[0] for part in parts], axis=1)
+        inner = np.concatenate(
+            [np.concatenate(part[1:], axis=2) for part in parts], axis=1
+        )
+        series = np.repeat(
+            np.arange(len(self._first)), np.diff([*self._first, len(inner)])
+        )
+        every = np.add.reduceat(inner, self._first)[series] + np.eye(inner.shape[1])
+        others = np.add.reduceat(told, self._first)[series] - told
+        found = np.linalg.solve(every - inner, others)
+        gains: Array = (found * (told - 0.5 * inner @ found)).sum((1, 2))
+        return gains
+
+    def proves(self, effect: Effect, others: list[Effect]) -> bool:
+        """Return whether more than one stretch tells of an effect beside others."""
+        gains = self.held_out([effect, *others])
+        if others:
+            gains = gains - self.held_out(others)
+        return bool(gains.sum() > _PROVED * math.sqrt(gains @ gains))
 
     def best(
         self, options: list[Effect], others: list[Effect]
@@ -417,4 +467,8 @@ def _searched(
                 chosen[k] = finer or best
         if chosen == before:
             break
+    for k in reversed(order):
+        others = [chosen[j] for j in sorted(chosen) if j != k]
+        if k in chosen and chosen[k].waves and not judge.proves(chosen[k], others):
+            del chosen[k]
     return [chosen[k] for k in sorted(chosen)]
