@@ -281,8 +281,9 @@ class Filtered:
         self, channel: int, asked: Table, n: int, seed: int, noise: bool, move: Any
     ) -> Array:
         """Return draws of a channel, see `FilteredChannel.drawn`."""
-        told = self._told(channel, asked)
-        draws = self.channels[channel].drawn(asked, n, seed, noise, told)
+        told, one = self._told(channel, asked), self.channels[channel]
+        factor = one.widened(asked)
+        draws = one.drawn(asked, n, seed, noise, told=told, factor=factor)
         if move is None:
             return draws
         moved: Array = move.of(draws, self.answered(channel, asked).middle(move))
@@ -420,10 +421,19 @@ class FilteredChannel:
         return component.at(asked.series), signal
 
     def drawn(
-        self, asked: Table, n: int, seed: int, noise: bool, told: Told | None = None
+        self,
+        asked: Table,
+        n: int,
+        seed: int,
+        noise: bool,
+        told: Told | None = None,
+        factor: Array | None = None,
     ) -> Array:
-        """Return ``n`` joint draws of each series' values, (draw, row)."""
-        middle, factor = self.signals(asked)[0], self.widened(asked)[:, None]
+        """Return ``n`` joint draws of each series' values, (draw, row).
+
+        ``factor`` (row,) makes them so many times as wide.
+        """
+        middle = self.signals(asked)[0]
         if told is not None:
             middle = told.moved(middle)
         rng = np.random.default_rng(seed)
@@ -455,8 +465,9 @@ class FilteredChannel:
                 if noise:
                     spread = component.noise**0.5
                     paths = paths + spread * rng.standard_normal(paths.shape)
-                centre = middle[k, place, None]
-                paths = centre + factor[place] * (paths - centre)
+                if factor is not None:
+                    centre = middle[k, place, None]
+                    paths = centre + factor[place, None] * (paths - centre)
                 values = component.original(paths)
                 draws[np.ix_(mine, place)] = values.T
         return draws
@@ -548,14 +559,15 @@ def _other_periods(table: Table, clock: list[float], gap: float) -> dict[float, 
     # out of as many frequencies as pairs of rows
     log_odds = math.log(max(len(longest.times), 2) / 2)
 
-    waves: dict[float, int] = {}  # cycles of the clock's waves: which it is of its own
+    # a season that changes has power beside its waves: the higher these, the farther,
+    # but not as far as the next one
+    least: dict[float, float] = {}  # cycles from each wave of a clock's season
     for own in sorted(clock):
         for k in range(1, _WAVES + 1):
-            waves.setdefault(round(k * span / own, 6), k)
-    cycles, numbers = np.array([*waves]), np.array([*waves.values()])
-    # a season that changes has power beside its waves, the higher the farther
-    least = _APART * np.minimum(numbers, _FAR)
-    new = [p for p in found if (np.abs(span / p - cycles) >= least).all()]
+            far = _APART * max(min(k, _FAR, span / own), 1.0)
+            least.setdefault(round(k * span / own, 6), far)
+    cycles, apart = np.array([*least]), np.array([*least.values()])
+    new = [p for p in found if (np.abs(span / p - cycles) >= apart).all()]
     return dict.fromkeys(new, log_odds)
 
 

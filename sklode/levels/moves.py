@@ -68,10 +68,14 @@ class Limits(NamedTuple):
         reach = _own(table, series, lags)
         few = (table.lengths[series] < _FEWEST) | (reach == 0)
         reach = np.where(few, np.maximum(reach, known.within(lags)), reach)
+        # an absurd value may be left as fast as it was reached
+        before = np.maximum(row - 1, table.bounds[series])
+        values = np.append(table.values, 0.0)
+        reach = np.maximum(reach, np.abs(values[row] - values[np.minimum(before, row)]))
         reach = np.where((reach > 0) & (row >= 0), reach, np.inf)
         if step == 1:  # counts move by whole numbers
             reach = np.ceil(reach - _SAME)
-        centre = np.append(table.values, 0.0)[row]
+        centre = values[row]
         effect = np.zeros(len(row))
         columns = [1 + column for each in component.form.effects for column in each]
         if columns and len(table.times):

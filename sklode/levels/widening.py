@@ -46,11 +46,12 @@ class Widening(NamedTuple):
             errors.append(found[0])
             ages.append(found[1])
             leads.append(found[2])
-        times = np.nanmedian(np.concatenate(leads), axis=0)
-        known = np.isfinite(times)
+        ahead = np.concatenate(leads)
+        known = np.isfinite(ahead).any(axis=0)
+        times = np.nanmedian(ahead[:, known], axis=0)
         squares = np.minimum(np.concatenate(errors) ** 2, _CLIPPED**2)
         factors = _factors(squares, np.concatenate(ages))
-        return cls(np.maximum.accumulate(times[known]), factors[known])
+        return cls(np.maximum.accumulate(times), factors[known])
 
     def at(self, ahead: Array) -> Array:
         """Return factors at times since the last row; of the past 1."""

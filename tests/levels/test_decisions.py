@@ -11,7 +11,7 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.data.observations import Observations
-from sklode.levels.forms import Form, priors, state_space
+from sklode.levels.forms import Form
 from sklode.levels.level import Level
 
 ROWS = np.arange(60)
@@ -75,43 +75,20 @@ def test_x_is_taken_where_it_tells_something(seed: int) -> None:
     assert share(level(e, X), has_x) < 0.5
 
 
-@pytest.mark.parametrize(("quiet", "is_nested"), [(0.4, True), (1.0, False)])
+@pytest.mark.parametrize(("quiet", "differ"), [(0.4, True), (1.0, False)])
 def test_days_differ_over_the_week_where_the_data_say_so(
-    quiet: float, is_nested: bool
+    quiet: float, differ: bool
 ) -> None:
     hours = pd.date_range("2024-03-04", periods=16 * 24, freq="h")
     is_weekend = hours.dayofweek >= 5
     peaks = [np.exp(-(((hours.hour - peak) / 3) ** 2)) for peak in (9, 19)]
     load = 300 + 200 * np.sum(peaks, axis=0) * np.where(is_weekend, quiet, 1.0)
-    y = pd.Series(load - 30 * is_weekend + 8 * noise(0, len(hours)), hours)
+    y = pd.Series(load - 30 * is_weekend * differ + 8 * noise(0, len(hours)), hours)
     forecaster = StructuralForecaster().fit(y[:-48])
-    nested = share(forecaster._model.level, lambda form: form.nested)
-    assert nested > 0.99 if is_nested else nested < 0.01
+    kinds = {effect.days for effect in forecaster._model.level.effects}
+    assert kinds - {()} == ({(5, 6)} if differ else set())
     error = (forecaster.predict(y.index[-48:]) - y[-48:]).abs().mean()
     assert error < 1.1 * (y - y.shift(168))[-48:].abs().mean()
-
-
-@pytest.mark.parametrize(
-    ("periods", "cycles", "waves"),
-    [
-        ((24.0, 168.0), [0, 7], [n for n in range(1, 25) if n % 7]),
-        ((168.0, 24.0), [7, 0], [n for n in range(1, 25) if n % 7]),
-        ((24.0, 24.01, 8766.0), [0, 0, 0], [*range(1, 7)]),
-        ((4.0, 12.0), [0, 3], [1, 2, 4, 5]),
-    ],
-)
-def test_a_nested_season_has_waves_beside_those_of_the_shorter_one(
-    periods: tuple[float, ...], cycles: list[int], waves: list[int]
-) -> None:
-    form = Form(periods, nested=True)
-    assert form.cycles == cycles
-    space = state_space(form, priors(form)[0], 1000.0, 6)
-    longest = int(np.argmax(periods))
-    own = space.waves[space.season == longest]
-    found = own[:, 0] * periods[longest] / (2 * np.pi)
-    np.testing.assert_allclose(found, waves, rtol=1e-12)
-    if max(cycles) == 7:  # as much on both sides of each wave of the day
-        np.testing.assert_allclose(own[[6, 12], 2], own[[5, 11], 2])
 
 
 @pytest.mark.parametrize("seasons", [(), (5.0,), (5.0, 17.0)])

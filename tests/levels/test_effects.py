@@ -73,9 +73,9 @@ def test_an_effect_with_a_memory_is_a_first_order_response(memory: float) -> Non
     hours = np.array([0.0, 0.4, 0.5, 2.0, 2.1, 7.0, 7.0001, 12.0])
     u = np.array([1.0, 2.0, -1.0, 0.5, 0.5, 3.0, -2.0, 0.0])
     bounds = np.array([0, len(hours), 2 * len(hours)])
-    found = columns_of(
-        [Effect(0, memory=memory)], bounds, np.tile(hours, 2), np.append(u, -u)[:, None]
-    )[:, 0]
+    columns = np.append(u, -u)[:, None]
+    (own,) = columns_of([Effect(0, memory=memory)], bounds, np.tile(hours, 2), columns)
+    found = own[:, 0]
     np.testing.assert_allclose(found[: len(hours)], -found[len(hours) :])
     if memory == 0.01:
         np.testing.assert_allclose(found[[0, 3, 5]], u[[0, 3, 5]], atol=0.03)
@@ -96,12 +96,15 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
     bounds, controls = table.bounds, rng.normal(size=(65, 2))
     controls[:, 1] += 0.5 * np.abs(controls[:, 0])
     table.values[:] += 2 * np.abs(controls[:, 0]) + controls[:, 1]
-    inputs = Inputs(bounds, table.times, controls, np.arange(65))
+    clock = np.zeros((65, 2))
+    inputs = Inputs(bounds, table.times, controls, clock, n_days=0, rows=np.arange(65))
     judge = _Judge(plain, SPAN, table, inputs, table.values)
     effects = [Effect(0, KNOTS), Effect(1, memory=2.0)]
 
     def loss(chosen: list[Effect]) -> float:
-        columns = columns_of(chosen, bounds, table.times, controls)
+        columns = np.hstack(
+            [np.zeros((65, 0)), *columns_of(chosen, bounds, table.times, controls)]
+        )
         rows = table._replace(inputs=np.column_stack([table.inputs[:, 0], columns]))
         form = plain.form._replace(effects=tuple(places(chosen).values()))
         one = plain._replace(form=form)

@@ -44,8 +44,6 @@ def check_finite(forecaster: Any, y: Any, variance: bool = True) -> None:
 
 
 FINITE: dict[str, tuple[Any, dict[str, Any]]] = {
-    "a season longer than the series": (Y, {"seasons": ["400D"]}),
-    "a season of a billion rows": (waves(), {"seasons": [10**9]}),
     "the smallest floats": (1e-320 * Y, {}),
     "logarithms of the smallest floats": (1e-320 * np.exp(Y), {"logarithm": True}),
     "one row": (Y[:1], {}),
