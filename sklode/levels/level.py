@@ -264,11 +264,7 @@ class Filtered:
         mixture = self.channels[channel].answered(asked, self._told(channel, asked))
         mixture = replace(mixture, rises=self.level.skews[channel] * mixture.rises)
         if is_widened:
-            factor = self.channels[channel].widened(asked)
-            # a network's are as wide as its own errors were
-            if move is not None:
-                factor = np.where(move.weight > 0, 1.0, factor)
-            mixture = mixture.widened(factor)
+            mixture = mixture.widened(self._factor(channel, asked, move))
         return mixture if move is None else mixture.moved(move)
 
     def limits(self, channel: int, asked: Table) -> Limits:
@@ -281,13 +277,28 @@ class Filtered:
         self, channel: int, asked: Table, n: int, seed: int, noise: bool, move: Any
     ) -> Array:
         """Return draws of a channel, see `FilteredChannel.drawn`."""
-        told, one = self._told(channel, asked), self.channels[channel]
-        factor = one.widened(asked)
-        draws = one.drawn(asked, n, seed, noise, told=told, factor=factor)
+        mixture = self.answered(channel, asked)
+        draws = self.channels[channel].drawn(
+            asked,
+            n,
+            seed,
+            noise,
+            told=self._told(channel, asked),
+            factor=self._factor(channel, asked, move),
+            centre=mixture.medians(),
+        )
         if move is None:
             return draws
-        moved: Array = move.of(draws, self.answered(channel, asked).middle(move))
+        moved: Array = move.of(draws, mixture.middle(move))
         return moved
+
+    def _factor(self, channel: int, asked: Table, move: Move | None) -> Array:
+        """Return how many times as wide answers are as a channel expects."""
+        factor = self.channels[channel].widened(asked)
+        if move is None:
+            return factor
+        # a network's are as wide as its own errors were
+        return np.where(move.weight > 0, 1.0, factor)
 
     def _told(self, channel: int, asked: Table) -> Told | None:
         """Return what other channels add, in gaps and at ends or else later."""
@@ -427,15 +438,16 @@ class FilteredChannel:
         seed: int,
         noise: bool,
         told: Told | None = None,
-        factor: Array | None = None,
+        factor: Array | float = 1.0,
+        centre: Array | float = 0.0,
     ) -> Array:
         """Return ``n`` joint draws of each series' values, (draw, row).
 
-        ``factor`` (row,) makes them so many times as wide.
+        They lie ``factor`` times as far from a ``centre`` (row,), in units of y.
         """
-        middle = self.signals(asked)[0]
-        if told is not None:
-            middle = told.moved(middle)
+        factor, centre = (
+            np.broadcast_to(x, len(asked.times)) for x in (factor, centre)
+        )
         rng = np.random.default_rng(seed)
         weights = np.cumsum([component.weight for component in self.components])
         places = (rng.permutation(n) + 0.5) / n
@@ -465,9 +477,9 @@ class FilteredChannel:
                 if noise:
                     spread = component.noise**0.5
                     paths = paths + spread * rng.standard_normal(paths.shape)
-                if factor is not None:
-                    centre = middle[k, place, None]
-                    paths = centre + factor[place, None] * (paths - centre)
+                if (factor[place] != 1).any():
+                    middle = component.scaled(centre[place])[:, None]
+                    paths = middle + factor[place, None] * (paths - middle)
                 values = component.original(paths)
                 draws[np.ix_(mine, place)] = values.T
         return draws

@@ -123,9 +123,18 @@ class Mixture:
         )
 
     def widened(self, factor: Array) -> Mixture:
-        """Return it with deviations times a factor, (query,)."""
-        spreads, noises = factor * self.spreads, factor * self.noises
-        return replace(self, spreads=spreads, noises=noises)
+        """Return it stretched by a factor, (query,), about its median, which stays."""
+        if (factor == 1).all():
+            return self
+        centre = self.medians()
+        logs = np.log(np.maximum(centre + self.offset, _LEAST))
+        centre = np.where(self.logarithm[:, None], logs, centre)
+        return replace(
+            self,
+            means=centre + factor * (self.means - centre),
+            spreads=factor * self.spreads,
+            noises=factor * self.noises,
+        )
 
     @np.errstate(over="ignore", invalid="ignore")
     def quantiles(self, levels: Array) -> Array:
