@@ -15,6 +15,8 @@ from scipy.special import ndtr, ndtri
 from sklode.data.arrays import Array, Flags
 
 _HALVINGS, _FEW_HALVINGS = 60, 20
+# of counts, square differences over sums: 1 of Poisson ones, 0.1 of glucose in mg/dL
+_MOVED = 0.3
 _LARGEST = 709.0  # of logarithms whose exponential a float holds
 _LEAST = 5e-324  # of positive floats
 # of mean and standard deviation, of a normal that is cut off at zero
@@ -275,11 +277,23 @@ def _rounded(centre: Array, spread: Array, mean: Array) -> tuple[Array, Array]:
     return centre + high, np.maximum(moments(high)[1], 0.0)
 
 
+@np.errstate(over="ignore")  # of what no float holds
 def steps_of(values: Array) -> Array:
-    """Return 1 of channels of counts, 0 of others, NaN of some below zero."""
-    known = np.where(np.isnan(values), 0.0, values)
-    whole = (known == np.round(known)).all(axis=0)
-    return np.where((known < 0).any(axis=0), np.nan, np.where(whole, 1.0, 0.0))
+    """Return 1 of channels of counts, 0 of others, NaN of some below zero.
+
+    Whole numbers are counts if they move as counts do, whose square differences are
+    their sum on average (Poisson); measurements that were rounded move less.
+    """
+    found = np.zeros(values.shape[1])
+    for k, column in enumerate(values.T):
+        known = column[~np.isnan(column)]
+        if (known < 0).any():
+            found[k] = np.nan
+        elif (known == np.round(known)).all():
+            sums = known[1:] + known[:-1]
+            moved = np.diff(known)[sums > 0] ** 2 / sums[sums > 0]
+            found[k] = not len(moved) or np.minimum(moved, 4.0).mean() > _MOVED
+    return found
 
 
 def has_zeros(values: Array) -> bool:

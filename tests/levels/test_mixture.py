@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import lognorm, norm
 
-from sklode.levels.mixture import Mixture, Move
+from sklode.levels.mixture import Mixture, Move, steps_of
 
 LEVELS = np.array([0.001, 0.05, 0.5, 0.8, 0.999])
 
@@ -146,3 +146,20 @@ def test_a_forecast_is_the_mean_over_noise_at_the_median_signal(name: str) -> No
 def test_a_moved_forecast_has_the_mean_of_its_own_noise() -> None:
     found, _ = moved(MIXTURES["a log-normal"], 1.7, 1.0, 0.5, True)
     assert np.log(found.points())[0] == pytest.approx(1.7 + 0.5**2 * 0.1 / 2)
+
+
+@pytest.mark.parametrize(
+    ("mean", "spread", "is_counts"),
+    [(0.05, None, 1), (5.0, None, 1), (500.0, None, 1), (140.0, 4.0, 0), (60.0, 2.0, 0)],
+)
+def test_whole_numbers_are_counts_if_they_move_as_counts_do(
+    mean: float, spread: float | None, is_counts: int
+) -> None:
+    rng = np.random.default_rng(0)
+    counts = rng.poisson(mean, 300).astype(float)
+    if spread is not None:  # a measurement that wanders, rounded
+        counts = np.round(mean + np.cumsum(rng.normal(0, spread, 300)) / 4)
+    counts[7] = np.nan
+    assert steps_of(counts[:, None])[0] == is_counts
+    assert steps_of(counts[:, None] + 0.5)[0] == 0
+    assert np.isnan(steps_of(counts[:, None] - 1e6)[0])
