@@ -50,8 +50,9 @@ _SIZES = 1.0, 0.3, 0.1
 _MOST_DAYS = 3  # in a row that are of one kind, as a long weekend
 _FEWEST_DAYS = 4  # of a kind: two weekends
 _MOST_STRETCHES = 5
-# deviations of what stretches gain, in sum: two that gain alike are enough
-_PROVED = 1.4
+# deviations of what stretches gain, in sum; of two, one gains a third of the other,
+# of three a third may gain nothing
+_PROVED, _PROVED_BY_FEW = 1.5, 1.2
 
 
 class Effect(NamedTuple):
@@ -392,7 +393,8 @@ class _Judge:
         gains = self.held_out([effect, *others])
         if others:
             gains = gains - self.held_out(others)
-        return bool(gains.sum() > _PROVED * math.sqrt(gains @ gains))
+        least = _PROVED if len(gains) > 3 else _PROVED_BY_FEW
+        return bool(gains.sum() > least * math.sqrt(gains @ gains))
 
     def best(
         self, options: list[Effect], others: list[Effect]

@@ -39,7 +39,6 @@ _LONG = 20_000  # rows that all the draws filter
 _LOGARITHMS = 8  # values: of fewer its tails are too long
 _MOST_ZEROS = 0.1  # share of the values that a logarithm may have
 _CHANGES = [PLACE[name] for name in ("slope", "random walk", "velocity", "OU")]
-_FAST = [PLACE[name] for name in ("noise", "OU", "OU memory")]
 _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
 _KEPT = slice(len(BASE) + 1, None, 2)  # memories of seasons
 _STILL = 1e-4  # of what does not change, in units of spread
@@ -432,14 +431,11 @@ class _Search:
         return _Candidate(better, estimate, loss, posterior)
 
     def settled(self, candidate: _Candidate) -> _Candidate:
-        """Return a candidate of means with what their rows alone tell.
-
-        That is the noise, and deviations that fade within a mean's reach.
-        """
+        """Return a candidate of means with what their rows tell: all but its seasons."""
         component, sample = candidate.component, self.sample
         estimate = self._estimate(component, candidate.estimate, search=False)
-        free = np.full(len(component.logs), False)
-        free[_FAST] = True
+        free = candidate.posterior.free.copy()
+        free[len(BASE) :] = False
         own = component.own(sample, self._span).in_units(sample)
         left = own.values - self._response(estimate, self._rows)
         left = own._replace(values=left)

@@ -32,7 +32,7 @@ from sklode.levels.company import Company, Told
 from sklode.levels.components import Component, States, heaviest, kalman
 from sklode.levels.cross import MEMORIES, Cross
 from sklode.levels.effects import Effect, Inputs, along_the_day, columns_of, places
-from sklode.levels.fitting import MOST_ROWS, Rows, Seasons, fit_components
+from sklode.levels.fitting import Rows, Seasons, fit_components
 from sklode.levels.forms import StateSpace
 from sklode.levels.mixture import Mixture, Move, steps_of
 from sklode.levels.moves import Limits, Moves
@@ -108,8 +108,9 @@ class Level:
             if isinstance(seasons, str):
                 most = float(table.spans.max(initial=0)) * unit
                 lengths = tuple(clock_periods(observations, gap, most))
-            if min(lengths, default=0.0) > MOST_ROWS * gap:
-                # the rows that a search reads would not see a day
+            is_lone = len(observations.keys) == 1
+            if is_lone and min(lengths, default=0.0) > 2 * _MEANS * gap:
+                # the last rows, which a search reads, show too little of a day
                 is_fine, gap = True, min(lengths) / _MEANS
                 rows = observations.means(round(gap))
             coarse = level._rows(rows, channel, lengths)
