@@ -431,7 +431,7 @@ class _Search:
         return _Candidate(better, estimate, loss, posterior)
 
     def settled(self, candidate: _Candidate) -> _Candidate:
-        """Return a candidate of means with what their rows tell: all but its seasons."""
+        """Return a candidate of means with what rows tell: all but its seasons."""
         component, sample = candidate.component, self.sample
         estimate = self._estimate(component, candidate.estimate, search=False)
         free = candidate.posterior.free.copy()
