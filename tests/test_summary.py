@@ -84,7 +84,11 @@ def test_a_week_that_was_missed_is_told_with_its_seasons(y: Any, told: str) -> N
     )
 
 
-CLOCK = {"seasonal naive (1 d)": 1.0 * DAY, "7 d before": 7.0 * DAY}
+CLOCK = {
+    "seasonal naive (1 d)": 1.0 * DAY,
+    "7 d before": 7.0 * DAY,
+    "365.2 d before": 365.2425 * DAY,
+}
 
 
 @pytest.mark.parametrize(
@@ -92,8 +96,9 @@ CLOCK = {"seasonal naive (1 d)": 1.0 * DAY, "7 d before": 7.0 * DAY}
     [
         ("7 d before", ["1 d"], "try StructuralForecaster(seasons=['1D', '7D']), wh"),
         ("hour of the week", ["7 d"], "try StructuralForecaster(seasons=['1D', '7D'])"),
-        ("7 d before", [], "try StructuralForecaster(seasons=['7D']), which keeps"),
-        ("7 d before", ["7 d"], "more history, X for what drives y, or seasons=[...]"),
+        ("7 d before", [], "try StructuralForecaster(seasons=['1D', '7D']), which ke"),
+        ("365.2 d before", ["7 d"], "try StructuralForecaster(seasons=['7D', '365.24"),
+        ("7 d before", ["1 d", "7 d"], "more history, X for what drives y, or seas"),
         ("last value", ["1 d"], "seasons=None leaves out what was found"),
         ("last value", [], "more history, X for what drives y, or seasons=[...]"),
     ],
