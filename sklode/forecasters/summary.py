@@ -141,12 +141,18 @@ def _remedy(
     best: str, seasons: dict[str, float], parts: set[str], like: pd.Index
 ) -> str:
     """Return what to do where a simple method was better than the forecaster."""
-    found = [p for p in seasons.values() if _part(p, like) in parts]
+    is_period = isinstance(like, pd.PeriodIndex)
+    day = DAY / (nanoseconds(like.freq) / like.freq.n if is_period else 1.0)
+    kinds = [part for part in parts if part.startswith("day of ")]
+    shapes = {day: "day" in parts or kinds, 7 * day: kinds}  # of a day, in a week
+    found = [
+        p
+        for p in seasons.values()
+        if f"season of {length_of_time(p, like)}" in parts or shapes.get(p)
+    ]
     better = []
     if best != "last value":
-        is_period = isinstance(like, pd.PeriodIndex)
-        tick = nanoseconds(like.freq) / like.freq.n if is_period else 1.0
-        period = seasons.get(best, 7 * DAY / tick)
+        period = seasons.get(best, 7 * day)
         # what repeats after a week repeats days
         better = [p for p in seasons.values() if abs(period / p % 1) < _WHOLE]
     if not {*better} <= {*found}:
@@ -157,10 +163,6 @@ def _remedy(
     return (
         "more history, X for what drives y, or seasons=[...] if you know one, may help"
     )
-
-
-def _part(period: float, like: pd.Index) -> str:
-    return f"season of {length_of_time(period, like)}"
 
 
 def _as_told(period: float, like: pd.Index) -> str:
