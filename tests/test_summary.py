@@ -84,7 +84,11 @@ def test_a_week_that_was_missed_is_told_with_its_seasons(y: Any, told: str) -> N
     )
 
 
-CLOCK = {"seasonal naive (1 d)": 1.0 * DAY, "7 d before": 7.0 * DAY}
+CLOCK = {
+    "seasonal naive (1 d)": 1.0 * DAY,
+    "7 d before": 7.0 * DAY,
+    "365.2 d before": 365.2425 * DAY,
+}
 
 
 @pytest.mark.parametrize(
@@ -92,8 +96,11 @@ CLOCK = {"seasonal naive (1 d)": 1.0 * DAY, "7 d before": 7.0 * DAY}
     [
         ("7 d before", ["1 d"], "try StructuralForecaster(seasons=['1D', '7D']), wh"),
         ("hour of the week", ["7 d"], "try StructuralForecaster(seasons=['1D', '7D'])"),
-        ("7 d before", [], "try StructuralForecaster(seasons=['7D']), which keeps"),
-        ("7 d before", ["7 d"], "more history, X for what drives y, or seasons=[...]"),
+        ("7 d before", [], "try StructuralForecaster(seasons=['1D', '7D']), which ke"),
+        ("365.2 d before", ["7 d"], "try StructuralForecaster(seasons=['7D', '365.24"),
+        ("7 d before", ["1 d", "7 d"], "more history, X for what drives y, or seas"),
+        ("7 d before", ["day"], "try StructuralForecaster(seasons=['1D', '7D']), whi"),
+        ("hour of the week", ["day", "day of Sat, Sun"], "more history, X for what"),
         ("last value", ["1 d"], "seasons=None leaves out what was found"),
         ("last value", [], "more history, X for what drives y, or seasons=[...]"),
     ],
@@ -101,7 +108,8 @@ CLOCK = {"seasonal naive (1 d)": 1.0 * DAY, "7 d before": 7.0 * DAY}
 def test_the_remedy_is_of_what_was_better(
     best: str, found: list[str], told: str
 ) -> None:
-    parts = {"trend", *(f"season of {length}" for length in found)}
+    names = (x if x.startswith("day") else f"season of {x}" for x in found)
+    parts = {"trend", *names}
     assert _remedy(best, CLOCK, parts, STAMPS).startswith(told)
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sklode.data.ticks import DAY, length_of_time, stamps_of
+from sklode.data.ticks import DAY, length_of_time, nanoseconds, stamps_of
 from sklode.model_selection import backtest
 
 _TOO_NARROW = 0.75  # coverage of the 90 % intervals
 _DRIFT = 2.0  # deviations of the last rows' errors in sum
+_WHOLE = 1e-6  # of a season, that floats leave of a whole number of them
 _SMALL = 0.005  # share of a part that rounds to nothing
 
 
@@ -140,15 +141,22 @@ def _remedy(
     best: str, seasons: dict[str, float], parts: set[str], like: pd.Index
 ) -> str:
     """Return what to do where a simple method was better than the forecaster."""
-    known = {
-        name: f"season of {length_of_time(period, like)}" in parts
-        for name, period in seasons.items()
-    }
-    of_week = best.endswith("of the week")
-    missed = [n for n in seasons if not known[n] and (of_week or n == best)]
-    if missed:
-        named = sorted({seasons[n] for n in known if known[n] or n in missed})
-        told = ", ".join(_as_told(period, like) for period in named)
+    is_period = isinstance(like, pd.PeriodIndex)
+    day = DAY / (nanoseconds(like.freq) / like.freq.n if is_period else 1.0)
+    kinds = [part for part in parts if part.startswith("day of ")]
+    shapes = {day: "day" in parts or kinds, 7 * day: kinds}  # of a day, in a week
+    found = [
+        p
+        for p in seasons.values()
+        if f"season of {length_of_time(p, like)}" in parts or shapes.get(p)
+    ]
+    better = []
+    if best != "last value":
+        period = seasons.get(best, 7 * day)
+        # what repeats after a week repeats days
+        better = [p for p in seasons.values() if abs(period / p % 1) < _WHOLE]
+    if not {*better} <= {*found}:
+        told = ", ".join(_as_told(p, like) for p in sorted({*found, *better}))
         return f"try StructuralForecaster(seasons=[{told}]), which keeps them"
     if best == "last value" and any(part.startswith("season") for part in parts):
         return "seasons=None leaves out what was found; or give more history"
