@@ -224,7 +224,10 @@ class Level:
             rows, series = rows.where(chosen), series[chosen]
         times, tables = self.times(observations, series, rows.ticks), []
         if chosen is not None and any(effect.memory for effect in self.effects):
-            inputs = self.inputs(observations)[chosen]  # which all rows before feed
+            # all rows before feed what these remember
+            made = columns_of(self.effects, *self.controls(observations))
+            acting = [column[chosen] for column in made]
+            inputs = self.inputs_at(rows.ticks, rows.like, acting)
         else:
             inputs = self.inputs(rows)
         for values in rows.values.T:

@@ -74,6 +74,9 @@ def test_the_row_before_is_the_last_one_of_the_series_up_to_a_stamp() -> None:
     series = np.array([0, 0, 1, 1, 0, 1])
     asked = np.array([20, 29, 100, 14, 9, 4])
     assert rows_before(bounds, known, series, asked).tolist() == [1, 1, 4, 3, -1, 2]
+    first = series == 0  # a lone series
+    lone = rows_before(bounds[:2], known[:3], series[first], asked[first])
+    assert lone.tolist() == [1, 1, -1]
 
 
 # name: (the index of y, the steps, the stamps that they stand for)

@@ -14,6 +14,7 @@ from scipy.stats import norm
 from sklode import StructuralForecaster
 from sklode.levels.effects import Effect, Inputs, _Judge, columns_of, places
 from sklode.levels.forms import Form
+from sklode.levels.level import Level
 from tests.levels.processes import SPAN, component, table_of
 
 KNOTS = (-1.5, -0.7, -0.2, 0.3, 0.8, 1.9)
@@ -188,15 +189,29 @@ def test_noise_has_no_effect() -> None:
     assert len(names) <= 1
 
 
-def test_an_update_goes_on_with_effects() -> None:
+@pytest.mark.parametrize("memory", [0.0, 8.0])
+def test_an_update_goes_on_with_effects(
+    memory: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     u = wandering(3)
-    y = pd.Series(3 * np.abs(u), STAMPS) + 0.1 * wandering(4)
+    effect = late(np.abs(u), np.arange(400.0), memory) if memory else np.abs(u)
+    y = pd.Series(3 * effect, STAMPS) + 0.1 * wandering(4)
     X = pd.DataFrame({"u": u}, STAMPS)
     forecaster = structural().fit(y[:300], X=X[:300])
+    level, n_rows = forecaster._model.level, []
+    assert any(effect.memory for effect in level.effects) == bool(memory)
+    read = Level.inputs_at
+
+    def recorded(self: Level, ticks: Any, *others: Any) -> Any:
+        n_rows.append(len(ticks))
+        return read(self, ticks, *others)
+
+    monkeypatch.setattr(Level, "inputs_at", recorded)
     forecaster.update(y[300:350], X=X[300:350], update_params=False)
+    assert n_rows == [50]  # only what is new
     found = forecaster.predict(fh=STAMPS[350:], X=X[350:])
     assert np.abs(found - y[350:]).mean() < 0.4
-    at_once = forecaster._model.level.filtered(forecaster._history.rows)
+    at_once = level.filtered(forecaster._history.rows)
     for one, other in zip(
         at_once.channels[0].states,
         forecaster._answers.states.channels[0].states,
