@@ -37,7 +37,8 @@ Made = Callable[[int, np.random.Generator], pd.Series]
 
 
 def error(y: pd.DataFrame, truth: pd.Series, **settings: list[str]) -> float:
-    found = StructuralForecaster(**settings).fit(y).predict(fh=truth.index)
+    seasons = settings.get("seasons", "auto")
+    found = StructuralForecaster(seasons=seasons).fit(y).predict(fh=truth.index)
     return float((found["y"] - truth).abs().mean())
 
 
