@@ -150,7 +150,13 @@ def test_a_moved_forecast_has_the_mean_of_its_own_noise() -> None:
 
 @pytest.mark.parametrize(
     ("mean", "spread", "is_counts"),
-    [(0.05, None, 1), (5.0, None, 1), (500.0, None, 1), (140.0, 4.0, 0), (60.0, 2.0, 0)],
+    [
+        (0.05, None, 1),
+        (5.0, None, 1),
+        (500.0, None, 1),
+        (140.0, 4.0, 0),
+        (60.0, 2.0, 0),
+    ],
 )
 def test_whole_numbers_are_counts_if_they_move_as_counts_do(
     mean: float, spread: float | None, is_counts: int
