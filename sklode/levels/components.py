@@ -81,11 +81,15 @@ class Component(NamedTuple):
         if not self.apart:
             return self
         location, scale, blur = self.measured(table, span)
-        # constants stay as narrow as they are
-        blur = np.where(np.isinf(blur), 0.0, blur)
         # the less is told of it, the nearer to the usual one
         weight = self.apart**2 / (self.apart**2 + blur)
-        scale = self.scale * (scale / self.scale) ** weight
+        shrunk = self.scale * (scale / self.scale) ** weight
+        # n equal values are no farther apart than an n-th, nor is their level shared
+        flat = np.isinf(blur) & (table.lengths >= _FEWEST)
+        scale = np.where(flat, self.scale / np.maximum(table.lengths, 1), shrunk)
+        first = np.minimum(table.bounds[:-1], len(table.values) - 1)
+        value = self.location + self.scale * self.scaled(table.values)[first]
+        location = np.where(flat, value, location)
         return self._replace(location=location, scale=scale)
 
     def measured(self, table: Table, span: float) -> tuple[Array, Array, Array]:
