@@ -84,9 +84,10 @@ class Component(NamedTuple):
         # the less is told of it, the nearer to the usual one
         weight = self.apart**2 / (self.apart**2 + blur)
         shrunk = self.scale * (scale / self.scale) ** weight
-        # n equal values are no farther apart than an n-th, nor is their level shared
+        # n equal values: an n-th of what moves least, at a level that nobody shares
         flat = np.isinf(blur) & (table.lengths >= _FEWEST)
-        scale = np.where(flat, self.scale / np.maximum(table.lengths, 1), shrunk)
+        least = shrunk[~flat].min(initial=self.scale)
+        scale = np.where(flat, least / np.maximum(table.lengths, 1), shrunk)
         first = np.minimum(table.bounds[:-1], len(table.values) - 1)
         value = self.location + self.scale * self.scaled(table.values)[first]
         location = np.where(flat, value, location)
