@@ -66,6 +66,7 @@ class Component(NamedTuple):
     apart: float = 0.0  # spread of the logarithms of series' own scales
     centred: bool = False  # each series has a location of its own
     offset: float = 0.0  # added to values before a logarithm
+    in_proportion: bool = False  # locations of series are, to their scales
 
     def space(self, span: float, before: float = 0.0) -> StateSpace:
         """Return its state space, of rows so long before the first ones."""
@@ -86,6 +87,8 @@ class Component(NamedTuple):
         # the less is told of it, the nearer to the usual one
         weight = self.apart**2 / (self.apart**2 + blur)
         scale = self.scale * (scale / self.scale) ** weight
+        if self.in_proportion:
+            location = self.location * scale / self.scale
         return self._replace(location=location, scale=scale)
 
     def measured(self, table: Table, span: float) -> tuple[Array, Array, Array]:

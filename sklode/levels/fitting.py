@@ -502,6 +502,9 @@ def _in_units(
     """Return the plain form with location and scale, which all share."""
     form = Form((), logarithm)
     location, scale = _location_and_scale(values)
+    if not logarithm and has_zeros(values):
+        # of rare ones the median is zero, and what is expected is not
+        location = float(values.mean())
     given = 1.0, location, scale
     units = Component(form, priors(form)[2], *given, threshold=threshold, offset=offset)
     some = np.flatnonzero(table.lengths >= _TELLING)
@@ -518,8 +521,12 @@ def _in_units(
         return units
     far = float(np.median(np.abs(locations - middle)[told] / scales[told]))
     scale = math.exp(np.median(logs))
-    units = units._replace(location=middle, scale=scale)
-    return units._replace(apart=apart, centred=far > _FAR)
+    units = units._replace(apart=apart, location=middle, scale=scale)
+    if not logarithm and has_zeros(table.values):
+        sums = np.bincount(table.series, values, len(table.lengths))[some][told]
+        share = float(np.mean(sums / table.lengths[some][told] / scales[told]))
+        return units._replace(location=share * scale, in_proportion=True)
+    return units._replace(centred=far > _FAR)
 
 
 def _location_and_scale(values: Array) -> tuple[float, float]:
