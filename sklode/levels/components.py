@@ -103,8 +103,10 @@ class Component(NamedTuple):
             own = values[table.bounds[k] : table.bounds[k + 1]]
             middle = np.median(own)
             varies[k] = np.ptp(own) > 0
-            location[k] += self.scale * middle * self.centred
-            scale[k] *= np.abs(own - middle).mean() or 1.0
+            # a constant is known; others are as far from what all share as they are
+            location[k] += self.scale * middle * (self.centred or not varies[k])
+            # the more equal values, the narrower
+            scale[k] *= np.abs(own - middle).mean() or 1 / len(own)
         space = self.space(span)
         for _ in range(_PASSES):
             one = self._replace(location=location, scale=scale)
