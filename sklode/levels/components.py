@@ -67,6 +67,8 @@ class Component(NamedTuple):
     centred: bool = False  # each series has a location of its own
     offset: float = 0.0  # added to values before a logarithm
     in_proportion: bool = False  # locations of series are, to their scales
+    rise: float = 1.0  # from medians to what can be summed, see `skew`
+    group: int = 0  # of the series that it is for, see `groups`
 
     def space(self, span: float, before: float = 0.0) -> StateSpace:
         """Return its state space, of rows so long before the first ones."""
@@ -212,9 +214,18 @@ def heaviest(components: Sequence[Component]) -> Component:
     return max(components, key=lambda component: component.weight)
 
 
+def heaviest_of_each(components: Sequence[Component]) -> list[Component]:
+    """Return the component of most weight of each group, in their order."""
+    groups = dict.fromkeys(component.group for component in components)
+    return [heaviest([c for c in components if c.group == g]) for g in groups]
+
+
 def least_of(channels: Sequence[Sequence[Component]]) -> Array:
-    """Return what each channel's logarithm takes as least; NaN: none."""
-    best = [heaviest(components) for components in channels]
+    """Return what each channel's logarithm takes as least; NaN: none.
+
+    Of groups of series the first, which is the largest, tells.
+    """
+    best = [heaviest_of_each(components)[0] for components in channels]
     logs = [c.location if c.form.logarithm and not c.offset else np.nan for c in best]
     return _LOWEST * np.exp(logs)
 

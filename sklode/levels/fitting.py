@@ -37,7 +37,7 @@ _GOLDEN = (5**0.5 - 1) / 2
 _DRAWS, _DRAWN_ROWS = 24, 500  # up to so many rows; then fewer
 _LONG = 20_000  # rows that all the draws filter
 _LOGARITHMS = 8  # values: of fewer its tails are too long
-_MOST_ZEROS = 0.1  # share of the values that a logarithm may have
+MOST_ZEROS = 0.1  # share of the values that a logarithm may have
 _CHANGES = [PLACE[name] for name in ("slope", "random walk", "velocity", "OU")]
 _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
 _KEPT = slice(len(BASE) + 1, None, 2)  # memories of seasons
@@ -46,7 +46,7 @@ _JUDGED = 2000, 40_000  # series and rows of a panel that tell what is chosen
 _MOST_JUDGED = 20_000  # last rows of a lone series that do
 # unless forecasts' errors without that rule are less than this part
 _ALIKE, _BELIEVED = 0.01, 0.95
-_MARGIN = 4.0  # logarithms less probable than the best form: left out
+MARGIN = 4.0  # logarithms less probable than the best form: left out
 _TELLING = 4  # rows that tell how series of a panel differ
 _FREE = 1e3  # of scales that may be anything
 # series differ whose scales are so far apart, in natural logarithms; and locations
@@ -163,6 +163,18 @@ class Rows(NamedTuple):
     table: Table
     inputs: Inputs | None
 
+    def at(self, chosen: Numbers) -> Rows:
+        """Return some rows, of the series that have any."""
+        inputs = None if self.inputs is None else self.inputs.at(chosen)
+        return Rows(self.table.where(chosen).without_empty(), inputs)
+
+
+class Found(NamedTuple):
+    """What a channel's forecasts average over, and its effects."""
+
+    components: list[tuple[Component, tuple[Effect, ...]]]
+    loss: float  # minus the log posterior density of the best form, of all rows
+
 
 class Seasons(NamedTuple):
     """Periods that a channel may have, in units of time."""
@@ -184,7 +196,7 @@ def fit_components(
     gap: float,
     seasons: Seasons,
     logarithm: str | bool,
-) -> list[tuple[Component, tuple[Effect, ...]]]:
+) -> Found:
     """Return what a channel's forecasts average over, and its effects.
 
     Where ``rows`` are means, ``fine`` are those behind them: what these have to do with
@@ -194,15 +206,14 @@ def fit_components(
     every = table if fine is None else fine.table
     n_rows, values = len(every.values), every.values
     n_zeros = int((values <= 0).sum()) if (values >= 0).all() else n_rows
-    is_positive = n_rows >= _LOGARITHMS and n_zeros <= _MOST_ZEROS * n_rows
+    is_positive = n_rows >= _LOGARITHMS and n_zeros <= MOST_ZEROS * n_rows
     if inputs is not None and len(table.bounds) > 2:
-        few = _sample(table)
-        table, inputs = table.where(few).without_empty(), inputs.at(few)
+        table, inputs = rows.at(_sample(table))
     offset = offset_of(values)
     search = _Search(Rows(table, inputs), span, gap, seasons, offset)
     found = search.candidates(logarithm, is_positive)
     least = min(c.loss for c in found)
-    near = [search.finer(c) for c in found if c.loss <= least + _MARGIN]
+    near = [search.finer(c) for c in found if c.loss <= least + MARGIN]
     n_judged = len(search.judged.values)
     if len(table.bounds) == 2 and n_judged > _MANY:
         near = sorted(near, key=lambda c: c.loss)[:_POLISHED]
@@ -227,11 +238,13 @@ def fit_components(
     weights /= weights.sum()
     kept = weights > _LEAST_WEIGHT
     weights /= weights[kept].sum()
-    return [
+    components = [
         (component._replace(weight=float(weights[k]), threshold=threshold), effects)
         for k, (_, component, effects) in enumerate(weighed)
         if kept[k]
     ]
+    # rows that did not judge are as those that did
+    return Found(components, least * n_rows / max(n_judged, 1))
 
 
 def _sample(
