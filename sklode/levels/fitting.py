@@ -46,7 +46,7 @@ _JUDGED = 2000, 40_000  # series and rows of a panel that tell what is chosen
 _MOST_JUDGED = 20_000  # last rows of a lone series that do
 # unless forecasts' errors without that rule are less than this part
 _ALIKE, _BELIEVED = 0.01, 0.95
-MARGIN = 4.0  # logarithms less probable than the best form: left out
+_MARGIN = 4.0  # logarithms less probable than the best form: left out
 _TELLING = 4  # rows that tell how series of a panel differ
 _FREE = 1e3  # of scales that may be anything
 # series differ whose scales are so far apart, in natural logarithms; and locations
@@ -173,7 +173,7 @@ class Found(NamedTuple):
     """What a channel's forecasts average over, and its effects."""
 
     components: list[tuple[Component, tuple[Effect, ...]]]
-    loss: float  # minus the log posterior density of the best form, of all rows
+    loss: float  # minus the log probability of the best form, of all rows
 
 
 class Seasons(NamedTuple):
@@ -213,7 +213,7 @@ def fit_components(
     search = _Search(Rows(table, inputs), span, gap, seasons, offset)
     found = search.candidates(logarithm, is_positive)
     least = min(c.loss for c in found)
-    near = [search.finer(c) for c in found if c.loss <= least + MARGIN]
+    near = [search.finer(c) for c in found if c.loss <= least + _MARGIN]
     n_judged = len(search.judged.values)
     if len(table.bounds) == 2 and n_judged > _MANY:
         near = sorted(near, key=lambda c: c.loss)[:_POLISHED]
@@ -243,8 +243,11 @@ def fit_components(
         for k, (_, component, effects) in enumerate(weighed)
         if kept[k]
     ]
-    # rows that did not judge are as those that did
-    return Found(components, least * n_rows / max(n_judged, 1))
+    # rows that did not judge are as those that did; Schwarz, "Estimating the Dimension
+    # of a Model" (1978), has what each hyperparameter costs
+    n_logs = len(min(found, key=lambda c: c.loss).component.logs)
+    cost = 0.5 * n_logs * math.log(max(n_rows, 1))
+    return Found(components, least * n_rows / max(n_judged, 1) + cost)
 
 
 def _sample(

@@ -13,13 +13,15 @@ import numpy as np
 from sklode.data.arrays import Numbers
 from sklode.levels.components import Component
 from sklode.levels.effects import Effect
-from sklode.levels.fitting import MARGIN, MOST_ZEROS, Found, Rows
+from sklode.levels.fitting import MOST_ZEROS, Found, Rows
 from sklode.levels.table import Table
 
 ABOVE, SOME_ZEROS, ZEROS, BELOW = range(4)
 """Of values: all above zero, a few zeros, many, some below; neighbours are alike."""
 
 _FEWEST = 20  # rows of a group, as a series needs that is fitted alone
+# spread of logarithms of scales, of new series that are like a lone one
+_FOREIGN = 1.0
 
 
 def kinds_of(table: Table) -> Numbers:
@@ -63,11 +65,12 @@ def fit_groups(
         return whole.components
     own = nearest(groups, kinds)[table.series]
     each = [fit(rows.at(np.flatnonzero(own == group))) for group in groups]
-    # hyperparameters of its own are a chance to be more probable
-    if sum(found.loss + MARGIN for found in each) > whole.loss + MARGIN:
+    if sum(found.loss for found in each) > whole.loss:
         return whole.components
+    n_series = {g: len(np.unique(table.series[own == g])) for g in groups}
+    alone = {"apart": _FOREIGN, "centred": True}
     return [
-        (component._replace(group=group), effects)
-        for group, found in zip(groups, each, strict=True)
+        (component._replace(group=g, **(alone if n_series[g] == 1 else {})), effects)
+        for g, found in zip(groups, each, strict=True)
         for component, effects in found.components
     ]
