@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import stdtrit
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.levels.components import Component
 from sklode.levels.table import Table
 
 _MOST_CHANNELS = 12  # pairs of them are smoothed
@@ -52,9 +51,11 @@ class Channel(Protocol):
     def table(self) -> Table:
         """Its rows."""
 
-    @property
-    def heaviest(self) -> tuple[Component, Any]:
-        """The component of most weight, and its states."""
+    def in_units(self, rows: Table) -> Table:
+        """Return rows in the units of the states of their series."""
+
+    def noises(self, rows: Table) -> Array:
+        """Return variances of the noise at rows, in those units."""
 
     def smoothed(self, rows: Table, asked: Table) -> tuple[Array, Array]:
         """Return its signal and variance, had it these rows, in states' units."""
@@ -114,7 +115,7 @@ class Company(NamedTuple):
             rows = _near(channels[j].table, asked)
             is_known = _is_known(seen, rows)
             if not is_known.all():
-                rows = _in_units(channels[j], rows)
+                rows = channels[j].in_units(rows)
                 given = channels[k], rows, is_known, asked
                 new[:, j], spread[:, j] = _new(*given)
         if not spread.any():
@@ -122,7 +123,7 @@ class Company(NamedTuple):
         weights = self.weights[:, :, k].ravel()
         size = spread.reshape(len(new), -1) * weights
         explained = self.share[k] * ((size @ self.likeness[k]) * size).sum(1)
-        signal, variance = channels[k].smoothed(_in_units(channels[k], seen), asked)
+        signal, variance = channels[k].smoothed(channels[k].in_units(seen), asked)
         left = 1 - np.clip(explained / np.maximum(variance, 1e-12), 0.0, 1 - _LEFT)
         return Told(new.reshape(len(new), -1) @ weights, signal, np.sqrt(left))
 
@@ -160,10 +161,6 @@ def _gap(table: Table) -> float:
     return float(np.median(gaps)) if len(gaps) else 1.0
 
 
-def _in_units(channel: Channel, rows: Table) -> Table:
-    return channel.heaviest[0].in_units(rows)
-
-
 def _new(
     channel: Channel, rows: Table, is_known: Flags, asked: Table
 ) -> tuple[Array, Array]:
@@ -181,7 +178,7 @@ def _new(
     place = np.minimum(np.searchsorted(at, where), len(at) - 1)
     same = (at[place] == where) & ~is_known[place]
     noise[same] = rows.values[place[same]] - whole[0][same]
-    of_noise[same] = channel.heaviest[0].noise - whole[1][same]
+    of_noise[same] = channel.noises(asked)[same] - whole[1][same]
     of_noise = np.sqrt(np.maximum(of_noise, 0.0))
     noise = np.clip(noise, -_NOISE * of_noise, _NOISE * of_noise)
     spread = np.sqrt(np.maximum(less[1] - whole[1], 0.0))
@@ -196,7 +193,7 @@ class _Hidden(NamedTuple):
     new: Array  # (row, channel, 2), what is new of others
     spread: Array
     signal: Array  # (row,), variance of the channel's own signal
-    noise: float
+    noise: Array
     place: Numbers  # (row,), from 0 to _BLOCKS - 1
     length: Numbers  # (row,), of rows hidden together
 
@@ -217,7 +214,7 @@ def _hidden(
     n = len(own.times)
     if n < _LEAST_ROWS:
         return None
-    own, rows = _in_units(channels[k], own), np.arange(n)
+    own, rows = channels[k].in_units(own), np.arange(n)
     found = []
     for length in lengths:
         for turn in range(2) if n >= 8 * length else ():
@@ -231,20 +228,17 @@ def _hidden(
                     given = channels[k], other, seen, asked
                     new[:, j], spread[:, j] = _look(*given)
             place = (rows[is_hidden] // length * length * _BLOCKS) // n
-            rest = hidden.values - signal
-            found.append(
-                (rest, new, spread, variance, place, np.full(len(rest), length))
-            )
+            rest, noise = hidden.values - signal, channels[k].noises(hidden)
+            together = np.full(len(rest), length)
+            found.append((rest, new, spread, variance, noise, place, together))
     columns = [np.concatenate(column) for column in zip(*found, strict=True)]
-    rest, new, spread, variance, place, together = columns
-    noise = channels[k].heaviest[0].noise
-    return _Hidden(rest, new, spread, variance, noise, place, together)
+    return _Hidden._make(columns)
 
 
 def _look(
     channel: Channel, other: Channel, seen: Table, asked: Table
 ) -> tuple[Array, Array]:
-    table = _in_units(other, other.table)
+    table = other.in_units(other.table)
     if len(table.bounds) == 2:
         table = table.where(table.times >= min(seen.times[0], asked.times[0]))
     if len(table.times) < _LEAST_ROWS // 2:

@@ -66,6 +66,9 @@ class Component(NamedTuple):
     apart: float = 0.0  # spread of the logarithms of series' own scales
     centred: bool = False  # each series has a location of its own
     offset: float = 0.0  # added to values before a logarithm
+    in_proportion: bool = False  # locations of series are, to their scales
+    rise: float = 1.0  # from medians to what can be summed, see `skew`
+    group: int = 0  # of the series that it is for, see `groups`
 
     def space(self, span: float, before: float = 0.0) -> StateSpace:
         """Return its state space, of rows so long before the first ones."""
@@ -81,16 +84,13 @@ class Component(NamedTuple):
         if not self.apart:
             return self
         location, scale, blur = self.measured(table, span)
+        # constants stay as narrow as they are
+        blur = np.where(np.isinf(blur), 0.0, blur)
         # the less is told of it, the nearer to the usual one
         weight = self.apart**2 / (self.apart**2 + blur)
-        shrunk = self.scale * (scale / self.scale) ** weight
-        # n equal values: an n-th of what moves least, at a level that nobody shares
-        flat = np.isinf(blur) & (table.lengths >= _FEWEST)
-        least = shrunk[~flat].min(initial=self.scale)
-        scale = np.where(flat, least / np.maximum(table.lengths, 1), shrunk)
-        first = np.minimum(table.bounds[:-1], len(table.values) - 1)
-        value = self.location + self.scale * self.scaled(table.values)[first]
-        location = np.where(flat, value, location)
+        scale = self.scale * (scale / self.scale) ** weight
+        if self.in_proportion:
+            location = self.location * scale / self.scale
         return self._replace(location=location, scale=scale)
 
     def measured(self, table: Table, span: float) -> tuple[Array, Array, Array]:
@@ -105,8 +105,10 @@ class Component(NamedTuple):
             own = values[table.bounds[k] : table.bounds[k + 1]]
             middle = np.median(own)
             varies[k] = np.ptp(own) > 0
-            location[k] += self.scale * middle * self.centred
-            scale[k] *= np.abs(own - middle).mean() or 1.0
+            # a constant is known; others are as far from what all share as they are
+            location[k] += self.scale * middle * (self.centred or not varies[k])
+            # the more equal values, the narrower
+            scale[k] *= np.abs(own - middle).mean() or 1 / len(own)
         space = self.space(span)
         for _ in range(_PASSES):
             one = self._replace(location=location, scale=scale)
@@ -212,9 +214,18 @@ def heaviest(components: Sequence[Component]) -> Component:
     return max(components, key=lambda component: component.weight)
 
 
+def heaviest_of_each(components: Sequence[Component]) -> list[Component]:
+    """Return the component of most weight of each group, in their order."""
+    groups = dict.fromkeys(component.group for component in components)
+    return [heaviest([c for c in components if c.group == g]) for g in groups]
+
+
 def least_of(channels: Sequence[Sequence[Component]]) -> Array:
-    """Return what each channel's logarithm takes as least; NaN: none."""
-    best = [heaviest(components) for components in channels]
+    """Return what each channel's logarithm takes as least; NaN: none.
+
+    Of groups of series the first, which is the largest, tells.
+    """
+    best = [heaviest_of_each(components)[0] for components in channels]
     logs = [c.location if c.form.logarithm and not c.offset else np.nan for c in best]
     return _LOWEST * np.exp(logs)
 

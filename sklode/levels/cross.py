@@ -13,7 +13,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from sklode.data.arrays import Array, Flags, Numbers
-from sklode.levels.components import Component, States, heaviest
+from sklode.levels.components import Component, States, heaviest_of_each
+from sklode.levels.groups import groups_of
 from sklode.levels.table import Table
 
 # how long innovations last, in usual gaps; the first: the last row alone
@@ -65,7 +66,7 @@ class Cross(NamedTuple):
         sums = np.zeros((len(times), n, len(MEMORIES)))
         looked = []
         for k, place in enumerate(places):
-            given = heaviest(channels[k]), spans[k], tables[k]
+            given = heaviest_of_each(channels[k]), spans[k], tables[k]
             innovations, *residuals = _looked_ahead(*given)
             sums[place, k] = innovations[:, None]
             looked.append(residuals)
@@ -118,9 +119,26 @@ def _stamps(tables: list[Table]) -> tuple[Numbers, Array, list[Numbers]]:
 
 
 def _looked_ahead(
+    groups: list[Component], span: float, table: Table
+) -> tuple[Array, Array, Array]:
+    """Return innovations; residuals, (row, lead) or NaN; and leads.
+
+    Each series is looked at by its group's component.
+    """
+    own, n = groups_of(groups, table)[table.series], len(table.times)
+    innovations = np.empty(n)
+    residuals, gaps = np.empty((2, n, len(_LEADS)))
+    for component in groups:
+        mine = own == component.group if len(groups) > 1 else np.full(n, True)
+        if mine.any():
+            found = _looked_ahead_by(component, span, table.where(mine))
+            innovations[mine], residuals[mine], gaps[mine] = found
+    return innovations, residuals, gaps
+
+
+def _looked_ahead_by(
     component: Component, span: float, table: Table
 ) -> tuple[Array, Array, Array]:
-    """Return innovations; residuals, (row, lead) or NaN; and leads."""
     space = component.space(span)
     n, d = len(table.times), len(space.start)
     table = component.own(table, span).in_units(table)

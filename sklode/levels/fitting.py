@@ -37,7 +37,7 @@ _GOLDEN = (5**0.5 - 1) / 2
 _DRAWS, _DRAWN_ROWS = 24, 500  # up to so many rows; then fewer
 _LONG = 20_000  # rows that all the draws filter
 _LOGARITHMS = 8  # values: of fewer its tails are too long
-_MOST_ZEROS = 0.1  # share of the values that a logarithm may have
+MOST_ZEROS = 0.1  # share of the values that a logarithm may have
 _CHANGES = [PLACE[name] for name in ("slope", "random walk", "velocity", "OU")]
 _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
 _KEPT = slice(len(BASE) + 1, None, 2)  # memories of seasons
@@ -163,6 +163,18 @@ class Rows(NamedTuple):
     table: Table
     inputs: Inputs | None
 
+    def at(self, chosen: Numbers) -> Rows:
+        """Return some rows, of the series that have any."""
+        inputs = None if self.inputs is None else self.inputs.at(chosen)
+        return Rows(self.table.where(chosen).without_empty(), inputs)
+
+
+class Found(NamedTuple):
+    """What a channel's forecasts average over, and its effects."""
+
+    components: list[tuple[Component, tuple[Effect, ...]]]
+    loss: float  # minus the log probability of the best form, of all rows
+
 
 class Seasons(NamedTuple):
     """Periods that a channel may have, in units of time."""
@@ -184,7 +196,7 @@ def fit_components(
     gap: float,
     seasons: Seasons,
     logarithm: str | bool,
-) -> list[tuple[Component, tuple[Effect, ...]]]:
+) -> Found:
     """Return what a channel's forecasts average over, and its effects.
 
     Where ``rows`` are means, ``fine`` are those behind them: what these have to do with
@@ -194,10 +206,9 @@ def fit_components(
     every = table if fine is None else fine.table
     n_rows, values = len(every.values), every.values
     n_zeros = int((values <= 0).sum()) if (values >= 0).all() else n_rows
-    is_positive = n_rows >= _LOGARITHMS and n_zeros <= _MOST_ZEROS * n_rows
+    is_positive = n_rows >= _LOGARITHMS and n_zeros <= MOST_ZEROS * n_rows
     if inputs is not None and len(table.bounds) > 2:
-        few = _sample(table)
-        table, inputs = table.where(few).without_empty(), inputs.at(few)
+        table, inputs = rows.at(_sample(table))
     offset = offset_of(values)
     search = _Search(Rows(table, inputs), span, gap, seasons, offset)
     found = search.candidates(logarithm, is_positive)
@@ -227,11 +238,16 @@ def fit_components(
     weights /= weights.sum()
     kept = weights > _LEAST_WEIGHT
     weights /= weights[kept].sum()
-    return [
+    components = [
         (component._replace(weight=float(weights[k]), threshold=threshold), effects)
         for k, (_, component, effects) in enumerate(weighed)
         if kept[k]
     ]
+    # rows that did not judge are as those that did; Schwarz, "Estimating the Dimension
+    # of a Model" (1978), has what each hyperparameter costs
+    n_logs = len(min(found, key=lambda c: c.loss).component.logs)
+    cost = 0.5 * n_logs * math.log(max(n_rows, 1))
+    return Found(components, least * n_rows / max(n_judged, 1) + cost)
 
 
 def _sample(
@@ -502,6 +518,9 @@ def _in_units(
     """Return the plain form with location and scale, which all share."""
     form = Form((), logarithm)
     location, scale = _location_and_scale(values)
+    if not logarithm and has_zeros(values):
+        # of rare ones the median is zero, and what is expected is not
+        location = float(values.mean())
     given = 1.0, location, scale
     units = Component(form, priors(form)[2], *given, threshold=threshold, offset=offset)
     some = np.flatnonzero(table.lengths >= _TELLING)
@@ -518,8 +537,12 @@ def _in_units(
         return units
     far = float(np.median(np.abs(locations - middle)[told] / scales[told]))
     scale = math.exp(np.median(logs))
-    units = units._replace(location=middle, scale=scale)
-    return units._replace(apart=apart, centred=far > _FAR)
+    units = units._replace(apart=apart, location=middle, scale=scale)
+    if not logarithm and has_zeros(table.values):
+        sums = np.bincount(table.series, values, len(table.lengths))[some][told]
+        share = float(np.mean(sums / table.lengths[some][told] / scales[told]))
+        return units._replace(location=share * scale, in_proportion=True)
+    return units._replace(centred=far > _FAR)
 
 
 def _location_and_scale(values: Array) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,12 @@ from sklode.data.ticks import (
     ticks_between,
 )
 from sklode.levels.company import Company, Told
-from sklode.levels.components import Component, States, heaviest, kalman
+from sklode.levels.components import Component, States, heaviest_of_each, kalman
 from sklode.levels.cross import MEMORIES, Cross
 from sklode.levels.effects import Effect, Inputs, along_the_day, columns_of, places
-from sklode.levels.fitting import Rows, Seasons, fit_components
+from sklode.levels.fitting import Found, Rows, Seasons, fit_components
 from sklode.levels.forms import StateSpace
+from sklode.levels.groups import fit_groups, groups_of
 from sklode.levels.mixture import Mixture, Move, steps_of
 from sklode.levels.moves import Limits, Moves
 from sklode.levels.periods import clock_periods, peaks
@@ -64,7 +65,6 @@ class Level:
     cross: Cross  # what channels tell of each other's next rows
     company: Company  # what they tell of each other at the same time
     moves: list[Moves]  # of each channel
-    skews: list[float]  # of each channel, see `Component.skew`
 
     @classmethod
     def fit(
@@ -88,7 +88,6 @@ class Level:
             cross=Cross.none(n),
             company=Company.none(n),
             moves=[],
-            skews=[],
         )
         tables = level.tables(observations)
         longest = max(float(table.spans.max(initial=0)) for table in tables)
@@ -115,23 +114,17 @@ class Level:
                 rows = observations.means(round(gap))
             coarse = level._rows(rows, channel, lengths)
             gap /= unit
-            found.append(
-                fit_components(
-                    rows=coarse,
-                    fine=level._rows(observations, channel, lengths)
-                    if is_fine
-                    else None,
-                    span=spans[-1],
-                    gap=gap,
-                    seasons=_seasons(
-                        coarse.table,
-                        [period / unit for period in lengths],
-                        gap,
-                        is_told=not isinstance(seasons, str),
-                    ),
-                    logarithm=logarithm,
-                )
+            fine = level._rows(observations, channel, lengths) if is_fine else None
+            fit = partial(
+                _fit,
+                fine=fine,
+                span=spans[-1],
+                gap=gap,
+                periods=[period / unit for period in lengths],
+                is_told=not isinstance(seasons, str),
+                logarithm=logarithm,
             )
+            found.append(fit_groups(coarse, fit))
         effects = sorted({e for each in found for _, own in each for e in own})
         columns = places(effects)
         channels = [
@@ -149,13 +142,13 @@ class Level:
         )
         if effects:
             tables = level.tables(observations)
+        each = zip(channels, tables, spans, strict=True)
+        channels = [_skewed(*one) for one in each]
+        level = replace(level, channels=channels)
         likely = [
-            FilteredChannel.of([heaviest(one)], table, span)
+            GroupedChannel.of(heaviest_of_each(one), table, span)
             for one, table, span in zip(channels, tables, spans, strict=True)
         ]
-        each = zip(channels, tables, spans, strict=True)
-        skews = [heaviest(own).skew(table, span) for own, table, span in each]
-        level = replace(level, skews=skews)
         cross = Cross.fit(channels, spans, tables)
         return replace(level, cross=cross, company=Company.fit(likely))
 
@@ -182,7 +175,7 @@ class Level:
         """Return what it knows of series, known or others."""
         tables = self.tables(observations)
         each = zip(self.channels, tables, self.spans, strict=True)
-        return Filtered(self, observations, [FilteredChannel.of(*one) for one in each])
+        return Filtered(self, observations, [GroupedChannel.of(*one) for one in each])
 
     def inputs(self, rows: Observations) -> Array:
         """Return what `kalman` reads beside times, (row, 1 + column)."""
@@ -243,13 +236,17 @@ class Filtered:
 
     level: Level
     observations: Observations
-    channels: list[FilteredChannel]
+    channels: list[GroupedChannel]
 
     def updated(self, observations: Observations) -> Filtered:
         """Return the same after more rows, filtering only those if it can."""
         fresh = _rows_after(self.observations, observations)
-        # more rows change what is known of the scale of a series
-        apart = any(one.apart for each in self.level.channels for one in each)
+        # more rows change what is known of a series' scale, and whom it is like
+        apart = any(
+            one.apart or one.group != each[0].group
+            for each in self.level.channels
+            for one in each
+        )
         if fresh is None or apart:
             return self.level.filtered(observations)
         tables = self.level.tables(observations, fresh)
@@ -264,16 +261,19 @@ class Filtered:
         move: Move | None = None,
         is_widened: bool = False,
     ) -> Mixture:
-        """Return the distribution of a channel, as wide as errors were if asked."""
-        mixture = self.channels[channel].answered(asked, self._told(channel, asked))
-        mixture = replace(mixture, rises=self.level.skews[channel] * mixture.rises)
+        """Return the distribution of a channel, as wide as errors were if asked.
+
+        Rows are of one group's series here and below, see `GroupedChannel.split`.
+        """
+        own = self.channels[channel].of_rows(asked)
+        mixture = own.answered(asked, self._told(channel, asked))
         if is_widened:
             mixture = mixture.widened(self._factor(channel, asked, move))
         return mixture if move is None else mixture.moved(move)
 
     def limits(self, channel: int, asked: Table) -> Limits:
         """Return what a channel's answers stay within."""
-        one, level = self.channels[channel], self.level
+        one, level = self.channels[channel].of_rows(asked), self.level
         known, step = level.moves[channel], level.steps[channel]
         return Limits.of(one.table, asked, known, one.heaviest, step)
 
@@ -282,14 +282,18 @@ class Filtered:
     ) -> Array:
         """Return draws of a channel, see `FilteredChannel.drawn`."""
         mixture = self.answered(channel, asked)
-        draws = self.channels[channel].drawn(
-            asked,
-            n,
-            seed,
-            noise,
-            told=self._told(channel, asked),
-            factor=self._factor(channel, asked, move),
-            centre=mixture.medians(),
+        draws = (
+            self.channels[channel]
+            .of_rows(asked)
+            .drawn(
+                asked,
+                n,
+                seed,
+                noise,
+                told=self._told(channel, asked),
+                factor=self._factor(channel, asked, move),
+                centre=mixture.medians(),
+            )
         )
         if move is None:
             return draws
@@ -298,7 +302,7 @@ class Filtered:
 
     def _factor(self, channel: int, asked: Table, move: Move | None) -> Array:
         """Return how many times as wide answers are as a channel expects."""
-        factor = self.channels[channel].widened(asked)
+        factor = self.channels[channel].of_rows(asked).widened(asked)
         if move is None:
             return factor
         # a network's are as wide as its own errors were
@@ -318,8 +322,79 @@ class Filtered:
 
 
 @dataclass(frozen=True)
+class GroupedChannel:
+    """One channel: its rows, and groups of series that have components of their own."""
+
+    table: Table
+    place: Numbers  # (series,), of each one's group
+    groups: list[FilteredChannel]  # the largest first
+
+    @classmethod
+    def of(
+        cls, components: list[Component], table: Table, span: float
+    ) -> GroupedChannel:
+        """Filter the rows of a channel."""
+        numbers = groups_of(components, table)
+        place, groups = np.zeros(len(numbers), np.int64), []
+        for group in dict.fromkeys(component.group for component in components):
+            mine = numbers == group
+            place[mine] = len(groups)
+            own = [component for component in components if component.group == group]
+            rows = table if mine.all() else table.where(mine[table.series])
+            groups.append(FilteredChannel.of(own, rows, span))
+        return cls(table, place, groups)
+
+    def split(self, rows: Table) -> list[tuple[FilteredChannel, Any]]:
+        """Return groups with those rows, of some, that are of their series."""
+        place = self.place[rows.series]
+        some = np.unique(place).tolist()
+        if len(some) < 2:
+            return [(self.groups[max(some, default=0)], slice(None))]
+        return [(self.groups[k], np.flatnonzero(place == k)) for k in some]
+
+    def of_rows(self, rows: Table) -> FilteredChannel:
+        """Return the group that rows are of, whose series are all alike."""
+        return self.groups[self.place[rows.series[0]] if len(rows.times) else 0]
+
+    def continued(self, new: Table) -> GroupedChannel:
+        """Return the level after more rows, which follow those it has."""
+        # of several, series may go from one to another: they are filtered anew
+        (group,) = (group.continued(new) for group in self.groups)
+        return replace(self, table=group.table, groups=[group])
+
+    @property
+    def drift(self) -> Array:
+        """Sum of last innovations, in standard deviations, (series,)."""
+        return np.sum([group.drift for group in self.groups], axis=0)
+
+    def sums_at(self, times: Array) -> Array:
+        """Return sums of innovations at times after each last row."""
+        return np.sum([group.sums_at(times) for group in self.groups], axis=0)
+
+    def in_units(self, rows: Table) -> Table:
+        """Return rows in the units of the states of their series."""
+        values = rows.values.copy()
+        for group, mine in self.split(rows):
+            values[mine] = group.heaviest[0].in_units(rows.where(mine)).values
+        return rows._replace(values=values)
+
+    def noises(self, rows: Table) -> Array:
+        """Return variances of the noise at rows, in those units."""
+        noises = np.array([group.heaviest[0].noise for group in self.groups])
+        return np.asarray(noises[self.place[rows.series]])
+
+    def smoothed(self, rows: Table, asked: Table) -> tuple[Array, Array]:
+        """Return its signal and variance, had it these rows, in those units."""
+        signal, variance = np.zeros((2, len(asked.times)))
+        for group, mine in self.split(asked):
+            found = group.smoothed(rows, asked.where(mine))
+            signal[mine], variance[mine] = found
+        return signal, variance
+
+
+@dataclass(frozen=True)
 class FilteredChannel:
-    """One channel's components, rows, and the states after them."""
+    """A group's components, rows, and the states after them."""
 
     components: list[Component]
     table: Table
@@ -537,6 +612,28 @@ class FilteredChannel:
     def _since(self, new: Table) -> Array:
         """Return the time from each last row, or 0, to the first new one."""
         return np.where(new.lengths > 0, new.starts - np.maximum(self.table.ends, 0), 0)
+
+
+def _fit(
+    rows: Rows,
+    fine: Rows | None,
+    span: float,
+    gap: float,
+    periods: list[float],
+    is_told: bool,
+    logarithm: str | bool,
+) -> Found:
+    """Return what rows are forecast by, of seasons that they may have."""
+    seasons = _seasons(rows.table, periods, gap, is_told)
+    return fit_components(rows, fine, span, gap, seasons, logarithm)
+
+
+def _skewed(components: list[Component], table: Table, span: float) -> list[Component]:
+    """Return components that know how far sums lie from medians, by group."""
+    own, rises = groups_of(components, table)[table.series], {}
+    for one in heaviest_of_each(components):
+        rises[one.group] = one.skew(table.where(own == one.group), span)
+    return [one._replace(rise=rises[one.group]) for one in components]
 
 
 def _cycle_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,24 +80,29 @@ class LevelPredictor:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
         rows, order, moves = self._asked(asked)
         paths = np.empty((n, len(order), len(self._history.channels)))
-        for k, move in enumerate(moves):
-            drawn = self.states.drawn(k, rows, n, self._seed + k, noise, move)
+        for k, own, place, move in self._parts(rows, moves):
+            drawn = self.states.drawn(k, own, n, self._seed + k, noise, move)
             if not np.isnan(self._steps[k]):
-                one = self._answered(k, rows, move, is_widened=True)
+                one = self._answered(k, own, move, is_widened=True)
                 drawn = one.put(drawn) if noise else np.maximum(drawn, 0.0)
-            paths[:, order, k] = self.states.limits(k, rows).within(drawn, BOUNDS)
+            limits = self.states.limits(k, own)
+            paths[:, order[place], k] = limits.within(drawn, BOUNDS)
         return finite(paths)
 
     def components(self, asked: Asked) -> pd.DataFrame:
         """Return the most probable form's parts, and their sum, at rows."""
         rows, order = self.table(asked)
-        found = {}
+        found: dict[tuple[Hashable, str], Array] = {}
         for channel, name in self._named():
-            component, parts = channel.parts(rows)
-            parts = parts * np.reshape(component.scale, (-1, 1))
-            parts[:, [0, -1]] += np.reshape(component.location, (-1, 1))
-            for part, values in zip(self._part_names(component), parts.T, strict=True):
-                found[name, part] = pd.Series(values, order)
+            for group, place in channel.split(rows):
+                component, parts = group.parts(rows.where(place))
+                parts = parts * np.reshape(component.scale, (-1, 1))
+                parts[:, [0, -1]] += np.reshape(component.location, (-1, 1))
+                names = self._part_names(component)
+                for part, values in zip(names, parts.T, strict=True):
+                    # what other groups have not is nothing there
+                    column = found.setdefault((name, part), np.zeros(len(order)))
+                    column[order[place]] = values
         frame = pd.DataFrame(found).sort_index().set_axis(asked.index)
         return frame.rename_axis(columns=["channel", "part"])
 
@@ -106,8 +111,9 @@ class LevelPredictor:
         """Return what was found, as `StructuralForecaster.level_` has it."""
         rows = []
         for place, (channel, name) in enumerate(self._named()):
-            component, parts = channel.described(_DESCRIBED)
-            likely = [c.weight for c in channel.components if c.form == component.form]
+            group = channel.groups[0]  # of the most rows
+            component, parts = group.described(_DESCRIBED)
+            likely = [c.weight for c in group.components if c.form == component.form]
             sizes = np.append(parts[:, :-1].var(0), component.noise)
             logs = np.exp(component.logs)
             late = [effect.memory for effect in self._effects(component)]
@@ -160,7 +166,7 @@ class LevelPredictor:
     def curves(self, channel: int, series: int) -> list[Curve]:
         """Return the effect of each column in the most probable form."""
         one, names = self.states.channels[channel], self._history.controls
-        component, states = one.heaviest
+        component, states = one.groups[one.place[series]].heaviest
         mean, covariance, _ = (each[series] for each in states)
         seen, scale = self._history.rows.controls, component.at(series).scale
         found, effects = [], self._effects(component)
@@ -209,12 +215,21 @@ class LevelPredictor:
         rows, order, moves = self._asked(asked)
         shape = len(order), len(self._history.channels)
         table = np.empty((*shape, n_levels) if n_levels else shape)
-        if len(order):
-            for k, move in enumerate(moves):
-                limits = self.states.limits(k, rows)
-                one = self._answered(k, rows, move, is_widened)
-                table[order, k] = of(one, limits)
+        for k, own, place, move in self._parts(rows, moves):
+            limits = self.states.limits(k, own)
+            table[order[place], k] = of(
+                self._answered(k, own, move, is_widened), limits
+            )
         return finite(table)
+
+    def _parts(
+        self, rows: Table, moves: list[Move | None]
+    ) -> Iterator[tuple[int, Table, Any, Move | None]]:
+        """Yield channels with the rows of like series, their place, and its move."""
+        for k, move in enumerate(moves) if len(rows.times) else ():
+            for _, place in self.states.channels[k].split(rows):
+                own = None if move is None else move.at(place)
+                yield k, rows.where(place), place, own
 
     def _answered(
         self, channel: int, asked: Table, move: Move | None, is_widened: bool

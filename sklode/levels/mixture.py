@@ -39,6 +39,11 @@ class Move(NamedTuple):
     weight: Array  # w, from 0 to 1
     factor: Array  # c
 
+    def at(self, queries: Any) -> Move:
+        """Return it at some queries."""
+        parts = self.target[queries], self.weight[queries], self.factor[queries]
+        return Move(self.logarithm, *parts)
+
     def plain(self, values: Array) -> Array:
         """Return u of values."""
         return np.log(np.maximum(values, _LEAST)) if self.logarithm else values
@@ -90,7 +95,10 @@ class Mixture:
             scale * np.sqrt(noises)[:, None],
             logarithm,
             max(c.offset for c in components),
-            logs**2 * (noises[:, None] + np.maximum(passing, 0.0)) / 2,
+            np.array([[c.rise] for c in components])
+            * logs**2
+            * (noises[:, None] + np.maximum(passing, 0.0))
+            / 2,
         )
 
     def normal(self) -> tuple[Array, Array, Array]:

@@ -113,7 +113,9 @@ class Validation:
             rows = asked.window[mine], times[mine], np.nan, inputs[mine]
             queries = Table.of(*rows, len(before.keys))
             quantiles = np.array([0.05, 0.5, 0.95])
-            table[mine, :3] = filtered.answered(k, queries).quantiles(quantiles)
+            for _, place in filtered.channels[k].split(queries):
+                one = filtered.answered(k, queries.where(place))
+                table[np.flatnonzero(mine)[place], :3] = one.quantiles(quantiles)
             if not np.isnan(least[k]):
                 table[mine] = np.log(np.maximum(table[mine], least[k]))
         low, self.median, high, truth = table.T
