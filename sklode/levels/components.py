@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from sklode.data.arrays import Array
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.levels.forms import LEAST_NOISE, PLACE, Form, StateSpace, state_space
 from sklode.levels.table import Table
 
@@ -99,16 +99,14 @@ class Component(NamedTuple):
         The last is (kurtosis - 1) / 4 rows, and infinite where all values are equal.
         """
         series, counts = table.series, table.lengths
-        location, scale = np.full((2, len(counts)), [[self.location], [self.scale]])
-        values, varies = self.scaled(table.values), np.full(len(counts), False)
-        for k in np.flatnonzero(counts):
-            own = values[table.bounds[k] : table.bounds[k + 1]]
-            middle = np.median(own)
-            varies[k] = np.ptp(own) > 0
-            # a constant is known; others are as far from what all share as they are
-            location[k] += self.scale * middle * (self.centred or not varies[k])
-            # the more equal values, the narrower
-            scale[k] *= np.abs(own - middle).mean() or 1 / len(own)
+        values, n = self.scaled(table.values), np.maximum(counts, 1)
+        middle, varies = _middles(values, table)
+        spread = np.bincount(series, np.abs(values - middle[series]), len(counts)) / n
+        # the more equal values, the narrower
+        scale = self.scale * np.where(varies, spread, np.where(counts > 0, 1 / n, 1.0))
+        # a constant is known; others are as far from what all share as they are
+        own = (counts > 0) & (self.centred | ~varies)
+        location = self.location + self.scale * np.where(own, middle, 0.0)
         space = self.space(span)
         for _ in range(_PASSES):
             one = self._replace(location=location, scale=scale)
@@ -207,6 +205,19 @@ class Component(NamedTuple):
         given = *self.given(space, table), table.values, tuple(states), since
         found = kalman().filter_rows(*given, self.threshold, parts, after, predicted)
         return FilterPass._make((*found, states))
+
+
+def _middles(values: Array, table: Table) -> tuple[Array, Flags]:
+    """Return each series' median, 0 without rows, and whether its values differ."""
+    known = np.append(values[np.lexsort((values, table.series))], 0.0)
+    first, end = table.bounds[:-1], table.bounds[1:]
+
+    def at(place: Numbers) -> Array:
+        found: Array = known[np.where(end > first, place, -1)]
+        return found
+
+    middle = at((first + end - 1) // 2) / 2 + at((first + end) // 2) / 2
+    return middle, at(end - 1) > at(first)
 
 
 def heaviest(components: Sequence[Component]) -> Component:

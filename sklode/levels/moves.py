@@ -18,6 +18,7 @@ A season's last value may lie in a trough and its next peak above all others: tw
 """
 _FEWEST = 10  # rows that tell how far a series moves; of fewer, others are asked too
 _EXACT = 64  # lags whose moves are measured; of more, the next shorter one's counts
+_MOST_ROWS = 100_000  # of a panel, of whose series some tell
 _SAME = 1e-6  # usual gaps that rounding may be off by
 
 
@@ -30,6 +31,9 @@ class Moves(NamedTuple):
     @classmethod
     def of(cls, table: Table) -> Moves:
         """Measure them, at lags up to the longest span."""
+        every = -(-len(table.values) // _MOST_ROWS)
+        if every > 1 and len(table.lengths) > 1:
+            table = table.where(table.series % every == 0)
         longest = max(float(table.spans.max(initial=0)), 1.0)
         lags = np.geomspace(min(1.0, longest / 2), longest, _EXACT)
         return cls(lags, _moved(table, lags).max(axis=1, initial=0.0))
