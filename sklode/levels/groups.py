@@ -68,9 +68,11 @@ def fit_groups(
     if sum(found.loss for found in each) > whole.loss:
         return whole.components
     n_series = {g: len(np.unique(table.series[own == g])) for g in groups}
-    alone = {"apart": _FOREIGN, "centred": True}
-    return [
-        (component._replace(group=g, **(alone if n_series[g] == 1 else {})), effects)
-        for g, found in zip(groups, each, strict=True)
-        for component, effects in found.components
-    ]
+    components = []
+    for g, found in zip(groups, each, strict=True):
+        for one, effects in found.components:
+            component = one._replace(group=g)
+            if n_series[g] == 1:
+                component = component._replace(apart=_FOREIGN, centred=True)
+            components.append((component, effects))
+    return components
