@@ -10,7 +10,8 @@ import torch
 from sklode import StructuralForecaster
 from sklode.data.errors import HistoryWarning
 from sklode.data.observations import Observations
-from sklode.levels.level import FilteredChannel, Level
+from sklode.levels.filtered import FilteredChannel
+from sklode.levels.level import Level
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 STEPS = [-3, 1, 4]

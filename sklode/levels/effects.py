@@ -347,7 +347,7 @@ class _Judge:
                 days = [one._replace(days=(day,)) for day in one.days]
                 found = np.sum([self._product(day, other) for day in days], axis=0)
             elif other is not None and len(other.days) > 1:
-                found = self._product(other, one).mT
+                found = np.swapaxes(self._product(other, one), 1, 2)
             else:
                 columns = self._y if other is None else self._of(other)
                 pairs = zip(self._of(one), columns, strict=True)
@@ -408,7 +408,9 @@ class _Judge:
             n = option.n_columns
             own, target = self.products(option, [option, *others])
             cross, own = own[..., n:], own[..., :n] + np.eye(n)
-            solved = np.linalg.solve(inner, np.concatenate([cross.mT, told], axis=2))
+            solved = np.linalg.solve(
+                inner, np.concatenate([np.swapaxes(cross, 1, 2), told], axis=2)
+            )
             rest = cross @ solved
             gain = _evidence(own - rest[..., :-1], target - rest[..., -1:])
             gain -= option.log_odds

@@ -15,7 +15,7 @@ from sklode.data.history import Asked, History
 from sklode.data.ticks import day_and_week, length_of_time, rows_before
 from sklode.levels.components import Component
 from sklode.levels.effects import ALWAYS, Effect, columns_of, places
-from sklode.levels.level import Filtered
+from sklode.levels.filtered import Filtered
 from sklode.levels.mixture import Floored, Move, steps_of
 from sklode.levels.moves import BOUNDS, POINTS, Limits
 from sklode.levels.table import Table

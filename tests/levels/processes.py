@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sklode.levels.components import Component
+from sklode.levels.filtered import FilteredChannel
 from sklode.levels.forms import Form
-from sklode.levels.level import FilteredChannel
 from sklode.levels.table import Table
 
 Array = NDArray[np.floating]

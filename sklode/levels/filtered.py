@@ -1,0 +1,444 @@
+"""A level with the states of series after their rows: what it answers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.observations import Observations
+from sklode.levels.company import Told
+from sklode.levels.components import Component, States, kalman
+from sklode.levels.cross import MEMORIES
+from sklode.levels.forms import StateSpace
+from sklode.levels.groups import groups_of
+from sklode.levels.mixture import Mixture, Move
+from sklode.levels.moves import Limits
+from sklode.levels.table import Table
+from sklode.levels.widening import Widening
+
+if TYPE_CHECKING:
+    from sklode.levels.level import Level
+
+_PASSES = 10.0  # times that deviations have faded in a series, of those that pass
+
+
+@dataclass(frozen=True)
+class Filtered:
+    """A level with the states of series after their rows."""
+
+    level: Level
+    observations: Observations
+    channels: list[GroupedChannel]
+
+    def updated(self, observations: Observations) -> Filtered:
+        """Return the same after more rows, filtering only those if it can."""
+        fresh = _rows_after(self.observations, observations)
+        # more rows change what is known of a series' scale, and whom it is like
+        apart = any(
+            one.apart or one.group != each[0].group
+            for each in self.level.channels
+            for one in each
+        )
+        if fresh is None or apart:
+            return self.level.filtered(observations)
+        tables = self.level.tables(observations, fresh)
+        pairs = zip(self.channels, tables, strict=True)
+        channels = [channel.continued(table) for channel, table in pairs]
+        return Filtered(self.level, observations, channels)
+
+    def answered(
+        self,
+        channel: int,
+        asked: Table,
+        move: Move | None = None,
+        is_widened: bool = False,
+    ) -> Mixture:
+        """Return the distribution of a channel, as wide as errors were if asked.
+
+        Rows are of one group's series here and below, see `GroupedChannel.split`.
+        """
+        own = self.channels[channel].of_rows(asked)
+        mixture = own.answered(asked, self._told(channel, asked))
+        if is_widened:
+            mixture = mixture.widened(self._factor(channel, asked, move))
+        return mixture if move is None else mixture.moved(move)
+
+    def limits(self, channel: int, asked: Table) -> Limits:
+        """Return what a channel's answers stay within."""
+        one, level = self.channels[channel].of_rows(asked), self.level
+        known, step = level.moves[channel], level.steps[channel]
+        return Limits.of(one.table, asked, known, one.heaviest, step)
+
+    def drawn(
+        self, channel: int, asked: Table, n: int, seed: int, noise: bool, move: Any
+    ) -> Array:
+        """Return draws of a channel, see `FilteredChannel.drawn`."""
+        mixture = self.answered(channel, asked)
+        draws = (
+            self.channels[channel]
+            .of_rows(asked)
+            .drawn(
+                asked,
+                n,
+                seed,
+                noise,
+                told=self._told(channel, asked),
+                factor=self._factor(channel, asked, move),
+                centre=mixture.medians(),
+            )
+        )
+        if move is None:
+            return draws
+        moved: Array = move.of(draws, mixture.middle(move))
+        return moved
+
+    def _factor(self, channel: int, asked: Table, move: Move | None) -> Array:
+        """Return how many times as wide answers are as a channel expects."""
+        factor = self.channels[channel].of_rows(asked).widened(asked)
+        if move is None:
+            return factor
+        # a network's are as wide as its own errors were
+        return np.where(move.weight > 0, 1.0, factor)
+
+    def _told(self, channel: int, asked: Table) -> Told | None:
+        """Return what other channels add, in gaps and at ends or else later."""
+        told = self.level.company.told(self.channels, channel, asked)
+        if told is not None or not self.level.cross.weights[:, :, channel].any():
+            return told
+        ends = np.max([one.table.ends for one in self.channels], axis=0)
+        ends = np.maximum(ends, 0.0)
+        sums = np.stack([one.sums_at(ends) for one in self.channels], axis=1)
+        ahead = asked.times - ends[asked.series]
+        shift = self.level.cross.shift(channel, sums[asked.series], ahead)
+        return Told(shift, np.zeros_like(shift), np.ones_like(shift))
+
+
+@dataclass(frozen=True)
+class GroupedChannel:
+    """One channel: its rows, and groups of series that have components of their own."""
+
+    table: Table
+    place: Numbers  # (series,), of each one's group
+    groups: list[FilteredChannel]  # the largest first
+
+    @classmethod
+    def of(
+        cls, components: list[Component], table: Table, span: float
+    ) -> GroupedChannel:
+        """Filter the rows of a channel."""
+        numbers = groups_of(components, table)
+        place = np.zeros(len(numbers), np.int64)
+        groups: list[FilteredChannel] = []
+        for group in dict.fromkeys(component.group for component in components):
+            mine = numbers == group
+            place[mine] = len(groups)
+            own = [component for component in components if component.group == group]
+            rows = table if mine.all() else table.where(mine[table.series])
+            groups.append(FilteredChannel.of(own, rows, span))
+        return cls(table, place, groups)
+
+    def split(self, rows: Table) -> list[tuple[FilteredChannel, Any]]:
+        """Return groups with those rows, of some, that are of their series."""
+        place = self.place[rows.series]
+        some = np.unique(place).tolist()
+        if len(some) < 2:
+            return [(self.groups[max(some, default=0)], slice(None))]
+        return [(self.groups[k], np.flatnonzero(place == k)) for k in some]
+
+    def of_rows(self, rows: Table) -> FilteredChannel:
+        """Return the group that rows are of, whose series are all alike."""
+        return self.groups[self.place[rows.series[0]] if len(rows.times) else 0]
+
+    def continued(self, new: Table) -> GroupedChannel:
+        """Return the level after more rows, which follow those it has."""
+        # of several, series may go from one to another: they are filtered anew
+        (group,) = (group.continued(new) for group in self.groups)
+        return replace(self, table=group.table, groups=[group])
+
+    @property
+    def drift(self) -> Array:
+        """Sum of last innovations, in standard deviations, (series,)."""
+        return np.sum([group.drift for group in self.groups], axis=0)
+
+    def sums_at(self, times: Array) -> Array:
+        """Return sums of innovations at times after each last row."""
+        return np.sum([group.sums_at(times) for group in self.groups], axis=0)
+
+    def in_units(self, rows: Table) -> Table:
+        """Return rows in the units of the states of their series."""
+        values = rows.values.copy()
+        for group, mine in self.split(rows):
+            values[mine] = group.heaviest[0].in_units(rows.where(mine)).values
+        return rows._replace(values=values)
+
+    def noises(self, rows: Table) -> Array:
+        """Return variances of the noise at rows, in those units."""
+        noises = np.array([group.heaviest[0].noise for group in self.groups])
+        return np.asarray(noises[self.place[rows.series]])
+
+    def smoothed(self, rows: Table, asked: Table) -> tuple[Array, Array]:
+        """Return its signal and variance, had it these rows, in those units."""
+        signal, variance = np.zeros((2, len(asked.times)))
+        for group, mine in self.split(asked):
+            found = group.smoothed(rows, asked.where(mine))
+            signal[mine], variance[mine] = found
+        return signal, variance
+
+
+@dataclass(frozen=True)
+class FilteredChannel:
+    """A group's components, rows, and the states after them."""
+
+    components: list[Component]
+    table: Table
+    span: float
+    spaces: list[StateSpace]
+    states: list[States]
+    sums: Array  # (series, memory), decayed innovations of the heaviest
+
+    @classmethod
+    def of(
+        cls, components: list[Component], table: Table, span: float
+    ) -> FilteredChannel:
+        """Filter the rows of a channel."""
+        n = len(table.bounds) - 1
+        own = [component.own(table, span) for component in components]
+        spaces = [component.space(span) for component in own]
+        states = [States.of([space] * n) for space in spaces]
+        empty, sums = table.where(slice(0)), np.zeros((n, len(MEMORIES)))
+        return cls(own, empty, span, spaces, states, sums).continued(table)
+
+    @property
+    def heaviest(self) -> tuple[Component, States]:
+        """The component of most weight, and its states."""
+        pairs = zip(self.components, self.states, strict=True)
+        return max(pairs, key=lambda pair: pair[0].weight)
+
+    @property
+    def drift(self) -> Array:
+        """Sum of last innovations, in standard deviations, (series,)."""
+        left = 1 - math.exp(-2 / MEMORIES[-1])  # of squares, by row
+        drift: Array = self.sums[:, -1] * math.sqrt(left)
+        return drift
+
+    def continued(self, new: Table) -> FilteredChannel:
+        """Return the level after more rows, which follow those it has."""
+        # first rows have the states at the start
+        since = np.where(self.table.lengths > 0, self._since(new), 0.0)
+        states, heaviest = [], self.heaviest[0]
+        each = zip(self.components, self.spaces, self.states, strict=True)
+        for component, space, before in each:
+            rows = component.in_units(new)
+            found = component.filtered(space, rows, None, before, since)
+            states.append(found.states)
+            if component is heaviest:
+                innovations = found.innovations
+        ends = np.maximum(self.table.ends, new.ends)
+        sums = self.sums_at(ends)
+        left = _faded(ends[new.series] - new.times)
+        np.add.at(sums, new.series, innovations[:, None] * left)
+        table = self.table.merged(new)[0] if len(self.table.times) else new
+        return replace(self, table=table, states=states, sums=sums)
+
+    def sums_at(self, times: Array) -> Array:
+        """Return sums of innovations at times after each last row."""
+        return self.sums * _faded(np.maximum(times - np.maximum(self.table.ends, 0), 0))
+
+    def answered(self, asked: Table, told: Told | None = None) -> Mixture:
+        """Return the distribution of the signal, given what other channels tell."""
+        means, variances, passing = self.signals(asked)
+        if told is not None:
+            means, narrower = told.moved(means), told.narrower**2
+            variances, passing = variances * narrower, passing * narrower
+        each = [component.at(asked.series) for component in self.components]
+        return Mixture.of(each, means, variances, passing)
+
+    def smoothed(self, rows: Table, asked: Table) -> tuple[Array, Array]:
+        """Return its signal and variance, had it these rows, in states' units."""
+        component, _ = self.heaviest
+        form = component.form._replace(logarithm=False)
+        plain = component._replace(form=form, location=0.0, scale=1.0, apart=0.0)
+        whole, given = plain.space(self.span).whole, replace(self, table=rows)
+        signal, variance = given._smoothed(plain, asked, whole)
+        return signal[:, 0], variance[:, 0]
+
+    def signals(self, asked: Table) -> Array:
+        """Return means, variances, and those of what fades, (3, component, row).
+
+        They are in states' units.
+        """
+        found = np.empty((3, len(self.components), len(asked.times)))
+        inside = (self._since(asked) <= 0)[asked.series]
+        ahead, past = asked.where(~inside), asked.where(inside)
+        since = self._since(ahead)
+        for k, component in enumerate(self.components):
+            space, states = self.spaces[k], self.states[k]
+            parts = space.parts[[1, -1]]  # the OU process, and all
+            if space.rates[4] > self.span / _PASSES:  # it is as lasting as a trend
+                parts[0] = 0.0
+            if len(ahead.times):
+                run = component.filtered(space, ahead, parts, states, since)
+                found[:, k, ~inside] = _stacked(run.signal, run.variance)
+            if len(past.times):
+                found[:, k, inside] = _stacked(*self._smoothed(component, past, parts))
+        return found
+
+    @cached_property
+    def widening(self) -> Widening:
+        """How much wider than expected errors ahead have been."""
+        return Widening.of(self.heaviest[0], self.table, self.span)
+
+    def widened(self, asked: Table) -> Array:
+        """Return the factor of each row's standard deviation."""
+        return self.widening.at(asked.times - self.table.ends[asked.series])
+
+    def described(self, most: int) -> tuple[Component, Array]:
+        """Return the parts at its last rows, given these alone."""
+        last = self.table.where(slice(-most, None))
+        asked = last._replace(values=np.full(len(last.times), np.nan))
+        return replace(self, table=last).parts(asked)
+
+    def parts(self, asked: Table) -> tuple[Component, Array]:
+        """Return the heaviest component and its parts, (row, part)."""
+        component, _ = self.heaviest
+        parts = component.space(self.span).parts
+        signal, _ = self._smoothed(component, asked, parts)
+        return component.at(asked.series), signal
+
+    def drawn(
+        self,
+        asked: Table,
+        n: int,
+        seed: int,
+        noise: bool,
+        told: Told | None = None,
+        factor: Array | float = 1.0,
+        centre: Array | float = 0.0,
+    ) -> Array:
+        """Return ``n`` joint draws of each series' values, (draw, row).
+
+        They lie ``factor`` times as far from a ``centre`` (row,), in units of y.
+        """
+        factor, centre = (
+            np.broadcast_to(x, len(asked.times)) for x in (factor, centre)
+        )
+        rng = np.random.default_rng(seed)
+        weights = np.cumsum([component.weight for component in self.components])
+        places = (rng.permutation(n) + 0.5) / n
+        chosen = np.minimum(np.searchsorted(weights, places), len(weights) - 1)
+        since = self._since(asked)
+        draws = np.empty((n, len(asked.times)))
+        for k in np.unique(chosen):
+            mine = np.flatnonzero(chosen == k)
+            space = self.spaces[k]
+            for series in np.flatnonzero(asked.lengths).tolist():
+                component = self.components[k].at(series)._replace(apart=0.0)
+                known, own = self.table.alone(series), asked.alone(series)
+                if since[series] <= 0:
+                    alone = replace(self, components=[component], table=known)
+                    paths = alone._paths_inside(own, len(mine), rng)
+                else:
+                    a, P, _ = (each[series] for each in self.states[k])
+                    white = rng.standard_normal((len(a), len(mine)))
+                    states = a[:, None] + _root(P) @ white
+                    normals = rng.standard_normal((len(own.times), *states.shape))
+                    given = *component.given(space, own), since[series], states
+                    still = np.zeros(len(own.times))
+                    paths = kalman().simulate_rows(*given, still, normals)
+                place = np.arange(*asked.bounds[series : series + 2])
+                if told is not None:
+                    paths = told.at(place).moved(paths.T).T
+                if noise:
+                    spread = component.noise**0.5
+                    paths = paths + spread * rng.standard_normal(paths.shape)
+                if (factor[place] != 1).any():
+                    middle = component.scaled(centre[place])[:, None]
+                    paths = middle + factor[place, None] * (paths - middle)
+                values = component.original(paths)
+                draws[np.ix_(mine, place)] = values.T
+        return draws
+
+    def _paths_inside(self, asked: Table, n: int, rng: np.random.Generator) -> Array:
+        """Return draws by simulation smoothing, (row, draw): section 4.9."""
+        (component,) = self.components
+        rows, is_asked = component.in_units(self.table).merged(asked)
+        space = component.space(self.span, self._leads(rows)[0])
+        found = component.filtered(space, rows, space.whole)
+        given = component.given(space, rows)
+        states = _root(space.start) @ rng.standard_normal((len(space.start), n))
+        normals = rng.standard_normal((len(rows.times), *states.shape))
+        paths = kalman().simulate_rows(*given, 0.0, states, found.jumps, normals)
+        known = found.inverse_F > 0
+        spread = np.zeros(len(known))
+        spread[known] = 1 / found.inverse_F[known] - found.variance[known, 0]
+        spread = np.sqrt(np.maximum(spread, 0.0))[:, None]
+        values = paths + spread * rng.standard_normal(paths.shape)
+        # of what is linear, the difference tells the difference
+        gains, left = np.ascontiguousarray(found.gains[:, 0]), rows.values[:, None]
+        left = np.where(known[:, None], left - values, 0.0)
+        expected = kalman().filter_columns(*given, found.inverse_F, gains, left)
+        v_F = (left - expected) * found.inverse_F[:, None]
+        more, _ = kalman().smooth_rows(*given, v_F, found.inverse_F, found.gains)
+        paths += expected + more[:, 0]
+        return paths[is_asked]
+
+    def _smoothed(
+        self, component: Component, asked: Table, parts: Array
+    ) -> tuple[Array, Array]:
+        """Return parts and their variances, (row, part), given all rows."""
+        known = self.table.where((asked.lengths > 0)[self.table.series])
+        rows, is_asked = component.in_units(known).merged(asked)
+        leads = self._leads(rows)
+        rows = rows.without_empty()
+        spaces = {lead: component.space(self.span, lead) for lead in set(leads)}
+        space, states = spaces[leads[0]], States.of([spaces[lead] for lead in leads])
+        found = component.filtered(space, rows, parts, states)
+        past = found.v_F[:, None], found.inverse_F, found.gains
+        given = component.given(space, rows)
+        more, less = kalman().smooth_rows(*given, *past)
+        signal, variance = found.signal + more[..., 0], found.variance - less
+        return signal[is_asked], variance[is_asked]
+
+    def _leads(self, rows: Table) -> list[float]:
+        """Return how much earlier rows begin than those of their series."""
+        first = np.where(self.table.lengths > 0, self.table.starts, 0.0)
+        return np.maximum(first - rows.starts, 0.0)[rows.lengths > 0].tolist()
+
+    def _since(self, new: Table) -> Array:
+        """Return the time from each last row, or 0, to the first new one."""
+        return np.where(new.lengths > 0, new.starts - np.maximum(self.table.ends, 0), 0)
+
+
+def _rows_after(seen: Observations, now: Observations) -> Flags | None:
+    """Return the rows after those seen; None if those have changed."""
+    if seen.keys != now.keys:
+        return None
+    last = seen.ticks[seen.bounds[1:] - 1]
+    fresh = now.ticks > last[now.series]
+    before = now.where(~fresh)
+    same = all(
+        np.array_equal(getattr(before, name), getattr(seen, name), equal_nan=True)
+        for name in ("ticks", "values", "controls")
+    )
+    return fresh if same else None
+
+
+def _stacked(signal: Array, variance: Array) -> Array:
+    """Return all's mean and variance, and the variance of the part before."""
+    return np.stack([signal[:, 1], variance[:, 1], variance[:, 0]])
+
+
+def _faded(passed: Array) -> Any:
+    """Return what is left after some time, (time, memory)."""
+    return np.exp(-passed[:, None] / np.array(MEMORIES))
+
+
+def _root(covariance: Array) -> Any:
+    """Return a square root of a covariance, which may be singular."""
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
