@@ -137,7 +137,9 @@ def test_an_update_reads_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> No
     for one, other in zip(
         forecaster._answers.states.channels, at_once.channels, strict=True
     ):
-        for found, expected in zip(one.states, other.states, strict=True):
+        for found, expected in zip(
+            one.groups[0].states, other.groups[0].states, strict=True
+        ):
             np.testing.assert_allclose(found.means, expected.means, rtol=1e-9)
 
 

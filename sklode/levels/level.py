@@ -335,7 +335,8 @@ class GroupedChannel:
     ) -> GroupedChannel:
         """Filter the rows of a channel."""
         numbers = groups_of(components, table)
-        place, groups = np.zeros(len(numbers), np.int64), []
+        place = np.zeros(len(numbers), np.int64)
+        groups: list[FilteredChannel] = []
         for group in dict.fromkeys(component.group for component in components):
             mine = numbers == group
             place[mine] = len(groups)

@@ -32,7 +32,9 @@ def counts(rng: np.random.Generator) -> Any:
 
 def unlike(rng: np.random.Generator) -> dict[str, Any]:
     """Return ten series: with zeros, larger, without a season, shorter."""
-    found = {f"zeros {k}": rng.poisson(0.3 * k, len(DAYS)) for k in (1, 2, 3)}
+    found: dict[str, Any] = {
+        f"zeros {k}": rng.poisson(0.3 * k, len(DAYS)) for k in (1, 2, 3)
+    }
     found |= {f"larger {k}": 1000.0 * 10**k * (3 + noisy(rng) / 40) for k in range(3)}
     found |= {f"flat {k}": 20 + 3 * rng.standard_normal(len(DAYS)) for k in range(2)}
     series = {key: pd.Series(values, DAYS)[:N] for key, values in found.items()}
