@@ -76,6 +76,11 @@ class StructuralForecaster(ContinuousForecaster):
 
     Notes
     -----
+    Forecasts may be summed: of counts, and where a logarithm is modelled, ``predict``
+    is the mean over noise and deviations that fade, at the median of trend and season.
+    The median is ``predict_quantiles(fh, alpha=[0.5])``. No forecast moves farther than
+    twice the largest move of the data in as long a time.
+
     ``pretrain`` finds the sizes of all parts on a panel, each time anew; a ``fit``
     after it keeps them, and finds where the new series stand, however short they are.
     ``update`` with ``update_params`` finds them again, unless they are those of

@@ -30,6 +30,7 @@ _MOST_CHANNELS = 12  # pairs of them are smoothed
 _MOST_ROWS, _LEAST_ROWS = 1500, 60  # last ones of a series, that it is found on
 _LENGTHS = 1, 5, 25  # rows that are hidden together: a lone one, gaps, lost weeks
 _FIRST = _LENGTHS[1:2]
+_LEAST_VARIANCE = 1e-12  # in units of the states
 _BLOCKS = 5
 _PENALTIES = 10.0 ** np.arange(-1, 4.5, 0.5)
 _CONFIDENCE = 0.95
@@ -249,7 +250,8 @@ def _look(
 def _regress(found: Company, k: int, given: _Hidden) -> bool:
     """Write what others tell of channel ``k``; return whether it is proved."""
     found.weights[:, :, k] = 0.0
-    spread = np.sqrt(given.signal + given.noise)
+    # where nothing varies rounding may leave less than nothing
+    spread = np.sqrt(np.maximum(given.signal + given.noise, _LEAST_VARIANCE))
     rest = given.rest / spread
     width = _CLIPPED * 1.4826 * np.median(np.abs(rest))
     rest = np.clip(rest, -width, width)

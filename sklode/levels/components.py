@@ -84,13 +84,15 @@ class Component(NamedTuple):
         if not self.apart:
             return self
         location, scale, blur = self.measured(table, span)
-        # constants stay as narrow as they are
-        blur = np.where(np.isinf(blur), 0.0, blur)
         # the less is told of it, the nearer to the usual one
         weight = self.apart**2 / (self.apart**2 + blur)
-        scale = self.scale * (scale / self.scale) ** weight
-        if self.in_proportion:
-            location = self.location * scale / self.scale
+        shrunk = self.scale * (scale / self.scale) ** weight
+        # n equal values: an n-th of what moves least, at a level that nobody shares
+        flat = np.isinf(blur) & (table.lengths >= _FEWEST)
+        least = shrunk[~flat].min(initial=self.scale)
+        scale = np.where(flat, least / np.maximum(table.lengths, 1), shrunk)
+        usual = self.location * (scale / self.scale if self.in_proportion else 1.0)
+        location = np.where(flat | self.centred, location, usual)
         return self._replace(location=location, scale=scale)
 
     def measured(self, table: Table, span: float) -> tuple[Array, Array, Array]:
@@ -102,9 +104,7 @@ class Component(NamedTuple):
         values, n = self.scaled(table.values), np.maximum(counts, 1)
         middle, varies = _middles(values, table)
         spread = np.bincount(series, np.abs(values - middle[series]), len(counts)) / n
-        # the more equal values, the narrower
-        scale = self.scale * np.where(varies, spread, np.where(counts > 0, 1 / n, 1.0))
-        # a constant is known; others are as far from what all share as they are
+        scale = self.scale * np.where(varies, spread, 1.0)
         own = (counts > 0) & (self.centred | ~varies)
         location = self.location + self.scale * np.where(own, middle, 0.0)
         space = self.space(span)
