@@ -92,7 +92,9 @@ class Component(NamedTuple):
         least = shrunk[~flat].min(initial=self.scale)
         scale = np.where(flat, least / np.maximum(table.lengths, 1), shrunk)
         usual = self.location * (scale / self.scale if self.in_proportion else 1.0)
-        location = np.where(flat | self.centred, location, usual)
+        # where locations are in proportion, zeros are as far below as elsewhere
+        known = flat & ~(self.in_proportion & (location == 0))
+        location = np.where(known | self.centred, location, usual)
         return self._replace(location=location, scale=scale)
 
     def measured(self, table: Table, span: float) -> tuple[Array, Array, Array]:
