@@ -137,9 +137,8 @@ def test_an_update_reads_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> No
     for one, other in zip(
         forecaster._answers.states.channels, at_once.channels, strict=True
     ):
-        for found, expected in zip(
-            one.groups[0].states, other.groups[0].states, strict=True
-        ):
+        pair = one.groups[0].states, other.groups[0].states
+        for found, expected in zip(*pair, strict=True):
             np.testing.assert_allclose(found.means, expected.means, rtol=1e-9)
 
 

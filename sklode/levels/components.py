@@ -84,17 +84,13 @@ class Component(NamedTuple):
         if not self.apart:
             return self
         location, scale, blur = self.measured(table, span)
+        # constants stay as narrow as they are
+        blur = np.where(np.isinf(blur), 0.0, blur)
         # the less is told of it, the nearer to the usual one
         weight = self.apart**2 / (self.apart**2 + blur)
-        shrunk = self.scale * (scale / self.scale) ** weight
-        # n equal values: an n-th of what moves least, at a level that nobody shares
-        flat = np.isinf(blur) & (table.lengths >= _FEWEST)
-        least = shrunk[~flat].min(initial=self.scale)
-        scale = np.where(flat, least / np.maximum(table.lengths, 1), shrunk)
-        usual = self.location * (scale / self.scale if self.in_proportion else 1.0)
-        # where locations are in proportion, zeros are as far below as elsewhere
-        known = flat & ~(self.in_proportion & (location == 0))
-        location = np.where(known | self.centred, location, usual)
+        scale = self.scale * (scale / self.scale) ** weight
+        if self.in_proportion:
+            location = self.location * scale / self.scale
         return self._replace(location=location, scale=scale)
 
     def measured(self, table: Table, span: float) -> tuple[Array, Array, Array]:
@@ -106,7 +102,9 @@ class Component(NamedTuple):
         values, n = self.scaled(table.values), np.maximum(counts, 1)
         middle, varies = _middles(values, table)
         spread = np.bincount(series, np.abs(values - middle[series]), len(counts)) / n
-        scale = self.scale * np.where(varies, spread, 1.0)
+        # the more equal values, the narrower
+        scale = self.scale * np.where(varies, spread, np.where(counts > 0, 1 / n, 1.0))
+        # a constant is known; others are as far from what all share as they are
         own = (counts > 0) & (self.centred | ~varies)
         location = self.location + self.scale * np.where(own, middle, 0.0)
         space = self.space(span)

@@ -67,12 +67,12 @@ def fit_groups(
     each = [fit(rows.at(np.flatnonzero(own == group))) for group in groups]
     if sum(found.loss for found in each) > whole.loss:
         return whole.components
+    n_series = {g: len(np.unique(table.series[own == g])) for g in groups}
     components = []
-    for group, found in zip(groups, each, strict=True):
-        is_alone = len(np.unique(table.series[own == group])) == 1
+    for g, found in zip(groups, each, strict=True):
         for one, effects in found.components:
-            one = one._replace(group=group)
-            if is_alone:
-                one = one._replace(apart=_FOREIGN, centred=True)
-            components.append((one, effects))
+            component = one._replace(group=g)
+            if n_series[g] == 1:
+                component = component._replace(apart=_FOREIGN, centred=True)
+            components.append((component, effects))
     return components

@@ -28,8 +28,8 @@ def fitted(y: Any) -> Any:
 
 
 def widening(forecaster: Any) -> Widening:
-    (channel,) = forecaster._answers.states.channels[0].groups
-    found: Widening = channel.widening
+    (channel,) = forecaster._answers.states.channels
+    found: Widening = channel.groups[0].widening
     return found
 
 
@@ -63,7 +63,7 @@ def test_quantiles_paths_and_variances_are_as_wide_and_forecasts_stay() -> None:
     np.testing.assert_allclose(paths.var(0), variance, rtol=0.15)
     points = forecaster.predict(AHEAD)
     # the same, were nothing widened
-    (channel,) = forecaster._answers.states.channels[0].groups
+    ((channel,),) = (one.groups for one in forecaster._answers.states.channels)
     channel.__dict__["widening"] = Widening(found.leads, np.ones(len(found.leads)))
     pd.testing.assert_series_equal(points, forecaster.predict(AHEAD))
     plain = forecaster.predict_quantiles(AHEAD, alpha=levels).to_numpy()
@@ -88,7 +88,7 @@ def test_more_intervals_hold_after_a_kink() -> None:
     for seed in range(10):
         y = series(seed, since=24, kink=0.4)
         forecaster, truth = fitted(y[:-12]), y[-12:]
-        (channel,) = forecaster._answers.states.channels[0].groups
+        ((channel,),) = (one.groups for one in forecaster._answers.states.channels)
         usual = channel.widening
         for found in (usual, Widening(usual.leads, np.ones(len(usual.leads)))):
             channel.__dict__["widening"] = found
