@@ -280,7 +280,9 @@ class Inputs(NamedTuple):
         if not self.n_days:
             return 0
         n_stamps = len(np.unique(self.clock[self.rows, 0].round(4)))
-        return min(n_stamps // 2, _WAVES[-1])
+        # uneven stamps are all different: a usual day's rows tell how fine they are
+        n_rows = max(len(self.rows) // self._begins().sum(), 2 * _WAVES[0])
+        return int(min(n_stamps // 2, n_rows // 2, _WAVES[-1]))
 
     def _along(
         self, column: int, kinds: list[tuple[float, ...]], n_waves: int

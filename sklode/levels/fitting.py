@@ -207,8 +207,8 @@ def fit_components(
     n_rows, values = len(every.values), every.values
     n_zeros = int((values <= 0).sum()) if (values >= 0).all() else n_rows
     is_positive = n_rows >= _LOGARITHMS and n_zeros <= MOST_ZEROS * n_rows
-    if inputs is not None and len(table.bounds) > 2:
-        table, inputs = rows.at(_sample(table))
+    rows, fine = _read(rows), None if fine is None else _read(fine)
+    table, inputs = rows
     offset = offset_of(values)
     search = _Search(Rows(table, inputs), span, gap, seasons, offset)
     found = search.candidates(logarithm, is_positive)
@@ -248,6 +248,17 @@ def fit_components(
     n_logs = len(min(found, key=lambda c: c.loss).component.logs)
     cost = 0.5 * n_logs * math.log(max(n_rows, 1))
     return Found(components, least * n_rows / max(n_judged, 1) + cost)
+
+
+def _read(rows: Rows) -> Rows:
+    """Return the rows that a search reads: of others no effect need be worked out."""
+    table, few = rows.table, _sample(rows.table)
+    if len(table.bounds) == 2:
+        n = len(table.values)
+        few = np.union1d(few, np.arange(max(n - _MOST_JUDGED, 0), n))
+    elif rows.inputs is None:
+        return rows
+    return rows.at(few) if len(few) < len(table.values) else rows
 
 
 def _sample(

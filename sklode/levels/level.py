@@ -46,6 +46,7 @@ _APART, _FAR, _WAVES = 0.25, 6, 84
 _MEANS = (
     96  # of a day, where its rows are more than a search reads: a quarter of an hour
 )
+_PASSES = 10.0  # times that deviations have faded in a series, of those that pass
 _MOST_DAYS = 10  # of what stands for a week
 _SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
 
@@ -482,6 +483,8 @@ class FilteredChannel:
         for k, component in enumerate(self.components):
             space, states = self.spaces[k], self.states[k]
             parts = space.parts[[1, -1]]  # the OU process, and all
+            if space.rates[4] > self.span / _PASSES:  # it is as lasting as a trend
+                parts[0] = 0.0
             if len(ahead.times):
                 run = component.filtered(space, ahead, parts, states, since)
                 found[:, k, ~inside] = _stacked(run.signal, run.variance)
