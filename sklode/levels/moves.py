@@ -18,7 +18,7 @@ A season's last value may lie in a trough and its next peak above all others: tw
 """
 _FEWEST = 10  # rows that tell how far a series moves; of fewer, others are asked too
 _EXACT = 64  # lags whose moves are measured; of more, the next shorter one's counts
-_MOST_ROWS = 100_000  # of a panel, of whose series some tell
+_MOST_ROWS = 20_000  # of a panel, of whose series some tell
 _SAME = 1e-6  # usual gaps that rounding may be off by
 
 
