@@ -7,8 +7,8 @@ import pytest
 
 from sklode.levels import gradient
 from sklode.levels.components import THRESHOLD, Component
-from sklode.levels.fitting import Posterior
 from sklode.levels.forms import Form
+from sklode.levels.posterior import Posterior
 from sklode.levels.table import Table
 from tests.levels.processes import SPAN, component, table_of
 
