@@ -42,9 +42,11 @@ from sklode.levels.table import Table
 
 # cycles that tell a period from a clock's; so many times that of its higher waves
 _APART, _FAR, _WAVES = 0.25, 6, 84
+_MANY_CYCLES, _FEW_WAVES = 8, 12  # of fewer cycles the first waves alone
 _MEANS = (
     96  # of a day, where its rows are more than a search reads: a quarter of an hour
 )
+_MOST_SHOWN = 8  # series of a panel that may show periods, the longest first
 _MOST_DAYS = 10  # of what stands for a week
 _SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
 
@@ -279,20 +281,24 @@ def _seasons(table: Table, periods: list[float], gap: float, is_told: bool) -> S
 
 
 def _other_periods(table: Table, clock: list[float], gap: float) -> dict[float, float]:
-    """Return the longest series' periods of no clock, with log odds."""
-    longest = table.alone(int(table.lengths.argmax()))
-    clock_times = longest.times + longest.inputs[:, 0]
-    found = peaks(clock_times, longest.values, gap)
+    """Return periods of no clock that a long series shows, with log odds."""
+    found: list[float] = []
+    for series in np.argsort(-table.lengths, kind="stable")[:_MOST_SHOWN].tolist():
+        longest = table.alone(series)
+        found = peaks(longest.times + longest.inputs[:, 0], longest.values, gap)
+        if found:
+            break
     span = max(float(np.ptp(longest.times)), 1.0)
     # out of as many frequencies as pairs of rows
     log_odds = math.log(max(len(longest.times), 2) / 2)
 
-    # a season that changes has power beside its waves: the higher these, the farther,
-    # but not as far as the next one
+    # a season that changes has power beside its waves: the higher these, the farther;
+    # in a few cycles its many waves leave no room for others
     least: dict[float, float] = {}  # cycles from each wave of a clock's season
     for own in sorted(clock):
-        for k in range(1, _WAVES + 1):
-            far = _APART * max(min(k, _FAR, span / own), 1.0)
+        many = span / own / _MANY_CYCLES
+        for k in range(1, (_WAVES if many >= 1 else _FEW_WAVES) + 1):
+            far = _APART * max(min(k, _FAR, many), 1.0)
             least.setdefault(round(k * span / own, 6), far)
     cycles, apart = np.array([*least]), np.array([*least.values()])
     new = [p for p in found if (np.abs(span / p - cycles) >= apart).all()]

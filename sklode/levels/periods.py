@@ -21,7 +21,7 @@ _PEAKS = 6
 # that a periodogram reads: the last ones
 _FEWEST_ROWS, _LAST_ROWS, _MOST_ROWS = 24, 1000, 20_000
 _SPARSEST = 16.0  # times the span that rows would fill at the usual gap
-_STAMPS_A_WAVE = 12  # of the grid that rows are put on
+_STAMPS_A_WAVE = 16  # of the grid that rows are put on
 _PEAK_CYCLES = 2.5
 _OVERSAMPLING = 4
 _BESIDE = 121  # frequencies whose median is the usual power: 15 waves to each side
@@ -75,24 +75,50 @@ def _peaks(times: Array, values: Array, unit: float) -> list[float]:
     values = values - np.median(values)
     width = 8 * np.median(np.abs(values)) or np.inf
     values = np.clip(values, -width, width)
-    from scipy.ndimage import median_filter  # imports need not wait
-
+    needed = (math.log(n) + 7) / math.log(2)
     found: list[float] = []
     while len(found) < _PEAKS:
         power = _powers(times, _rest(times, values, found), frequencies)
-        # out of what is usual beside it, were that flat or a random walk's
-        ratio = np.full(n, np.inf)
-        for shaped in (power, power * frequencies**2):
-            usual = median_filter(shaped, _BESIDE, mode="reflect")
-            ratio = np.minimum(ratio, shaped / np.maximum(usual, 1e-300))
+        ratio = power / np.maximum(_medians(power), 1e-300)
         place = int(ratio.argmax())
-        needed = (math.log(n) + 7) / math.log(2)
+        # what a random walk leaves at low frequencies is no wave
+        while needed < ratio[place] <= needed * _slant(power, frequencies, place):
+            ratio[place] = 0.0
+            place = int(ratio.argmax())
         is_new = all(abs(frequencies[place] - 1 / p) > _APART / span for p in found)
         if not is_new or not ratio[place] > needed:
             break
         found.append(1 / float(frequencies[place]))
         _sharpen(times, values, found, reach=step)
     return found
+
+
+def _medians(power: Array) -> Array:
+    """Return the median power of frequencies beside each one, fewer at the ends."""
+    from scipy.ndimage import median_filter  # imports need not wait
+
+    found: Array = median_filter(power, _BESIDE)
+    n, half = len(power), _BESIDE // 2
+    for k in {*range(min(half, n)), *range(max(n - half, 0), n)}:
+        found[k] = np.median(power[max(k - half, 0) : k + half + 1])
+    return found
+
+
+def _slant(power: Array, frequencies: Array, place: int) -> float:
+    """Return by how much usual power at a place exceeds the median beside it.
+
+    As in a random walk, it may fall with a power of the frequency, up to the second:
+    a line through logarithms, but those of a wave at the place itself.
+    """
+    beside = np.arange(max(place - _BESIDE // 2, 0), place + _BESIDE // 2 + 1)
+    beside = beside[beside < len(power)]
+    beside = beside[np.abs(beside - place) > 2 * _OVERSAMPLING]
+    logs = np.log(frequencies[beside]) - math.log(frequencies[place])
+    fall = np.polyfit(logs, np.log(np.maximum(power[beside], 1e-300)), 1)[0]
+    # logarithms of power vary by 1.28; as far as the fall is no chance
+    n_apart = max(len(beside) / _OVERSAMPLING, 1.0)
+    fall += 1.28 / (math.sqrt(n_apart) * logs.std())
+    return float(np.exp(np.clip(fall, -2.0, 0.0) * -np.median(logs)))
 
 
 def _sharpen(times: Array, values: Array, found: list[float], reach: float) -> None:
@@ -122,17 +148,28 @@ def _rest(times: Array, values: Array, known: list[float], harmonics: int = 3) -
 
 
 def _powers(times: Array, values: Array, frequencies: Array) -> Array:
-    """Return the power at frequencies of one step, from a fast Fourier transform.
+    """Return Lomb and Scargle's power at frequencies of one step.
 
-    Rows count at the nearest of a grid's stamps, so fine that no wave of interest
-    turns by more than a twelfth from one to the next.
+    From two fast Fourier transforms, after Press and Rybicki, "Fast Algorithm for
+    Spectral Analysis of Unevenly Sampled Data" (1989); but rows count at the nearest
+    stamp of a grid, so fine that no wave turns by much from one to the next.
     """
+    passed = times - times[0]
     start, step = frequencies[0], frequencies[1] - frequencies[0]
-    n_stamps = next_fast_len(math.ceil(_STAMPS_A_WAVE * frequencies[-1] / step))
-    place = np.round((times - times[0]) * step * n_stamps).astype(np.int64)
-    # the grid begins at the lowest frequency
-    turned = values * np.exp(-2j * math.pi * start * (times - times[0]))
-    sums = np.bincount(place, turned.real, n_stamps).astype(complex)
-    sums.imag = np.bincount(place, turned.imag, n_stamps)
-    power: Array = np.abs(np.fft.fft(sums)[: len(frequencies)]) ** 2
+
+    def sums(weights: Array, times_f: int) -> Array:
+        n_stamps = next_fast_len(math.ceil(_STAMPS_A_WAVE * frequencies[-1] / step))
+        place = np.round(passed * step * times_f * n_stamps).astype(np.int64) % n_stamps
+        # the transform begins at the lowest frequency
+        turned = weights * np.exp(-2j * math.pi * times_f * start * passed)
+        grid = np.bincount(place, turned.real, n_stamps).astype(complex)
+        grid.imag = np.bincount(place, turned.imag, n_stamps)
+        return np.asarray(np.fft.fft(grid)[: len(frequencies)])
+
+    double = sums(np.ones(len(times)), 2)
+    # where cosine and sine have nothing in common
+    turned = sums(values, 1) * np.exp(-0.5j * np.angle(double))
+    n, both = len(times), np.abs(double)
+    power: Array = turned.real**2 / (n + both)
+    power += turned.imag**2 / np.maximum(n - both, 1e-6 * n)
     return power
