@@ -16,11 +16,11 @@ _BURNT, _SHARE = 10, 3  # first rows, or this part of them: states are still vag
 _RECENT = 8.0  # rows in which what an error tells fades
 _CLIPPED = 5.0  # deviations: larger errors count as these
 _DOUBT, _RECENT_DOUBT = 30.0, 2.0  # errors that what is expected beforehand is worth
+_CHANCE = 1.5  # of squares of errors: half as much again is no break
 _OPTIMISM = 1.1
 """How much larger errors are on new rows than on those that hyperparameters fit.
 
-This, the fading and the doubts were set on made-up breaks and competition series. Of
-others, intervals of 90 % then held 0.78 after kinks, 0.81 to 0.99 after other breaks.
+This, the fading and the doubts were set on made-up breaks and competition series.
 """
 
 
@@ -112,7 +112,8 @@ def _factors(squares: Array, ages: Array) -> Array:
         recent = (weights * sizes).sum() / weights.sum()
         n = weights.sum() / some.shape[1] / max(lead / 4, 1.0)
         square = (n * recent + _RECENT_DOUBT * usual) / (n + _RECENT_DOUBT)
-        factors[lead - 1] = max(_OPTIMISM * np.sqrt(square), 1.0)
+        if square > _CHANCE:
+            factors[lead - 1] = _OPTIMISM * np.sqrt(square)
     return factors
 
 
