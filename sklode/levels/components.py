@@ -16,6 +16,7 @@ FEWEST_HARMONICS = 6  # of a season of longer periods; fitting may find more
 THRESHOLD = 3.0  # innovations beyond so many deviations weigh less, see `kalman`
 _PASSES = 2  # of the filter, that find the scale of each series
 _BURNT, _FEWEST = 5, 10  # first rows, whose states are vague; rows that tell a skew
+_FADED = 10.0  # times that deviations have faded in a series, of those that pass
 _MOST_SKEW = 2.0  # of errors, over that of normal ones: few rows decide beyond
 _LOWEST = 1e-9  # of the usual value: what logarithms take zero and less for
 
@@ -127,28 +128,35 @@ class Component(NamedTuple):
         .. math:: \log \frac{\sum e^{m + v}}{\sum e^{m}} \Big/
             \log \frac{\sum e^{m + F / 2}}{\sum e^{m}}
 
-        with m, v and F a row's expected logarithm, error and variance. After Duan,
-        "Smearing Estimate" (1983), but rows count by what they add to a sum: those of
-        large values often have less noise.
+        with m, v and F a row's expected logarithm, error and variance, had nothing that
+        fades been seen. After Duan, "Smearing Estimate" (1983), but rows count by what
+        they add to a sum: those of large values often have less noise.
         """
         if not self.form.logarithm:
             return 1.0
         own, space = self.own(table, span), self.space(span)
-        found = own.filtered(space, own.in_units(table), space.whole)
+        found = own.filtered(space, own.in_units(table), space.parts[[1, -1]])
         scale = np.broadcast_to(own.at(table.series).scale, table.values.shape)
         told = np.arange(len(scale)) - table.bounds[table.series] >= _BURNT
         told &= found.inverse_F > 0
         if told.sum() < _FEWEST:
             return 1.0
         scale = scale[told]
-        middle = scale * found.signal[told, 0]
+        fading = found.signal[told, 0] * self.fades(span)
+        middle = scale * (found.signal[told, 1] - fading)
         middle += np.broadcast_to(own.at(table.series).location, told.shape)[told]
-        errors = scale * found.v_F[told] / found.inverse_F[told]
-        usual = scale**2 * (found.variance[told, 0] + self.noise) / 2
+        errors = scale * (found.v_F[told] / found.inverse_F[told] + fading)
+        # what fades varies as it does in the long run
+        more = self.fades(span) * (space.rates[3] - found.variance[told, 0])
+        usual = scale**2 * (found.variance[told, 1] + more + self.noise) / 2
         errors -= np.average(errors, weights=np.exp(middle - middle.max()))
         logs = middle + np.stack([errors, usual])
         sums = logsumexp(logs, axis=1) - logsumexp(middle)
         return float(np.clip(sums[0] / sums[1], 0.0, _MOST_SKEW))
+
+    def fades(self, span: float) -> bool:
+        """Return whether deviations fade so often that they pass: no trend does."""
+        return bool(np.exp(self.logs[PLACE["OU memory"]]) <= span / _FADED)
 
     def at(self, series: Any) -> Component:
         """Return it with the location and scale that some series have."""

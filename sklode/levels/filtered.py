@@ -24,8 +24,6 @@ from sklode.levels.widening import Widening
 if TYPE_CHECKING:
     from sklode.levels.level import Level
 
-_PASSES = 10.0  # times that deviations have faded in a series, of those that pass
-
 
 @dataclass(frozen=True)
 class Filtered:
@@ -279,8 +277,7 @@ class FilteredChannel:
         for k, component in enumerate(self.components):
             space, states = self.spaces[k], self.states[k]
             parts = space.parts[[1, -1]]  # the OU process, and all
-            if space.rates[4] > self.span / _PASSES:  # it is as lasting as a trend
-                parts[0] = 0.0
+            parts[0] *= component.fades(self.span)
             if len(ahead.times):
                 run = component.filtered(space, ahead, parts, states, since)
                 found[:, k, ~inside] = _stacked(run.signal, run.variance)
