@@ -104,7 +104,7 @@ def a_network_learns_the_law_of_many_series(shown: Names) -> None:
     errors = shown["errors"]
     assert errors["network"] == pytest.approx(0.095, abs=0.05)
     assert errors["zero"] == pytest.approx(0.63, abs=0.01)
-    assert errors["structural"] == pytest.approx(0.68, abs=0.03)
+    assert errors["structural"] == pytest.approx(0.31, abs=0.03)
     assert errors["last value"] == pytest.approx(0.83, abs=0.01)
     assert shown["network"].network_share_ > 0.9
 
@@ -123,8 +123,8 @@ def series_learn_from_each_other(shown: Names) -> None:
 @says("intervals.md")
 def intervals_hold_the_truth_and_counts_are_whole(shown: Names) -> None:
     assert 0.8 < shown["inside"] <= 1
-    assert shown["covered"].mean() == pytest.approx(0.85, abs=0.03)
-    assert shown["covered"].min() == pytest.approx(0.24, abs=0.05)
+    assert shown["covered"].mean() == pytest.approx(0.82, abs=0.03)
+    assert shown["covered"].min() == pytest.approx(0.21, abs=0.05)
     assert shown["bills"].predict(fh=shown["month"]).sum() == pytest.approx(835, abs=20)
     assert shown["medians"].item() == pytest.approx(621, abs=20)
     counts = shown["week"].to_numpy()
