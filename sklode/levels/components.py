@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -64,6 +65,7 @@ class Component(NamedTuple):
     scale: Any
     harmonics: int = FEWEST_HARMONICS
     threshold: float = THRESHOLD  # infinite where large innovations are true
+    steps: bool = True  # the trend has some, see `kalman`
     apart: float = 0.0  # spread of the logarithms of series' own scales
     centred: bool = False  # each series has a location of its own
     offset: float = 0.0  # added to values before a logarithm
@@ -147,7 +149,7 @@ class Component(NamedTuple):
         middle += np.broadcast_to(own.at(table.series).location, told.shape)[told]
         errors = scale * (found.v_F[told] / found.inverse_F[told] + fading)
         # what fades varies as it does in the long run
-        more = self.fades(span) * (space.rates[3] - found.variance[told, 0])
+        more = self.fades(span) * (space.start[3, 3] - found.variance[told, 0])
         usual = scale**2 * (found.variance[told, 1] + more + self.noise) / 2
         errors -= np.average(errors, weights=np.exp(middle - middle.max()))
         logs = middle + np.stack([errors, usual])
@@ -182,6 +184,11 @@ class Component(NamedTuple):
         """Return rows of all series in the units of the states."""
         return table._replace(values=self.at(table.series).scaled(table.values))
 
+    @property
+    def step(self) -> float:
+        """How far innovations add up to a step of the trend."""
+        return float(kalman().STEP) if self.steps else math.inf
+
     def given(self, space: StateSpace, table: Table) -> tuple[Any, ...]:
         """Return what most functions of `kalman` begin with."""
         columns = [1 + column for effect in self.form.effects for column in effect]
@@ -211,7 +218,8 @@ class Component(NamedTuple):
         parts, after = (np.zeros((0, d)) if x is None else x for x in (parts, after))
         predicted = np.zeros((0, d, d)) if predicted is None else predicted
         given = *self.given(space, table), table.values, tuple(states), since
-        found = kalman().filter_rows(*given, self.threshold, parts, after, predicted)
+        rules = self.threshold, self.step
+        found = kalman().filter_rows(*given, *rules, parts, after, predicted)
         return FilterPass._make((*found, states))
 
 

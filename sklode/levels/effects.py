@@ -48,7 +48,7 @@ _MOST_KINDS = 3  # of days, beside the usual one
 # standard deviations of a day's shape, in spreads: a factor of three tells little more
 _SIZES = 1.0, 0.3, 0.1
 _MOST_DAYS = 3  # in a row that are of one kind, as a long weekend
-_FEWEST_DAYS = 4  # of a kind: two weekends
+_FEWEST_DAYS = 2  # of a kind: two weeks
 _MOST_STRETCHES = 5
 # deviations of what stretches gain, in sum; of two, one gains a third of the other,
 # of three a third may gain nothing
@@ -236,10 +236,12 @@ class Inputs(NamedTuple):
             if n_waves and kinds:
                 found.append(self._along(k, kinds, n_waves))
         if n_waves:
+            for waves in sorted({min(n_waves, most) for most in _WAVES}):
+                found.append([Effect(ALWAYS, waves=waves, size=s) for s in _SIZES])
             kind = [
                 Effect(ALWAYS, days=days, waves=waves, size=size)
                 for waves in sorted({min(n_waves, most) for most in _WAVES})
-                for days in [(), *self._kinds()]
+                for days in self._kinds()
                 for size in _SIZES
             ]
             found += [kind] * _MOST_KINDS

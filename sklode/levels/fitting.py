@@ -35,6 +35,7 @@ _LOGARITHMS = 8  # values: of fewer its tails are too long
 MOST_ZEROS = 0.1  # share of the values that a logarithm may have
 _CHANGES = [PLACE[name] for name in ("slope", "random walk", "velocity", "OU")]
 _MEMORIES = [PLACE[name] for name in ("velocity memory", "OU memory")]
+_VELOCITY = [PLACE[name] for name in ("velocity", "velocity memory")]
 _KEPT = slice(len(BASE) + 1, None, 2)  # memories of seasons
 _STILL = 1e-4  # of what does not change, in units of spread
 _JUDGED = 2000, 40_000  # series and rows of a panel that tell what is chosen
@@ -253,6 +254,10 @@ class _Search:
             steady = start.copy()
             steady[_KEPT] = np.maximum(start[_KEPT], priors(form)[2][_KEPT])
             tried = [self.most_probable(one, steady, best.estimate) for one in forms]
+            other = form._replace(returning=not form.returning)
+            turned = start.copy()
+            turned[_VELOCITY] = priors(other)[2][_VELOCITY]
+            tried.append(self.most_probable(other, turned, best.estimate))
             tried += self.with_effects(best)
             found += tried
             better = min(tried, key=lambda c: c.loss, default=best)
@@ -311,25 +316,37 @@ class _Search:
         left = sample._replace(values=scaled - self._response(estimate, self._rows))
         posterior = Posterior(component, free, left, span)
         component, _ = posterior.fit()
-        loss = posterior.prior(component.logs[free])
-        loss += self._judged_loss(component, estimate)
+        component, loss = self._judged(component, estimate)
+        loss += posterior.prior(component.logs[free])
         loss += sum(self._log_odds[period] for period in form.periods)
         return _Candidate(component, estimate, loss + estimate.loss, posterior)
 
-    def _judged_loss(self, component: Component, estimate: Estimate) -> float:
-        """Return what all judged rows lose, in y's units: the sample misleads."""
+    def _judged(
+        self, component: Component, estimate: Estimate
+    ) -> tuple[Component, float]:
+        """Return what all judged rows lose, in y's units: the sample misleads.
+
+        The trend of the component that is returned steps if that is more probable.
+        """
         judged = self.judged
         own = component.own(judged, self._span)
         scale = np.broadcast_to(own.at(judged.series).scale, len(judged.values))
         table = own.in_units(judged)
-        loss = float(np.log(scale).sum())
+        units = float(np.log(scale).sum())
         if component.form.logarithm:
-            loss += float(np.log(judged.values + component.offset).sum())
+            units += float(np.log(judged.values + component.offset).sum())
         left = table.values - self._response(estimate, self._late)
-        space = component.space(self._span)
+        table, space = table._replace(values=left), component.space(self._span)
+        component = component._replace(steps=True)
         with np.errstate(all="ignore"):
-            loss += component.filtered(space, table._replace(values=left)).loss
-        return loss if math.isfinite(loss) else 1e9
+            found = component.filtered(space, table)
+            loss = found.loss
+            if found.jumps.any():
+                steady = component._replace(steps=False)
+                other = steady.filtered(space, table).loss
+                if other < loss:
+                    component, loss = steady, other
+        return component, units + loss if math.isfinite(loss) else 1e9
 
     def polished(self, candidate: _Candidate) -> _Candidate:
         """Return a candidate with what many rows tell, if that is more probable.
@@ -350,9 +367,10 @@ class _Search:
         better, _ = posterior.fit()
         loss = candidate.loss - estimate.loss + posterior.prior(better.logs[free])
         loss -= posterior.prior(component.logs[free])
-        loss -= self._judged_loss(component, estimate)
+        loss -= self._judged(component, estimate)[1]
         estimate = self._estimate(better, estimate, search=False)
-        loss += self._judged_loss(better, estimate) + estimate.loss
+        better, judged = self._judged(better, estimate)
+        loss += judged + estimate.loss
         if loss >= candidate.loss:
             return candidate
         return _Candidate(better, estimate, loss, posterior)
@@ -369,7 +387,7 @@ class _Search:
         posterior = Posterior(component, free, left, self._span)
         component, _ = posterior.fit()
         estimate = self._estimate(component, estimate, search=False)
-        loss = self._judged_loss(component, estimate)
+        component, loss = self._judged(component, estimate)
         return _Candidate(component, estimate, loss, posterior)
 
     def _estimate(

@@ -27,6 +27,8 @@ BASE = {
 """Hyperparameters of every form: median, width of its prior, start of the search."""
 
 PLACE = {name: k for k, name in enumerate(BASE)}
+# of a form whose velocity moves the OU process: what it adds there, and its memory
+_RETURNING = {"velocity": (0.3, 1.5, 0.3), "velocity memory": (2.0, 1.0, 2.0)}
 # the same of a season's size, and of how many periods it is remembered
 _SEASON, _PERIODS_KEPT = (0.3, 1.5, 0.7), (15.0, 1.0, 100.0)
 # of a lone series, of whose first level nothing else tells
@@ -43,12 +45,15 @@ class Form(NamedTuple):
     """Columns of X that each effect reads, see `effects`."""
     gap: float = 1.0
     """Usual one of the channel's own rows, in units of time: priors count by it."""
+    returning: bool = False
+    """Whether the velocity moves the OU process, not the trend: what wanders smoothly
+    comes back."""
 
 
 class StateSpace(NamedTuple):
     """What `kalman` runs; ``start`` is the covariance at a first row."""
 
-    rates: Array  # (6,), see `kalman.RATES`
+    rates: Array  # (7,), see `kalman.RATES`
     waves: Array  # (harmonic, 3)
     start: Array  # (state, state)
     season: Numbers  # (harmonic,)
@@ -73,7 +78,8 @@ class StateSpace(NamedTuple):
 
 def priors(form: Form) -> tuple[Array, Array, Array]:
     """Return medians, deviations and starting values of all logarithms."""
-    rows = [*BASE.values()]
+    base = BASE | _RETURNING if form.returning else BASE
+    rows = [*base.values()]
     for period in form.periods:
         kept, width, start = _PERIODS_KEPT
         rows += [_SEASON, (kept * period, width, start * period)]
@@ -92,9 +98,11 @@ def state_space(
     The slope counts from the last stamp; walk and velocity began two spans before it.
     """
     slope, walk, rise, memory, ou, ou_memory, noise, constant = np.exp(logs[:8])
-    velocity = (rise / span) ** 2
+    velocity, smooth = (rise / span) ** 2, 0.0
+    if form.returning:
+        smooth, velocity = rise * rise, 0.0
     seen = noise * noise + LEAST_NOISE**2
-    rates = np.array([walk * walk / span, velocity, memory, ou**2, ou_memory, seen])
+    rates = [walk * walk / span, velocity, memory, ou**2, ou_memory, seen, smooth]
     frequency, share, season = _harmonics(form, harmonics)
     size, kept = np.exp(logs[8:]).reshape(-1, 2).T
     waves = np.column_stack([frequency, kept[season], size[season] ** 2 * share])
@@ -108,10 +116,11 @@ def state_space(
     start[0, 1] = start[1, 0] = -back * slope**2 / span
     start[1, 1] = (slope / span) ** 2
     start[0, 2] = start[2, 0] = velocity * memory * (1 - math.exp(-x))
-    start[2, 2] = velocity
-    start[3, 3] = ou**2
+    start[2, 2] = velocity + smooth / ou_memory * (1 / memory + 1 / ou_memory)
+    start[2, 3] = start[3, 2] = smooth / ou_memory
+    start[3, 3] = ou**2 + smooth
     np.fill_diagonal(start[4:, 4:], others)
-    return StateSpace(rates, waves, start, season, effect.astype(np.int64))
+    return StateSpace(np.array(rates), waves, start, season, effect.astype(np.int64))
 
 
 @functools.cache

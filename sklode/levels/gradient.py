@@ -40,12 +40,12 @@ class Slopes:
         from sklode.levels.kalman_back import slope_back
 
         d, loss, threshold = len(space.start), 0.0, component.threshold
-        slopes = np.zeros(6), np.zeros(space.waves.shape), np.zeros((d, d))
+        slopes = np.zeros(7), np.zeros(space.waves.shape), np.zeros((d, d))
         room = self._after, self._predicted
         for rows, values in self._parts:
             n, given = len(rows[2]) - 1, (*rows, space.rates, space.waves)
             states, none = States.of([space] * n), np.zeros((0, d))
-            before = values, tuple(states), np.zeros(n), threshold, none
+            before = values, tuple(states), np.zeros(n), threshold, component.step, none
             part, v_F, inverse_F, jumps, *_ = kalman().filter_rows(
                 *given, *before, *room
             )
@@ -78,11 +78,16 @@ def _in_logs(
     found[PLACE["random walk"]] = 2 * walk * (of_rates[0] + first * span)
     rise = of_rates[1] * velocity + first * risen + of_start[2, 2] * velocity
     rise += both * velocity * memory * (1 - left)
-    found[PLACE["velocity"]] = 2 * rise
     kept = of_rates[2] + first * later + both * velocity * (1 - left - x * left)
-    found[PLACE["velocity memory"]] = memory * kept
+    # the start of what the velocity adds to the OU process, see `kalman.driven`
+    a, b, smooth = 1 / memory, 1 / rates[4], rates[6]
+    own, both = of_start[2, 2], 2 * of_start[2, 3]
+    rise += smooth * (of_rates[6] + of_start[3, 3] + b * both + b * (a + b) * own)
+    found[PLACE["velocity"]] = 2 * rise
+    found[PLACE["velocity memory"]] = memory * kept - a * smooth * b * own
     found[PLACE["OU"]] = 2 * rates[3] * (of_rates[3] + of_start[3, 3])
-    found[PLACE["OU memory"]] = rates[4] * of_rates[4]
+    later = smooth * (both + (a + 2 * b) * own)
+    found[PLACE["OU memory"]] = rates[4] * of_rates[4] - b * later
     found[PLACE["noise"]] = 2 * noise**2 * of_rates[5]
     found[PLACE["constant"]] = 2 * constant**2 * first
     diagonal = np.diag(of_start)[4 : 4 + 2 * len(waves)].reshape(-1, 2).sum(1)

@@ -7,11 +7,11 @@ by row and in their names: the states have mean a and covariance P, and
     over a gap:      a <- T a       P <- T P T' + Q
     backward:        r <- T' r      N <- T' N T
 
-The states are, in this order: the trend, its constant slope, its velocity, which
-reverts to zero, an Ornstein-Uhlenbeck (OU) process; two of each harmonic; one
-coefficient of each column of X. A harmonic's noise is the same in all directions: seen
+The states are, in this order: the trend, its constant slope, a velocity, which reverts
+to zero and moves the trend, or an Ornstein-Uhlenbeck (OU) process, which comes next;
+two of each harmonic; one coefficient of each column of X. A harmonic's noise is the same in all directions: seen
 from a frame that turns with it, its two states are OU processes, and the design row has
-the cosine and the sine. So T only multiplies, but for the trend, which moves on.
+the cosine and the sine. So T only multiplies, but for what slope and velocity move.
 
 Filters take ``times`` (row,) in usual gaps; ``design`` (row, state), of `design_rows`;
 ``bounds``: series k has the rows ``bounds[k]`` to ``bounds[k + 1]``; ``rates``, see
@@ -31,8 +31,11 @@ import numpy as np
 from sklode.engine.products import compiled, inner
 
 # variance of the random walk per time; of the velocity, and its memory; of the OU
-# process, and its memory; of the observation noise
-RATES = ("random walk", "velocity", "velocity memory", "OU", "OU memory", "noise")
+# process, and its memory; of the observation noise; last, of what the velocity adds to
+# the OU process: if there is any, it moves this one, and its own variance follows
+RATES = "random walk", "velocity", "velocity memory", "OU", "OU memory", "noise", "smooth"
+# what an OU process keeps at least: a smaller one would divide by zero
+LEAST_KEPT = 1e-130
 # beyond so many thresholds the weight falls with the third power
 CLEAR = 2.5
 # deviations on one side, each less DRIFT and at most MOST, that are a step in sum:
@@ -74,25 +77,35 @@ def design_rows(clock, columns, frequencies):
 def set_transition(gap, rates, waves, moves, kept, added):
     """Write T and Q of a gap.
 
-    T has ``kept`` (state,) on its diagonal and ``moves`` in its first row: from slope
-    and velocity. Q has ``added`` (state,), and last in ``moves`` the covariance of
-    trend and velocity.
+    T has ``kept`` (state,) on its diagonal, and beside it what slope and velocity move.
+    Those who apply it move first, then multiply; so ``moves`` has what slope and
+    velocity add to the trend, and the velocity to the OU process, over what this one
+    keeps. Q has ``added`` (state,), and last in ``moves`` the velocity's covariances
+    with trend and OU process.
     """
     walk, velocity, memory, ou = rates[0], rates[1], rates[2], rates[3]
     kept[:] = 1.0
     added[:] = 0.0
     kept[2] = math.exp(-gap / memory)
-    kept[3] = math.exp(-gap / rates[4])
-    x = gap / memory
-    if x < 1e-3:  # a series: near numbers would cancel
-        displacement = 2 * x**3 / 3 - x**4 / 2
-    else:
-        displacement = 2 * x - 3 + 4 * kept[2] - kept[2] * kept[2]
-    added[0] = walk * gap + velocity * memory * memory * displacement
-    added[2] = velocity * (1 - kept[2] * kept[2])
+    kept[3] = max(math.exp(-gap / rates[4]), LEAST_KEPT)
     added[3] = ou * (1 - kept[3] * kept[3])
-    moves[0], moves[1] = gap, memory * (1 - kept[2])
-    moves[2] = velocity * memory * (1 - kept[2]) ** 2
+    moves[0] = gap
+    added[0] = walk * gap
+    if rates[6] > 0:
+        reach, own, both, smooth = driven(gap, 1 / memory, 1 / rates[4])
+        moves[1], moves[2], moves[3] = 0.0, reach / kept[3], 0.0
+        added[2], added[3] = rates[6] * own, added[3] + rates[6] * smooth
+        moves[4] = rates[6] * both
+    else:
+        x = gap / memory
+        if x < 1e-3:  # a series: near numbers would cancel
+            displacement = 2 * x**3 / 3 - x**4 / 2
+        else:
+            displacement = 2 * x - 3 + 4 * kept[2] - kept[2] * kept[2]
+        added[0] += velocity * memory * memory * displacement
+        added[2] = velocity * (1 - kept[2] * kept[2])
+        moves[1], moves[2] = memory * (1 - kept[2]), 0.0
+        moves[3], moves[4] = velocity * memory * (1 - kept[2]) ** 2, 0.0
     left = 1.0
     for k in range(len(waves)):
         if k == 0 or waves[k, 1] != waves[k - 1, 1]:  # those of a season share theirs
@@ -102,10 +115,34 @@ def set_transition(gap, rates, waves, moves, kept, added):
 
 
 @inner
+def driven(gap, a, b):
+    """Return how an OU process of rate b follows a velocity of rate a over a gap.
+
+    First what one of the velocity adds to it; then what the gap adds to the variance of
+    the velocity, to their covariance and to the process' variance, which is 1 in the
+    long run: autoregression of order two in continuous time.
+    """
+    y, slower = abs(a - b) * gap, math.exp(-min(a, b) * gap)
+    reach = slower * gap * (-math.expm1(-y) / y if y > 0 else 1.0)
+    var, cov = b * (a + b), b
+    if max(a, b) * gap < 1e-3:  # a series: near numbers would cancel
+        own = 2 * a * gap * (1 - a * gap)
+        both = a * gap**2 * (1 - (3 * a + b) * gap / 3)
+        smooth = 2 * a * gap**3 * (1 / 3 - (a + b) * gap / 4)
+        return reach, var * own, var * both, var * smooth
+    left, kept = math.exp(-a * gap), math.exp(-b * gap)
+    own = var * (1 - left * left)
+    both = cov - left * (reach * var + kept * cov)
+    smooth = 1 - reach * reach * var - 2 * reach * kept * cov - kept * kept
+    return reach, own, both, smooth
+
+
+@inner
 def _transition(states, moves, kept):
     """Apply T to (state, column), in place."""
     for j in range(states.shape[1]):
         states[0, j] += moves[0] * states[1, j] + moves[1] * states[2, j]
+        states[3, j] += moves[2] * states[2, j]
     for k in range(2, len(kept)):
         for j in range(states.shape[1]):
             states[k, j] *= kept[k]
@@ -122,14 +159,15 @@ def transition_back(r, N, moves, kept):
             N[k, j] *= kept[k] * kept[j]
             if j < 2:
                 N[j, k] = N[k, j]
-    for k in range(1, 3):
-        for c in range(r.shape[1]):
-            r[k, c] += moves[k - 1] * r[0, c]
-        for j in range(d):
-            N[k, j] += moves[k - 1] * N[0, j]
-    for k in range(1, 3):
-        for j in range(d):
-            N[j, k] += moves[k - 1] * N[j, 0]
+    for c in range(r.shape[1]):
+        r[1, c] += moves[0] * r[0, c]
+        r[2, c] += moves[1] * r[0, c] + moves[2] * r[3, c]
+    for j in range(d):
+        N[1, j] += moves[0] * N[0, j]
+        N[2, j] += moves[1] * N[0, j] + moves[2] * N[3, j]
+    for j in range(d):
+        N[j, 1] += moves[0] * N[j, 0]
+        N[j, 2] += moves[1] * N[j, 0] + moves[2] * N[j, 3]
 
 
 @inner
@@ -137,12 +175,17 @@ def _predict(a, P, Z, M, moves, kept, added):
     """Cross a gap, and write M."""
     d = len(a)
     a[0] += moves[0] * a[1] + moves[1] * a[2]
+    a[3] += moves[2] * a[2]
     for j in range(d):
         a[j] *= kept[j]
         P[0, j] += moves[0] * P[1, j] + moves[1] * P[2, j]
+        P[3, j] += moves[2] * P[2, j]
     P[0, 0] += moves[0] * P[0, 1] + moves[1] * P[0, 2]
+    P[0, 3] += moves[2] * P[0, 2]
+    P[3, 3] += moves[2] * P[3, 2]
     for k in range(1, d):
         P[k, 0] = P[0, k]
+        P[k, 3] = P[3, k]
     for k in range(d):
         # one pass of all entries: they are most of the time
         row, own, total = P[k], kept[k], 0.0
@@ -151,10 +194,11 @@ def _predict(a, P, Z, M, moves, kept, added):
             total += row[j] * Z[j]
         row[k] += added[k]
         M[k] = total + added[k] * Z[k]
-    P[0, 2] += moves[2]
-    P[2, 0] += moves[2]
-    M[0] += moves[2] * Z[2]
-    M[2] += moves[2] * Z[0]
+    for k, both in ((0, moves[3]), (3, moves[4])):
+        P[k, 2] += both
+        P[2, k] += both
+        M[k] += both * Z[2]
+        M[2] += both * Z[k]
 
 
 @inner
@@ -199,6 +243,7 @@ def filter_rows(
     states,
     since,
     threshold,
+    step,
     parts,
     after,
     predicted,
@@ -206,7 +251,8 @@ def filter_rows(
     """Run the filter over all series; update their states in place.
 
     ``states`` are means (series, state) and covariances ``since`` (series,) before the
-    first row, and (series, 2) how far innovations have added up to a step, up and down.
+    first row, and (series, 2) how far innovations have added up to a step, up and down;
+    at ``step`` they are one.
     Missing values are NaN. ``parts`` (part, state) says, by ones, which states a part
     adds up; the last part is all. Means after each row are written to ``after``, (row,
     state), and covariances before to ``predicted``, (row, state, state), if these are
@@ -223,7 +269,7 @@ def filter_rows(
     signal, variance = np.zeros((n, n_parts)), np.zeros((n, n_parts))
     v_F, inverse_F, jumps = np.zeros(n), np.zeros(n), np.zeros(n)
     gains = np.zeros((n, n_parts, d))
-    moves, kept, added = np.zeros(3), np.zeros(d), np.zeros(d)
+    moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
     a, P, M, root = np.zeros(d), np.zeros((d, d)), np.zeros(d), np.zeros(d)
     loss, last_gap = 0.0, -1.0
     for series in range(len(bounds) - 1):
@@ -256,7 +302,7 @@ def filter_rows(
                     loss += threshold * threshold * (0.5 + math.log(size / threshold))
                 told = math.copysign(min(size, MOST), v)
                 up, down = max(up + told - DRIFT, 0.0), max(down - told - DRIFT, 0.0)
-                if max(up, down) >= STEP:
+                if max(up, down) >= step:
                     up = down = 0.0
                     jump = jumps[i] = v * v
                     P[0, 0] += jump
@@ -288,7 +334,7 @@ def smooth_rows(times, design, bounds, rates, waves, v_F, inverse_F, gains):
     """
     (n, n_parts, d), n_columns = gains.shape, v_F.shape[1]
     mean, variance = np.zeros((n, n_parts, n_columns)), np.zeros((n, n_parts))
-    moves, kept, added = np.zeros(3), np.zeros(d), np.zeros(d)
+    moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
     N, r, N_M = np.zeros((d, d)), np.zeros((d, n_columns)), np.zeros(d)
     last_gap = -1.0
     for series in range(len(bounds) - 1):
@@ -344,7 +390,7 @@ def filter_columns(times, design, bounds, rates, waves, inverse_F, gains, values
     """
     n_columns, d = values.shape[1], gains.shape[1]
     signals, states = np.zeros(values.shape), np.zeros((d, n_columns))
-    moves, kept, added = np.zeros(3), np.zeros(d), np.zeros(d)
+    moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
     last_gap = -1.0
     for series in range(len(bounds) - 1):
         states[:] = 0.0
@@ -375,19 +421,21 @@ def simulate_rows(times, design, bounds, rates, waves, since, states, jumps, nor
     """
     n, (d, n_draws) = bounds[-1], states.shape
     signals = np.zeros((n, n_draws))
-    moves, kept, added = np.zeros(3), np.zeros(d), np.zeros(d)
+    moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
     for i in range(n):
         gap, Z = times[i] - times[i - 1] if i else since, design[i]
         set_transition(max(gap, 0.0), rates, waves, moves, kept, added)
         _transition(states, moves, kept)
         spread = math.sqrt(added[2])
-        both = moves[2] / spread if spread > 0 else 0.0
-        rest = math.sqrt(max(added[0] - both * both, 0.0) + jumps[i])
+        for j, both, jump in ((0, moves[3], jumps[i]), (3, moves[4], 0.0)):
+            both = both / spread if spread > 0 else 0.0
+            rest = math.sqrt(max(added[j] - both * both, 0.0) + jump)
+            for k in range(n_draws):
+                states[j, k] += rest * normals[i, j, k] + both * normals[i, 2, k]
         for k in range(n_draws):
-            states[0, k] += rest * normals[i, 0, k] + both * normals[i, 2, k]
             states[2, k] += spread * normals[i, 2, k]
         for j in range(d):
-            spread = math.sqrt(added[j]) if j > 2 else 0.0
+            spread = math.sqrt(added[j]) if j > 3 else 0.0
             for k in range(n_draws):
                 states[j, k] += spread * normals[i, j, k]
                 signals[i, k] += Z[j] * states[j, k]

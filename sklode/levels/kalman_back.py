@@ -13,28 +13,33 @@ import math
 import numpy as np
 
 from sklode.engine.products import compiled, inner
-from sklode.levels.kalman import CLEAR, set_transition, transition_back
+from sklode.levels.kalman import CLEAR, driven, set_transition, transition_back
 
 
 @inner
 def _add_rates(gap, rates, waves, N, kept, faded, reach, of_rates, of_waves):
     """Add what T and Q of a gap have to do with ``rates`` and ``waves``.
 
-    ``faded`` (state,) is the slope in the logarithms of what T keeps, ``reach`` that in
-    its entry from velocity to trend.
+    ``faded`` (state,) is the slope in the logarithms of what T keeps, ``reach`` those
+    in its entries from the velocity to trend and OU process.
     """
-    velocity, memory, left, x = rates[1], rates[2], kept[2], gap / rates[2]
-    gone = 1 - left
-    displacement = 2 * x - 3 + 4 * left - left * left
-    if x < 1e-3:
-        displacement = 2 * x**3 / 3 - x**4 / 2
     of_rates[0] += N[0, 0] * gap
-    of_rates[1] += N[0, 0] * memory * memory * displacement
-    of_rates[1] += 2 * N[0, 2] * memory * gone * gone + N[2, 2] * gone * (1 + left)
-    slope = N[0, 0] * 2 * memory * (displacement - x * gone * gone)
-    slope += 2 * N[0, 2] * gone * (gone - 2 * left * x)
-    slope -= 2 * N[2, 2] * left * left * x / memory
-    of_rates[2] += velocity * slope + reach * (gone - left * x) + faded[2] * x / memory
+    x = gap / rates[2]
+    if rates[6] > 0:
+        _add_driven(gap, rates, N, faded, reach[1], of_rates)
+    else:
+        velocity, memory, left = rates[1], rates[2], kept[2]
+        gone = 1 - left
+        displacement = 2 * x - 3 + 4 * left - left * left
+        if x < 1e-3:
+            displacement = 2 * x**3 / 3 - x**4 / 2
+        of_rates[1] += N[0, 0] * memory * memory * displacement
+        of_rates[1] += 2 * N[0, 2] * memory * gone * gone + N[2, 2] * gone * (1 + left)
+        slope = N[0, 0] * 2 * memory * (displacement - x * gone * gone)
+        slope += 2 * N[0, 2] * gone * (gone - 2 * left * x)
+        slope -= 2 * N[2, 2] * left * left * x / memory
+        of_rates[2] += velocity * slope + reach[0] * (gone - left * x)
+    of_rates[2] += faded[2] * x / rates[2]
     left, x = kept[3], gap / rates[4]
     of_rates[3] += N[3, 3] * (1 - left * left)
     of_rates[4] += (faded[3] - 2 * N[3, 3] * rates[3] * left * left) * x / rates[4]
@@ -44,6 +49,40 @@ def _add_rates(gap, rates, waves, N, kept, faded, reach, of_rates, of_waves):
             of_waves[k, 2] += N[j, j] * (1 - left * left)
             slope = faded[j] - 2 * N[j, j] * waves[k, 2] * left * left
             of_waves[k, 1] += slope * x / waves[k, 1]
+
+
+@inner
+def _add_driven(gap, rates, N, faded, of_reach, of_rates):
+    """Add what `kalman.driven` has to do with both memories and the variance.
+
+    Q is S - T S T', with S the covariance in the long run: product by product.
+    """
+    a, b, smooth = 1 / rates[2], 1 / rates[4], rates[6]
+    reach, own, both, whole = driven(gap, a, b)
+    of_rates[6] += N[2, 2] * own + 2 * N[2, 3] * both + N[3, 3] * whole
+    left, kept = math.exp(-a * gap), math.exp(-b * gap)
+    var, cov = b * (a + b), b
+    # reach is exp(-(a + b) gap / 2) gap sinh(z) / z
+    z = 0.5 * (a - b) * gap
+    if abs(z) < 0.01:
+        bend = math.exp(-0.5 * (a + b) * gap) * gap**2 / 2 * (z / 3 + z**3 / 30)
+        by_a, by_b = bend - gap / 2 * reach, -bend - gap / 2 * reach
+    else:
+        by_a, by_b = (gap * left - reach) / (a - b), (reach - gap * kept) / (a - b)
+    var_a, var_b = b, a + 2 * b
+    own_a = var_a * (1 - left * left) + 2 * gap * left * left * var
+    own_b = var_b * (1 - left * left)
+    both_a = gap * left * (reach * var + kept * cov)
+    both_a -= left * (by_a * var + reach * var_a)
+    both_b = 1 - left * (by_b * var + reach * var_b - gap * kept * cov + kept)
+    whole_a = -reach * (2 * by_a * var + reach * var_a) - 2 * by_a * kept * cov
+    whole_b = -reach * (2 * by_b * var + reach * var_b)
+    whole_b -= 2 * kept * (by_b * cov + reach - gap * reach * cov)
+    whole_b += 2 * gap * kept * kept
+    of_a = N[2, 2] * own_a + 2 * N[2, 3] * both_a + N[3, 3] * whole_a
+    of_b = N[2, 2] * own_b + 2 * N[2, 3] * both_b + N[3, 3] * whole_b
+    of_rates[2] -= a * a * (smooth * of_a + of_reach * by_a)
+    of_rates[4] -= b * b * (smooth * of_b + of_reach * by_b)
 
 
 @inner
@@ -112,10 +151,10 @@ def slope_back(
     After `filter_rows` from states of mean zero, ``since`` 0.
     """
     d = design.shape[1]
-    moves, kept, added = np.zeros(3), np.zeros(d), np.zeros(d)
+    moves, kept, added = np.zeros(5), np.zeros(d), np.zeros(d)
     r, N = np.zeros((d, 1)), np.zeros((d, d))
     M, N_M, faded, before = np.zeros(d), np.zeros(d), np.zeros(d), np.zeros(d)
-    last_gap = -1.0
+    reach, last_gap = np.zeros(2), -1.0
     for series in range(len(bounds) - 1):
         r[:] = 0.0
         N[:] = 0.0
@@ -144,13 +183,6 @@ def slope_back(
             if gap != last_gap:
                 set_transition(gap, rates, waves, moves, kept, added)
                 last_gap = gap
-            for k in range(d):
-                total = 0.0
-                for j in range(d):
-                    total += N[k, j] * P[k, j]
-                total -= N[k, k] * added[k]
-                faded[k] = r[k, 0] * kept[k] * after[i - 1, k] + 2 * total
-            faded[2] -= 2 * N[0, 2] * moves[2]
             # the velocity's covariances after the row before
             for k in range(d):
                 before[k] = predicted[i - 1, 2, k]
@@ -165,9 +197,25 @@ def slope_back(
                     if k == 0:
                         total += jumps[i - 1] * Z[0]
                     before[k] -= total * M_2 * inverse_F[i - 1]
-            reach = N[0, 0] * (moves[0] * before[1] + moves[1] * before[2])
+            # T applied to them
+            before[0] += moves[0] * before[1] + moves[1] * before[2]
+            before[3] += moves[2] * before[2]
             for k in range(d):
-                reach += N[0, k] * kept[k] * before[k]
-            reach = r[0, 0] * after[i - 1, 2] + 2 * reach
+                before[k] *= kept[k]
+            for k in range(d):
+                total = 0.0
+                for j in range(d):
+                    total += N[k, j] * P[k, j]
+                total -= N[k, k] * added[k]
+                faded[k] = r[k, 0] * kept[k] * after[i - 1, k] + 2 * total
+            faded[2] -= 2 * (N[0, 2] * moves[3] + N[3, 2] * moves[4])
+            faded[3] -= 2 * N[3, 2] * moves[4]
+            for k in range(2):
+                to, total = 3 * k, 0.0
+                for j in range(d):
+                    total += N[to, j] * before[j]
+                reach[k] = r[to, 0] * after[i - 1, 2] + 2 * total
+                if to == 3:
+                    faded[3] -= 2 * total * moves[2] * kept[3]
             _add_rates(gap, rates, waves, N, kept, faded, reach, of_rates, of_waves)
             transition_back(r, N, moves, kept)

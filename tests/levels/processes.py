@@ -74,8 +74,13 @@ def parts(
     lag = np.abs(s - t)
     trend = constant**2 + (slope / span) ** 2 * (s - span) * (t - span)
     trend = trend + walk**2 / span * (np.minimum(s, t) + span)
-    trend = trend + (velocity / span) ** 2 * _integrated(s + span, t + span, memory)
-    found = [trend, ou**2 * np.exp(-lag / ou_memory)]
+    fading = ou**2 * np.exp(-lag / ou_memory)
+    if component.form.returning:  # an autoregression of order two, in continuous time
+        both = ou_memory * np.exp(-lag / ou_memory) - memory * np.exp(-lag / memory)
+        fading += velocity**2 * both / (ou_memory - memory)
+    else:
+        trend = trend + (velocity / span) ** 2 * _integrated(s + span, t + span, memory)
+    found = [trend, fading]
     for k, period in enumerate(component.form.periods):
         size, kept = sizes[8 + 2 * k : 10 + 2 * k]
         n = min(component.harmonics, max(math.floor(period / 2 + 0.25), 1))

@@ -29,6 +29,16 @@ CASES: dict[str, Component] = {
     "velocity that lasts": component(velocity_memory=2000.0, velocity=4.0, noise=0.01),
     "velocity that fades at once": component(velocity_memory=1e-3, velocity=30.0),
     "OU process": component(**{**ABSENT, "ou": 1.0, "ou_memory": 0.3}),
+    "velocity that returns": component(Form((7.0,), returning=True)),
+    "velocity that returns at once": component(
+        Form(returning=True), velocity_memory=0.02, ou_memory=0.5
+    ),
+    "velocity and OU process alike": component(
+        Form(returning=True), velocity_memory=3.0, ou_memory=3.0 + 1e-6
+    ),
+    "velocity that outlasts what it moves": component(
+        Form(returning=True), velocity_memory=40.0, ou_memory=0.05
+    ),
     "short season": component(Form((3.8,)), harmonics=12),
     "long season": component(Form((90.0,)), harmonics=24, kept=3000.0),
     "anything at first": component(constant=10.0),

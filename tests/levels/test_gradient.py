@@ -17,6 +17,13 @@ FORMS = {
     "seasons": component(Form((5.0, 11.0)), noise=0.4),
     "many waves": component(Form((24.0, 168.0)), harmonics=12),
     "memories that fade at once": component(velocity_memory=0.05, ou_memory=0.02),
+    "returning": component(Form((5.0,), returning=True), noise=0.4),
+    "returning, alike": component(
+        Form(returning=True), velocity_memory=3.33, ou_memory=3.3301
+    ),
+    "returning at once": component(
+        Form(returning=True), velocity_memory=0.05, ou_memory=0.02
+    ),
     "a memory that lasts": component(velocity_memory=2000.0, velocity=4.0),
 }
 each_form = pytest.mark.parametrize("name", FORMS)
