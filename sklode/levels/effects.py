@@ -81,8 +81,8 @@ class Effect(NamedTuple):
             which = ", ".join(days[k] for k in self.days)
             return f"{day} of {which}" if self.days else f"{day}"
         kind = "curve" if self.knots else "line"
-        along = f" along the {day}" if self.waves else ""
-        return f"{controls[self.column]} ({kind}{along})"
+        how = f" along the {day}" if self.waves else ", late" if self.memory else ""
+        return f"{controls[self.column]} ({kind}{how})"
 
     @property
     def kind(self) -> Effect:
@@ -220,11 +220,17 @@ class Inputs(NamedTuple):
         response: Array = (self.columns(estimate.effects) * each).sum(1)
         return response
 
+    def log_odds(self, effect: Effect) -> float:
+        """What an effect takes off the log probability: of many columns, one has it."""
+        n_columns = self.controls.shape[1] if effect.column != ALWAYS else 1
+        return effect.log_odds + math.log(n_columns)
+
     def candidates(self, span: float) -> list[list[Effect]]:
         """Return, of each effect that there may be, the forms it may have.
 
-        A constant column has none. Where rows show a day's shape and a week's days,
-        each column may act along the day, and some days may have a shape of their own.
+        A constant column has none; others may act at once and late. Where rows show a
+        day's shape and a week's days, each column may act along the day, and some days
+        may have a shape of their own.
         """
         memories = [0.0, *_MEMORIES[_MEMORIES <= span / _SPANS].tolist()]
         found, n_waves = [], self._waves
@@ -233,6 +239,7 @@ class Inputs(NamedTuple):
             if kinds and len(np.unique(values)) >= _FEWEST_VALUES:
                 kinds.append(_knots(values, _KNOTS))
             found.append([Effect(k, kind, m) for kind in kinds for m in memories])
+            found.append([Effect(k, kind, m) for kind in kinds for m in memories[1:]])
             if n_waves and kinds:
                 found.append(self._along(k, kinds, n_waves))
         if n_waves:
@@ -415,7 +422,7 @@ class _Judge:
             )
             rest = cross @ solved
             gain = _evidence(own - rest[..., :-1], target - rest[..., -1:])
-            gain -= option.log_odds
+            gain -= self._inputs.log_odds(option)
             if gain > best[0] + _WORTH:
                 best = gain, option
         return best
@@ -447,7 +454,7 @@ def estimated(
     inner, told = judge.system(effects)
     found = np.linalg.solve(inner, told)[..., 0]
     loss = 0.5 * float((found**2).sum() + np.linalg.slogdet(inner)[1].sum())
-    loss += sum(effect.log_odds for effect in effects)
+    loss += sum(inputs.log_odds(effect) for effect in effects)
     return Estimate(tuple(effects), found, loss)
 
 
@@ -455,11 +462,10 @@ def _searched(
     judge: _Judge, candidates: list[list[Effect]], start: list[Effect]
 ) -> list[Effect]:
     chosen: dict[int, Effect] = {}
+    kinds = [{effect._replace(memory=0.0) for effect in each} for each in candidates]
     for effect in start:  # each takes the first place that may hold it
         kind = effect._replace(memory=0.0)
-        free = (
-            k for k, each in enumerate(candidates) if k not in chosen and kind in each
-        )
+        free = (k for k, own in enumerate(kinds) if k not in chosen and kind in own)
         chosen[next(free)] = effect
     first = {k: judge.best(each, [])[0] for k, each in enumerate(candidates)}
     order = sorted(first, key=lambda k: -first[k])

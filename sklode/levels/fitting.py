@@ -122,7 +122,7 @@ def fit_components(
     if fine is not None:
         search = _Search(fine, span, gap, seasons, offset)
         near = [search.settled(min(near, key=lambda c: c.loss))]
-    threshold = search.threshold(min(near, key=lambda c: c.loss))
+    near = search.believing(found, near) or near
     n_sought = max(len(search.sample.values), 1)
     if n_judged > _MANY:
         n_sought = n_rows  # so many leave little to average over
@@ -140,7 +140,7 @@ def fit_components(
     kept = weights > _LEAST_WEIGHT
     weights /= weights[kept].sum()
     components = [
-        (component._replace(weight=float(weights[k]), threshold=threshold), effects)
+        (component._replace(weight=float(weights[k])), effects)
         for k, (_, component, effects) in enumerate(weighed)
         if kept[k]
     ]
@@ -255,9 +255,10 @@ class _Search:
             steady[_KEPT] = np.maximum(start[_KEPT], priors(form)[2][_KEPT])
             tried = [self.most_probable(one, steady, best.estimate) for one in forms]
             other = form._replace(returning=not form.returning)
-            turned = start.copy()
-            turned[_VELOCITY] = priors(other)[2][_VELOCITY]
-            tried.append(self.most_probable(other, turned, best.estimate))
+            if all(c.component.form != other for c in found):
+                turned = start.copy()
+                turned[_VELOCITY] = priors(other)[2][_VELOCITY]
+                tried.append(self.most_probable(other, turned, best.estimate))
             tried += self.with_effects(best)
             found += tried
             better = min(tried, key=lambda c: c.loss, default=best)
@@ -414,20 +415,44 @@ class _Search:
         loss = candidate.loss + losses[k] - losses[0]
         return candidate._replace(component=several[k], loss=loss)
 
-    def threshold(self, candidate: _Candidate) -> float:
-        """Return from how many deviations on innovations are errors."""
-        errors, usual = [], candidate.component.threshold
-        for threshold in (usual, math.inf):
-            component = candidate.component._replace(threshold=threshold)
-            found = self._filtered(component, candidate.estimate)
-            errors.append(np.abs(found.v_F / found.inverse_F))
-            errors[-1][self.judged.bounds[:-1]] = 0.0
-        gains = errors[0] - errors[1]
+    def believing(
+        self, found: list[_Candidate], near: list[_Candidate]
+    ) -> list[_Candidate]:
+        """Return candidates to which no innovation is an error, if that is better.
+
+        A velocity that returns would go on as a jump began: they have none.
+        """
+        plain = [c for c in found if not c.component.form.returning]
+        if any(c.component.form.returning for c in near):
+            plain = [self.finer(min(plain, key=lambda c: c.loss))]
+        else:
+            plain = near
+        best = min(plain, key=lambda c: c.loss)
+        believing = best.component._replace(threshold=math.inf)
+        usual = self._errors(best.component, best.estimate)
+        errors = self._errors(believing, best.estimate)
+        gains = usual - errors
         # where nothing was disbelieved shortly before, both agree
-        differ = np.abs(gains) > _ALIKE * errors[0]
+        differ = np.abs(gains) > _ALIKE * usual
         is_proved = gains.sum() > 2 * math.sqrt(gains @ gains)  # by more than one row
-        is_better = errors[1][differ].sum() < _BELIEVED * errors[0][differ].sum()
-        return math.inf if is_proved and is_better else usual
+        is_better = errors[differ].sum() < _BELIEVED * usual[differ].sum()
+        if not (is_proved and is_better):
+            return []
+        if all(best is not c for c in near):
+            first = min(near, key=lambda c: c.loss)
+            if errors.sum() >= self._errors(first.component, first.estimate).sum():
+                return []
+        components = [c.component._replace(threshold=math.inf) for c in plain]
+        pairs = zip(plain, components, strict=True)
+        return [c._replace(component=component) for c, component in pairs]
+
+    def _errors(self, component: Component, estimate: Estimate) -> Array:
+        """Return the size of each judged row's innovation, but of first ones."""
+        found = self._filtered(component, estimate)
+        told = np.where(found.inverse_F > 0, found.inverse_F, 1.0)
+        errors = np.abs(found.v_F / told)
+        errors[self.judged.bounds[:-1]] = 0.0
+        return errors
 
     def _filtered(self, component: Component, estimate: Estimate) -> FilterPass:
         table = component.own(self.judged, self._span).in_units(self.judged)

@@ -9,9 +9,10 @@ by row and in their names: the states have mean a and covariance P, and
 
 The states are, in this order: the trend, its constant slope, a velocity, which reverts
 to zero and moves the trend, or an Ornstein-Uhlenbeck (OU) process, which comes next;
-two of each harmonic; one coefficient of each column of X. A harmonic's noise is the same in all directions: seen
-from a frame that turns with it, its two states are OU processes, and the design row has
-the cosine and the sine. So T only multiplies, but for what slope and velocity move.
+two of each harmonic; one coefficient of each column of X. A harmonic's noise is the
+same in all directions: seen from a frame that turns with it, its two states are OU
+processes, and the design row has the cosine and the sine. So T only multiplies, but for
+what slope and velocity move.
 
 Filters take ``times`` (row,) in usual gaps; ``design`` (row, state), of `design_rows`;
 ``bounds``: series k has the rows ``bounds[k]`` to ``bounds[k + 1]``; ``rates``, see
@@ -33,7 +34,10 @@ from sklode.engine.products import compiled, inner
 # variance of the random walk per time; of the velocity, and its memory; of the OU
 # process, and its memory; of the observation noise; last, of what the velocity adds to
 # the OU process: if there is any, it moves this one, and its own variance follows
-RATES = "random walk", "velocity", "velocity memory", "OU", "OU memory", "noise", "smooth"
+RATES = (
+    *("random walk", "velocity", "velocity memory"),
+    *("OU", "OU memory", "noise", "smooth"),
+)
 # what an OU process keeps at least: a smaller one would divide by zero
 LEAST_KEPT = 1e-130
 # beyond so many thresholds the weight falls with the third power

@@ -12,7 +12,7 @@ from scipy.integrate import solve_ivp
 from scipy.stats import norm
 
 from sklode import StructuralForecaster
-from sklode.levels.effects import Effect, Inputs, _Judge, columns_of, places
+from sklode.levels.effects import ALWAYS, Effect, Inputs, _Judge, columns_of, places
 from sklode.levels.forms import Form
 from sklode.levels.level import Level
 from tests.levels.processes import SPAN, component, table_of
@@ -46,7 +46,11 @@ def late(u: Any, hours: Any, memory: float) -> Any:
 
 def found_effects(forecaster: Any) -> list[str]:
     parts = forecaster.level_.index.get_level_values("part")
-    return [part for part in parts if part.endswith(("(line)", "(curve)"))]
+    return [
+        part
+        for part in parts
+        if part.split(" (")[-1].split(",")[0].rstrip(")") in ("line", "curve")
+    ]
 
 
 # Columns
@@ -90,6 +94,32 @@ def test_an_effect_with_a_memory_is_a_first_order_response(memory: float) -> Non
 # Probability
 
 
+def test_the_more_columns_the_less_is_expected_of_each() -> None:
+    table, controls, clock = table_of((40,)), np.ones((40, 60)), np.zeros((40, 2))
+    given = table.bounds, table.times, controls, clock, 7
+    inputs = Inputs(*given, rows=np.arange(40))
+    line, shape = Effect(3), Effect(ALWAYS, waves=12)
+    assert inputs.log_odds(line) == pytest.approx(np.log(60))
+    assert inputs.log_odds(shape) == shape.log_odds
+
+
+def test_a_column_may_act_at_once_and_late() -> None:
+    rng = np.random.default_rng(0)
+    t = pd.date_range("2024-01-01", periods=1500, freq="h")
+    u = pd.Series(rng.normal(size=1500)).ewm(halflife=6).mean().to_numpy() * 4
+    slow = late(u, np.arange(1500.0), 24.0)
+    y = pd.Series(2 * u + 6 * slow + 0.3 * rng.normal(size=1500), t)
+    X = pd.DataFrame({"u": u}, t)
+    forecaster = StructuralForecaster(random_state=0).fit(y[:1400], X=X[:1400])
+    parts = forecaster.level_.index.get_level_values("part")
+    assert [part for part in parts if part.startswith("u (")] == [
+        "u (line)",
+        "u (line, late)",
+    ]
+    error = (forecaster.predict(t[1400:], X=X[1400:]) - y[1400:]).abs().mean()
+    assert error < 0.35
+
+
 def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
     rng = np.random.default_rng(0)
     plain = component(Form((7.0,)))
@@ -114,7 +144,7 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
     for effect, others in zip(effects, ([], effects[:1]), strict=True):
         gain, best = judge.best([effect], others)
         assert best == effect
-        expected = loss(others) - loss([*others, effect]) - effect.log_odds
+        expected = loss(others) - loss([*others, effect]) - inputs.log_odds(effect)
         assert gain == pytest.approx(expected, abs=1e-6)
 
 

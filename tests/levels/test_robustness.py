@@ -112,3 +112,32 @@ def test_jumps_are_believed_and_spikes_are_not(kind: str) -> None:
     components = Level.fit(rows, (), False).channels[0]
     expected = np.inf if kind == "jumps" else THRESHOLD
     assert {component.threshold for component in components} == {expected}
+
+
+def test_what_wanders_smoothly_and_comes_back_is_forecast_to_do_so() -> None:
+    rng, n = np.random.default_rng(0), 700
+    velocity, y = np.zeros(n), np.zeros(n)
+    for k in range(1, n):
+        velocity[k] = 0.7 * velocity[k - 1] + rng.standard_normal()
+        y[k] = 0.9 * y[k - 1] + velocity[k]
+    rows = pd.Series(y, pd.RangeIndex(n))
+    errors, naive = [], []
+    for end in range(400, 680, 20):
+        p = StructuralForecaster().fit(rows[:end]).predict(range(1, 21))
+        errors.append((p - rows[end : end + 20]).abs().mean())
+        naive.append((rows[end - 1] - rows[end : end + 20]).abs().mean())
+    components = StructuralForecaster().fit(rows)._model.level.channels[0]
+    assert max(components, key=lambda c: c.weight).form.returning
+    assert np.mean(errors) < 0.85 * np.mean(naive)
+
+
+@pytest.mark.parametrize("is_broken", [True, False])
+def test_a_trend_steps_only_where_that_is_more_probable(is_broken: bool) -> None:
+    y, seasons = np.random.default_rng(0).standard_normal(2000), ()
+    if is_broken:
+        y[1000:] += 30
+    else:  # edges that no wave of the season is short enough for: each looks like a step
+        y, seasons = 0.1 * y + 5.0 * (np.arange(2000) % 240 > 120), (240.0,)
+    rows = Observations.from_frame(pd.DataFrame({"y": y}))
+    components = Level.fit(rows, seasons, False).channels[0]
+    assert {component.steps for component in components} == {is_broken}
