@@ -221,7 +221,7 @@ class Inputs(NamedTuple):
         return response
 
     def log_odds(self, effect: Effect) -> float:
-        """What an effect takes off the log probability: of many columns, one has it."""
+        """Return what one takes off the log probability: of many columns, few act."""
         n_columns = self.controls.shape[1] if effect.column != ALWAYS else 1
         return effect.log_odds + math.log(n_columns)
 
@@ -476,7 +476,8 @@ def _searched(
             own = [chosen.pop(k)] if k in chosen else []
             _, best = judge.best([*own, *candidates[k]], others)
             if best is not None:
-                near = (best._replace(memory=best.memory * by) for by in _NEAR)
+                several = np.maximum(best.memory * _NEAR, _NEAR[0]).tolist()
+                near = [best._replace(memory=memory) for memory in several]
                 _, finer = judge.best([best, *near] if best.memory else [], others)
                 chosen[k] = finer or best
         if chosen == before:

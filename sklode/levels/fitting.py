@@ -122,7 +122,7 @@ def fit_components(
     if fine is not None:
         search = _Search(fine, span, gap, seasons, offset)
         near = [search.settled(min(near, key=lambda c: c.loss))]
-    near = search.believing(found, near) or near
+    near = search.believing(found if fine is None else near, near) or near
     n_sought = max(len(search.sample.values), 1)
     if n_judged > _MANY:
         n_sought = n_rows  # so many leave little to average over
@@ -423,7 +423,7 @@ class _Search:
         A velocity that returns would go on as a jump began: they have none.
         """
         plain = [c for c in found if not c.component.form.returning]
-        if any(c.component.form.returning for c in near):
+        if plain and any(c.component.form.returning for c in near):
             plain = [self.finer(min(plain, key=lambda c: c.loss))]
         else:
             plain = near

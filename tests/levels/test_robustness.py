@@ -133,11 +133,12 @@ def test_what_wanders_smoothly_and_comes_back_is_forecast_to_do_so() -> None:
 
 @pytest.mark.parametrize("is_broken", [True, False])
 def test_a_trend_steps_only_where_that_is_more_probable(is_broken: bool) -> None:
-    y, seasons = np.random.default_rng(0).standard_normal(2000), ()
+    y = np.random.default_rng(0).standard_normal(2000)
     if is_broken:
         y[1000:] += 30
-    else:  # edges that no wave of the season is short enough for: each looks like a step
-        y, seasons = 0.1 * y + 5.0 * (np.arange(2000) % 240 > 120), (240.0,)
+    else:  # no wave of the season is as short as its edges: each looks like a step
+        y = 0.1 * y + 5.0 * (np.arange(2000) % 240 > 120)
+    seasons = () if is_broken else (240.0,)
     rows = Observations.from_frame(pd.DataFrame({"y": y}))
     components = Level.fit(rows, seasons, False).channels[0]
     assert {component.steps for component in components} == {is_broken}
