@@ -96,7 +96,9 @@ def of_months(name: str, n_ahead: int) -> Callable[..., Iterator[Task]]:
         rng = np.random.default_rng(seed)
         for place in rng.permutation(table.shape[1])[:n_origins]:
             y = table.iloc[:, place].astype(float)
-            yield y[:-n_ahead], y[-n_ahead:]
+            # one origin for all would ask about the same months, and what befell them
+            origin = rng.integers(2 * len(y) // 3, len(y) - n_ahead + 1)
+            yield y[:origin], y[origin:][:n_ahead]
 
     return tasks
 
