@@ -102,7 +102,7 @@ def the_tour_beats_two_simple_methods(shown: Names) -> None:
 @says("which.md")
 def a_network_learns_the_law_of_many_series(shown: Names) -> None:
     errors = shown["errors"]
-    assert errors["network"] == pytest.approx(0.095, abs=0.05)
+    assert errors["network"] == pytest.approx(0.14, abs=0.03)
     assert errors["zero"] == pytest.approx(0.63, abs=0.01)
     assert errors["structural"] == pytest.approx(0.70, abs=0.03)
     assert errors["last value"] == pytest.approx(0.83, abs=0.01)
@@ -236,14 +236,18 @@ def each_symptom_comes_and_goes(shown: Names) -> None:
 
 
 @says("from_prophet.md")
+def weeks_are_forecast_better_than_by_prophet(shown: Names) -> None:
+    assert shown["error"] == pytest.approx(0.36, abs=0.03)
+
+
 @says("from_darts.md")
-def irregular_weeks_are_forecast_to_0_4_ppm(shown: Names) -> None:
-    assert shown["error"] == pytest.approx(0.39, abs=0.05)
+def weeks_are_forecast_better_than_by_darts(shown: Names) -> None:
+    assert shown["error"] == pytest.approx(0.43, abs=0.03)
 
 
 @says("from_nixtla.md")
 def a_long_table_is_forecast_and_given_back(shown: Names) -> None:
-    assert shown["error"] == pytest.approx(24, abs=1)
+    assert shown["error"] == pytest.approx(23, abs=1)
     assert [*shown["back"].columns] == ["ds", "sklode"]
     assert shown["back"]["ds"].iloc[-1] == pd.Timestamp("1960-12-01")
     assert [*shown["all_back"].columns] == ["unique_id", "ds", "sklode"]

@@ -243,11 +243,12 @@ class Inputs(NamedTuple):
             if n_waves and kinds:
                 found.append(self._along(k, kinds, n_waves))
         if n_waves:
-            for waves in sorted({min(n_waves, most) for most in _WAVES}):
+            several = sorted({min(n_waves, most) for most in _WAVES})
+            for waves in several:
                 found.append([Effect(ALWAYS, waves=waves, size=s) for s in _SIZES])
             kind = [
                 Effect(ALWAYS, days=days, waves=waves, size=size)
-                for waves in sorted({min(n_waves, most) for most in _WAVES})
+                for waves in several
                 for days in self._kinds()
                 for size in _SIZES
             ]
@@ -475,11 +476,12 @@ def _searched(
             others = [chosen[j] for j in sorted(chosen) if j != k]
             own = [chosen.pop(k)] if k in chosen else []
             _, best = judge.best([*own, *candidates[k]], others)
-            if best is not None:
+            if best is not None and best.memory:
                 several = np.maximum(best.memory * _NEAR, _NEAR[0]).tolist()
                 near = [best._replace(memory=memory) for memory in several]
-                _, finer = judge.best([best, *near] if best.memory else [], others)
-                chosen[k] = finer or best
+                best = judge.best([best, *near], others)[1] or best
+            if best is not None:
+                chosen[k] = best
         if chosen == before:
             break
     for k in reversed(order):

@@ -442,9 +442,10 @@ class _Search:
             first = min(near, key=lambda c: c.loss)
             if errors.sum() >= self._errors(first.component, first.estimate).sum():
                 return []
-        components = [c.component._replace(threshold=math.inf) for c in plain]
-        pairs = zip(plain, components, strict=True)
-        return [c._replace(component=component) for c, component in pairs]
+        return [
+            c._replace(component=c.component._replace(threshold=math.inf))
+            for c in plain
+        ]
 
     def _errors(self, component: Component, estimate: Estimate) -> Array:
         """Return the size of each judged row's innovation, but of first ones."""

@@ -40,7 +40,11 @@ class Slopes:
         from sklode.levels.kalman_back import slope_back
 
         d, loss, threshold = len(space.start), 0.0, component.threshold
-        slopes = np.zeros(7), np.zeros(space.waves.shape), np.zeros((d, d))
+        slopes = (
+            np.zeros(space.rates.shape),
+            np.zeros(space.waves.shape),
+            np.zeros((d, d)),
+        )
         room = self._after, self._predicted
         for rows, values in self._parts:
             n, given = len(rows[2]) - 1, (*rows, space.rates, space.waves)
@@ -81,13 +85,13 @@ def _in_logs(
     kept = of_rates[2] + first * later + both * velocity * (1 - left - x * left)
     # the start of what the velocity adds to the OU process, see `kalman.driven`
     a, b, smooth = 1 / memory, 1 / rates[4], rates[6]
-    own, both = of_start[2, 2], 2 * of_start[2, 3]
-    rise += smooth * (of_rates[6] + of_start[3, 3] + b * both + b * (a + b) * own)
+    own, joint = of_start[2, 2], 2 * of_start[2, 3]
+    rise += smooth * (of_rates[6] + of_start[3, 3] + b * joint + b * (a + b) * own)
     found[PLACE["velocity"]] = 2 * rise
     found[PLACE["velocity memory"]] = memory * kept - a * smooth * b * own
     found[PLACE["OU"]] = 2 * rates[3] * (of_rates[3] + of_start[3, 3])
-    later = smooth * (both + (a + 2 * b) * own)
-    found[PLACE["OU memory"]] = rates[4] * of_rates[4] - b * later
+    of_b = smooth * (joint + (a + 2 * b) * own)
+    found[PLACE["OU memory"]] = rates[4] * of_rates[4] - b * of_b
     found[PLACE["noise"]] = 2 * noise**2 * of_rates[5]
     found[PLACE["constant"]] = 2 * constant**2 * first
     diagonal = np.diag(of_start)[4 : 4 + 2 * len(waves)].reshape(-1, 2).sum(1)

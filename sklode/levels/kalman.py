@@ -35,8 +35,13 @@ from sklode.engine.products import compiled, inner
 # process, and its memory; of the observation noise; last, of what the velocity adds to
 # the OU process: if there is any, it moves this one, and its own variance follows
 RATES = (
-    *("random walk", "velocity", "velocity memory"),
-    *("OU", "OU memory", "noise", "smooth"),
+    "random walk",
+    "velocity",
+    "velocity memory",
+    "OU",
+    "OU memory",
+    "noise",
+    "smooth",
 )
 # what an OU process keeps at least: a smaller one would divide by zero
 LEAST_KEPT = 1e-130
@@ -256,11 +261,10 @@ def filter_rows(
 
     ``states`` are means (series, state) and covariances ``since`` (series,) before the
     first row, and (series, 2) how far innovations have added up to a step, up and down;
-    at ``step`` they are one.
-    Missing values are NaN. ``parts`` (part, state) says, by ones, which states a part
-    adds up; the last part is all. Means after each row are written to ``after``, (row,
-    state), and covariances before to ``predicted``, (row, state, state), if these are
-    not empty.
+    at ``step`` they are one. Missing values are NaN. ``parts`` (part, state) says, by
+    ones, which states a part adds up; the last part is all. Means after each row are
+    written to ``after``, (row, state), and covariances before to ``predicted``, (row,
+    state, state), if these are not empty.
 
     Returns the loss: the negative log-likelihood but for a constant, where t deviations
     beyond the threshold h cost h^2 (1/2 + log(t / h)) in place of t^2 / 2; of each row

@@ -26,7 +26,7 @@ def _add_rates(gap, rates, waves, N, kept, faded, reach, of_rates, of_waves):
     of_rates[0] += N[0, 0] * gap
     x = gap / rates[2]
     if rates[6] > 0:
-        _add_driven(gap, rates, N, faded, reach[1], of_rates)
+        _add_driven(gap, rates, N, reach[1], of_rates)
     else:
         velocity, memory, left = rates[1], rates[2], kept[2]
         gone = 1 - left
@@ -52,7 +52,7 @@ def _add_rates(gap, rates, waves, N, kept, faded, reach, of_rates, of_waves):
 
 
 @inner
-def _add_driven(gap, rates, N, faded, of_reach, of_rates):
+def _add_driven(gap, rates, N, of_reach, of_rates):
     """Add what `kalman.driven` has to do with both memories and the variance.
 
     Q is S - T S T', with S the covariance in the long run: product by product.

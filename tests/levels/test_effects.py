@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from typing import Any
 
@@ -46,11 +47,7 @@ def late(u: Any, hours: Any, memory: float) -> Any:
 
 def found_effects(forecaster: Any) -> list[str]:
     parts = forecaster.level_.index.get_level_values("part")
-    return [
-        part
-        for part in parts
-        if part.split(" (")[-1].split(",")[0].rstrip(")") in ("line", "curve")
-    ]
+    return [part for part in parts if re.search(r"\((line|curve)(, late)?\)$", part)]
 
 
 # Columns
