@@ -15,8 +15,8 @@ _MOST_SERIES = 64  # of a panel; of more, some that are spread evenly
 _BURNT, _SHARE = 10, 3  # first rows, or this part of them: states are still vague
 _RECENT = 8.0  # rows in which what an error tells fades
 _CLIPPED = 5.0  # deviations: larger errors count as these
-_DOUBT, _RECENT_DOUBT = 30.0, 2.0  # errors that what is expected beforehand is worth
-_CHANCE = 1.5  # of squares of errors: half as much again is no break
+_DOUBT, _RECENT_DOUBT = 30.0, 1.0  # errors that what is expected beforehand is worth
+_CHANCE = 1.2  # of squares of errors: a fifth more is no break
 _OPTIMISM = 1.1
 """How much larger errors are on new rows than on those that hyperparameters fit.
 
