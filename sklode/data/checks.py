@@ -232,6 +232,7 @@ _SHARED: dict[str, list[Any]] = {
     "n_samples": [SIZE],
     "freq": [str, pd.DateOffset, pd.Timedelta, None],
     "clean": ["boolean"],
+    "bounds": [tuple, list, dict, None],
     "random_state": ["random_state"],
 }
 

@@ -44,6 +44,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         horizon: int | None = None,
         thinning: float = 0.5,
         level: str = "auto",
+        bounds: Any = None,
         method: str = "rk4",
         step_size: float = 1.0,
         clip_norm: float | None = 1.0,

@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklode.data.checks import check_constraints
 from sklode.data.clock import season_ticks, seasons_shown
 from sklode.data.history import History
+from sklode.data.known import Known
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.forecasters.base import ContinuousForecaster
@@ -108,6 +109,7 @@ class StructuralForecaster(ContinuousForecaster):
         self,
         seasons: str | list[Any] | tuple[Any, ...] | None = "auto",
         logarithm: str | bool = "auto",
+        bounds: Any = None,
         n_samples: int = 100,
         freq: str | pd.DateOffset | pd.Timedelta | None = None,
         clean: bool = True,
@@ -115,6 +117,7 @@ class StructuralForecaster(ContinuousForecaster):
     ) -> None:
         self.seasons = seasons
         self.logarithm = logarithm
+        self.bounds = bounds
         self.n_samples = n_samples
         self.freq = freq
         self.clean = clean
@@ -146,7 +149,8 @@ class StructuralForecaster(ContinuousForecaster):
             told = seasons or ()
             ticks = season_ticks(told, history.rows.like, history.steps)
             seasons = seasons_shown(told, ticks, observations)
-        level = Level.fit(history.rows, seasons, self.logarithm)
+        known = Known.of(self, history)
+        level = Level.fit(history.rows, seasons, self.logarithm, known)
         settings = {"seasons": self.seasons, "logarithm": self.logarithm}
         units = Units.of(observations, level.unit)
         parts = None, units, observations.clock, 0, settings, columns

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.known import Known
 from sklode.data.observations import Observations
 from sklode.data.scaling import location_and_scale, time_unit
 from sklode.data.ticks import (
@@ -73,9 +74,11 @@ class Level:
         observations: Observations,
         seasons: str | tuple[float, ...] = "auto",
         logarithm: str | bool = "auto",
+        known: Known | None = None,
     ) -> Level:
         """Find each channel's hyperparameters; ``seasons`` are in ticks."""
         unit, n = time_unit(observations.observed()), observations.values.shape[1]
+        known = Known.nothing(n) if known is None else known
         location, scale = location_and_scale(observations.controls)
         level = cls(
             unit=unit,
@@ -102,8 +105,8 @@ class Level:
             some = table.spans[table.spans > 0]
             spans.append(float(np.median(some)) if len(some) else max(longest, 1.0))
             # rows of its own: a column is found as it is alone
-            known = ~np.isnan(observations.values[:, channel])
-            own = observations.where(known) if known.any() else observations
+            seen = ~np.isnan(observations.values[:, channel])
+            own = observations.where(seen) if seen.any() else observations
             gap, rows, is_fine = time_unit(own), observations, False
             if isinstance(seasons, str):
                 most = float(table.spans.max(initial=0)) * unit

@@ -72,7 +72,7 @@ class AheadRun(Run):
         may_have_network = not self.from_scratch
         if self.from_scratch:  # what pretraining left without stays so
             kept = self.start if self.purpose in ("fine-tune", "update") else None
-            level = Level.fit(rows) if kept is None else kept.level
+            level = Level.fit(rows, known=self.known) if kept is None else kept.level
             before = rows.until(self._cut)
             is_enough = len(rows.ticks) >= _PROVING_ROWS
             can_prove = is_enough and bool(np.isfinite(before.values).any(0).all())
@@ -156,7 +156,7 @@ class AheadRun(Run):
     @cached_property
     def _validation(self) -> Validation:
         """Held-out origins, and a level that has not seen what follows."""
-        level = Level.fit(self.rows.until(self._cut))
+        level = Level.fit(self.rows.until(self._cut), known=self.known)
         return Validation(self.rows, self._cut, level, self.model)
 
     def material(self, rows: Observations) -> Material:

@@ -9,6 +9,7 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from sklode.data.checks import SIZE, check_constraints
+from sklode.data.known import KNOWN
 from sklode.nn.solvers import METHODS
 
 _POSITIVE = Interval(Real, 0, None, closed="neither")
@@ -45,6 +46,13 @@ def check_parameters(forecaster: Any) -> None:
             'guard=True belongs to level="auto", whose network has a level to prove '
             f"itself beside; got level={forecaster.level!r}. Use "
             'level="auto", or leave guard at "auto".'
+        )
+    given = [name for name in KNOWN if getattr(forecaster, name) is not None]
+    if given and forecaster.level != "auto":
+        raise ValueError(
+            f'{given[0]} belongs to level="auto"; got level={forecaster.level!r}, the '
+            f"paper's model, which has no place for it. Leave {given[0]} out, or use "
+            'level="auto".'
         )
     resolve_device(forecaster.device)
 

@@ -14,6 +14,7 @@ import torch
 
 from sklode.data.arrays import Numbers
 from sklode.data.history import History
+from sklode.data.known import Known
 from sklode.engine.threads import one_torch_thread
 from sklode.prediction.model import ARCHITECTURE, build_network
 from sklode.training.loop import Draw, Trainer
@@ -61,7 +62,7 @@ class Run:
     ) -> None:
         self.settings, self.rng = settings, rng
         self.start, self.purpose = start, purpose
-        self.rows = history.observations
+        self.rows, self.known = history.observations, Known.of(settings, history)
         self.generator = torch.Generator().manual_seed(seed_from(rng))
         self.from_scratch = start is None or start.network is None
         self.model: Any = None if self.from_scratch else copy.deepcopy(start)
