@@ -104,9 +104,9 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     given = Level.fit
 
-    def fit(observations: Any, seasons: Any, logarithm: Any) -> Any:
+    def fit(observations: Any, seasons: Any, *others: Any) -> Any:
         found.append((len(observations.ticks), seasons))
-        return given(observations, seasons, logarithm)
+        return given(observations, seasons, *others)
 
     monkeypatch.setattr(Level, "fit", fit)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,21 +10,65 @@ import numpy as np
 from sklode.data.arrays import Array
 from sklode.data.history import History
 
+_NO_BOUNDS = np.array([-np.inf, np.inf])
 KNOWN = ("bounds",)
 """Parameters that tell it; the paper's model has no place for them."""
 
 
 class Known(NamedTuple):
-    """What is known of y's columns: bounds."""
+    """What is known of y's columns."""
 
     bounds: Array  # (channel, 2), least and greatest value; infinite: none
 
     @classmethod
     def nothing(cls, n_channels: int) -> Known:
         """Return what is known where nothing is told."""
-        return cls(np.tile([-np.inf, np.inf], (n_channels, 1)))
+        return cls(np.tile(_NO_BOUNDS, (n_channels, 1)))
 
     @classmethod
     def of(cls, settings: Any, history: History) -> Known:
         """Read a forecaster's parameters, and check them on its series."""
-        return cls.nothing(len(history.channels))
+        return cls(_bounds_of(settings.bounds, history))
+
+
+def _bounds_of(told: Any, history: History) -> Array:
+    """Return the bounds of each channel, (channel, 2)."""
+    channels, values = history.channels, history.observations.values
+    by_column = told if isinstance(told, dict) else dict.fromkeys(channels, told)
+    for column in by_column:
+        if column not in channels:
+            raise ValueError(
+                f"bounds must name columns of y, {channels}; got {column!r}. Use one "
+                "pair for all columns, or a dict of them."
+            )
+    bounds = np.stack([_pair(by_column.get(channel)) for channel in channels])
+    wrong = (values < bounds[:, 0]) | (values > bounds[:, 1])
+    for row, channel in np.argwhere(wrong):
+        low, high = bounds[channel]
+        raise ValueError(
+            f"values of y must lie within their bounds, {low:g} to {high:g}; got "
+            f"{values[row, channel]:g} in column {channels[channel]!r} at "
+            f"{history.observations.named(row)}. Use wider bounds, None for an end "
+            "without one, or replace the value by NaN."
+        )
+    # what was never below zero, and is told where it ends, begins there
+    is_above = np.isinf(bounds[:, 0]) & ~(values < 0).any(axis=0)
+    bounds[is_above & np.isfinite(bounds[:, 1]) & (bounds[:, 1] > 0), 0] = 0.0
+    return bounds
+
+
+def _pair(told: Any) -> Array:
+    """Return a lower and an upper bound."""
+    if told is None:
+        return _NO_BOUNDS
+    is_pair = isinstance(told, tuple | list) and len(told) == 2
+    is_told = is_pair and all(isinstance(end, Real | None) for end in told)
+    low, high = told if is_told else (0.0, 0.0)
+    low, high = -np.inf if low is None else low, np.inf if high is None else high
+    if not low < high:
+        raise ValueError(
+            "bounds must be a lower and an upper number, the first below the second, "
+            f"or None where there is no end, such as (0, 100) or (0, None); got "
+            f"{told!r}. For columns of y use a dict of such pairs."
+        )
+    return np.array([low, high], dtype=np.float64)

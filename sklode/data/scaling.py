@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sklode.data.arrays import Array, Numbers
+from sklode.data.links import IDENTITY, Link
 from sklode.data.observations import Observations
 from sklode.data.ticks import DAY, TIMELIKE
 
@@ -48,7 +49,7 @@ class Units:
     scale: Array
     control_location: Array  # (control,)
     control_scale: Array
-    least: Array  # (channel,): least of a logarithm; NaN: none is read
+    links: tuple[Link, ...]  # (channel,): what values are read as
     of_series: bool = False  # whether each series has units of its own
 
     @classmethod
@@ -56,12 +57,14 @@ class Units:
         """Measure mean and deviation; of a constant its size, of zeros 1."""
         found = location_and_scale(observations.values)
         of_controls = location_and_scale(observations.controls)
-        return cls(time, *found, *of_controls, np.full(len(found[0]), np.nan))
+        return cls(time, *found, *of_controls, (IDENTITY,) * len(found[0]))
 
     @classmethod
-    def robust(cls, observations: Observations, time: float, least: Array) -> Units:
+    def robust(
+        cls, observations: Observations, time: float, links: tuple[Link, ...]
+    ) -> Units:
         """Measure the median, and the width of the middle 90 %."""
-        values = plain(observations.values, least)
+        values = plain(observations.values, links)
         found = cls.of(replace(observations, values=values), time)
         location, scale = found.location, found.scale
         varies = np.isnan(constants_of(values)) & ~np.isnan(values).all(0)
@@ -76,7 +79,7 @@ class Units:
             if len(varied):
                 low, high = np.quantile(varied, [0.1, 0.9], method="nearest")
                 of_series |= bool(high > _UNEQUAL * low)
-        return replace(found, least=least, of_series=of_series)
+        return replace(found, links=links, of_series=of_series)
 
     def of_all(self, observations: Observations) -> tuple[Array, Array]:
         """Return each series' location and scale, (series, channel)."""
@@ -85,7 +88,7 @@ class Units:
         scale = np.broadcast_to(self.scale, shape)
         if not self.of_series:
             return location, scale
-        values = plain(observations.values, self.least)
+        values = plain(observations.values, self.links)
         mean, spreads, count = _of_each(values, observations.bounds)
         known = (count >= _ENOUGH) & (spreads > 0)
         return np.where(known, mean, location), np.where(known, spreads, scale)
@@ -99,10 +102,10 @@ class Units:
         return values * self.scale + self.location
 
 
-def plain(values: Array, least: Array) -> Array:
-    """Return values, or logarithms where ``least`` is no NaN."""
-    logs = np.log(np.fmax(values, np.nan_to_num(least, nan=1.0)))
-    return np.where(np.isnan(least) | np.isnan(values), values, logs)
+def plain(values: Array, links: tuple[Link, ...]) -> Array:
+    """Return what values (row, channel) are linked to."""
+    pairs = zip(links, values.T, strict=True)
+    return np.stack([link.of(column) for link, column in pairs], axis=1)
 
 
 def _of_each(values: Array, bounds: Numbers) -> tuple[Array, Array, Array]:

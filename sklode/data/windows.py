@@ -40,7 +40,7 @@ class Rows:
         # (row,), since each series' first row
         self.times = ticks_between(first, observations.ticks) / units.time
         self.location, self.scale = units.of_all(observations)  # (series, channel)
-        values = plain(observations.values, units.least)
+        values = plain(observations.values, units.links)
         values = (values - self.location[self.series]) / self.scale[self.series]
         self.mask = ~np.isnan(values)  # (row, channel)
         self.values = np.where(self.mask, values, 0.0).astype(np.float32)

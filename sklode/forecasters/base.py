@@ -23,6 +23,7 @@ from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 from sklode.data import checks
 from sklode.data.history import Asked, History, in_order, with_columns
 from sklode.data.horizons import as_horizon, check_step
+from sklode.data.known import Known
 from sklode.data.observations import Observations
 from sklode.forecasters.summary import Summary, summary_of
 from sklode.levels.level import Level
@@ -209,7 +210,9 @@ class ContinuousForecaster(BaseForecaster):
 
     def _update(self, y: Any, X: Any = None, update_params: bool = True) -> Any:
         """Take up observations; with ``update_params`` learn from all once more."""
-        history = self._history = self._history.extended(y, X, self.freq)
+        history = self._history.extended(y, X, self.freq)
+        Known.of(self, history)  # new values are checked by what is known
+        self._history = history
         self._set_cutoff(history.cutoff(self.cutoff))
         model = self._model
         if update_params:

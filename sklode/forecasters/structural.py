@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklode.data.checks import check_constraints
 from sklode.data.clock import season_ticks, seasons_shown
 from sklode.data.history import History
-from sklode.data.known import Known
+from sklode.data.known import KNOWN, Known
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.forecasters.base import ContinuousForecaster
@@ -26,9 +26,12 @@ _CONSTRAINTS: dict[str, list[Any]] = {
 }
 
 
-def _check_positive(observations: Observations, channels: list[Any]) -> None:
-    """Check that all values have a logarithm."""
-    for row, channel in np.argwhere(observations.values <= 0):
+def _check_positive(
+    observations: Observations, channels: list[Any], known: Known
+) -> None:
+    """Check that all values have a logarithm, or bounds that they lie between."""
+    is_free = np.isinf(known.bounds).all(axis=1)
+    for row, channel in np.argwhere((observations.values <= 0) & is_free):
         raise ValueError(
             "with logarithm=True all values of y must be above zero; got "
             f"{observations.values[row, channel]:g} in column {channels[channel]!r} at "
@@ -142,16 +145,17 @@ class StructuralForecaster(ContinuousForecaster):
                 return start, seed
         elif start is not None:
             return replace(start, columns=columns), seed
+        known = Known.of(self, history)
         if self.logarithm is True:
-            _check_positive(observations, history.channels)
+            _check_positive(observations, history.channels, known)
         seasons: Any = self.seasons
         if seasons != "auto":
             told = seasons or ()
             ticks = season_ticks(told, history.rows.like, history.steps)
             seasons = seasons_shown(told, ticks, observations)
-        known = Known.of(self, history)
         level = Level.fit(history.rows, seasons, self.logarithm, known)
-        settings = {"seasons": self.seasons, "logarithm": self.logarithm}
+        names = "seasons", "logarithm", *KNOWN
+        settings = {name: getattr(self, name) for name in names}
         units = Units.of(observations, level.unit)
         parts = None, units, observations.clock, 0, settings, columns
         return AheadModel(*parts, level=level, n_rows=n_rows), seed

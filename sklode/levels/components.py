@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.links import IDENTITY, LEAST, Link
 from sklode.levels.forms import LEAST_NOISE, PLACE, Form, StateSpace, state_space
 from sklode.levels.table import Table
 
@@ -68,7 +69,7 @@ class Component(NamedTuple):
     steps: bool = True  # the trend has some, see `kalman`
     apart: float = 0.0  # spread of the logarithms of series' own scales
     centred: bool = False  # each series has a location of its own
-    offset: float = 0.0  # added to values before a logarithm
+    link: Link = IDENTITY  # what a form that is linked is modelled on
     in_proportion: bool = False  # locations of series are, to their scales
     rise: float = 1.0  # from medians to what can be summed, see `skew`
     group: int = 0  # of the series that it is for, see `groups`
@@ -134,7 +135,7 @@ class Component(NamedTuple):
         fades been seen. After Duan, "Smearing Estimate" (1983), but rows count by what
         they add to a sum: those of large values often have less noise.
         """
-        if not self.form.logarithm:
+        if not (self.form.linked and self.link.is_logarithm):
             return 1.0
         own, space = self.own(table, span), self.space(span)
         found = own.filtered(space, own.in_units(table), space.parts[[1, -1]])
@@ -168,17 +169,20 @@ class Component(NamedTuple):
 
     def scaled(self, values: Array) -> Array:
         """Return values in the units of the states."""
-        if self.form.logarithm:
-            least = np.exp(self.location) * _LOWEST
-            values = np.log(np.maximum(values + self.offset, least))
+        if self.form.linked:
+            values = self.link.of(values, self.least)
         return (values - self.location) / self.scale
+
+    @property
+    def least(self) -> Any:
+        """Distance from a logarithm's end that counts at least."""
+        is_log = self.link.is_logarithm
+        return np.exp(self.location) * _LOWEST if is_log else LEAST
 
     def original(self, values: Array) -> Array:
         """Return the inverse of `scaled`."""
         values = self.location + self.scale * values
-        if self.form.logarithm:
-            return np.exp(np.minimum(values, 709.0)) - self.offset
-        return values
+        return self.link.inverse(values) if self.form.linked else values
 
     def in_units(self, table: Table) -> Table:
         """Return rows of all series in the units of the states."""
@@ -247,14 +251,19 @@ def heaviest_of_each(components: Sequence[Component]) -> list[Component]:
     return [heaviest([c for c in components if c.group == g]) for g in groups]
 
 
-def least_of(channels: Sequence[Sequence[Component]]) -> Array:
-    """Return what each channel's logarithm takes as least; NaN: none.
+def links_of(channels: Sequence[Sequence[Component]]) -> tuple[Link, ...]:
+    """Return what each channel's forecasts are linked to, for others to share.
 
-    Of groups of series the first, which is the largest, tells.
+    Of groups of series the first, which is the largest, tells. Where values lie at a
+    bound, they are read as they are.
     """
     best = [heaviest_of_each(components)[0] for components in channels]
-    logs = [c.location if c.form.logarithm and not c.offset else np.nan for c in best]
-    return _LOWEST * np.exp(logs)
+    return tuple(
+        c.link._replace(least=c.least)
+        if c.form.linked and not c.link.past
+        else IDENTITY
+        for c in best
+    )
 
 
 def kalman() -> Any:

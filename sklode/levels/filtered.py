@@ -259,7 +259,7 @@ class FilteredChannel:
     def smoothed(self, rows: Table, asked: Table) -> tuple[Array, Array]:
         """Return its signal and variance, had it these rows, in states' units."""
         component, _ = self.heaviest
-        form = component.form._replace(logarithm=False)
+        form = component.form._replace(linked=False)
         plain = component._replace(form=form, location=0.0, scale=1.0, apart=0.0)
         whole, given = plain.space(self.span).whole, replace(self, table=rows)
         signal, variance = given._smoothed(plain, asked, whole)

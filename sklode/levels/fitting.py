@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sklode.data.arrays import Array, Numbers
+from sklode.data.links import Link, has_zeros, link_of, margins
 from sklode.levels.components import FEWEST_HARMONICS, THRESHOLD, Component, FilterPass
 from sklode.levels.effects import Effect, Estimate, Inputs, estimated
 from sklode.levels.forms import BASE, PLACE, VAGUE, Form, priors
-from sklode.levels.mixture import has_zeros, offset_of
 from sklode.levels.posterior import Posterior
 from sklode.levels.table import Table, power_of_two
 
@@ -48,6 +48,7 @@ _FREE = 1e3  # of scales that may be anything
 # series differ whose scales are so far apart, in natural logarithms; and locations
 # then, in spreads
 _APART, _FAR = 0.25, 3.0
+_BENT = 1.5  # times that a logarithm's slope differs, where it may be
 _LEAST_WEIGHT = 2e-3
 
 
@@ -97,6 +98,7 @@ def fit_components(
     gap: float,
     seasons: Seasons,
     logarithm: str | bool,
+    bounds: Array,
 ) -> Found:
     """Return what a channel's forecasts average over, and its effects.
 
@@ -105,14 +107,17 @@ def fit_components(
     """
     table, inputs = rows
     every = table if fine is None else fine.table
-    n_rows, values = len(every.values), every.values
-    n_zeros = int((values <= 0).sum()) if (values >= 0).all() else n_rows
-    is_positive = n_rows >= _LOGARITHMS and n_zeros <= MOST_ZEROS * n_rows
+    n_rows, link = len(every.values), link_of(every.values, bounds)
+    from_bound = margins(every.values[:, None], bounds[None])
+    may_link = bool(np.isfinite(bounds).all()) or (
+        not link.is_identity
+        and n_rows >= _LOGARITHMS
+        and int((from_bound <= 0).sum()) <= MOST_ZEROS * n_rows
+    )
     rows, fine = _read(rows), None if fine is None else _read(fine)
     table, inputs = rows
-    offset = offset_of(values)
-    search = _Search(Rows(table, inputs), span, gap, seasons, offset)
-    found = search.candidates(logarithm, is_positive)
+    search = _Search(Rows(table, inputs), span, gap, seasons, link, bounds)
+    found = search.candidates(logarithm, may_link)
     least = min(c.loss for c in found)
     near = [search.finer(c) for c in found if c.loss <= least + _MARGIN]
     n_judged = len(search.judged.values)
@@ -120,7 +125,7 @@ def fit_components(
         near = sorted(near, key=lambda c: c.loss)[:_POLISHED]
         near = [search.polished(c) for c in near]
     if fine is not None:
-        search = _Search(fine, span, gap, seasons, offset)
+        search = _Search(fine, span, gap, seasons, link, bounds)
         near = [search.settled(min(near, key=lambda c: c.loss))]
     near = search.believing(found if fine is None else near, near) or near
     n_sought = max(len(search.sample.values), 1)
@@ -195,10 +200,18 @@ class _Search:
     """
 
     def __init__(
-        self, rows: Rows, span: float, gap: float, seasons: Seasons, offset: float
+        self,
+        rows: Rows,
+        span: float,
+        gap: float,
+        seasons: Seasons,
+        link: Link,
+        bounds: Array,
     ) -> None:
         self._table, self._inputs = table, inputs = rows
-        self._span, self._gap, self._offset = span, gap, offset
+        self._span, self._gap, self._link = span, gap, link
+        from_bound = margins(table.values[:, None], bounds[None])[:, 0]
+        self._at_bounds = has_zeros(from_bound)
         self._seasons, self._log_odds = seasons, seasons.log_odds
         self._pooled = len(table.bounds) > 2
         self._rows = _sample(table)
@@ -211,7 +224,7 @@ class _Search:
         self.judged = table.where(self._late).without_empty()
         self._near = None if inputs is None else inputs.at(self._late)
 
-    def candidates(self, logarithm: str | bool, is_positive: bool) -> list[_Candidate]:
+    def candidates(self, logarithm: str | bool, may_link: bool) -> list[_Candidate]:
         """Return forms with their most probable hyperparameters."""
         plain = Form(self._seasons.told, logarithm is True, gap=self._gap)
         found = self.grown(self.most_probable(plain))
@@ -219,13 +232,16 @@ class _Search:
             return found
         best = min(found, key=lambda c: c.loss)
         forms = sorted({best.component.form, plain})
-        if has_zeros(self._table.values):
+        if self._at_bounds:
             given = None, best.estimate, True
             found += [self.most_probable(form, *given) for form in forms]
-        low, high = self.sample.values.min(), self.sample.values.max()
-        if logarithm == "auto" and is_positive and high > 1.5 * low:
-            logs = [form._replace(logarithm=True) for form in forms]
-            tried = [self.most_probable(form) for form in logs]
+        # a function that is all but straight there tells nothing
+        ends = np.array([self.sample.values.min(), self.sample.values.max()])
+        is_bent = abs(np.diff(self._link.log_slope(ends))[0]) > math.log(_BENT)
+        is_bent |= not self._link.is_logarithm
+        if logarithm == "auto" and may_link and is_bent:
+            linked = [form._replace(linked=True) for form in forms]
+            tried = [self.most_probable(form) for form in linked]
             tried += self.with_effects(tried[-1], best.estimate)
             found += tried
             better = min(tried, key=lambda c: c.loss)
@@ -294,13 +310,12 @@ class _Search:
     ) -> _Candidate:
         """Return a form's best hyperparameters; ``steady``: nothing changes."""
         sample, span, values = self.sample, self._span, self.sample.values
-        offset, threshold = 0.0, THRESHOLD
-        if form.logarithm:
-            offset = self._offset
-            values = np.log(values + offset)
-        elif has_zeros(self._table.values):
+        threshold = THRESHOLD
+        if form.linked:
+            values = self._link.of(values)
+        elif self._at_bounds:
             threshold = math.inf  # large counts are rare, and true
-        units = _in_units(sample, values, span, form.logarithm, offset, threshold)
+        units = _in_units(sample, values, span, form.linked, self._link, threshold)
         own = units.own(sample, span).at(sample.series)
         logs = priors(form)[2]
         if start is not None:
@@ -334,8 +349,8 @@ class _Search:
         scale = np.broadcast_to(own.at(judged.series).scale, len(judged.values))
         table = own.in_units(judged)
         units = float(np.log(scale).sum())
-        if component.form.logarithm:
-            units += float(np.log(judged.values + component.offset).sum())
+        if component.form.linked:
+            units -= float(component.link.log_slope(judged.values).sum())
         left = table.values - self._response(estimate, self._late)
         table, space = table._replace(values=left), component.space(self._span)
         component = component._replace(steps=True)
@@ -466,18 +481,18 @@ def _in_units(
     table: Table,
     values: Array,
     span: float,
-    logarithm: bool,
-    offset: float,
+    linked: bool,
+    link: Link,
     threshold: float,
 ) -> Component:
     """Return the plain form with location and scale, which all share."""
-    form = Form((), logarithm)
+    form = Form((), linked)
     location, scale = _location_and_scale(values)
-    if not logarithm and has_zeros(values):
+    if not linked and has_zeros(values):
         # of rare ones the median is zero, and what is expected is not
         location = float(values.mean())
     given = 1.0, location, scale
-    units = Component(form, priors(form)[2], *given, threshold=threshold, offset=offset)
+    units = Component(form, priors(form)[2], *given, threshold=threshold, link=link)
     some = np.flatnonzero(table.lengths >= _TELLING)
     if len(some) < 2:
         return units
@@ -493,7 +508,7 @@ def _in_units(
     far = float(np.median(np.abs(locations - middle)[told] / scales[told]))
     scale = math.exp(np.median(logs))
     units = units._replace(apart=apart, location=middle, scale=scale)
-    if not logarithm and has_zeros(table.values):
+    if not linked and has_zeros(table.values):
         sums = np.bincount(table.series, values, len(table.lengths))[some][told]
         share = float(np.mean(sums / table.lengths[some][told] / scales[told]))
         return units._replace(location=share * scale, in_proportion=True)

@@ -40,7 +40,8 @@ class Form(NamedTuple):
     """What a candidate is made of, beside what all are made of."""
 
     periods: tuple[float, ...] = ()
-    logarithm: bool = False
+    linked: bool = False
+    """Whether it is of what y is linked to, not of y itself."""
     effects: tuple[tuple[int, ...], ...] = ()
     """Columns of X that each effect reads, see `effects`."""
     gap: float = 1.0

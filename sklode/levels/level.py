@@ -21,6 +21,7 @@ import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.known import Known
+from sklode.data.links import margins, steps_of
 from sklode.data.observations import Observations
 from sklode.data.scaling import location_and_scale, time_unit
 from sklode.data.ticks import (
@@ -36,7 +37,6 @@ from sklode.levels.effects import Effect, Inputs, along_the_day, columns_of, pla
 from sklode.levels.filtered import Filtered, GroupedChannel
 from sklode.levels.fitting import Found, Rows, Seasons, fit_components
 from sklode.levels.groups import fit_groups, groups_of
-from sklode.levels.mixture import steps_of
 from sklode.levels.moves import Moves
 from sklode.levels.periods import clock_periods, peaks
 from sklode.levels.table import Table
@@ -63,7 +63,8 @@ class Level:
     control_scale: Array
     effects: list[Effect]  # what columns of X and kinds of days may do
     cycle: tuple[float, float] | None  # ticks of a day and a week, see `place_in`
-    steps: Array  # (channel,), see `mixture.steps_of`
+    bounds: Array  # (channel, 2), of values; infinite: none
+    steps: Array  # (channel,), see `links.steps_of`
     cross: Cross  # what channels tell of each other's next rows
     company: Company  # what they tell of each other at the same time
     moves: list[Moves]  # of each channel
@@ -88,7 +89,8 @@ class Level:
             control_scale=scale,
             effects=[],
             cycle=None,
-            steps=steps_of(observations.values),
+            bounds=known.bounds,
+            steps=steps_of(margins(observations.values, known.bounds)),
             cross=Cross.none(n),
             company=Company.none(n),
             moves=[],
@@ -127,6 +129,7 @@ class Level:
                 periods=[period / unit for period in lengths],
                 is_told=not isinstance(seasons, str),
                 logarithm=logarithm,
+                bounds=known.bounds[channel],
             )
             found.append(fit_groups(coarse, fit))
         effects = sorted({e for each in found for _, own in each for e in own})
@@ -242,10 +245,11 @@ def _fit(
     periods: list[float],
     is_told: bool,
     logarithm: str | bool,
+    bounds: Array,
 ) -> Found:
     """Return what rows are forecast by, of seasons that they may have."""
     seasons = _seasons(rows.table, periods, gap, is_told)
-    return fit_components(rows, fine, span, gap, seasons, logarithm)
+    return fit_components(rows, fine, span, gap, seasons, logarithm, bounds)
 
 
 def _skewed(components: list[Component], table: Table, span: float) -> list[Component]:

@@ -12,11 +12,12 @@ import pandas as pd
 
 from sklode.data.arrays import Array, Numbers
 from sklode.data.history import Asked, History
+from sklode.data.links import IDENTITY, margins, steps_of
 from sklode.data.ticks import day_and_week, length_of_time, rows_before
 from sklode.levels.components import Component
 from sklode.levels.effects import ALWAYS, Effect, columns_of, places
 from sklode.levels.filtered import Filtered
-from sklode.levels.mixture import Floored, Move, steps_of
+from sklode.levels.mixture import Between, Floored, Move
 from sklode.levels.moves import BOUNDS, POINTS, Limits
 from sklode.levels.table import Table
 
@@ -47,8 +48,8 @@ class LevelPredictor:
         self._history = history
         self._seed = seed
         self._ahead = ahead
-        seen = steps_of(history.observations.values)
-        self._steps = np.minimum(self.level.steps, seen)  # NaN where either is
+        seen = margins(history.observations.values, self.level.bounds)
+        self._steps = np.minimum(self.level.steps, steps_of(seen))  # NaN: of either
 
     def means(self, asked: Asked) -> Array:
         """Return forecasts, (row, channel), see `Mixture.points`."""
@@ -84,7 +85,7 @@ class LevelPredictor:
             drawn = self.states.drawn(k, own, n, self._seed + k, noise, move)
             if not np.isnan(self._steps[k]):
                 one = self._answered(k, own, move, is_widened=True)
-                drawn = one.put(drawn) if noise else np.maximum(drawn, 0.0)
+                drawn = one.put(drawn) if noise else one.inside(drawn)
             limits = self.states.limits(k, own)
             paths[:, order[place], k] = limits.within(drawn, BOUNDS)
         return finite(paths)
@@ -124,7 +125,9 @@ class LevelPredictor:
                 row = {"channel": name, "part": part, "share": size / sizes.sum()}
                 row["size"] = float(np.median(component.scale)) * size**0.5
                 row["memory"] = self._length(memory)
-                row["logarithm"] = component.form.logarithm
+                linked = component.link if component.form.linked else IDENTITY
+                row["logarithm"] = linked.is_logarithm
+                row["link"] = linked.name
                 row["probability"] = sum(likely)
                 row["values"] = _VALUES[kind]
                 told = self.level.cross.weights, self.level.company.weights
@@ -181,7 +184,7 @@ class LevelPredictor:
             columns = effect.at(self.level.standard(values, k))
             spread = np.sqrt(((columns @ covariance[own, own]) * columns).sum(1))
             drawn = (columns @ mean[own])[:, None] + _NINETY * spread[:, None]
-            drawn = np.exp(scale * drawn) if component.form.logarithm else scale * drawn
+            drawn = np.exp(scale * drawn) if component.form.linked else scale * drawn
             shape = values, drawn[:, 1], drawn[:, [0, 2]]
             name = effect.name(names, self._cycle)
             memory = self._length(effect.memory) if effect.memory else ""
@@ -234,10 +237,12 @@ class LevelPredictor:
     def _answered(
         self, channel: int, asked: Table, move: Move | None, is_widened: bool
     ) -> Any:
-        """Return a channel's distribution: not below zero where y is not."""
+        """Return a channel's distribution: within bounds, told or zero."""
         mixture = self.states.answered(channel, asked, move, is_widened)
-        step = self._steps[channel]
-        return mixture if np.isnan(step) else Floored(mixture, step)
+        step, bounds = self._steps[channel], self.level.bounds[channel]
+        if np.isfinite(bounds).all():
+            return Between(mixture, bounds)
+        return mixture if np.isnan(step) else Floored(mixture, step, bounds)
 
     def _inputs(self, asked: Asked) -> Array:
         """Return what the level reads at rows."""

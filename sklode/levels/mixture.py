@@ -13,15 +13,13 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from sklode.data.arrays import Array, Flags
+from sklode.data.links import IDENTITY, LEAST, Link
 
 _HALVINGS, _FEW_HALVINGS = 60, 20
-# of counts, square differences over sums: 1 of Poisson ones, 0.1 of glucose in mg/dL
-_MOVED = 0.3
-_LARGEST = 709.0  # of logarithms whose exponential a float holds
-_LEAST = 5e-324  # of positive floats
 # of mean and standard deviation, of a normal that is cut off at zero
 _RATIOS = np.linspace(-2.5, 3.0, 300)
 _FAR = 3.0  # deviations above zero: next to nothing is below
+_NONE = np.array([-np.inf, np.inf])
 _COARSE = 6.0  # a standard deviation to which steps of one are small
 
 
@@ -30,23 +28,18 @@ class Move(NamedTuple):
 
     .. math:: u \to m + w (f - m) + c \, (u - m)
 
-    with u the value or, where ``logarithm``, its logarithm, and m its
-    `Mixture.middle`. All arrays are (query,).
+    with u what y is linked to, and m its `Mixture.middle`. All arrays are (query,).
     """
 
-    logarithm: bool
+    link: Link
     target: Array  # f, in units of u
     weight: Array  # w, from 0 to 1
     factor: Array  # c
 
     def at(self, queries: Any) -> Move:
         """Return it at some queries."""
-        parts = self.target[queries], self.weight[queries], self.factor[queries]
-        return Move(self.logarithm, *parts)
-
-    def plain(self, values: Array) -> Array:
-        """Return u of values."""
-        return np.log(np.maximum(values, _LEAST)) if self.logarithm else values
+        columns = (column[queries] for column in self[1:])
+        return Move(self.link, *columns)
 
     def centre(self, middle: Array) -> Array:
         """Return where medians go, in units of u."""
@@ -54,21 +47,21 @@ class Move(NamedTuple):
 
     def of(self, values: Array, middle: Array) -> Array:
         """Return values, (..., query), moved."""
-        moved = self.centre(middle) + self.factor * (self.plain(values) - middle)
-        return np.exp(np.minimum(moved, _LARGEST)) if self.logarithm else moved
+        from_middle = self.link.of(values) - middle
+        return self.link.inverse(self.centre(middle) + self.factor * from_middle)
 
 
 @dataclass(frozen=True)
 class Mixture:
-    """Of each query a mixture; log-normals where ``logarithm``, in y's units."""
+    """Of each query a mixture of normal distributions, of y or what it is linked to."""
 
     weights: Array  # (component,)
-    means: Array  # (component, query); of logarithms of log-normals
+    means: Array  # (component, query)
     spreads: Array  # standard deviations of the signal
     noises: Array  # (component, query or 1): of the noise
-    logarithm: Flags  # (component,)
-    offset: float = 0.0  # of values, before the logarithm
-    rises: Array | float = 0.0  # (component, query), from a median to a forecast
+    linked: Flags  # (component,)
+    link: Link = IDENTITY
+    passing: Array | float = 0.0  # (component, query), variance of what means are over
 
     @classmethod
     def of(
@@ -86,24 +79,23 @@ class Mixture:
         with np.errstate(over="ignore"):
             spreads = scale * np.sqrt(np.maximum(variances, 0.0))
             means = location + scale * means
-        logarithm = np.array([c.form.logarithm for c in components])
-        logs = np.where(logarithm[:, None], scale, 0.0)
+        linked = np.array([c.form.linked for c in components])
+        rises = np.array([[c.rise] for c in components])
         return cls(
-            np.array([c.weight for c in components]),
-            means,
-            spreads,
-            scale * np.sqrt(noises)[:, None],
-            logarithm,
-            max(c.offset for c in components),
-            np.array([[c.rise] for c in components])
-            * logs**2
-            * (noises[:, None] + np.maximum(passing, 0.0))
-            / 2,
+            weights=np.array([c.weight for c in components]),
+            means=means,
+            spreads=spreads,
+            noises=scale * np.sqrt(noises)[:, None],
+            linked=linked,
+            link=max((c.link for c in components), key=lambda link: link.past),
+            passing=rises
+            * np.where(linked[:, None], scale, 0.0) ** 2
+            * (noises[:, None] + np.maximum(passing, 0.0)),
         )
 
     def normal(self) -> tuple[Array, Array, Array]:
         """Return its normals' means, and deviations of signal and noise."""
-        chosen = ~self.logarithm
+        chosen = ~self.linked
         weights = self.weights[chosen, None] / self.weights[chosen].sum()
         mean, root = (weights * self.means[chosen]).sum(0), np.sqrt(weights)
         apart = root * (self.means[chosen] - mean)
@@ -112,33 +104,34 @@ class Mixture:
 
     def middle(self, move: Move) -> Array:
         """Return what a move takes for the middle: the median, of y the forecast."""
-        return move.plain(self.medians() if move.logarithm else self.points())
+        values = self.points() if move.link.is_identity else self.medians()
+        return move.link.of(values)
 
     def moved(self, move: Move) -> Mixture:
         """Return it after a move, of whose kind all components then are."""
-        middle, log = self.middle(move), self.logarithm[:, None]
-        size = np.maximum(self._original(self.means), _LEAST)
-        if move.logarithm:
-            means, stretch = np.where(log, self.means, np.log(size)), 1 / size
+        middle, linked = self.middle(move), self.linked[:, None]
+        is_linked, values = not move.link.is_identity, self._original(self.means)
+        if is_linked:
+            means = np.where(linked, self.means, move.link.of(values))
+            stretch = np.exp(move.link.log_slope(values))
         else:
-            means, stretch = np.where(log, size, self.means), size + self.offset
-        factor = move.factor * np.where(log == move.logarithm, 1.0, stretch)
+            means, stretch = values, np.exp(-self.link.log_slope(values))
+        factor = move.factor * np.where(linked == is_linked, 1.0, stretch)
         return Mixture(
-            self.weights,
-            move.centre(middle) + move.factor * (means - middle),
-            factor * self.spreads,
-            factor * self.noises,
-            np.full(len(self.weights), move.logarithm),
-            rises=move.factor**2 * self.rises if move.logarithm else 0.0,
+            weights=self.weights,
+            means=move.centre(middle) + move.factor * (means - middle),
+            spreads=factor * self.spreads,
+            noises=factor * self.noises,
+            linked=np.full(len(self.weights), is_linked),
+            link=move.link,
+            passing=move.factor**2 * self.passing if is_linked else 0.0,
         )
 
     def widened(self, factor: Array) -> Mixture:
         """Return it stretched by a factor, (query,), about its median, which stays."""
         if (factor == 1).all():
             return self
-        centre = self.medians()
-        logs = np.log(np.maximum(centre + self.offset, _LEAST))
-        centre = np.where(self.logarithm[:, None], logs, centre)
+        centre = self._linked(self.medians())
         return replace(
             self,
             means=centre + factor * (self.means - centre),
@@ -150,7 +143,7 @@ class Mixture:
     def quantiles(self, levels: Array) -> Array:
         """Return quantiles of the signal and its noise, (query, level)."""
         spread = np.hypot(self.spreads, self.noises)
-        spread = np.maximum(spread, np.maximum(1e-12 * np.abs(self.means), _LEAST))
+        spread = np.maximum(spread, np.maximum(1e-12 * np.abs(self.means), LEAST))
         result = np.empty((self.means.shape[1], len(levels)))
         for k, level in enumerate(levels):
             each = self._original(self.means + ndtri(level) * spread)
@@ -158,7 +151,7 @@ class Mixture:
             # between the least and the largest quantile of components
             for _ in range(_HALVINGS if len(self.weights) > 1 else 0):
                 middle = low + (high - low) / 2
-                below = ndtr((self._inverse(middle) - self.means) / spread)
+                below = ndtr((self._linked(middle) - self.means) / spread)
                 is_low = self.weights @ below < level
                 low = np.where(is_low, middle, low)
                 high = np.where(is_low, high, middle)
@@ -176,47 +169,49 @@ class Mixture:
         :math:`\sigma` the deviation of noise and of what fades. A trend drifts without
         end: its mean far ahead is that of a few futures that nobody expects.
         """
-        return replace(self, means=self.means + self.rises).medians()
+        rises = self.link.rise(self.means, self.passing * np.ones_like(self.means))
+        means = self.means + np.where(self.linked[:, None], rises, 0.0)
+        return replace(self, means=means).medians()
 
     @np.errstate(over="ignore", invalid="ignore")
     def variance(self) -> Array:
         """Return the variance of each query, with noise, (query,)."""
         squares = np.hypot(self.spreads, self.noises) ** 2
-        log = self.logarithm[:, None]
-        grown = np.exp(self.means + squares / 2)
-        mean = np.where(log, grown - self.offset, self.means)
-        own = np.where(log, grown**2 * np.expm1(squares), squares)
+        mean, own = self.link.moments(self.means, squares)
+        mean = np.where(self.linked[:, None], mean, self.means)
+        own = np.where(self.linked[:, None], own, squares)
         return self.weights @ (own + (mean - self.weights @ mean) ** 2)
 
     def _original(self, values: Array) -> Array:
-        log = self.logarithm[:, None]
-        grown = np.exp(np.minimum(values, _LARGEST)) - self.offset
-        return np.where(log, grown, values)
+        return np.where(self.linked[:, None], self.link.inverse(values), values)
 
-    def _inverse(self, values: Array) -> Array:
-        log = self.logarithm[:, None]
-        logs = np.log(np.maximum(values + self.offset, _LEAST))
-        return np.where(log, logs, values)
+    def _linked(self, values: Array) -> Array:
+        return np.where(self.linked[:, None], self.link.of(values), values)
 
 
 class Floored:
     r"""A mixture of values y = max(0, a + b u), rounded if ``step`` is one.
 
     Where u may well be below zero, a and b keep the mean of the signal, itself not
-    below zero, and the variance of u.
+    below zero, and the variance of u. With one of two ``bounds`` finite, y and u are
+    distances from it.
     """
 
-    def __init__(self, mixture: Mixture, step: float) -> None:
+    def __init__(self, mixture: Mixture, step: float, bounds: Array = _NONE) -> None:
         self._mixture, self._step = mixture, step
+        low, high = bounds.tolist()
+        self._bound = high if high < np.inf else low if low > -np.inf else 0.0
+        self._sign = -1.0 if high < np.inf else 1.0
         self._shift, self._stretch = np.zeros(1), np.ones(1)
         self._variance = mixture.variance() + step / 12
-        if mixture.weights @ mixture.logarithm < 0.5:
+        if mixture.weights @ mixture.linked < 0.5:
             with np.errstate(over="ignore"):
-                self._fit(*mixture.normal())
+                middle, signal, noise = mixture.normal()
+                self._fit(self._sign * (middle - self._bound), signal, noise)
 
     def _fit(self, middle: Array, signal: Array, noise: Array) -> None:
         """Find a and b, of means, and deviations of signal and noise."""
-        least = np.maximum(1e-12 * np.abs(middle), _LEAST)
+        least = np.maximum(1e-12 * np.abs(middle), LEAST)
         spread = np.maximum(np.hypot(signal, noise), least)
         signal, near = np.maximum(signal, least), middle < _FAR * spread
         mean, own = (signal * x for x in _cut_off(middle / signal))
@@ -239,20 +234,64 @@ class Floored:
 
     def put(self, values: Array) -> Array:
         """Return y of values u, (..., query)."""
-        values = np.maximum(self._shift + self._stretch * values, 0.0)
-        return np.round(values) if self._step else values
+        values = self._shift + self._stretch * (self._sign * (values - self._bound))
+        values = np.maximum(values, 0.0)
+        values = np.round(values) if self._step else values
+        return self._bound + self._sign * values
+
+    def inside(self, values: Array) -> Array:
+        """Return values not beyond the bound."""
+        distances = np.maximum(self._sign * (values - self._bound), 0.0)
+        return self._bound + self._sign * distances
 
     def quantiles(self, levels: Array) -> Array:
         """Return quantiles of y, (query, level)."""
         return self.put(self._mixture.quantiles(levels).T).T
 
     def points(self) -> Array:
-        """Return forecasts of u, not below zero nor rounded, (query,)."""
-        return np.maximum(self._mixture.points(), 0.0)
+        """Return forecasts of u, not beyond the bound nor rounded, (query,)."""
+        return self.inside(self._mixture.points())
 
     def variance(self) -> Array:
         """Return the variance of y, (query,)."""
         return self._variance
+
+
+class Between:
+    """A mixture of values that lie between two bounds."""
+
+    def __init__(self, mixture: Mixture, bounds: Array) -> None:
+        self._mixture, self._bounds = mixture, bounds
+
+    def put(self, values: Array) -> Array:
+        """Return y of values u, (..., query)."""
+        return np.clip(values, *self._bounds)
+
+    inside = put
+
+    def quantiles(self, levels: Array) -> Array:
+        """Return quantiles of y, (query, level)."""
+        return self.put(self._mixture.quantiles(levels))
+
+    def points(self) -> Array:
+        """Return forecasts, (query,)."""
+        return self.put(self._mixture.points())
+
+    def variance(self) -> Array:
+        """Return the variance of y, (query,): plain values lie at a bound beyond it."""
+        if self._mixture.weights @ self._mixture.linked >= 0.5:
+            return self._mixture.variance()
+        mean, signal, noise = self._mixture.normal()
+        spread = np.maximum(np.hypot(signal, noise), LEAST)
+        width = self._bounds[1] - self._bounds[0]
+        # y - low = max(0, x) - max(0, x - width), of a normal x
+        ratio = (mean - self._bounds[0]) / spread
+        above, beyond = _cut_off(ratio), _cut_off(ratio - width / spread)
+        # where the second part counts, the first is the second and the width
+        both = beyond[1] ** 2 + beyond[0] ** 2 + width / spread * beyond[0]
+        covariance = both - above[0] * beyond[0]
+        variance = above[1] ** 2 + beyond[1] ** 2 - 2 * covariance
+        return np.asarray(spread**2 * np.clip(variance, 0.0, None))
 
 
 def _cut_off(ratio: Array) -> tuple[Array, Array]:
@@ -283,35 +322,3 @@ def _rounded(centre: Array, spread: Array, mean: Array) -> tuple[Array, Array]:
         is_low = moments(middle)[0] < mean
         low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
     return centre + high, np.maximum(moments(high)[1], 0.0)
-
-
-@np.errstate(over="ignore")  # of what no float holds
-def steps_of(values: Array) -> Array:
-    """Return 1 of channels of counts, 0 of others, NaN of some below zero.
-
-    Whole numbers are counts if they move as counts do, whose square differences are
-    their sum on average (Poisson); measurements that were rounded move less.
-    """
-    found = np.zeros(values.shape[1])
-    for k, column in enumerate(values.T):
-        known = column[~np.isnan(column)]
-        if (known < 0).any():
-            found[k] = np.nan
-        elif (known == np.round(known)).all():
-            sums = known[1:] + known[:-1]
-            moved = np.diff(known)[sums > 0] ** 2 / sums[sums > 0]
-            found[k] = not len(moved) or np.minimum(moved, 4.0).mean() > _MOVED
-    return found
-
-
-def has_zeros(values: Array) -> bool:
-    """Return whether some are zero, and none below."""
-    return bool(len(values)) and float(values.min()) == 0.0
-
-
-def offset_of(values: Array) -> float:
-    """Return what is added before a logarithm: among zeros, the least step."""
-    if not has_zeros(values) or not values.any():
-        return 0.0
-    whole = steps_of(values[:, None])[0] == 1
-    return 1.0 if whole else float(values[values > 0].min())

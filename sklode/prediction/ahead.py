@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklode import nn
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.history import History
+from sklode.data.links import LEAST
 from sklode.data.observations import Observations
 from sklode.data.ticks import ticks_between
 from sklode.data.windows import KnownControls, Questions, Rows
@@ -80,9 +81,9 @@ class AheadModel(TrainedModel):
         target[which] = self.forecasts(seen, asked, lead[which], known)
         for channel in range(len(found)):
             weight, factor = self.stacking.at(channel, lead)
-            is_log = not np.isnan(self.units.least[channel])
             if weight.any():
-                found[channel] = Move(is_log, target[:, channel], weight, factor)
+                link = self.units.links[channel]._replace(least=LEAST)
+                found[channel] = Move(link, target[:, channel], weight, factor)
         return found
 
     def forecasts(

@@ -31,6 +31,7 @@ from sktime.forecasting.base import ForecastingHorizon
 from sklode import nn
 from sklode.data.errors import WeightsFileError
 from sklode.data.history import History
+from sklode.data.links import Link
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.data.ticks import stamps_of, ticks_of
@@ -265,7 +266,7 @@ def _parts_of_record(record: Any) -> Any:
 
 _RECORDS = (
     *(History, Units, Stacking, Level, Component, Form, Effect),
-    *(Cross, Company, Moves),
+    *(Cross, Company, Moves, Link),
 )
 
 _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {

@@ -19,7 +19,7 @@ from sklode.data.arrays import Numbers
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units, constants_of
 from sklode.data.windows import Rows
-from sklode.levels.components import least_of
+from sklode.levels.components import links_of
 from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
 from sklode.prediction.ahead import AheadModel, Stacking, batch_of
@@ -79,7 +79,7 @@ class AheadRun(Run):
             if self.is_guarded and can_prove:
                 self.learned = before
             may_have_network = kept is None and (can_prove or not self.is_guarded)
-            units = Units.robust(self.learned, level.unit, least_of(level.channels))
+            units = Units.robust(self.learned, level.unit, links_of(level.channels))
             n_rows = min(_ROWS_READ, max(int(self.learned.lengths.max()) - 1, 1))
             n_rows = settings.window_length or n_rows
             parts = None, units, rows.clock, n_rows, self.architecture

@@ -101,7 +101,7 @@ class Validation:
         self._forecast(observations, level)
 
     def _forecast(self, observations: Observations, level: Level) -> None:
-        asked, before, least = self.asked, self.before, self._model.units.least
+        asked, before = self.asked, self.before
         filtered = level.filtered(before)
         first = before.ticks[before.bounds[:-1]][asked.window]
         times = ticks_between(first, observations.ticks[asked.row]) / level.unit
@@ -116,8 +116,7 @@ class Validation:
             for _, place in filtered.channels[k].split(queries):
                 one = filtered.answered(k, queries.where(place))
                 table[np.flatnonzero(mine)[place], :3] = one.quantiles(quantiles)
-            if not np.isnan(least[k]):
-                table[mine] = np.log(np.maximum(table[mine], least[k]))
+            table[mine] = self._model.units.links[k].of(table[mine])
         low, self.median, high, truth = table.T
         deviation = (high - low) / _TO_DEVIATION
         self.deviation = np.maximum(deviation, 1e-9 * np.abs(self.median) + 1e-300)

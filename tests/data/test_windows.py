@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sklode.data.links import IDENTITY, Link
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units, plain
 from sklode.data.windows import Rows, WindowSet
 
 NAN = float("nan")
-NONE = np.array([NAN])
+NONE = (IDENTITY,)
 EVERY = np.array([True])
 TIMES: list[list[int]] = [[0, 1, 3, 6, 10], [0, 2]]
 VALUES: list[list[float]] = [[1, 0, NAN, 4, 5], [6, 7]]
@@ -32,7 +33,7 @@ def observed(times: list[list[int]], values: list[list[float]]) -> Observations:
 def one_to_one(n_channels: int, n_controls: int = 0) -> Units:
     nothing, one = np.zeros(n_channels), np.ones(n_channels)
     unchanged = np.zeros(n_controls), np.ones(n_controls)
-    return Units(1.0, nothing, one, *unchanged, np.full(n_channels, NAN))
+    return Units(1.0, nothing, one, *unchanged, (IDENTITY,) * n_channels)
 
 
 def windows(window_length: int = 3, horizon: int = 1, n_channels: int = 1) -> WindowSet:
@@ -174,5 +175,5 @@ def test_series_of_very_unequal_spread_have_units_of_their_own() -> None:
 def test_logarithms_are_read_where_the_level_has_them() -> None:
     values = np.array([[1.0, -2.0], [100.0, 3.0], [0.0, NAN]])
     expected = [[0.0, -2.0], [np.log(100.0), 3.0], [np.log(1e-3), NAN]]
-    found = plain(values, np.array([1e-3, NAN]))
+    found = plain(values, (Link(low=0.0, least=1e-3), IDENTITY))
     np.testing.assert_allclose(found, expected)

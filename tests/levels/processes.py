@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sklode.data.links import Link
 from sklode.levels.components import Component
 from sklode.levels.filtered import FilteredChannel
 from sklode.levels.forms import Form
@@ -46,7 +47,16 @@ def component(
     for _ in form.periods:
         logs += [usual["season"], usual["kept"]]
     # every innovation counts as it is
-    return Component(form, np.log(logs), weight, location, scale, harmonics, math.inf)
+    return Component(
+        form=form,
+        logs=np.log(logs),
+        weight=weight,
+        location=location,
+        scale=scale,
+        harmonics=harmonics,
+        threshold=math.inf,
+        link=Link(low=0.0),
+    )
 
 
 ABSENT: dict[str, Any] = dict.fromkeys(("slope", "walk", "velocity", "ou"), 1e-9)

@@ -27,7 +27,7 @@ def share(found: Level, has: Callable[[Form], Any], channel: int = 0) -> float:
 
 
 def is_log(form: Form) -> bool:
-    return form.logarithm
+    return form.linked
 
 
 def periods(form: Form) -> tuple[float, ...]:

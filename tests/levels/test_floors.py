@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sklode.levels.mixture import Floored, Mixture, has_zeros, offset_of, steps_of
+from sklode.data.links import Link, has_zeros, link_of, steps_of
+from sklode.levels.mixture import Floored, Mixture
 
 N = 400_000
 
@@ -17,7 +18,7 @@ def normal(mean: float, spread: float, noise: float, log: bool = False) -> Mixtu
     means = np.array([[mean - 0.1 * spread], [mean + 0.1 * spread]])
     spreads, noises = np.full((2, 1), spread), np.full((2, 1), noise)
     given = np.full(2, 0.5), means, spreads, noises, np.full(2, log)
-    return Mixture(*given, rises=log * noises**2 / 2)
+    return Mixture(*given, Link(low=0.0), passing=noises**2)
 
 
 def draws(mixture: Mixture) -> np.ndarray:
@@ -25,7 +26,7 @@ def draws(mixture: Mixture) -> np.ndarray:
     chosen = rng.integers(0, 2, N)
     spread = np.hypot(mixture.spreads, mixture.noises)[chosen, 0]
     found = mixture.means[chosen, 0] + spread * rng.standard_normal(N)
-    return np.exp(found)[:, None] if mixture.logarithm[0] else found[:, None]
+    return np.exp(found)[:, None] if mixture.linked[0] else found[:, None]
 
 
 CASES = {
@@ -82,7 +83,7 @@ def test_log_normals_are_only_rounded() -> None:
 
 def test_a_logarithm_with_an_offset_is_taken_back() -> None:
     plain = normal(1.0, 0.3, 0.2, log=True)
-    offset = replace(plain, offset=2.0)
+    offset = replace(plain, link=Link(low=0.0, past=2.0))
     levels = np.array([0.05, 0.5, 0.95])
     expected = plain.quantiles(levels) - 2
     np.testing.assert_allclose(offset.quantiles(levels), expected, rtol=1e-9)
@@ -106,5 +107,5 @@ KINDS = [
 def test_value_kinds_are_told(values: list[float], step: float, offset: float) -> None:
     np.testing.assert_array_equal(steps_of(np.array(values)[:, None]), [step])
     known = np.array(values)[~np.isnan(values)]
-    assert offset_of(known) == offset
+    assert link_of(known, np.array([-np.inf, np.inf])).past == offset
     assert has_zeros(known) is bool((known == 0).any() and (known >= 0).all())

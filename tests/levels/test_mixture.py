@@ -9,8 +9,10 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import lognorm, norm
 
-from sklode.levels.mixture import Mixture, Move, steps_of
+from sklode.data.links import IDENTITY, Link, steps_of
+from sklode.levels.mixture import Mixture, Move
 
+LOGARITHM = Link(low=0.0)
 LEVELS = np.array([0.001, 0.05, 0.5, 0.8, 0.999])
 
 
@@ -21,8 +23,15 @@ def mixture(*parts: tuple[float, float, float, float, bool]) -> Mixture:
     )
     spreads = np.sqrt(variances)[:, None]
     noises = np.sqrt(noises)[:, None]
-    rises = np.where(logarithm[:, None], noises**2 / 2, 0.0)
-    return Mixture(weights, means[:, None], spreads, noises, logarithm, rises=rises)
+    return Mixture(
+        weights=weights,
+        means=means[:, None],
+        spreads=spreads,
+        noises=noises,
+        linked=logarithm,
+        link=LOGARITHM,
+        passing=noises**2,
+    )
 
 
 def distributions(of: Mixture, noise: bool) -> list[tuple[float, Any]]:
@@ -32,7 +41,7 @@ def distributions(of: Mixture, noise: bool) -> list[tuple[float, Any]]:
         of.means[:, 0],
         of.spreads[:, 0],
         of.noises[:, 0],
-        of.logarithm,
+        of.linked,
         strict=True,
     ):
         spread = np.hypot(spread, noise * extra)
@@ -100,7 +109,8 @@ def test_a_logarithm_beyond_all_floats_is_the_largest_and_no_infinity() -> None:
 
 
 def moved(of: Mixture, target: float, weight: float, factor: float, log: bool) -> Any:
-    move = Move(log, *(np.array([x]) for x in (target, weight, factor)))
+    link = LOGARITHM if log else IDENTITY
+    move = Move(link, *(np.array([x]) for x in (target, weight, factor)))
     return of.moved(move), move
 
 
@@ -126,7 +136,7 @@ def test_a_move_shifts_the_median_and_stretches_all_quantiles(
 def test_a_component_of_another_kind_moves_with_the_others() -> None:
     of = mixture((0.8, 1.0, 0.3, 0.1, True), (0.2, 2.8, 0.4, 0.1, False))
     found, _ = moved(of, 3.0, 1.0, 0.5, True)
-    assert found.logarithm.tolist() == [True, True]
+    assert found.linked.tolist() == [True, True]
     assert (found.quantiles(LEVELS) > 0).all()
     assert found.medians()[0] == pytest.approx(np.exp(3.0), rel=0.05)
 
@@ -134,10 +144,10 @@ def test_a_component_of_another_kind_moves_with_the_others() -> None:
 @each
 def test_a_forecast_is_the_mean_over_noise_at_the_median_signal(name: str) -> None:
     of = MIXTURES[name]
-    if len(of.weights) == 1 and of.logarithm[0]:
+    if len(of.weights) == 1 and of.linked[0]:
         expected = lognorm(of.noises[0, 0], scale=np.exp(of.means[0, 0])).mean()
         assert of.points()[0] == pytest.approx(expected)
-    elif not of.logarithm.any():  # symmetric: the median is both
+    elif not of.linked.any():  # symmetric: the median is both
         np.testing.assert_array_equal(of.points(), of.medians())
     else:
         assert of.points()[0] >= of.medians()[0]

@@ -15,7 +15,7 @@ from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.levels import level_predictor
-from sklode.levels.components import least_of
+from sklode.levels.components import links_of
 from sklode.levels.level import Level
 from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.model import build_network
@@ -48,7 +48,7 @@ def held_out(rows: Observations) -> tuple[Any, Level, Units]:
     """Return the first held-out rows, and the level and the units of those before."""
     cut = held_out_rows(rows.bounds, 0.2, False, np.random.RandomState(0))
     level = Level.fit(rows.until(cut))
-    units = Units.robust(rows.until(cut), level.unit, least_of(level.channels))
+    units = Units.robust(rows.until(cut), level.unit, links_of(level.channels))
     return cut, level, units
 
 
@@ -156,7 +156,7 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(
     rows = Observations.from_frame(y, X)
     cut, level, units = held_out(rows)
     assert units.of_series is (kind == "of unequal scale")
-    assert np.isfinite(units.least).all() == (kind == "logarithms")
+    assert all(x.is_logarithm for x in units.links) == (kind == "logarithms")
     # networks that have learned nothing may move forecasts as far as they will
     monkeypatch.setattr(level_predictor, "BOUNDS", np.inf)
     proof = proof_of(rows, 12, cut, level, units)
