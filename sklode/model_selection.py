@@ -377,7 +377,7 @@ def _seasons(rows: Observations) -> dict[str, float]:
         return {}
     unit = float(np.median(np.diff(times)))
     clock = clock_periods(rows, unit, times[-1])
-    periods = clock or [p * unit for p in peaks(times / unit, values, 1.0)]
+    periods = clock or [p * unit for p in peaks(times / unit, values, 0 * values, 1.0)]
     misses = {}
     for period in periods:
         later = times >= period

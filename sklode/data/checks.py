@@ -6,7 +6,7 @@ A TypeError where it is of another kind than it must be, else a ValueError.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -129,8 +129,11 @@ def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
         )
 
 
-def check_index(index: pd.Index, name: str = "y") -> None:
-    """Check that stamps are times, finite and increasing within each series."""
+def check_index(index: pd.Index, name: str = "y", may_repeat: bool = False) -> None:
+    """Check that stamps are times, finite and increasing within each series.
+
+    A stamp ``may_repeat`` where errors of measurement are known.
+    """
     check_times(index, name)
     times = index.get_level_values(-1)
     if len(times):
@@ -139,11 +142,17 @@ def check_index(index: pd.Index, name: str = "y") -> None:
     ticks, (series, _) = ticks_of(times), series_of(index)
     order = np.argsort(series, kind="stable")
     same, ordered = np.diff(series[order]) == 0, ticks[order]
-    for place in np.flatnonzero(same & (ordered[1:] <= ordered[:-1])):
+    wrong = ordered[1:] < ordered[:-1]
+    if not may_repeat:
+        wrong |= ordered[1:] == ordered[:-1]
+    for place in np.flatnonzero(same & wrong):
         before, row = order[place : place + 2]
         remedy = f"Sort {name} by its index first: {name}.sort_index()."
         if ticks[row] == ticks[before]:
-            remedy = f"Keep one row per stamp: {name}[~{name}.index.duplicated()]."
+            remedy = (
+                f"Keep one row per stamp: {name}[~{name}.index.duplicated()]; or name "
+                "the column of X with the errors of measurement by error=..."
+            )
         raise ValueError(
             f"times of {name} must be strictly increasing; got {times[row]} after "
             f"{times[before]} at row {row}. {remedy}"
@@ -233,6 +242,7 @@ _SHARED: dict[str, list[Any]] = {
     "freq": [str, pd.DateOffset, pd.Timedelta, None],
     "clean": ["boolean"],
     "bounds": [tuple, list, dict, None],
+    "error": [Hashable, dict, None],
     "random_state": ["random_state"],
 }
 

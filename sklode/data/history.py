@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from sklode.data.checks import (
     check_times,
     finite_values,
 )
+from sklode.data.measurements import error_columns, measured
 from sklode.data.observations import Observations
 from sklode.data.sensors import cleaned
 from sklode.data.ticks import (
@@ -48,6 +49,8 @@ class History:
     channels: list[Hashable]  # names of the columns of y
     controls: list[Hashable]  # and of X; empty without X
     left_out: Flags | None = None  # (row, channel), by `cleaned`; None: it never is
+    errors: dict[Hashable, Hashable] = field(default_factory=dict)
+    """Columns of X that hold channels' errors of measurement; they are no controls."""
 
     def __post_init__(self) -> None:
         self.rows = self.given
@@ -64,31 +67,42 @@ class History:
         freq: Any = None,
         channels: list[Hashable] | None = None,
         clean: bool = True,
+        error: Any = None,
     ) -> History:
-        """Read series; ``channels`` are names in place of y's own."""
+        """Read series; ``channels`` are names in place of y's own.
+
+        ``error`` names the column of X, or of each channel one, that holds its errors.
+        """
         channels = list(y.columns) if channels is None else channels
-        given, left_out = Observations.from_frame(y, X), None
-        steps = _steps_of(given, y.index, freq)
+        errors = error_columns(error, channels)
+        index, given, X = _read(y.set_axis(channels, axis=1), X, errors)
+        left_out = None
+        steps = _steps_of(given, index, freq)
         if clean:
             left_out = np.zeros(given.values.shape, dtype=bool)
             every = range(len(given.keys))
             given, left_out = cleaned(given, channels, every, left_out, 0)
         controls = [] if X is None else list(X.columns)
-        return cls(given, steps, list(y.index.names), channels, controls, left_out)
+        levels = list(y.index.names)
+        return cls(given, steps, levels, channels, controls, left_out, errors)
 
     def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Any) -> History:
         """Return the history with more rows or series, of a step ``freq``."""
-        if (X is None) != (not self.controls):
+        if (X is None) != (not (self.controls or self.errors)):
             had, got = ("no X", "X") if X is not None else ("X", "no X")
             raise ValueError(
                 f"update takes X where fit did; fit had {had}, update got {got}. Pass "
                 "the same columns to both."
             )
         y = with_columns(y, self.channels)
-        X = None if X is None else with_columns(X, self.controls, "X")
+        if X is not None:
+            X = with_columns(
+                X, [*self.controls, *dict.fromkeys(self.errors.values())], "X"
+            )
         self._check_levels(y.index, "the rows of an update")
-        new, old, n_known = Observations.from_frame(y, X), self.given, len(self.steps)
-        rows = old.merged(new)
+        (index, new, _), old = _read(y, X, self.errors), self.given
+        n_known = len(self.steps)
+        rows = old.merged(new, is_measured=bool(self.errors))
         spelt = {tuple(map(str, key)): key for key in rows.keys[:n_known]}
         for key in rows.keys[n_known:]:
             if (alike := spelt.get(tuple(map(str, key)))) is not None:
@@ -97,7 +111,7 @@ class History:
                     f"type; got {key}, known is {alike}. Convert the keys, or choose "
                     "others."
                 )
-        steps, left_out = self.steps + _steps_of(rows, y.index, freq, n_known), None
+        steps, left_out = self.steps + _steps_of(rows, index, freq, n_known), None
         if self.left_out is not None:
             left_out = np.zeros(rows.values.shape, dtype=bool)
             row = rows_before(rows.bounds, rows.ticks, old.series, old.ticks)
@@ -172,6 +186,9 @@ class History:
     def _known(self, index: pd.Index, X: Any) -> Observations:
         """Return all rows of X; those at ``index`` are checked."""
         rows = self.rows
+        if X is not None and self.errors:  # they are known of the past alone
+            X = pd.DataFrame(X).drop(columns=[*self.errors.values()], errors="ignore")
+            X = X if X.shape[1] else None
         if not self.controls:
             if X is not None:
                 raise ValueError(
@@ -208,6 +225,21 @@ class History:
                 f"{len(self.levels)}; got {index.nlevels}. A row of a panel names its "
                 "series, then its time."
             )
+
+
+def _read(
+    y: pd.DataFrame, X: pd.DataFrame | None, errors: dict[Hashable, Hashable]
+) -> tuple[pd.Index, Observations, pd.DataFrame | None]:
+    """Return an index with a row each stamp, its rows, and the controls among X."""
+    if errors and X is not None and not X.index.equals(y.index):
+        if y.index.has_duplicates:
+            raise ValueError(
+                "where stamps are measured twice, X must have the rows of y in their "
+                "order; got another index. Pass both from one table."
+            )
+        X = X.loc[y.index]
+    y, X, found = measured(y, X, errors)
+    return y.index, Observations.from_frame(y, X, found), X
 
 
 def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:

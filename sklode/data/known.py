@@ -11,7 +11,7 @@ from sklode.data.arrays import Array
 from sklode.data.history import History
 
 _NO_BOUNDS = np.array([-np.inf, np.inf])
-KNOWN = ("bounds",)
+KNOWN = ("bounds", "error")
 """Parameters that tell it; the paper's model has no place for them."""
 
 

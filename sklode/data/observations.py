@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.checks import finite_values
 from sklode.data.errors import HistoryWarning
+from sklode.data.measurements import combined
 from sklode.data.ticks import (
     clock_of,
     rows_before,
@@ -37,12 +38,15 @@ class Observations:
     ticks: Numbers  # (row,): time stamps
     values: Array  # (row, channel), float64; NaN where missing
     controls: Array  # (row, control), float64: X at the same stamps
+    errors: Array  # (row, channel), standard deviations of measurement, as values
     bounds: Numbers  # (series + 1,)
     keys: tuple[Key, ...]  # index levels of each series; ((),) for a single one
     like: pd.Index  # of the stamps' kind, zone and unit
 
     @classmethod
-    def from_frame(cls, y: pd.DataFrame, X: pd.DataFrame | None = None) -> Observations:
+    def from_frame(
+        cls, y: pd.DataFrame, X: pd.DataFrame | None = None, errors: Any = 0.0
+    ) -> Observations:
         """Read all rows of ``y``, whose last index level is time, with their X."""
         X = y.iloc[:, :0] if X is None else X.loc[y.index]
         series, keys = series_of(y.index)
@@ -51,7 +55,8 @@ class Observations:
         order = np.lexsort((ticks, series))
         bounds = np.searchsorted(series[order], np.arange(len(keys) + 1))
         values, controls = finite_values(y), finite_values(X, "X")
-        every = cls(ticks, values, controls, bounds, keys, times[:1])
+        errors = np.where(np.isnan(values), np.nan, errors)
+        every = cls(ticks, values, controls, errors, bounds, keys, times[:1])
         return every.rows(order, bounds, keys)
 
     @property
@@ -78,8 +83,9 @@ class Observations:
 
     def rows(self, which: Any, bounds: Numbers, keys: tuple[Key, ...]) -> Observations:
         """Return some rows, as series of these ``bounds`` and ``keys``."""
-        parts = self.ticks[which], self.values[which], self.controls[which]
-        return Observations(*parts, bounds, keys, self.like)
+        values, controls, errors = self.values, self.controls, self.errors
+        rows = self.ticks[which], values[which], controls[which], errors[which]
+        return Observations(*rows, bounds, keys, self.like)
 
     def where(self, kept: Flags) -> Observations:
         """Return some rows, (row,); series without any are left out."""
@@ -104,9 +110,11 @@ class Observations:
         passed = (self.ticks - number * step).astype(np.float64)[:, None]
         ticks = number[starts] * step + mean(passed)[:, 0].astype(np.int64)
         bounds = np.searchsorted(starts, self.bounds)
-        controls = mean(self.controls)
+        controls, squares = mean(self.controls), mean(self.errors**2)
+        lengths = np.add.reduceat(~np.isnan(self.values), starts, dtype=np.float64)
+        errors = np.sqrt(squares / np.maximum(lengths, 1.0))  # of a mean
         return Observations(
-            ticks, mean(self.values), controls, bounds, self.keys, self.like
+            ticks, mean(self.values), controls, errors, bounds, self.keys, self.like
         )
 
     def until(self, cut: Numbers) -> Observations:
@@ -148,10 +156,13 @@ class Observations:
         found = (self.ticks[row] == ticks) & (row >= self.bounds[series])
         return found & (series >= 0)
 
-    def merged(self, new: Observations, warns: bool = True) -> Observations:
+    def merged(
+        self, new: Observations, warns: bool = True, is_measured: bool = False
+    ) -> Observations:
         """Return these series with the rows of ``new``, matched by key and stamp.
 
-        What is not NaN there replaces what was here; new series come last. A
+        What is not NaN there replaces what was here; new series come last. Where errors
+        of measurement are known, another value of a stamp is a second measurement. A
         HistoryWarning says where a value changes, or a series of ``new`` ends before
         its first row here.
         """
@@ -165,10 +176,15 @@ class Observations:
         before, after = order[:-1][again], order[1:][again]
         kept = order[np.append(~again, True)]
         n_channels = self.values.shape[1]
-        table = np.block([[x.values, x.controls] for x in (self, new)])
+        table = np.block([[x.values, x.controls, x.errors] for x in (self, new)])
         old, now = table[before], table[after]
         table[after] = np.where(np.isnan(now), old, now)
-        revised = (old != table[after]) & ~np.isnan(old)
+        if is_measured:
+            both = _measured_twice(old, now, n_channels)
+            table[after] = np.where(np.isnan(both), table[after], both)
+            old = np.where(np.isnan(both), old, table[after])
+        n_told = n_channels + self.controls.shape[1]
+        revised = ((old != table[after]) & ~np.isnan(old))[:, :n_told]
         if warns and revised.any():
             row = after[np.argmax(revised.any(axis=1))]
             parts = {"y": revised[:, :n_channels], "X": revised[:, n_channels:]}
@@ -190,14 +206,30 @@ class Observations:
                 "meant, look for wrong time stamps."
             )
         bounds = np.searchsorted(series[kept], np.arange(len(keys) + 1))
-        values, controls = table[kept, :n_channels], table[kept, n_channels:]
-        return Observations(ticks[kept], values, controls, bounds, keys, self.like)
+        values, controls, errors = np.split(table[kept], [n_channels, n_told], axis=1)
+        return Observations(
+            ticks[kept], values, controls, errors, bounds, keys, self.like
+        )
 
     def named(self, row: Any) -> str:
         """Return a row as the user's index names it."""
         stamp = stamps_of(self.ticks[[row]], self.like)[0]
         key = self.keys[self.series[row]]
         return f"{stamp} of series {key}" if key else f"{stamp}"
+
+
+def _measured_twice(old: Array, now: Array, n_channels: int) -> Array:
+    """Return what rows say together where both have values, which differ; else NaN."""
+    found = np.full(old.shape, np.nan)
+    n_errors = old.shape[1] - n_channels  # the first column of errors
+    codes = np.tile(np.arange(len(old)), 2)
+    for k in range(n_channels):
+        values = np.append(old[:, k], now[:, k])
+        errors = np.append(old[:, n_errors + k], now[:, n_errors + k])
+        mean, error = combined(values, np.nan_to_num(errors), codes)
+        differ = ~np.isnan(old[:, k] + now[:, k]) & (old[:, k] != now[:, k])
+        found[differ, k], found[differ, n_errors + k] = mean[differ], error[differ]
+    return found
 
 
 def _warn(text: str) -> None:

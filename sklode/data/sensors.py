@@ -49,7 +49,10 @@ def cleaned(
     for k, channel in product(judged, range(len(channels))):
         low, high = given.bounds[k : k + 2]
         kind[low:high, channel] = 0
-        row = low + np.flatnonzero(~np.isnan(given.values[low:high, channel]))
+        # values whose errors are known are as far off as these say
+        is_judged = ~np.isnan(given.values[low:high, channel])
+        is_judged &= ~(given.errors[low:high, channel] > 0)
+        row = low + np.flatnonzero(is_judged)
         if len(row) < _FEWEST:
             continue
         for rule, find in enumerate((_beyond, _stuck), 1):

@@ -120,7 +120,7 @@ class ContinuousForecaster(BaseForecaster):
             if data is not None:
                 checks.check_table(data, name)
             if isinstance(data, tables):
-                checks.check_index(data.index, name)
+                checks.check_index(data.index, name, self.error is not None)
         checks.check_rows(y, X)
         if self._state == "fitted" and isinstance(y, np.ndarray):
             raise TypeError(
@@ -193,7 +193,7 @@ class ContinuousForecaster(BaseForecaster):
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
-        history = History.of(y, X, self.freq, channels, self.clean)
+        history = History.of(y, X, self.freq, channels, self.clean, self.error)
         if start is not None:
             self._check_continues(start, history.observations)
         check_step(fh, self._cutoff, history.steps)

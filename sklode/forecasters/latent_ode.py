@@ -45,6 +45,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         thinning: float = 0.5,
         level: str = "auto",
         bounds: Any = None,
+        error: Any = None,
         method: str = "rk4",
         step_size: float = 1.0,
         clip_norm: float | None = 1.0,

@@ -113,6 +113,7 @@ class StructuralForecaster(ContinuousForecaster):
         seasons: str | list[Any] | tuple[Any, ...] | None = "auto",
         logarithm: str | bool = "auto",
         bounds: Any = None,
+        error: Any = None,
         n_samples: int = 100,
         freq: str | pd.DateOffset | pd.Timedelta | None = None,
         clean: bool = True,
@@ -121,6 +122,7 @@ class StructuralForecaster(ContinuousForecaster):
         self.seasons = seasons
         self.logarithm = logarithm
         self.bounds = bounds
+        self.error = error
         self.n_samples = n_samples
         self.freq = freq
         self.clean = clean

@@ -72,6 +72,7 @@ class Component(NamedTuple):
     link: Link = IDENTITY  # what a form that is linked is modelled on
     in_proportion: bool = False  # locations of series are, to their scales
     rise: float = 1.0  # from medians to what can be summed, see `skew`
+    error: float = 0.0  # the usual one of measurement, in units of the states
     group: int = 0  # of the series that it is for, see `groups`
 
     def space(self, span: float, before: float = 0.0) -> StateSpace:
@@ -82,6 +83,11 @@ class Component(NamedTuple):
     def noise(self) -> float:
         """Variance of the observation noise, in units of the states."""
         return float(np.exp(2 * self.logs[PLACE["noise"]])) + LEAST_NOISE**2
+
+    @property
+    def observed_noise(self) -> float:
+        """The same with the usual error of measurement, of what is observed ahead."""
+        return self.noise + self.error**2
 
     def own(self, table: Table, span: float) -> Component:
         """Return it with each series' location and scale, (series,)."""
@@ -151,7 +157,8 @@ class Component(NamedTuple):
         errors = scale * (found.v_F[told] / found.inverse_F[told] + fading)
         # what fades varies as it does in the long run
         more = self.fades(span) * (space.start[3, 3] - found.variance[told, 0])
-        usual = scale**2 * (found.variance[told, 1] + more + self.noise) / 2
+        noise = self.noise + own.in_units(table).errors[told] ** 2
+        usual = scale**2 * (found.variance[told, 1] + more + noise) / 2
         errors -= np.average(errors, weights=np.exp(middle - middle.max()))
         logs = middle + np.stack([errors, usual])
         sums = logsumexp(logs, axis=1) - logsumexp(middle)
@@ -186,7 +193,12 @@ class Component(NamedTuple):
 
     def in_units(self, table: Table) -> Table:
         """Return rows of all series in the units of the states."""
-        return table._replace(values=self.at(table.series).scaled(table.values))
+        one, errors = self.at(table.series), table.errors
+        if errors.any():
+            if one.form.linked:  # as far as u moves with y
+                errors = errors * np.exp(one.link.log_slope(table.values))
+            errors = errors / one.scale
+        return table._replace(values=one.scaled(table.values), errors=errors)
 
     @property
     def step(self) -> float:
@@ -221,7 +233,8 @@ class Component(NamedTuple):
         d = len(space.start)
         parts, after = (np.zeros((0, d)) if x is None else x for x in (parts, after))
         predicted = np.zeros((0, d, d)) if predicted is None else predicted
-        given = *self.given(space, table), table.values, tuple(states), since
+        rows = table.values, table.errors**2
+        given = *self.given(space, table), *rows, tuple(states), since
         rules = self.threshold, self.step
         found = kalman().filter_rows(*given, *rules, parts, after, predicted)
         return FilterPass._make((*found, states))

@@ -155,7 +155,8 @@ def _looked_ahead_by(
     times = np.maximum.accumulate(times, axis=1)
     bounds = np.arange(0, len(asked) + 1, len(_LEADS))
     unknown = np.full(len(asked), np.nan)
-    later = Table(times.ravel(), unknown, table.inputs[asked], bounds)
+    inputs, exact = table.inputs[asked], np.zeros(len(asked))
+    later = Table(times.ravel(), unknown, inputs, exact, bounds)
     # expectations need no covariances
     known = States(states[ahead], np.zeros((n_asked, d, d)), np.zeros((n_asked, 2)))
     since = times[:, 0] - table.times[ahead]

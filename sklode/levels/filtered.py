@@ -177,7 +177,7 @@ class GroupedChannel:
     def noises(self, rows: Table) -> Array:
         """Return variances of the noise at rows, in those units."""
         noises = np.array([group.heaviest[0].noise for group in self.groups])
-        return np.asarray(noises[self.place[rows.series]])
+        return np.asarray(noises[self.place[rows.series]] + rows.errors**2)
 
     def smoothed(self, rows: Table, asked: Table) -> tuple[Array, Array]:
         """Return its signal and variance, had it these rows, in those units."""
@@ -351,7 +351,7 @@ class FilteredChannel:
                 if told is not None:
                     paths = told.at(place).moved(paths.T).T
                 if noise:
-                    spread = component.noise**0.5
+                    spread = component.observed_noise**0.5
                     paths = paths + spread * rng.standard_normal(paths.shape)
                 if (factor[place] != 1).any():
                     middle = component.scaled(centre[place])[:, None]

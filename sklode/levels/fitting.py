@@ -49,6 +49,7 @@ _FREE = 1e3  # of scales that may be anything
 # then, in spreads
 _APART, _FAR = 0.25, 3.0
 _BENT = 1.5  # times that a logarithm's slope differs, where it may be
+_CLIPPED = 5.0  # times the median: larger errors of measurement count as these
 _LEAST_WEIGHT = 2e-3
 
 
@@ -232,9 +233,12 @@ class _Search:
             return found
         best = min(found, key=lambda c: c.loss)
         forms = sorted({best.component.form, plain})
-        if self._at_bounds:
-            given = None, best.estimate, True
-            found += [self.most_probable(form, *given) for form in forms]
+        # what is measured may not change at all, and rare counts
+        for form in forms if self._at_bounds or self.sample.errors.any() else []:
+            steady = self.most_probable(
+                form, start=None, estimate=best.estimate, steady=True
+            )
+            found.append(steady)
         # a function that is all but straight there tells nothing
         ends = np.array([self.sample.values.min(), self.sample.values.max()])
         is_bent = abs(np.diff(self._link.log_slope(ends))[0]) > math.log(_BENT)
@@ -329,7 +333,10 @@ class _Search:
             free[[*_CHANGES, *_MEMORIES]] = free[_KEPT] = False
         component = units._replace(form=form, logs=logs)
         scaled = (values - own.location) / own.scale
-        left = sample._replace(values=scaled - self._response(estimate, self._rows))
+        errors = units.own(sample, span).in_units(sample).errors
+        component = component._replace(error=_usual(errors))
+        left = scaled - self._response(estimate, self._rows)
+        left = sample._replace(values=left, errors=errors)
         posterior = Posterior(component, free, left, span)
         component, _ = posterior.fit()
         component, loss = self._judged(component, estimate)
@@ -513,6 +520,12 @@ def _in_units(
         share = float(np.mean(sums / table.lengths[some][told] / scales[told]))
         return units._replace(location=share * scale, in_proportion=True)
     return units._replace(centred=far > _FAR)
+
+
+def _usual(errors: Array) -> float:
+    """Return the error of measurement whose square is usual, but for absurd ones."""
+    most = _CLIPPED * float(np.median(errors))
+    return math.sqrt(float(np.mean(np.minimum(errors, most) ** 2)))
 
 
 def _location_and_scale(values: Array) -> tuple[float, float]:

@@ -10,6 +10,7 @@ import numpy as np
 from sklode.data.arrays import Array
 from sklode.levels.components import Component, States, kalman
 from sklode.levels.forms import BASE, PLACE, StateSpace
+from sklode.levels.table import Table
 
 _MOST_NUMBERS = 2**21  # of covariances kept at once, 16 MB: what a cache may hold
 
@@ -17,8 +18,9 @@ _MOST_NUMBERS = 2**21  # of covariances kept at once, 16 MB: what a cache may ho
 class Slopes:
     """The loss of rows, in the units of the states, and its slope in the logs."""
 
-    def __init__(self, given: Any, values: Array, span: float) -> None:
+    def __init__(self, given: Any, table: Table, span: float) -> None:
         times, design, bounds = given[:3]
+        values, errors = table.values, table.errors**2
         self._span = span
         self._parts: list[Any] = []
         # series of so many rows at once, or one
@@ -28,9 +30,9 @@ class Slopes:
             if k + 1 == len(bounds) or bounds[k + 1] - bounds[first] > most:
                 own = slice(bounds[first], bounds[k])
                 rows = times[own], design[own], bounds[first : k + 1] - own.start
-                self._parts.append((rows, values[own]))
+                self._parts.append((rows, values[own], errors[own]))
                 first = k
-        n_rows = max(len(own) for _, own in self._parts)
+        n_rows = max(len(own) for _, own, _ in self._parts)
         self._after = np.empty((n_rows, design.shape[1]))
         self._predicted = np.empty((n_rows, design.shape[1], design.shape[1]))
 
@@ -46,16 +48,16 @@ class Slopes:
             np.zeros((d, d)),
         )
         room = self._after, self._predicted
-        for rows, values in self._parts:
+        for rows, values, errors in self._parts:
             n, given = len(rows[2]) - 1, (*rows, space.rates, space.waves)
             states, none = States.of([space] * n), np.zeros((0, d))
-            before = values, tuple(states), np.zeros(n), threshold, component.step, none
+            before = tuple(states), np.zeros(n), threshold, component.step, none
             part, v_F, inverse_F, jumps, *_ = kalman().filter_rows(
-                *given, *before, *room
+                *given, values, errors, *before, *room
             )
             loss += part
             passed = v_F, inverse_F, jumps
-            slope_back(*given, threshold, *passed, *room, *slopes)
+            slope_back(*given, errors, threshold, *passed, *room, *slopes)
         return loss, _in_logs(component, space, *slopes, self._span)
 
 

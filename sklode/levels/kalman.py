@@ -249,6 +249,7 @@ def filter_rows(
     rates,
     waves,
     values,
+    errors,
     states,
     since,
     threshold,
@@ -261,7 +262,8 @@ def filter_rows(
 
     ``states`` are means (series, state) and covariances ``since`` (series,) before the
     first row, and (series, 2) how far innovations have added up to a step, up and down;
-    at ``step`` they are one. Missing values are NaN. ``parts`` (part, state) says, by
+    at ``step`` they are one. Missing values are NaN; ``errors`` (row,) are variances of
+    measurement, which add to the noise. ``parts`` (part, state) says, by
     ones, which states a part adds up; the last part is all. Means after each row are
     written to ``after``, (row, state), and covariances before to ``predicted``, (row,
     state, state), if these are not empty.
@@ -294,7 +296,7 @@ def filter_rows(
             _predict(a, P, Z, M, moves, kept, added)
             if len(predicted) > 0:
                 predicted[i] = P
-            expected, F = 0.0, rates[5]
+            expected, F = 0.0, rates[5] + errors[i]
             for k in range(d):
                 expected += Z[k] * a[k]
                 F += Z[k] * M[k]

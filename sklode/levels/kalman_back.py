@@ -136,6 +136,7 @@ def slope_back(
     bounds,
     rates,
     waves,
+    errors,
     threshold,
     v_F,
     inverse_F,
@@ -162,7 +163,7 @@ def slope_back(
         for i in range(bounds[series + 1] - 1, first - 1, -1):
             P, Z = predicted[i], design[i]
             if inverse_F[i] > 0:
-                S = rates[5]
+                S = rates[5] + errors[i]
                 for k in range(d):
                     total = 0.0
                     for j in range(d):

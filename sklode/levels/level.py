@@ -230,10 +230,11 @@ class Level:
             inputs = self.inputs_at(rows.ticks, rows.like, acting)
         else:
             inputs = self.inputs(rows)
-        for values in rows.values.T:
+        for values, errors in zip(rows.values.T, rows.errors.T, strict=True):
             known = ~np.isnan(values)
             columns = series[known], times[known], values[known], inputs[known]
-            tables.append(Table.of(*columns, len(observations.keys)))
+            n_series = len(observations.keys)
+            tables.append(Table.of(*columns, n_series, errors[known]))
         return tables
 
 
@@ -292,7 +293,8 @@ def _other_periods(table: Table, clock: list[float], gap: float) -> dict[float, 
     found: list[float] = []
     for series in np.argsort(-table.lengths, kind="stable")[:_MOST_SHOWN].tolist():
         longest = table.alone(series)
-        found = peaks(longest.times + longest.inputs[:, 0], longest.values, gap)
+        stamps = longest.times + longest.inputs[:, 0]
+        found = peaks(stamps, longest.values, longest.errors, gap)
         if found:
             break
     span = max(float(np.ptp(longest.times)), 1.0)

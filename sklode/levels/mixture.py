@@ -74,7 +74,7 @@ class Mixture:
         n = means.shape[1]
         scale = np.stack([np.broadcast_to(c.scale, n) for c in components])
         location = np.stack([np.broadcast_to(c.location, n) for c in components])
-        noises = np.array([c.noise for c in components])
+        noises = np.array([c.observed_noise for c in components])
         # no squares: a float that holds y need not hold them
         with np.errstate(over="ignore"):
             spreads = scale * np.sqrt(np.maximum(variances, 0.0))

@@ -47,21 +47,30 @@ def _rounded(period: float) -> float:
     return float(whole) if abs(period - whole) < _ROUND * period < 0.5 else period
 
 
-def peaks(times: Array, values: Array, unit: float) -> list[float]:
+def peaks(times: Array, values: Array, errors: Array, unit: float) -> list[float]:
     """Return periods whose waves stand out of the frequencies beside them.
 
+    Rows count by their ``errors`` of measurement, and by what they have in common.
     Noise alone would have one as high in a thousand series. Lomb and Scargle; Press et
     al., "Numerical Recipes" (2007), section 13.8. All rows tell near periods apart; the
     last ones alone tell those that drift.
     """
     for rows in (_MOST_ROWS, _LAST_ROWS):
-        found = _peaks(times[-rows:], values[-rows:], unit)
+        last = slice(-rows, None)
+        found = _peaks(times[last], values[last], _weights(errors[last]), unit)
         if found or len(times) <= _LAST_ROWS:
             return found
     return []
 
 
-def _peaks(times: Array, values: Array, unit: float) -> list[float]:
+def _weights(errors: Array) -> Array:
+    """Return how much rows count, one on average; their noise is unknown."""
+    usual = np.median(errors) or 1.0
+    weights: Array = 1 / (1 + (errors / usual) ** 2)
+    return weights / weights.mean()
+
+
+def _peaks(times: Array, values: Array, weights: Array, unit: float) -> list[float]:
     span = float(times[-1] - times[0]) if len(times) >= _FEWEST_ROWS else 0.0
     # rows fill a longer span too sparsely
     if not 0 < span <= _SPARSEST * unit * len(times):
@@ -78,7 +87,8 @@ def _peaks(times: Array, values: Array, unit: float) -> list[float]:
     needed = (math.log(n) + 7) / math.log(2)
     found: list[float] = []
     while len(found) < _PEAKS:
-        power = _powers(times, _rest(times, values, found), frequencies)
+        rest = _rest(times, values, weights, found)
+        power = _powers(times, rest, weights, frequencies)
         ratio = power / np.maximum(_medians(power), 1e-300)
         place = int(ratio.argmax())
         # what a random walk leaves at low frequencies is no wave
@@ -89,7 +99,7 @@ def _peaks(times: Array, values: Array, unit: float) -> list[float]:
         if not is_new or not ratio[place] > needed:
             break
         found.append(1 / float(frequencies[place]))
-        _sharpen(times, values, found, reach=step)
+        _sharpen(times, values, weights, found, reach=step)
     return found
 
 
@@ -121,13 +131,18 @@ def _slant(power: Array, frequencies: Array, place: int) -> float:
     return float(np.exp(np.clip(fall, -2.0, 0.0) * -np.median(logs)))
 
 
-def _sharpen(times: Array, values: Array, found: list[float], reach: float) -> None:
+def _sharpen(
+    times: Array, values: Array, weights: Array, found: list[float], reach: float
+) -> None:
     """Move periods, given the others, to the most power so near in frequency."""
+    # those of a lone wave tell of it too; of several they may be taken for others
+    overtones = 3 if len(found) == 1 else 1
     for k in [*range(len(found))][::-1] * (1 + (len(found) > 1)):
-        rest = _rest(times, values, found[:k] + found[k + 1 :])
+        rest = _rest(times, values, weights, found[:k] + found[k + 1 :])
 
         def left(f: float, rest: Array = rest) -> float:
-            return float((_rest(times, rest, [1 / f], harmonics=1) ** 2).sum())
+            left = _rest(times, rest, weights, [1 / f], harmonics=overtones)
+            return float((weights * left**2).sum())
 
         near = 1 / found[k] - reach, 1 / found[k] + reach
         best = minimize_scalar(
@@ -136,18 +151,26 @@ def _sharpen(times: Array, values: Array, found: list[float], reach: float) -> N
         found[k] = 1 / float(best.x)
 
 
-def _rest(times: Array, values: Array, known: list[float], harmonics: int = 3) -> Array:
+def _rest(
+    times: Array,
+    values: Array,
+    weights: Array,
+    known: list[float],
+    harmonics: int = 3,
+) -> Array:
     """Return what a line and waves of known periods leave."""
     waves = [np.column_stack([np.ones(len(times)), times - times[0]])]
     for period in known:
         angles = 2 * math.pi * times[:, None] / period * np.arange(1, harmonics + 1)
         waves += [np.cos(angles), np.sin(angles)]
     design = np.hstack(waves)
-    rest: Array = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
+    root = np.sqrt(weights)
+    told = np.linalg.lstsq(design * root[:, None], values * root, rcond=None)
+    rest: Array = values - design @ told[0]
     return rest
 
 
-def _powers(times: Array, values: Array, frequencies: Array) -> Array:
+def _powers(times: Array, values: Array, weights: Array, frequencies: Array) -> Array:
     """Return Lomb and Scargle's power at frequencies of one step.
 
     From two fast Fourier transforms, after Press and Rybicki, "Fast Algorithm for
@@ -166,9 +189,9 @@ def _powers(times: Array, values: Array, frequencies: Array) -> Array:
         grid.imag = np.bincount(place, turned.imag, n_stamps)
         return np.asarray(np.fft.fft(grid)[: len(frequencies)])
 
-    double = sums(np.ones(len(times)), 2)
+    double = sums(weights, 2)
     # where cosine and sine have nothing in common
-    turned = sums(values, 1) * np.exp(-0.5j * np.angle(double))
+    turned = sums(weights * values, 1) * np.exp(-0.5j * np.angle(double))
     n, both = len(times), np.abs(double)
     power: Array = turned.real**2 / (n + both)
     power += turned.imag**2 / np.maximum(n - both, 1e-6 * n)

@@ -55,7 +55,7 @@ class Posterior:
         """Return a function of free hyperparameters: the value and its slope."""
         space = self.component.space(self._span)
         given = self.component.given(space, self._table)
-        slopes = Slopes(given, self._table.values, self._span)
+        slopes = Slopes(given, self._table, self._span)
 
         def at(x: Array) -> tuple[float, Array]:
             component = self.at(x)

@@ -15,15 +15,25 @@ class Table(NamedTuple):
     times: Array  # (row,), in usual gaps since each series' first row
     values: Array  # (row,), NaN where missing
     inputs: Array  # (row, 1 + column), see `kalman`
+    errors: Array  # (row,), standard deviations of measurement, in units of values
     bounds: Numbers  # (series + 1,)
 
     @classmethod
     def of(
-        cls, series: Numbers, times: Array, values: Any, inputs: Array, n_series: int
+        cls,
+        series: Numbers,
+        times: Array,
+        values: Any,
+        inputs: Array,
+        n_series: int,
+        errors: Any = 0.0,
     ) -> Table:
         """Return a table of rows that are sorted by series and time."""
         bounds = np.searchsorted(series, np.arange(n_series + 1))
-        return cls(times, np.broadcast_to(values, times.shape).copy(), inputs, bounds)
+        values, errors = (
+            np.broadcast_to(x, times.shape).copy() for x in (values, errors)
+        )
+        return cls(times, values, inputs, errors, bounds)
 
     @property
     def lengths(self) -> Numbers:
@@ -55,8 +65,8 @@ class Table(NamedTuple):
     def where(self, rows: Any) -> Table:
         """Return some rows; all series stay."""
         series, n_series = self.series[rows], len(self.bounds) - 1
-        times, values, inputs = (column[rows] for column in self[:3])
-        return Table.of(series, times, values, inputs, n_series)
+        times, values, inputs, errors = (column[rows] for column in self[:4])
+        return Table.of(series, times, values, inputs, n_series, errors)
 
     def without_empty(self) -> Table:
         """Return the series that have rows."""
@@ -66,20 +76,22 @@ class Table(NamedTuple):
         """Return one series."""
         own = slice(*self.bounds[series : series + 2])
         bounds = np.array([0, own.stop - own.start])
-        return Table(self.times[own], self.values[own], self.inputs[own], bounds)
+        times, values, inputs, errors = (column[own] for column in self[:4])
+        return Table(times, values, inputs, errors, bounds)
 
     def merged(self, other: Table) -> tuple[Table, Flags]:
         """Return the rows of both, own ones first, and which are the other's."""
         is_other = np.repeat([False, True], [len(self.times), len(other.times)])
-        pairs = zip(self[:3], other[:3], strict=True)
-        times, values, inputs = (np.concatenate(pair) for pair in pairs)
+        pairs = zip(self[:4], other[:4], strict=True)
+        times, values, inputs, errors = (np.concatenate(pair) for pair in pairs)
         if len(self.bounds) == 2 and self.ends[0] <= other.starts[0]:
-            return Table(times, values, inputs, self.bounds + other.bounds), is_other
+            bounds = self.bounds + other.bounds
+            return Table(times, values, inputs, errors, bounds), is_other
         series = np.append(self.series, other.series)
         order = np.lexsort((is_other, times, series))
         n = len(self.bounds) - 1
         rows = series[order], times[order], values[order], inputs[order]
-        return Table.of(*rows, n), is_other[order]
+        return Table.of(*rows, n, errors[order]), is_other[order]
 
 
 def power_of_two(values: Array) -> float:

@@ -85,7 +85,8 @@ def _errors(
     leads = table.times[rows] - table.times[origins][:, None]
     found = component.filtered(space, asked, space.whole, after, leads[:, 0])
     signal, variance = found.signal.reshape(rows.shape), found.variance[:, 0]
-    spread = np.sqrt(np.maximum(variance, 0.0) + component.noise).reshape(rows.shape)
+    noise = component.noise + table.errors[rows].ravel() ** 2
+    spread = np.sqrt(np.maximum(variance, 0.0) + noise).reshape(rows.shape)
     errors = (table.values[rows] - signal) / spread
     errors, leads = (np.where(there, x, np.nan) for x in (errors, leads))
     return errors, n - 1.0 - rows, leads

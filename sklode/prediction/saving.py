@@ -173,7 +173,7 @@ def _plain(value: Any, where: str, arrays: dict[str, Any]) -> Any:
         inside = f"{where}.".lstrip(".")
         return {k: _plain(value[k], inside + k, arrays) for k in value}
     if isinstance(value, np.ndarray):
-        arrays[where] = value
+        arrays[where] = value.copy(order="C")  # views may have strides
         return {"@array": where}
     for name, (types, apart, _) in _KINDS.items():
         if isinstance(value, types):
@@ -276,6 +276,7 @@ _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
     "AheadModel": (AheadModel, _parts_of_record, partial(_model, AheadModel)),
     "network": ((nn.LatentODE, nn.AheadODE), _parts_of_network, dict),
     "tuple": (tuple, list, tuple),
+    "items": (dict, lambda found: list(found.items()), dict),
     "index": (pd.Index, _parts_of_index, _index),
     "stamp": (
         (pd.Timestamp, pd.Timedelta, pd.Period),

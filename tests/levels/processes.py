@@ -129,7 +129,8 @@ def posterior(
     t, u = table.times, table.inputs
     y = component.scaled(table.values)
     if noises is None:
-        noises = np.full(len(t), math.exp(2 * component.logs[6]) + LEAST**2)
+        noises = math.exp(2 * component.logs[6]) + LEAST**2
+        noises = noises + component.in_units(table).errors ** 2
     own: Any = sum(parts(component, SPAN, t, t, u, u))
     cross = parts(component, SPAN, times, t, inputs, u)
     asked = sum(parts(component, SPAN, times, times, inputs, inputs))
@@ -162,8 +163,12 @@ def table_of(
     component: Component | None = None,
     n_controls: int = 0,
     seed: int = 0,
+    error: float = 0.0,
 ) -> Table:
-    """Return rows at irregular stamps, of series drawn from a component."""
+    """Return rows at irregular stamps, of series drawn from a component.
+
+    Up to ``error`` are their deviations of measurement.
+    """
     rng = np.random.default_rng(seed)
     times, values, controls = [], [], []
     for n in lengths:
@@ -174,14 +179,25 @@ def table_of(
         if component is not None:
             space: Any = sum(parts(component, SPAN, t, t, u, u))
             noise = math.exp(2 * component.logs[6]) + LEAST**2
-            y = np.linalg.cholesky(space + noise * np.eye(n)) @ y
+            own = (error_of(n, error) / component.scale) ** 2
+            y = np.linalg.cholesky(space + np.diag(noise + own)) @ y
             y = component.original(y)
         times.append(t)
         values.append(y)
         controls.append(u)
     bounds = np.append(0, np.cumsum(lengths))
-    columns = np.concatenate(times), np.concatenate(values), np.concatenate(controls)
-    return Table(*columns, bounds)
+    return Table(
+        times=np.concatenate(times),
+        values=np.concatenate(values),
+        inputs=np.concatenate(controls),
+        errors=np.concatenate([error_of(n, error) for n in lengths]),
+        bounds=bounds,
+    )
+
+
+def error_of(n: int, most: float) -> Array:
+    """Return deviations of measurement of a series' rows."""
+    return most * (np.arange(n) * 0.618 % 1)
 
 
 def asked(*times: Any, n_controls: int = 0, seed: int = 1) -> Table:

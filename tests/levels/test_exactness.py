@@ -43,6 +43,7 @@ CASES: dict[str, Component] = {
     "long season": component(Form((90.0,)), harmonics=24, kept=3000.0),
     "anything at first": component(constant=10.0),
     "hardly any noise": component(noise=1e-9),
+    "errors of measurement": component(Form((7.0,)), location=5.0, scale=8.0),
     "other units": component(Form((7.0,)), location=-30.0, scale=250.0),
     "logarithm": component(Form((7.0,), True), location=2.0, scale=0.4),
 }
@@ -53,7 +54,8 @@ each_case = pytest.mark.parametrize("name", CASES)
 
 def drawn_from(name: str, lengths: tuple[int, ...] = (30,)) -> tuple[Component, Table]:
     one = CASES[name]
-    return one, table_of(lengths, one, 2 if name == "all parts" else 0)
+    error = 2 * one.scale if "measurement" in name else 0.0
+    return one, table_of(lengths, one, 2 if name == "all parts" else 0, error=error)
 
 
 def controls_of(one: Component) -> int:
@@ -178,7 +180,7 @@ def test_simulated_paths_have_the_processs_covariance(name: str) -> None:
     given = one.given(space, queries._replace(times=times))
     paths = kalman.simulate_rows(*given, 0.0, states, jumps, normals)
     inputs = queries.inputs
-    none = Table(np.zeros(0), np.zeros(0), np.zeros((0, 3)), np.array([0, 0]))
+    none = Table.of(np.zeros(0, int), np.zeros(0), 0.0, np.zeros((0, 3)), 1)
     exact = posterior(one, none, times - 5.0, inputs).covariance
     exact[3:, 3:] += 2.0
     np.testing.assert_allclose(paths @ paths.T, exact, rtol=1e-8, atol=1e-10)

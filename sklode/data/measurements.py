@@ -1,0 +1,92 @@
+"""Errors of measurement that are known, and stamps that were measured twice."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sklode.data.arrays import Array
+
+
+def error_columns(told: Any, channels: Sequence[Hashable]) -> dict[Hashable, Hashable]:
+    """Return the column of X that holds the errors of each channel that has any."""
+    if told is None:
+        return {}
+    if not isinstance(told, dict):
+        return dict.fromkeys(channels, told)
+    for channel in told:
+        if channel not in channels:
+            raise ValueError(
+                f"error must name columns of y, {list(channels)}, and of each the "
+                f"column of X that holds its errors; got {channel!r}. Use one column "
+                "of X for all, or a dict."
+            )
+    return dict(told)
+
+
+def measured(
+    y: pd.DataFrame, X: pd.DataFrame | None, columns: dict[Hashable, Hashable]
+) -> tuple[pd.DataFrame, pd.DataFrame | None, Array | float]:
+    """Return y and X, a row each stamp, and y's errors, (row, channel).
+
+    ``columns`` of X hold these, and are no controls. A value whose error is infinite or
+    missing is none. Of one stamp's values the mean counts, by their precision.
+    """
+    if not columns:
+        return y, X, 0.0
+    for column in columns.values():
+        if X is None or column not in X.columns:
+            got = "no X" if X is None else f"columns {list(X.columns)}"
+            raise ValueError(
+                f"error must name a column of X; got {column!r} and {got}. Pass X with "
+                "a column of standard deviations, in the unit of y."
+            )
+    assert X is not None  # noqa: S101
+    errors = np.zeros(y.shape)
+    for place, channel in enumerate(y.columns):
+        if channel in columns:
+            own = X[columns[channel]]
+            errors[:, place] = own.to_numpy(np.float64, na_value=np.nan)
+    for row, place in np.argwhere(errors < 0):
+        raise ValueError(
+            "an error of measurement must be zero or more; got "
+            f"{errors[row, place]:g} in column {columns[y.columns[place]]!r} of X at "
+            f"{y.index[row]}. Pass standard deviations; NaN where a value is none."
+        )
+    y, X = y.where(np.isfinite(errors)), X.drop(columns=[*{*columns.values()}])
+    if y.index.has_duplicates:
+        y, X, errors = _a_row_each_stamp(y, X, errors)
+    return y, X if X.shape[1] else None, errors
+
+
+def _a_row_each_stamp(
+    y: pd.DataFrame, X: pd.DataFrame, errors: Array
+) -> tuple[pd.DataFrame, pd.DataFrame, Array]:
+    codes, index = pd.factorize(y.index)
+    first = np.unique(codes, return_index=True)[1]
+    values, found = np.empty((2, len(index), y.shape[1]))
+    for k, column in enumerate(y.to_numpy(np.float64, na_value=np.nan).T):
+        values[:, k], found[:, k] = combined(column, errors[:, k], codes)
+    frame = pd.DataFrame(values, y.index[first], y.columns)
+    return frame, X.iloc[first], found
+
+
+def combined(values: Array, errors: Array, codes: Any) -> tuple[Array, Array]:
+    """Return means of values (row,) of one code, by precision, and their errors.
+
+    Beside an exact value, whose error is zero, others do not count.
+    """
+    known = ~np.isnan(values)
+    usual = np.median(errors[known & (errors > 0)]) if (errors > 0).any() else 1.0
+    is_exact = known & (errors == 0)
+    has_exact = np.bincount(codes, is_exact) > 0
+    with np.errstate(divide="ignore"):
+        weights = np.where(is_exact, 1.0, (usual / errors) ** 2)
+    weights = np.where(known & (is_exact | ~has_exact[codes]), weights, 0.0)
+    total = np.bincount(codes, weights)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.bincount(codes, weights * np.where(known, values, 0.0)) / total
+        return mean, np.where(has_exact, 0.0, usual / np.sqrt(total))
