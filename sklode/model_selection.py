@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.spatial.distance import pdist
 from sktime.forecasting.base import BaseForecaster, ForecastingHorizon
 from sktime.performance_metrics.forecasting import (
     MeanAbsoluteError,
@@ -35,6 +36,7 @@ from sklode.levels.periods import clock_periods, peaks
 
 __all__ = ["AbsoluteHorizon", "AlignedMetric", "backtest"]
 
+_LEVELS, _PATHS = np.arange(0.025, 1, 0.05), 200  # that scores are told by
 _DAILY = 0.5  # days, the least gap of rows of which a day has one
 
 
@@ -214,14 +216,23 @@ def backtest(
         "forecaster", "last value", "seasonal naive", such as "7 d before", and "hour of
         the week". Columns, over all observed values: "MAE" and "RMSE", in units of y
         or, of several series or columns, in standard deviations of each before the
-        origin; "coverage", the share inside the interval; "seconds" of fit and
-        forecast. ``attrs["coverage"]`` is the argument, ``attrs["seasons"]`` the ticks
-        of the season of each method.
+        origin; "CRPS", the continuous ranked probability score of the distribution of
+        each value, and "energy", the energy score of joint paths over the root of their
+        number of values, both in the same units and the less the better; "coverage",
+        the share inside the interval; "seconds" of fit and forecast. Of a method that
+        gives points alone CRPS is its MAE, "energy" its RMSE; a forecaster without
+        ``sample`` has no "energy". ``attrs["coverage"]`` is the argument,
+        ``attrs["seasons"]`` the ticks of the season of each method.
 
     Raises
     ------
     TypeError, ValueError
         If an argument cannot be used, or y has too few rows.
+
+    References
+    ----------
+    T. Gneiting, A. E. Raftery, "Strictly proper scoring rules, prediction, and
+    estimation", Journal of the American Statistical Association 2007.
 
     Examples
     --------
@@ -272,9 +283,10 @@ def backtest(
         if not found:  # means are over all origins
             seasons, of_week = _seasons(rows), _of_week(rows)
         simple, scale = _simple(rows, asked.index, seasons, of_week)
-        answers = {"forecaster": own} | {name: (x,) for name, x in simple.items()}
+        truth = pd.DataFrame(asked).to_numpy(float, na_value=np.nan)
+        answers = {"forecaster": own} | {k: _Answer(x) for k, x in simple.items()}
         for method, answer in answers.items():
-            found[origin, method] = _errors(asked, scale, *answer)
+            found[origin, method] = answer.scores(truth, scale)
         found[origin, "forecaster"]["seconds"] = seconds
     index = pd.MultiIndex.from_tuples(found, names=["origin", "method"])
     results = pd.DataFrame(list(found.values()), index).fillna({"seconds": 0.0})
@@ -284,17 +296,54 @@ def backtest(
 
 def _forecast(
     forecaster: BaseForecaster, y: Any, index: pd.Index, X: Any, coverage: float
-) -> tuple[Any, ...]:
-    """Return forecasts of a clone and, where it has intervals, their bounds."""
+) -> _Answer:
+    """Return forecasts of a clone and, where it has them, distributions."""
     is_panel = index.nlevels > 1
     fh = index if is_panel else ForecastingHorizon(index, is_relative=False)
     seen, ahead = (None, None) if X is None else (X.loc[y.index], X.loc[index])
     fitted = forecaster.clone().fit(y, seen, fh=None if is_panel else fh)
     pred = pd.DataFrame(fitted.predict(fh, ahead)).to_numpy()
     if not fitted.get_tag("capability:pred_int"):
-        return (pred,)
-    bounds = fitted.predict_interval(fh, ahead, coverage=coverage)
-    return pred, *(bounds.xs(end, axis=1, level=-1) for end in ("lower", "upper"))
+        return _Answer(pred)
+    bounds = fitted.predict_interval(fh, ahead, coverage=coverage).to_numpy()
+    quantiles = fitted.predict_quantiles(fh, ahead, alpha=[*_LEVELS]).to_numpy()
+    paths = None
+    if hasattr(fitted, "sample"):
+        drawn = fitted.sample(fh, n_samples=_PATHS, X=ahead).to_numpy()
+        paths = drawn.reshape(_PATHS, *pred.shape)
+    shape = *pred.shape, -1
+    return _Answer(pred, bounds.reshape(shape), quantiles.reshape(shape), paths)
+
+
+class _Answer(NamedTuple):
+    """What a method says of some rows."""
+
+    points: Array  # (row, channel)
+    bounds: Array | None = None  # (row, channel, 2), of an interval
+    quantiles: Array | None = None  # (row, channel, level), of `_LEVELS`
+    paths: Array | None = None  # (path, row, channel)
+
+    def scores(self, truth: Array, scale: Array) -> dict[str, float]:
+        """Return errors over all observed values of the truth, (row, channel)."""
+        known = ~np.isnan(truth)
+        truth, scale = truth[known], scale[known]
+        error = np.abs(truth - self.points[known]) / scale
+        rmse = np.sqrt((error**2).mean())
+        found = {"MAE": error.mean(), "RMSE": rmse, "CRPS": error.mean()}
+        found |= {"energy": rmse, "coverage": np.nan}
+        if self.bounds is not None and self.quantiles is not None:
+            low, high = self.bounds[known].T
+            found["coverage"] = ((low <= truth) & (truth <= high)).mean()
+            # twice the quantile score, on average over levels
+            above = (truth[:, None] - self.quantiles[known]) / scale[:, None]
+            pinball = np.maximum(_LEVELS * above, (_LEVELS - 1) * above)
+            found |= {"CRPS": 2 * pinball.mean(), "energy": np.nan}
+        if self.paths is not None:
+            paths = self.paths[:, known] / scale
+            away = np.linalg.norm(paths - truth / scale, axis=1).mean()
+            energy = away - pdist(paths).mean() / 2
+            found["energy"] = energy / np.sqrt(len(truth))
+        return found
 
 
 def _simple(
@@ -389,17 +438,3 @@ def _seasons(rows: Observations) -> dict[str, float]:
     others = [period for period in clock if period != best]
     named = {f"{length_of_time(p, rows.like)} before": p for p in others}
     return {"seasonal naive": best} | named
-
-
-def _errors(
-    y: Any, scale: Array, pred: Any, lower: Any = None, upper: Any = None
-) -> dict[str, float]:
-    """Return errors and, of bounds, coverage over all observed values."""
-    truth = pd.DataFrame(y).to_numpy(float, na_value=np.nan)
-    known = ~np.isnan(truth)
-    error, coverage = (np.abs(truth - pred) / scale)[known], np.nan
-    if lower is not None:
-        inside = np.asarray((lower <= truth) & (truth <= upper))
-        coverage = inside[known].mean()
-    rmse = np.sqrt((error**2).mean())
-    return {"MAE": error.mean(), "RMSE": rmse, "coverage": coverage}

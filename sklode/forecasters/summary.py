@@ -112,10 +112,13 @@ def _held_out(
     y, X, like = history.frame(), None, history.observations.like
     if history.controls:
         X = pd.DataFrame(history.observations.controls, y.index, history.controls)
+    for channel, column in history.errors.items():
+        X = pd.DataFrame(index=y.index) if X is None else X
+        X[column] = history.observations.errors[:, history.channels.index(channel)]
     results = backtest(judged, y, X, origins=origins)
     seasons = dict(results.attrs["seasons"])
     errors = results.groupby("method", sort=False).mean()
-    errors = errors.drop(columns="seconds").rename(columns={"coverage": "in 90 %"})
+    errors = errors[["MAE", "RMSE", "coverage"]].rename(columns={"coverage": "in 90 %"})
     if (naive := "seasonal naive") in seasons:
         period = seasons.pop(naive)
         name = f"{naive} ({length_of_time(period, like)})"

@@ -70,7 +70,10 @@ class Filtered:
         """Return what a channel's answers stay within."""
         one, level = self.channels[channel].of_rows(asked), self.level
         known, step = level.moves[channel], level.steps[channel]
-        return Limits.of(one.table, asked, known, one.heaviest, step)
+        found = Limits.of(one.table, asked, known, one.heaviest, step)
+        if np.isfinite(level.bounds[channel]).all():  # which suffice
+            return found._replace(reach=np.full_like(found.reach, np.inf))
+        return found
 
     def drawn(
         self, channel: int, asked: Table, n: int, seed: int, noise: bool, move: Any

@@ -1,0 +1,170 @@
+"""Forecasts of bounded series stay inside, bend towards a cap, and are as sure."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode import LatentODELSTMForecaster, StructuralForecaster
+from tests.series import channels, waves
+
+N, AHEAD = 90, 60
+
+
+def structural(**given: Any) -> StructuralForecaster:
+    return StructuralForecaster(random_state=0, n_samples=40, **given)
+
+
+def growth(seed: int = 0, low: float = 0.0, high: float = 100.0) -> pd.Series:
+    """Return what grows towards a cap, at uneven stamps; it has passed a fifth."""
+    rng = np.random.default_rng(seed)
+    days = np.cumsum(rng.exponential(1.0, N + AHEAD))
+    u = (days - 1.2 * days[N]) / (0.2 * days[N]) + 0.1 * rng.standard_normal(N + AHEAD)
+    stamps = pd.Timestamp("2024-01-01") + pd.to_timedelta(days, "D").round("ms")
+    return pd.Series(low + (high - low) / (1 + np.exp(-u)), stamps, name="y")
+
+
+def humidity(seed: int = 0) -> pd.Series:
+    """Return hours of percentages, of which many are 100."""
+    rng = np.random.default_rng(seed)
+    hours = pd.date_range("2024-06-01", periods=N + AHEAD + 150, freq="h")
+    day = 25 * np.cos(2 * np.pi * hours.hour / 24)
+    drift = np.cumsum(rng.standard_normal(len(hours)))
+    y = np.clip(85 + day + 2 * drift - 2 * drift.mean(), 5, 100).round()
+    return pd.Series(y, hours, name="y")
+
+
+def answers(forecaster: Any, index: pd.Index) -> list[np.ndarray]:
+    return [
+        forecaster.predict(fh=index).to_numpy(),
+        forecaster.predict_interval(fh=index, coverage=0.99).to_numpy(),
+        forecaster.predict_quantiles(fh=index, alpha=[0.001, 0.5]).to_numpy(),
+        forecaster.sample(fh=index).to_numpy(),
+        forecaster.sample(fh=index, noise=False).to_numpy(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("y", "bounds", "low", "high"),
+    [
+        (growth(), (0, 100), 0.0, 100.0),
+        (growth(), (None, 100), 0.0, 100.0),  # below zero it never was
+        (growth(low=-3.0, high=-1.0), (None, -1), -np.inf, -1.0),
+        (-growth(), (-100, None), -100.0, np.inf),
+        (humidity(), (0, 100), 0.0, 100.0),
+        (humidity() - 40, {"y": (-40, 60)}, -40.0, 60.0),
+    ],
+)
+@pytest.mark.parametrize("logarithm", ["auto", False, True])
+def test_no_answer_is_beyond_the_bounds(
+    y: pd.Series, bounds: Any, low: float, high: float, logarithm: Any
+) -> None:
+    forecaster = structural(bounds=bounds, logarithm=logarithm).fit(y[:-AHEAD])
+    for found in answers(forecaster, y.index[-AHEAD:]):
+        assert found.min() >= low
+        assert found.max() <= high
+    variance = forecaster.predict_var(fh=y.index[-AHEAD:]).to_numpy()
+    assert (variance >= 0).all()
+    if np.isfinite(high - low):
+        assert (variance <= (high - low) ** 2 / 4).all()
+
+
+def test_growth_bends_towards_its_cap() -> None:
+    ratios = []
+    for seed in range(6):
+        y = growth(seed)
+        past, ahead = y[:N], y[N:]
+        by_hand = StructuralForecaster().fit(np.log(past / (100 - past)))
+        expected = 100 / (1 + np.exp(-by_hand.predict(fh=ahead.index)))
+        found = structural(bounds=(0, 100)).fit(past).predict(fh=ahead.index)
+        ratios.append((found - ahead).abs().mean() / (expected - ahead).abs().mean())
+    assert np.exp(np.mean(np.log(ratios))) < 1.05
+
+
+def test_intervals_hold_near_the_bound() -> None:
+    held = []
+    for seed in range(8):
+        y = humidity(seed)
+        forecaster = structural(bounds=(0, 100)).fit(y[:-24])
+        low, high = forecaster.predict_interval(fh=y.index[-24:]).to_numpy().T
+        held.append((low <= y[-24:]) & (y[-24:] <= high))
+    assert 0.8 < np.mean(held) <= 1
+
+
+def test_variances_are_those_of_paths() -> None:
+    y = humidity()
+    for logarithm in (False, True):
+        forecaster = structural(bounds=(0, 100), logarithm=logarithm).fit(y[:-24])
+        variance = forecaster.predict_var(fh=y.index[-24:]).to_numpy()[:, 0]
+        paths = forecaster.sample(fh=y.index[-24:], n_samples=4000)["y"]
+        drawn = paths.groupby(level=1).var().to_numpy()
+        np.testing.assert_allclose(variance, drawn, rtol=0.15)
+
+
+def test_each_column_may_have_bounds_of_its_own() -> None:
+    y = channels()
+    low = y.iloc[:, 0].min()
+    forecaster = structural(bounds={y.columns[0]: (low, None)}).fit(y)
+    found = forecaster.sample(fh=range(1, 30))
+    assert found.iloc[:, 0].min() >= low
+    assert found.iloc[:, 1].min() < y.iloc[:, 1].min()
+
+
+def test_bounds_survive_a_pickle_and_a_file(tmp_path: Path) -> None:
+    y = growth()
+    forecaster = structural(bounds={"y": (0, None)}).fit(y[:N])
+    found = forecaster.predict(fh=y.index[N:])
+    forecaster.save_weights(tmp_path / "saved")
+    loaded = StructuralForecaster.load_weights(tmp_path / "saved")
+    for other in (pickle.loads(pickle.dumps(forecaster)), loaded):
+        pd.testing.assert_series_equal(other.predict(fh=y.index[N:]), found)
+        assert other.get_params() == forecaster.get_params()
+        assert list(other.level_["link"].unique()) == ["logarithm"]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ((100, 0), "first below the second"),
+        ((0, 0), "first below the second"),
+        ((0, 1, 2), r"got \(0, 1, 2\)"),
+        (("a", None), r"such as \(0, 100\)"),
+        ({"other": (0, 1)}, "must name columns of y, .*got 'other'"),
+        ({"y": 3}, r"got 3"),
+        ((-1, 0.9), "lie within their bounds, -1 to 0.9; got 0.91.* in column 'y' at 210"),
+    ],
+)
+def test_bounds_that_cannot_be_are_refused(bounds: Any, message: str) -> None:
+    y = waves().rename("y")
+    with pytest.raises(ValueError, match=message):
+        structural(bounds=bounds).fit(y / y.abs().max())
+
+
+def test_an_update_beyond_the_bounds_is_refused_and_changes_nothing() -> None:
+    y = growth()
+    forecaster = structural(bounds=(0, 100)).fit(y[:N])
+    before = forecaster.predict(fh=[1])
+    with pytest.raises(ValueError, match="0 to 100; got 130 in column 'y' at 2024"):
+        forecaster.update(y[N : N + 1] * 0 + 130)
+    pd.testing.assert_series_equal(forecaster.predict(fh=[1]), before)
+
+
+def test_a_network_stays_within_bounds() -> None:
+    parts = [growth(seed)[: N - 10] for seed in range(6)]
+    keyed = dict(enumerate(part.to_frame() for part in parts))
+    y = pd.concat(keyed, names=["key", "when"])
+    forecaster = LatentODELSTMForecaster(
+        bounds=(0, 100), guard=False, max_epochs=2, n_samples=20, random_state=0
+    ).fit(y)
+    assert forecaster.network_share_ == 1
+    found = [forecaster.predict(fh=range(1, 40)), forecaster.sample(fh=range(1, 40))]
+    assert min(x.to_numpy().min() for x in found) >= 0
+    assert max(x.to_numpy().max() for x in found) <= 100
+    paper = LatentODELSTMForecaster(bounds=(0, 100), level="series")
+    with pytest.raises(ValueError, match="bounds belongs to level=.auto"):
+        paper.fit(y)
