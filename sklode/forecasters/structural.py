@@ -56,6 +56,16 @@ class StructuralForecaster(ContinuousForecaster):
         "auto": those of the calendar and the data. None: no season.
     logarithm : "auto" or bool, default="auto"
         Whether the logarithm of y is modelled. "auto": where that explains y better.
+    bounds : pair or dict of pairs, optional
+        Least and greatest value of y, None where there is no end: ``(0, 100)``,
+        ``(0, None)``; of columns a dict. No answer lies beyond them. Between two the
+        logit of y is modelled where that explains y better, above one the logarithm.
+        Zero is a bound by itself where no value is below.
+    error : column or dict, optional
+        Column of X with the standard deviation of each row's error of measurement, in
+        the unit of y; of columns of y a dict. 0 is exact; infinite or NaN: the value
+        does not count. It need not be known ahead, where the usual error is taken. Rows
+        of the same stamp are then several measurements.
     n_samples : int, default=100
         Number of sample paths.
     freq : str, offset or Timedelta, optional
