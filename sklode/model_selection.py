@@ -34,7 +34,13 @@ from sklode.data.ticks import (
 )
 from sklode.levels.periods import clock_periods, peaks
 
-__all__ = ["AbsoluteHorizon", "AlignedMetric", "backtest"]
+__all__ = [
+    "AbsoluteHorizon",
+    "AlignedMetric",
+    "backtest",
+    "energy_score",
+    "quantile_crps",
+]
 
 _LEVELS, _PATHS = np.arange(0.025, 1, 0.05), 200  # that scores are told by
 _DAILY = 0.5  # days, the least gap of rows of which a day has one
@@ -334,16 +340,69 @@ class _Answer(NamedTuple):
         if self.bounds is not None and self.quantiles is not None:
             low, high = self.bounds[known].T
             found["coverage"] = ((low <= truth) & (truth <= high)).mean()
-            # twice the quantile score, on average over levels
-            above = (truth[:, None] - self.quantiles[known]) / scale[:, None]
-            pinball = np.maximum(_LEVELS * above, (_LEVELS - 1) * above)
-            found |= {"CRPS": 2 * pinball.mean(), "energy": np.nan}
+            quantiles = self.quantiles[known] / scale[:, None]
+            each = quantile_crps(truth / scale, quantiles, _LEVELS)
+            found |= {"CRPS": each.mean(), "energy": np.nan}
         if self.paths is not None:
             paths = self.paths[:, known] / scale
-            away = np.linalg.norm(paths - truth / scale, axis=1).mean()
-            energy = away - pdist(paths).mean() / 2
-            found["energy"] = energy / np.sqrt(len(truth))
+            found["energy"] = energy_score(truth / scale, paths) / np.sqrt(len(truth))
         return found
+
+
+def quantile_crps(truth: Array, quantiles: Array, alpha: Array) -> Array:
+    r"""Return the continuous ranked probability score of each value, by quantiles.
+
+    .. math:: 2 \int_0^1 (1[y < q_\alpha] - \alpha) (q_\alpha - y) \, d\alpha
+
+    Parameters
+    ----------
+    truth : ndarray of shape (row,)
+        Values y.
+    quantiles : ndarray of shape (row, level)
+        Forecast quantiles, such as those of ``predict_quantiles``.
+    alpha : ndarray of shape (level,)
+        Their levels, the middles of parts of equal probability: 0.05, 0.15, ..., 0.95.
+
+    Returns
+    -------
+    ndarray of shape (row,)
+        Scores in the unit of y, less is better.
+
+    References
+    ----------
+    T. Gneiting, A. E. Raftery, "Strictly proper scoring rules, prediction, and
+    estimation", Journal of the American Statistical Association 2007.
+    """
+    above = truth[:, None] - quantiles
+    return 2 * np.maximum(alpha * above, (alpha - 1) * above).mean(axis=1)
+
+
+def energy_score(truth: Array, paths: Array) -> float:
+    r"""Return the energy score of joint sample paths: less is better.
+
+    .. math:: E \| x - y \| - \frac{1}{2} E \| x - x' \|
+
+    with y the truth, and x and x' different paths; without bias for any number of them.
+
+    Parameters
+    ----------
+    truth : ndarray of shape (value,)
+        All values of all rows and columns.
+    paths : ndarray of shape (path, value)
+        At least two, such as those of ``sample``.
+
+    Returns
+    -------
+    float
+        The score, in the unit of y times the root of the number of values.
+
+    References
+    ----------
+    T. Gneiting, A. E. Raftery, "Strictly proper scoring rules, prediction, and
+    estimation", Journal of the American Statistical Association 2007.
+    """
+    away = np.linalg.norm(paths - truth, axis=1).mean()
+    return float(away - pdist(paths).mean() / 2)
 
 
 def _simple(

@@ -136,7 +136,10 @@ def test_bounds_survive_a_pickle_and_a_file(tmp_path: Path) -> None:
         (("a", None), r"such as \(0, 100\)"),
         ({"other": (0, 1)}, "must name columns of y, .*got 'other'"),
         ({"y": 3}, r"got 3"),
-        ((-1, 0.9), "lie within their bounds, -1 to 0.9; got 0.91.* in column 'y' at 210"),
+        (
+            (-1, 0.9),
+            "lie within their bounds, -1 to 0.9; got 0.91.* in column 'y' at 210",
+        ),
     ],
 )
 def test_bounds_that_cannot_be_are_refused(bounds: Any, message: str) -> None:
@@ -166,5 +169,5 @@ def test_a_network_stays_within_bounds() -> None:
     assert min(x.to_numpy().min() for x in found) >= 0
     assert max(x.to_numpy().max() for x in found) <= 100
     paper = LatentODELSTMForecaster(bounds=(0, 100), level="series")
-    with pytest.raises(ValueError, match="bounds belongs to level=.auto"):
+    with pytest.raises(ValueError, match=r"bounds belongs to level=.auto"):
         paper.fit(y)

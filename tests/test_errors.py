@@ -113,7 +113,7 @@ def test_a_stamp_measured_twice_is_answered_once_and_counts_by_both() -> None:
         np.testing.assert_allclose(found, once.predict(fh=ahead), rtol=1e-9)
     inside = double.predict(fh=y.index[40:43])
     assert len(inside) == 3
-    with pytest.raises(ValueError, match="strictly increasing.* by error="):
+    with pytest.raises(ValueError, match=r"strictly increasing.* by error="):
         structural(error=None).fit(twice(y, X)[0])
 
 
@@ -158,12 +158,12 @@ def test_errors_of_panels_survive_a_file(tmp_path: Path) -> None:
 
 def test_a_network_is_trained_beside_a_level_that_knows_errors() -> None:
     y, X, _ = measured()
-    settings = {"error": "sigma", "random_state": 0}
+    settings: dict[str, Any] = {"error": "sigma", "random_state": 0}
     forecaster = LatentODELSTMForecaster(**settings, max_epochs=1).fit(y, X=X)
     found = forecaster.predict(fh=[1, 2])
     same = structural(seasons="auto").fit(y, X=X).predict(fh=[1, 2])
     np.testing.assert_allclose(found, same, rtol=1e-6)  # too few rows for a network
-    with pytest.raises(ValueError, match="error belongs to level=.auto"):
+    with pytest.raises(ValueError, match=r"error belongs to level=.auto"):
         LatentODELSTMForecaster(**settings, level="series").fit(y, X=X)
 
 
@@ -186,5 +186,5 @@ def test_errors_that_cannot_be_are_refused(
 
 
 def test_errors_without_X_are_refused() -> None:
-    with pytest.raises(ValueError, match="must name a column of X; .* no X"):
+    with pytest.raises(ValueError, match=r"must name a column of X; .* no X"):
         structural().fit(measured()[0])

@@ -27,7 +27,7 @@ from sktime.split import (
 )
 
 from sklode import AbsoluteHorizon, AlignedMetric, StructuralForecaster
-from sklode.model_selection import backtest
+from sklode.model_selection import backtest, energy_score, quantile_crps
 from tests.series import tiny, uneven_stamps, waves
 
 CV = ExpandingWindowSplitter(fh=[1, 2, 3], initial_window=14, step_length=4)
@@ -374,3 +374,27 @@ def test_a_backtest_that_cannot_be_made_says_why() -> None:
         backtest(StructuralForecaster(), y, origins=0)
     with pytest.raises(ValueError, match="coverage must be a number between"):
         backtest(StructuralForecaster(), y, coverage=90)
+
+
+def test_scores_of_normal_distributions_are_those_in_closed_form() -> None:
+    alpha, truth = np.arange(0.0025, 1, 0.005), np.array([-1.0, 0.3, 4.0])
+    quantiles = 1 + 2 * norm.ppf(np.tile(alpha, (3, 1)))
+    z = (truth - 1) / 2
+    density = 2 * norm.pdf(z) + z * (2 * norm.cdf(z) - 1) - 1 / np.sqrt(np.pi)
+    np.testing.assert_allclose(
+        quantile_crps(truth, quantiles, alpha), 2 * density, rtol=2e-3
+    )
+    paths = 1 + 2 * np.random.default_rng(0).standard_normal((3000, 1))
+    for k in range(3):  # of one value both scores are the same
+        found = energy_score(truth[[k]], paths)
+        assert found == pytest.approx(2 * density[k], rel=0.05)
+
+
+def test_points_are_scored_by_their_errors_and_distributions_below_them() -> None:
+    results = backtest(StructuralForecaster(random_state=0), waves(), origins=2)
+    own = results.xs("forecaster", level="method")
+    simple = results.drop("forecaster", level="method")
+    assert (simple["CRPS"] == simple["MAE"]).all()
+    assert (simple["energy"] == simple["RMSE"]).all()
+    assert (own["CRPS"] < own["MAE"]).all()
+    assert (own["energy"] < own["RMSE"]).all()

@@ -4,7 +4,10 @@ From several origins of each series, values ahead are compared with the bounds o
 `StructuralForecaster`. Made-up series have a break before the origin: a step, a kink, a
 crisis with its recovery, or more noise than before. The others are read from a folder
 of compressed tables (``--data``); those that are not there are left out, with a line
-that says so. Neighbouring errors of one series are alike: judge a kind by many origins.
+that says so. Beside coverage stand the continuous ranked probability score over the
+mean absolute error of the last value, and the energy score of joint paths over that
+value's distance from the truth: medians. Neighbouring errors of one series are alike:
+judge a kind by many origins.
 
     python examples/benchmarks/coverage.py [--data PATH] [--cases NAME ...]
         [--origins 8] [--seeds 0 1 2 3]
@@ -16,15 +19,18 @@ import argparse
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from sklode import StructuralForecaster
+from sklode.model_selection import energy_score, quantile_crps
 
 if __name__ == "coverage":  # numba looks for the package, from any script beside this
     raise ImportError("examples/benchmarks/coverage.py is a script, no package")
 
+LEVELS = np.arange(0.05, 1, 0.1)  # of quantiles
 N_ROWS, N_AHEAD, SINCE = 160, 12, 4
 """Rows of made-up series before the origin, after it, and since a break."""
 
@@ -121,13 +127,28 @@ CASES: dict[str, Callable[..., Iterator[Task]]] = {
 }
 
 
-def held(task: Task) -> np.ndarray:
-    """Return, of each value ahead, whether it lies in its interval."""
+class Scores(NamedTuple):
+    """What a forecast of one task is worth."""
+
+    held: np.ndarray  # (row,), whether a value lies in its interval
+    crps: float  # over the mean absolute error of the last value
+    energy: float  # of joint paths, over the last value's distance from the truth
+
+
+def scores(task: Task) -> Scores:
+    """Forecast what is ahead, and score points, intervals and paths."""
     past, ahead = task
     forecaster = StructuralForecaster(random_state=0).fit(past)
     low, high = forecaster.predict_interval(ahead.index, coverage=0.9).to_numpy().T
+    quantiles = forecaster.predict_quantiles(ahead.index, alpha=[*LEVELS]).to_numpy()
+    paths = forecaster.sample(ahead.index).to_numpy().reshape(-1, len(ahead))
     truth = ahead.to_numpy()
-    return (truth >= low) & (truth <= high)
+    missed = truth - past.iloc[-1]
+    return Scores(
+        held=(truth >= low) & (truth <= high),
+        crps=quantile_crps(truth, quantiles, LEVELS).mean() / np.abs(missed).mean(),
+        energy=energy_score(truth, paths) / np.linalg.norm(missed),
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
@@ -143,19 +164,21 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     for case in given.cases:
         try:
             each = [
-                held(task)
+                scores(task)
                 for seed in given.seeds
                 for task in CASES[case](given.data, given.origins, seed)
             ]
         except FileNotFoundError as error:
             print(f"{case}: left out, {error}")
             continue
-        shares = np.array([one.mean() for one in each])
+        shares = np.array([one.held.mean() for one in each])
         rows[case] = {
-            "coverage": np.concatenate(each).mean(),
+            "coverage": np.concatenate([one.held for one in each]).mean(),
             "least of an origin": shares.min(),
             "origins below 0.5": (shares < 0.5).mean(),
             "origins": len(shares),
+            "CRPS": np.median([one.crps for one in each]),
+            "energy": np.median([one.energy for one in each]),
         }
         line = ", ".join(f"{name} {x:.3g}" for name, x in rows[case].items())
         print(f"{case:16}{line}", flush=True)

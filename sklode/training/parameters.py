@@ -97,15 +97,16 @@ PARAMETERS = """    Parameters
         network looks ahead from the last row, and counts as ``guard`` finds. "series":
         nothing: the paper's model, of whole windows.
     bounds : pair or dict of pairs, optional
-        With ``level="auto"``: least and greatest value of y, None where there is no end: ``(0, 100)``,
-        ``(0, None)``; of columns a dict. No answer lies beyond them. Between two the
-        logit of y is modelled where that explains y better, above one the logarithm.
-        Zero is a bound by itself where no value is below.
+        With ``level="auto"``: least and greatest value of y, None where there is no
+        end: ``(0, 100)``, ``(0, None)``; of columns a dict. No answer lies beyond them.
+        Between two the logit of y is modelled where that explains y better, above one
+        the logarithm. Zero is a bound by itself where no value is below.
     error : column or dict, optional
         With ``level="auto"``: column of X with the standard deviation of each row's
-        error of measurement, in the unit of y; of columns of y a dict. 0 is exact; infinite or NaN: the value
-        does not count. It need not be known ahead, where the usual error is taken. Rows
-        of the same stamp are then several measurements.
+        error of measurement, in the unit of y; of columns of y a dict. 0 is exact;
+        infinite or NaN: the value does not count. It need not be known ahead, where the
+        usual error is taken. Rows of the same stamp are then several measurements. The
+        network counts rows alike.
     method : {"rk4", "midpoint", "euler", "dopri5"}, default="rk4"
         Of solving the equations: fixed steps ("rk4" is the 3/8 rule), or adaptive.
     step_size : float, default=1.0

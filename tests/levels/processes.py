@@ -129,8 +129,8 @@ def posterior(
     t, u = table.times, table.inputs
     y = component.scaled(table.values)
     if noises is None:
-        noises = math.exp(2 * component.logs[6]) + LEAST**2
-        noises = noises + component.in_units(table).errors ** 2
+        noise = math.exp(2 * component.logs[6]) + LEAST**2
+        noises = noise + component.in_units(table).errors ** 2
     own: Any = sum(parts(component, SPAN, t, t, u, u))
     cross = parts(component, SPAN, times, t, inputs, u)
     asked = sum(parts(component, SPAN, times, times, inputs, inputs))
