@@ -85,8 +85,9 @@ class StructuralForecaster(ContinuousForecaster):
         The most probable form, a row per channel and part: ``share`` of the variance of
         all parts over the last rows; ``size``, a standard deviation in units of y or of
         its logarithm; ``memory``, how long the part is remembered; whether the
-        ``logarithm`` is modelled; ``probability`` of the form; ``values``: "counts",
-        "not below zero" or "any"; ``cross``: whether other columns move its forecasts.
+        ``logarithm`` is modelled, or another ``link``; ``probability`` of the form;
+        ``values``: "counts", "not below zero", "any" or their bounds; ``cross``:
+        whether other columns move its forecasts.
 
     Notes
     -----

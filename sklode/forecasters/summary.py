@@ -98,8 +98,8 @@ def _parts(level: pd.DataFrame) -> str:
     for channel, parts in level.groupby(level="channel", sort=False):
         shares = parts["share"].droplevel("channel").sort_values(ascending=False)
         told = [f"{n} {'<1%' if x < _SMALL else f'{x:.0%}'}" for n, x in shares.items()]
-        logarithm, values = parts.iloc[0][["logarithm", "values"]]
-        told += ["of the logarithm"] * bool(logarithm)
+        link, values = parts.iloc[0][["link", "values"]]
+        told += [f"of the {link}"] * (link != "identity")
         told += [values] * (values != "any")
         lines.append(f"{channel}: {', '.join(told)}")
     return "\n".join(lines)

@@ -12,7 +12,7 @@ import pandas as pd
 
 from sklode.data.arrays import Array, Numbers
 from sklode.data.history import Asked, History
-from sklode.data.links import IDENTITY, margins, steps_of
+from sklode.data.links import IDENTITY, Link, margins, steps_of
 from sklode.data.ticks import day_and_week, length_of_time, rows_before
 from sklode.levels.components import Component
 from sklode.levels.effects import ALWAYS, Effect, columns_of, places
@@ -28,7 +28,7 @@ _NINETY = np.array([-1.6449, 0.0, 1.6449])
 
 
 class Curve(NamedTuple):
-    """What a column of X adds to y; of a logarithm, its factor."""
+    """What a column of X adds to y, or its logit; of a logarithm, its factor."""
 
     part: str
     column: Hashable
@@ -120,16 +120,18 @@ class LevelPredictor:
             late = [effect.memory for effect in self._effects(component)]
             memories = [*logs[[3, 5, *range(9, len(logs), 2)]], *late, 0.0]
             names = [*self._part_names(component)[:-1], "noise"]
-            kind = int(np.nan_to_num(self._steps[place], nan=-1))
+            kind = _VALUES[int(np.nan_to_num(self._steps[place], nan=-1))]
+            if np.isfinite(self.level.bounds[place]).any():
+                low, high = self.level.bounds[place]
+                kind = f"from {low:g} to {high:g}"
             for part, size, memory in zip(names, sizes, memories, strict=True):
                 row = {"channel": name, "part": part, "share": size / sizes.sum()}
                 row["size"] = float(np.median(component.scale)) * size**0.5
                 row["memory"] = self._length(memory)
-                linked = component.link if component.form.linked else IDENTITY
-                row["logarithm"] = linked.is_logarithm
-                row["link"] = linked.name
+                link = component.link if component.form.linked else IDENTITY
+                row["logarithm"], row["link"] = link.is_logarithm, link.name
                 row["probability"] = sum(likely)
-                row["values"] = _VALUES[kind]
+                row["values"] = kind
                 told = self.level.cross.weights, self.level.company.weights
                 row["cross"] = any(bool(each[:, :, place].any()) for each in told)
                 rows.append(row)
@@ -166,6 +168,12 @@ class LevelPredictor:
         """Return a length of time, in units of the level, in words."""
         return length_of_time(time * self.level.unit, self._history.rows.like)
 
+    def link(self, channel: int, series: int) -> Link:
+        """Return what the most probable form's parts add up to, of y."""
+        one = self.states.channels[channel]
+        component, _ = one.groups[one.place[series]].heaviest
+        return component.link if component.form.linked else IDENTITY
+
     def curves(self, channel: int, series: int) -> list[Curve]:
         """Return the effect of each column in the most probable form."""
         one, names = self.states.channels[channel], self._history.controls
@@ -184,7 +192,8 @@ class LevelPredictor:
             columns = effect.at(self.level.standard(values, k))
             spread = np.sqrt(((columns @ covariance[own, own]) * columns).sum(1))
             drawn = (columns @ mean[own])[:, None] + _NINETY * spread[:, None]
-            drawn = np.exp(scale * drawn) if component.form.linked else scale * drawn
+            is_factor = component.form.linked and component.link.is_logarithm
+            drawn = np.exp(scale * drawn) if is_factor else scale * drawn
             shape = values, drawn[:, 1], drawn[:, [0, 2]]
             name = effect.name(names, self._cycle)
             memory = self._length(effect.memory) if effect.memory else ""

@@ -11,6 +11,7 @@ import pandas as pd
 
 from sklode.data.checks import check_fitted
 from sklode.data.history import History
+from sklode.data.links import Link
 from sklode.data.ticks import stamps_of
 from sklode.plotting import canvas
 from sklode.plotting.series import Panels
@@ -35,9 +36,9 @@ def plot_components(
     One axes each, in y's units: the trend, with the observations; each season; the
     deviation; the effects of X; and the remainder, which is the observations minus all
     parts. Observations far outside are rings at an edge. Parts of a logarithm multiply:
-    all but the trend are factors. Below is the effect of each column of X that is used,
-    over its values, with a band of 90 %: where it acts late, what it comes to if the
-    column stays so, as the axis says.
+    all but the trend are factors. Between two bounds they add up to a logit. Below is
+    the effect of each column of X that is used, over its values, with a band of 90 %:
+    where it acts late, what it comes to if the column stays so, as the axis says.
 
     Parameters
     ----------
@@ -87,8 +88,8 @@ def plot_components(
     found = found.set_axis(rows.get_level_values(-1))
     y = history.frame()[channel]
     y = (y.xs(key, level=list(range(len(key)))) if key else y).dropna()
-    is_factor = bool(forecaster.level_.loc[[channel], "logarithm"].any())
-    level, points = _tables(y, found, is_factor)
+    link = forecaster._answers.link(names.index(channel), number)
+    level, points = _tables(y, found, link)
     low, high = y.quantile([0.1, 0.9])
     reach = _FAR * (high - low) or np.inf
     is_usual = y.between(low - reach, high + reach)
@@ -112,8 +113,8 @@ def plot_components(
         late = f", if it stays so (memory {curve.memory})" if curve.memory else ""
         one.set(xlabel=f"{curve.column}{late}", ylabel=f"effect of\n{curve.part}")
     drawn = usual["trend"]
-    if is_factor:  # counts may be zero
-        drawn = np.log(drawn[drawn > 0])
+    if not link.is_identity:
+        drawn = link.of(drawn.dropna())
     least = 0.03 * (drawn.max() - drawn.min())
     for one in axes.flat:  # what hardly varies looks so
         low, high = one.get_ylim()
@@ -123,17 +124,21 @@ def plot_components(
 
 
 def _tables(
-    y: pd.Series, found: pd.DataFrame, is_factor: bool
+    y: pd.Series, found: pd.DataFrame, link: Link
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return what is drawn of each part of the level, and what of the observations."""
-    found = np.exp(found) if is_factor else found
-    left = y / found["signal"] if is_factor else y - found["signal"]
+    is_used, trend = (found != 0).any(), link.inverse(found["trend"])
+    left = link.of(y) - found["signal"].reindex(y.index)
+    if link.is_logarithm:
+        found, left = np.exp(found), np.exp(left)
+    found = found.assign(trend=trend)
     parts = [part for part in found if part not in ("signal", "deviation", "X")]
-    is_used = (found != float(is_factor)).any()
     parts += [part for part in ("deviation", "X") if is_used.get(part, False)]
     parts.append("remainder")
-    points = pd.DataFrame({"trend": y, "remainder": left.reindex(y.index)})
-    units = {part: f"{part}\n(factor)" for part in parts[1:]} if is_factor else {}
+    points = pd.DataFrame({"trend": y, "remainder": left})
+    unit = "factor" if link.is_logarithm else link.name
+    units = {part: f"{part}\n({unit})" for part in parts[1:]}
+    units = {} if link.is_identity else units
     tables = [one.reindex(columns=parts) for one in (found, points)]
     return tables[0].rename(columns=units), tables[1].rename(columns=units)
 
