@@ -180,3 +180,20 @@ def test_coverage_is_counted_case_by_case(
     before, after = past[:-40], past[-40:]
     assert after.mean() - before.mean() > 20
     assert (len(past), len(ahead)) == (module.N_ROWS, module.N_AHEAD)
+
+
+def test_what_is_known_is_measured_case_by_case(
+    load: Load, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    knowledge = load("knowledge")
+    monkeypatch.setitem(knowledge.CASES, "of a table", absent)
+    table = knowledge.main(["--cases", "growth", "of a table", "--seeds", "0"])
+    printed = capsys.readouterr().out
+    assert "of a table: left out, no table" in printed
+    assert table.loc[("growth", "share outside"), "mean"] == 0
+    assert table.loc[("growth", "over the logit by hand"), "mean"] < 2
+    assert f"{table.iloc[0]['mean']:.3g}" in printed
+
+
+def absent(seed: int, data: Path | None) -> dict[str, float]:
+    raise FileNotFoundError("no table")

@@ -103,9 +103,9 @@ def test_what_is_held_out_is_trained_on_only_once_it_has_proved_the_network(
 ) -> None:
     levels: list[int] = []
 
-    def fit(rows: Any) -> Level:
+    def fit(rows: Any, known: Any) -> Level:
         levels.append(len(rows.ticks))
-        return Level.fit(rows)
+        return Level.fit(rows, known=known)
 
     monkeypatch.setattr(ahead, "Level", SimpleNamespace(fit=fit))
     forecaster = auto().fit(series())

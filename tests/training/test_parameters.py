@@ -42,6 +42,8 @@ BAD_PARAMETERS: dict[str, list[Any]] = {
     "horizon": [-1, 2.5, "8", NAN],
     "thinning": [-0.1, 1, "0.5", None, NAN],
     "level": ["minmax", "window", "last", 1, True, None],
+    "bounds": [5, "0 to 100", 1.5],
+    "error": [["sigma"], {"sigma"}],
     "method": ["rk5", 4, None],
     "step_size": NOT_A_POSITIVE,
     "clip_norm": [0, -1.0, "auto", NAN],
