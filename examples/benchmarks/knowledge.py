@@ -1,7 +1,8 @@
 """Compare forecasts that are told what is known with the best simple method.
 
 A case each: values between bounds beside a logit taken by hand; errors of measurement
-beside weighted least squares that is told the true period. Made-up series, one a seed;
+beside weighted least squares that is told the true period; the turn of the month beside
+means by hand; hours of holidays beside gradient boosting. Made-up series, one a seed;
 figures are geometric means over seeds, but for shares and coverage, which are means.
 
     python examples/benchmarks/knowledge.py [--data PATH] [--cases NAME ...]
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.ensemble import HistGradientBoostingRegressor
 
 from sklode import StructuralForecaster
 
@@ -119,10 +121,70 @@ def light_curve(seed: int, data: Path | None) -> Figures:
     }
 
 
+def month(seed: int, data: Path | None) -> Figures:
+    """Measure days of a week whose values rise at the turn of the month."""
+    rng = np.random.default_rng(seed)
+    n, n_ahead = 400 * (1 + seed % 2), 62
+    days = pd.date_range("2023-01-01", periods=n + n_ahead)
+    turn = (days.day <= 2) | (days.day >= days.days_in_month - 1)
+    week = np.array([0, 0, 2, 2, 4, 8, 6])[days.dayofweek]
+    drift = np.cumsum(0.15 * rng.standard_normal(len(days)))
+    noise = 1.5 * rng.standard_normal(len(days))
+    y = pd.Series(50 + week + 10 * turn + drift + noise, days)
+    past, ahead = y[:n], y[n:]
+    found, _ = told(past, ahead)
+    groups = pd.MultiIndex.from_arrays([days.dayofweek, turn])
+    means = past.groupby(groups[:n]).mean()
+    last = (past - means.loc[groups[:n]].to_numpy())[-30:].mean()
+    by_hand = means.loc[groups[n:]].to_numpy()
+    return {
+        "over means of weekday and turn": error(found, ahead) / error(by_hand, ahead),
+        "over these at the last month's level": error(found, ahead)
+        / error(by_hand + last, ahead),
+    }
+
+
+def hours_of_holidays(seed: int, data: Path | None) -> Figures:
+    """Measure weeks of hours with a holiday, after some fifteen others."""
+    rng = np.random.default_rng(seed)
+    hours = pd.date_range("2023-01-02", periods=24 * 7 * 62, freq="h")
+    dates = pd.date_range(hours[0], hours[-1])
+    chosen = np.sort(rng.choice(len(dates) - 14, 16, replace=False))
+    chosen = np.append(chosen, len(dates) - 5)
+    holidays = pd.Series([f"day {k % 4}" for k in range(17)], dates[chosen])
+    is_free = hours.normalize().isin(holidays.index) | (hours.dayofweek == 6)
+    hour = hours.hour.to_numpy() + hours.minute.to_numpy() / 60
+    work = np.exp(-(((hour - 8.5) / 2) ** 2)) + np.exp(-(((hour - 18) / 3) ** 2))
+    rest = 0.8 * np.exp(-(((hour - 14) / 4) ** 2))
+    fading = 0.95 ** np.arange(100)
+    drift = np.convolve(rng.standard_normal(len(hours) + 100), fading)[100:][
+        : len(hours)
+    ]
+    values = 100 + 60 * np.where(is_free, rest, work) + 2 * drift
+    y = pd.Series(values + 3 * rng.standard_normal(len(hours)), hours)
+    past, ahead = y[:-168], y[-168:]
+    found, _ = told(past, ahead, holidays=holidays)
+    flags = is_free & (hours.dayofweek != 6)
+    features = np.column_stack([hour, hours.dayofweek, flags])
+    week_ago = y.shift(168).to_numpy()
+    features = np.column_stack([features, week_ago])
+    boosting = HistGradientBoostingRegressor(random_state=0)
+    boosting.fit(features[:-168], past)
+    rival = boosting.predict(features[-168:])
+    on_day = ahead.index.normalize().isin(holidays.index)
+    return {
+        "over boosting told the holiday": error(found, ahead) / error(rival, ahead),
+        "on the holiday": error(found[on_day], ahead[on_day])
+        / error(rival[on_day], ahead[on_day]),
+    }
+
+
 CASES: dict[str, Callable[[int, Path | None], Figures]] = {
     "growth": growth,
     "humidity": humidity,
     "light curves": light_curve,
+    "month": month,
+    "holidays": hours_of_holidays,
 }
 
 

@@ -243,6 +243,7 @@ _SHARED: dict[str, list[Any]] = {
     "clean": ["boolean"],
     "bounds": [tuple, list, dict, None],
     "error": [Hashable, dict, None],
+    "holidays": [str, list, tuple, dict, pd.Series, pd.DataFrame, None],
     "random_state": ["random_state"],
 }
 

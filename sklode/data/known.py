@@ -6,19 +6,29 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from sklode.data.arrays import Array
+from sklode.data.calendars import Calendar
 from sklode.data.history import History
 
 _NO_BOUNDS = np.array([-np.inf, np.inf])
-KNOWN = ("bounds", "error")
+KNOWN = ("bounds", "error", "holidays")
 """Parameters that tell it; the paper's model has no place for them."""
 
 
+def told(settings: Any) -> dict[str, Any]:
+    """Return what is told, as what can be compared: tables as text."""
+    found = {name: getattr(settings, name) for name in KNOWN}
+    is_table = isinstance(found["holidays"], pd.Series | pd.DataFrame)
+    return {**found, "holidays": str(found["holidays"])} if is_table else found
+
+
 class Known(NamedTuple):
-    """What is known of y's columns."""
+    """What is known of series beside their rows."""
 
     bounds: Array  # (channel, 2), least and greatest value; infinite: none
+    calendar: Calendar | None = None  # named days
 
     @classmethod
     def nothing(cls, n_channels: int) -> Known:
@@ -28,7 +38,10 @@ class Known(NamedTuple):
     @classmethod
     def of(cls, settings: Any, history: History) -> Known:
         """Read a forecaster's parameters, and check them on its series."""
-        return cls(_bounds_of(settings.bounds, history))
+        rows, calendar = history.rows, None
+        if settings.holidays is not None:
+            calendar = Calendar.of(settings.holidays, rows.ticks, rows.like)
+        return cls(_bounds_of(settings.bounds, history), calendar)
 
 
 def _bounds_of(told: Any, history: History) -> Array:

@@ -23,7 +23,7 @@ from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 from sklode.data import checks
 from sklode.data.history import Asked, History, in_order, with_columns
 from sklode.data.horizons import as_horizon, check_step
-from sklode.data.known import Known
+from sklode.data.known import Known, told
 from sklode.data.observations import Observations
 from sklode.forecasters.summary import Summary, summary_of
 from sklode.levels.level import Level
@@ -224,7 +224,7 @@ class ContinuousForecaster(BaseForecaster):
     def _check_continues(self, start: Any, observations: Observations) -> None:
         """Check that a fit can go on from an earlier model."""
         n_columns = observations.values.shape[1], observations.controls.shape[1]
-        got = {name: getattr(self, name) for name in start.architecture}
+        got = {name: getattr(self, name) for name in start.architecture} | told(self)
         got |= {"kind of index": observations.clock, "columns of y and X": n_columns}
         before = {"kind of index": start.clock, "columns of y and X": start.sizes}
         for name, value in (start.architecture | before).items():

@@ -46,6 +46,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         level: str = "auto",
         bounds: Any = None,
         error: Any = None,
+        holidays: Any = None,
         method: str = "rk4",
         step_size: float = 1.0,
         clip_norm: float | None = 1.0,

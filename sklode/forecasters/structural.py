@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklode.data.checks import check_constraints
 from sklode.data.clock import season_ticks, seasons_shown
 from sklode.data.history import History
-from sklode.data.known import KNOWN, Known
+from sklode.data.known import Known, told
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.forecasters.base import ContinuousForecaster
@@ -66,6 +66,12 @@ class StructuralForecaster(ContinuousForecaster):
         the unit of y; of columns of y a dict. 0 is exact; infinite or NaN: the value
         does not count. It need not be known ahead, where the usual error is taken. Rows
         of the same stamp are then several measurements.
+    holidays : str, tuple, Series, DataFrame or dict, optional
+        Days that have names: a country's, by its code ("DE", "US-CA"), of several, by
+        the package ``holidays`` (the extra ``calendars``); or a table of names and
+        dates: a Series of names over dates, columns ``ds`` and ``holiday``, or a dict.
+        Kinds of days have effects of their own, on a day's shape too, which shrink
+        towards what all have in common; days are those of the index's time zone.
     n_samples : int, default=100
         Number of sample paths.
     freq : str, offset or Timedelta, optional
@@ -125,6 +131,7 @@ class StructuralForecaster(ContinuousForecaster):
         logarithm: str | bool = "auto",
         bounds: Any = None,
         error: Any = None,
+        holidays: Any = None,
         n_samples: int = 100,
         freq: str | pd.DateOffset | pd.Timedelta | None = None,
         clean: bool = True,
@@ -134,6 +141,7 @@ class StructuralForecaster(ContinuousForecaster):
         self.logarithm = logarithm
         self.bounds = bounds
         self.error = error
+        self.holidays = holidays
         self.n_samples = n_samples
         self.freq = freq
         self.clean = clean
@@ -163,12 +171,12 @@ class StructuralForecaster(ContinuousForecaster):
             _check_positive(observations, history.channels, known)
         seasons: Any = self.seasons
         if seasons != "auto":
-            told = seasons or ()
-            ticks = season_ticks(told, history.rows.like, history.steps)
-            seasons = seasons_shown(told, ticks, observations)
+            given = seasons or ()
+            ticks = season_ticks(given, history.rows.like, history.steps)
+            seasons = seasons_shown(given, ticks, observations)
         level = Level.fit(history.rows, seasons, self.logarithm, known)
-        names = "seasons", "logarithm", *KNOWN
-        settings = {name: getattr(self, name) for name in names}
+        settings = {"seasons": self.seasons, "logarithm": self.logarithm}
+        settings |= told(self)
         units = Units.of(observations, level.unit)
         parts = None, units, observations.clock, 0, settings, columns
         return AheadModel(*parts, level=level, n_rows=n_rows), seed

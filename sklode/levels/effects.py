@@ -39,8 +39,9 @@ _ODDS_OF_MEMORY = math.log(len(_MEMORIES))
 _ODDS_OF_WAVES = 5.0
 _WORTH = 0.1  # a change of effects, in natural logarithms
 _SWEEPS = 4
-ALWAYS = -1
-"""The column of an effect that no X has: what is always there."""
+ALWAYS, MONTH, HOLIDAYS = -1, -2, -3
+"""Columns of effects that no X has: what is always there, months, and named days."""
+_MONTH_WAVES = 4, 12  # smooth; as sharp as two or three days at its turn
 _FEW_KNOTS, _FEW_WAVES = 5, 3  # of a curve that changes along the day
 # waves of a day's shape: those that rows of an hour show, and of a quarter of one
 _WAVES = 12, 48
@@ -64,6 +65,8 @@ class Effect(NamedTuple):
     days: tuple[int, ...] = ()  # of the week: it is of these alone; none: of all
     waves: int = 0  # of the day: its coefficients change along these
     size: float = 1.0  # standard deviation of what it adds, in spreads
+    kinds: int = 0  # of named days, each of which adds to what all have in common
+    sides: bool = False  # whether the days before and after named ones differ too
 
     @property
     def log_odds(self) -> float:
@@ -77,6 +80,10 @@ class Effect(NamedTuple):
         ``cycle`` names the day, or what stands for it, and the days of the week.
         """
         day, days = cycle
+        if self.column == MONTH:
+            return "month"
+        if self.column == HOLIDAYS:
+            return "holidays" + ", days beside them" * self.sides
         if self.column == ALWAYS:
             which = ", ".join(days[k] for k in self.days)
             return f"{day} of {which}" if self.days else f"{day}"
@@ -92,6 +99,8 @@ class Effect(NamedTuple):
     @property
     def n_columns(self) -> int:
         """Number of its coefficients."""
+        if self.column == HOLIDAYS:
+            return (1 + self.kinds) * (3 if self.sides else 1)
         along = 2 * self.waves + (self.column == ALWAYS) if self.waves else 1
         return max(len(self.knots) - 1, 1) * along
 
@@ -107,15 +116,25 @@ class Effect(NamedTuple):
     def along(self, columns: Array, clock: Array) -> Array:
         """Return columns b as they change with the clock, (row, coefficient).
 
-        ``clock`` (row, 2) is the share of the day that has passed, and the day of the
-        week. The shorter the wave, the less it is expected to add: its variance falls
-        as 1 / k, as that of a season's does.
+        ``clock`` (row, 6) is the share of the day that has passed, the day of the week,
+        the share of the month, and the kinds of three days, see `Calendar.at`. The
+        shorter the wave, the less it is expected to add: its variance falls as 1 / k,
+        as that of a season's does.
         """
+        if self.column == HOLIDAYS:
+            number = np.arange(1, self.kinds + 1)
+            named = [
+                part
+                for kind in clock[:, 3 : 6 if self.sides else 4].T[:, :, None]
+                for part in (kind > 0, kind == number)
+            ]
+            return self.size * np.hstack(named)
         if self.days:
             columns = columns * np.isin(clock[:, 1], self.days)[:, None]
         if self.waves:
             k = np.arange(1, self.waves + 1)
-            angles = 2 * math.pi * clock[:, :1] * k
+            place = clock[:, 2:3] if self.column == MONTH else clock[:, :1]
+            angles = 2 * math.pi * place * k
             share = np.sqrt(1 / k)
             waves = [share * np.cos(angles), share * np.sin(angles)]
             if self.column == ALWAYS:
@@ -145,7 +164,7 @@ def columns_of(
     """Return what each effect makes of X at all rows, (row, column)."""
     parts: list[Array] = []
     for effect in effects:
-        if effect.column == ALWAYS:
+        if effect.column < 0:
             parts.append(np.ones((len(times), 1)))
             continue
         found = effect.at(controls[:, effect.column])
@@ -186,9 +205,11 @@ class Inputs(NamedTuple):
     bounds: Numbers  # (series + 1,)
     times: Array  # (row,)
     controls: Array  # (row, control)
-    clock: Array  # (row, 2), see `Effect.along`
+    clock: Array  # (row, 6), see `Effect.along`
     n_days: int  # of the week; 0: rows show no day's shape, or no week
     rows: Numbers  # those at which a channel was observed, sorted
+    has_month: bool = False  # whether rows may show one
+    n_kinds: int = 0  # of named days; 0: none are known
 
     def at(self, chosen: Numbers) -> Inputs:
         """Return those of some observed rows, from first ones on."""
@@ -206,6 +227,8 @@ class Inputs(NamedTuple):
             clock=self.clock[every],
             n_days=self.n_days,
             rows=np.searchsorted(every, rows),
+            has_month=self.has_month,
+            n_kinds=self.n_kinds,
         )
 
     def columns(self, effects: Sequence[Effect]) -> Array:
@@ -222,7 +245,7 @@ class Inputs(NamedTuple):
 
     def log_odds(self, effect: Effect) -> float:
         """Return what one takes off the log probability: of many columns, few act."""
-        n_columns = self.controls.shape[1] if effect.column != ALWAYS else 1
+        n_columns = self.controls.shape[1] if effect.column >= 0 else 1
         return effect.log_odds + math.log(n_columns)
 
     def candidates(self, span: float) -> list[list[Effect]]:
@@ -242,6 +265,22 @@ class Inputs(NamedTuple):
             found.append([Effect(k, kind, m) for kind in kinds for m in memories[1:]])
             if n_waves and kinds:
                 found.append(self._along(k, kinds, n_waves))
+        if self.has_month:
+            found.append(
+                [
+                    Effect(MONTH, waves=waves, size=size)
+                    for waves in _MONTH_WAVES
+                    for size in _SIZES
+                ]
+            )
+        if self.n_kinds:
+            found.append(
+                [
+                    Effect(HOLIDAYS, size=size, kinds=self.n_kinds, sides=sides)
+                    for sides in (False, True)
+                    for size in _SIZES
+                ]
+            )
         if n_waves:
             several = sorted({min(n_waves, most) for most in _WAVES})
             for waves in several:
@@ -258,18 +297,26 @@ class Inputs(NamedTuple):
     def _kinds(self) -> list[tuple[int, ...]]:
         """Return days in a row that may be of one kind, if they were seen often."""
         days = self.clock[self.rows, 1][self._begins()].astype(np.int64)
-        seen = np.bincount(days, minlength=self.n_days)
+        seen = np.bincount(days, minlength=self.n_days + 1)
         runs = {
             tuple(sorted((first + k) % self.n_days for k in range(n)))
             for n in range(1, min(_MOST_DAYS, self.n_days - 1) + 1)
             for first in range(self.n_days)
         }
+        if self.n_kinds:  # named days are one more day, that may be of the same kind
+            runs |= {(*run, self.n_days) for run in [*runs, ()]}
         return [run for run in sorted(runs) if seen[[*run]].sum() >= _FEWEST_DAYS]
 
     def stretches(self, bounds: Numbers) -> Numbers:
         """Return the bounds of a few stretches of whole weeks of each series."""
         if not self.n_days:
-            return bounds
+            if not (self.has_month or self.n_kinds):
+                return bounds
+            pairs = itertools.pairwise(bounds.tolist())
+            parts = [
+                np.linspace(*pair, _MOST_STRETCHES + 1)[:-1].round() for pair in pairs
+            ]
+            return np.append(np.unique(np.concatenate(parts)), bounds[-1]).astype(int)
         ends, begins = [0], self._begins()
         for first, end in itertools.pairwise(bounds.tolist()):
             week = (np.cumsum(begins[first:end]) - 1) // self.n_days
@@ -281,7 +328,7 @@ class Inputs(NamedTuple):
 
     def _begins(self) -> Flags:
         """Return the rows at which a day begins, or the share of one falls."""
-        share, day = self.clock[self.rows].T
+        share, day = self.clock[self.rows, :2].T
         return np.append(True, (np.diff(day) != 0) | (np.diff(share) < 0))
 
     @property

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.calendars import Calendar, has_dates, share_of_month, shows_months
 from sklode.data.known import Known
 from sklode.data.links import margins, steps_of
 from sklode.data.observations import Observations
@@ -63,6 +64,7 @@ class Level:
     control_scale: Array
     effects: list[Effect]  # what columns of X and kinds of days may do
     cycle: tuple[float, float] | None  # ticks of a day and a week, see `place_in`
+    calendar: Calendar | None  # named days
     bounds: Array  # (channel, 2), of values; infinite: none
     steps: Array  # (channel,), see `links.steps_of`
     cross: Cross  # what channels tell of each other's next rows
@@ -89,6 +91,7 @@ class Level:
             control_scale=scale,
             effects=[],
             cycle=None,
+            calendar=known.calendar,
             bounds=known.bounds,
             steps=steps_of(margins(observations.values, known.bounds)),
             cross=Cross.none(n),
@@ -118,9 +121,12 @@ class Level:
                 # the last rows, which a search reads, show too little of a day
                 is_fine, gap = True, min(lengths) / _MEANS
                 rows = observations.means(round(gap))
-            coarse = level._rows(rows, channel, lengths)
+            is_auto = isinstance(seasons, str)
+            coarse = level._rows(rows, channel, lengths, is_auto)
             gap /= unit
-            fine = level._rows(observations, channel, lengths) if is_fine else None
+            fine = None
+            if is_fine:
+                fine = level._rows(observations, channel, lengths, is_auto)
             fit = partial(
                 _fit,
                 fine=fine,
@@ -160,12 +166,17 @@ class Level:
         return replace(level, cross=cross, company=Company.fit(likely))
 
     def _rows(
-        self, rows: Observations, channel: int, seasons: tuple[float, ...]
+        self,
+        rows: Observations,
+        channel: int,
+        seasons: tuple[float, ...],
+        is_auto: bool,
     ) -> Rows:
         """Return a channel's rows, and what effects may read there."""
         table, cycle = self.tables(rows)[channel], self.cycle
         days = cycle if cycle and {*cycle} <= {*seasons} else None
-        if not (rows.controls.shape[1] or days):
+        has_month = is_auto and shows_months(rows.ticks, rows.bounds, rows.like)
+        if not (rows.controls.shape[1] or days or has_month or self.calendar):
             return Rows(table, None)
         bounds, times, controls = self.controls(rows)
         inputs = Inputs(
@@ -175,6 +186,8 @@ class Level:
             clock=self.clock(rows.ticks, rows.like),
             n_days=round(days[1] / days[0]) if days else 0,
             rows=np.flatnonzero(~np.isnan(rows.values[:, channel])),
+            has_month=has_month,
+            n_kinds=len(self.calendar.names) + 1 if self.calendar else 0,
         )
         return Rows(table, inputs)
 
@@ -196,10 +209,21 @@ class Level:
         return np.hstack([ahead, along])
 
     def clock(self, ticks: Numbers, like: Any) -> Array:
-        """Return the share of the day and the day of the week, (row, 2)."""
-        if self.cycle is None:
-            return np.zeros((len(ticks), 2))
-        return place_in(self.cycle, ticks, like)
+        """Return the share of day and month, the day of the week and named days.
+
+        See `Effect.along`; (row, 6).
+        """
+        found = np.zeros((len(ticks), 6))
+        if self.cycle is not None:
+            found[:, :2] = place_in(self.cycle, ticks, like)
+        if has_dates(like):
+            found[:, 2] = share_of_month(ticks, like)
+        if self.calendar is not None:
+            found[:, 3:] = self.calendar.at(ticks, like)
+            if self.cycle is not None:  # one more day of the week
+                number = round(self.cycle[1] / self.cycle[0])
+                found[found[:, 3] > 0, 1] = number
+        return found
 
     def controls(self, rows: Observations) -> tuple[Numbers, Array, Array]:
         """Return bounds, times and standardised X of rows."""

@@ -15,7 +15,7 @@ from sklode.data.history import Asked, History
 from sklode.data.links import IDENTITY, Link, margins, steps_of
 from sklode.data.ticks import day_and_week, length_of_time, rows_before
 from sklode.levels.components import Component
-from sklode.levels.effects import ALWAYS, Effect, columns_of, places
+from sklode.levels.effects import Effect, columns_of, places
 from sklode.levels.filtered import Filtered
 from sklode.levels.mixture import Between, Floored, Move
 from sklode.levels.moves import BOUNDS, POINTS, Limits
@@ -160,7 +160,8 @@ class LevelPredictor:
         """Names of a day and of the days of the week, or what stands for them."""
         like, cycle = self._history.rows.like, self.level.cycle
         if cycle is None or cycle == day_and_week(like):
-            return "day", ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+            week = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+            return "day", [*week, "holidays"]
         n_days = round(cycle[1] / cycle[0])
         return length_of_time(cycle[0], like), [str(k + 1) for k in range(n_days)]
 
@@ -184,7 +185,7 @@ class LevelPredictor:
         end = len(mean) - sum(effect.n_columns for effect in effects)
         for effect in effects:
             own, end = slice(end, end + effect.n_columns), end + effect.n_columns
-            if effect.waves:
+            if effect.waves or effect.column < 0:
                 continue  # no one curve
             k = effect.column
             ends = seen[:, k].min(), seen[:, k].max()
@@ -271,7 +272,7 @@ class LevelPredictor:
         """Warn of the first column that takes another value than its only one."""
         seen, effects = self._history.observations.controls, self.level.effects
         is_new = (known.controls != seen[0]) & (seen == seen[0]).all(0)
-        is_new[:, [e.column for e in effects if e.column != ALWAYS]] = False
+        is_new[:, [e.column for e in effects if e.column >= 0]] = False
         for k in np.flatnonzero(is_new.any(0))[:1]:
             row = int(np.argmax(is_new[:, k]))
             warnings.warn(
@@ -288,7 +289,7 @@ class LevelPredictor:
         low, high = seen.min(0), seen.max(0)
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         is_far = np.abs(known.controls / 4 - middle / 4) > 0.75 * half  # floats end
-        used = sorted({e.column for e in self.level.effects if e.column != ALWAYS})
+        used = sorted({e.column for e in self.level.effects if e.column >= 0})
         for k in (k for k in used if is_far[:, k].any()):
             row = int(np.argmax(is_far[:, k]))
             warnings.warn(

@@ -10,7 +10,6 @@ import numpy as np
 
 from sklode import nn
 from sklode.data.arrays import Array
-from sklode.data.known import KNOWN
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units, split_at_gaps
 from sklode.data.windows import Rows, WindowSet
@@ -19,7 +18,6 @@ from sklode.nn.ahead import FEW
 ARCHITECTURE = (
     *("encoder", "hidden_size", "latent_size", "field_width", "field_depth"),
     *("emission_width", "window_length", "horizon", "level", "method", "step_size"),
-    *KNOWN,
 )
 """Settings of a network, which cannot change as training goes on."""
 

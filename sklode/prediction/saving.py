@@ -29,6 +29,7 @@ from pandas.tseries.frequencies import to_offset
 from sktime.forecasting.base import ForecastingHorizon
 
 from sklode import nn
+from sklode.data.calendars import Calendar
 from sklode.data.errors import WeightsFileError
 from sklode.data.history import History
 from sklode.data.links import Link
@@ -266,7 +267,7 @@ def _parts_of_record(record: Any) -> Any:
 
 _RECORDS = (
     *(History, Units, Stacking, Level, Component, Form, Effect),
-    *(Cross, Company, Moves, Link),
+    *(Cross, Company, Moves, Link, Calendar),
 )
 
 _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
@@ -276,6 +277,16 @@ _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {
     "AheadModel": (AheadModel, _parts_of_record, partial(_model, AheadModel)),
     "network": ((nn.LatentODE, nn.AheadODE), _parts_of_network, dict),
     "tuple": (tuple, list, tuple),
+    "series": (
+        pd.Series,
+        lambda found: {"data": found.tolist(), "index": found.index},
+        pd.Series,
+    ),
+    "table": (
+        pd.DataFrame,
+        lambda found: {name: found[name].tolist() for name in found},
+        lambda **columns: pd.DataFrame(columns),
+    ),
     "items": (dict, lambda found: list(found.items()), dict),
     "index": (pd.Index, _parts_of_index, _index),
     "stamp": (

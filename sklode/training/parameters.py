@@ -107,6 +107,13 @@ PARAMETERS = """    Parameters
         infinite or NaN: the value does not count. It need not be known ahead, where the
         usual error is taken. Rows of the same stamp are then several measurements. The
         network counts rows alike.
+    holidays : str, tuple, Series, DataFrame or dict, optional
+        With ``level="auto"``: days that have names: a country's, by its code
+        ("DE", "US-CA"), of several, by the package ``holidays`` (the extra
+        ``calendars``); or a table of names and dates: a Series of names over dates,
+        columns ``ds`` and ``holiday``, or a dict. Kinds of days have effects of their
+        own, on a day's shape too, which shrink towards what all have in common; days
+        are those of the index's time zone. The network does not see them.
     method : {"rk4", "midpoint", "euler", "dopri5"}, default="rk4"
         Of solving the equations: fixed steps ("rk4" is the 3/8 rule), or adaptive.
     step_size : float, default=1.0

@@ -14,7 +14,7 @@ import torch
 
 from sklode.data.arrays import Numbers
 from sklode.data.history import History
-from sklode.data.known import Known
+from sklode.data.known import Known, told
 from sklode.engine.threads import one_torch_thread
 from sklode.prediction.model import ARCHITECTURE, build_network
 from sklode.training.loop import Draw, Trainer
@@ -67,6 +67,7 @@ class Run:
         self.from_scratch = start is None or start.network is None
         self.model: Any = None if self.from_scratch else copy.deepcopy(start)
         self.architecture = {name: getattr(settings, name) for name in ARCHITECTURE}
+        self.architecture |= told(settings)
         self.columns = history.channels, history.controls
 
     def n_batches(self, n_windows: int) -> int:

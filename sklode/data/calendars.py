@@ -1,0 +1,157 @@
+"""Days that have names, and where in its month a stamp lies, by the wall clock."""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from sklode.data.arrays import Array, Numbers
+from sklode.data.ticks import DAY, stamps_of
+
+_FEWEST_MONTHS, _MOST_GAP = 3, 4 * DAY  # that show what a month does
+_YEARS_AHEAD = 30  # that are looked up: holidays beyond them are not known
+
+
+def has_dates(like: pd.Index) -> bool:
+    """Return whether stamps have dates."""
+    return isinstance(like, pd.DatetimeIndex | pd.PeriodIndex)
+
+
+def _wall(ticks: Numbers, like: pd.Index) -> NDArray[np.datetime64]:
+    """Return the date and time on the wall, of a period where it begins."""
+    stamps: Any = stamps_of(ticks, like)
+    if isinstance(stamps, pd.PeriodIndex):
+        stamps = stamps.to_timestamp()
+    found: NDArray[np.datetime64] = stamps.tz_localize(None).to_numpy("datetime64[ns]")
+    return found
+
+
+def share_of_month(ticks: Numbers, like: pd.Index) -> Array:
+    """Return the share of its month that has passed at each stamp."""
+    wall = _wall(ticks, like)
+    month = wall.astype("datetime64[M]")
+    first, end = (x.astype("datetime64[ns]") for x in (month, month + 1))
+    share: Array = (wall - first) / (end - first)
+    return share
+
+
+def shows_months(ticks: Numbers, bounds: Numbers, like: pd.Index) -> bool:
+    """Return whether the longest series may show what a month does."""
+    if not has_dates(like):
+        return False
+    series = int(np.diff(bounds).argmax())
+    wall = _wall(ticks[bounds[series] : bounds[series + 1]], like)
+    n_months = len(np.unique(wall.astype("datetime64[M]")))
+    if n_months <= _FEWEST_MONTHS:
+        return False
+    return bool(np.median(np.diff(wall).astype(np.int64)) <= _MOST_GAP)
+
+
+class Calendar(NamedTuple):
+    """Named days."""
+
+    days: Numbers  # (day,), days since 1970, increasing
+    kinds: Numbers  # (day,), number of its name, from 1 on; the last one has no own
+    names: list[str]  # of kinds that were seen in the past
+
+    @classmethod
+    def of(cls, told: Any, ticks: Numbers, like: pd.Index) -> Calendar:
+        """Read a country, several, or a table, for rows at ``ticks`` and later."""
+        if not has_dates(like):
+            raise TypeError(
+                "holidays need an index with dates; got "
+                f"{type(like).__name__}. Use a DatetimeIndex or PeriodIndex, or a "
+                "column of X that is 1 on holidays."
+            )
+        days = _wall(ticks, like).astype("datetime64[D]")
+        named = _table(told) if _is_table(told) else _looked_up(told, days)
+        every = sorted(named)
+        ordinals = np.array(every, "datetime64[D]").astype(np.int64)
+        is_seen = np.isin(ordinals, days.astype(np.int64))
+        names = [named[day] for day in every]
+        seen = list(dict.fromkeys(n for n, s in zip(names, is_seen, strict=True) if s))
+        number = {name: k for k, name in enumerate(seen, 1)}
+        kinds = [number.get(name, len(seen) + 1) for name in names]
+        return cls(ordinals, np.array(kinds, np.int64), seen)
+
+    def at(self, ticks: Numbers, like: pd.Index) -> Array:
+        """Return kinds of each stamp's day, the next and the last one; 0: none."""
+        day = _wall(ticks, like).astype("datetime64[D]").astype(np.int64)
+        found = np.zeros((len(day), 3))
+        for k, shift in enumerate((0, 1, -1)):
+            place = np.searchsorted(self.days, day + shift)
+            place = np.minimum(place, len(self.days) - 1)
+            is_named = self.days[place] == day + shift
+            found[is_named, k] = self.kinds[place[is_named]]
+        return found
+
+
+def _is_table(told: Any) -> bool:
+    return isinstance(told, pd.Series | pd.DataFrame | dict)
+
+
+def _table(told: Any) -> dict[datetime.date, str]:
+    """Return the names of a table's days."""
+    if isinstance(told, pd.DataFrame):
+        if not {"ds", "holiday"} <= {*told.columns}:
+            raise ValueError(
+                "a table of holidays must have the columns 'ds' and 'holiday'; got "
+                f"{list(told.columns)}. Rename them, or pass a Series of names whose "
+                "index are the dates."
+            )
+        pairs = zip(told["ds"], told["holiday"], strict=True)
+    else:
+        pairs = told.items()
+    found: dict[datetime.date, str] = {}
+    for day, name in pairs:
+        if not isinstance(day, datetime.date | np.datetime64) or pd.isna(day):
+            raise TypeError(
+                f"holidays must be at dates; got {day!r} for {name!r}. Convert them by "
+                "pd.to_datetime."
+            )
+        found[pd.Timestamp(day).date()] = str(name)
+    if not found:
+        raise ValueError("a table of holidays must hold a day; got none. Leave it out.")
+    return found
+
+
+def _looked_up(told: Any, days: NDArray[np.datetime64]) -> dict[datetime.date, str]:
+    """Return the holidays of countries, from the year before the first day on."""
+    try:
+        import holidays
+    except ImportError as error:
+        raise ImportError(
+            "holidays of a country need the package holidays, which is not installed. "
+            "Run pip install holidays, or pass a table of names and dates."
+        ) from error
+    codes: Iterable[Any] = [told] if isinstance(told, str) else told
+    years = days.astype("datetime64[Y]").astype(int) + 1970
+    every = range(years.min() - 1, years.max() + _YEARS_AHEAD)
+    known = [*holidays.list_supported_countries(), *holidays.list_supported_financial()]
+    found: dict[datetime.date, str] = {}
+    for code in codes:
+        country, _, part = str(code).partition("-")
+        if country not in known:
+            near = difflib.get_close_matches(country.upper(), known, 3, 0.5)
+            raise ValueError(
+                "holidays must be codes of countries that the package holidays knows, "
+                f"such as 'DE' or 'US-CA', or a table of names and dates; got {code!r}."
+                f"{f' Did you mean one of {near}?' if near else ''}"
+            )
+        is_market = country in holidays.list_supported_financial()
+        of = holidays.financial_holidays if is_market else holidays.country_holidays
+        try:
+            own = of(country, subdiv=part or None, years=every)
+        except NotImplementedError as error:
+            raise ValueError(
+                f"the package holidays must know parts of countries; got {code!r}. "
+                f"It has {holidays.list_supported_countries().get(country)}."
+            ) from error
+        found = {**own, **found}
+    return found
