@@ -15,6 +15,7 @@ from sklode.data.arrays import Array, Numbers
 from sklode.data.ticks import DAY, stamps_of
 
 _FEWEST_MONTHS, _MOST_GAP = 3, 4 * DAY  # that show what a month does
+_FEWEST_DAYS = 5  # that show closed nights
 _YEARS_AHEAD = 30  # that are looked up: holidays beyond them are not known
 
 
@@ -39,6 +40,23 @@ def share_of_month(ticks: Numbers, like: pd.Index) -> Array:
     first, end = (x.astype("datetime64[ns]") for x in (month, month + 1))
     share: Array = (wall - first) / (end - first)
     return share
+
+
+def closed_hours(ticks: Numbers, like: pd.Index) -> tuple[str, str] | None:
+    """Return when days open and close, if no row of many days lies in the night."""
+    if not isinstance(like, pd.DatetimeIndex) or len(ticks) < 3:
+        return None
+    wall = _wall(ticks, like)
+    days = wall.astype("datetime64[D]")
+    since = (wall - days).astype(np.int64)
+    gap = int(np.median(np.diff(ticks)))
+    first, last = int(since.min()), int(since.max()) + gap
+    n_days = len(np.unique(days))
+    is_daily = gap > DAY / 4 or last - first > DAY - 4 * gap
+    if is_daily or n_days < _FEWEST_DAYS or len(ticks) < 2 * n_days:
+        return None
+    opens, closes = (str(pd.Timestamp(x)).split()[1][:5] for x in (first, last))
+    return opens, closes
 
 
 def shows_months(ticks: Numbers, bounds: Numbers, like: pd.Index) -> bool:

@@ -195,6 +195,14 @@ def _calendar_step(times: pd.DatetimeIndex) -> pd.DateOffset | None:
     return pd.offsets.Day(int(days)) if days >= 1 and days == int(days) else None
 
 
+_ONE_BY_ONE = (
+    *(pd.offsets.BusinessHour, pd.offsets.CustomBusinessHour),
+    *(pd.offsets.CustomBusinessDay, pd.offsets.CustomBusinessMonthBegin),
+    pd.offsets.CustomBusinessMonthEnd,
+)
+"""Offsets that pandas adds to one stamp only, or warns that it is slow."""
+
+
 def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Index:
     """Return the stamps ``steps`` after each series' last one, by series.
 
@@ -225,8 +233,12 @@ def future_stamps(steps: pd.Index, last: pd.Index, lengths: list[Any]) -> pd.Ind
         mine = np.array([other == length for other in lengths])
         for place, k in enumerate(counts.tolist()):
             # k steps are k times one offset: each month has its own length
-            part = last[mine] + k * length if k else last[mine]
-            stamps[mine, place] = part.astype(object)
+            part = last[mine].astype(object)  # one by one, which all offsets can
+            if k and not isinstance(length, _ONE_BY_ONE):
+                part = (last[mine] + k * length).astype(object)
+            elif k:
+                part = [stamp + k * length for stamp in part]
+            stamps[mine, place] = part
     return type(last)(stamps.ravel(), dtype=last.dtype)
 
 

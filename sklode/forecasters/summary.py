@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from sklode.data.calendars import closed_hours
 from sklode.data.ticks import DAY, length_of_time, nanoseconds, stamps_of
 from sklode.model_selection import backtest
 
@@ -89,7 +90,16 @@ def _seen(history: Any) -> str:
         usual, longest = np.median(gaps), gaps.max()
         lengths = (length_of_time(gap, seen.like) for gap in (usual, longest))
         told += "usual gap {}, longest {}; ".format(*lengths)
-    return told + f"{np.isnan(given.values).mean():.1%} of values missing"
+    told += f"{np.isnan(given.values).mean():.1%} of values missing"
+    hours = closed_hours(seen.ticks[: seen.bounds[1]], seen.like)
+    if hours and not isinstance(history.steps[0], pd.offsets.BaseOffset):
+        start, end = hours
+        told += (
+            f"\na step of fh is {pd.Timedelta(history.steps[0])}, by night too; to go "
+            "from open row to open row, use\n"
+            f"freq=pd.offsets.CustomBusinessHour(start={start!r}, end={end!r})"
+        )
+    return told
 
 
 def _parts(level: pd.DataFrame) -> str:

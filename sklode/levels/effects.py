@@ -48,6 +48,8 @@ _WAVES = 12, 48
 _MOST_KINDS = 3  # of days, beside the usual one
 # standard deviations of a day's shape, in spreads: a factor of three tells little more
 _SIZES = 1.0, 0.3, 0.1
+# the same of a named day, and what part of that names have of their own
+_SIZES_OF_DAYS, _OWN = (3.0, 1.0, 0.3), 0.3
 _MOST_DAYS = 3  # in a row that are of one kind, as a long weekend
 _FEWEST_DAYS = 2  # of a kind: two weeks
 _MOST_STRETCHES = 5
@@ -126,7 +128,7 @@ class Effect(NamedTuple):
             named = [
                 part
                 for kind in clock[:, 3 : 6 if self.sides else 4].T[:, :, None]
-                for part in (kind > 0, kind == number)
+                for part in (kind > 0, _OWN * (kind == number))
             ]
             return self.size * np.hstack(named)
         if self.days:
@@ -278,7 +280,7 @@ class Inputs(NamedTuple):
                 [
                     Effect(HOLIDAYS, size=size, kinds=self.n_kinds, sides=sides)
                     for sides in (False, True)
-                    for size in _SIZES
+                    for size in _SIZES_OF_DAYS
                 ]
             )
         if n_waves:

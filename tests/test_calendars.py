@@ -1,0 +1,254 @@
+"""Named days, the turn of the month and opening hours, by the clock of the index."""
+
+from __future__ import annotations
+
+import builtins
+import pickle
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sklode import LatentODELSTMForecaster, StructuralForecaster
+from sklode.data.calendars import Calendar, closed_hours, share_of_month
+from sklode.data.ticks import ticks_of
+
+DAYS = pd.date_range("2023-01-02", periods=420)
+FREE = pd.Series("free", DAYS[[20, 57, 101, 160, 203, 250, 301, 333, 360, 409]])
+
+
+def structural(**given: Any) -> StructuralForecaster:
+    return StructuralForecaster(random_state=0, n_samples=20, **given)
+
+
+def sold(seed: int = 0) -> pd.Series:
+    """Return days of which free ones are quiet, and the days after them busy."""
+    rng = np.random.default_rng(seed)
+    week = np.array([0, 1, 2, 2, 4, 8, 5])[DAYS.dayofweek]
+    quiet = -15.0 * DAYS.isin(FREE.index) + 6 * DAYS.isin(
+        FREE.index + pd.Timedelta("1D")
+    )
+    return pd.Series(60 + week + quiet + rng.standard_normal(420), DAYS, name="y")
+
+
+def test_named_days_have_effects_of_their_own_and_so_have_days_beside_them() -> None:
+    y = sold()
+    told = structural(holidays=FREE).fit(y[:400])
+    untold = structural().fit(y[:400])
+    free = y.index[400:] == FREE.index[-1]
+    after = y.index[400:] == FREE.index[-1] + pd.Timedelta("1D")
+    found, plain = (one.predict(fh=y.index[400:]) - y[400:] for one in (told, untold))
+    for chosen in (free, after):
+        assert abs(found[chosen].iloc[0]) < 3 < abs(plain[chosen].iloc[0])
+    assert "holidays, days beside them" in told.level_.index.get_level_values("part")
+
+
+def test_a_name_never_seen_is_as_others_are() -> None:
+    y, names = sold(), FREE.copy()
+    names.iloc[-1] = "new"
+    forecaster = structural(holidays=names).fit(y[:400])
+    error = forecaster.predict(fh=names.index[-1:]) - y[names.index[-1]]
+    assert error.abs().iloc[0] < 4
+
+
+def test_two_kinds_differ_where_rows_show_it() -> None:
+    y = sold()
+    names = pd.Series(["a", "b"] * 5, FREE.index)
+    y[FREE.index[1::2]] += 30
+    forecaster = structural(holidays=names).fit(y[:405])
+    assert forecaster.predict(fh=[FREE.index[-1]]).iloc[0] > 65
+
+
+HOURS = pd.date_range("2023-01-02", periods=24 * 7 * 30, freq="h")
+
+
+def hourly(tz: Any = None) -> tuple[pd.Series, pd.Series]:
+    """Return hours with a peak on working mornings, none on free days; and these."""
+    rng = np.random.default_rng(0)
+    index = pd.date_range(HOURS[0], periods=len(HOURS), freq="h", tz=tz)
+    free = pd.Series("free", pd.to_datetime(HOURS.normalize().unique()[10:200:17]))
+    free = free[free.index.dayofweek < 5]
+    free[pd.Timestamp("2023-07-26")] = "free"
+    is_free = index.tz_localize(None).normalize().isin(free.index) | (
+        index.dayofweek > 4
+    )
+    peak = 40 * np.exp(-(((index.hour - 8) / 2) ** 2))
+    day = 10 * np.exp(-(((index.hour - 14) / 4) ** 2))
+    y = 20 + np.where(is_free, day, peak) + rng.standard_normal(len(index))
+    return pd.Series(y, index), free
+
+
+@pytest.mark.parametrize("tz", [None, "America/New_York"])
+def test_hours_of_a_holiday_are_those_of_a_free_day_in_the_zone(tz: Any) -> None:
+    y, free = hourly(tz)
+    start = pd.Timestamp("2023-07-24", tz=tz)
+    past, ahead = y[y.index < start], y[y.index >= start][:96]
+    found = structural(holidays=free).fit(past).predict(fh=ahead.index)
+    assert (found - ahead).abs().mean() < 1.5
+    assert abs((found - ahead)[pd.Timestamp("2023-07-26 08:00", tz=tz)]) < 6
+
+
+@pytest.mark.parametrize("length", ["D", "h"])
+def test_the_turn_of_the_month_is_found_without_help(length: str) -> None:
+    rng = np.random.default_rng(1)
+    index = pd.date_range("2023-01-01", "2024-03-31 23:00", freq="D")
+    if length == "h":
+        index = pd.date_range("2023-01-01", "2023-07-31 23:00", freq="3h")
+    turn = (index.day == index.days_in_month) | (index.day == 1)
+    y = pd.Series(20 + 9 * turn + rng.standard_normal(len(index)), index)
+    cut = index[-1] - pd.Timedelta("45D")
+    forecaster = structural().fit(y[:cut])
+    ahead = y[y.index > cut]
+    error = (forecaster.predict(fh=ahead.index) - ahead).abs()
+    assert error.mean() < 2.2
+    assert error[turn[y.index > cut]].mean() < 5
+    assert "month" in forecaster.level_.index.get_level_values("part")
+    seasons = structural(seasons=None).fit(y[:cut]).level_
+    assert "month" not in seasons.index.get_level_values("part")
+
+
+def test_no_month_is_found_in_noise() -> None:
+    for seed in range(4):
+        y = pd.Series(np.random.default_rng(seed).standard_normal(400), DAYS[:400])
+        parts = structural().fit(y).level_.index.get_level_values("part")
+        assert "month" not in parts
+
+
+def test_the_last_day_is_the_last_of_every_month() -> None:
+    for index in (
+        pd.DatetimeIndex(["2024-01-31", "2024-02-29", "2023-02-28", "2024-04-30"]),
+        pd.PeriodIndex(["2024-01-31", "2024-02-29", "2023-02-28"], freq="D"),
+    ):
+        found = share_of_month(ticks_of(index), index)
+        expected = 1 - 1 / index.days_in_month.to_numpy()
+        np.testing.assert_allclose(found, expected)
+    local = pd.DatetimeIndex(["2024-01-31 23:30"], tz="UTC").tz_convert("Asia/Tokyo")
+    assert share_of_month(ticks_of(local), local)[0] < 0.02
+
+
+TABLES = {
+    "series": FREE,
+    "table": pd.DataFrame({"ds": FREE.index, "holiday": FREE.to_numpy()}),
+    "dict": {day.date(): "free" for day in FREE.index},
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_tables_are_read_alike_and_saved(kind: str, tmp_path: Path) -> None:
+    y = sold()
+    forecaster = structural(holidays=TABLES[kind]).fit(y[:400])
+    found = forecaster.predict(fh=y.index[400:])
+    expected = structural(holidays=FREE).fit(y[:400]).predict(fh=y.index[400:])
+    pd.testing.assert_series_equal(found, expected)
+    forecaster.save_weights(tmp_path / "saved")
+    loaded = StructuralForecaster.load_weights(tmp_path / "saved")
+    copies = loaded, pickle.loads(pickle.dumps(forecaster)), forecaster.clone()
+    for other in copies:
+        if other.state != "fitted":
+            other.fit(y[:400])
+        pd.testing.assert_series_equal(other.predict(fh=y.index[400:]), found)
+
+
+def test_countries_are_looked_up_and_known_for_years() -> None:
+    pytest.importorskip("holidays")
+    ticks = ticks_of(DAYS)
+    found = Calendar.of(("DE", "US-CA"), ticks, DAYS)
+    assert any("Christmas" in name or "Weihnacht" in name for name in found.names)
+    asked = pd.DatetimeIndex(["2023-12-25", "2040-12-25", "2023-12-24", "2023-10-10"])
+    kinds = found.at(ticks_of(asked), asked)
+    assert (kinds[:2, 0] > 0).all()
+    assert kinds[2, 1] == kinds[0, 0]  # the day after it
+    assert kinds[3, 0] == 0
+    y = sold()
+    saved = structural(holidays="DE").fit(y)
+    assert saved.predict(fh=[1]).notna().all()
+
+
+@pytest.mark.parametrize(
+    ("holidays", "error", "message"),
+    [
+        (pd.Series(["2023-05-01"]), TypeError, "must be at dates; got 0"),
+        (pd.Series("x", ["2023-05-01"]), TypeError, "dates; got '2023-05-01' for 'x'"),
+        (pd.DataFrame({"day": [1]}), ValueError, r"columns 'ds' and 'holiday'; got"),
+        ({}, ValueError, "must hold a day"),
+        ("GERMANY", ValueError, "'DE' or 'US-CA'.*got 'GERMANY'"),
+        ("DEU1", ValueError, r"Did you mean one of .*'DEU'"),
+        ("DE-XX", ValueError, "parts of countries; got 'DE-XX'"),
+    ],
+)
+def test_holidays_that_cannot_be_are_refused(
+    holidays: Any, error: type[Exception], message: str
+) -> None:
+    if isinstance(holidays, str):
+        pytest.importorskip("holidays")
+    with pytest.raises(error, match=f"(?s){message}"):
+        structural(holidays=holidays).fit(sold())
+
+
+def test_holidays_need_dates_and_a_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TypeError, match="index with dates; got RangeIndex"):
+        structural(holidays=FREE).fit(sold().reset_index(drop=True))
+    given = builtins.__import__
+
+    def absent(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "holidays":
+            raise ImportError(name)
+        return given(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", absent)
+    with pytest.raises(ImportError, match="pip install holidays"):
+        structural(holidays="DE").fit(sold())
+
+
+def test_a_fit_after_pretrain_keeps_its_holidays() -> None:
+    y = sold().to_frame()
+    panel = pd.concat({"a": y[:200], "b": y[200:]}, names=["key", "when"])
+    forecaster = structural(holidays=FREE).pretrain(panel)
+    forecaster.fit(sold()[:100])
+    with pytest.raises(ValueError, match="the same holidays"):
+        forecaster.set_params(holidays=FREE[:3]).fit(sold()[:100])
+
+
+def test_a_network_beside_a_level_takes_holidays_and_the_papers_does_not() -> None:
+    y = sold()[:200]
+    given = {"holidays": FREE, "max_epochs": 1, "random_state": 0}
+    found = LatentODELSTMForecaster(**given).fit(y).predict(fh=[1, 2])
+    expected = structural(holidays=FREE).fit(y).predict(fh=[1, 2])
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"holidays belongs to level=.auto"):
+        LatentODELSTMForecaster(**given, level="series").fit(y)
+
+
+OPEN = pd.offsets.CustomBusinessHour(
+    start="09:00", end="17:00", holidays=["2024-03-26"]
+)
+
+
+def test_steps_go_from_open_row_to_open_row_without_warnings() -> None:
+    index = pd.date_range("2024-02-01 09:00", periods=290, freq=OPEN)
+    noise = np.random.default_rng(0).standard_normal(290)
+    y = pd.Series(50 + index.hour + noise, pd.DatetimeIndex(index.to_numpy()))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        forecaster = structural(freq=OPEN).fit(y)
+        asked = forecaster.predict(fh=range(1, 12)).index
+    assert list(asked) == list(pd.date_range(index[-1], periods=12, freq=OPEN)[1:])
+    assert "by night too" not in repr(forecaster.summary(origins=0))
+
+
+def test_the_summary_says_that_steps_go_through_closed_nights() -> None:
+    index = pd.date_range("2024-02-01 09:00", periods=290, freq=OPEN)
+    y = pd.Series(np.random.default_rng(0).standard_normal(290), index).drop(index[40])
+    y = y.set_axis(pd.DatetimeIndex(y.index.to_numpy()))
+    told = repr(structural(seasons=None, freq="h").fit(y).summary(origins=0))
+    assert "a step of fh is 0 days 01:00:00, by night too" in told
+    assert "freq=pd.offsets.CustomBusinessHour(start='09:00', end='17:00')" in told
+
+
+def test_days_that_never_close_have_no_hours() -> None:
+    assert closed_hours(ticks_of(HOURS), HOURS) is None
+    assert closed_hours(ticks_of(DAYS), DAYS) is None
+    assert closed_hours(np.arange(50), pd.RangeIndex(50)) is None
