@@ -44,6 +44,7 @@ BAD_PARAMETERS: dict[str, list[Any]] = {
     "level": ["minmax", "window", "last", 1, True, None],
     "bounds": [5, "0 to 100", 1.5],
     "error": [["sigma"], {"sigma"}],
+    "holidays": [5, 1.5],
     "method": ["rk5", 4, None],
     "step_size": NOT_A_POSITIVE,
     "clip_norm": [0, -1.0, "auto", NAN],
