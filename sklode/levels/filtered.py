@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from sklode.levels.level import Level
 
 
+NO_SHOCKS = np.zeros((0, 3, 2))  # none are asked for, see `kalman.smooth_rows`
+
+
 @dataclass(frozen=True)
 class Filtered:
     """A level with the states of series after their rows."""
@@ -383,7 +386,9 @@ class FilteredChannel:
         left = np.where(known[:, None], left - values, 0.0)
         expected = kalman().filter_columns(*given, found.inverse_F, gains, left)
         v_F = (left - expected) * found.inverse_F[:, None]
-        more, _ = kalman().smooth_rows(*given, v_F, found.inverse_F, found.gains)
+        more, _ = kalman().smooth_rows(
+            *given, v_F, found.inverse_F, found.gains, NO_SHOCKS
+        )
         paths += expected + more[:, 0]
         return paths[is_asked]
 
@@ -398,7 +403,7 @@ class FilteredChannel:
         spaces = {lead: component.space(self.span, lead) for lead in set(leads)}
         space, states = spaces[leads[0]], States.of([spaces[lead] for lead in leads])
         found = component.filtered(space, rows, parts, states)
-        past = found.v_F[:, None], found.inverse_F, found.gains
+        past = found.v_F[:, None], found.inverse_F, found.gains, NO_SHOCKS
         given = component.given(space, rows)
         more, less = kalman().smooth_rows(*given, *past)
         signal, variance = found.signal + more[..., 0], found.variance - less

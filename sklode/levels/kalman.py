@@ -336,11 +336,15 @@ def filter_rows(
 
 
 @compiled
-def smooth_rows(times, design, bounds, rates, waves, v_F, inverse_F, gains):
+def smooth_rows(times, design, bounds, rates, waves, v_F, inverse_F, gains, shocks):
     """Return what a row and later ones say beyond what was predicted.
 
     Of v / F, (row, column): what adds to parts, (row, part, column); and what is taken
     off their variances, (row, part). Section 4.4.
+
+    ``shocks`` (row, 3, 2), if not empty, gets the score of the first column, and its
+    variance, in an error of the row, a step of the trend and a turn of its slope that
+    begin there: de Jong and Penzer, "Diagnosing Shocks in Time Series" (1998).
     """
     (n, n_parts, d), n_columns = gains.shape, v_F.shape[1]
     mean, variance = np.zeros((n, n_parts, n_columns)), np.zeros((n, n_parts))
@@ -359,12 +363,16 @@ def smooth_rows(times, design, bounds, rates, waves, v_F, inverse_F, gains):
                         step -= p * M[k] * r[k, c]
                     for k in range(d):
                         r[k, c] += Z[k] * step
+                    if c == 0 and len(shocks) > 0:
+                        shocks[i, 0, 0] = step
                 for k in range(d):
                     total = 0.0
                     for j in range(d):
                         total += N[k, j] * M[j]
                     N_M[k] = total
                     M_N_M += M[k] * total
+                if len(shocks) > 0:
+                    shocks[i, 0, 1] = p + p * p * M_N_M
                 # N + (p + p^2 M' N M) Z Z' - p (Z M' N + N M Z'), in one pass
                 half = 0.5 * (p + p * p * M_N_M)
                 for k in range(d):
@@ -382,6 +390,9 @@ def smooth_rows(times, design, bounds, rates, waves, v_F, inverse_F, gains):
                     for j in range(d):
                         total += N[k, j] * gains[i, part, j]
                     variance[i, part] += weight * total
+            if len(shocks) > 0:
+                for k in range(2):
+                    shocks[i, 1 + k, 0], shocks[i, 1 + k, 1] = r[k, 0], N[k, k]
             gap = times[i] - times[i - 1] if i > bounds[series] else 0.0
             if gap > 0:
                 if gap != last_gap:

@@ -9,6 +9,7 @@ import pytest
 
 from sklode.levels import kalman
 from sklode.levels.components import THRESHOLD, FilterPass, States
+from sklode.levels.filtered import NO_SHOCKS
 from sklode.levels.forms import Form
 from sklode.levels.kalman import CLEAR
 from sklode.levels.table import Table
@@ -32,7 +33,7 @@ def filtered(
 
 def smoothed(table: Table, found: FilterPass) -> tuple[Any, Any]:
     given = *ONE.given(SPACE, table), found.v_F[:, None]
-    more, less = kalman.smooth_rows(*given, found.inverse_F, found.gains)
+    more, less = kalman.smooth_rows(*given, found.inverse_F, found.gains, NO_SHOCKS)
     return found.signal + more[..., 0], found.variance - less
 
 

@@ -1,0 +1,34 @@
+"""What all of them share: a structural forecaster that is fitted beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from sklode.forecasters.structural import StructuralForecaster
+
+
+def check_prototype(forecaster: Any) -> None:
+    """Check that a parameter is a structural forecaster, or None."""
+    if not isinstance(forecaster, StructuralForecaster | None):
+        raise TypeError(
+            "forecaster must be a StructuralForecaster, whose settings are used, or "
+            f"None; got a {type(forecaster).__name__}. Use for example "
+            'forecaster=StructuralForecaster(seasons=["1D"]).'
+        )
+
+
+def fitted(forecaster: StructuralForecaster | None, y: pd.DataFrame) -> Any:
+    """Return a clone that has found its hyperparameters on y, or the defaults' one.
+
+    It is pretrained, so that a fit on other rows keeps them.
+    """
+    check_prototype(forecaster)
+    one = StructuralForecaster() if forecaster is None else forecaster.clone()
+    return one.pretrain(y if y.index.nlevels > 1 else pd.concat({0: y}, names=["key"]))
+
+
+def told(pretrained: Any, y: pd.DataFrame) -> Any:
+    """Return a fit of y by hyperparameters that were found before."""
+    return pretrained.clone().fit(y)

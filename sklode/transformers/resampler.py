@@ -1,0 +1,130 @@
+"""From irregular stamps to those of a grid."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from sktime.transformations.base import BaseTransformer
+
+from sklode.forecasters.structural import StructuralForecaster
+from sklode.transformers.prototype import fitted, told
+
+
+class StructuralResampler(BaseTransformer):
+    """Turn a series at irregular stamps into one on a grid.
+
+    Values are what a structural model in continuous time expects at each stamp of the
+    grid, given all rows before and after; so that any forecaster of sktime runs on
+    irregular data: ``StructuralResampler("h") * AutoARIMA()``.
+
+    Parameters
+    ----------
+    freq : str, offset or int, optional
+        Of the grid; of integers their number. None: the usual gap. The grid begins with
+        the first of its stamps that is not before the first row, and ends with the last
+        that is not after the last one.
+    std : bool, default=False
+        Whether columns named ``*_std`` follow: the standard deviation of an observation
+        at the stamp, with its noise.
+    forecaster : StructuralForecaster, optional
+        Whose settings are used. None: the defaults.
+
+    Attributes
+    ----------
+    forecaster_ : StructuralForecaster
+        What was found; ``level_`` after a fit of it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from sklode.transformers import StructuralResampler
+    >>> stamps = pd.to_datetime(["2026-01-01", "2026-01-02 07:00", "2026-01-05"])
+    >>> y = pd.Series([1.0, 2.0, 4.0], stamps)
+    >>> len(StructuralResampler("D").fit_transform(y))
+    5
+    """
+
+    _tags: ClassVar[dict[str, Any]] = {
+        "authors": ["the sklode developers"],
+        "maintainers": ["the sklode developers"],
+        "scitype:transform-input": "Series",
+        "scitype:transform-output": "Series",
+        "scitype:instancewise": True,
+        "X_inner_mtype": "pd.DataFrame",
+        "y_inner_mtype": "None",
+        "fit_is_empty": False,
+        "transform-returns-same-time-index": False,
+        "capability:multivariate": True,
+        "capability:missing_values": True,
+        "capability:missing_values:removes": True,
+        "capability:inverse_transform": False,
+        "skip-inverse-transform": True,  # a forecast stays as it is
+    }
+
+    def __init__(
+        self,
+        freq: str | pd.DateOffset | int | None = None,
+        std: bool = False,
+        forecaster: StructuralForecaster | None = None,
+    ) -> None:
+        self.freq = freq
+        self.std = std
+        self.forecaster = forecaster
+        super().__init__()
+
+    def _fit(self, X: pd.DataFrame, y: Any = None) -> Any:
+        self.forecaster_, self._rows = fitted(self.forecaster, X), X
+        return self
+
+    def _update(self, X: pd.DataFrame, y: Any = None) -> Any:
+        self._rows = X.combine_first(self._rows)
+        return self
+
+    def _transform(self, X: pd.DataFrame, y: Any = None) -> pd.DataFrame:
+        first = X.index[0]
+        # a grid goes on where that of the rows before ended
+        before = self._rows[self._rows.index < first]
+        grid = _grid(X.index, self.freq)
+        if len(before):
+            whole = _grid(before.index.append(X.index), self.freq)
+            grid = whole[whole > before.index[-1]]
+        rows = pd.concat([before, X])
+        forecaster = told(self.forecaster_, rows)
+        found = pd.DataFrame(forecaster.predict_at(grid))
+        found = found.set_axis(X.columns, axis=1)
+        if self.std and len(grid):
+            variance = forecaster.predict_var(fh=grid).to_numpy()
+            spread = pd.DataFrame(np.sqrt(variance), grid)
+            found = found.join(spread.set_axis([f"{c}_std" for c in X.columns], axis=1))
+        return found
+
+    @classmethod
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+        """Return small settings that sktime's checks run with."""
+        forecaster = StructuralForecaster(seasons=None, random_state=0)
+        return [{"forecaster": forecaster}, {"std": True, "forecaster": forecaster}]
+
+
+def _grid(index: pd.Index, freq: Any) -> pd.Index:
+    """Return the stamps of a grid between the first and the last one of an index."""
+    first, last = index[0], index[-1]
+    if isinstance(index, pd.PeriodIndex):
+        return pd.period_range(first, last, freq=freq or index.freq, name=index.name)
+    if pd.api.types.is_integer_dtype(index.dtype) and isinstance(freq, int | None):
+        return pd.RangeIndex(first, last + 1, freq or 1, name=index.name)
+    if not isinstance(index, pd.DatetimeIndex):
+        raise TypeError(
+            "a grid needs an index of dates, or of integers and a number of them; got "
+            f"{type(index).__name__} and freq={freq!r}. Convert the index."
+        )
+    if freq is None:
+        gaps = np.diff(index.asi8)
+        freq = pd.Timedelta(int(np.median(gaps)), index.unit) if len(gaps) else "D"
+    try:
+        first = first.ceil(freq)
+    except ValueError:  # of the calendar: months, quarters, opening hours
+        first = first.normalize()
+    grid = pd.date_range(first, last, freq=freq)
+    return grid[grid >= index[0]].rename(index.name)
