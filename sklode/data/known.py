@@ -19,6 +19,8 @@ class Known(NamedTuple):
     """What is known of y's columns."""
 
     bounds: Array  # (channel, 2), least and greatest value; infinite: none
+    blocks: tuple[tuple[int, int], ...] = ()
+    """First control and count, of each category of X that has more than one."""
 
     @classmethod
     def nothing(cls, n_channels: int) -> Known:
@@ -28,7 +30,8 @@ class Known(NamedTuple):
     @classmethod
     def of(cls, settings: Any, history: History) -> Known:
         """Read a forecaster's parameters, and check them on its series."""
-        return cls(_bounds_of(settings.bounds, history))
+        blocks = tuple(block for block in history.columns.blocks if block[1] > 1)
+        return cls(_bounds_of(settings.bounds, history), blocks)
 
 
 def _bounds_of(told: Any, history: History) -> Array:

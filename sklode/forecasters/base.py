@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
@@ -28,6 +29,7 @@ from sklode.data.observations import Observations
 from sklode.forecasters.summary import Summary, summary_of
 from sklode.levels.level import Level
 from sklode.levels.level_predictor import LevelPredictor
+from sklode.levels.unknown import Unknown
 from sklode.prediction import saving
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
@@ -93,7 +95,7 @@ class ContinuousForecaster(BaseForecaster):
         "capability:missing_values": True,
         "capability:pred_int": True,
         "capability:update": True,
-        "capability:categorical_in_X": False,
+        "capability:categorical_in_X": True,
         "capability:pretrain": True,
         "pretrain:fitted_params": ["pretrained_"],
         "capability:random_state": True,
@@ -193,7 +195,9 @@ class ContinuousForecaster(BaseForecaster):
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
-        history = History.of(y, X, self.freq, channels, self.clean, self.error)
+        told = None if start is None else start.columns[2]
+        settings = self.freq, channels, self.clean, self.error
+        history = self._filled(History.of(y, X, *settings, told), purpose)
         if start is not None:
             self._check_continues(start, history.observations)
         check_step(fh, self._cutoff, history.steps)
@@ -210,7 +214,7 @@ class ContinuousForecaster(BaseForecaster):
 
     def _update(self, y: Any, X: Any = None, update_params: bool = True) -> Any:
         """Take up observations; with ``update_params`` learn from all once more."""
-        history = self._history.extended(y, X, self.freq)
+        history = self._filled(self._history.extended(y, X, self.freq), "update")
         Known.of(self, history)  # new values are checked by what is known
         self._history = history
         self._set_cutoff(history.cutoff(self.cutoff))
@@ -220,6 +224,37 @@ class ContinuousForecaster(BaseForecaster):
             model, _ = self._learned(history, None, model, "update")
         self._set_model(model)
         return self
+
+    def _filled(self, history: History, purpose: str) -> History:
+        """Return a history whose X is known at all rows, by what it may have been."""
+        unknown = history.unknown
+        if not unknown:
+            return history
+        self._tell(unknown, f"{len(history.given.ticks)} rows in {purpose}")
+        return replace(history, fills=Unknown(history, 0).filled(history.given).controls)
+
+    def _tell(self, unknown: dict[Any, int], of: str) -> None:
+        """Say which columns of X are not known, at how many rows."""
+        if not unknown:
+            return
+        told = ", ".join(f"{name!r} at {n}" for name, n in unknown.items())
+        if getattr(self, "level", None) == "series":
+            raise ValueError(
+                'with level="series" X must be known at every row; got none or NaN in '
+                f"column {told} of {of}. Fill it first, or use the default level."
+            )
+        warnings.warn(
+            f"X is not known in column {told} of {of}: it is forecast there itself, "
+            "and y is as uncertain as that. Give X where you know it.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+    def _read(self, index: pd.Index, X: Any) -> Asked:
+        """Read rows that are asked for, and X."""
+        asked = self._history.asked(index, X)
+        self._tell(asked.unknown, f"{len(index)} rows asked for")
+        return asked
 
     def _check_continues(self, start: Any, observations: Observations) -> None:
         """Check that a fit can go on from an earlier model."""
@@ -242,7 +277,10 @@ class ContinuousForecaster(BaseForecaster):
             states = before.states.updated(known)
         else:
             states = level.filtered(known)
-        return LevelPredictor(states, self._history, self._predict_seed, ahead)
+        seed, unknown = self._predict_seed, None
+        if self._history.controls:
+            unknown = Unknown(self._history, seed)
+        return LevelPredictor(states, self._history, seed, ahead, unknown)
 
     @property
     def level_(self) -> pd.DataFrame:
@@ -262,7 +300,7 @@ class ContinuousForecaster(BaseForecaster):
                 f'level={self.level!r}, which has none. Fit with level="auto", or a '
                 "StructuralForecaster."
             )
-        return self._answers.components(self._history.asked(index, X))
+        return self._answers.components(self._read(index, X))
 
     def _predict(self, fh: Any, X: Any = None) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""
@@ -310,7 +348,7 @@ class ContinuousForecaster(BaseForecaster):
         X_inner = self._check_X(X=X)
         truth = with_columns(frame, self._history.channels)
         checks.finite_values(truth)
-        asked = self._history.asked(truth.index, X_inner)
+        asked = self._read(truth.index, X_inner)
         residuals = truth - self._answers.means(asked)
         is_lone = truth.shape[1] == 1  # which may have another name than in fit
         return residuals.set_axis(frame.columns, axis=1) if is_lone else residuals
@@ -391,7 +429,7 @@ class ContinuousForecaster(BaseForecaster):
             )
         if not isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
             X = self._check_X(X=X)
-        asked = self._history.asked(index, X)
+        asked = self._read(index, X)
         return self._like_y(self._framed(index, asked, self._answers.means(asked)))
 
     def predict_quantiles(
@@ -513,14 +551,14 @@ class ContinuousForecaster(BaseForecaster):
         """
         history = self._history
         if isinstance(fh, pd.MultiIndex):
-            return fh, history.asked(fh, X)
+            return fh, self._read(fh, X)
         asked = fh.to_pandas()
         rows = history.rows_ahead(asked) if fh.is_relative else history.rows_at(asked)
         if fh.is_relative or X is None or len(history.levels) == 1:
-            return rows, history.asked(rows, X)
+            return rows, self._read(rows, X)
         known = rows.isin(X.index) | history.rows.holds(rows)
         stamps = rows.get_level_values(-1)
-        return rows, history.asked(rows[known | ~stamps.isin(stamps[known])], X)
+        return rows, self._read(rows[known | ~stamps.isin(stamps[known])], X)
 
     def _framed(
         self, rows: pd.Index, asked: Asked, table: Any, columns: Any = None

@@ -47,6 +47,7 @@ _WAVES = 12, 48
 _MOST_KINDS = 3  # of days, beside the usual one
 # standard deviations of a day's shape, in spreads: a factor of three tells little more
 _SIZES = 1.0, 0.3, 0.1
+_SIZES_OF_LEVELS = 2.0, 0.7, 0.25, 0.08  # likewise, of what a level adds
 _MOST_DAYS = 3  # in a row that are of one kind, as a long weekend
 _FEWEST_DAYS = 2  # of a kind: two weeks
 _MOST_STRETCHES = 5
@@ -64,6 +65,7 @@ class Effect(NamedTuple):
     days: tuple[int, ...] = ()  # of the week: it is of these alone; none: of all
     waves: int = 0  # of the day: its coefficients change along these
     size: float = 1.0  # standard deviation of what it adds, in spreads
+    levels: int = 0  # of a category, columns from this one on; 0: it is a number
 
     @property
     def log_odds(self) -> float:
@@ -80,6 +82,8 @@ class Effect(NamedTuple):
         if self.column == ALWAYS:
             which = ", ".join(days[k] for k in self.days)
             return f"{day} of {which}" if self.days else f"{day}"
+        if self.levels:
+            return f"{controls[self.column]} (levels{', late' * bool(self.memory)})"
         kind = "curve" if self.knots else "line"
         how = f" along the {day}" if self.waves else ", late" if self.memory else ""
         return f"{controls[self.column]} ({kind}{how})"
@@ -93,10 +97,12 @@ class Effect(NamedTuple):
     def n_columns(self) -> int:
         """Number of its coefficients."""
         along = 2 * self.waves + (self.column == ALWAYS) if self.waves else 1
-        return max(len(self.knots) - 1, 1) * along
+        return max(len(self.knots) - 1, self.levels, 1) * along
 
     def at(self, values: Array) -> Array:
-        """Return b, (row, coefficient), at values of its column."""
+        """Return b, (row, coefficient), at values of its column or its levels'."""
+        if self.levels:
+            return self.size * values
         if not self.knots:
             return values[:, None]
         inside = np.clip(values, self.knots[0], self.knots[-1])
@@ -148,7 +154,8 @@ def columns_of(
         if effect.column == ALWAYS:
             parts.append(np.ones((len(times), 1)))
             continue
-        found = effect.at(controls[:, effect.column])
+        k, n = effect.column, effect.levels
+        found = effect.at(controls[:, k : k + n] if n else controls[:, k])
         if effect.memory:
             found = kalman().respond(times, bounds, found, effect.memory)
         parts.append(found)
@@ -189,6 +196,7 @@ class Inputs(NamedTuple):
     clock: Array  # (row, 2), see `Effect.along`
     n_days: int  # of the week; 0: rows show no day's shape, or no week
     rows: Numbers  # those at which a channel was observed, sorted
+    blocks: tuple[tuple[int, int], ...] = ()  # of controls, see `Known`
 
     def at(self, chosen: Numbers) -> Inputs:
         """Return those of some observed rows, from first ones on."""
@@ -206,6 +214,7 @@ class Inputs(NamedTuple):
             clock=self.clock[every],
             n_days=self.n_days,
             rows=np.searchsorted(every, rows),
+            blocks=self.blocks,
         )
 
     def columns(self, effects: Sequence[Effect]) -> Array:
@@ -222,7 +231,9 @@ class Inputs(NamedTuple):
 
     def log_odds(self, effect: Effect) -> float:
         """Return what one takes off the log probability: of many columns, few act."""
-        n_columns = self.controls.shape[1] if effect.column != ALWAYS else 1
+        n_columns = 1
+        if effect.column != ALWAYS:  # a category is one
+            n_columns = self.controls.shape[1] - sum(n - 1 for _, n in self.blocks)
         return effect.log_odds + math.log(n_columns)
 
     def candidates(self, span: float) -> list[list[Effect]]:
@@ -234,7 +245,10 @@ class Inputs(NamedTuple):
         """
         memories = [0.0, *_MEMORIES[_MEMORIES <= span / _SPANS].tolist()]
         found, n_waves = [], self._waves
+        of_levels = {first + k for first, n in self.blocks for k in range(n)}
         for k, values in enumerate(self.controls[self.rows].T):
+            if k in of_levels:
+                continue
             kinds: list[tuple[float, ...]] = [()] if np.ptp(values) > 0 else []
             if kinds and len(np.unique(values)) >= _FEWEST_VALUES:
                 kinds.append(_knots(values, _KNOTS))
@@ -242,6 +256,9 @@ class Inputs(NamedTuple):
             found.append([Effect(k, kind, m) for kind in kinds for m in memories[1:]])
             if n_waves and kinds:
                 found.append(self._along(k, kinds, n_waves))
+        for k, n in self.blocks:
+            sizes = itertools.product(_SIZES_OF_LEVELS, memories)
+            found.append([Effect(k, (), m, size=s, levels=n) for s, m in sizes])
         if n_waves:
             several = sorted({min(n_waves, most) for most in _WAVES})
             for waves in several:

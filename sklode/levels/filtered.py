@@ -55,15 +55,19 @@ class Filtered:
         asked: Table,
         move: Move | None = None,
         is_widened: bool = False,
+        changes: Array | None = None,
     ) -> Mixture:
         """Return the distribution of a channel, as wide as errors were if asked.
 
+        ``changes`` (path, row, column) are those of inputs where X is not known.
         Rows are of one group's series here and below, see `GroupedChannel.split`.
         """
         own = self.channels[channel].of_rows(asked)
         mixture = own.answered(asked, self._told(channel, asked))
         if is_widened:
             mixture = mixture.widened(self._factor(channel, asked, move))
+        if changes is not None:
+            mixture = own.blurred(mixture, asked, changes)
         return mixture if move is None else mixture.moved(move)
 
     def limits(self, channel: int, asked: Table) -> Limits:
@@ -73,7 +77,14 @@ class Filtered:
         return Limits.of(one.table, asked, known, one.heaviest, step)
 
     def drawn(
-        self, channel: int, asked: Table, n: int, seed: int, noise: bool, move: Any
+        self,
+        channel: int,
+        asked: Table,
+        n: int,
+        seed: int,
+        noise: bool,
+        move: Any,
+        changes: Array | None = None,
     ) -> Array:
         """Return draws of a channel, see `FilteredChannel.drawn`."""
         mixture = self.answered(channel, asked)
@@ -88,6 +99,7 @@ class Filtered:
                 told=self._told(channel, asked),
                 factor=self._factor(channel, asked, move),
                 centre=mixture.medians(),
+                changes=changes,
             )
         )
         if move is None:
@@ -285,6 +297,28 @@ class FilteredChannel:
                 found[:, k, inside] = _stacked(*self._smoothed(component, past, parts))
         return found
 
+    def _added(self, k: int, rows: Table, changes: Array) -> Array:
+        """Return what changes of inputs add to a component's signal, (path, row)."""
+        effects = self.components[k].form.effects
+        columns = [column for effect in effects for column in effect]
+        coefficients = self.states[k].means[rows.series]
+        coefficients = coefficients[:, coefficients.shape[1] - len(columns) :]
+        added: Array = (changes[..., columns] * coefficients).sum(-1)
+        return added
+
+    def blurred(self, mixture: Mixture, asked: Table, changes: Array) -> Mixture:
+        """Return answers over what changes of inputs there may be."""
+        each = [self._added(k, asked, changes) for k in range(len(self.components))]
+        scale = np.stack(
+            [np.broadcast_to(c.at(asked.series).scale, len(asked.times)) for c in self.components]
+        )
+        added = scale[:, None] * np.stack(each)
+        return replace(
+            mixture,
+            means=mixture.means + added.mean(axis=1),
+            spreads=np.hypot(mixture.spreads, added.std(axis=1)),
+        )
+
     @cached_property
     def widening(self) -> Widening:
         """How much wider than expected errors ahead have been."""
@@ -316,10 +350,12 @@ class FilteredChannel:
         told: Told | None = None,
         factor: Array | float = 1.0,
         centre: Array | float = 0.0,
+        changes: Array | None = None,
     ) -> Array:
         """Return ``n`` joint draws of each series' values, (draw, row).
 
-        They lie ``factor`` times as far from a ``centre`` (row,), in units of y.
+        They lie ``factor`` times as far from a ``centre`` (row,), in units of y, but
+        for what ``changes`` (draw, row, column) of inputs add.
         """
         factor, centre = (
             np.broadcast_to(x, len(asked.times)) for x in (factor, centre)
@@ -356,6 +392,8 @@ class FilteredChannel:
                 if (factor[place] != 1).any():
                     middle = component.scaled(centre[place])[:, None]
                     paths = middle + factor[place, None] * (paths - middle)
+                if changes is not None:
+                    paths = paths + self._added(k, own, changes[mine][:, place]).T
                 values = component.original(paths)
                 draws[np.ix_(mine, place)] = values.T
         return draws

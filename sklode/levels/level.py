@@ -81,6 +81,8 @@ class Level:
         unit, n = time_unit(observations.observed()), observations.values.shape[1]
         known = Known.nothing(n) if known is None else known
         location, scale = location_and_scale(observations.controls)
+        for first, size in known.blocks:  # indicators, whose effects are of one size
+            scale[first : first + size] = 1.0
         level = cls(
             unit=unit,
             channels=[],
@@ -118,9 +120,11 @@ class Level:
                 # the last rows, which a search reads, show too little of a day
                 is_fine, gap = True, min(lengths) / _MEANS
                 rows = observations.means(round(gap))
-            coarse = level._rows(rows, channel, lengths)
+            coarse = level._rows(rows, channel, lengths, known.blocks)
             gap /= unit
-            fine = level._rows(observations, channel, lengths) if is_fine else None
+            fine = None
+            if is_fine:
+                fine = level._rows(observations, channel, lengths, known.blocks)
             fit = partial(
                 _fit,
                 fine=fine,
@@ -160,7 +164,11 @@ class Level:
         return replace(level, cross=cross, company=Company.fit(likely))
 
     def _rows(
-        self, rows: Observations, channel: int, seasons: tuple[float, ...]
+        self,
+        rows: Observations,
+        channel: int,
+        seasons: tuple[float, ...],
+        blocks: tuple[tuple[int, int], ...],
     ) -> Rows:
         """Return a channel's rows, and what effects may read there."""
         table, cycle = self.tables(rows)[channel], self.cycle
@@ -175,6 +183,7 @@ class Level:
             clock=self.clock(rows.ticks, rows.like),
             n_days=round(days[1] / days[0]) if days else 0,
             rows=np.flatnonzero(~np.isnan(rows.values[:, channel])),
+            blocks=blocks,
         )
         return Rows(table, inputs)
 
@@ -194,6 +203,12 @@ class Level:
         ahead = clock_ahead(ticks, like)[:, None] / self.unit
         along = along_the_day(self.effects, columns, self.clock(ticks, like))
         return np.hstack([ahead, along])
+
+    def inputs_of(self, ticks: Numbers, known: Observations, place: Numbers) -> Array:
+        """Return `inputs` at stamps, of X at the rows before, at ``place``."""
+        columns = columns_of(self.effects, *self.controls(known))
+        acting = [column[place] for column in columns]
+        return self.inputs_at(ticks, known.like, acting)
 
     def clock(self, ticks: Numbers, like: Any) -> Array:
         """Return the share of the day and the day of the week, (row, 2)."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklode.data.history import Asked, History
 from sklode.data.links import IDENTITY, margins, steps_of
 from sklode.data.ticks import day_and_week, length_of_time, rows_before
 from sklode.levels.components import Component
-from sklode.levels.effects import ALWAYS, Effect, columns_of, places
+from sklode.levels.effects import ALWAYS, Effect, places
 from sklode.levels.filtered import Filtered
 from sklode.levels.mixture import Between, Floored, Move
 from sklode.levels.moves import BOUNDS, POINTS, Limits
@@ -24,6 +25,7 @@ from sklode.levels.table import Table
 _DESCRIBED = 2000  # last rows, of which a description tells the shares
 _VALUES = {-1: "any", 0: "not below zero", 1: "counts"}
 _PLACES = 200  # of a drawn curve
+_PATHS = 200  # of X where it is not known, that tell how wide answers are
 _NINETY = np.array([-1.6449, 0.0, 1.6449])
 
 
@@ -39,15 +41,24 @@ class Curve(NamedTuple):
 
 
 class LevelPredictor:
-    """A level with its history: rows in, tables out; ``ahead`` moves them."""
+    """A level with its history: rows in, tables out; ``ahead`` moves them.
+
+    ``unknown`` knows what X may be where it is not told.
+    """
 
     def __init__(
-        self, states: Filtered, history: History, seed: int, ahead: Any = None
+        self,
+        states: Filtered,
+        history: History,
+        seed: int,
+        ahead: Any = None,
+        unknown: Any = None,
     ) -> None:
         self.states, self.level = states, states.level
         self._history = history
         self._seed = seed
         self._ahead = ahead
+        self._unknown = unknown  # X where it is, see `sklode.levels.unknown`
         seen = margins(history.observations.values, self.level.bounds)
         self._steps = np.minimum(self.level.steps, steps_of(seen))  # NaN: of either
 
@@ -79,12 +90,12 @@ class LevelPredictor:
 
     def paths(self, asked: Asked, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
-        rows, order, moves = self._asked(asked)
+        rows, order, moves, changes = self._asked(asked, n)
         paths = np.empty((n, len(order), len(self._history.channels)))
-        for k, own, place, move in self._parts(rows, moves):
-            drawn = self.states.drawn(k, own, n, self._seed + k, noise, move)
+        for k, own, place, move, by_x in self._parts(rows, moves, changes):
+            drawn = self.states.drawn(k, own, n, self._seed + k, noise, move, by_x)
             if not np.isnan(self._steps[k]):
-                one = self._answered(k, own, move, is_widened=True)
+                one = self._answered(k, own, move, True, by_x)
                 drawn = one.put(drawn) if noise else one.inside(drawn)
             limits = self.states.limits(k, own)
             paths[:, order[place], k] = limits.within(drawn, BOUNDS)
@@ -92,6 +103,7 @@ class LevelPredictor:
 
     def components(self, asked: Asked) -> pd.DataFrame:
         """Return the most probable form's parts, and their sum, at rows."""
+        asked = self._told(asked)
         rows, order = self.table(asked)
         found: dict[tuple[Hashable, str], Array] = {}
         for channel, name in self._named():
@@ -145,7 +157,7 @@ class LevelPredictor:
 
     def _part_names(self, component: Component) -> list[str]:
         """Return the names of `StateSpace.parts`; of a season its period."""
-        periods, names = component.form.periods, self._history.controls
+        periods, names = component.form.periods, self._history.columns.owners
         return [
             *("trend", "deviation"),
             *(f"season of {self._length(period)}" for period in periods),
@@ -168,7 +180,7 @@ class LevelPredictor:
 
     def curves(self, channel: int, series: int) -> list[Curve]:
         """Return the effect of each column in the most probable form."""
-        one, names = self.states.channels[channel], self._history.controls
+        one, names = self.states.channels[channel], self._history.columns.owners
         component, states = one.groups[one.place[series]].heaviest
         mean, covariance, _ = (each[series] for each in states)
         seen, scale = self._history.rows.controls, component.at(series).scale
@@ -199,13 +211,23 @@ class LevelPredictor:
         rows = series[order], times[order], np.nan, self._inputs(asked)[order]
         return Table.of(*rows, len(known.keys)), order
 
-    def _asked(self, asked: Asked) -> tuple[Table, Numbers, Any]:
-        """Return `table`, and where a network moves each channel's rows."""
+    def _told(self, asked: Asked) -> Asked:
+        """Return what is asked, with what X is expected to be where it is unknown."""
+        if self._unknown is None:
+            return asked
+        return replace(asked, known=self._unknown.filled(asked.known))
+
+    def _asked(self, asked: Asked, n: int) -> tuple[Table, Numbers, Any, Any]:
+        """Return `table`, where a network moves rows, and what paths of X change."""
+        changes, given = None, asked
+        asked = self._told(asked)
         rows, order = self.table(asked)
         moves = [None] * len(self.states.channels)
         if self._ahead is not None:
             moves = self._ahead.moves(self._history, rows, asked.known)
-        return rows, order, moves
+        if n and asked is not given:
+            changes = self._unknown.changes(self.level, given, n)
+        return rows, order, moves, None if changes is None else changes[:, order]
 
     def _each(
         self,
@@ -215,30 +237,37 @@ class LevelPredictor:
         is_widened: bool = True,
     ) -> Array:
         """Return numbers of each row's distribution in each channel, and limits."""
-        rows, order, moves = self._asked(asked)
+        is_curved = any(effect.knots for effect in self.level.effects)
+        n = _PATHS if is_widened or is_curved else 0  # the mean of a line is known
+        rows, order, moves, changes = self._asked(asked, n)
         shape = len(order), len(self._history.channels)
         table = np.empty((*shape, n_levels) if n_levels else shape)
-        for k, own, place, move in self._parts(rows, moves):
+        for k, own, place, move, by_x in self._parts(rows, moves, changes):
             limits = self.states.limits(k, own)
-            table[order[place], k] = of(
-                self._answered(k, own, move, is_widened), limits
-            )
+            answered = self._answered(k, own, move, is_widened, by_x)
+            table[order[place], k] = of(answered, limits)
         return finite(table)
 
     def _parts(
-        self, rows: Table, moves: list[Move | None]
-    ) -> Iterator[tuple[int, Table, Any, Move | None]]:
-        """Yield channels with the rows of like series, their place, and its move."""
+        self, rows: Table, moves: list[Move | None], changes: Array | None
+    ) -> Iterator[tuple[int, Table, Any, Move | None, Array | None]]:
+        """Yield channels with the rows of like series, their place, move and change."""
         for k, move in enumerate(moves) if len(rows.times) else ():
             for _, place in self.states.channels[k].split(rows):
                 own = None if move is None else move.at(place)
-                yield k, rows.where(place), place, own
+                by_x = None if changes is None else changes[:, place]
+                yield k, rows.where(place), place, own, by_x
 
     def _answered(
-        self, channel: int, asked: Table, move: Move | None, is_widened: bool
+        self,
+        channel: int,
+        asked: Table,
+        move: Move | None,
+        is_widened: bool,
+        changes: Array | None,
     ) -> Any:
         """Return a channel's distribution: within bounds, told or zero."""
-        mixture = self.states.answered(channel, asked, move, is_widened)
+        mixture = self.states.answered(channel, asked, move, is_widened, changes)
         step, bounds = self._steps[channel], self.level.bounds[channel]
         if np.isfinite(bounds).all():
             return Between(mixture, bounds)
@@ -246,28 +275,27 @@ class LevelPredictor:
 
     def _inputs(self, asked: Asked) -> Array:
         """Return what the level reads at rows."""
-        known, effects, columns = asked.known, self.level.effects, []
+        known, effects = asked.known, self.level.effects
         self._warn_of_new_controls(known)
         if effects:
             self._warn_of_far_controls(known)
             # X holds until its next row; the clock goes on
             before = rows_before(known.bounds, known.ticks, asked.series, asked.ticks)
             place = np.maximum(before, known.bounds[asked.series])
-            columns = columns_of(effects, *self.level.controls(known))
-        return self.level.inputs_at(
-            asked.ticks, known.like, [column[place] for column in columns]
-        )
+            return self.level.inputs_of(asked.ticks, known, place)
+        return self.level.inputs_at(asked.ticks, known.like, [])
 
     def _warn_of_new_controls(self, known: Any) -> None:
         """Warn of the first column that takes another value than its only one."""
         seen, effects = self._history.observations.controls, self.level.effects
+        names = self._history.columns.numbers
         is_new = (known.controls != seen[0]) & (seen == seen[0]).all(0)
         is_new[:, [e.column for e in effects if e.column != ALWAYS]] = False
         for k in np.flatnonzero(is_new.any(0))[:1]:
             row = int(np.argmax(is_new[:, k]))
             warnings.warn(
                 "effects of X are learned where it varies; got "
-                f"{known.controls[row, k]:g} in column {self._history.controls[k]!r} "
+                f"{known.controls[row, k]:g} in column {names[k]!r} "
                 f"at {known.named(row)}, where all that was seen is {seen[0, k]:g}. "
                 "Its effect is unknown. Fit on rows that hold both.",
                 UserWarning,
@@ -275,7 +303,7 @@ class LevelPredictor:
             )
 
     def _warn_of_far_controls(self, known: Any) -> None:
-        seen = self._history.rows.controls
+        seen, names = self._history.rows.controls, self._history.columns.numbers
         low, high = seen.min(0), seen.max(0)
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         is_far = np.abs(known.controls / 4 - middle / 4) > 0.75 * half  # floats end
@@ -284,7 +312,7 @@ class LevelPredictor:
             row = int(np.argmax(is_far[:, k]))
             warnings.warn(
                 f"X should be as it was in fit; got {known.controls[row, k]:g} in "
-                f"column {self._history.controls[k]!r} at {known.named(row)}, where "
+                f"column {names[k]!r} at {known.named(row)}, where "
                 f"{low[k]:g} to {high[k]:g} were seen. Its effect goes on as a line "
                 "there, and may be far off. Look for other units, or a broken sensor.",
                 UserWarning,
