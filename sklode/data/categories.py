@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from sklode.data.arrays import Array
-
 _MOST = 100  # levels: each is a column that is searched
 
 
@@ -63,15 +61,6 @@ class Columns(NamedTuple):
             for level in self._told(name)
         ]
 
-    @property
-    def owners(self) -> list[Hashable]:
-        """Names of what each number is of: of several levels their column."""
-        return [
-            name if n != 1 else self.numbers[first]
-            for name, (first, n) in zip(self.names, self.blocks, strict=True)
-            for _ in range(n)
-        ]
-
     def _told(self, name: Hashable) -> tuple[Any, ...]:
         own = self.levels.get(name, (name,))
         return own[1:] if len(own) == 2 else own
@@ -95,21 +84,6 @@ class Columns(NamedTuple):
             found[code < 0] = np.nan
             parts.append(found[:, len(own) - len(self._told(name)) :])
         return pd.DataFrame(np.hstack(parts), X.index, self.numbers)
-
-    def restored(self, numbers: Array, index: pd.Index) -> pd.DataFrame:
-        """Return the columns that `read` made numbers of."""
-        found = {}
-        for name, (first, n) in zip(self.names, self.blocks, strict=True):
-            own, values = self.levels.get(name), numbers[:, first : first + n]
-            if own is None:
-                found[name] = pd.Series(values[:, 0], index)
-                continue
-            if len(own) == 2:
-                values = np.hstack([1 - values, values])
-            code = np.where(np.isnan(values).any(1), -1, (values > 0.5).argmax(1))
-            labels = [own[k] if k >= 0 else None for k in code.tolist()]
-            found[name] = pd.Series(labels, index, dtype=object)
-        return pd.DataFrame(found, index)
 
 
 def _warn_of_new(values: pd.Series, levels: tuple[Any, ...]) -> None:

@@ -56,11 +56,15 @@ class History:
     categories: dict[Hashable, tuple[Any, ...]] = field(default_factory=dict)
     """Levels of those of X's columns that hold categories."""
     fills: Array | None = None  # (row, control), in place of what is NaN in X
+    blurs: Array | None = None  # (row, channel), how uncertain y is by that
 
     def __post_init__(self) -> None:
         self.rows = self.given
         if self.fills is not None:
             self.rows = replace(self.rows, controls=self.fills)
+        if self.blurs is not None:
+            errors = np.hypot(self.rows.errors, self.blurs)
+            self.rows = replace(self.rows, errors=errors)
         if self.left_out is not None and self.left_out.any():
             values = np.where(self.left_out, np.nan, self.given.values)
             self.rows = replace(self.rows, values=values)
@@ -129,7 +133,8 @@ class History:
             number = {key: k for k, key in enumerate(rows.keys)}
             judged = [number[key] for key in new.keys]
             rows, left_out = cleaned(rows, self.channels, judged, left_out, n_known)
-        return replace(self, given=rows, steps=steps, left_out=left_out, fills=None)
+        told = replace(self, given=rows, steps=steps, left_out=left_out, fills=None)
+        return replace(told, blurs=None)
 
     @property
     def columns(self) -> Columns:

@@ -21,6 +21,7 @@ class Known(NamedTuple):
     bounds: Array  # (channel, 2), least and greatest value; infinite: none
     blocks: tuple[tuple[int, int], ...] = ()
     """First control and count, of each category of X that has more than one."""
+    is_measured: bool = True  # whether errors are of measurement, also ahead
 
     @classmethod
     def nothing(cls, n_channels: int) -> Known:
@@ -31,7 +32,8 @@ class Known(NamedTuple):
     def of(cls, settings: Any, history: History) -> Known:
         """Read a forecaster's parameters, and check them on its series."""
         blocks = tuple(block for block in history.columns.blocks if block[1] > 1)
-        return cls(_bounds_of(settings.bounds, history), blocks)
+        bounds = _bounds_of(settings.bounds, history)
+        return cls(bounds, blocks, bool(history.errors))
 
 
 def _bounds_of(told: Any, history: History) -> Array:

@@ -10,7 +10,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
@@ -231,7 +230,9 @@ class ContinuousForecaster(BaseForecaster):
         if not unknown:
             return history
         self._tell(unknown, f"{len(history.given.ticks)} rows in {purpose}")
-        return replace(history, fills=Unknown(history, 0).filled(history.given).controls)
+        model = getattr(self, "_model", None) if purpose == "update" else None
+        level = None if model is None else model.level
+        return Unknown(history, 0).learned(level, Known.of(self, history))
 
     def _tell(self, unknown: dict[Any, int], of: str) -> None:
         """Say which columns of X are not known, at how many rows."""

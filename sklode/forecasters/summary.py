@@ -111,7 +111,8 @@ def _held_out(
     """Return a table of errors, and what to do about them; ``parts`` were found."""
     y, X, like = history.frame(), None, history.observations.like
     if history.controls:
-        X = history.columns.restored(history.observations.controls, y.index)
+        names = history.columns.numbers
+        X = pd.DataFrame(history.observations.controls, y.index, names)
     results = backtest(judged, y, X, origins=origins)
     seasons = dict(results.attrs["seasons"])
     errors = results.groupby("method", sort=False).mean()

@@ -83,7 +83,8 @@ class Effect(NamedTuple):
             which = ", ".join(days[k] for k in self.days)
             return f"{day} of {which}" if self.days else f"{day}"
         if self.levels:
-            return f"{controls[self.column]} (levels{', late' * bool(self.memory)})"
+            name = controls[self.column].partition(" = ")[0]
+            return f"{name} (levels{', late' * bool(self.memory)})"
         kind = "curve" if self.knots else "line"
         how = f" along the {day}" if self.waves else ", late" if self.memory else ""
         return f"{controls[self.column]} ({kind}{how})"

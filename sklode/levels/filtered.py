@@ -55,19 +55,16 @@ class Filtered:
         asked: Table,
         move: Move | None = None,
         is_widened: bool = False,
-        changes: Array | None = None,
     ) -> Mixture:
         """Return the distribution of a channel, as wide as errors were if asked.
 
-        ``changes`` (path, row, column) are those of inputs where X is not known.
         Rows are of one group's series here and below, see `GroupedChannel.split`.
         """
         own = self.channels[channel].of_rows(asked)
         mixture = own.answered(asked, self._told(channel, asked))
         if is_widened:
             mixture = mixture.widened(self._factor(channel, asked, move))
-        if changes is not None:
-            mixture = own.blurred(mixture, asked, changes)
+        mixture = own.blurred(mixture, asked)
         return mixture if move is None else mixture.moved(move)
 
     def limits(self, channel: int, asked: Table) -> Limits:
@@ -77,14 +74,7 @@ class Filtered:
         return Limits.of(one.table, asked, known, one.heaviest, step)
 
     def drawn(
-        self,
-        channel: int,
-        asked: Table,
-        n: int,
-        seed: int,
-        noise: bool,
-        move: Any,
-        changes: Array | None = None,
+        self, channel: int, asked: Table, n: int, seed: int, noise: bool, move: Any
     ) -> Array:
         """Return draws of a channel, see `FilteredChannel.drawn`."""
         mixture = self.answered(channel, asked)
@@ -99,7 +89,6 @@ class Filtered:
                 told=self._told(channel, asked),
                 factor=self._factor(channel, asked, move),
                 centre=mixture.medians(),
-                changes=changes,
             )
         )
         if move is None:
@@ -301,23 +290,24 @@ class FilteredChannel:
         """Return what changes of inputs add to a component's signal, (path, row)."""
         effects = self.components[k].form.effects
         columns = [column for effect in effects for column in effect]
-        coefficients = self.states[k].means[rows.series]
-        coefficients = coefficients[:, coefficients.shape[1] - len(columns) :]
-        added: Array = (changes[..., columns] * coefficients).sum(-1)
+        means = self.states[k].means
+        own = means[rows.series, means.shape[1] - len(columns) :]
+        added: Array = (changes[..., columns] * own).sum(-1)
         return added
 
-    def blurred(self, mixture: Mixture, asked: Table, changes: Array) -> Mixture:
-        """Return answers over what changes of inputs there may be."""
-        each = [self._added(k, asked, changes) for k in range(len(self.components))]
-        scale = np.stack(
-            [np.broadcast_to(c.at(asked.series).scale, len(asked.times)) for c in self.components]
+    def blurred(self, mixture: Mixture, asked: Table) -> Mixture:
+        """Return answers over what unknown X may be."""
+        if asked.changes is None:
+            return mixture
+        added = np.stack(
+            [
+                one.at(asked.series).scale * self._added(k, asked, asked.changes)
+                for k, one in enumerate(self.components)
+            ]
         )
-        added = scale[:, None] * np.stack(each)
-        return replace(
-            mixture,
-            means=mixture.means + added.mean(axis=1),
-            spreads=np.hypot(mixture.spreads, added.std(axis=1)),
-        )
+        means = mixture.means + added.mean(axis=1)
+        spreads = np.hypot(mixture.spreads, added.std(axis=1))
+        return replace(mixture, means=means, spreads=spreads)
 
     @cached_property
     def widening(self) -> Widening:
@@ -350,12 +340,11 @@ class FilteredChannel:
         told: Told | None = None,
         factor: Array | float = 1.0,
         centre: Array | float = 0.0,
-        changes: Array | None = None,
     ) -> Array:
         """Return ``n`` joint draws of each series' values, (draw, row).
 
         They lie ``factor`` times as far from a ``centre`` (row,), in units of y, but
-        for what ``changes`` (draw, row, column) of inputs add.
+        for what paths of unknown X add.
         """
         factor, centre = (
             np.broadcast_to(x, len(asked.times)) for x in (factor, centre)
@@ -392,8 +381,8 @@ class FilteredChannel:
                 if (factor[place] != 1).any():
                     middle = component.scaled(centre[place])[:, None]
                     paths = middle + factor[place, None] * (paths - middle)
-                if changes is not None:
-                    paths = paths + self._added(k, own, changes[mine][:, place]).T
+                if own.changes is not None:
+                    paths = paths + self._added(k, own, own.changes[mine]).T
                 values = component.original(paths)
                 draws[np.ix_(mine, place)] = values.T
         return draws

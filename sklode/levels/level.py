@@ -141,7 +141,8 @@ class Level:
         channels = [
             [
                 one._replace(
-                    form=one.form._replace(effects=tuple(columns[e] for e in own))
+                    form=one.form._replace(effects=tuple(columns[e] for e in own)),
+                    error=one.error if known.is_measured else 0.0,
                 )
                 for one, own in each
             ]

@@ -25,7 +25,6 @@ from sklode.levels.table import Table
 _DESCRIBED = 2000  # last rows, of which a description tells the shares
 _VALUES = {-1: "any", 0: "not below zero", 1: "counts"}
 _PLACES = 200  # of a drawn curve
-_PATHS = 200  # of X where it is not known, that tell how wide answers are
 _NINETY = np.array([-1.6449, 0.0, 1.6449])
 
 
@@ -43,7 +42,7 @@ class Curve(NamedTuple):
 class LevelPredictor:
     """A level with its history: rows in, tables out; ``ahead`` moves them.
 
-    ``unknown`` knows what X may be where it is not told.
+    ``unknown`` says what X may be where it is not told.
     """
 
     def __init__(
@@ -57,8 +56,7 @@ class LevelPredictor:
         self.states, self.level = states, states.level
         self._history = history
         self._seed = seed
-        self._ahead = ahead
-        self._unknown = unknown  # X where it is, see `sklode.levels.unknown`
+        self._ahead, self._unknown = ahead, unknown
         seen = margins(history.observations.values, self.level.bounds)
         self._steps = np.minimum(self.level.steps, steps_of(seen))  # NaN: of either
 
@@ -90,12 +88,12 @@ class LevelPredictor:
 
     def paths(self, asked: Asked, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
-        rows, order, moves, changes = self._asked(asked, n)
+        rows, order, moves = self._asked(asked, n)
         paths = np.empty((n, len(order), len(self._history.channels)))
-        for k, own, place, move, by_x in self._parts(rows, moves, changes):
-            drawn = self.states.drawn(k, own, n, self._seed + k, noise, move, by_x)
+        for k, own, place, move in self._parts(rows, moves):
+            drawn = self.states.drawn(k, own, n, self._seed + k, noise, move)
             if not np.isnan(self._steps[k]):
-                one = self._answered(k, own, move, True, by_x)
+                one = self._answered(k, own, move, is_widened=True)
                 drawn = one.put(drawn) if noise else one.inside(drawn)
             limits = self.states.limits(k, own)
             paths[:, order[place], k] = limits.within(drawn, BOUNDS)
@@ -103,8 +101,7 @@ class LevelPredictor:
 
     def components(self, asked: Asked) -> pd.DataFrame:
         """Return the most probable form's parts, and their sum, at rows."""
-        asked = self._told(asked)
-        rows, order = self.table(asked)
+        rows, order, _ = self._asked(asked, 0)
         found: dict[tuple[Hashable, str], Array] = {}
         for channel, name in self._named():
             for group, place in channel.split(rows):
@@ -157,7 +154,7 @@ class LevelPredictor:
 
     def _part_names(self, component: Component) -> list[str]:
         """Return the names of `StateSpace.parts`; of a season its period."""
-        periods, names = component.form.periods, self._history.columns.owners
+        periods, names = component.form.periods, self._history.columns.numbers
         return [
             *("trend", "deviation"),
             *(f"season of {self._length(period)}" for period in periods),
@@ -180,7 +177,7 @@ class LevelPredictor:
 
     def curves(self, channel: int, series: int) -> list[Curve]:
         """Return the effect of each column in the most probable form."""
-        one, names = self.states.channels[channel], self._history.columns.owners
+        one, names = self.states.channels[channel], self._history.columns.numbers
         component, states = one.groups[one.place[series]].heaviest
         mean, covariance, _ = (each[series] for each in states)
         seen, scale = self._history.rows.controls, component.at(series).scale
@@ -211,23 +208,24 @@ class LevelPredictor:
         rows = series[order], times[order], np.nan, self._inputs(asked)[order]
         return Table.of(*rows, len(known.keys)), order
 
-    def _told(self, asked: Asked) -> Asked:
-        """Return what is asked, with what X is expected to be where it is unknown."""
-        if self._unknown is None:
-            return asked
-        return replace(asked, known=self._unknown.filled(asked.known))
+    def _asked(self, asked: Asked, n: int | None) -> tuple[Table, Numbers, Any]:
+        """Return `table`, and where a network moves each channel's rows.
 
-    def _asked(self, asked: Asked, n: int) -> tuple[Table, Numbers, Any, Any]:
-        """Return `table`, where a network moves rows, and what paths of X change."""
-        changes, given = None, asked
-        asked = self._told(asked)
-        rows, order = self.table(asked)
+        Of X that is not known the table has ``n`` paths; None: enough to tell a spread.
+        """
+        told = asked
+        if self._unknown is not None:
+            told = replace(asked, known=self._unknown.filled(asked.known))
+        rows, order = self.table(told)
         moves = [None] * len(self.states.channels)
         if self._ahead is not None:
-            moves = self._ahead.moves(self._history, rows, asked.known)
-        if n and asked is not given:
-            changes = self._unknown.changes(self.level, given, n)
-        return rows, order, moves, None if changes is None else changes[:, order]
+            moves = self._ahead.moves(self._history, rows, told.known)
+        if told.known is not asked.known and n != 0:
+            changes = self._unknown.changes(self.level, asked, n)
+            rows = rows._replace(
+                changes=changes if changes is None else changes[:, order]
+            )
+        return rows, order, moves
 
     def _each(
         self,
@@ -238,36 +236,31 @@ class LevelPredictor:
     ) -> Array:
         """Return numbers of each row's distribution in each channel, and limits."""
         is_curved = any(effect.knots for effect in self.level.effects)
-        n = _PATHS if is_widened or is_curved else 0  # the mean of a line is known
-        rows, order, moves, changes = self._asked(asked, n)
+        n = None if is_widened or is_curved else 0  # the mean of a line is known
+        rows, order, moves = self._asked(asked, n)
         shape = len(order), len(self._history.channels)
         table = np.empty((*shape, n_levels) if n_levels else shape)
-        for k, own, place, move, by_x in self._parts(rows, moves, changes):
+        for k, own, place, move in self._parts(rows, moves):
             limits = self.states.limits(k, own)
-            answered = self._answered(k, own, move, is_widened, by_x)
-            table[order[place], k] = of(answered, limits)
+            table[order[place], k] = of(
+                self._answered(k, own, move, is_widened), limits
+            )
         return finite(table)
 
     def _parts(
-        self, rows: Table, moves: list[Move | None], changes: Array | None
-    ) -> Iterator[tuple[int, Table, Any, Move | None, Array | None]]:
-        """Yield channels with the rows of like series, their place, move and change."""
+        self, rows: Table, moves: list[Move | None]
+    ) -> Iterator[tuple[int, Table, Any, Move | None]]:
+        """Yield channels with the rows of like series, their place, and its move."""
         for k, move in enumerate(moves) if len(rows.times) else ():
             for _, place in self.states.channels[k].split(rows):
                 own = None if move is None else move.at(place)
-                by_x = None if changes is None else changes[:, place]
-                yield k, rows.where(place), place, own, by_x
+                yield k, rows.where(place), place, own
 
     def _answered(
-        self,
-        channel: int,
-        asked: Table,
-        move: Move | None,
-        is_widened: bool,
-        changes: Array | None,
+        self, channel: int, asked: Table, move: Move | None, is_widened: bool
     ) -> Any:
         """Return a channel's distribution: within bounds, told or zero."""
-        mixture = self.states.answered(channel, asked, move, is_widened, changes)
+        mixture = self.states.answered(channel, asked, move, is_widened)
         step, bounds = self._steps[channel], self.level.bounds[channel]
         if np.isfinite(bounds).all():
             return Between(mixture, bounds)

@@ -8,25 +8,28 @@ import numpy as np
 
 from sklode.data.arrays import Array, Flags
 from sklode.data.history import Asked, History
+from sklode.data.known import Known
 from sklode.data.observations import Observations
-from sklode.data.ticks import rows_before, ticks_between
+from sklode.data.ticks import rows_before
 from sklode.levels.effects import ALWAYS
 from sklode.levels.level import Level
 from sklode.levels.level_predictor import LevelPredictor
 
+_PATHS, _FEWEST = 200, 20  # of X, that tell how wide answers are
+_MOST_ROWS = 2_000_000  # of all paths, which may cross all that was seen
+
 
 class Unknown:
-    """What columns of X may be, where they are NaN among the rows of a history.
+    """What X may be where it is NaN among the rows of a history.
 
     A number is forecast, or smoothed, by a `Level` of its column, which is found when
     it is first needed. A category has its usual frequencies, and in a path the levels
-    of another stretch of its past.
+    of other rows that follow each other.
     """
 
     def __init__(self, history: History, seed: int) -> None:
         self._history, self._seed = history, seed
         self._levels: dict[int, Level] = {}
-        self._blocks = history.columns.blocks
 
     def filled(self, known: Observations) -> Observations:
         """Return rows with the mean of what X may be."""
@@ -34,29 +37,51 @@ class Unknown:
         if not missing.any():
             return known
         controls = known.controls.copy()
-        seen = self._history.given.controls
-        for first, n in self._blocks:
-            where = missing[:, first : first + n].any(axis=1)
+        for first, n in self._history.columns.blocks:
+            own, where = slice(first, first + n), missing[:, first]
             if where.any() and n == 1:
                 answers, asked = self._column(first, known, where)
-                controls[where, first] = answers.means(asked)[:, 0]
+                controls[where, own] = answers.means(asked)
             elif where.any():
-                usual = np.nan_to_num(seen[:, first : first + n]).sum(0)
-                controls[where, first : first + n] = usual / max(usual.sum(), 1.0)
+                seen = self._history.given.controls[:, own]
+                usual = np.nan_to_num(seen).sum(0)
+                controls[where, own] = usual / max(usual.sum(), 1.0)
         return replace(known, controls=controls)
 
-    def changes(self, level: Level, asked: Asked, n: int) -> Array | None:
+    def learned(self, level: Level | None, known: Known) -> History:
+        """Return the history with X filled, and y as uncertain there as that makes it.
+
+        What X does is told by a ``level``; None: it is found, of all rows as they are.
+        """
+        given, like = self._history.given, self._history.given.like[:0]
+        history = replace(self._history, fills=self.filled(given).controls)
+        level = Level.fit(history.rows, known=known) if level is None else level
+        answers = LevelPredictor(level.filtered(history.rows), history, 0, None, self)
+        where = np.isnan(given.controls).any(axis=1)
+        asked = given.series[where], given.ticks[where]
+        wide, narrow = (
+            answers.variances(Asked(like, *asked, rows, {}), 0)
+            for rows in (given, history.rows)
+        )
+        blurs = np.zeros(given.values.shape)
+        blurs[where] = np.sqrt(np.maximum(wide - narrow, 0.0))
+        return replace(history, blurs=blurs)
+
+    def changes(self, level: Level, asked: Asked, n: int | None) -> Array | None:
         """Return how paths of X change `Level.inputs`, (path, row asked, column).
 
         None where X is known, or nothing that it does is.
         """
-        rows = asked.known
-        since = np.full(len(rows.keys), np.iinfo(np.int64).max)
+        known = asked.known
+        if n is None:
+            n = int(np.clip(_MOST_ROWS // len(known.ticks), _FEWEST, _PATHS))
+        since = np.full(len(known.keys), np.iinfo(np.int64).max)
         np.minimum.at(since, asked.series, asked.ticks)
-        missing = np.isnan(rows.controls) & (rows.ticks >= since[rows.series])[:, None]
-        if all(effect.column == ALWAYS for effect in level.effects) or not missing.any():
+        drawn = np.isnan(known.controls) & (known.ticks >= since[known.series])[:, None]
+        acts = any(effect.column != ALWAYS for effect in level.effects)
+        if not (acts and drawn.any()):
             return None
-        late, paths = self._paths(rows, missing, n)
+        late, paths = self._paths(known, drawn, n)
         place = rows_before(late.bounds, late.ticks, asked.series, asked.ticks)
         is_late = place >= late.bounds[asked.series]
         place = np.maximum(place, 0)
@@ -69,30 +94,28 @@ class Unknown:
     def _paths(
         self, known: Observations, drawn: Flags, n: int
     ) -> tuple[Observations, Array]:
-        """Return last rows, filled, and ``n`` paths of X, (path, row, control).
+        """Return last rows, filled, and paths of X about the mean, (path, row, control).
 
-        They are drawn about the mean where ``drawn`` (row, control) says; the rows
-        begin with one before these.
+        They differ where ``drawn`` (row, control) says; rows begin with one before.
         """
-        series = known.series[drawn.any(axis=1)]
         first = known.bounds[1:].copy()
-        np.minimum.at(first, series, np.flatnonzero(drawn.any(axis=1)) - 1)
+        some = np.flatnonzero(drawn.any(axis=1))
+        np.minimum.at(first, known.series[some], some - 1)
         late = np.arange(len(known.ticks)) >= first[known.series]
         lengths = np.bincount(known.series[late], minlength=len(known.keys))
         bounds = np.append(0, np.cumsum(lengths))
         rows = self.filled(known).rows(late, bounds, known.keys)
         paths = np.repeat(rows.controls[None], n, axis=0)
-        for k, size in self._blocks:
-            where = drawn[:, k : k + size].any(axis=1)
-            if not where.any():
+        for k, size in self._history.columns.blocks:
+            own, where = slice(k, k + size), np.asarray(drawn[:, k])
+            if not size or not where.any():
                 continue
             if size == 1:
                 answers, asked = self._column(k, known, where)
                 found = answers.paths(asked, n, noise=True)
             else:
-                found = self._stretches(known, where, slice(k, k + size), n)
-            place = where[late]
-            paths[:, place, k : k + size] += found - found.mean(axis=0)
+                found = self._followed(own, int(where.sum()), n)
+            paths[:, where[late], own] += found - found.mean(axis=0)
         return rows, paths
 
     def _column(
@@ -105,30 +128,15 @@ class Unknown:
         level, rows = self._levels[column], _alone(known, column)
         own = History(rows, history.steps, history.levels, [column], [])
         answers = LevelPredictor(level.filtered(rows), own, self._seed + 1 + column)
-        index = known.like[:0]  # which no answer reads
-        asked = Asked(index, known.series[where], known.ticks[where], rows, {})
-        return answers, asked
+        asked = known.series[where], known.ticks[where], rows
+        return answers, Asked(known.like[:0], *asked, {})
 
-    def _stretches(
-        self, known: Observations, where: Flags, columns: slice, n: int
-    ) -> Array:
-        """Return the levels of another stretch, (path, row, level)."""
-        seen, rng = self._history.given, np.random.default_rng(self._seed + 1)
-        is_seen = ~np.isnan(seen.controls[:, columns]).any(axis=1)
-        found = np.zeros((n, int(where.sum()), columns.stop - columns.start))
-        share = (rng.permutation(n) + 0.5) / n
-        series = known.series[where]
-        for k in np.unique(series).tolist():
-            rows = np.flatnonzero(is_seen & (seen.series == k))
-            if not len(rows):
-                continue  # nothing tells how it varies there
-            first = seen.ticks[rows[0]]
-            times = ticks_between(first, seen.ticks[rows])
-            span = times[-1] * (1 + 1 / max(len(rows) - 1, 1)) + 1.0
-            passed = ticks_between(first, known.ticks[where][series == k])
-            at = np.mod(passed + span * share[:, None], span)
-            row = rows[np.searchsorted(times, at, side="right") - 1]
-            found[:, series == k] = seen.controls[row][..., columns]
+    def _followed(self, columns: slice, n_rows: int, n: int) -> Array:
+        """Return levels of rows that follow each other, (path, row, level)."""
+        seen = self._history.given.controls[:, columns]
+        seen = seen[~np.isnan(seen).any(axis=1)]
+        begin = np.random.default_rng(self._seed).permutation(n) * len(seen) // n
+        found: Array = seen[(begin[:, None] + np.arange(n_rows)) % len(seen)]
         return found
 
 
@@ -138,7 +146,5 @@ def _alone(rows: Observations, column: int) -> Observations:
     some = np.bincount(rows.series[~np.isnan(values[:, 0])], minlength=len(rows.keys))
     usual = np.nanmean(values) if some.any() else 0.0
     values[rows.bounds[:-1][some == 0]] = usual
-    errors = np.where(np.isnan(values), np.nan, 0.0)
-    return replace(
-        rows, values=values, controls=rows.controls[:, :0], errors=errors
-    )
+    errors, none = np.where(np.isnan(values), np.nan, 0.0), rows.controls[:, :0]
+    return replace(rows, values=values, controls=none, errors=errors)
