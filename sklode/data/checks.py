@@ -92,10 +92,10 @@ def _check_columns(data: pd.DataFrame, name: str) -> None:
         if isinstance(first, pd.Series | np.ndarray):
             continue  # a series in each cell, which sktime knows
         raise TypeError(
-            f"{name} must be numeric{', or texts' * (name != 'y')}; got column "
-            f"{column!r} of dtype {dtype}, such as {first!r}. Convert it, for example "
-            f"by {name}.astype(float), complex to two columns; times are an index: "
-            f"{name}.set_index({column!r}). Categories are for X."
+            f"{name} must be numeric, {'not' if name == 'y' else 'or'} categorical; "
+            f"got column {column!r} of dtype {dtype}, such as {first!r}. Convert it, "
+            f"for example by {name}.astype(float), complex to two columns; times are "
+            f"an index: {name}.set_index({column!r}). Categories are for X."
         )
 
 

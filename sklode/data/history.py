@@ -38,7 +38,7 @@ class Asked:
     series: Numbers  # (row,): its number in the history
     ticks: Numbers  # (row,)
     known: Observations  # the history with all rows of X that were given, or asked
-    unknown: dict[Hashable, int]  # columns of X, and at how many rows they are not
+    unknown: dict[Hashable, tuple[int, Any]]  # of X: at how many rows, and the first
 
 
 @dataclass(eq=False)
@@ -133,8 +133,9 @@ class History:
             number = {key: k for k, key in enumerate(rows.keys)}
             judged = [number[key] for key in new.keys]
             rows, left_out = cleaned(rows, self.channels, judged, left_out, n_known)
-        told = replace(self, given=rows, steps=steps, left_out=left_out, fills=None)
-        return replace(told, blurs=None)
+        return replace(
+            self, given=rows, steps=steps, left_out=left_out, fills=None, blurs=None
+        )
 
     @property
     def columns(self) -> Columns:
@@ -142,11 +143,14 @@ class History:
         return Columns(self.controls, self.categories)
 
     @property
-    def unknown(self) -> dict[Hashable, int]:
-        """Columns of X, and at how many rows they are not known."""
-        missing = np.isnan(self.given.controls).sum(0)
-        pairs = zip(self.columns.names, self.columns.blocks, strict=True)
-        return {name: int(missing[k]) for name, (k, n) in pairs if n and missing[k]}
+    def unknown(self) -> dict[Hashable, tuple[int, Any]]:
+        """Columns of X that are not known at all rows: at how many not, and first."""
+        missing, found = np.isnan(self.given.controls), {}
+        for name, (k, n) in zip(self.columns.names, self.columns.blocks, strict=True):
+            if n and missing[:, k].any():
+                first = self.given.named(int(np.argmax(missing[:, k])))
+                found[name] = int(missing[:, k].sum()), first
+        return found
 
     @property
     def last(self) -> pd.Index:
@@ -212,7 +216,7 @@ class History:
 
     def _known(
         self, index: pd.Index, X: Any
-    ) -> tuple[Observations, dict[Hashable, int]]:
+    ) -> tuple[Observations, dict[Hashable, tuple[int, Any]]]:
         """Return all rows of X, and what is not known of those at ``index``."""
         rows = self.given
         if X is not None and self.errors:  # they are known of the past alone
@@ -231,8 +235,12 @@ class History:
         X = with_columns(X, self.controls, "X").sort_index()
         check_index(X.index, "X")
         check_kinds(X, index)
-        counts = X.reindex(need).isna().sum()
-        unknown = {name: int(n) for name, n in counts.items() if n}
+        missing = X.reindex(need).isna()
+        unknown = {
+            name: (int(column.sum()), need[int(np.argmax(column))])
+            for name, column in missing.items()
+            if column.any()
+        }
         X = self.columns.read(X)
         finite_values(X[X.index.isin(index)], "X")
         X = X.replace([np.inf, -np.inf], np.nan)

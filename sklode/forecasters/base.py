@@ -225,36 +225,36 @@ class ContinuousForecaster(BaseForecaster):
         return self
 
     def _filled(self, history: History, purpose: str) -> History:
-        """Return a history whose X is known at all rows, by what it may have been."""
-        unknown = history.unknown
-        if not unknown:
+        """Return a history with what X may have been where it is not known."""
+        if not history.unknown:
             return history
-        self._tell(unknown, f"{len(history.given.ticks)} rows in {purpose}")
-        model = getattr(self, "_model", None) if purpose == "update" else None
-        level = None if model is None else model.level
+        self._tell(history.unknown, len(history.given.ticks))
+        level = self._model.level if purpose == "update" else None
         return Unknown(history, 0).learned(level, Known.of(self, history))
 
-    def _tell(self, unknown: dict[Any, int], of: str) -> None:
-        """Say which columns of X are not known, at how many rows."""
-        if not unknown:
-            return
-        told = ", ".join(f"{name!r} at {n}" for name, n in unknown.items())
-        if getattr(self, "level", None) == "series":
-            raise ValueError(
-                'with level="series" X must be known at every row; got none or NaN in '
-                f"column {told} of {of}. Fill it first, or use the default level."
-            )
-        warnings.warn(
-            f"X is not known in column {told} of {of}: it is forecast there itself, "
-            "and y is as uncertain as that. Give X where you know it.",
-            UserWarning,
-            stacklevel=3,
+    def _tell(self, unknown: dict[Any, tuple[int, Any]], n_rows: int) -> None:
+        """Say which columns of X are not known, and where."""
+        told = ", ".join(
+            f"column {name!r} at {n} of {n_rows} rows, the first {first}"
+            for name, (n, first) in unknown.items()
         )
+        if told and getattr(self, "level", None) == "series":
+            raise ValueError(
+                'with level="series" X must be known at every stamp of y and of the '
+                f"horizon; got none or NaN in {told}. Fill it, or use another level."
+            )
+        if told:
+            warnings.warn(
+                f"X is not known in {told}: it is forecast itself there, which makes "
+                "intervals wider. Pass what you know of it.",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _read(self, index: pd.Index, X: Any) -> Asked:
         """Read rows that are asked for, and X."""
         asked = self._history.asked(index, X)
-        self._tell(asked.unknown, f"{len(index)} rows asked for")
+        self._tell(asked.unknown, len(index))
         return asked
 
     def _check_continues(self, start: Any, observations: Observations) -> None:
@@ -301,7 +301,7 @@ class ContinuousForecaster(BaseForecaster):
                 f'level={self.level!r}, which has none. Fit with level="auto", or a '
                 "StructuralForecaster."
             )
-        return self._answers.components(self._read(index, X))
+        return self._answers.components(self._history.asked(index, X))
 
     def _predict(self, fh: Any, X: Any = None) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""

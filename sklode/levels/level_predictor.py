@@ -37,6 +37,7 @@ class Curve(NamedTuple):
     effect: Array  # (place,)
     bounds: Array  # (place, 2), of a 90 % interval
     memory: str  # how long it builds up, to this; "": it acts at once
+    levels: tuple[str, ...] = ()  # of a category, at every second place
 
 
 class LevelPredictor:
@@ -187,17 +188,24 @@ class LevelPredictor:
             own, end = slice(end, end + effect.n_columns), end + effect.n_columns
             if effect.waves:
                 continue  # no one curve
-            k = effect.column
+            k, n = effect.column, effect.levels
             ends = seen[:, k].min(), seen[:, k].max()
             values = np.linspace(*ends, _PLACES)
             columns = effect.at(self.level.standard(values, k))
+            if n:  # between levels is nothing
+                values, each = np.arange(2 * n - 1) / 2, np.full((2 * n - 1, n), np.nan)
+                each[::2] = np.eye(n)
+                columns = effect.at(self.level.standard(each, slice(k, k + n)))
             spread = np.sqrt(((columns @ covariance[own, own]) * columns).sum(1))
             drawn = (columns @ mean[own])[:, None] + _NINETY * spread[:, None]
             drawn = np.exp(scale * drawn) if component.form.linked else scale * drawn
             shape = values, drawn[:, 1], drawn[:, [0, 2]]
             name = effect.name(names, self._cycle)
             memory = self._length(effect.memory) if effect.memory else ""
-            found.append(Curve(name, names[k], *shape, memory))
+            told = [str(one).partition(" = ") for one in names[k : k + n]]
+            column = told[0][0] if n else names[k]
+            levels = tuple(level for _, _, level in told)
+            found.append(Curve(name, column, *shape, memory, levels))
         return found
 
     def table(self, asked: Asked) -> tuple[Table, Numbers]:
@@ -283,7 +291,8 @@ class LevelPredictor:
         seen, effects = self._history.observations.controls, self.level.effects
         names = self._history.columns.numbers
         is_new = (known.controls != seen[0]) & (seen == seen[0]).all(0)
-        is_new[:, [e.column for e in effects if e.column != ALWAYS]] = False
+        for effect in effects:
+            is_new[:, effect.column : effect.column + max(effect.levels, 1)] = False
         for k in np.flatnonzero(is_new.any(0))[:1]:
             row = int(np.argmax(is_new[:, k]))
             warnings.warn(

@@ -94,7 +94,7 @@ class Unknown:
     def _paths(
         self, known: Observations, drawn: Flags, n: int
     ) -> tuple[Observations, Array]:
-        """Return last rows, filled, and paths of X about the mean, (path, row, control).
+        """Return last rows, filled, and paths of X about them, (path, row, control).
 
         They differ where ``drawn`` (row, control) says; rows begin with one before.
         """
