@@ -196,7 +196,8 @@ class ContinuousForecaster(BaseForecaster):
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
         told = None if start is None else start.columns[2]
         settings = self.freq, channels, self.clean, self.error
-        history = self._filled(History.of(y, X, *settings, told), purpose)
+        history = History.of(y, X, *settings, told)
+        history = self._filled(history, getattr(start, "level", None), {})
         if start is not None:
             self._check_continues(start, history.observations)
         check_step(fh, self._cutoff, history.steps)
@@ -213,7 +214,9 @@ class ContinuousForecaster(BaseForecaster):
 
     def _update(self, y: Any, X: Any = None, update_params: bool = True) -> Any:
         """Take up observations; with ``update_params`` learn from all once more."""
-        history = self._filled(self._history.extended(y, X, self.freq), "update")
+        history = self._history.extended(y, X, self.freq)
+        level, told = getattr(self._model, "level", None), self._history.unknown
+        history = self._filled(history, level, told)
         Known.of(self, history)  # new values are checked by what is known
         self._history = history
         self._set_cutoff(history.cutoff(self.cutoff))
@@ -224,12 +227,15 @@ class ContinuousForecaster(BaseForecaster):
         self._set_model(model)
         return self
 
-    def _filled(self, history: History, purpose: str) -> History:
-        """Return a history with what X may have been where it is not known."""
+    def _filled(self, history: History, level: Level | None, told: Any) -> History:
+        """Return a history with what X may have been; a ``level`` says what it does.
+
+        What is not known is said, unless it was ``told`` before.
+        """
         if not history.unknown:
             return history
-        self._tell(history.unknown, len(history.given.ticks))
-        level = self._model.level if purpose == "update" else None
+        if history.unknown != told:
+            self._tell(history.unknown, len(history.given.ticks))
         return Unknown(history, 0).learned(level, Known.of(self, history))
 
     def _tell(self, unknown: dict[Any, tuple[int, Any]], n_rows: int) -> None:

@@ -135,6 +135,8 @@ class Unknown:
         """Return levels of rows that follow each other, (path, row, level)."""
         seen = self._history.given.controls[:, columns]
         seen = seen[~np.isnan(seen).any(axis=1)]
+        if not len(seen):  # only other series, in pretraining, had any
+            return np.zeros((n, n_rows, seen.shape[1]))
         begin = np.random.default_rng(self._seed).permutation(n) * len(seen) // n
         found: Array = seen[(begin[:, None] + np.arange(n_rows)) % len(seen)]
         return found
