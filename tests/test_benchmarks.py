@@ -8,6 +8,7 @@ import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -160,15 +161,20 @@ def test_rows_a_second_are_told(load: Load) -> None:
     assert (table["seconds"] > 0).all()
 
 
-def test_coverage_is_counted_case_by_case(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # not by its name, which is a package's too
-    spec = importlib.util.spec_from_file_location("counting", FOLDER / "coverage.py")
+def script(name: str) -> Any:
+    """Import a script by another name, as its own may be a package's too."""
+    spec = importlib.util.spec_from_file_location(f"script_{name}", FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_coverage_is_counted_case_by_case(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = script("coverage")
     cases = ["--cases", "no break", "glucose"]
     options = [*cases, "--origins", "2", "--seeds", "0", "--data", str(tmp_path)]
     table = module.main(options)
@@ -183,9 +189,9 @@ def test_coverage_is_counted_case_by_case(
 
 
 def test_what_is_known_is_measured_case_by_case(
-    load: Load, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    knowledge = load("knowledge")
+    knowledge = script("knowledge")
     monkeypatch.setitem(knowledge.CASES, "of a table", absent)
     table = knowledge.main(["--cases", "growth", "of a table", "--seeds", "0"])
     printed = capsys.readouterr().out

@@ -20,7 +20,8 @@ CHECKS: dict[str, list[Callable[[Names], None]]] = {}
 
 # sktime's own forecasters warn of a default of theirs.
 REMEMBER = "ignore:The default of config ``remember_data``:FutureWarning"
-WARNS = {"tuning.md": REMEMBER}
+UNKNOWN = "ignore:X is not known:UserWarning"
+WARNS = {"tuning.md": REMEMBER, "scenarios.md": UNKNOWN}
 
 # What a page shows that not every installation has.
 NEEDS = {
@@ -142,10 +143,19 @@ def regressors_beat_the_series_alone(shown: Names) -> None:
     assert shown["load_error"] == pytest.approx(4.9, abs=0.3)
     assert shown["last_load"] == pytest.approx(9.9, abs=0.1)
     assert shown["sale_error"] == pytest.approx(0.27, abs=0.03)
+    assert 1 < shown["wider"] < 30
     names = {*shown["hall"].level_.index.get_level_values("part")}
     assert {"holiday (line along the day)", "day of Sat, Sun"} <= names
     assert shown["told_error"] == pytest.approx(1.9, abs=0.2)
     assert shown["untold_error"] == pytest.approx(10.9, abs=0.5)
+
+
+@says("scenarios.md")
+def scenarios_are_told_apart_and_an_effect_is_found(shown: Names) -> None:
+    assert shown["bounds"].tolist() == pytest.approx([602, 625, 650], abs=10)
+    assert shown["gained"].tolist() == pytest.approx([958, 1174, 1373], abs=40)
+    low, high = shown["no_gain"]
+    assert low < 0 < high
 
 
 @says("gaps.md")

@@ -2,7 +2,9 @@
 
 A case each: values between bounds beside a logit taken by hand; errors of measurement
 beside weighted least squares that is told the true period; the turn of the month beside
-means by hand; hours of holidays beside gradient boosting. Made-up series, one a seed;
+means by hand; hours of holidays beside gradient boosting; X that ends beside none, and
+a category beside indicators; gaps that are filled beside straight lines; spikes, steps
+and turns that are found. Made-up series, unless a table is read, one or more a seed;
 figures are geometric means over seeds, but for shares and coverage, which are means.
 
     python examples/benchmarks/knowledge.py [--data PATH] [--cases NAME ...]
@@ -25,6 +27,10 @@ import pandas as pd
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from sklode import StructuralForecaster
+from sklode.transformers import StructuralDetector, StructuralImputer
+
+if __name__ == "knowledge":  # numba looks for the package, from any script beside this
+    raise ImportError("examples/benchmarks/knowledge.py is a script, no package")
 
 Figures = dict[str, float]
 """What a case measures, by name: ratios, or shares if it has "share" in its name."""
@@ -179,12 +185,159 @@ def hours_of_holidays(seed: int, data: Path | None) -> Figures:
     }
 
 
+def driven(kind: str, strength: float, seed: int) -> tuple[pd.Series, pd.DataFrame]:
+    """Return hours that a column of X drives, some of them missing."""
+    rng = np.random.default_rng(seed)
+    n = 3 * N_ROWS + N_AHEAD
+    steps = rng.standard_normal(n)
+    values = 0.03 * np.arange(n) + np.cumsum(0.2 * steps)  # trending
+    if kind == "wandering":
+        values = np.convolve(steps, 0.98 ** np.arange(n))[:n]
+    elif kind == "seasonal":
+        values = 3 * np.sin(2 * np.pi * np.arange(n) / 24) + steps
+    y = 20 + strength * (values - values.mean()) / values.std()
+    y += np.cumsum(0.1 * rng.standard_normal(n)) + rng.standard_normal(n)
+    kept = (rng.random(n) > 0.1) | (np.arange(n) >= n - N_AHEAD)
+    hours = pd.date_range("2026-01-01", periods=n, freq="h")
+    return pd.Series(y, hours)[kept], pd.DataFrame({"u": values}, hours)[kept]
+
+
+def without_x(y: pd.Series, X: pd.DataFrame, n_ahead: int) -> tuple[float, float]:
+    """Return the share in 90 % where X ends, and the error over that without any."""
+    past, ahead = y[:-n_ahead], y[-n_ahead:]
+    forecaster = StructuralForecaster(random_state=0).fit(past, X=X[:-n_ahead])
+    low, high = forecaster.predict_interval(ahead.index, coverage=0.9).to_numpy().T
+    alone, _ = told(past, ahead)
+    ratio = error(forecaster.predict(ahead.index), ahead) / error(alone, ahead)
+    return float(((low <= ahead) & (ahead <= high)).mean()), ratio
+
+
+def unknown_x(seed: int, data: Path | None) -> Figures:
+    """Measure what X drives, where X ends as y does."""
+    found: Figures = {}
+    ratios = []
+    for kind in ("wandering", "seasonal", "trending"):
+        each = [without_x(*driven(kind, s, seed), N_AHEAD) for s in (0.5, 2.0, 5.0)]
+        found[f"share in 90 %, {kind}"] = float(np.mean([share for share, _ in each]))
+        ratios += [ratio for _, ratio in each]
+    return {**found, "error over no X": float(np.exp(np.log(ratios).mean()))}
+
+
+def load_without_x(seed: int, data: Path | None) -> Figures:
+    """Measure the demand for electricity, whose warmth is not told ahead."""
+    if data is None:
+        raise FileNotFoundError("it is read from --data")
+    table = pd.read_csv(data / "load.csv.gz")
+    stamps = pd.DatetimeIndex(pd.to_datetime(table["utc"], utc=True)).tz_localize(None)
+    table = table.set_index(stamps)[["Demand", "Temperature"]].dropna()
+    end = int(np.random.default_rng(seed).integers(1464, len(table) - 168)) + 168
+    rows = table.iloc[end - 1632 : end]
+    share, ratio = without_x(rows["Demand"], rows[["Temperature"]], 168)
+    return {"share in 90 %": share, "error over no X": ratio}
+
+
+def categories(seed: int, data: Path | None) -> Figures:
+    """Measure a category of 5 or 30 levels beside indicators by hand, and none."""
+    found: Figures = {}
+    for n_levels in (5, 30):
+        rng = np.random.default_rng(seed)
+        n = 3 * N_ROWS + N_AHEAD
+        level = rng.integers(n_levels, size=n)
+        size = 0.7 if seed % 2 else 2.0  # weak and strong effects by turns
+        values = 20 + size * rng.standard_normal(n_levels)[level]
+        values += np.cumsum(0.1 * rng.standard_normal(n)) + rng.standard_normal(n)
+        y = stamped(values, np.arange(n) / 24)
+        X = pd.DataFrame({"kind": level}, y.index).astype(str)
+        errors = []
+        for one in (X, pd.get_dummies(X, dtype=float)):
+            forecaster = StructuralForecaster(random_state=0)
+            forecaster.fit(y[:-N_AHEAD], X=one[:-N_AHEAD])
+            ahead = forecaster.predict(y.index[-N_AHEAD:], X=one[-N_AHEAD:])
+            errors.append(error(ahead, y[-N_AHEAD:]))
+        none, _ = told(y[:-N_AHEAD], y[-N_AHEAD:])
+        found[f"{n_levels} levels, over indicators"] = errors[0] / errors[1]
+        found[f"{n_levels} levels, over none"] = errors[0] / error(none, y[-N_AHEAD:])
+    return found
+
+
+def gaps(seed: int, data: Path | None) -> Figures:
+    """Measure hidden gaps of warmth and glucose, filled, beside straight lines."""
+    if data is None:
+        raise FileNotFoundError("it is read from --data")
+    rng = np.random.default_rng(seed)
+    air = pd.read_csv(data / "air_denver.csv.gz", parse_dates=["time"])
+    glucose = pd.read_csv(data / "glucose.csv.gz", parse_dates=["time"])
+    person = glucose["id"].unique()[seed % glucose["id"].nunique()]
+    tables = {"air": air.set_index("time")["temp"]}
+    tables["glucose"] = glucose[glucose["id"] == person].set_index("time")["gl"]
+    found: Figures = {}
+    for name, y in tables.items():
+        y = y[~y.index.duplicated()].dropna().sort_index().astype(float)[:800]
+        ratios = []
+        for length in (1, 4, 12, 30):
+            hidden = np.zeros(len(y), bool)
+            starts = rng.choice(
+                len(y) - 3 * length, max(80 // length, 1), replace=False
+            )
+            for start in length + starts:
+                hidden[start : start + length] = True
+            filled = StructuralImputer().fit_transform(y.where(~hidden))
+            times = y.index.to_numpy().astype(np.int64)
+            line = np.interp(times[hidden], times[~hidden], y[~hidden])
+            missed = [np.square(x - y[hidden]).mean() for x in (filled[hidden], line)]
+            ratios.append(np.sqrt(missed[0] / missed[1]))
+        found[f"{name}, over a straight line"] = float(np.exp(np.log(ratios).mean()))
+    return found
+
+
+def shocked(seed: int) -> tuple[pd.Series, list[tuple[int, str]]]:
+    """Return a series with spikes, a step and a turn of its slope, and their places."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(120, 300))
+    days = np.cumsum(rng.exponential(1.0, n) if seed % 2 else np.ones(n))
+    y = rng.standard_normal(n) + 0.02 * days * rng.standard_normal()
+    if seed % 3 == 1:
+        y += 4 * np.sin(2 * np.pi * days / 7)
+    elif seed % 3 == 2:
+        y += np.cumsum(0.2 * rng.standard_normal(n))
+    places = np.sort(rng.choice(np.arange(15, n - 15, 18), 4, replace=False)).tolist()
+    kinds = rng.permutation(["spike", "step", "slope", "spike"]).tolist()
+    for place, kind in zip(places, kinds, strict=True):
+        sign = rng.choice([-1, 1])
+        if kind == "spike":
+            y[place] += sign * rng.uniform(6, 12)
+        elif kind == "step":
+            y[place:] += sign * rng.uniform(5, 12)
+        else:
+            y += sign * rng.uniform(0.3, 0.8) * np.maximum(days - days[place], 0)
+    return stamped(y, days), [*zip(places, kinds, strict=True)]
+
+
+def shocks(seed: int, data: Path | None) -> Figures:
+    """Measure how many shocks of four series are found, each by kind and place."""
+    n_right = n_found = n_true = 0
+    for k in range(4):
+        y, true = shocked(4 * seed + k)
+        events = StructuralDetector().fit_predict(y)
+        found = [*zip(events["ilocs"], events["kind"], strict=True)]
+        for place, kind in true:
+            near = [e for e in found if e[1] == kind and abs(e[0] - place) <= 2]
+            n_right += bool(near)
+        n_found, n_true = n_found + len(found), n_true + len(true)
+    return {"share F1": 2 * n_right / (n_found + n_true)}
+
+
 CASES: dict[str, Callable[[int, Path | None], Figures]] = {
     "growth": growth,
     "humidity": humidity,
     "light curves": light_curve,
     "month": month,
     "holidays": hours_of_holidays,
+    "unknown X": unknown_x,
+    "load without X": load_without_x,
+    "categories": categories,
+    "imputer": gaps,
+    "detector": shocks,
 }
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
+from sklode.data.categories import is_category
 from sklode.data.ticks import clock_of, nanoseconds, series_of, ticks_of
 
 
@@ -84,36 +85,44 @@ def _check_columns(data: pd.DataFrame, name: str) -> None:
         is_complex = pd.api.types.is_complex_dtype(dtype)
         if pd.api.types.is_numeric_dtype(dtype) and not is_complex:
             continue
+        if name.startswith("X") and is_category(data[column]):
+            continue
         odd = (x for x in data[column] if not isinstance(x, Real | None))
         first = next(odd, next(iter(data[column]), None))
         if isinstance(first, pd.Series | np.ndarray):
             continue  # a series in each cell, which sktime knows
         raise TypeError(
-            f"{name} must be numeric, not categorical; got column {column!r} of dtype "
-            f"{dtype}, such as {first!r}. Convert it, for example by "
-            f"{name}.astype(float), categories by pd.get_dummies({name}, dtype=float), "
-            "complex to two columns; times are an index: "
-            f"{name}.set_index({column!r})."
+            f"{name} must be numeric, {'not' if name == 'y' else 'or'} categorical; "
+            f"got column {column!r} of dtype {dtype}, such as {first!r}. Convert it, "
+            f"for example by {name}.astype(float), complex to two columns; times are "
+            f"an index: {name}.set_index({column!r}). Categories are for X."
         )
 
 
 def finite_values(data: pd.DataFrame, name: str = "y") -> NDArray[np.float64]:
-    """Return the values of y, finite or NaN, or of X, of which none may be missing."""
+    """Return the values of y or X, finite or NaN."""
     values = data.to_numpy(dtype=np.float64, na_value=np.nan)
-    wrong, rule, remedy = ~np.isfinite(values), "none missing", "Fill it first."
-    if name == "y":
-        wrong, rule = np.isinf(values), "or NaN (missing)"
-        remedy = "Replace it by NaN to treat it as missing."
-    for row, column in np.argwhere(wrong):
+    for row, column in np.argwhere(np.isinf(values)):
         raise ValueError(
-            f"values of {name} must be finite, {rule}; got {values[row, column]} in "
-            f"column {data.columns[column]!r} at {data.index[row]}. {remedy}"
+            f"values of {name} must be finite, or NaN (missing); got "
+            f"{values[row, column]} in column {data.columns[column]!r} at "
+            f"{data.index[row]}. Replace it by NaN to treat it as missing."
         )
     return values
 
 
 def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
-    """Check that X is numeric and has the rows of ``index``."""
+    """Check that X can be read, and has the rows of ``index``."""
+    check_kinds(X, index)
+    for row in np.flatnonzero(~index.isin(X.index)):
+        raise ValueError(
+            f"X must have a row at every stamp of y; got none at {index[row]}. Extend "
+            "X to cover it: NaN where it is not known."
+        )
+
+
+def check_kinds(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
+    """Check that X can be read, and is indexed as y is."""
     check_table(X, "X")
     if X.index.nlevels != index.nlevels:
         raise ValueError(
@@ -122,11 +131,6 @@ def check_controls(X: pd.DataFrame | pd.Series, index: pd.Index) -> None:
             "pd.concat({key: X for key in keys})."
         )
     check_same_kind(X.index.get_level_values(-1), index.get_level_values(-1), "X")
-    for row in np.flatnonzero(~index.isin(X.index)):
-        raise ValueError(
-            "X must have a row at every stamp of y and of the horizon; got none at "
-            f"{index[row]}. Extend X to cover it, or ask for the stamps that X has."
-        )
 
 
 def check_index(index: pd.Index, name: str = "y", may_repeat: bool = False) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sklode.data.arrays import Flags, Numbers
+from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.categories import Columns
 from sklode.data.checks import (
-    check_controls,
     check_index,
+    check_kinds,
     check_same_kind,
     check_times,
     finite_values,
@@ -36,7 +37,8 @@ class Asked:
     index: pd.Index
     series: Numbers  # (row,): its number in the history
     ticks: Numbers  # (row,)
-    known: Observations  # the history with all rows of X that were given
+    known: Observations  # the history with all rows of X that were given, or asked
+    unknown: dict[Hashable, tuple[int, Any]]  # of X: at how many rows, and the first
 
 
 @dataclass(eq=False)
@@ -51,12 +53,21 @@ class History:
     left_out: Flags | None = None  # (row, channel), by `cleaned`; None: it never is
     errors: dict[Hashable, Hashable] = field(default_factory=dict)
     """Columns of X that hold channels' errors of measurement; they are no controls."""
+    categories: dict[Hashable, tuple[Any, ...]] = field(default_factory=dict)
+    """Levels of those of X's columns that hold categories."""
+    fills: Array | None = None  # (row, control), in place of what is NaN in X
+    blurs: Array | None = None  # (row, channel), how uncertain y is by that
 
     def __post_init__(self) -> None:
         self.rows = self.given
+        if self.fills is not None:
+            self.rows = replace(self.rows, controls=self.fills)
+        if self.blurs is not None:
+            errors = np.hypot(self.rows.errors, self.blurs)
+            self.rows = replace(self.rows, errors=errors)
         if self.left_out is not None and self.left_out.any():
             values = np.where(self.left_out, np.nan, self.given.values)
-            self.rows = replace(self.given, values=values)
+            self.rows = replace(self.rows, values=values)
         self.observations = self.rows.observed()
 
     @classmethod
@@ -68,23 +79,26 @@ class History:
         channels: list[Hashable] | None = None,
         clean: bool = True,
         error: Any = None,
+        categories: dict[Hashable, tuple[Any, ...]] | None = None,
     ) -> History:
         """Read series; ``channels`` are names in place of y's own.
 
-        ``error`` names the column of X, or of each channel one, that holds its errors.
+        ``error`` names the column of X, or of each channel one, that holds its errors;
+        ``categories`` are levels in place of those that X has.
         """
         channels = list(y.columns) if channels is None else channels
         errors = error_columns(error, channels)
-        index, given, X = _read(y.set_axis(channels, axis=1), X, errors)
+        y = y.set_axis(channels, axis=1)
+        index, given, columns = _read(y, X, errors, categories)
         left_out = None
         steps = _steps_of(given, index, freq)
         if clean:
             left_out = np.zeros(given.values.shape, dtype=bool)
             every = range(len(given.keys))
             given, left_out = cleaned(given, channels, every, left_out, 0)
-        controls = [] if X is None else list(X.columns)
         levels = list(y.index.names)
-        return cls(given, steps, levels, channels, controls, left_out, errors)
+        told = columns.names, left_out, errors, columns.levels
+        return cls(given, steps, levels, channels, *told)
 
     def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Any) -> History:
         """Return the history with more rows or series, of a step ``freq``."""
@@ -100,7 +114,7 @@ class History:
                 X, [*self.controls, *dict.fromkeys(self.errors.values())], "X"
             )
         self._check_levels(y.index, "the rows of an update")
-        (index, new, _), old = _read(y, X, self.errors), self.given
+        (index, new, _), old = _read(y, X, self.errors, self.categories), self.given
         n_known = len(self.steps)
         rows = old.merged(new, is_measured=bool(self.errors))
         spelt = {tuple(map(str, key)): key for key in rows.keys[:n_known]}
@@ -119,7 +133,24 @@ class History:
             number = {key: k for k, key in enumerate(rows.keys)}
             judged = [number[key] for key in new.keys]
             rows, left_out = cleaned(rows, self.channels, judged, left_out, n_known)
-        return replace(self, given=rows, steps=steps, left_out=left_out)
+        return replace(
+            self, given=rows, steps=steps, left_out=left_out, fills=None, blurs=None
+        )
+
+    @property
+    def columns(self) -> Columns:
+        """Columns of X, as users know them."""
+        return Columns(self.controls, self.categories)
+
+    @property
+    def unknown(self) -> dict[Hashable, tuple[int, Any]]:
+        """Columns of X that are not known at all rows: at how many not, and first."""
+        missing, found = np.isnan(self.given.controls), {}
+        for name, (k, n) in zip(self.columns.names, self.columns.blocks, strict=True):
+            if n and missing[:, k].any():
+                first = self.given.named(int(np.argmax(missing[:, k])))
+                found[name] = int(missing[:, k].sum()), first
+        return found
 
     @property
     def last(self) -> pd.Index:
@@ -181,11 +212,13 @@ class History:
                 f"{row[:-1]}, seen were {list(self.rows.keys)[:3]}... Fit on a panel "
                 "that holds it, or update with its observations."
             )
-        return Asked(index, series, ticks, self._known(index, X))
+        return Asked(index, series, ticks, *self._known(index, X))
 
-    def _known(self, index: pd.Index, X: Any) -> Observations:
-        """Return all rows of X; those at ``index`` are checked."""
-        rows = self.rows
+    def _known(
+        self, index: pd.Index, X: Any
+    ) -> tuple[Observations, dict[Hashable, tuple[int, Any]]]:
+        """Return all rows of X, and what is not known of those at ``index``."""
+        rows = self.given
         if X is not None and self.errors:  # they are known of the past alone
             X = pd.DataFrame(X).drop(columns=[*self.errors.values()], errors="ignore")
             X = X if X.shape[1] else None
@@ -195,26 +228,30 @@ class History:
                     "X was not given to fit; got X with the columns "
                     f"{list(pd.DataFrame(X).columns)}. Fit with X, or leave X out."
                 )
-            return rows
-        is_seen = rows.holds(index)
+            return rows, {}
+        need = index[~rows.holds(index)].unique()
         if X is None:
-            if not is_seen.all():
-                raise ValueError(
-                    "X was given to fit, so the forecast needs X at every stamp of the "
-                    "horizon that is not one of y's; got None. Pass X with a row at "
-                    f"{index[int(np.argmin(is_seen))]}."
-                )
-            return rows
+            X = pd.DataFrame(columns=self.controls, index=index[:0], dtype=float)
         X = with_columns(X, self.controls, "X").sort_index()
         check_index(X.index, "X")
-        check_controls(X, index[~is_seen])
-        finite_values(X.loc[index[index.isin(X.index)]], "X")
-        is_finite = np.isfinite(X.to_numpy(np.float64, na_value=np.nan)).all(axis=1)
-        X = X[is_finite & (rows.locate(X.index)[0] >= 0)]
-        if not len(X):
-            return rows
-        none = pd.DataFrame(np.nan, X.index, self.channels)
-        return rows.merged(Observations.from_frame(none, X), warns=False)
+        check_kinds(X, index)
+        missing = X.reindex(need).isna()
+        unknown = {
+            name: (int(column.sum()), need[int(np.argmax(column))])
+            for name, column in missing.items()
+            if column.any()
+        }
+        X = self.columns.read(X)
+        finite_values(X[X.index.isin(index)], "X")
+        X = X.replace([np.inf, -np.inf], np.nan)
+        X = X[X.notna().any(axis=1) & (rows.locate(X.index)[0] >= 0)]
+        need = need[~need.isin(X.index)]
+        for part in (X, pd.DataFrame(np.nan, need, X.columns)):
+            if len(part):
+                none = pd.DataFrame(np.nan, part.index, self.channels)
+                new = Observations.from_frame(none, part)
+                rows = rows.merged(new, warns=False)
+        return rows, unknown
 
     def _check_levels(self, index: pd.Index, name: str) -> None:
         check_times(index, name)
@@ -228,9 +265,15 @@ class History:
 
 
 def _read(
-    y: pd.DataFrame, X: pd.DataFrame | None, errors: dict[Hashable, Hashable]
-) -> tuple[pd.Index, Observations, pd.DataFrame | None]:
-    """Return an index with a row each stamp, its rows, and the controls among X."""
+    y: pd.DataFrame,
+    X: pd.DataFrame | None,
+    errors: dict[Hashable, Hashable],
+    categories: dict[Hashable, tuple[Any, ...]] | None,
+) -> tuple[pd.Index, Observations, Columns]:
+    """Return an index with a row each stamp, its rows, and the controls among X.
+
+    Levels are those of ``categories``; None: those that X has.
+    """
     if errors and X is not None and not X.index.equals(y.index):
         if y.index.has_duplicates:
             raise ValueError(
@@ -239,7 +282,10 @@ def _read(
             )
         X = X.loc[y.index]
     y, X, found = measured(y, X, errors)
-    return y.index, Observations.from_frame(y, X, found), X
+    if X is None:
+        return y.index, Observations.from_frame(y, X, found), Columns([], {})
+    columns = Columns.of(X) if categories is None else Columns([*X], categories)
+    return y.index, Observations.from_frame(y, columns.read(X), found), columns
 
 
 def in_order(data: pd.DataFrame | None, names: Sequence[Hashable]) -> Any:

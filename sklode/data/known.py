@@ -29,6 +29,9 @@ class Known(NamedTuple):
 
     bounds: Array  # (channel, 2), least and greatest value; infinite: none
     calendar: Calendar | None = None  # named days
+    blocks: tuple[tuple[int, int], ...] = ()
+    """First control and count, of each category of X that has more than one."""
+    is_measured: bool = True  # whether errors are of measurement, also ahead
 
     @classmethod
     def nothing(cls, n_channels: int) -> Known:
@@ -41,7 +44,12 @@ class Known(NamedTuple):
         rows, calendar = history.rows, None
         if settings.holidays is not None:
             calendar = Calendar.of(settings.holidays, rows.ticks, rows.like)
-        return cls(_bounds_of(settings.bounds, history), calendar)
+        return cls(
+            bounds=_bounds_of(settings.bounds, history),
+            calendar=calendar,
+            blocks=tuple(block for block in history.columns.blocks if block[1] > 1),
+            is_measured=bool(history.errors),
+        )
 
 
 def _bounds_of(told: Any, history: History) -> Array:

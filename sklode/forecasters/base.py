@@ -28,6 +28,7 @@ from sklode.data.observations import Observations
 from sklode.forecasters.summary import Summary, summary_of
 from sklode.levels.level import Level
 from sklode.levels.level_predictor import LevelPredictor
+from sklode.levels.unknown import Unknown
 from sklode.prediction import saving
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
@@ -93,7 +94,7 @@ class ContinuousForecaster(BaseForecaster):
         "capability:missing_values": True,
         "capability:pred_int": True,
         "capability:update": True,
-        "capability:categorical_in_X": False,
+        "capability:categorical_in_X": True,
         "capability:pretrain": True,
         "pretrain:fitted_params": ["pretrained_"],
         "capability:random_state": True,
@@ -193,7 +194,10 @@ class ContinuousForecaster(BaseForecaster):
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
-        history = History.of(y, X, self.freq, channels, self.clean, self.error)
+        told = None if start is None else start.columns[2]
+        settings = self.freq, channels, self.clean, self.error
+        history = History.of(y, X, *settings, told)
+        history = self._filled(history, getattr(start, "level", None), {})
         if start is not None:
             self._check_continues(start, history.observations)
         check_step(fh, self._cutoff, history.steps)
@@ -211,6 +215,8 @@ class ContinuousForecaster(BaseForecaster):
     def _update(self, y: Any, X: Any = None, update_params: bool = True) -> Any:
         """Take up observations; with ``update_params`` learn from all once more."""
         history = self._history.extended(y, X, self.freq)
+        level, told = getattr(self._model, "level", None), self._history.unknown
+        history = self._filled(history, level, told)
         Known.of(self, history)  # new values are checked by what is known
         self._history = history
         self._set_cutoff(history.cutoff(self.cutoff))
@@ -220,6 +226,42 @@ class ContinuousForecaster(BaseForecaster):
             model, _ = self._learned(history, None, model, "update")
         self._set_model(model)
         return self
+
+    def _filled(self, history: History, level: Level | None, told: Any) -> History:
+        """Return a history with what X may have been; a ``level`` says what it does.
+
+        What is not known is said, unless it was ``told`` before.
+        """
+        if not history.unknown:
+            return history
+        if history.unknown != told:
+            self._tell(history.unknown, len(history.given.ticks))
+        return Unknown(history, 0).learned(level, Known.of(self, history))
+
+    def _tell(self, unknown: dict[Any, tuple[int, Any]], n_rows: int) -> None:
+        """Say which columns of X are not known, and where."""
+        told = ", ".join(
+            f"column {name!r} at {n} of {n_rows} rows, the first {first}"
+            for name, (n, first) in unknown.items()
+        )
+        if told and getattr(self, "level", None) == "series":
+            raise ValueError(
+                'with level="series" X must be known at every stamp of y and of the '
+                f"horizon; got none or NaN in {told}. Fill it, or use another level."
+            )
+        if told:
+            warnings.warn(
+                f"X is not known in {told}: it is forecast itself there, which makes "
+                "intervals wider. Pass what you know of it.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _read(self, index: pd.Index, X: Any) -> Asked:
+        """Read rows that are asked for, and X."""
+        asked = self._history.asked(index, X)
+        self._tell(asked.unknown, len(index))
+        return asked
 
     def _check_continues(self, start: Any, observations: Observations) -> None:
         """Check that a fit can go on from an earlier model."""
@@ -242,7 +284,10 @@ class ContinuousForecaster(BaseForecaster):
             states = before.states.updated(known)
         else:
             states = level.filtered(known)
-        return LevelPredictor(states, self._history, self._predict_seed, ahead)
+        seed, unknown = self._predict_seed, None
+        if self._history.controls:
+            unknown = Unknown(self._history, seed)
+        return LevelPredictor(states, self._history, seed, ahead, unknown)
 
     @property
     def level_(self) -> pd.DataFrame:
@@ -310,7 +355,7 @@ class ContinuousForecaster(BaseForecaster):
         X_inner = self._check_X(X=X)
         truth = with_columns(frame, self._history.channels)
         checks.finite_values(truth)
-        asked = self._history.asked(truth.index, X_inner)
+        asked = self._read(truth.index, X_inner)
         residuals = truth - self._answers.means(asked)
         is_lone = truth.shape[1] == 1  # which may have another name than in fit
         return residuals.set_axis(frame.columns, axis=1) if is_lone else residuals
@@ -391,7 +436,7 @@ class ContinuousForecaster(BaseForecaster):
             )
         if not isinstance(X, pd.Series | pd.DataFrame):  # whose rows need no order
             X = self._check_X(X=X)
-        asked = self._history.asked(index, X)
+        asked = self._read(index, X)
         return self._like_y(self._framed(index, asked, self._answers.means(asked)))
 
     def predict_quantiles(
@@ -513,14 +558,14 @@ class ContinuousForecaster(BaseForecaster):
         """
         history = self._history
         if isinstance(fh, pd.MultiIndex):
-            return fh, history.asked(fh, X)
+            return fh, self._read(fh, X)
         asked = fh.to_pandas()
         rows = history.rows_ahead(asked) if fh.is_relative else history.rows_at(asked)
         if fh.is_relative or X is None or len(history.levels) == 1:
-            return rows, history.asked(rows, X)
+            return rows, self._read(rows, X)
         known = rows.isin(X.index) | history.rows.holds(rows)
         stamps = rows.get_level_values(-1)
-        return rows, history.asked(rows[known | ~stamps.isin(stamps[known])], X)
+        return rows, self._read(rows[known | ~stamps.isin(stamps[known])], X)
 
     def _framed(
         self, rows: pd.Index, asked: Asked, table: Any, columns: Any = None

@@ -158,7 +158,8 @@ class StructuralForecaster(ContinuousForecaster):
     ) -> tuple[AheadModel, int]:
         """Return hyperparameters, and the seed of all draws."""
         observations = history.observations
-        n_rows, columns = len(observations.ticks), (history.channels, history.controls)
+        n_rows = len(observations.ticks)
+        columns = history.channels, history.controls, history.categories
         rng = check_random_state(self.random_state)
         seed = int(rng.randint(2**31 - 1))
         if start is not None and purpose == "update":

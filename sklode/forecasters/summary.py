@@ -121,7 +121,8 @@ def _held_out(
     """Return a table of errors, and what to do about them; ``parts`` were found."""
     y, X, like = history.frame(), None, history.observations.like
     if history.controls:
-        X = pd.DataFrame(history.observations.controls, y.index, history.controls)
+        names = history.columns.numbers
+        X = pd.DataFrame(history.observations.controls, y.index, names)
     for channel, column in history.errors.items():
         X = pd.DataFrame(index=y.index) if X is None else X
         X[column] = history.observations.errors[:, history.channels.index(channel)]

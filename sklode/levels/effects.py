@@ -50,6 +50,7 @@ _MOST_KINDS = 3  # of days, beside the usual one
 _SIZES = 1.0, 0.3, 0.1
 # the same of a named day, and what part of that names have of their own
 _SIZES_OF_DAYS, _OWN = (3.0, 1.0, 0.3), 0.3
+_SIZES_OF_LEVELS = 2.0, 0.7, 0.25, 0.08  # likewise, of what a level adds
 _MOST_DAYS = 3  # in a row that are of one kind, as a long weekend
 _FEWEST_DAYS = 2  # of a kind: two weeks
 _MOST_STRETCHES = 5
@@ -69,6 +70,7 @@ class Effect(NamedTuple):
     size: float = 1.0  # standard deviation of what it adds, in spreads
     kinds: int = 0  # of named days, each of which adds to what all have in common
     sides: bool = False  # whether the days before and after named ones differ too
+    levels: int = 0  # of a category, columns from this one on; 0: it is a number
 
     @property
     def log_odds(self) -> float:
@@ -89,6 +91,9 @@ class Effect(NamedTuple):
         if self.column == ALWAYS:
             which = ", ".join(days[k] for k in self.days)
             return f"{day} of {which}" if self.days else f"{day}"
+        if self.levels:
+            name = controls[self.column].partition(" = ")[0]
+            return f"{name} (levels{', late' * bool(self.memory)})"
         kind = "curve" if self.knots else "line"
         how = f" along the {day}" if self.waves else ", late" if self.memory else ""
         return f"{controls[self.column]} ({kind}{how})"
@@ -104,10 +109,12 @@ class Effect(NamedTuple):
         if self.column == HOLIDAYS:
             return (1 + self.kinds) * (3 if self.sides else 1)
         along = 2 * self.waves + (self.column == ALWAYS) if self.waves else 1
-        return max(len(self.knots) - 1, 1) * along
+        return max(len(self.knots) - 1, self.levels, 1) * along
 
     def at(self, values: Array) -> Array:
-        """Return b, (row, coefficient), at values of its column."""
+        """Return b, (row, coefficient), at values of its column or its levels'."""
+        if self.levels:
+            return self.size * values
         if not self.knots:
             return values[:, None]
         inside = np.clip(values, self.knots[0], self.knots[-1])
@@ -169,7 +176,8 @@ def columns_of(
         if effect.column < 0:
             parts.append(np.ones((len(times), 1)))
             continue
-        found = effect.at(controls[:, effect.column])
+        k, n = effect.column, effect.levels
+        found = effect.at(controls[:, k : k + n] if n else controls[:, k])
         if effect.memory:
             found = kalman().respond(times, bounds, found, effect.memory)
         parts.append(found)
@@ -212,6 +220,7 @@ class Inputs(NamedTuple):
     rows: Numbers  # those at which a channel was observed, sorted
     has_month: bool = False  # whether rows may show one
     n_kinds: int = 0  # of named days; 0: none are known
+    blocks: tuple[tuple[int, int], ...] = ()  # of controls, see `Known`
 
     def at(self, chosen: Numbers) -> Inputs:
         """Return those of some observed rows, from first ones on."""
@@ -231,6 +240,7 @@ class Inputs(NamedTuple):
             rows=np.searchsorted(every, rows),
             has_month=self.has_month,
             n_kinds=self.n_kinds,
+            blocks=self.blocks,
         )
 
     def columns(self, effects: Sequence[Effect]) -> Array:
@@ -247,7 +257,9 @@ class Inputs(NamedTuple):
 
     def log_odds(self, effect: Effect) -> float:
         """Return what one takes off the log probability: of many columns, few act."""
-        n_columns = self.controls.shape[1] if effect.column >= 0 else 1
+        n_columns = 1
+        if effect.column >= 0:  # a category is one
+            n_columns = self.controls.shape[1] - sum(n - 1 for _, n in self.blocks)
         return effect.log_odds + math.log(n_columns)
 
     def candidates(self, span: float) -> list[list[Effect]]:
@@ -259,7 +271,10 @@ class Inputs(NamedTuple):
         """
         memories = [0.0, *_MEMORIES[_MEMORIES <= span / _SPANS].tolist()]
         found, n_waves = [], self._waves
+        of_levels = {first + k for first, n in self.blocks for k in range(n)}
         for k, values in enumerate(self.controls[self.rows].T):
+            if k in of_levels:
+                continue
             kinds: list[tuple[float, ...]] = [()] if np.ptp(values) > 0 else []
             if kinds and len(np.unique(values)) >= _FEWEST_VALUES:
                 kinds.append(_knots(values, _KNOTS))
@@ -283,6 +298,9 @@ class Inputs(NamedTuple):
                     for size in _SIZES_OF_DAYS
                 ]
             )
+        for k, n in self.blocks:
+            sizes = itertools.product(_SIZES_OF_LEVELS, memories)
+            found.append([Effect(k, (), m, size=s, levels=n) for s, m in sizes])
         if n_waves:
             several = sorted({min(n_waves, most) for most in _WAVES})
             for waves in several:

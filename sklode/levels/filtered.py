@@ -67,6 +67,7 @@ class Filtered:
         mixture = own.answered(asked, self._told(channel, asked))
         if is_widened:
             mixture = mixture.widened(self._factor(channel, asked, move))
+        mixture = own.blurred(mixture, asked)
         return mixture if move is None else mixture.moved(move)
 
     def limits(self, channel: int, asked: Table) -> Limits:
@@ -291,6 +292,29 @@ class FilteredChannel:
                 found[:, k, inside] = _stacked(*self._smoothed(component, past, parts))
         return found
 
+    def _added(self, k: int, rows: Table, changes: Array) -> Array:
+        """Return what changes of inputs add to a component's signal, (path, row)."""
+        effects = self.components[k].form.effects
+        columns = [column for effect in effects for column in effect]
+        means = self.states[k].means
+        own = means[rows.series, means.shape[1] - len(columns) :]
+        added: Array = (changes[..., columns] * own).sum(-1)
+        return added
+
+    def blurred(self, mixture: Mixture, asked: Table) -> Mixture:
+        """Return answers over what unknown X may be."""
+        if asked.changes is None:
+            return mixture
+        added = np.stack(
+            [
+                one.at(asked.series).scale * self._added(k, asked, asked.changes)
+                for k, one in enumerate(self.components)
+            ]
+        )
+        means = mixture.means + added.mean(axis=1)
+        spreads = np.hypot(mixture.spreads, added.std(axis=1))
+        return replace(mixture, means=means, spreads=spreads)
+
     @cached_property
     def widening(self) -> Widening:
         """How much wider than expected errors ahead have been."""
@@ -325,7 +349,8 @@ class FilteredChannel:
     ) -> Array:
         """Return ``n`` joint draws of each series' values, (draw, row).
 
-        They lie ``factor`` times as far from a ``centre`` (row,), in units of y.
+        They lie ``factor`` times as far from a ``centre`` (row,), in units of y, but
+        for what paths of unknown X add.
         """
         factor, centre = (
             np.broadcast_to(x, len(asked.times)) for x in (factor, centre)
@@ -362,6 +387,8 @@ class FilteredChannel:
                 if (factor[place] != 1).any():
                     middle = component.scaled(centre[place])[:, None]
                     paths = middle + factor[place, None] * (paths - middle)
+                if own.changes is not None:
+                    paths = paths + self._added(k, own, own.changes[mine]).T
                 values = component.original(paths)
                 draws[np.ix_(mine, place)] = values.T
         return draws

@@ -83,6 +83,8 @@ class Level:
         unit, n = time_unit(observations.observed()), observations.values.shape[1]
         known = Known.nothing(n) if known is None else known
         location, scale = location_and_scale(observations.controls)
+        for first, size in known.blocks:  # indicators, whose effects are of one size
+            scale[first : first + size] = 1.0
         level = cls(
             unit=unit,
             channels=[],
@@ -121,19 +123,20 @@ class Level:
                 # the last rows, which a search reads, show too little of a day
                 is_fine, gap = True, min(lengths) / _MEANS
                 rows = observations.means(round(gap))
-            is_auto = isinstance(seasons, str)
-            coarse = level._rows(rows, channel, lengths, is_auto)
+            is_told = not isinstance(seasons, str)
+            told = is_told, known.blocks
+            coarse = level._rows(rows, channel, lengths, *told)
             gap /= unit
             fine = None
             if is_fine:
-                fine = level._rows(observations, channel, lengths, is_auto)
+                fine = level._rows(observations, channel, lengths, *told)
             fit = partial(
                 _fit,
                 fine=fine,
                 span=spans[-1],
                 gap=gap,
                 periods=[period / unit for period in lengths],
-                is_told=not isinstance(seasons, str),
+                is_told=is_told,
                 logarithm=logarithm,
                 bounds=known.bounds[channel],
             )
@@ -143,7 +146,8 @@ class Level:
         channels = [
             [
                 one._replace(
-                    form=one.form._replace(effects=tuple(columns[e] for e in own))
+                    form=one.form._replace(effects=tuple(columns[e] for e in own)),
+                    error=one.error if known.is_measured else 0.0,
                 )
                 for one, own in each
             ]
@@ -170,12 +174,13 @@ class Level:
         rows: Observations,
         channel: int,
         seasons: tuple[float, ...],
-        is_auto: bool,
+        is_told: bool,
+        blocks: tuple[tuple[int, int], ...],
     ) -> Rows:
         """Return a channel's rows, and what effects may read there."""
         table, cycle = self.tables(rows)[channel], self.cycle
         days = cycle if cycle and {*cycle} <= {*seasons} else None
-        has_month = is_auto and shows_months(rows.ticks, rows.bounds, rows.like)
+        has_month = not is_told and shows_months(rows.ticks, rows.bounds, rows.like)
         if not (rows.controls.shape[1] or days or has_month or self.calendar):
             return Rows(table, None)
         bounds, times, controls = self.controls(rows)
@@ -188,6 +193,7 @@ class Level:
             rows=np.flatnonzero(~np.isnan(rows.values[:, channel])),
             has_month=has_month,
             n_kinds=len(self.calendar.names) + 1 if self.calendar else 0,
+            blocks=blocks,
         )
         return Rows(table, inputs)
 
@@ -207,6 +213,12 @@ class Level:
         ahead = clock_ahead(ticks, like)[:, None] / self.unit
         along = along_the_day(self.effects, columns, self.clock(ticks, like))
         return np.hstack([ahead, along])
+
+    def inputs_of(self, ticks: Numbers, known: Observations, place: Numbers) -> Array:
+        """Return `inputs` at stamps, of X at the rows before, at ``place``."""
+        columns = columns_of(self.effects, *self.controls(known))
+        acting = [column[place] for column in columns]
+        return self.inputs_at(ticks, known.like, acting)
 
     def clock(self, ticks: Numbers, like: Any) -> Array:
         """Return the share of day and month, the day of the week and named days.

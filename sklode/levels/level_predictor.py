@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Hashable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklode.data.history import Asked, History
 from sklode.data.links import IDENTITY, Link, margins, steps_of
 from sklode.data.ticks import day_and_week, length_of_time, rows_before
 from sklode.levels.components import Component
-from sklode.levels.effects import Effect, columns_of, places
+from sklode.levels.effects import Effect, places
 from sklode.levels.filtered import Filtered
 from sklode.levels.mixture import Between, Floored, Move
 from sklode.levels.moves import BOUNDS, POINTS, Limits
@@ -36,18 +37,27 @@ class Curve(NamedTuple):
     effect: Array  # (place,)
     bounds: Array  # (place, 2), of a 90 % interval
     memory: str  # how long it builds up, to this; "": it acts at once
+    levels: tuple[str, ...] = ()  # of a category, at every second place
 
 
 class LevelPredictor:
-    """A level with its history: rows in, tables out; ``ahead`` moves them."""
+    """A level with its history: rows in, tables out; ``ahead`` moves them.
+
+    ``unknown`` says what X may be where it is not told.
+    """
 
     def __init__(
-        self, states: Filtered, history: History, seed: int, ahead: Any = None
+        self,
+        states: Filtered,
+        history: History,
+        seed: int,
+        ahead: Any = None,
+        unknown: Any = None,
     ) -> None:
         self.states, self.level = states, states.level
         self._history = history
         self._seed = seed
-        self._ahead = ahead
+        self._ahead, self._unknown = ahead, unknown
         seen = margins(history.observations.values, self.level.bounds)
         self._steps = np.minimum(self.level.steps, steps_of(seen))  # NaN: of either
 
@@ -79,7 +89,7 @@ class LevelPredictor:
 
     def paths(self, asked: Asked, n: int, noise: bool) -> Array:
         """Return ``n`` joint sample paths, (sample, row, channel)."""
-        rows, order, moves = self._asked(asked)
+        rows, order, moves = self._asked(asked, n)
         paths = np.empty((n, len(order), len(self._history.channels)))
         for k, own, place, move in self._parts(rows, moves):
             drawn = self.states.drawn(k, own, n, self._seed + k, noise, move)
@@ -92,7 +102,7 @@ class LevelPredictor:
 
     def components(self, asked: Asked) -> pd.DataFrame:
         """Return the most probable form's parts, and their sum, at rows."""
-        rows, order = self.table(asked)
+        rows, order, _ = self._asked(asked, 0)
         found: dict[tuple[Hashable, str], Array] = {}
         for channel, name in self._named():
             for group, place in channel.split(rows):
@@ -147,7 +157,7 @@ class LevelPredictor:
 
     def _part_names(self, component: Component) -> list[str]:
         """Return the names of `StateSpace.parts`; of a season its period."""
-        periods, names = component.form.periods, self._history.controls
+        periods, names = component.form.periods, self._history.columns.numbers
         return [
             *("trend", "deviation"),
             *(f"season of {self._length(period)}" for period in periods),
@@ -177,7 +187,7 @@ class LevelPredictor:
 
     def curves(self, channel: int, series: int) -> list[Curve]:
         """Return the effect of each column in the most probable form."""
-        one, names = self.states.channels[channel], self._history.controls
+        one, names = self.states.channels[channel], self._history.columns.numbers
         component, states = one.groups[one.place[series]].heaviest
         mean, covariance, _ = (each[series] for each in states)
         seen, scale = self._history.rows.controls, component.at(series).scale
@@ -187,10 +197,14 @@ class LevelPredictor:
             own, end = slice(end, end + effect.n_columns), end + effect.n_columns
             if effect.waves or effect.column < 0:
                 continue  # no one curve
-            k = effect.column
+            k, n = effect.column, effect.levels
             ends = seen[:, k].min(), seen[:, k].max()
             values = np.linspace(*ends, _PLACES)
             columns = effect.at(self.level.standard(values, k))
+            if n:  # between levels is nothing
+                values, each = np.arange(2 * n - 1) / 2, np.full((2 * n - 1, n), np.nan)
+                each[::2] = np.eye(n)
+                columns = effect.at(self.level.standard(each, slice(k, k + n)))
             spread = np.sqrt(((columns @ covariance[own, own]) * columns).sum(1))
             drawn = (columns @ mean[own])[:, None] + _NINETY * spread[:, None]
             is_factor = component.form.linked and component.link.is_logarithm
@@ -198,7 +212,10 @@ class LevelPredictor:
             shape = values, drawn[:, 1], drawn[:, [0, 2]]
             name = effect.name(names, self._cycle)
             memory = self._length(effect.memory) if effect.memory else ""
-            found.append(Curve(name, names[k], *shape, memory))
+            told = [str(one).partition(" = ") for one in names[k : k + n]]
+            column = told[0][0] if n else names[k]
+            levels = tuple(level for _, _, level in told)
+            found.append(Curve(name, column, *shape, memory, levels))
         return found
 
     def table(self, asked: Asked) -> tuple[Table, Numbers]:
@@ -209,12 +226,23 @@ class LevelPredictor:
         rows = series[order], times[order], np.nan, self._inputs(asked)[order]
         return Table.of(*rows, len(known.keys)), order
 
-    def _asked(self, asked: Asked) -> tuple[Table, Numbers, Any]:
-        """Return `table`, and where a network moves each channel's rows."""
-        rows, order = self.table(asked)
+    def _asked(self, asked: Asked, n: int | None) -> tuple[Table, Numbers, Any]:
+        """Return `table`, and where a network moves each channel's rows.
+
+        Of X that is not known the table has ``n`` paths; None: enough to tell a spread.
+        """
+        told = asked
+        if self._unknown is not None:
+            told = replace(asked, known=self._unknown.filled(asked.known))
+        rows, order = self.table(told)
         moves = [None] * len(self.states.channels)
         if self._ahead is not None:
-            moves = self._ahead.moves(self._history, rows, asked.known)
+            moves = self._ahead.moves(self._history, rows, told.known)
+        if told.known is not asked.known and n != 0:
+            changes = self._unknown.changes(self.level, asked, n)
+            rows = rows._replace(
+                changes=changes if changes is None else changes[:, order]
+            )
         return rows, order, moves
 
     def _each(
@@ -225,7 +253,9 @@ class LevelPredictor:
         is_widened: bool = True,
     ) -> Array:
         """Return numbers of each row's distribution in each channel, and limits."""
-        rows, order, moves = self._asked(asked)
+        is_curved = any(effect.knots for effect in self.level.effects)
+        n = None if is_widened or is_curved else 0  # the mean of a line is known
+        rows, order, moves = self._asked(asked, n)
         shape = len(order), len(self._history.channels)
         table = np.empty((*shape, n_levels) if n_levels else shape)
         for k, own, place, move in self._parts(rows, moves):
@@ -256,28 +286,28 @@ class LevelPredictor:
 
     def _inputs(self, asked: Asked) -> Array:
         """Return what the level reads at rows."""
-        known, effects, columns = asked.known, self.level.effects, []
+        known, effects = asked.known, self.level.effects
         self._warn_of_new_controls(known)
         if effects:
             self._warn_of_far_controls(known)
             # X holds until its next row; the clock goes on
             before = rows_before(known.bounds, known.ticks, asked.series, asked.ticks)
             place = np.maximum(before, known.bounds[asked.series])
-            columns = columns_of(effects, *self.level.controls(known))
-        return self.level.inputs_at(
-            asked.ticks, known.like, [column[place] for column in columns]
-        )
+            return self.level.inputs_of(asked.ticks, known, place)
+        return self.level.inputs_at(asked.ticks, known.like, [])
 
     def _warn_of_new_controls(self, known: Any) -> None:
         """Warn of the first column that takes another value than its only one."""
         seen, effects = self._history.observations.controls, self.level.effects
+        names = self._history.columns.numbers
         is_new = (known.controls != seen[0]) & (seen == seen[0]).all(0)
-        is_new[:, [e.column for e in effects if e.column >= 0]] = False
+        for effect in (e for e in effects if e.column >= 0):
+            is_new[:, effect.column : effect.column + max(effect.levels, 1)] = False
         for k in np.flatnonzero(is_new.any(0))[:1]:
             row = int(np.argmax(is_new[:, k]))
             warnings.warn(
                 "effects of X are learned where it varies; got "
-                f"{known.controls[row, k]:g} in column {self._history.controls[k]!r} "
+                f"{known.controls[row, k]:g} in column {names[k]!r} "
                 f"at {known.named(row)}, where all that was seen is {seen[0, k]:g}. "
                 "Its effect is unknown. Fit on rows that hold both.",
                 UserWarning,
@@ -285,7 +315,7 @@ class LevelPredictor:
             )
 
     def _warn_of_far_controls(self, known: Any) -> None:
-        seen = self._history.rows.controls
+        seen, names = self._history.rows.controls, self._history.columns.numbers
         low, high = seen.min(0), seen.max(0)
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         is_far = np.abs(known.controls / 4 - middle / 4) > 0.75 * half  # floats end
@@ -294,7 +324,7 @@ class LevelPredictor:
             row = int(np.argmax(is_far[:, k]))
             warnings.warn(
                 f"X should be as it was in fit; got {known.controls[row, k]:g} in "
-                f"column {self._history.controls[k]!r} at {known.named(row)}, where "
+                f"column {names[k]!r} at {known.named(row)}, where "
                 f"{low[k]:g} to {high[k]:g} were seen. Its effect goes on as a line "
                 "there, and may be far off. Look for other units, or a broken sensor.",
                 UserWarning,

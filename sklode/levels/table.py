@@ -17,6 +17,7 @@ class Table(NamedTuple):
     inputs: Array  # (row, 1 + column), see `kalman`
     errors: Array  # (row,), standard deviations of measurement, in units of values
     bounds: Numbers  # (series + 1,)
+    changes: Any = None  # (path, row, column), of inputs, by X that is not known
 
     @classmethod
     def of(
@@ -66,7 +67,10 @@ class Table(NamedTuple):
         """Return some rows; all series stay."""
         series, n_series = self.series[rows], len(self.bounds) - 1
         times, values, inputs, errors = (column[rows] for column in self[:4])
-        return Table.of(series, times, values, inputs, n_series, errors)
+        found = Table.of(series, times, values, inputs, n_series, errors)
+        if self.changes is None:
+            return found
+        return found._replace(changes=self.changes[:, rows])
 
     def without_empty(self) -> Table:
         """Return the series that have rows."""
@@ -77,7 +81,8 @@ class Table(NamedTuple):
         own = slice(*self.bounds[series : series + 2])
         bounds = np.array([0, own.stop - own.start])
         times, values, inputs, errors = (column[own] for column in self[:4])
-        return Table(times, values, inputs, errors, bounds)
+        changes = None if self.changes is None else self.changes[:, own]
+        return Table(times, values, inputs, errors, bounds, changes)
 
     def merged(self, other: Table) -> tuple[Table, Flags]:
         """Return the rows of both, own ones first, and which are the other's."""

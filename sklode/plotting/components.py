@@ -110,6 +110,8 @@ def plot_components(
     for curve, one in zip(curves, axes.flat[level.shape[1] :], strict=True):
         canvas.band(one, curve.values, curve.bounds, fill, "90 % interval of an effect")
         canvas.line(one, curve.values, curve.effect[:, None], future, "effect")
+        if curve.levels:
+            one.set_xticks(range(len(curve.levels)), curve.levels)
         late = f", if it stays so (memory {curve.memory})" if curve.memory else ""
         one.set(xlabel=f"{curve.column}{late}", ylabel=f"effect of\n{curve.part}")
     drawn = usual["trend"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +30,7 @@ class TrainedModel:
     clock: str  # of the index, see `sklode.data.ticks.clock_of`
     window_length: int  # rows that the encoder sees
     architecture: dict[str, Any]  # the settings that the network was built with
-    columns: tuple[Sequence[Any], Sequence[Any]] = ((), ())  # of y, and of X
+    columns: tuple[Any, Any, Any] = ((), (), {})  # of y, of X, and its categories
     rows: list[dict[str, float]] = field(default_factory=list)  # of the training
     whole_epochs: int = 0  # from scratch; later trainings take a share
     best_epoch: int = 0  # whose weights it has; 0: those it started from

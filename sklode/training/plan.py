@@ -68,7 +68,7 @@ class Run:
         self.model: Any = None if self.from_scratch else copy.deepcopy(start)
         self.architecture = {name: getattr(settings, name) for name in ARCHITECTURE}
         self.architecture |= told(settings)
-        self.columns = history.channels, history.controls
+        self.columns = history.channels, history.controls, history.categories
 
     def n_batches(self, n_windows: int) -> int:
         """Return the batches of an epoch."""

@@ -134,10 +134,10 @@ def test_a_refused_horizon_is_not_the_next_ones_default(fitted: dict[str, Any]) 
     forecaster, X = copy.deepcopy(fitted["X"]), controls(AHEAD)
     expected = forecaster.predict(at(AHEAD[:1]), X=X)
     for name in ("", "_interval", "_quantiles", "_var", "_proba"):
-        with pytest.raises(ValueError, match="X must have a row at every stamp"):
+        with pytest.raises(ValueError, match="X must be known at every stamp"):
             getattr(forecaster, f"predict{name}")(at(AHEAD), X=X[:1])
         pd.testing.assert_series_equal(forecaster.predict(X=X), expected)
-    with pytest.raises(ValueError, match="X must have a row at every stamp"):
+    with pytest.raises(ValueError, match="X must be known at every stamp"):
         forecaster.sample(at(AHEAD), X=X[:1])
     pd.testing.assert_series_equal(forecaster.predict(X=X), expected)
 

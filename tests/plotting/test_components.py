@@ -90,8 +90,22 @@ def test_x_has_an_axes_where_it_is_used_and_is_asked_for_ahead() -> None:
     effect = points(axes["X"], "level")  # at the stamps whose X is known
     np.testing.assert_array_equal(effect[:, 0], dates(DAYS))
     assert np.corrcoef(effect[:, 1], on[:-3])[0, 1] > 0.99
-    with pytest.raises(ValueError, match="the forecast needs X at every stamp"):
+    with pytest.warns(UserWarning, match="'u' at 3 of 3 rows, the first 2"):
         plot_components(forecaster, [1, 2, 3])
+
+
+def test_the_effect_of_a_category_is_a_point_with_a_bar_for_each_level() -> None:
+    kind = np.random.default_rng(1).choice(["a", "b", "c"], len(DAYS))
+    adds = pd.Series(kind, DAYS).map({"a": 0.0, "b": 4.0, "c": 8.0}).astype(float)
+    X = pd.DataFrame({"kind": kind}, DAYS)
+    forecaster = structural(seasons=None).fit(WEEK + adds, X)
+    axes = plot_components(forecaster)[-1]
+    assert axes.get_xlabel() == "kind"
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["a", "b", "c"]
+    effect = points(axes, "effect")
+    known = effect[np.isfinite(effect[:, 1])]
+    np.testing.assert_array_equal(known[:, 0], [0, 1, 2])
+    np.testing.assert_allclose(np.diff(known[:, 1]), 4, atol=1)
 
 
 def test_counts_with_zeros_under_a_logarithm_are_drawn() -> None:
