@@ -11,6 +11,11 @@ from sklode.forecasters.latent_ode import (
 )
 from sklode.forecasters.structural import StructuralForecaster
 from sklode.model_selection import AbsoluteHorizon, AlignedMetric
+from sklode.transformers import (
+    StructuralDetector,
+    StructuralImputer,
+    StructuralResampler,
+)
 
 __version__ = version("sklode")
 
@@ -22,7 +27,10 @@ __all__ = [
     "LatentODELSTMForecaster",
     "LatentODERNNForecaster",
     "SolverError",
+    "StructuralDetector",
     "StructuralForecaster",
+    "StructuralImputer",
+    "StructuralResampler",
     "WeightsFileError",
     "__version__",
     "calendar_features",

@@ -163,7 +163,9 @@ def test_rows_a_second_are_told(load: Load) -> None:
 
 def script(name: str) -> Any:
     """Import a script by another name, as its own may be a package's too."""
-    spec = importlib.util.spec_from_file_location(f"script_{name}", FOLDER / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        f"script_{name}", FOLDER / f"{name}.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -12,6 +12,7 @@ ROOT = Path(sklode.__file__).parent
 
 # The entries of the package; each may import itself and those after it.
 ORDER = [
+    "transformers",
     "forecasters",
     "plotting",
     "model_selection",

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import norm
 
+from sklode.data.arrays import Array
 from sklode.levels.components import Component, kalman
 from sklode.levels.forms import PLACE
 from sklode.levels.table import Table
@@ -23,12 +24,12 @@ _FALSE_ALARMS = 0.05  # of a series without shocks
 _ROUNDS, _AT_ONCE = 10, 4
 """Times that hyperparameters are sought anew, as shocks had inflated them, and shocks
 that are taken out before."""
-_TURN = 0.5  # logarithms of rows that a turn costs: its place, size and time
-_FEWEST = 2  # rows from a shock of the trend to an end of the series
+_TURN = 1.5  # logarithms of rows that a turn costs: its place, size and time
+_FEWEST = {STEP: 2, SLOPE: 8}  # rows from a shock of the trend to either end
 
 
 class Shock(NamedTuple):
-    """What happened at a row, in units of the states."""
+    """What happened at a row, in units of y or what it is linked to."""
 
     row: int
     kind: int
@@ -37,15 +38,15 @@ class Shock(NamedTuple):
 
 
 def find_shocks(
-    table: Table, fit: Callable[[Table], tuple[Component, float]]
+    table: Table, fit: Callable[[Table], Any]
 ) -> tuple[list[Shock], Component]:
     """Return shocks of a lone series, and what it is else.
 
-    ``fit`` finds a component of rows, and their span. Shocks are taken out one by one,
-    each by its most probable size.
+    ``fit`` returns a filtered group of rows. Shocks are taken out one by one, each by
+    its most probable size.
     """
-    left, found = table, list[Shock]()
-    component, span = fit(left)
+    found = list[Shock]()
+    component, span, left = _told(fit(table))
     for _ in range(_ROUNDS):
         plain = component._replace(threshold=math.inf, steps=False)
         new: list[Shock] = []
@@ -57,20 +58,28 @@ def find_shocks(
             left = _without(plain, left, shock)
         if new:
             found += new
-            component, span = fit(left)
+            component, span, left = _told(fit(left))
             continue
         # a trend that wanders explains turns too: is one that turns more probable?
         turn = _largest(_still(plain), span, left, SLOPE)
         if turn.score < _least(left):
             break
         without = _without(plain, left, turn)
-        other, _ = fit(without)
+        other, _, without = _told(fit(without))
         gain = _loss(component, span, left) - _loss(other, span, without)
         if gain < _TURN * math.log(len(table.times)):
             break
         score = math.sqrt(2 * gain)
         found.append(turn._replace(score=score))
         component, left = other, without
+    # sizes and scores by what is known at the end, beside all others
+    plain = component._replace(threshold=math.inf, steps=False)
+    for k, shock in enumerate(found):
+        alone = _without(plain, left, shock._replace(size=-shock.size))
+        again = _scores(plain, span, alone)
+        size, score = (float(x[shock.row, shock.kind]) for x in again)
+        score = max(score, shock.score) if shock.kind == SLOPE else score
+        found[k] = shock._replace(size=size, score=score)
     return found, component
 
 
@@ -105,6 +114,18 @@ def _largest(
     component: Component, span: float, table: Table, kind: Any = slice(None)
 ) -> Shock:
     """Return the shock of the highest score, of one kind or all."""
+    sizes, scores = _scores(component, span, table)
+    chosen = np.zeros_like(scores)
+    chosen[:, kind] = scores[:, kind]
+    for of, n in _FEWEST.items():
+        chosen[:n, of] = chosen[max(len(chosen) - n + 1, 0) :, of] = 0.0
+    row, k = np.unravel_index(int(chosen.argmax()), chosen.shape)
+    size, score = float(sizes[row, k]), float(chosen[row, k])
+    return Shock(row=int(row), kind=int(k), size=size, score=score)
+
+
+def _scores(component: Component, span: float, table: Table) -> tuple[Array, Array]:
+    """Return shocks' most probable sizes and their scores, (row, kind)."""
     space, rows = component.space(span), component.in_units(table)
     passed = component.filtered(space, rows, space.whole)
     shocks = np.zeros((len(rows.times), 3, 2))
@@ -113,26 +134,22 @@ def _largest(
     kalman().smooth_rows(*given, *past, shocks)
     score, variance = np.moveaxis(shocks, 2, 0)
     score[~(passed.inverse_F > 0)] = 0.0
-    score[:_FEWEST, STEP:] = score[len(score) - _FEWEST + 1 :, STEP:] = 0.0
-    chosen = np.zeros_like(score)
-    chosen[:, kind] = np.abs(score[:, kind])
-    chosen /= np.sqrt(np.maximum(variance, 1e-300))
-    row, k = np.unravel_index(int(chosen.argmax()), chosen.shape)
-    size = float(score[row, k] / max(variance[row, k], 1e-300))
-    return Shock(int(row), int(k), size, float(chosen[row, k]))
+    variance = np.maximum(variance, 1e-300)
+    sizes = component.at(0).scale * score / variance
+    return sizes, np.abs(score) / np.sqrt(variance)
 
 
 def _without(component: Component, table: Table, shock: Shock) -> Table:
     """Return rows without what a shock did to them."""
     rows, row = component.in_units(table), shock.row
-    values = rows.values.copy()
+    values, size = rows.values.copy(), shock.size / component.at(0).scale
     since = rows.times - rows.times[row]
     if shock.kind == SPIKE:
-        values[row] = np.nan
+        values[row] -= size
     elif shock.kind == STEP:
-        values[since >= 0] -= shock.size
+        values[since >= 0] -= size
     else:
-        values -= shock.size * np.maximum(since, 0.0)
+        values -= size * np.maximum(since, 0.0)
     original = component.at(rows.series).original(values)
     return table._replace(values=original)
 
@@ -141,9 +158,10 @@ def size_of(component: Component, table: Table, shock: Shock) -> float:
     """Return a shock's size in units of y, at its row."""
     one, rows = component.at(0), component.in_units(table)
     here = rows.values[shock.row]
-    return float(one.original(here) - one.original(here - shock.size))
+    without = one.original(here - shock.size / one.scale)
+    return float(table.values[shock.row] - without)
 
 
-def told_of(channel: Any) -> tuple[Component, float]:
-    """Return the heaviest component of a filtered group, and its span."""
-    return channel.heaviest[0], channel.span
+def _told(group: Any) -> tuple[Component, float, Table]:
+    """Return the heaviest component, its span, and rows with what it reads there."""
+    return group.heaviest[0], group.span, group.table

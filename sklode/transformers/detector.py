@@ -11,9 +11,9 @@ from sktime.detection.base import BaseDetector
 
 from sklode.forecasters.structural import StructuralForecaster
 from sklode.levels import shocks
-from sklode.transformers.prototype import check_prototype
+from sklode.transformers.prototype import at, check_prototype
 
-_KINDS = ("spike", "step", "slope")
+_KINDS = ("spike", "step", "slope", "sensor")
 
 
 class StructuralDetector(BaseDetector):
@@ -48,7 +48,7 @@ class StructuralDetector(BaseDetector):
     --------
     >>> import numpy as np
     >>> import pandas as pd
-    >>> from sklode.transformers import StructuralDetector
+    >>> from sklode import StructuralDetector
     >>> noise = np.random.default_rng(0).standard_normal(100)
     >>> y = pd.Series(noise + 9 * (np.arange(100) >= 60))
     >>> StructuralDetector().fit_predict(y)[["ilocs", "kind"]].values.tolist()
@@ -89,51 +89,74 @@ class StructuralDetector(BaseDetector):
     def _events(self, y: pd.DataFrame) -> pd.DataFrame:
         """Return the events of one column."""
         forecaster = self.forecaster or StructuralForecaster()
-        column = y.columns[0]
-        rows = np.flatnonzero(y.notna().to_numpy()[:, 0])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a sensor wrote is in the table
             first = forecaster.clone().fit(y)
-        history, events = first._history, []
         wrong = np.zeros(len(y), bool)
-        if history.left_out is not None:
-            wrong = history.left_out[:, 0]
-        left = y[~wrong]
-        place = np.setdiff1d(rows, np.flatnonzero(wrong))
-        table = first._answers.states.channels[0].groups[0].table
-        prototype = forecaster.clone().set_params(clean=False)
-
-        def fit(now: Any) -> Any:
-            if now is table:
-                one = first
-            else:
-                kept = left.dropna()
-                one = prototype.clone().fit(kept.assign(**{str(column): now.values}))
-            return shocks.told_of(one._answers.states.channels[0].groups[0])
-
-        found, component = shocks.find_shocks(table, fit)
-        for shock in found:
-            size = shocks.size_of(component, table, shock)
-            events.append((place[shock.row], shock.kind + 1, size, shock.score))
+        if first._history.left_out is not None:
+            wrong = first._history.left_out[:, 0]
+        events = self._shocks(forecaster, first, y.where(~wrong[:, None]))
         if wrong.any():
-            expected = first.predict_at(y.index[wrong])
-            apart = y[wrong].to_numpy()[:, 0] - np.asarray(expected).ravel()
-            spread = np.sqrt(first.predict_var(fh=y.index[wrong]).to_numpy()[:, 0])
-            for k, row in enumerate(np.flatnonzero(wrong).tolist()):
-                is_lone = (y[wrong].to_numpy()[:, 0] == y.iloc[row, 0]).sum() == 1
-                kind = 1 if is_lone else 4
-                events.append((row, kind, apart[k], abs(apart[k]) / spread[k]))
-        names = ["ilocs", "labels", "size", "score"]
-        frame = pd.DataFrame(events, columns=names)
+            events += _left_out(first, y, wrong)
+        frame = pd.DataFrame(events, columns=["ilocs", "labels", "size", "score"])
         frame = frame.astype({"ilocs": int, "labels": int})
-        kinds = (*_KINDS, "sensor")
-        frame.insert(2, "kind", [kinds[k - 1] for k in frame["labels"]])
+        frame.insert(2, "kind", [_KINDS[k - 1] for k in frame["labels"]])
         frame.insert(3, "time", y.index[frame["ilocs"].to_numpy()])
-        frame.insert(4, "column", column)
+        frame.insert(4, "column", y.columns[0])
         return frame
+
+    def _shocks(
+        self, forecaster: StructuralForecaster, first: Any, y: pd.DataFrame
+    ) -> list[tuple[int, int, float, float]]:
+        """Return place, label, size and score of what the model does not expect."""
+        known, heaviest = y.dropna(), _group(first).heaviest[0]
+        # sizes are of what y is linked to, which stays the same
+        linked = heaviest.form.linked and not heaviest.link.past
+        prototype = forecaster.clone().set_params(clean=False, logarithm=linked)
+        if heaviest.form.linked and not linked:
+            first = prototype.clone().fit(known)
+        table = _group(first).table
+
+        def fit(rows: Any) -> Any:
+            if rows is table:
+                return _group(first)
+            values = pd.DataFrame(rows.values, known.index, known.columns)
+            return _group(prototype.clone().fit(values))
+
+        place = np.flatnonzero(y.notna().to_numpy()[:, 0])
+        found, component = shocks.find_shocks(table, fit)
+        return [
+            (
+                int(place[one.row]),
+                one.kind + 1,
+                shocks.size_of(component, table, one),
+                one.score,
+            )
+            for one in found
+        ]
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Return small settings that sktime's checks run with."""
         forecaster = StructuralForecaster(seasons=None, random_state=0)
         return [{"forecaster": forecaster}, {}]
+
+
+def _group(forecaster: StructuralForecaster) -> Any:
+    """Return the lone column's filtered rows."""
+    return forecaster._answers.states.channels[0].groups[0]
+
+
+def _left_out(
+    forecaster: StructuralForecaster, y: pd.DataFrame, wrong: np.ndarray
+) -> list[tuple[int, int, float, float]]:
+    """Return what a sensor wrote: lone values are spikes."""
+    values, index = y.to_numpy(np.float64)[wrong, 0], y.index[wrong]
+    apart = values - np.asarray(forecaster.predict_at(index)).ravel()
+    spread = np.sqrt(forecaster.predict_var(fh=at(index)).to_numpy()[:, 0])
+    return [
+        (int(row), 1 if (values == value).sum() == 1 else 4, size, abs(size) / width)
+        for row, value, size, width in zip(
+            np.flatnonzero(wrong), values, apart, spread, strict=True
+        )
+    ]

@@ -10,7 +10,7 @@ from sktime.transformations.base import BaseTransformer
 
 from sklode.data.checks import check_choice
 from sklode.forecasters.structural import StructuralForecaster
-from sklode.transformers.prototype import fitted, told
+from sklode.transformers.prototype import at, fitted, told
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 
@@ -41,7 +41,7 @@ class StructuralImputer(BaseTransformer):
     Examples
     --------
     >>> from sktime.datasets import load_airline
-    >>> from sklode.transformers import StructuralImputer
+    >>> from sklode import StructuralImputer
     >>> y = load_airline()
     >>> y.iloc[60:72] = float("nan")
     >>> filled = StructuralImputer().fit_transform(y)
@@ -86,7 +86,7 @@ class StructuralImputer(BaseTransformer):
         if self.method == "mean":
             found = pd.DataFrame(forecaster.predict_at(rows))
         else:
-            found = forecaster.sample(rows, n_samples=1).droplevel("sample")
+            found = forecaster.sample(at(rows), n_samples=1).droplevel("sample")
         filled = X.astype(np.float64)
         values = found.set_axis(X.columns, axis=1).reindex(X.index)
         return filled.where(~missing, values)

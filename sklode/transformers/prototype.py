@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
+from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.forecasters.structural import StructuralForecaster
 
@@ -27,6 +28,13 @@ def fitted(forecaster: StructuralForecaster | None, y: pd.DataFrame) -> Any:
     check_prototype(forecaster)
     one = StructuralForecaster() if forecaster is None else forecaster.clone()
     return one.pretrain(y if y.index.nlevels > 1 else pd.concat({0: y}, names=["key"]))
+
+
+def at(index: pd.Index) -> Any:
+    """Return a horizon of stamps: integers are else steps."""
+    if index.nlevels > 1:
+        return index
+    return ForecastingHorizon(index, is_relative=False)
 
 
 def told(pretrained: Any, y: pd.DataFrame) -> Any:

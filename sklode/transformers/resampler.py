@@ -9,7 +9,7 @@ import pandas as pd
 from sktime.transformations.base import BaseTransformer
 
 from sklode.forecasters.structural import StructuralForecaster
-from sklode.transformers.prototype import fitted, told
+from sklode.transformers.prototype import at, fitted, told
 
 
 class StructuralResampler(BaseTransformer):
@@ -39,7 +39,7 @@ class StructuralResampler(BaseTransformer):
     Examples
     --------
     >>> import pandas as pd
-    >>> from sklode.transformers import StructuralResampler
+    >>> from sklode import StructuralResampler
     >>> stamps = pd.to_datetime(["2026-01-01", "2026-01-02 07:00", "2026-01-05"])
     >>> y = pd.Series([1.0, 2.0, 4.0], stamps)
     >>> len(StructuralResampler("D").fit_transform(y))
@@ -95,7 +95,7 @@ class StructuralResampler(BaseTransformer):
         found = pd.DataFrame(forecaster.predict_at(grid))
         found = found.set_axis(X.columns, axis=1)
         if self.std and len(grid):
-            variance = forecaster.predict_var(fh=grid).to_numpy()
+            variance = forecaster.predict_var(fh=at(grid)).to_numpy()
             spread = pd.DataFrame(np.sqrt(variance), grid)
             found = found.join(spread.set_axis([f"{c}_std" for c in X.columns], axis=1))
         return found
