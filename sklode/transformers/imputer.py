@@ -10,9 +10,7 @@ from sktime.transformations.base import BaseTransformer
 
 from sklode.data.checks import check_choice
 from sklode.forecasters.structural import StructuralForecaster
-from sklode.transformers.prototype import at, fitted, told
-
-_MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
+from sklode.transformers.prototype import TAGS, at, fitted, told
 
 
 class StructuralImputer(BaseTransformer):
@@ -50,20 +48,9 @@ class StructuralImputer(BaseTransformer):
     """
 
     _tags: ClassVar[dict[str, Any]] = {
-        "authors": ["the sklode developers"],
-        "maintainers": ["the sklode developers"],
-        "scitype:transform-input": "Series",
-        "scitype:transform-output": "Series",
-        "scitype:instancewise": True,
-        "X_inner_mtype": _MTYPES,
-        "y_inner_mtype": "None",
-        "fit_is_empty": False,
+        **TAGS,
+        "X_inner_mtype": ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"],
         "transform-returns-same-time-index": True,
-        "capability:multivariate": True,
-        "capability:missing_values": True,
-        "capability:missing_values:removes": True,
-        "capability:inverse_transform": False,
-        "skip-inverse-transform": True,  # a forecast stays as it is
     }
 
     def __init__(

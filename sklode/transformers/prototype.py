@@ -9,6 +9,22 @@ from sktime.forecasting.base import ForecastingHorizon
 
 from sklode.forecasters.structural import StructuralForecaster
 
+TAGS: dict[str, Any] = {
+    "authors": ["the sklode developers"],
+    "maintainers": ["the sklode developers"],
+    "scitype:transform-input": "Series",
+    "scitype:transform-output": "Series",
+    "scitype:instancewise": True,
+    "y_inner_mtype": "None",
+    "fit_is_empty": False,
+    "capability:multivariate": True,
+    "capability:missing_values": True,
+    "capability:missing_values:removes": True,
+    "capability:inverse_transform": False,
+    "skip-inverse-transform": True,  # a forecast stays as it is
+}
+"""Of the transformers."""
+
 
 def check_prototype(forecaster: Any) -> None:
     """Check that a parameter is a structural forecaster, or None."""

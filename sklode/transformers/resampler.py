@@ -9,7 +9,7 @@ import pandas as pd
 from sktime.transformations.base import BaseTransformer
 
 from sklode.forecasters.structural import StructuralForecaster
-from sklode.transformers.prototype import at, fitted, told
+from sklode.transformers.prototype import TAGS, at, fitted, told
 
 
 class StructuralResampler(BaseTransformer):
@@ -47,20 +47,9 @@ class StructuralResampler(BaseTransformer):
     """
 
     _tags: ClassVar[dict[str, Any]] = {
-        "authors": ["the sklode developers"],
-        "maintainers": ["the sklode developers"],
-        "scitype:transform-input": "Series",
-        "scitype:transform-output": "Series",
-        "scitype:instancewise": True,
+        **TAGS,
         "X_inner_mtype": "pd.DataFrame",
-        "y_inner_mtype": "None",
-        "fit_is_empty": False,
         "transform-returns-same-time-index": False,
-        "capability:multivariate": True,
-        "capability:missing_values": True,
-        "capability:missing_values:removes": True,
-        "capability:inverse_transform": False,
-        "skip-inverse-transform": True,  # a forecast stays as it is
     }
 
     def __init__(
