@@ -364,7 +364,7 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
             rows.append({"case": case, "figure": name, "mean": mean})
             rows[-1] |= {"least": values.min(), "most": values.max()}
             shown = f"{mean:.3g} ({values.min():.3g} to {values.max():.3g})"
-            print(f"{case:14}{name:40}{shown}", flush=True)
+            print(f"{case:16}{name:40}{shown}", flush=True)
     return pd.DataFrame(rows).set_index(["case", "figure"])
 
 
