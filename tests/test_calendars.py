@@ -175,7 +175,7 @@ def test_countries_are_looked_up_and_known_for_years() -> None:
         (pd.DataFrame({"day": [1]}), ValueError, r"columns 'ds' and 'holiday'; got"),
         ({}, ValueError, "must hold a day"),
         ("GERMANY", ValueError, "'DE' or 'US-CA'.*got 'GERMANY'"),
-        ("DEU1", ValueError, r"Did you mean one of .*'DEU'"),
+        ("DEU1", ValueError, r"Did you mean one of .*'DE"),
         ("DE-XX", ValueError, "parts of countries; got 'DE-XX'"),
     ],
 )
