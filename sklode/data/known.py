@@ -45,14 +45,14 @@ class Known(NamedTuple):
         if settings.holidays is not None:
             calendar = Calendar.of(settings.holidays, rows.ticks, rows.like)
         return cls(
-            bounds=_bounds_of(settings.bounds, history),
+            bounds=bounds_of(settings.bounds, history),
             calendar=calendar,
             blocks=tuple(block for block in history.columns.blocks if block[1] > 1),
             is_measured=bool(history.errors),
         )
 
 
-def _bounds_of(told: Any, history: History) -> Array:
+def bounds_of(told: Any, history: History) -> Array:
     """Return the bounds of each channel, (channel, 2)."""
     channels, values = history.channels, history.observations.values
     by_column = told if isinstance(told, dict) else dict.fromkeys(channels, told)

@@ -23,7 +23,7 @@ from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 from sklode.data import checks
 from sklode.data.history import Asked, History, in_order, with_columns
 from sklode.data.horizons import as_horizon, check_step
-from sklode.data.known import Known, told
+from sklode.data.known import Known, bounds_of, told
 from sklode.data.observations import Observations
 from sklode.forecasters.summary import Summary, summary_of
 from sklode.levels.level import Level
@@ -217,7 +217,7 @@ class ContinuousForecaster(BaseForecaster):
         history = self._history.extended(y, X, self.freq)
         level, told = getattr(self._model, "level", None), self._history.unknown
         history = self._filled(history, level, told)
-        Known.of(self, history)  # new values are checked by what is known
+        bounds_of(self.bounds, history)  # new values too lie within them
         self._history = history
         self._set_cutoff(history.cutoff(self.cutoff))
         model = self._model
