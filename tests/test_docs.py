@@ -21,11 +21,12 @@ CHECKS: dict[str, list[Callable[[Names], None]]] = {}
 # sktime's own forecasters warn of a default of theirs.
 REMEMBER = "ignore:The default of config ``remember_data``:FutureWarning"
 UNKNOWN = "ignore:X is not known:UserWarning"
-WARNS = {"tuning.md": REMEMBER, "scenarios.md": UNKNOWN}
+WARNS = {"tuning.md": REMEMBER, "gaps.md": REMEMBER, "scenarios.md": UNKNOWN}
 
 # What a page shows that not every installation has.
 NEEDS = {
     "benchmarks.md": ("pmdarima",),
+    "gaps.md": ("statsmodels",),
     "optuna.md": ("optuna",),
     "saving.md": ("safetensors",),
     "speed.md": ("distributed",),

@@ -11,14 +11,18 @@ from sklode import (
     LatentODEForecaster,
     LatentODELSTMForecaster,
     LatentODERNNForecaster,
+    StructuralDetector,
     StructuralForecaster,
+    StructuralImputer,
+    StructuralResampler,
 )
 
 ALL = [LatentODELSTMForecaster, StructuralForecaster]
 """Those whose code differs; the others differ from the first in one class attribute."""
 
 # minutes each
-SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ALL]
+BESIDE = [StructuralDetector, StructuralImputer, StructuralResampler]
+SLOW = [pytest.param(kind, marks=pytest.mark.slow) for kind in ALL + BESIDE]
 
 
 @pytest.mark.filterwarnings("ignore")  # sktime's checks warn of their own doing
