@@ -50,6 +50,9 @@ def at(index: pd.Index) -> Any:
     """Return a horizon of stamps: integers are else steps."""
     if index.nlevels > 1:
         return index
+    if isinstance(index, pd.DatetimeIndex):
+        index = index.copy()
+        index.freq = None  # which may be another than that of the rows
     return ForecastingHorizon(index, is_relative=False)
 
 

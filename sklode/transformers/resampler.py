@@ -40,8 +40,8 @@ class StructuralResampler(BaseTransformer):
     --------
     >>> import pandas as pd
     >>> from sklode import StructuralResampler
-    >>> stamps = pd.to_datetime(["2026-01-01", "2026-01-02 07:00", "2026-01-05"])
-    >>> y = pd.Series([1.0, 2.0, 4.0], stamps)
+    >>> days = ["2026-01-01 00:00", "2026-01-02 07:00", "2026-01-05 00:00"]
+    >>> y = pd.Series([1.0, 2.0, 4.0], pd.to_datetime(days))
     >>> len(StructuralResampler("D").fit_transform(y))
     5
     """
