@@ -250,6 +250,23 @@ def backtest(
     >>> bool(errors["forecaster"] < errors["seasonal naive"])
     True
     """
+    return tested(forecaster, y, X, horizon, origins, coverage, is_scored=True)
+
+
+def tested(
+    forecaster: BaseForecaster,
+    y: pd.Series | pd.DataFrame,
+    X: pd.DataFrame | None,
+    horizon: int | None,
+    origins: int,
+    coverage: float,
+    is_scored: bool,
+) -> pd.DataFrame:
+    """Return the table of `backtest`.
+
+    Unless it ``is_scored`` "CRPS" and "energy" are NaN: distributions and paths take
+    about as long as the fit of a level.
+    """
     is_table = isinstance(y, pd.Series | pd.DataFrame)
     if not (isinstance(forecaster, BaseForecaster) and is_table):
         raise TypeError(
@@ -283,7 +300,7 @@ def backtest(
         asked = y[is_long & (after < end) & (after >= end - horizon)]
         origin = number if y.index.nlevels > 1 else seen.index[-1]
         start = time.perf_counter()
-        own = _forecast(forecaster, seen, asked.index, X, coverage)
+        own = _forecast(forecaster, seen, asked.index, X, coverage, is_scored)
         seconds = time.perf_counter() - start
         rows = Observations.from_frame(pd.DataFrame(seen))
         if not found:  # means are over all origins
@@ -301,7 +318,12 @@ def backtest(
 
 
 def _forecast(
-    forecaster: BaseForecaster, y: Any, index: pd.Index, X: Any, coverage: float
+    forecaster: BaseForecaster,
+    y: Any,
+    index: pd.Index,
+    X: Any,
+    coverage: float,
+    is_scored: bool,
 ) -> _Answer:
     """Return forecasts of a clone and, where it has them, distributions."""
     is_panel = index.nlevels > 1
@@ -311,14 +333,16 @@ def _forecast(
     pred = pd.DataFrame(fitted.predict(fh, ahead)).to_numpy()
     if not fitted.get_tag("capability:pred_int"):
         return _Answer(pred)
-    bounds = fitted.predict_interval(fh, ahead, coverage=coverage).to_numpy()
-    quantiles = fitted.predict_quantiles(fh, ahead, alpha=[*_LEVELS]).to_numpy()
-    paths = None
-    if hasattr(fitted, "sample"):
-        drawn = fitted.sample(fh, n_samples=_PATHS, X=ahead).to_numpy()
-        paths = drawn.reshape(_PATHS, *pred.shape)
     shape = *pred.shape, -1
-    return _Answer(pred, bounds.reshape(shape), quantiles.reshape(shape), paths)
+    bounds = fitted.predict_interval(fh, ahead, coverage=coverage).to_numpy()
+    answer = _Answer(pred, bounds=bounds.reshape(shape))
+    if is_scored:
+        quantiles = fitted.predict_quantiles(fh, ahead, alpha=[*_LEVELS]).to_numpy()
+        answer = answer._replace(quantiles=quantiles.reshape(shape))
+    if is_scored and hasattr(fitted, "sample"):
+        paths = fitted.sample(fh, n_samples=_PATHS, X=ahead).to_numpy()
+        answer = answer._replace(paths=paths.reshape(_PATHS, *pred.shape))
+    return answer
 
 
 class _Answer(NamedTuple):
@@ -337,12 +361,14 @@ class _Answer(NamedTuple):
         rmse = np.sqrt((error**2).mean())
         found = {"MAE": error.mean(), "RMSE": rmse, "CRPS": error.mean()}
         found |= {"energy": rmse, "coverage": np.nan}
-        if self.bounds is not None and self.quantiles is not None:
+        if self.bounds is not None:
             low, high = self.bounds[known].T
             found["coverage"] = ((low <= truth) & (truth <= high)).mean()
+            found |= {"CRPS": np.nan, "energy": np.nan}
+        if self.quantiles is not None:
             quantiles = self.quantiles[known] / scale[:, None]
             each = quantile_crps(truth / scale, quantiles, _LEVELS)
-            found |= {"CRPS": each.mean(), "energy": np.nan}
+            found["CRPS"] = each.mean()
         if self.paths is not None:
             paths = self.paths[:, known] / scale
             found["energy"] = energy_score(truth / scale, paths) / np.sqrt(len(truth))
@@ -484,8 +510,8 @@ def _seasons(rows: Observations) -> dict[str, float]:
     if len(times) < 2:
         return {}
     unit = float(np.median(np.diff(times)))
-    clock = clock_periods(rows, unit, times[-1])
-    periods = clock or [p * unit for p in peaks(times / unit, values, 0 * values, 1.0)]
+    clock, exact = clock_periods(rows, unit, times[-1]), np.zeros(len(times))
+    periods = clock or [p * unit for p in peaks(times / unit, values, exact, 1.0)]
     misses = {}
     for period in periods:
         later = times >= period

@@ -157,6 +157,14 @@ def test_an_update_beyond_the_bounds_is_refused_and_changes_nothing() -> None:
     pd.testing.assert_series_equal(forecaster.predict(fh=[1]), before)
 
 
+def test_a_fit_that_keeps_what_pretrain_found_is_checked_too() -> None:
+    y = growth()
+    keyed = pd.concat({k: y[:N].to_frame() for k in "ab"}, names=["key", "when"])
+    forecaster = structural(bounds=(0, 100)).pretrain(keyed)
+    with pytest.raises(ValueError, match="0 to 100; got 250"):
+        forecaster.fit(y[:N] * 0 + 250)
+
+
 def test_a_network_stays_within_bounds() -> None:
     parts = [growth(seed)[: N - 10] for seed in range(6)]
     keyed = dict(enumerate(part.to_frame() for part in parts))

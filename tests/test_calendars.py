@@ -212,6 +212,17 @@ def test_a_fit_after_pretrain_keeps_its_holidays() -> None:
         forecaster.set_params(holidays=FREE[:3]).fit(sold()[:100])
 
 
+def test_long_tables_that_differ_in_the_middle_are_others() -> None:
+    y = sold().to_frame()
+    panel = pd.concat({"a": y[:200], "b": y[200:]}, names=["key", "when"])
+    table = pd.Series("free", DAYS[::3])
+    forecaster = structural(holidays=table).pretrain(panel)
+    other = table.copy()
+    other.iloc[70] = "open"
+    with pytest.raises(ValueError, match="the same holidays"):
+        forecaster.set_params(holidays=other).fit(sold()[:100])
+
+
 def test_a_network_beside_a_level_takes_holidays_and_the_papers_does_not() -> None:
     y = sold()[:200]
     given = {"holidays": FREE, "max_epochs": 1, "random_state": 0}

@@ -88,7 +88,8 @@ class Calendar(NamedTuple):
                 "column of X that is 1 on holidays."
             )
         days = _wall(ticks, like).astype("datetime64[D]")
-        named = _table(told) if _is_table(told) else _looked_up(told, days)
+        is_table = isinstance(told, pd.Series | pd.DataFrame | dict)
+        named = _table(told) if is_table else _looked_up(told, days)
         every = sorted(named)
         ordinals = np.array(every, "datetime64[D]").astype(np.int64)
         is_seen = np.isin(ordinals, days.astype(np.int64))
@@ -108,10 +109,6 @@ class Calendar(NamedTuple):
             is_named = self.days[place] == day + shift
             found[is_named, k] = self.kinds[place[is_named]]
         return found
-
-
-def _is_table(told: Any) -> bool:
-    return isinstance(told, pd.Series | pd.DataFrame | dict)
 
 
 def _table(told: Any) -> dict[datetime.date, str]:

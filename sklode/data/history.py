@@ -96,9 +96,16 @@ class History:
             left_out = np.zeros(given.values.shape, dtype=bool)
             every = range(len(given.keys))
             given, left_out = cleaned(given, channels, every, left_out, 0)
-        levels = list(y.index.names)
-        told = columns.names, left_out, errors, columns.levels
-        return cls(given, steps, levels, channels, *told)
+        return cls(
+            given=given,
+            steps=steps,
+            levels=list(y.index.names),
+            channels=channels,
+            controls=columns.names,
+            left_out=left_out,
+            errors=errors,
+            categories=columns.levels,
+        )
 
     def extended(self, y: pd.DataFrame, X: pd.DataFrame | None, freq: Any) -> History:
         """Return the history with more rows or series, of a step ``freq``."""

@@ -21,7 +21,7 @@ def told(settings: Any) -> dict[str, Any]:
     """Return what is told, as what can be compared: tables as text."""
     found = {name: getattr(settings, name) for name in KNOWN}
     is_table = isinstance(found["holidays"], pd.Series | pd.DataFrame)
-    return {**found, "holidays": str(found["holidays"])} if is_table else found
+    return {**found, "holidays": found["holidays"].to_string()} if is_table else found
 
 
 class Known(NamedTuple):

@@ -37,14 +37,13 @@ def measured(
     """
     if not columns:
         return y, X, 0.0
-    for column in columns.values():
-        if X is None or column not in X.columns:
-            got = "no X" if X is None else f"columns {list(X.columns)}"
-            raise ValueError(
-                f"error must name a column of X; got {column!r} and {got}. Pass X with "
-                "a column of standard deviations, in the unit of y."
-            )
-    assert X is not None  # noqa: S101
+    missing = [name for name in columns.values() if X is None or name not in X.columns]
+    if X is None or missing:
+        got = "no X" if X is None else f"columns {list(X.columns)}"
+        raise ValueError(
+            f"error must name a column of X; got {missing[0]!r} and {got}. Pass X with "
+            "a column of standard deviations, in the unit of y."
+        )
     errors = np.zeros(y.shape)
     for place, channel in enumerate(y.columns):
         if channel in columns:

@@ -194,9 +194,16 @@ class ContinuousForecaster(BaseForecaster):
         if start is not None:
             y, X = in_order(y, start.columns[0]), in_order(X, start.columns[1])
         channels = list(y.columns if y.shape[1] > 1 else self._get_varnames())
-        told = None if start is None else start.columns[2]
-        settings = self.freq, channels, self.clean, self.error
-        history = History.of(y, X, *settings, told)
+        history = History.of(
+            y,
+            X,
+            freq=self.freq,
+            channels=channels,
+            clean=self.clean,
+            error=self.error,
+            categories=None if start is None else start.columns[2],
+        )
+        bounds_of(self.bounds, history)  # also where bounds are those of a kept level
         history = self._filled(history, getattr(start, "level", None), {})
         if start is not None:
             self._check_continues(start, history.observations)
@@ -232,11 +239,15 @@ class ContinuousForecaster(BaseForecaster):
 
         What is not known is said, unless it was ``told`` before.
         """
-        if not history.unknown:
+        missing = history.unknown
+        if not missing:
             return history
-        if history.unknown != told:
-            self._tell(history.unknown, len(history.given.ticks))
-        return Unknown(history, 0).learned(level, Known.of(self, history))
+        if missing != told:
+            self._tell(missing, len(history.given.ticks))
+        unknown = Unknown(history, 0)
+        if level is None:  # of all rows as they are
+            level = Level.fit(unknown.seen.rows, known=Known.of(self, history))
+        return unknown.learned(level)
 
     def _tell(self, unknown: dict[Any, tuple[int, Any]], n_rows: int) -> None:
         """Say which columns of X are not known, and where."""

@@ -10,7 +10,7 @@ import pandas as pd
 
 from sklode.data.calendars import closed_hours
 from sklode.data.ticks import DAY, length_of_time, nanoseconds, stamps_of
-from sklode.model_selection import backtest
+from sklode.model_selection import tested
 
 _TOO_NARROW = 0.75  # coverage of the 90 % intervals
 _DRIFT = 2.0  # deviations of the last rows' errors in sum
@@ -126,7 +126,9 @@ def _held_out(
     for channel, column in history.errors.items():
         X = pd.DataFrame(index=y.index) if X is None else X
         X[column] = history.observations.errors[:, history.channels.index(channel)]
-    results = backtest(judged, y, X, origins=origins)
+    results = tested(
+        judged, y, X, horizon=None, origins=origins, coverage=0.9, is_scored=False
+    )
     seasons = dict(results.attrs["seasons"])
     errors = results.groupby("method", sort=False).mean()
     errors = errors[["MAE", "RMSE", "coverage"]].rename(columns={"coverage": "in 90 %"})

@@ -144,7 +144,8 @@ class Component(NamedTuple):
         if not (self.form.linked and self.link.is_logarithm):
             return 1.0
         own, space = self.own(table, span), self.space(span)
-        found = own.filtered(space, own.in_units(table), space.parts[[1, -1]])
+        rows = own.in_units(table)
+        found = own.filtered(space, rows, space.parts[[1, -1]])
         scale = np.broadcast_to(own.at(table.series).scale, table.values.shape)
         told = np.arange(len(scale)) - table.bounds[table.series] >= _BURNT
         told &= found.inverse_F > 0
@@ -157,7 +158,7 @@ class Component(NamedTuple):
         errors = scale * (found.v_F[told] / found.inverse_F[told] + fading)
         # what fades varies as it does in the long run
         more = self.fades(span) * (space.start[3, 3] - found.variance[told, 0])
-        noise = self.noise + own.in_units(table).errors[told] ** 2
+        noise = self.noise + rows.errors[told] ** 2
         usual = scale**2 * (found.variance[told, 1] + more + noise) / 2
         errors -= np.average(errors, weights=np.exp(middle - middle.max()))
         logs = middle + np.stack([errors, usual])
@@ -199,6 +200,15 @@ class Component(NamedTuple):
                 errors = errors * np.exp(one.link.log_slope(table.values))
             errors = errors / one.scale
         return table._replace(values=one.scaled(table.values), errors=errors)
+
+    def log_units(self, table: Table) -> float:
+        """Return what a loss in the units of the states lacks of one in y's."""
+        known = ~np.isnan(table.values)
+        scale = np.broadcast_to(self.at(table.series).scale, known.shape)
+        lacks = float(np.log(scale[known]).sum())
+        if self.form.linked:
+            lacks -= float(self.link.log_slope(table.values[known]).sum())
+        return lacks
 
     @property
     def step(self) -> float:

@@ -320,7 +320,7 @@ class _Search:
         elif self._at_bounds:
             threshold = math.inf  # large counts are rare, and true
         units = _in_units(sample, values, span, form.linked, self._link, threshold)
-        own = units.own(sample, span).at(sample.series)
+        own = units.own(sample, span)
         logs = priors(form)[2]
         if start is not None:
             logs[: len(start)] = start
@@ -332,10 +332,10 @@ class _Search:
             logs[_CHANGES], logs[_KEPT] = math.log(_STILL), math.log(span / _STILL)
             free[[*_CHANGES, *_MEMORIES]] = free[_KEPT] = False
         component = units._replace(form=form, logs=logs)
-        scaled = (values - own.location) / own.scale
-        errors = units.own(sample, span).in_units(sample).errors
+        each, errors = own.at(sample.series), own.in_units(sample).errors
         component = component._replace(error=_usual(errors))
-        left = scaled - self._response(estimate, self._rows)
+        left = (values - each.location) / each.scale
+        left = left - self._response(estimate, self._rows)
         left = sample._replace(values=left, errors=errors)
         posterior = Posterior(component, free, left, span)
         component, _ = posterior.fit()
@@ -353,11 +353,7 @@ class _Search:
         """
         judged = self.judged
         own = component.own(judged, self._span)
-        scale = np.broadcast_to(own.at(judged.series).scale, len(judged.values))
-        table = own.in_units(judged)
-        units = float(np.log(scale).sum())
-        if component.form.linked:
-            units -= float(component.link.log_slope(judged.values).sum())
+        table, units = own.in_units(judged), own.log_units(judged)
         left = table.values - self._response(estimate, self._late)
         table, space = table._replace(values=left), component.space(self._span)
         component = component._replace(steps=True)

@@ -124,12 +124,15 @@ class Level:
                 is_fine, gap = True, min(lengths) / _MEANS
                 rows = observations.means(round(gap))
             is_told = not isinstance(seasons, str)
-            told = is_told, known.blocks
-            coarse = level._rows(rows, channel, lengths, *told)
+            read = partial(
+                level._rows,
+                channel=channel,
+                seasons=lengths,
+                is_told=is_told,
+                blocks=known.blocks,
+            )
+            coarse, fine = read(rows), read(observations) if is_fine else None
             gap /= unit
-            fine = None
-            if is_fine:
-                fine = level._rows(observations, channel, lengths, *told)
             fit = partial(
                 _fit,
                 fine=fine,
@@ -211,6 +214,8 @@ class Level:
     def inputs_at(self, ticks: Numbers, like: Any, columns: list[Array]) -> Array:
         """Return `inputs` at stamps, of what effects make of X there."""
         ahead = clock_ahead(ticks, like)[:, None] / self.unit
+        if not self.effects:
+            return ahead
         along = along_the_day(self.effects, columns, self.clock(ticks, like))
         return np.hstack([ahead, along])
 

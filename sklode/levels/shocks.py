@@ -101,13 +101,8 @@ def _still(component: Component) -> Component:
 def _loss(component: Component, span: float, table: Table) -> float:
     """Return minus the log-likelihood of rows, in units of y."""
     plain = component._replace(threshold=math.inf, steps=False)
-    rows = plain.in_units(table)
-    loss = plain.filtered(plain.space(span), rows).loss
-    known = ~np.isnan(table.values)
-    loss += known.sum() * float(np.log(plain.at(0).scale))
-    if plain.form.linked:
-        loss -= float(plain.link.log_slope(table.values[known]).sum())
-    return loss
+    loss = plain.filtered(plain.space(span), plain.in_units(table)).loss
+    return loss + plain.log_units(table)
 
 
 def _largest(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import numpy as np
 
 from sklode.data.arrays import Array, Flags
 from sklode.data.history import Asked, History
-from sklode.data.known import Known
 from sklode.data.observations import Observations
 from sklode.data.ticks import rows_before
 from sklode.levels.level import Level
@@ -47,14 +47,15 @@ class Unknown:
                 controls[where, own] = usual / max(usual.sum(), 1.0)
         return replace(known, controls=controls)
 
-    def learned(self, level: Level | None, known: Known) -> History:
-        """Return the history with X filled, and y as uncertain there as that makes it.
+    @functools.cached_property
+    def seen(self) -> History:
+        """The history with X filled."""
+        return replace(self._history, fills=self.filled(self._history.given).controls)
 
-        What X does is told by a ``level``; None: it is found, of all rows as they are.
-        """
-        given, like = self._history.given, self._history.given.like[:0]
-        history = replace(self._history, fills=self.filled(given).controls)
-        level = Level.fit(history.rows, known=known) if level is None else level
+    def learned(self, level: Level) -> History:
+        """Return what is `seen`, with y as uncertain as X makes it, says a level."""
+        given, history = self._history.given, self.seen
+        like = given.like[:0]
         answers = LevelPredictor(level.filtered(history.rows), history, 0, None, self)
         where = np.isnan(given.controls).any(axis=1)
         asked = given.series[where], given.ticks[where]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import math
 import threading
 from collections.abc import Sequence
@@ -62,13 +63,18 @@ class Run:
     ) -> None:
         self.settings, self.rng = settings, rng
         self.start, self.purpose = start, purpose
-        self.rows, self.known = history.observations, Known.of(settings, history)
+        self.rows, self._history = history.observations, history
         self.generator = torch.Generator().manual_seed(seed_from(rng))
         self.from_scratch = start is None or start.network is None
         self.model: Any = None if self.from_scratch else copy.deepcopy(start)
         self.architecture = {name: getattr(settings, name) for name in ARCHITECTURE}
         self.architecture |= told(settings)
         self.columns = history.channels, history.controls, history.categories
+
+    @functools.cached_property
+    def known(self) -> Known:
+        """What the user knows: read where a level is found, not of one that is kept."""
+        return Known.of(self.settings, self._history)
 
     def n_batches(self, n_windows: int) -> int:
         """Return the batches of an epoch."""

@@ -10,7 +10,7 @@ from sktime.transformations.base import BaseTransformer
 
 from sklode.data.checks import check_choice
 from sklode.forecasters.structural import StructuralForecaster
-from sklode.transformers.prototype import TAGS, at, fitted, told
+from sklode.transformers.prototype import TAGS, at, fitted
 
 
 class StructuralImputer(BaseTransformer):
@@ -69,7 +69,8 @@ class StructuralImputer(BaseTransformer):
         missing = X.isna()
         if not missing.to_numpy().any():
             return X
-        forecaster, rows = told(self.forecaster_, X), X.index[missing.any(axis=1)]
+        forecaster = self.forecaster_.clone().fit(X)
+        rows = X.index[missing.any(axis=1)]
         if self.method == "mean":
             found = pd.DataFrame(forecaster.predict_at(rows))
         else:

@@ -54,8 +54,3 @@ def at(index: pd.Index) -> Any:
         index = index.copy()
         index.freq = None  # which may be another than that of the rows
     return ForecastingHorizon(index, is_relative=False)
-
-
-def told(pretrained: Any, y: pd.DataFrame) -> Any:
-    """Return a fit of y by hyperparameters that were found before."""
-    return pretrained.clone().fit(y)

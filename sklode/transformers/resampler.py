@@ -9,7 +9,7 @@ import pandas as pd
 from sktime.transformations.base import BaseTransformer
 
 from sklode.forecasters.structural import StructuralForecaster
-from sklode.transformers.prototype import TAGS, at, fitted, told
+from sklode.transformers.prototype import TAGS, at, fitted
 
 
 class StructuralResampler(BaseTransformer):
@@ -79,8 +79,7 @@ class StructuralResampler(BaseTransformer):
         if len(before):
             whole = _grid(before.index.append(X.index), self.freq)
             grid = whole[whole > before.index[-1]]
-        rows = pd.concat([before, X])
-        forecaster = told(self.forecaster_, rows)
+        forecaster = self.forecaster_.clone().fit(pd.concat([before, X]))
         found = pd.DataFrame(forecaster.predict_at(grid))
         found = found.set_axis(X.columns, axis=1)
         if self.std and len(grid):
