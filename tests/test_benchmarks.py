@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -141,7 +142,12 @@ def test_irregular_series_are_compared_with_rivals(
     (task,) = module.tasks(module.of_file(file, 1))
     assert task.kept.mean() == pytest.approx(0.6, abs=0.15)
     step = task.past.diff().abs().mean()  # the season repeats without an error
-    assert task.error(task.future + 3.0) == pytest.approx(3.0 / step)
+    shifted = task.future.to_numpy() + 3.0
+    paths = np.stack([shifted, shifted])
+    told = module.Forecast(shifted, np.stack([shifted] * len(module.LEVELS), 1), paths)
+    # a forecast without spread: the scores of its distribution are its error
+    for name, score in task.scores(told).items():
+        assert score == pytest.approx(3.0 / step), name
 
 
 @pytest.mark.slow

@@ -101,6 +101,11 @@ def test_deviations_are_those_of_observations() -> None:
         (pd.Index([3, 4, 8, 9]), 2, [3, 5, 7, 9]),
         (pd.PeriodIndex(["2026-01", "2026-04"], freq="M"), None, 4),
         (pd.to_datetime(["2026-01-15", "2026-04-02"]), "MS", 3),
+        (
+            pd.to_datetime(["2026-01-01", "2026-02-01", "2026-03-01", "2026-05-01"]),
+            None,
+            5,
+        ),
     ],
 )
 def test_grids_of_other_indexes(index: pd.Index, freq: Any, expected: Any) -> None:
@@ -130,6 +135,12 @@ def test_a_grid_of_what_tells_no_time_is_refused() -> None:
     y = pd.Series(np.arange(5.0))
     with pytest.raises(TypeError, match=r"needs an index of dates.*freq='h'"):
         StructuralResampler("h").fit_transform(y)
+
+
+def test_a_grid_without_steps_is_refused() -> None:
+    y = pd.Series(np.arange(5.0))
+    with pytest.raises(ValueError, match=r"freq must be 1 or more .*; got 0\. Pass"):
+        StructuralResampler(0, forecaster=PLAIN).fit_transform(y)
 
 
 def shocked() -> pd.Series:

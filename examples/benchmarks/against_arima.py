@@ -4,7 +4,8 @@ Four regular series that ship with sktime, forecast 12 steps ahead from growing 
 and an irregular one: weekly CO2 at Mauna Loa, of which three weeks in five are dropped.
 There the other methods get what a user would give them, a monthly grid with the values
 between observations interpolated. Ours have their defaults and are told no season; the
-others are told theirs. A table of MASE is printed and a picture saved.
+others are told theirs. Two tables are printed, of MASE and of the continuous ranked
+probability score (CRPS) in the unit of each series, and a picture is saved.
 
     python examples/benchmarks/against_arima.py [--output picture.png] [--quick]
         [--tasks airline lynx ...]
@@ -40,6 +41,7 @@ from sktime.forecasting.ets import AutoETS
 from sktime.forecasting.naive import NaiveForecaster
 from sktime.forecasting.theta import ThetaForecaster
 from sktime.performance_metrics.forecasting import MeanAbsoluteScaledError
+from sktime.performance_metrics.forecasting.probabilistic import PinballLoss
 from sktime.split import ExpandingWindowSplitter
 from statsmodels.tools.sm_exceptions import ConvergenceWarning
 
@@ -50,6 +52,9 @@ NETWORK, STRUCTURAL = "Latent ODE-LSTM", "StructuralForecaster"
 ARIMA, SEASONAL_ARIMA = "AutoARIMA", "AutoARIMA, seasonal"
 
 MONTH = pd.Timedelta(days=365.25) / 12
+
+ERROR, LOSS = "MeanAbsoluteScaledError_mean", "PinballLoss_mean"
+LEVELS = [(k + 0.5) / 10 for k in range(10)]  # of quantiles
 
 
 class Task(NamedTuple):
@@ -88,6 +93,7 @@ class OnRegularGrid(BaseForecaster):
     _tags: ClassVar[dict[str, Any]] = {
         "y_inner_mtype": "pd.Series",
         "capability:exogenous": False,
+        "capability:pred_int": True,
         "requires-fh-in-fit": False,
     }
     _config: ClassVar[dict[str, Any]] = {"remember_data": False}
@@ -108,12 +114,26 @@ class OnRegularGrid(BaseForecaster):
 
     def _predict(self, fh: ForecastingHorizon, X: None) -> pd.Series:
         stamps = fh.to_pandas()
-        position = self._steps_after_last(stamps)
-        n_ahead = int(np.ceil(position[-1]))
-        on_grid = self.forecaster_.predict(fh=np.arange(1, n_ahead + 1)).to_numpy()
-        values = [self._last_value, *on_grid]
-        at_stamps = np.interp(position, np.arange(n_ahead + 1), values)
-        return pd.Series(at_stamps, stamps, name=self._name)
+        on_grid = self.forecaster_.predict(fh=self._steps_ahead(stamps))
+        return pd.Series(self._at(stamps, on_grid), stamps, name=self._name)
+
+    def _predict_quantiles(
+        self, fh: ForecastingHorizon, X: None, alpha: list[float]
+    ) -> pd.DataFrame:
+        stamps = fh.to_pandas()
+        steps = self._steps_ahead(stamps)
+        on_grid = self.forecaster_.predict_quantiles(fh=steps, alpha=alpha)
+        values = [self._at(stamps, column) for _, column in on_grid.items()]
+        names = self._get_varnames()
+        columns = pd.MultiIndex.from_product([names, alpha])
+        return pd.DataFrame(np.transpose(values), stamps, columns)
+
+    def _steps_ahead(self, stamps: pd.DatetimeIndex) -> np.ndarray:
+        return np.arange(1, int(np.ceil(self._steps_after_last(stamps)[-1])) + 1)
+
+    def _at(self, stamps: pd.DatetimeIndex, on_grid: pd.Series) -> np.ndarray:
+        values = [self._last_value, *on_grid.to_numpy()]
+        return np.interp(self._steps_after_last(stamps), np.arange(len(values)), values)
 
     def _steps_after_last(self, index: pd.DatetimeIndex) -> np.ndarray:
         return np.asarray((index - self._last) / self.step)
@@ -195,8 +215,8 @@ def run(task: Task, name: str, quick: bool) -> pd.DataFrame:
     benchmark = ForecastingBenchmark(return_data=True)
     for key, forecaster in forecasters(task, quick).items():
         benchmark.add_estimator(forecaster, key)
-    metric = MeanAbsoluteScaledError()
-    benchmark.add_task(task.y, task.splitter(), [metric], task_id=name)
+    metrics = [MeanAbsoluteScaledError(), PinballLoss(alpha=LEVELS)]
+    benchmark.add_task(task.y, task.splitter(), metrics, task_id=name)
     result = benchmark.run(force_rerun="all").set_index("model_id")
     if benchmark.failed_experiments:
         raise RuntimeError(str(benchmark.failed_experiments))
@@ -205,9 +225,7 @@ def run(task: Task, name: str, quick: bool) -> pd.DataFrame:
 
 def table_of(results: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """Return MASE per forecaster and task, the mean rank, and seconds in all."""
-    scores = {
-        name: result["MeanAbsoluteScaledError_mean"] for name, result in results.items()
-    }
+    scores = {name: result[ERROR] for name, result in results.items()}
     table = pd.DataFrame(scores).rename_axis(None)
     regular = [name for name in table if "irregular" not in name]
     ranks = table[regular].round(6).rank()  # equal methods share a rank
@@ -305,6 +323,10 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     table = table_of(results)
     print("\nMASE, and the mean rank over the regular series")
     print(table.round({"mean rank": 2, "seconds": 1}).round(3).to_string())
+    # twice the mean pinball loss of levels in the middles of equal parts
+    crps = pd.DataFrame({name: 2 * result[LOSS] for name, result in results.items()})
+    print("\nCRPS, in the unit of each series")
+    print(crps.loc[table.index].rename_axis(None).map("{:.3g}".format).to_string())
 
     figure, axes = plt.subplots(2, 1, figsize=(7.8, 8.5), layout="constrained")
     draw_scores(axes[0], table)

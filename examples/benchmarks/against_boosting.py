@@ -5,7 +5,9 @@ its own. Twenty new series show 30 rows; their next ten are forecast. The networ
 fitted on the sixty and updated with the twenty, without more training. Boosting
 (scikit-learn's `HistGradientBoostingRegressor`) learns from the last eight rows, the
 time since each, and the time ahead. Mean squared errors against the truth without
-noise, over its variance, are printed.
+noise, over its variance, are printed; and the continuous ranked probability score of
+noisy values by quantiles, over their standard deviation. Boosting learns a model of
+each quantile; the quantiles of the last value are that value.
 
     python examples/benchmarks/against_boosting.py [--seeds 0 1 2 3]
 """
@@ -15,16 +17,20 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.integrate import solve_ivp
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from sklode import LatentODELSTMForecaster, StructuralForecaster
+from sklode.model_selection import quantile_crps
 
 START = pd.Timestamp("2025-01-01")
 N_ROWS, N_AHEAD, N_LAGS, NOISE = 30, 10, 8, 0.05
+LEVELS = (np.arange(10) + 0.5) / 10  # of quantiles
 
 Series = tuple[np.ndarray, np.ndarray]
 """Hours (row,) and predators and prey (row, 2)."""
@@ -64,8 +70,8 @@ def with_lags(series: Series, row: int, ahead: int) -> np.ndarray:
     return np.concatenate([x[seen].ravel(), *times])
 
 
-def boosting(many: list[Series], new: list[Series]) -> np.ndarray:
-    """Forecast new series by boosting on lags of many."""
+def boosting(many: list[Series], new: list[Series], **loss: Any) -> np.ndarray:
+    """Forecast new series, (row, column), by boosting on lags of many."""
     rows = [
         (with_lags(one, i, j), one[1][j])
         for one in many
@@ -75,12 +81,13 @@ def boosting(many: list[Series], new: list[Series]) -> np.ndarray:
     X, y = map(np.array, zip(*rows, strict=True))
     ahead = range(N_ROWS, N_ROWS + N_AHEAD)
     asked = np.array([with_lags(one, N_ROWS - 1, j) for one in new for j in ahead])
-    models = (HistGradientBoostingRegressor(random_state=0).fit(X, c) for c in y.T)
+    model = HistGradientBoostingRegressor(random_state=0, **loss)
+    models = (clone(model).fit(X, column) for column in y.T)
     return np.stack([model.predict(asked) for model in models], axis=1)
 
 
-def errors(seed: int) -> dict[str, tuple[float, float]]:
-    """Return each method's error and seconds."""
+def errors(seed: int) -> dict[str, dict[str, float]]:
+    """Return each method's error, score and seconds of its points."""
     rng = np.random.default_rng(seed)
     many = [law(rng, N_ROWS) for _ in range(60)]
     new = [law(rng, N_ROWS + N_AHEAD) for _ in range(20)]
@@ -97,12 +104,20 @@ def errors(seed: int) -> dict[str, tuple[float, float]]:
     truth, shown = (
         one.rename(lambda k: k + len(many), level="series") for one in (truth, shown)
     )
+    observed = np.concatenate([x[N_ROWS:] for _, x in new])
     found = {}
 
-    def score(name: str, start: float, forecast: np.ndarray) -> None:
-        missed = (np.asarray(forecast) - truth.to_numpy()) ** 2
-        error = missed.mean() / truth.to_numpy().var()
-        found[name] = float(error), time.perf_counter() - start
+    def score(name: str, start: float, points: Any) -> None:
+        missed = (np.asarray(points) - truth.to_numpy()) ** 2
+        found[name] = {
+            "MSE / variance": missed.mean() / truth.to_numpy().var(),
+            "seconds": time.perf_counter() - start,
+        }
+
+    def score_quantiles(name: str, quantiles: np.ndarray) -> None:
+        by_level = quantiles.reshape(-1, len(LEVELS))
+        each = quantile_crps(observed.ravel(), by_level, LEVELS)
+        found[name]["CRPS / deviation"] = each.mean() / observed.std()
 
     network = LatentODELSTMForecaster(random_state=seed)
     for name, forecaster in (
@@ -112,10 +127,15 @@ def errors(seed: int) -> dict[str, tuple[float, float]]:
         start = time.perf_counter()
         forecaster.fit(before).update(shown, update_params=False)
         score(name, start, forecaster.predict_at(truth.index))
+        quantiles = forecaster.predict_quantiles(truth.index, alpha=[*LEVELS])
+        score_quantiles(name, quantiles.to_numpy())
     start = time.perf_counter()
     score("boosting on lags", start, boosting(many, new))
-    last = [x[N_ROWS - 1] for _, x in new]
-    score("last value", time.perf_counter(), np.repeat(last, N_AHEAD, axis=0))
+    each = [boosting(many, new, loss="quantile", quantile=level) for level in LEVELS]
+    score_quantiles("boosting on lags", np.stack(each, axis=-1))
+    last = np.repeat([x[N_ROWS - 1] for _, x in new], N_AHEAD, axis=0)
+    score("last value", time.perf_counter(), last)
+    score_quantiles("last value", np.repeat(last[..., None], len(LEVELS), axis=-1))
     return found
 
 
@@ -123,13 +143,9 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
     """Compare for each seed, and print the geometric means."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3])
-    rows = [
-        (name, *one)
-        for seed in parser.parse_args(arguments).seeds
-        for name, one in errors(seed).items()
-    ]
-    table = pd.DataFrame(rows, columns=["method", "MSE / variance", "seconds"])
-    means = np.exp(np.log(table.set_index("method")).groupby("method").mean())
+    seeds = parser.parse_args(arguments).seeds
+    table = pd.concat([pd.DataFrame(errors(seed)).T for seed in seeds])
+    means = np.exp(np.log(table).groupby(level=0).mean()).rename_axis("method")
     means = means.sort_values("MSE / variance")
     print(means.round(3).to_string())
     return means

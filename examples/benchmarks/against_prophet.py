@@ -4,7 +4,8 @@ Of each series 40 % of the rows are dropped, and what follows its end is forecas
 forecaster and Prophet get the rows that are left, at their true stamps;
 UnobservedComponents gets them on a regular grid with NaN between; the others, which
 need every row, get the holes filled by straight lines. Ours is told no season, the
-others are told theirs. Ranks, errors (MASE, geometric mean) and seconds are printed.
+others are told theirs. Ranks, errors (MASE), scores of distributions (CRPS; energy of
+joint paths, of those that draw some) in the same unit, and seconds are printed.
 
     pip install -c constraints.txt ".[examples,rivals]"
     python examples/benchmarks/against_prophet.py [--data m3_monthly_dataset.tsf ...]
@@ -27,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 from sktime.datasets import (
     load_airline,
     load_lynx,
@@ -37,6 +39,7 @@ from sktime.datasets import (
 
 from sklode import StructuralForecaster
 from sklode.data import load_co2
+from sklode.model_selection import energy_score, quantile_crps
 
 SEASONS = {"Y": 1, "Q": 4, "M": 12, "W": 52, "h": 24}
 _FREQS = {"yearly": "Y", "quarterly": "Q", "monthly": "M", "weekly": "W"}
@@ -45,6 +48,16 @@ _AHEAD = {"Y": 6, "Q": 8, "M": 18, "W": 13, "h": 48, "D": 8}  # of the competiti
 _MOST_ROWS = 1000  # the last ones of a series
 _MOST_HARMONICS = 6
 _LONGEST = 24  # season that ARIMA is told: longer ones take it minutes
+_N_PATHS = 200
+LEVELS = (np.arange(10) + 0.5) / 10  # of quantiles
+
+
+class Forecast(NamedTuple):
+    """What is forecast: points, quantiles (row, level), paths (path, row)."""
+
+    points: Any
+    quantiles: np.ndarray
+    paths: np.ndarray | None = None  # of the methods that draw some
 
 
 class Task(NamedTuple):
@@ -61,32 +74,45 @@ class Task(NamedTuple):
         rows = np.arange(len(self.past))
         return np.interp(rows, rows[self.kept], self.past.to_numpy()[self.kept])
 
-    def error(self, forecast: Any) -> float:
-        """Return MASE, over the seasonal naive inside the past."""
+    def scores(self, forecast: Forecast) -> dict[str, float]:
+        """Return errors in units of the seasonal naive's inside the past."""
         past, m = self.past.to_numpy(), self.season
         scale = np.abs(past[m:] - past[:-m]).mean() if len(past) > m else 0.0
         scale = scale or np.abs(np.diff(past)).mean() or 1.0
-        missed = np.abs(self.future.to_numpy() - np.asarray(forecast, float)).mean()
-        return float(np.clip(missed / scale, 1e-3, 100))
+        truth = self.future.to_numpy()
+        found = {
+            "MASE": np.abs(truth - np.asarray(forecast.points, float)).mean(),
+            "CRPS": quantile_crps(truth, forecast.quantiles, LEVELS).mean(),
+        }
+        if forecast.paths is not None:
+            # as large as the others, however many rows there are
+            found["energy"] = energy_score(truth, forecast.paths) / len(truth) ** 0.5
+        return {name: float(np.clip(x / scale, 1e-3, 100)) for name, x in found.items()}
 
 
-def ours(task: Task) -> Any:
+def ours(task: Task) -> Forecast:
     """Forecast by `StructuralForecaster`, with its defaults."""
     forecaster = StructuralForecaster(random_state=0).fit(task.past[task.kept])
-    return forecaster.predict(fh=task.future.index)
+    ahead = task.future.index
+    quantiles = forecaster.predict_quantiles(fh=ahead, alpha=[*LEVELS])
+    paths = forecaster.sample(ahead, _N_PATHS).to_numpy().reshape(_N_PATHS, -1)
+    return Forecast(forecaster.predict(fh=ahead), quantiles.to_numpy(), paths)
 
 
-def prophet(task: Task) -> Any:
+def prophet(task: Task) -> Forecast:
     """Forecast by Prophet, with its defaults."""
     from prophet import Prophet
 
     logging.getLogger("cmdstanpy").setLevel(logging.ERROR)
     table = pd.DataFrame({"ds": _dates(task.past.index), "y": task.past.to_numpy()})
     model = Prophet().fit(table[task.kept])
-    return model.predict(pd.DataFrame({"ds": _dates(task.future.index)}))["yhat"]
+    ahead = pd.DataFrame({"ds": _dates(task.future.index)})
+    paths = model.predictive_samples(ahead)["yhat"]
+    quantiles = np.quantile(paths, LEVELS, axis=1).T
+    return Forecast(model.predict(ahead)["yhat"], quantiles, paths.T)
 
 
-def unobserved_components(task: Task) -> Any:
+def unobserved_components(task: Task) -> Forecast:
     """Forecast by statsmodels: a local linear trend, and waves of the season."""
     from statsmodels.tsa.statespace.structural import UnobservedComponents
 
@@ -94,13 +120,16 @@ def unobserved_components(task: Task) -> Any:
     waves = {"period": task.season, "harmonics": min(task.season // 2, _MOST_HARMONICS)}
     seasons = [waves] if task.season > 1 and len(values) > 2 * task.season else None
     model = UnobservedComponents(values, "lltrend", freq_seasonal=seasons)
-    return model.fit(disp=False).forecast(len(task.future))
+    ahead = model.fit(disp=False).get_forecast(len(task.future))
+    means = ahead.predicted_mean[:, None]
+    quantiles = means + ahead.se_mean[:, None] * norm.ppf(LEVELS)
+    return Forecast(means[:, 0], quantiles)
 
 
-def of_statsforecast(name: str) -> Callable[[Task], Any]:
+def of_statsforecast(name: str) -> Callable[[Task], Forecast]:
     """Return what forecasts by a model of statsforecast."""
 
-    def forecast(task: Task) -> Any:
+    def forecast(task: Task) -> Forecast:
         import statsforecast.models
 
         values, h = task.filled, len(task.future)
@@ -108,12 +137,16 @@ def of_statsforecast(name: str) -> Callable[[Task], Any]:
         if name == "AutoARIMA" and season > _LONGEST:
             season = 1
         model = getattr(statsforecast.models, name)(season_length=season)
-        return model.forecast(y=values, h=h)["mean"]
+        widths = [10, 30, 50, 70, 90]  # percent: the bounds are at LEVELS
+        found = model.forecast(y=values, h=h, level=widths)
+        below = [found[f"lo-{width}"] for width in reversed(widths)]
+        above = [found[f"hi-{width}"] for width in widths]
+        return Forecast(found["mean"], np.stack([*below, *above], axis=1))
 
     return forecast
 
 
-METHODS: dict[str, Callable[[Task], Any]] = {
+METHODS: dict[str, Callable[[Task], Forecast]] = {
     "sklode": ours,
     "Prophet": prophet,
     "UnobservedComponents": unobserved_components,
@@ -186,21 +219,24 @@ def main(arguments: Sequence[str] | None = None) -> pd.DataFrame:
             with warnings.catch_warnings():
                 if name != "sklode":  # rivals warn of searches that do not converge
                     warnings.simplefilter("ignore")
-                error = task.error(METHODS[name](task))
-            rows.append((len(rows), name, error, time.perf_counter() - start))
-    found = pd.DataFrame(rows, columns=["task", "method", "error", "seconds"])
-    found["task"] //= len(options.methods)
-    errors = found.pivot(index="task", columns="method", values="error")
-    table = pd.DataFrame(
-        {
-            "MASE": np.exp(np.log(errors).mean()),
-            "mean rank": errors.rank(axis=1).mean(),
-            "seconds, median": found.groupby("method")["seconds"].median(),
-            "seconds, most": found.groupby("method")["seconds"].max(),
-        }
-    ).sort_values("MASE")
+                scores = task.scores(METHODS[name](task))
+            spent = time.perf_counter() - start
+            rows.append({"method": name, "seconds": spent, **scores})
+    found = pd.DataFrame(rows).assign(
+        task=np.repeat(
+            np.arange(len(rows) // len(options.methods)), len(options.methods)
+        )
+    )
+    errors = found.pivot(index="task", columns="method", values="MASE")
+    each = found.groupby("method")
+    scored = [name for name in ("MASE", "CRPS", "energy") if name in found]
+    table = np.exp(np.log(found[scored]).groupby(found["method"]).mean())
+    table["mean rank"] = errors.rank(axis=1).mean()
+    table["seconds, median"] = each["seconds"].median()
+    table["seconds, most"] = each["seconds"].max()
+    table = table.sort_values("MASE")
     print(f"{len(errors)} series, 40 % of their rows dropped")
-    print(table.round({"MASE": 3}).round(2).to_string())
+    print(table.round(dict.fromkeys(scored, 3)).round(2).to_string())
     return table
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from sktime.transformations.base import BaseTransformer
 
+from sklode.data.ticks import default_step
 from sklode.forecasters.structural import StructuralForecaster
 from sklode.transformers.prototype import TAGS, at, fitted
 
@@ -22,9 +23,11 @@ class StructuralResampler(BaseTransformer):
     Parameters
     ----------
     freq : str, offset or int, optional
-        Of the grid; of integers their number. None: the usual gap. The grid begins with
-        the first of its stamps that is not before the first row, and ends with the last
-        that is not after the last one.
+        Of the grid; of integers their number. None: a step of the index, by its
+        frequency (also of the calendar, such as months) or else the median gap. The
+        grid begins with the first of its stamps that is not before the first row, and
+        ends with the last that is not after the last one. Rows that are later than
+        those of `fit` go on with the grid where it ended.
     std : bool, default=False
         Whether columns named ``*_std`` follow: the standard deviation of an observation
         at the stamp, with its noise.
@@ -99,20 +102,25 @@ def _grid(index: pd.Index, freq: Any) -> pd.Index:
     """Return the stamps of a grid between the first and the last one of an index."""
     first, last = index[0], index[-1]
     if isinstance(index, pd.PeriodIndex):
-        return pd.period_range(first, last, freq=freq or index.freq, name=index.name)
+        freq = index.freq if freq is None else freq
+        return pd.period_range(first, last, freq=freq, name=index.name)
     if pd.api.types.is_integer_dtype(index.dtype) and isinstance(freq, int | None):
-        return pd.RangeIndex(first, last + 1, freq or 1, name=index.name)
+        step = 1 if freq is None else freq
+        if step < 1:
+            raise ValueError(
+                f"freq must be 1 or more for an index of integers; got {freq}. Pass "
+                "the number from one row of the grid to the next."
+            )
+        return pd.RangeIndex(first, last + 1, step, name=index.name)
     if not isinstance(index, pd.DatetimeIndex):
         raise TypeError(
             "a grid needs an index of dates, or of integers and a number of them; got "
             f"{type(index).__name__} and freq={freq!r}. Convert the index."
         )
-    if freq is None:
-        gaps = np.diff(index.asi8)
-        freq = pd.Timedelta(int(np.median(gaps)), index.unit) if len(gaps) else "D"
+    step = default_step(index, None) if freq is None else freq
     try:
-        first = first.ceil(freq)
-    except ValueError:  # of the calendar: months, quarters, opening hours
+        first = first.ceil(step)
+    except (TypeError, ValueError):  # of the calendar: months, quarters, opening hours
         first = first.normalize()
-    grid = pd.date_range(first, last, freq=freq)
+    grid = pd.date_range(first, last, freq=step)
     return grid[grid >= index[0]].rename(index.name)
