@@ -161,6 +161,20 @@ def test_many_series_of_one_law_are_compared_with_boosting(
     assert errors["boosting on lags"] < 0.3 < errors["StructuralForecaster"]
 
 
+def test_gradients_of_the_adjoint_take_no_memory_of_steps(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = load("memory")
+    monkeypatch.setattr(module.measuring, "in_own_process", lambda f, *given: f(*given))
+    monkeypatch.setattr(module, "N_SERIES", 20)
+    table = module.show_gradients(1)
+    for method in module.METHODS:
+        counts = [table[method, rate][0] for rate in module.RATES]
+        assert counts[0] < counts[1] < counts[2]
+    slow, fast = (table["dopri5_adjoint", module.RATES[k]][1] for k in (0, -1))
+    assert fast < slow + 0.01
+
+
 def test_rows_a_second_are_told(load: Load) -> None:
     table = load("rows_a_second").main(["--rows", "300"])
     assert table["rows"].tolist() == [300]

@@ -5,6 +5,9 @@ of the network alone, ``level="series"``, where it names no other level.
 Peaks are of resident memory, beyond what the process holds once libraries are imported
 and a small model was fitted. What is over 8 GiB, libraries included, is told.
 
+"adjoint": a gradient through a neural ODE whose solver takes ever more steps between
+the same stamps, by "dopri5" and by "dopri5_adjoint".
+
     python examples/benchmarks/memory.py [--workloads panel series] [--share 0.01]
 """
 
@@ -23,7 +26,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from sklode import LatentODELSTMForecaster
+from sklode import LatentODELSTMForecaster, nn
 
 GIB = 2**30
 BOUND = 8.0
@@ -158,6 +161,12 @@ WORKLOADS: dict[str, Workload] = {
 }
 
 
+ADJOINT, METHODS, RATES = "adjoint", ("dopri5", "dopri5_adjoint"), (1.0, 5.0, 25.0)
+"""Neural ODEs that turn so many times faster need more steps."""
+
+WIDTH, N_SERIES, N_STAMPS = 512, 2000, 10
+
+
 class Step(NamedTuple):
     """What one operation took."""
 
@@ -231,6 +240,43 @@ def measure(name: str, share: float, epochs: int, threads: int) -> Measured:
     return Measured(len(given.past), imports, peak, steps, error)
 
 
+def measure_gradient(method: str, rate: float, threads: int) -> tuple[int, float]:
+    """Return evaluations of a field and the peak in GiB of a gradient, see `RATES`."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    field, n_evaluations = nn.VectorField(2, WIDTH), 0
+    field.start_rotating([2 * N_STAMPS / rate])
+
+    def count(*_: object) -> None:
+        nonlocal n_evaluations
+        n_evaluations += 1
+
+    field.register_forward_hook(count)
+    z0 = torch.full((N_SERIES, 2), 0.1, requires_grad=True)
+
+    def gradient(steps: torch.Tensor) -> None:
+        nn.Solver(method).trajectory(field, z0, steps).square().mean().backward()
+
+    gradient(torch.ones(N_SERIES, N_STAMPS)[:, :1])
+    before, n_evaluations = measuring.resident_megabytes(), 0
+    steps = torch.ones(N_SERIES, N_STAMPS)
+    _, megabytes = measuring.seconds_and_peak(lambda: gradient(steps))
+    return n_evaluations, gib(megabytes - before)
+
+
+def show_gradients(threads: int) -> dict[tuple[str, float], tuple[int, float]]:
+    """Print what gradients through more and more steps take."""
+    print(f"\n{ADJOINT}: {N_SERIES:,} series, {N_STAMPS} stamps")
+    table = {}
+    for method in METHODS:
+        for rate in RATES:
+            given = measure_gradient, method, rate, threads
+            table[method, rate] = n, peak = measuring.in_own_process(*given)
+            told = f"  {method:18}rate {rate:5g}{n:8} evaluations{peak:9.2f} GiB"
+            print(told, flush=True)
+    return table
+
+
 def verdict(measured: Measured) -> str:
     """Return whether a workload stayed below the bound."""
     if measured.error:
@@ -255,7 +301,7 @@ def show(name: str, measured: Measured) -> None:
 def main(arguments: Sequence[str] | None = None) -> dict[str, Measured]:
     """Print a table per workload."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    names = list(WORKLOADS)
+    names = [*WORKLOADS, ADJOINT]
     parser.add_argument("--workloads", nargs="+", choices=names, default=names)
     parser.add_argument("--share", type=float, default=1.0, help="of series or stamps")
     parser.add_argument(
@@ -266,6 +312,9 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Measured]:
     print("seconds, those of the processor, GiB beyond libraries at the peak")
     table = {}
     for name in options.workloads:
+        if name == ADJOINT:
+            show_gradients(options.threads)
+            continue
         table[name] = measuring.in_own_process(
             measure, name, options.share, options.epochs, options.threads
         )

@@ -190,7 +190,7 @@ class Trainer:
             kl = bound.kl.sum() / n_observed
             loss = -elbo(likelihood, kl, kl_weight)
             loss.backward()
-        except SolverError:
+        except (SolverError, AssertionError):  # the latter from an adjoint equation
             return None
         threshold = self.settings.clip_norm
         norm = clip_gradient_norm([self._vector], threshold)

@@ -114,8 +114,9 @@ PARAMETERS = """    Parameters
         columns ``ds`` and ``holiday``, or a dict. Kinds of days have effects of their
         own, on a day's shape too, which shrink towards what all have in common; days
         are those of the index's time zone. The network does not see them.
-    method : {"rk4", "midpoint", "euler", "dopri5"}, default="rk4"
-        Of solving the equations: fixed steps ("rk4" is the 3/8 rule), or adaptive.
+    method : {"rk4", "midpoint", "euler", "dopri5", "dopri5_adjoint"}, default="rk4"
+        Of solving the equations: fixed steps ("rk4" is the 3/8 rule), or adaptive,
+        with gradients through the steps or by the paper's adjoint equation.
     step_size : float, default=1.0
         Length of a fixed step in units of ``time_unit_``.
     clip_norm : float or None, default=1.0

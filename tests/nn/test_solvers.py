@@ -4,7 +4,8 @@ import torchdiffeq
 from torch import Tensor, nn
 
 from sklode.data.errors import SolverError
-from sklode.nn import Solver
+from sklode.nn import ControlPath, Decoder, Solver
+from sklode.nn.solvers import METHODS
 from tests.networks import field
 from tests.problems import Driven, Square, decay, oscillator
 
@@ -14,9 +15,10 @@ ORDERS = {"euler": 1, "midpoint": 2, "rk4": 4}
 
 EVERY_SOLVER = pytest.mark.parametrize(
     "solver",
-    [Solver(method) for method in (*ORDERS, "dopri5")],
-    ids=[*ORDERS, "dopri5"],
+    [Solver(method) for method in METHODS],
+    ids=METHODS,
 )
+ADAPTIVE = pytest.mark.parametrize("method", ["dopri5", "dopri5_adjoint"])
 
 
 def tolerance(solver: Solver, exact: float = 1e-14) -> float:
@@ -86,9 +88,56 @@ def test_adaptive_grid_is_fine_enough_for_its_tolerance() -> None:
     assert Solver("dopri5", step_size=0.25).grid_spacing == 0.25
 
 
-def test_failed_step_control_names_method_and_remedy() -> None:
-    with pytest.raises(SolverError, match=r"dopri5.*tolerance.*clip_norm.*rk4"):
-        Solver("dopri5").trajectory(Square(), torch.ones(1, 1), torch.ones(1, 2))
+@ADAPTIVE
+def test_failed_step_control_names_method_and_remedy(method: str) -> None:
+    says = rf"method='{method}' could not.*tolerance.*clip_norm.*rk4"
+    with pytest.raises(SolverError, match=says):
+        Solver(method).trajectory(Square(), torch.ones(1, 1), torch.ones(1, 2))
+
+
+def gradients(method: str) -> list[Tensor]:
+    """Return gradients by z0 and weights, of a trajectory that is asked at stamps."""
+    torch.manual_seed(0)
+    f, z0 = field(3, control_size=1), torch.randn(2, 3, requires_grad=True)
+    with torch.no_grad():
+        f.output.weight.mul_(10)  # it moves
+    times = torch.tensor(
+        [[0.3, 2.0, 3.5], [-0.6, 0.7, 1.1]]
+    )  # one rests, one goes back
+    path = ControlPath(torch.arange(4.0).repeat(2, 1), torch.randn(2, 4, 1))
+    found = Decoder(f, Solver(method))(z0, torch.zeros(2), times, path)
+    (found**2).sum().backward()
+    return [torch.ones(()), *(x.grad for x in (z0, *f.parameters()) if x is not None)]
+
+
+def test_adjoint_gradients_are_those_through_the_steps() -> None:
+    for adjoint, through in zip(*map(gradients, METHODS[-1:-3:-1]), strict=True):
+        size = float(through.abs().max())
+        torch.testing.assert_close(adjoint, through, atol=5e-3 * size, rtol=0)
+
+
+def saved_bytes(method: str, rate: float) -> int:
+    """Return what autograd keeps of a solution whose field turns at a rate."""
+    sizes: dict[int, int] = {}
+
+    def pack(x: Tensor) -> Tensor:
+        sizes[x.untyped_storage().data_ptr()] = x.untyped_storage().nbytes()
+        return x
+
+    rotation = oscillator(rate)
+    for parameter in rotation.parameters():
+        parameter.requires_grad_()
+    z0 = torch.ones(8, 2, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        solved = Solver(method).trajectory(rotation, z0, torch.ones(8, 4))
+    assert solved.requires_grad
+    return sum(sizes.values())
+
+
+def test_memory_of_the_adjoint_does_not_grow_with_the_steps() -> None:
+    slow, fast = (saved_bytes("dopri5_adjoint", rate) for rate in (0.5, 20.0))
+    assert fast == slow
+    assert saved_bytes("dopri5", 20.0) > 5 * saved_bytes("dopri5", 0.5) > 5 * slow
 
 
 @pytest.mark.parametrize("fail", [torch.nan, torch.inf])

@@ -140,13 +140,27 @@ def test_a_validation_batch_that_cannot_be_solved_is_infinitely_bad() -> None:
 # Steps that are not finite
 
 
+class FailsBackward(torch.autograd.Function):
+    """What an adjoint equation does that cannot be solved."""
+
+    @staticmethod
+    def forward(ctx: Any, w: Tensor) -> Tensor:
+        return w.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        raise AssertionError("max_num_steps exceeded")
+
+
 def unsolvable_at_zero(w: Tensor, number: Tensor) -> Tensor:
     if number == 0:
         raise SolverError("no step is small enough")
+    if number == -1:
+        w = FailsBackward.apply(w)
     return linear(w, number)
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0, -1.0])
 def test_a_step_that_is_not_finite_is_skipped_and_counted(bad: float) -> None:
     network = Trainee(unsolvable_at_zero)
     batches = [batch(bad), batch(2.0), batch(bad), batch(bad), batch(3.0)]
