@@ -68,7 +68,7 @@ class Filtered:
         if is_widened:
             mixture = mixture.widened(self._factor(channel, asked, move))
         mixture = own.blurred(mixture, asked)
-        return mixture if move is None else mixture.moved(move)
+        return mixture if move is None else mixture.moved(mixture.limited(move))
 
     def limits(self, channel: int, asked: Table) -> Limits:
         """Return what a channel's answers stay within."""
@@ -99,6 +99,7 @@ class Filtered:
         )
         if move is None:
             return draws
+        move = mixture.limited(move)
         moved: Array = move.of(draws, mixture.middle(move))
         return moved
 

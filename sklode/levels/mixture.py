@@ -20,6 +20,7 @@ _HALVINGS, _FEW_HALVINGS = 60, 20
 _RATIOS = np.linspace(-2.5, 3.0, 300)
 _FAR = 3.0  # deviations above zero: next to nothing is below
 _NONE = np.array([-np.inf, np.inf])
+TO_DEVIATION = 3.29  # of the middle 90 % of a normal distribution
 _COARSE = 6.0  # a standard deviation to which steps of one are small
 
 
@@ -35,6 +36,7 @@ class Move(NamedTuple):
     target: Array  # f, in units of u
     weight: Array  # w, from 0 to 1
     factor: Array  # c
+    most: Array  # of | f - m |, in deviations, see `Mixture.limited`
 
     def at(self, queries: Any) -> Move:
         """Return it at some queries."""
@@ -106,6 +108,16 @@ class Mixture:
         """Return what a move takes for the middle: the median, of y the forecast."""
         values = self.points() if move.link.is_identity else self.medians()
         return move.link.of(values)
+
+    def limited(self, move: Move) -> Move:
+        """Return a move that goes no more deviations from the middle than it may.
+
+        Deviations are those of a normal distribution with the same middle 90 %.
+        """
+        ends = move.link.of(self.quantiles(np.array([0.05, 0.95])).T)
+        most = move.most * (ends[1] - ends[0]) / TO_DEVIATION
+        middle = self.middle(move)
+        return move._replace(target=np.clip(move.target, middle - most, middle + most))
 
     def moved(self, move: Move) -> Mixture:
         """Return it after a move, of whose kind all components then are."""

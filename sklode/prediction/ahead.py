@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 
 from sklode import nn
 from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.errors import SolverError
 from sklode.data.history import History
 from sklode.data.links import LEAST
 from sklode.data.observations import Observations
@@ -35,15 +38,25 @@ class Stacking:
     leads: Array  # (knot,), in units of time, increasing
     weights: Array  # (knot, channel), from 0 to 1
     factors: Array  # (knot, channel): of the level's standard deviation
+    most: Array  # (knot, channel): such deviations that it moved a forecast, proved
     reach: float  # the longest lead that was proved
 
-    def at(self, channel: int, leads: Array) -> tuple[Array, Array]:
-        """Return weights and factors of a channel at leads; else 0 and 1."""
-        counts = (leads > 0) & (leads <= self.reach)
-        weight = np.interp(leads, self.leads, self.weights[:, channel])
-        factor = np.interp(leads, self.leads, self.factors[:, channel])
-        counts &= weight > 0
-        return np.where(counts, weight, 0.0), np.where(counts, factor, 1.0)
+    @classmethod
+    def whole(cls, n_channels: int, reach: float) -> Stacking:
+        """Return one that takes a network's forecasts as they are."""
+        ones = np.ones((1, n_channels))
+        return cls(np.zeros(1), ones, ones, np.full_like(ones, np.inf), reach)
+
+    def at(self, channel: int, leads: Array) -> tuple[Array, Array, Array]:
+        """Return weights, factors and most of a channel at leads; else 0, 1, 0."""
+        weight, factor, most = (
+            np.interp(leads, self.leads, each[:, channel])
+            for each in (self.weights, self.factors, self.most)
+        )
+        counts = (leads > 0) & (leads <= self.reach) & (weight > 0)
+        either = (weight, 0.0), (factor, 1.0), (most, 0.0)
+        weight, factor, most = (np.where(counts, *pair) for pair in either)
+        return weight, factor, most
 
 
 @dataclass(repr=False, kw_only=True)
@@ -58,7 +71,7 @@ class AheadModel(TrainedModel):
     def weighed(self) -> Stacking:
         """What counts at each lead: nothing where none is proved."""
         zeros = np.zeros((1, self.sizes[0]))
-        return self.stacking or Stacking(np.zeros(1), zeros, zeros + 1, 0.0)
+        return self.stacking or Stacking(np.zeros(1), zeros, zeros + 1, zeros, 0.0)
 
     @property
     def share(self) -> float:
@@ -79,11 +92,24 @@ class AheadModel(TrainedModel):
         which = np.flatnonzero((lead > 0) & (lead <= self.stacking.reach))
         asked, target = queries.series[which], np.zeros((len(lead), len(found)))
         target[which] = self.forecasts(seen, asked, lead[which], known)
+        unknown = ~np.isfinite(target)
+        if unknown.any():
+            first = queries.series[int(np.argmax(unknown.any(1)))]
+            warnings.warn(
+                "the network's forecasts must be finite; got "
+                f"{int(unknown.any(1).sum())} of {len(lead)} rows where they are not, "
+                f"the first of series {history.rows.keys[first]}. The structural model "
+                "answers there. Fit with a lower lr, or ask for nearer stamps.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         for channel in range(len(found)):
-            weight, factor = self.stacking.at(channel, lead)
+            weight, factor, most = self.stacking.at(channel, lead)
+            weight[unknown[:, channel]] = 0.0
             if weight.any():
                 link = self.units.links[channel]._replace(least=LEAST)
-                found[channel] = Move(link, target[:, channel], weight, factor)
+                to = np.where(unknown[:, channel], 0.0, target[:, channel])
+                found[channel] = Move(link, to, weight, factor, most)
         return found
 
     def forecasts(
@@ -93,7 +119,7 @@ class AheadModel(TrainedModel):
         lead: Array,
         known: Observations,
     ) -> Array:
-        """Return forecasts, (query, channel), in units of `Move`, by series."""
+        """Return forecasts, (query, channel), in units of `Move`; NaN of none."""
         network: Any = self.network
         n_channels, origins = self.sizes[0], Rows(seen, self.units)
         last, controls = seen.bounds[1:] - 1, None
@@ -120,9 +146,10 @@ class AheadModel(TrainedModel):
                 far = np.full(len(numbers), lead[part].max() + spacing)
                 path = controls.paths(numbers, 0.0 * far, far)
             given = origins, last[numbers], self.window_length, asked, path, network
-            with own_modes(gradients=False):
-                found = network.predict(batch_of(*given)).double().numpy()
-            found = found.reshape(len(own), n_channels)
+            found = np.full((len(own), n_channels), np.nan)
+            with own_modes(gradients=False), contextlib.suppress(SolverError):
+                answers = network.predict(batch_of(*given)).double().numpy()
+                found = answers.reshape(found.shape)
             table[part] = origins.location[own] + origins.scale[own] * found
         return table
 

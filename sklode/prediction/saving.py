@@ -46,7 +46,7 @@ from sklode.levels.moves import Moves
 from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.model import FittedModel, build_network
 
-FORMAT_VERSION = 11  # rises with every change of what a file holds
+FORMAT_VERSION = 12  # rises with every change of what a file holds
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 

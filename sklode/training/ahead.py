@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,10 +22,16 @@ from sklode.levels.components import links_of
 from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
 from sklode.prediction.ahead import AheadModel, Stacking, batch_of
+from sklode.training.loop import Trainer
 from sklode.training.parameters import resolve_device
 from sklode.training.plan import Material, Run, drawn_network, held_out_rows, seed_from
 from sklode.training.report import Reporter
-from sklode.training.validation import Validation
+from sklode.training.validation import (
+    Evidence,
+    Validation,
+    has_prospects,
+    stacking_of,
+)
 
 _UPDATES = 900  # optimiser steps that max_epochs=None aims at
 _TRIED = 1 / 3  # of the epochs, after which it needs prospects
@@ -34,9 +39,13 @@ _FURTHER, _FURTHER_RATE = (1 / 3, 1), 0.5
 """Of the epochs (few series; many short ones), and ``lr``, to train on."""
 
 _PROVING_ROWS = 300  # at least, of which a network can be trained and validated
-_HELD_OUT, _VALIDATED = 0.2, 0.1  # of the rows, by the guard and by early stopping
-_MANY_SERIES, _SHORT = 20, 200
-"""Of so many series shorter than this, on average, whole ones are held out."""
+_STRETCHES = 0.3, 0.15
+"""Of each series' rows, what is held out: two stretches of time, one after another."""
+
+_MANY_SERIES, _SHORT, _HELD_OUT = 20, 200, 0.2
+"""Of so many series shorter than this, on average, a share of whole ones is."""
+
+_VALIDATED = 0.1  # of the rows, by early stopping
 
 _ROWS_READ = 48
 _LONG = 200
@@ -66,14 +75,16 @@ class AheadRun(Run):
         self.learned = rows
         is_short = rows.lengths.mean() < _SHORT
         self._whole = len(rows.keys) >= _MANY_SERIES and bool(is_short)
-        self._cut = held_out_rows(rows.bounds, _HELD_OUT, self._whole, rng)
-        self._given_up = False
+        shares = (_HELD_OUT,) if self._whole else _STRETCHES
+        self._cuts = [held_out_rows(rows.bounds, s, self._whole, rng) for s in shares]
+        self._given_up = self._is_tried = False
+        self._validations: dict[int, Validation] = {}
         self.is_guarded = self.from_scratch and settings.guard is not False
         may_have_network = not self.from_scratch
         if self.from_scratch:  # what pretraining left without stays so
             kept = self.start if self.purpose in ("fine-tune", "update") else None
             level = Level.fit(rows, known=self.known) if kept is None else kept.level
-            before = rows.until(self._cut)
+            before = rows.until(self._cuts[0])
             is_enough = len(rows.ticks) >= _PROVING_ROWS
             can_prove = is_enough and bool(np.isfinite(before.values).any(0).all())
             if self.is_guarded and can_prove:
@@ -127,11 +138,9 @@ class AheadRun(Run):
             return model
         model.network.eval()
         if not self.is_guarded:
-            ones = np.ones((1, model.sizes[0]))
-            model.stacking = Stacking(np.zeros(1), ones, ones, model.network.reach)
+            model.stacking = Stacking.whole(model.sizes[0], model.network.reach)
         elif not self._given_up:
-            with self.torch_threads():
-                model.stacking = self._validation.stacking()
+            model.stacking = self._proved(trainer, reporter)
         if model.stacking is None:
             model.network = None
             reporter.say("The network has not proved itself: the level answers alone.")
@@ -139,25 +148,52 @@ class AheadRun(Run):
         reporter.say(f"Of the network's forecasts {model.share:.0%} count.")
         if self.is_guarded and not trainer.interrupted:
             reporter.say("It trains on, on all rows.")
-            self.n_epochs = math.ceil(_FURTHER[self._whole] * self.n_epochs)
-            self.rate = _FURTHER_RATE
-            self.learn(reporter, self.material(self.rows))
+            self._train_on(self.rows, reporter)
         return model
+
+    def _proved(self, trainer: Trainer, reporter: Reporter) -> Stacking | None:
+        """Return what counts, by every stretch that was held out."""
+        found, n_channels = [], self.model.sizes[0]
+        for number, cut in enumerate(self._cuts):
+            if number and trainer.interrupted:
+                break
+            if number:  # it has seen the stretch before this one
+                self._train_on(self.rows.until(cut), reporter)
+            with self.torch_threads():
+                found.append(self._evidence(number))
+            if not has_prospects(found[-1], n_channels):
+                return None
+        return stacking_of(found, n_channels)
+
+    def _train_on(self, rows: Observations, reporter: Reporter) -> None:
+        self._is_tried, whole = True, self.n_epochs
+        self.n_epochs = math.ceil(_FURTHER[self._whole] * whole)
+        self.rate = _FURTHER_RATE
+        self.learn(reporter, self.material(rows))
+        self.n_epochs = whole
+        self.model.network.eval()
 
     def goes_on(self, epoch: int) -> bool:
         """Return whether the network has prospects, asked after a third."""
         tried = math.ceil(_TRIED * self.n_epochs)
-        is_asked = self.is_guarded and self.model.stacking is None
-        if is_asked and epoch == tried:
+        if self.is_guarded and not self._is_tried and epoch == tried:
             self.model.network.eval()
-            self._given_up = not self._validation.has_prospects()
+            evidence = self._evidence(0)
+            self._given_up = not has_prospects(evidence, self.model.sizes[0])
         return not self._given_up
 
-    @cached_property
-    def _validation(self) -> Validation:
-        """Held-out origins, and a level that has not seen what follows."""
-        level = Level.fit(self.rows.until(self._cut), known=self.known)
-        return Validation(self.rows, self._cut, level, self.model)
+    def _evidence(self, number: int) -> Evidence:
+        """Return what the network does on a stretch, beside a level of before it."""
+        if number not in self._validations:
+            rows, cut = self.rows, self._cuts[number]
+            level = Level.fit(rows.until(cut), known=self.known)
+            if number + 1 < len(self._cuts):
+                first, end = rows.bounds[:-1], self._cuts[number + 1]
+                kept = (cut - first)[end > first]
+                rows = rows.until(end)
+                cut = rows.bounds[:-1] + kept
+            self._validations[number] = Validation(rows, cut, level, self.model)
+        return self._validations[number].evidence()
 
     def material(self, rows: Observations) -> Material:
         """Return batches of windows that end at any of these rows."""

@@ -6,15 +6,18 @@ network, and what is best weighs the two.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 from scipy.special import stdtrit
 
-from sklode.data.arrays import Array, Numbers
-from sklode.data.errors import SolverError
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.observations import Observations
 from sklode.data.ticks import ticks_between
 from sklode.data.windows import Rows, count_up, spread
 from sklode.levels.level import Level
+from sklode.levels.mixture import TO_DEVIATION
 from sklode.levels.table import Table
 from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.calibration import normal_scale
@@ -31,13 +34,12 @@ _KNOTS = 4
 _NEXT, _OTHERS, _ALL = 0.25, 0.1, 0.5
 """How much neighbouring leads count beside one, all, and all channels."""
 
-_FEWEST_CLUSTERS, _CONFIDENCE = 4, 0.95
+_FEWEST_CLUSTERS, _CONFIDENCE, _PRIOR = 4, 0.9, 8
 _WHOLE, _PROSPECT = 0.5, 0.1
 """A weight that may be one, and is above the first for sure, is one; a
 network without any above the second is given up."""
 
 _CLIPPED, _FEWEST_ERRORS = 6.0, 30
-_TO_DEVIATION = 3.29  # of the middle 90 % of a normal distribution
 
 
 def best_weight(products: Array, squares: Array) -> tuple[float, float, float]:
@@ -49,7 +51,7 @@ def best_weight(products: Array, squares: Array) -> tuple[float, float, float]:
         q_b = d_b \cdot d_b
 
     over clusters b, ``products`` and ``squares`` (cluster,). First and last are ends
-    of its 90 % interval; it is 0 between infinite ends where nothing can be said.
+    of its 80 % interval; it is 0 between infinite ends where nothing can be said.
     """
     some = squares > 0
     products, squares = products[some], squares[some]
@@ -60,6 +62,25 @@ def best_weight(products: Array, squares: Array) -> tuple[float, float, float]:
     error = np.sqrt(n / (n - 1) * ((products - best * squares) ** 2).sum()) / total
     doubt = stdtrit(n - 1, _CONFIDENCE) * error
     return float(best - doubt), float(best), float(best + doubt)
+
+
+class Evidence(NamedTuple):
+    """What a level misses of values, and what a network changes there, (answer,)."""
+
+    cluster: Numbers  # errors of one count as one
+    channel: Numbers
+    lead: Array  # in units of time
+    error: Array  # of the level's median, in its deviations
+    change: Array  # in the same; NaN where the network has no answer
+
+    @classmethod
+    def joined(cls, stretches: list[Evidence]) -> Evidence:
+        """Return the evidence of several stretches of time, with clusters of each."""
+        parts = []
+        for number, one in enumerate(stretches):
+            named = one.cluster * len(stretches) + number
+            parts.append(one._replace(cluster=named))
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 class Validation:
@@ -93,7 +114,8 @@ class Validation:
         self._known = _parts(observations, rows, np.minimum(rows + most + 2, end))
         self.cluster = series[asked.window]
         if len(cut) < _BLOCKS:  # by when values were observed
-            begin, last = full.times[cut], full.times[observations.bounds[1:] - 1]
+            last_row = observations.bounds[1:] - 1
+            begin, last = full.times[np.minimum(cut, last_row)], full.times[last_row]
             since = full.times[asked.row] - begin[self.cluster]
             width = np.maximum(last - begin, 1e-9)[self.cluster] / _BLOCKS
             block = np.clip(since / width, 0, _BLOCKS - 1).astype(np.int64)
@@ -114,73 +136,93 @@ class Validation:
             queries = Table.of(*rows, len(before.keys))
             quantiles = np.array([0.05, 0.5, 0.95])
             for _, place in filtered.channels[k].split(queries):
-                one = filtered.answered(k, queries.where(place))
+                one = filtered.answered(k, queries.where(place), is_widened=False)
                 table[np.flatnonzero(mine)[place], :3] = one.quantiles(quantiles)
             table[mine] = self._model.units.links[k].of(table[mine])
         low, self.median, high, truth = table.T
-        deviation = (high - low) / _TO_DEVIATION
+        deviation = (high - low) / TO_DEVIATION
         self.deviation = np.maximum(deviation, 1e-9 * np.abs(self.median) + 1e-300)
         error = (truth - self.median) / self.deviation
         self.error = np.clip(error, -_CLIPPED, _CLIPPED)
 
-    def change(self) -> Array:
-        """Return what the network changes, in deviations, or NaN."""
+    def evidence(self) -> Evidence:
+        """Return what the network changes, beside what the level misses."""
         asked = self.asked
+        if not len(asked.window):
+            none = np.empty(0)
+            return Evidence(none.astype(int), none.astype(int), none, none, none)
         row = asked.window * (asked.row.max() + 1) + asked.row
         _, first, place = np.unique(row, return_index=True, return_inverse=True)
         queries = asked.window[first], asked.lead[first]
-        try:
-            table = self._model.forecasts(self.before, *queries, self._known)
-        except SolverError:
-            return np.full(len(place), np.nan)
+        table = self._model.forecasts(self.before, *queries, self._known)
         change = (table[place, asked.channel] - self.median) / self.deviation
-        return np.clip(change, -_CLIPPED, _CLIPPED)
+        return Evidence(self.cluster, asked.channel, asked.lead, self.error, change)
 
-    def has_prospects(self) -> bool:
-        """Return whether some weight might be worth it."""
-        if not len(self.asked.window):
-            return False
-        sums = self._sums(self.change())[0].sum(3)
-        every = [sums.sum(2), *np.moveaxis(sums, 2, 0)]
-        return max(best_weight(*one)[1] for one in every) > _PROSPECT
 
-    def stacking(self) -> Stacking | None:
-        """Return stacking weights; None where none is above zero for sure."""
-        if not len(self.asked.window):
-            return None
-        change = self.change()
-        sums, knots, place = self._sums(change)
-        _, n_clusters, n_channels, n_knots = sums.shape
-        pooled = sums + _OTHERS * sums.mean(3, keepdims=True)
-        pooled[..., 1:] += _NEXT * sums[..., :-1]
-        pooled[..., :-1] += _NEXT * sums[..., 1:]
-        of_channel = sums.mean(3) + _ALL * sums.mean((2, 3))[..., None]
-        weights = np.zeros((n_knots, n_channels))
-        for k in range(n_channels):
-            if best_weight(*of_channel[..., k])[0] > 0:
-                for j in range(n_knots):
-                    low, best, high = best_weight(*pooled[..., k, j])
-                    is_one = low > _WHOLE and high >= 1
-                    weights[j, k] = 1.0 if is_one else min(max(best, 0.0), 1.0)
-        if not weights.any():
-            return None
-        channel = self.asked.channel
-        left = np.abs(self.error - weights[place, channel] * change)
-        factors = _factors(left, place, channel, weights)
-        factors = np.where(weights > 0, factors * (1 + 0.5 / n_clusters), 1.0)
-        return Stacking(knots, weights, factors, float(self.asked.lead.max()))
+def has_prospects(evidence: Evidence, n_channels: int) -> bool:
+    """Return whether some weight might be worth it."""
+    if not len(evidence.lead):
+        return False
+    sums = _sums(evidence, n_channels)[0].sum(3)
+    every = [sums.sum(2), *np.moveaxis(sums, 2, 0)]
+    return max(best_weight(*one)[1] for one in every) > _PROSPECT
 
-    def _sums(self, change: Array) -> tuple[Array, Array, Numbers]:
-        """Return sums, (2, cluster, channel, part), with leads and parts."""
-        lead, channel = self.asked.lead, self.asked.channel
-        edges = np.unique(np.quantile(lead, np.arange(_KNOTS) / _KNOTS, method="lower"))
-        place = np.searchsorted(edges, lead, side="right") - 1
-        knots = np.array([np.median(lead[place == j]) for j in range(len(edges))])
-        names, cluster = np.unique(self.cluster, return_inverse=True)
-        sums = np.zeros((2, len(names), self._model.sizes[0], len(knots)))
-        np.add.at(sums[0], (cluster, channel, place), self.error * change)
-        np.add.at(sums[1], (cluster, channel, place), change**2)
-        return sums, knots, place
+
+def stacking_of(stretches: list[Evidence], n_channels: int) -> Stacking | None:
+    """Return stacking weights; None where none is above zero for sure.
+
+    A weight is the least of what each stretch of time calls best: one stretch alone
+    may be like what a network has learned by chance. What few clusters tell is shrunk,
+    as if there were some more where the network tells nothing.
+    """
+    evidence = Evidence.joined(stretches)
+    if not len(evidence.lead):
+        return None
+    sums, knots, place = _sums(evidence, n_channels)
+    n_clusters, n_knots = sums.shape[1], len(knots)
+    # of each cluster, see `Evidence.joined`
+    stretch = np.unique(evidence.cluster) % len(stretches)
+    pooled = sums + _OTHERS * sums.mean(3, keepdims=True)
+    pooled[..., 1:] += _NEXT * sums[..., :-1]
+    pooled[..., :-1] += _NEXT * sums[..., 1:]
+    of_channel = sums.mean(3) + _ALL * sums.mean((2, 3))[..., None]
+    weights = np.zeros((n_knots, n_channels))
+    for k in range(n_channels):
+        if best_weight(*of_channel[..., k])[0] > 0:
+            for j in range(n_knots):
+                each = pooled[..., k, j]
+                mine = [each[:, stretch == one] for one in range(len(stretches))]
+                least = min(_weight(*own) for own in mine)
+                shrunk = least * n_clusters / (n_clusters + _PRIOR)
+                weights[j, k] = least if least == 1 else shrunk
+    if not weights.any():
+        return None
+    channel, change = evidence.channel, evidence.change
+    counts = weights[place, channel] > 0
+    left = np.abs(evidence.error - weights[place, channel] * change)
+    factors = _each_part(left, place, channel, counts, weights, normal_scale)
+    factors = np.where(weights > 0, factors * (1 + 0.5 / n_clusters), 1.0)
+    most = _each_part(np.abs(change), place, channel, counts, weights, np.max)
+    return Stacking(knots, weights, factors, most, float(evidence.lead.max()))
+
+
+def _weight(products: Array, squares: Array) -> float:
+    """Return the best weight of clusters, from 0 to 1; 1 where it may well be."""
+    low, best, high = best_weight(products, squares)
+    return 1.0 if low > _WHOLE and high >= 1 else min(max(best, 0.0), 1.0)
+
+
+def _sums(evidence: Evidence, n_channels: int) -> tuple[Array, Array, Numbers]:
+    """Return sums, (2, cluster, channel, part), with leads and parts."""
+    lead, channel, change = evidence.lead, evidence.channel, evidence.change
+    edges = np.unique(np.quantile(lead, np.arange(_KNOTS) / _KNOTS, method="lower"))
+    place = np.searchsorted(edges, lead, side="right") - 1
+    knots = np.array([np.median(lead[place == j]) for j in range(len(edges))])
+    names, cluster = np.unique(evidence.cluster, return_inverse=True)
+    sums = np.zeros((2, len(names), n_channels, len(knots)))
+    np.add.at(sums[0], (cluster, channel, place), evidence.error * change)
+    np.add.at(sums[1], (cluster, channel, place), change**2)
+    return sums, knots, place
 
 
 def _origins(observations: Observations, cut: Numbers) -> Numbers:
@@ -199,12 +241,22 @@ def _parts(observations: Observations, first: Numbers, end: Numbers) -> Observat
     return observations.rows(place, bounds, tuple(keys))
 
 
-def _factors(left: Array, place: Numbers, channel: Numbers, weights: Array) -> Array:
-    """Return the scale of what is left, (part, channel)."""
-    factors = np.ones_like(weights)
+def _each_part(
+    numbers: Array,
+    place: Numbers,
+    channel: Numbers,
+    counts: Flags,
+    weights: Array,
+    of: Callable[[Array], float],
+) -> Array:
+    """Return what ``of`` tells of the numbers, (answer,), of each part that counts.
+
+    Where these are few, of all channels' in the same part of the leads.
+    """
+    found = np.ones_like(weights)
     for j, k in np.argwhere(weights > 0):
-        own = left[(place == j) & (channel == k)]
+        own = numbers[(place == j) & (channel == k)]
         if len(own) < _FEWEST_ERRORS:
-            own = left[(place == j) & (weights[j, channel] > 0)]
-        factors[j, k] = normal_scale(own)
-    return np.maximum(factors, 1e-3)
+            own = numbers[(place == j) & counts]
+        found[j, k] = of(own)
+    return np.maximum(found, 1e-3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ import pytest
 
 from sklode import StructuralForecaster
 from sklode.levels import level_predictor
+from sklode.levels.mixture import TO_DEVIATION
 from sklode.prediction import ahead as prediction
 from sklode.prediction.ahead import Stacking
 from sklode.training import ahead
-from sklode.training.validation import Validation
 from tests.series import tiny, uneven_stamps, waves
 
 STEPS = [1, 2, 5, 9]
@@ -29,16 +30,17 @@ def series(log: bool = False) -> pd.Series:
 
 def stacking(weight: float, n_channels: int = 1, factor: float = 0.8) -> Stacking:
     leads, one = np.array([1.0, 10.0]), np.ones((2, n_channels))
-    return Stacking(leads, weight * one, factor * one if weight else one, REACH)
+    factors = factor * one if weight else one
+    return Stacking(leads, weight * one, factors, np.full_like(one, np.inf), REACH)
 
 
 def fitted(weight: float, y: Any, X: Any = None, **settings: Any) -> Any:
     """Return a forecaster whose network counts by a weight, whatever it proves."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ahead, "_PROVING_ROWS", 0)
-        patch.setattr(Validation, "has_prospects", lambda *_: True)
+        patch.setattr(ahead, "has_prospects", lambda *_: True)
         found = stacking(weight) if weight else None
-        patch.setattr(Validation, "stacking", lambda *_: found)
+        patch.setattr(ahead, "stacking_of", lambda *_: found)
         chosen = {"level": "auto", "max_epochs": 2, "lr": 0.05, **settings}
         return tiny(**chosen).fit(y, X=X)
 
@@ -117,10 +119,50 @@ def test_without_a_weight_it_is_the_structural_forecaster() -> None:
 
 def test_weights_and_factors_are_linear_between_leads() -> None:
     weights, factors = np.array([[0.2], [0.6]]), np.array([[2.0], [1.0]])
-    made = Stacking(np.array([2.0, 4.0]), weights, factors, 6.0)
-    weight, factor = made.at(0, np.array([-1.0, 1.0, 3.0, 6.0, 6.1]))
+    made = Stacking(np.array([2.0, 4.0]), weights, factors, 3 * factors, 6.0)
+    weight, factor, most = made.at(0, np.array([-1.0, 1.0, 3.0, 6.0, 6.1]))
     np.testing.assert_allclose(weight, [0, 0.2, 0.4, 0.6, 0])
     np.testing.assert_allclose(factor, [1, 2.0, 1.5, 1.0, 1])
+    np.testing.assert_allclose(most, [0, 6.0, 4.5, 3.0, 0])
+
+
+def test_a_network_moves_forecasts_no_farther_than_it_was_proved() -> None:
+    y, stamps = series(), [1, 3, 9]
+    network = fitted(1.0, y)
+    level = StructuralForecaster().fit(y)
+    low, high = level.predict_interval(stamps, coverage=0.9).to_numpy().T
+    model = network._model
+    found = []
+    for most in (np.inf, 0.5):
+        most = np.full_like(model.stacking.factors, most)
+        stacked = replace(model.stacking, most=most)
+        network._set_model(replace(model, stacking=stacked))
+        found.append(network.predict(stamps).to_numpy())
+    free, limited = (each - level.predict(stamps).to_numpy() for each in found)
+    most = 0.5 * (high - low) / TO_DEVIATION
+    np.testing.assert_allclose(limited, np.clip(free, -most, most), rtol=1e-6)
+    assert (np.abs(free) > most).any()
+
+
+def test_where_a_network_overflows_the_level_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    y, stamps = series(), [1, 3, 9]
+    network = fitted(1.0, y)
+    level = StructuralForecaster().fit(y).predict(stamps)
+    whole = network.predict(stamps)
+    forecasts = type(network._model).forecasts
+
+    def overflowing(*given: Any) -> Any:
+        table = forecasts(*given)
+        table[1] = np.inf
+        return table
+
+    monkeypatch.setattr(type(network._model), "forecasts", overflowing)
+    with pytest.warns(RuntimeWarning, match=r"got 1 of 3 rows .*structural model answ"):
+        found = network.predict(stamps)
+    assert found.iloc[1] == pytest.approx(level.iloc[1])
+    np.testing.assert_allclose(found.iloc[[0, 2]], whole.iloc[[0, 2]])
 
 
 def test_controls_that_are_given_ahead_move_the_networks_forecast() -> None:

@@ -17,7 +17,6 @@ from sklode.levels.level import Level
 from sklode.plotting import plot_history
 from sklode.training import ahead
 from sklode.training.loop import HISTORY_COLUMNS
-from sklode.training.validation import Validation
 from tests.epochs import interrupt
 from tests.prediction.test_ahead import fitted, series, stacking
 from tests.series import MOSTLY_ONE, channels, panel, tiny, uneven_stamps, waves
@@ -30,8 +29,8 @@ STEPS = [1, 2, 5]
 def proving(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Let few rows prove that the network counts whole."""
     monkeypatch.setattr(ahead, "_PROVING_ROWS", 0)
-    monkeypatch.setattr(Validation, "has_prospects", lambda *_: True)
-    monkeypatch.setattr(Validation, "stacking", lambda *_: stacking(1.0))
+    monkeypatch.setattr(ahead, "has_prospects", lambda *_: True)
+    monkeypatch.setattr(ahead, "stacking_of", lambda *_: stacking(1.0))
     return monkeypatch
 
 
@@ -77,7 +76,7 @@ def test_a_network_without_prospects_is_given_up_after_a_third(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ahead, "_PROVING_ROWS", 0)
-    monkeypatch.setattr(Validation, "has_prospects", lambda *_: False)
+    monkeypatch.setattr(ahead, "has_prospects", lambda *_: False)
     forecaster = auto(max_epochs=9).fit(series())
     assert forecaster.n_epochs_ == 3
     assert forecaster.network_ is None
@@ -109,10 +108,10 @@ def test_what_is_held_out_is_trained_on_only_once_it_has_proved_the_network(
 
     monkeypatch.setattr(ahead, "Level", SimpleNamespace(fit=fit))
     forecaster = auto().fit(series())
-    assert levels == [60, 48]  # of the forecasts, and of the proof
-    assert list(dict.fromkeys(seen)) == [48, 60]
+    assert levels == [60, 42, 51]  # of the forecasts, and of each stretch's proof
+    assert list(dict.fromkeys(seen)) == [42, 51, 60]
     assert seen == sorted(seen)
-    assert forecaster.location_[0] == np.median(series()[:48])
+    assert forecaster.location_[0] == np.median(series()[:42])
 
 
 @pytest.mark.usefixtures("proving")
@@ -134,7 +133,7 @@ def test_a_series_is_forecast_by_the_network_of_its_family() -> None:
 def test_what_pretraining_has_not_proved_is_not_trained_by_a_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Validation, "stacking", lambda *_: None)
+    monkeypatch.setattr(ahead, "stacking_of", lambda *_: None)
     forecaster = auto().pretrain(panel())
     assert forecaster.pretrained_.network is None
     forecaster.fit(waves(uneven_stamps(9)))
@@ -144,10 +143,10 @@ def test_what_pretraining_has_not_proved_is_not_trained_by_a_fit(
 def test_an_update_keeps_the_level_that_a_guard_has_kept(
     proving: pytest.MonkeyPatch,
 ) -> None:
-    proving.setattr(Validation, "stacking", lambda *_: None)
+    proving.setattr(ahead, "stacking_of", lambda *_: None)
     y = series()
     forecaster = auto().fit(y[:50])
-    proving.setattr(Validation, "stacking", lambda *_: stacking(1.0))
+    proving.setattr(ahead, "stacking_of", lambda *_: stacking(1.0))
     forecaster.update(y[50:])
     assert (forecaster.network_, forecaster.network_share_) == (None, 0.0)
 
@@ -156,7 +155,7 @@ def test_an_update_keeps_the_level_that_a_guard_has_kept(
 def test_missing_values_and_a_channel_beside_many(
     n_channels: int, proving: pytest.MonkeyPatch
 ) -> None:
-    proving.setattr(Validation, "stacking", lambda *_: stacking(1.0, n_channels))
+    proving.setattr(ahead, "stacking_of", lambda *_: stacking(1.0, n_channels))
     rng = np.random.default_rng(0)
     index = uneven_stamps(60)
     y = pd.DataFrame({f"c{k}": waves(index, k) for k in range(n_channels)})
@@ -250,20 +249,20 @@ def test_windows_show_what_came_and_ask_for_what_followed(thinning: float) -> No
     stamps = y.index.to_series().diff().dt.total_seconds() / 60
     times = stamps.cumsum().fillna(0).to_numpy() / (units.time / 60e9)
     batches = list(run.material(run.learned)[0](1))
-    assert len(batches) == math.ceil(48 / 16)
+    assert len(batches) == math.ceil(42 / 16)
     hidden = [~batch.mask[..., 0] for batch in batches]
     n_hidden = sum(int(x.sum()) for x in hidden)
     for batch in batches:
         assert batch.mask[:, 0].all()  # the last row, which stays
         for k in range(16):
             last = np.flatnonzero(np.isclose(plain[:, 0], batch.values[k, 0, 0]))[0]
-            assert last < 48
+            assert last < 42
             shown = min(last + 1, 6)
             expected = plain[last - np.arange(shown)]
             np.testing.assert_allclose(batch.values[k, :shown], expected, atol=1e-5)
             mine = batch.window == k
             row = np.searchsorted(times, times[last] + batch.lead[mine].numpy() - 1e-3)
-            assert ((row > last) & (row < 48)).all()
+            assert ((row > last) & (row < 42)).all()
             expected = plain[row, batch.channel[mine].numpy()]
             np.testing.assert_allclose(batch.target[mine], expected, atol=1e-5)
             asked = batch.lead[mine].expand(16, -1)
@@ -278,8 +277,8 @@ def test_windows_show_what_came_and_ask_for_what_followed(thinning: float) -> No
 def test_early_stopping_validates_on_rows_no_batch_asks_for(seen: list[int]) -> None:
     auto(early_stopping=True, max_epochs=2).fit(series())
     # each time a validation batch, and those of an epoch
-    assert list(dict.fromkeys(seen)) == [48, 43, 60, 54]
-    assert (seen.count(48), seen.count(60)) == (1, 1)
+    assert list(dict.fromkeys(seen)) == [42, 38, 51, 46, 60, 54]
+    assert [seen.count(n) for n in (42, 51, 60)] == [1, 1, 1]
 
 
 @pytest.mark.usefixtures("proving")
@@ -289,7 +288,7 @@ def test_rare_channels_count_more_and_those_that_never_vary_nothing() -> None:
     y["c2"] = 5.0
     weights = planned(auto(), y).model.network.weights.numpy()
     assert weights[1] > weights[0] > weights[2] == 0
-    counts = y[:320].notna().sum().to_numpy()
+    counts = y[:280].notna().sum().to_numpy()
     assert weights @ counts == pytest.approx(counts[:2].sum(), rel=1e-5)
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from sklode.training import ahead
-from sklode.training.validation import Validation
 from tests.epochs import after_each_epoch, interrupt
 from tests.prediction.test_ahead import stacking
 from tests.series import panel, tiny, uneven_stamps, waves
@@ -80,13 +79,13 @@ def test_the_verdict_of_a_guard_is_told(
     forecaster, y = tiny(**settings), waves(uneven_stamps(60))
     verdict = "has not proved itself: the level answers alone.\n"
     monkeypatch.setattr(ahead, "_PROVING_ROWS", 0)
-    monkeypatch.setattr(Validation, "has_prospects", lambda *_: True)
-    monkeypatch.setattr(Validation, "stacking", lambda *_: stacking(1.0))
+    monkeypatch.setattr(ahead, "has_prospects", lambda *_: True)
+    monkeypatch.setattr(ahead, "stacking_of", lambda *_: stacking(1.0))
     forecaster.fit(y)
     assert terminal.frames()[0].startswith("epoch 0/5 |")
     assert terminal.frames()[-1].startswith("epoch 2/2 |")
     assert verdict not in terminal.text
-    monkeypatch.setattr(Validation, "stacking", lambda *_: None)
+    monkeypatch.setattr(ahead, "stacking_of", lambda *_: None)
     forecaster.fit(y)
     assert terminal.text.endswith(verdict)
 

@@ -20,7 +20,13 @@ from sklode.levels.level import Level
 from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.model import build_network
 from sklode.training.plan import held_out_rows
-from sklode.training.validation import Validation, best_weight
+from sklode.training.validation import (
+    Evidence,
+    Validation,
+    best_weight,
+    has_prospects,
+    stacking_of,
+)
 from tests.series import channels, tiny, two_sines, uneven_stamps
 
 
@@ -30,8 +36,8 @@ from tests.series import channels, tiny, two_sines, uneven_stamps
         ([1.0] * 4, [1.0] * 4, 1.0, 0.0),
         ([1.0] * 4, [2.0] * 4, 0.5, 0.0),
         ([-1.0] * 4, [1.0] * 4, -1.0, 0.0),
-        # the 95 % quantile of Student's t of 3 degrees, and the mean's error
-        ([0.8, 0.6] * 2, [1.0] * 4, 0.7, 2.3534 * 0.1 / 3**0.5),
+        # the 90 % quantile of Student's t of 3 degrees, and the mean's error
+        ([0.8, 0.6] * 2, [1.0] * 4, 0.7, 1.6377 * 0.1 / 3**0.5),
         ([1.0] * 3, [1.0] * 3, 0.0, np.inf),
         ([0.0] * 4, [0.0] * 4, 0.0, np.inf),
         ([np.nan] * 4, [1.0] * 4, 0.0, np.inf),
@@ -89,28 +95,58 @@ def test_the_level_forecasts_as_it_would_for_who_has_seen_the_rows_up_to_an_orig
     ("of", "low", "high"),
     [
         (lambda e, rng: e, 0.99, 1.0),
-        (lambda e, rng: 2 * e, 0.4, 0.55),
+        (lambda e, rng: 2 * e, 0.2, 0.25),
         (lambda e, rng: rng.normal(size=len(e)), 0.0, 0.15),
         (lambda e, rng: -e, 0.0, 0.0),
     ],
 )
 def test_a_network_counts_as_far_as_it_is_right(
     proof: tuple[Any, Observations, Any],
-    monkeypatch: pytest.MonkeyPatch,
     of: Any,
     low: float,
     high: float,
 ) -> None:
     made = proof[0]
     change = of(made.error, np.random.default_rng(0))
-    monkeypatch.setattr(made, "change", lambda: change)
-    found = made.stacking()
+    evidence = made.evidence()._replace(change=change)
+    found = stacking_of([evidence], 1)
     share = 0.0 if found is None else float(found.weights.mean())
     assert low <= share <= high
-    assert made.has_prospects() is (low > 0)
+    assert has_prospects(evidence, 1) is (low > 0)
     if found is not None and low > 0.9:  # nothing is left
         assert (found.factors < 0.01).all()
         assert found.at(0, np.array([found.reach + 1]))[0] == 0.0
+        assert found.most.max() == np.abs(change).max()
+
+
+def evidence(gain: float, spread: float = 1.0) -> Evidence:
+    """Return that of a stretch of time where a network is right by a share."""
+    rng = np.random.default_rng(0)
+    place = np.arange(600)
+    change = spread * rng.normal(size=600)
+    error = gain * change + 0.3 * rng.normal(size=600)
+    lead = 1.0 + place % 20
+    return Evidence(place // 100, 0 * place, lead, error, change)
+
+
+@pytest.mark.parametrize(
+    ("gains", "weight"),
+    [((0.8,), 0.8), ((0.8, 0.8), 0.8), ((0.8, 0.3), 0.3), ((0.8, -0.2), 0.0)],
+)
+def test_a_network_counts_as_far_as_on_every_stretch_of_time(
+    gains: tuple[float, ...], weight: float
+) -> None:
+    found = stacking_of([evidence(gain) for gain in gains], 1)
+    share = 0.0 if found is None else float(found.weights.mean())
+    n = 6 * len(gains)  # clusters, which are shrunk by eight without a gain
+    assert share == pytest.approx(weight * n / (n + 8), abs=0.03)
+
+
+def test_a_level_that_is_nearly_exact_is_not_moved() -> None:
+    # errors of a deviation, and changes of a thousand, on one side by chance
+    exact = evidence(0.0, spread=1000.0)
+    found = stacking_of([exact._replace(change=np.abs(exact.change) + 2.0)], 1)
+    assert found is None or found.weights.max() < 1e-3
 
 
 def test_rows_after_an_origin_are_not_seen_there(
@@ -124,7 +160,11 @@ def test_rows_after_an_origin_are_not_seen_there(
     origin = made.before.lengths - 1
     before = origin[made.asked.window] < 360
     assert 0 < before.sum() < len(before)
-    for of in (lambda p: p.median, lambda p: p.deviation, lambda p: p.change()):
+    for of in (
+        lambda p: p.median,
+        lambda p: p.deviation,
+        lambda p: p.evidence().change,
+    ):
         np.testing.assert_array_equal(of(made)[before], of(other)[before])
         assert not (of(made)[~before] == of(other)[~before]).all()
 
@@ -160,17 +200,13 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(
     # networks that have learned nothing may move forecasts as far as they will
     monkeypatch.setattr(level_predictor, "BOUNDS", np.inf)
     proof = proof_of(rows, 12, cut, level, units)
-    asked, change = proof.asked, proof.change()
+    asked, change = proof.asked, proof.evidence().change
     proved = proof.median + change * proof.deviation
-    ones = np.ones((1, 2))
-    stacking = Stacking(np.zeros(1), ones, ones, 30.0)
-    model = replace(proof._model, stacking=stacking)
+    model = replace(proof._model, stacking=Stacking.whole(2, 30.0))
     forecaster, places = tiny(level="auto").fit(y, X=X), y.index
     lengths = proof.before.lengths
     for window in np.unique(asked.window)[::5]:
-        mine = (asked.window == window) & (np.abs(change) < 6)  # which is clipped there
-        if not mine.any():
-            continue
+        mine = asked.window == window
         key = rows.series[asked.row[mine][0]]
         parts = {0: y.loc[[0]], 1: y.loc[[1]]}
         parts[key] = parts[key].iloc[: lengths[window]]
