@@ -148,7 +148,7 @@ class ETS(AutoETS):
     ) -> pd.DataFrame:
         steps = fh.to_relative(self.cutoff).to_numpy().astype(int)
         paths = self._fitted_forecaster.simulate(
-            nsimulations=steps[-1], anchor="end", repetitions=N_PATHS, random_state=0
+            nsimulations=steps[-1], anchor="end", repetitions=N_PATHS
         )
         quantiles = np.quantile(np.asarray(paths)[steps - 1], alpha, axis=1).T
         columns = pd.MultiIndex.from_product([self._get_varnames(), alpha])

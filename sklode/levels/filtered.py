@@ -70,11 +70,15 @@ class Filtered:
         mixture = own.blurred(mixture, asked)
         return mixture if move is None else mixture.moved(mixture.limited(move))
 
-    def limits(self, channel: int, asked: Table) -> Limits:
-        """Return what a channel's answers stay within."""
+    def limits(self, channel: int, asked: Table, move: Move | None) -> Limits:
+        """Return what a channel's answers stay within.
+
+        A network knows other series: where it moves answers, theirs moves count too.
+        """
         one, level = self.channels[channel].of_rows(asked), self.level
         known, step = level.moves[channel], level.steps[channel]
-        found = Limits.of(one.table, asked, known, one.heaviest, step)
+        shared = None if move is None else move.weight > 0
+        found = Limits.of(one.table, asked, known, one.heaviest, step, shared)
         if np.isfinite(level.bounds[channel]).all():  # which suffice
             return found._replace(reach=np.full_like(found.reach, np.inf))
         return found

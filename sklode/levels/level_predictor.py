@@ -96,7 +96,7 @@ class LevelPredictor:
             if not np.isnan(self._steps[k]):
                 one = self._answered(k, own, move, is_widened=True)
                 drawn = one.put(drawn) if noise else one.inside(drawn)
-            limits = self.states.limits(k, own)
+            limits = self.states.limits(k, own, move)
             paths[:, order[place], k] = limits.within(drawn, BOUNDS)
         return finite(paths)
 
@@ -259,7 +259,7 @@ class LevelPredictor:
         shape = len(order), len(self._history.channels)
         table = np.empty((*shape, n_levels) if n_levels else shape)
         for k, own, place, move in self._parts(rows, moves):
-            limits = self.states.limits(k, own)
+            limits = self.states.limits(k, own, move)
             table[order[place], k] = of(
                 self._answered(k, own, move, is_widened), limits
             )

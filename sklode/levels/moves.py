@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sklode.data.arrays import Array, Numbers
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.ticks import rows_before
 from sklode.levels.components import Component, States
 from sklode.levels.table import Table
@@ -62,15 +62,18 @@ class Limits(NamedTuple):
         known: Moves,
         heaviest: tuple[Component, States],
         step: float,
+        shared: Flags | None = None,
     ) -> Limits:
         """Return those of queries, by the rows of a channel.
 
-        Where nothing has moved, and in series without rows, there are none.
+        Those that are ``shared`` ask the moves of all series. Where nothing has moved,
+        and in series without rows, there are none.
         """
         series, (component, states) = queries.series, heaviest
         row, lags = _nearest(table, queries)
         reach = _own(table, series, lags)
         few = (table.lengths[series] < _FEWEST) | (reach == 0)
+        few = few if shared is None else few | shared
         reach = np.where(few, np.maximum(reach, known.within(lags)), reach)
         # an absurd value may be left as fast as it was reached
         before = np.maximum(row - 1, table.bounds[series])

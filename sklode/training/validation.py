@@ -39,7 +39,8 @@ _WHOLE, _PROSPECT = 0.5, 0.1
 """A weight that may be one, and is above the first for sure, is one; a
 network without any above the second is given up."""
 
-_CLIPPED, _FEWEST_ERRORS = 6.0, 30
+_FAR = 6.0  # usual deviations, beyond which an error or a change counts for no more
+_FEWEST_ERRORS = 30
 
 
 def best_weight(products: Array, squares: Array) -> tuple[float, float, float]:
@@ -72,6 +73,7 @@ class Evidence(NamedTuple):
     lead: Array  # in units of time
     error: Array  # of the level's median, in its deviations
     change: Array  # in the same; NaN where the network has no answer
+    deviation: Array  # the level's, in units of what all series share
 
     @classmethod
     def joined(cls, stretches: list[Evidence]) -> Evidence:
@@ -113,6 +115,7 @@ class Validation:
         self.before = _parts(observations, first, rows + 1)
         self._known = _parts(observations, rows, np.minimum(rows + most + 2, end))
         self.cluster = series[asked.window]
+        self.scale = full.scale[self.cluster, asked.channel]
         if len(cut) < _BLOCKS:  # by when values were observed
             last_row = observations.bounds[1:] - 1
             begin, last = full.times[np.minimum(cut, last_row)], full.times[last_row]
@@ -142,21 +145,22 @@ class Validation:
         low, self.median, high, truth = table.T
         deviation = (high - low) / TO_DEVIATION
         self.deviation = np.maximum(deviation, 1e-9 * np.abs(self.median) + 1e-300)
-        error = (truth - self.median) / self.deviation
-        self.error = np.clip(error, -_CLIPPED, _CLIPPED)
+        self.error = (truth - self.median) / self.deviation
 
     def evidence(self) -> Evidence:
         """Return what the network changes, beside what the level misses."""
         asked = self.asked
         if not len(asked.window):
             none = np.empty(0)
-            return Evidence(none.astype(int), none.astype(int), none, none, none)
+            return Evidence(*[none.astype(int)] * 2, *[none] * 4)
         row = asked.window * (asked.row.max() + 1) + asked.row
         _, first, place = np.unique(row, return_index=True, return_inverse=True)
         queries = asked.window[first], asked.lead[first]
         table = self._model.forecasts(self.before, *queries, self._known)
         change = (table[place, asked.channel] - self.median) / self.deviation
-        return Evidence(self.cluster, asked.channel, asked.lead, self.error, change)
+        shared = self.deviation / self.scale
+        given = self.cluster, asked.channel, asked.lead, self.error, change, shared
+        return Evidence(*given)
 
 
 def has_prospects(evidence: Evidence, n_channels: int) -> bool:
@@ -220,8 +224,17 @@ def _sums(evidence: Evidence, n_channels: int) -> tuple[Array, Array, Numbers]:
     knots = np.array([np.median(lead[place == j]) for j in range(len(edges))])
     names, cluster = np.unique(evidence.cluster, return_inverse=True)
     sums = np.zeros((2, len(names), n_channels, len(knots)))
-    np.add.at(sums[0], (cluster, channel, place), evidence.error * change)
-    np.add.at(sums[1], (cluster, channel, place), change**2)
+    usual = np.ones((len(knots), n_channels))
+    for j, k in np.ndindex(usual.shape):
+        mine = evidence.deviation[(place == j) & (channel == k)]
+        usual[j, k] = np.median(mine) if len(mine) else 1.0
+    ratio = evidence.deviation / usual[place, channel]
+    error, change = ratio * evidence.error, ratio * change
+    # of what is far both are shrunk alike, so that their ratio stays
+    size = np.maximum(np.abs(error), np.abs(change))
+    far = np.maximum(size / _FAR, 1.0) ** 2
+    np.add.at(sums[0], (cluster, channel, place), error * change / far)
+    np.add.at(sums[1], (cluster, channel, place), change**2 / far)
     return sums, knots, place
 
 

@@ -126,7 +126,7 @@ def evidence(gain: float, spread: float = 1.0) -> Evidence:
     change = spread * rng.normal(size=600)
     error = gain * change + 0.3 * rng.normal(size=600)
     lead = 1.0 + place % 20
-    return Evidence(place // 100, 0 * place, lead, error, change)
+    return Evidence(place // 100, 0 * place, lead, error, change, np.ones(600))
 
 
 @pytest.mark.parametrize(
