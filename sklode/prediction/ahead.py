@@ -38,25 +38,22 @@ class Stacking:
     leads: Array  # (knot,), in units of time, increasing
     weights: Array  # (knot, channel), from 0 to 1
     factors: Array  # (knot, channel): of the level's standard deviation
-    most: Array  # (knot, channel): such deviations that it moved a forecast, proved
+    most: Array  # (channel,): such deviations that a forecast was moved at most
     reach: float  # the longest lead that was proved
 
     @classmethod
     def whole(cls, n_channels: int, reach: float) -> Stacking:
         """Return one that takes a network's forecasts as they are."""
         ones = np.ones((1, n_channels))
-        return cls(np.zeros(1), ones, ones, np.full_like(ones, np.inf), reach)
+        return cls(np.zeros(1), ones, ones, np.full(n_channels, np.inf), reach)
 
-    def at(self, channel: int, leads: Array) -> tuple[Array, Array, Array]:
-        """Return weights, factors and most of a channel at leads; else 0, 1, 0."""
-        weight, factor, most = (
-            np.interp(leads, self.leads, each[:, channel])
-            for each in (self.weights, self.factors, self.most)
-        )
-        counts = (leads > 0) & (leads <= self.reach) & (weight > 0)
-        either = (weight, 0.0), (factor, 1.0), (most, 0.0)
-        weight, factor, most = (np.where(counts, *pair) for pair in either)
-        return weight, factor, most
+    def at(self, channel: int, leads: Array) -> tuple[Array, Array]:
+        """Return weights and factors of a channel at leads; else 0 and 1."""
+        counts = (leads > 0) & (leads <= self.reach)
+        weight = np.interp(leads, self.leads, self.weights[:, channel])
+        factor = np.interp(leads, self.leads, self.factors[:, channel])
+        counts &= weight > 0
+        return np.where(counts, weight, 0.0), np.where(counts, factor, 1.0)
 
 
 @dataclass(repr=False, kw_only=True)
@@ -71,7 +68,7 @@ class AheadModel(TrainedModel):
     def weighed(self) -> Stacking:
         """What counts at each lead: nothing where none is proved."""
         zeros = np.zeros((1, self.sizes[0]))
-        return self.stacking or Stacking(np.zeros(1), zeros, zeros + 1, zeros, 0.0)
+        return self.stacking or Stacking(np.zeros(1), zeros, zeros + 1, zeros[0], 0.0)
 
     @property
     def share(self) -> float:
@@ -104,11 +101,12 @@ class AheadModel(TrainedModel):
                 stacklevel=2,
             )
         for channel in range(len(found)):
-            weight, factor, most = self.stacking.at(channel, lead)
+            weight, factor = self.stacking.at(channel, lead)
             weight[unknown[:, channel]] = 0.0
             if weight.any():
                 link = self.units.links[channel]._replace(least=LEAST)
                 to = np.where(unknown[:, channel], 0.0, target[:, channel])
+                most = np.full(len(lead), self.stacking.most[channel])
                 found[channel] = Move(link, to, weight, factor, most)
         return found
 

@@ -6,13 +6,12 @@ network, and what is best weighs the two.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
 
-from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.arrays import Array, Numbers
 from sklode.data.observations import Observations
 from sklode.data.ticks import ticks_between
 from sklode.data.windows import Rows, count_up, spread
@@ -25,7 +24,7 @@ from sklode.prediction.calibration import normal_scale
 _BLOCKS = 6
 """Parts of a few series' held-out rows: errors in one count as one."""
 
-_ORIGINS, _IN_ONE, _ROWS_AFTER = 240, 96, 30
+_ORIGINS, _IN_ONE, _ROWS_AFTER = 480, 96, 30
 """Origins in all, in a long series, and rows looked at after each."""
 
 _MOST_ROWS = 2_000_000  # that the level filters
@@ -204,9 +203,10 @@ def stacking_of(stretches: list[Evidence], n_channels: int) -> Stacking | None:
     channel, change = evidence.channel, evidence.change
     counts = weights[place, channel] > 0
     left = np.abs(evidence.error - weights[place, channel] * change)
-    factors = _each_part(left, place, channel, counts, weights, normal_scale)
+    factors = _factors(left, place, channel, weights)
     factors = np.where(weights > 0, factors * (1 + 0.5 / n_clusters), 1.0)
-    most = _each_part(np.abs(change), place, channel, counts, weights, np.max)
+    most = np.zeros(n_channels)
+    np.maximum.at(most, channel[counts], np.abs(change[counts]))
     return Stacking(knots, weights, factors, most, float(evidence.lead.max()))
 
 
@@ -241,7 +241,9 @@ def _sums(evidence: Evidence, n_channels: int) -> tuple[Array, Array, Numbers]:
 def _origins(observations: Observations, cut: Numbers) -> Numbers:
     first, end = observations.bounds[:-1], observations.bounds[1:]
     is_whole = cut == first
-    low, most = np.where(is_whole, first + 2, cut - 1), np.where(is_whole, 4, _IN_ONE)
+    # who forecasts a whole series has seen some of it
+    early = first + np.maximum((end - first) // 3, 2)
+    low, most = np.where(is_whole, early, cut - 1), np.where(is_whole, 4, _IN_ONE)
     each = zip(low, end - 1, most, strict=True)
     rows = [spread(np.arange(a, b), n) for a, b, n in each]
     return spread(np.concatenate(rows), _ORIGINS)
@@ -254,22 +256,12 @@ def _parts(observations: Observations, first: Numbers, end: Numbers) -> Observat
     return observations.rows(place, bounds, tuple(keys))
 
 
-def _each_part(
-    numbers: Array,
-    place: Numbers,
-    channel: Numbers,
-    counts: Flags,
-    weights: Array,
-    of: Callable[[Array], float],
-) -> Array:
-    """Return what ``of`` tells of the numbers, (answer,), of each part that counts.
-
-    Where these are few, of all channels' in the same part of the leads.
-    """
-    found = np.ones_like(weights)
+def _factors(left: Array, place: Numbers, channel: Numbers, weights: Array) -> Array:
+    """Return the scale of what is left, (part, channel)."""
+    factors = np.ones_like(weights)
     for j, k in np.argwhere(weights > 0):
-        own = numbers[(place == j) & (channel == k)]
+        own = left[(place == j) & (channel == k)]
         if len(own) < _FEWEST_ERRORS:
-            own = numbers[(place == j) & counts]
-        found[j, k] = of(own)
-    return np.maximum(found, 1e-3)
+            own = left[(place == j) & (weights[j, channel] > 0)]
+        factors[j, k] = normal_scale(own)
+    return np.maximum(factors, 1e-3)
