@@ -38,7 +38,7 @@ _WHOLE, _PROSPECT = 0.5, 0.1
 """A weight that may be one, and is above the first for sure, is one; a
 network without any above the second is given up."""
 
-_FAR = 6.0  # usual deviations, beyond which an error or a change counts for no more
+_FAR = 6.0  # deviations of y, beyond which an error or a change counts for no more
 _FEWEST_ERRORS = 30
 
 
@@ -224,17 +224,17 @@ def _sums(evidence: Evidence, n_channels: int) -> tuple[Array, Array, Numbers]:
     knots = np.array([np.median(lead[place == j]) for j in range(len(edges))])
     names, cluster = np.unique(evidence.cluster, return_inverse=True)
     sums = np.zeros((2, len(names), n_channels, len(knots)))
-    usual = np.ones((len(knots), n_channels))
-    for j, k in np.ndindex(usual.shape):
-        mine = evidence.deviation[(place == j) & (channel == k)]
-        usual[j, k] = np.median(mine) if len(mine) else 1.0
-    ratio = evidence.deviation / usual[place, channel]
-    error, change = ratio * evidence.error, ratio * change
+    error, change = evidence.deviation * np.stack([evidence.error, change])
     # of what is far both are shrunk alike, so that their ratio stays
-    size = np.maximum(np.abs(error), np.abs(change))
-    far = np.maximum(size / _FAR, 1.0) ** 2
-    np.add.at(sums[0], (cluster, channel, place), error * change / far)
-    np.add.at(sums[1], (cluster, channel, place), change**2 / far)
+    far = np.maximum(np.maximum(np.abs(error), np.abs(change)) / _FAR, 1.0)
+    error, change = error / far, change / far
+    np.add.at(sums[0], (cluster, channel, place), error * change)
+    np.add.at(sums[1], (cluster, channel, place), change**2)
+    # leads count alike, however much harder some are
+    squares, n = np.zeros((2, n_channels, len(knots)))
+    np.add.at(squares, (channel, place), error**2)
+    np.add.at(n, (channel, place), 1.0)
+    sums /= np.where(squares > 0, squares / np.maximum(n, 1.0), 1.0)
     return sums, knots, place
 
 
