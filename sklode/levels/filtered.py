@@ -17,7 +17,7 @@ from sklode.levels.cross import MEMORIES
 from sklode.levels.forms import StateSpace
 from sklode.levels.groups import groups_of
 from sklode.levels.mixture import Mixture, Move
-from sklode.levels.moves import Limits
+from sklode.levels.moves import BOUNDS, Limits
 from sklode.levels.table import Table
 from sklode.levels.widening import Widening
 
@@ -68,7 +68,11 @@ class Filtered:
         if is_widened:
             mixture = mixture.widened(self._factor(channel, asked, move))
         mixture = own.blurred(mixture, asked)
-        return mixture if move is None else mixture.moved(mixture.limited(move))
+        if move is None:
+            return mixture
+        # a logarithm may have run away, to where no move leads back from
+        mixture = mixture.within(*self.limits(channel, asked, move).ends(BOUNDS))
+        return mixture.moved(mixture.limited(move))
 
     def limits(self, channel: int, asked: Table, move: Move | None) -> Limits:
         """Return what a channel's answers stay within.

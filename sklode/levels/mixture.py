@@ -37,6 +37,7 @@ class Move(NamedTuple):
     weight: Array  # w, from 0 to 1
     factor: Array  # c
     most: Array  # of | f - m |, in deviations, see `Mixture.limited`
+    usual: Array  # deviation, of which a whole move makes c; NaN: each one's own
 
     def at(self, queries: Any) -> Move:
         """Return it at some queries."""
@@ -109,15 +110,26 @@ class Mixture:
         values = self.points() if move.link.is_identity else self.medians()
         return move.link.of(values)
 
+    def within(self, low: Array, high: Array) -> Mixture:
+        """Return it with all components' means between two values of y, (query,)."""
+        ends = self._linked(low), self._linked(high)
+        return replace(self, means=np.clip(self.means, *ends))
+
     def limited(self, move: Move) -> Move:
         """Return a move that goes no more deviations from the middle than it may.
 
-        Deviations are those of a normal distribution with the same middle 90 %.
+        Deviations are those of a normal distribution with the same middle 90 %. The
+        more a move counts, the less they tell of the width that is left: a network that
+        knows a law may be sure where a level is not.
         """
         ends = move.link.of(self.quantiles(np.array([0.05, 0.95])).T)
-        most = move.most * (ends[1] - ends[0]) / TO_DEVIATION
-        middle = self.middle(move)
-        return move._replace(target=np.clip(move.target, middle - most, middle + most))
+        deviation = np.maximum((ends[1] - ends[0]) / TO_DEVIATION, LEAST)
+        middle, most = self.middle(move), move.most * deviation
+        ratio = np.where(np.isnan(move.usual), 1.0, move.usual / deviation)
+        return move._replace(
+            target=np.clip(move.target, middle - most, middle + most),
+            factor=move.factor * ratio**move.weight,
+        )
 
     def moved(self, move: Move) -> Mixture:
         """Return it after a move, of whose kind all components then are."""

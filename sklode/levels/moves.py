@@ -90,9 +90,13 @@ class Limits(NamedTuple):
             effect = (changes * states.means[series, -len(columns) :]).sum(1)
         return cls(centre, reach, component.at(series), effect)
 
-    @np.errstate(over="ignore", invalid="ignore")
     def within(self, values: Array, times: float) -> Array:
-        """Return values, (..., query), no more than so many moves from the centre.
+        """Return values, (..., query), no more than so many moves from the centre."""
+        return np.clip(values, *self.ends(times))
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def ends(self, times: float) -> tuple[Array, Array]:
+        """Return how low and how high so many moves lead, (query,) each.
 
         What X does is known ahead and may be more than ever before: limits go with it.
         """
@@ -103,7 +107,7 @@ class Limits(NamedTuple):
                 choose(limit, one.original(one.scaled(limit) + self.effect))
                 for choose, limit in ((np.minimum, low), (np.maximum, high))
             )
-        return np.clip(values, low, high)
+        return low, high
 
 
 @np.errstate(over="ignore")

@@ -37,15 +37,16 @@ class Stacking:
 
     leads: Array  # (knot,), in units of time, increasing
     weights: Array  # (knot, channel), from 0 to 1
-    factors: Array  # (knot, channel): of the level's standard deviation
+    factors: Array  # (knot, channel): of the standard deviation, see `Move`
+    usual: Array  # (knot, channel): the level's, in units that all series share
     most: Array  # (channel,): such deviations that a forecast was moved at most
     reach: float  # the longest lead that was proved
 
     @classmethod
     def whole(cls, n_channels: int, reach: float) -> Stacking:
         """Return one that takes a network's forecasts as they are."""
-        ones = np.ones((1, n_channels))
-        return cls(np.zeros(1), ones, ones, np.full(n_channels, np.inf), reach)
+        ones, most = np.ones((1, n_channels)), np.full(n_channels, np.inf)
+        return cls(np.zeros(1), ones, ones, np.nan * ones, most, reach)
 
     def at(self, channel: int, leads: Array) -> tuple[Array, Array]:
         """Return weights and factors of a channel at leads; else 0 and 1."""
@@ -68,7 +69,8 @@ class AheadModel(TrainedModel):
     def weighed(self) -> Stacking:
         """What counts at each lead: nothing where none is proved."""
         zeros = np.zeros((1, self.sizes[0]))
-        return self.stacking or Stacking(np.zeros(1), zeros, zeros + 1, zeros[0], 0.0)
+        one = zeros + 1
+        return self.stacking or Stacking(np.zeros(1), zeros, one, one, zeros[0], 0.0)
 
     @property
     def share(self) -> float:
@@ -100,6 +102,7 @@ class AheadModel(TrainedModel):
                 RuntimeWarning,
                 stacklevel=2,
             )
+        _, scale = self.units.of_all(seen)
         for channel in range(len(found)):
             weight, factor = self.stacking.at(channel, lead)
             weight[unknown[:, channel]] = 0.0
@@ -107,7 +110,10 @@ class AheadModel(TrainedModel):
                 link = self.units.links[channel]._replace(least=LEAST)
                 to = np.where(unknown[:, channel], 0.0, target[:, channel])
                 most = np.full(len(lead), self.stacking.most[channel])
-                found[channel] = Move(link, to, weight, factor, most)
+                usual = self.stacking.usual[:, channel]
+                usual = np.interp(lead, self.stacking.leads, usual)
+                usual = usual * scale[queries.series, channel]
+                found[channel] = Move(link, to, weight, factor, most, usual)
         return found
 
     def forecasts(

@@ -201,13 +201,20 @@ def stacking_of(stretches: list[Evidence], n_channels: int) -> Stacking | None:
     if not weights.any():
         return None
     channel, change = evidence.channel, evidence.change
-    counts = weights[place, channel] > 0
-    left = np.abs(evidence.error - weights[place, channel] * change)
+    weight = weights[place, channel]
+    usual = np.ones_like(weights)
+    for j, k in np.ndindex(usual.shape):
+        mine = evidence.deviation[(place == j) & (channel == k)]
+        usual[j, k] = np.median(mine) if len(mine) else np.nan
+    # what is left, in the deviations that `Mixture.limited` makes
+    ratio = evidence.deviation / usual[place, channel]
+    left, counts = np.abs(evidence.error - weight * change) * ratio**weight, weight > 0
     factors = _factors(left, place, channel, weights)
     factors = np.where(weights > 0, factors * (1 + 0.5 / n_clusters), 1.0)
     most = np.zeros(n_channels)
     np.maximum.at(most, channel[counts], np.abs(change[counts]))
-    return Stacking(knots, weights, factors, most, float(evidence.lead.max()))
+    reach = float(evidence.lead.max())
+    return Stacking(knots, weights, factors, usual, most, reach)
 
 
 def _weight(products: Array, squares: Array) -> float:

@@ -110,7 +110,9 @@ def test_a_logarithm_beyond_all_floats_is_the_largest_and_no_infinity() -> None:
 
 def moved(of: Mixture, target: float, weight: float, factor: float, log: bool) -> Any:
     link = LOGARITHM if log else IDENTITY
-    move = Move(link, *(np.array([x]) for x in (target, weight, factor, np.inf)))
+    move = Move(
+        link, *(np.array([x]) for x in (target, weight, factor, np.inf, np.nan))
+    )
     return of.moved(move), move
 
 

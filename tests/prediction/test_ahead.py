@@ -31,7 +31,8 @@ def series(log: bool = False) -> pd.Series:
 def stacking(weight: float, n_channels: int = 1, factor: float = 0.8) -> Stacking:
     leads, one = np.array([1.0, 10.0]), np.ones((2, n_channels))
     factors = factor * one if weight else one
-    return Stacking(leads, weight * one, factors, np.full(n_channels, np.inf), REACH)
+    most, own = np.full(n_channels, np.inf), np.nan * one
+    return Stacking(leads, weight * one, factors, own, most, REACH)
 
 
 def fitted(weight: float, y: Any, X: Any = None, **settings: Any) -> Any:
@@ -119,7 +120,7 @@ def test_without_a_weight_it_is_the_structural_forecaster() -> None:
 
 def test_weights_and_factors_are_linear_between_leads() -> None:
     weights, factors = np.array([[0.2], [0.6]]), np.array([[2.0], [1.0]])
-    made = Stacking(np.array([2.0, 4.0]), weights, factors, np.ones(1), 6.0)
+    made = Stacking(np.array([2.0, 4.0]), weights, factors, factors, np.ones(1), 6.0)
     weight, factor = made.at(0, np.array([-1.0, 1.0, 3.0, 6.0, 6.1]))
     np.testing.assert_allclose(weight, [0, 0.2, 0.4, 0.6, 0])
     np.testing.assert_allclose(factor, [1, 2.0, 1.5, 1.0, 1])
