@@ -112,7 +112,8 @@ class Mixture:
 
     def within(self, low: Array, high: Array) -> Mixture:
         """Return it with all components' means between two values of y, (query,)."""
-        ends = self._linked(low), self._linked(high)
+        with np.errstate(invalid="ignore"):  # of limits that are infinite
+            ends = self._linked(low), self._linked(high)
         return replace(self, means=np.clip(self.means, *ends))
 
     def limited(self, move: Move) -> Move:
@@ -137,7 +138,9 @@ class Mixture:
         is_linked, values = not move.link.is_identity, self._original(self.means)
         if is_linked:
             means = np.where(linked, self.means, move.link.of(values))
-            stretch = np.exp(move.link.log_slope(values))
+            # of a normal that reaches the link's end the slope there says nothing
+            widest = 1 / np.maximum(np.hypot(self.spreads, self.noises), LEAST)
+            stretch = np.exp(np.minimum(move.link.log_slope(values), np.log(widest)))
         else:
             means, stretch = values, np.exp(-self.link.log_slope(values))
         factor = move.factor * np.where(linked == is_linked, 1.0, stretch)
