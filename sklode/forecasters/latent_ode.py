@@ -73,15 +73,21 @@ class _LatentODEForecaster(ContinuousForecaster):
     def __sklearn_clone__(self) -> Any:
         candidate = super().__sklearn_clone__()
         candidate._is__candidate = True
+        # all that a search clones from one share it: what one says, none repeats
+        candidate._said__of_candidates = getattr(self, "_said__of_candidates", set())
         return candidate
 
     def _scored(self) -> None:
         """Say where a score tells nothing of the network that a search looks for."""
-        if self._is__candidate and self.level == "auto" and not self.network_share_:
+        is_searched = self._is__candidate and self.level == "auto"
+        if is_searched and not (self.network_share_ or self._said__of_candidates):
+            self._said__of_candidates.add("no network")
             warnings.warn(
                 "no network of this candidate counts, so that settings of the network "
-                "change no score. StructuralForecaster gives the same forecasts at "
-                "once; a network needs more rows, more series or another law.",
+                "change no score: StructuralForecaster gives the same forecasts at "
+                "once. To compare networks by themselves, search with level='series', "
+                "the paper's model; to have one count, give more rows, more series or "
+                "another law.",
                 stacklevel=5,
             )
 
