@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -173,6 +175,101 @@ def test_gradients_of_the_adjoint_take_no_memory_of_steps(
         assert counts[0] < counts[1] < counts[2]
     slow, fast = (table["dopri5_adjoint", module.RATES[k]][1] for k in (0, -1))
     assert fast < slow + 0.01
+
+
+LAW = "wodarz_hamer_2007_b"
+TABLE = """
+| Dataset | JGD | LinODENet | GraFITi |
+|:--|--:|:--|:--|
+| LI01 | 0.112681 | **0.084± 0.009** | 0.202± 0.013 |
+| WOD01 | 0.0122696 | 0.154± 0.016 | **0.113± 0.017** |
+"""
+
+
+@pytest.fixture
+def physiome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A checkout with a set of a fold: waves of two columns that are asked on."""
+    module = script("physiome")
+    (tmp_path / "README.md").write_text(TABLE)
+    for name in ("resources", "experiments/training"):
+        (tmp_path / name).mkdir(parents=True)
+    laws = pd.DataFrame({"model": [LAW, "li"], "high_score": [0.01226, 0.1127]})
+    laws.to_csv(tmp_path / "resources" / "Top50_final.csv")
+    folder = tmp_path / "data" / "final" / LAW / "0"
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    steps = np.arange(100)
+    waves = np.sin(steps / 7 + rng.uniform(0, 6, (20, 1)))[..., None] * [1.0, 2.0]
+    waves[rng.random(waves.shape) < 0.5] = np.nan
+    times = np.broadcast_to(steps / 99, (20, 100)).astype(np.float32)
+    monkeypatch.setattr(
+        sys.modules["__main__"], "IMTS_dataset", module.IMTS_dataset, raising=False
+    )
+    monkeypatch.setattr(module.IMTS_dataset, "__module__", "__main__")
+    data = module.IMTS_dataset()
+    for name, part in {
+        "T": times[:, :50],
+        "X": waves[:, :50],
+        "TY": times[:, 50:99],
+        "Y": waves[:, 50:99],
+    }.items():
+        setattr(data, name, torch.tensor(np.array(part, dtype=np.float32)))
+    ends = {"train": range(14), "valid": range(14, 18), "test": range(18, 20)}
+    for name, which in ends.items():
+        torch.save(torch.utils.data.Subset(data, list(which)), folder / f"{name}.pt")
+    return module, tmp_path, waves
+
+
+def test_a_law_of_physiome_is_scored_beside_its_published_errors(
+    physiome: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module, repo, waves = physiome
+    small = functools.partial(module.LatentODELSTMForecaster, max_epochs=1)
+    monkeypatch.setattr(module, "LatentODELSTMForecaster", small)
+    part = module.read(repo / "data" / "final" / LAW / "0" / "test.pt")
+    table = module.panel(part.T, part.X, 7)
+    expected = waves[18, :50].astype(np.float32)
+    known = ~np.isnan(expected).all(1)
+    np.testing.assert_allclose(table.loc[7].to_numpy(), expected[known])
+    assert table.loc[7].index.tolist() == np.flatnonzero(known).tolist()
+    table = module.main(["--repo", str(repo), "--sets", LAW, "--folds", "0", "--rival"])
+    printed = capsys.readouterr().out
+    assert "GraFITi could not be run: " in printed
+    assert "not comparable: published errors are of other draws" in printed
+    row = table.loc[LAW]
+    assert row["GraFITi, published"] == 0.113
+    assert row["over the best"] == pytest.approx(row["MSE"] / 0.113)
+    assert row["MSE"] < 1.0 < 2.5  # the waves' variance
+
+
+def test_stays_are_read_from_texts_and_scored_by_variable(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = script("physionet")
+    folder = tmp_path / "set-a"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for record in range(20):
+        minutes = np.sort(rng.choice(2880, 30, replace=False))
+        lines = ["00:00,RecordID,1", "00:07,Weight,-1"]
+        for m in minutes:
+            lines += [f"{m // 60:02d}:{m % 60:02d},HR,{80 + 5 * rng.normal():.2f}"]
+            lines += [f"{m // 60:02d}:{m % 60:02d},Temp,{37 + rng.normal():.2f}"] * 2
+        text = "\n".join(["Time,Parameter,Value", *lines])
+        (folder / f"{record}.txt").write_text(text)
+    table = module.read(tmp_path)
+    assert sorted(table["channel"].unique()) == ["HR", "Temp"]  # -1 is unknown
+    assert len(table) == 20 * 30 * 2  # equal stamps are averaged
+    result = module.main(["--data", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert "20 stays, 1,200 values" in printed
+    assert "12,000 stays, of which these are 20" in printed
+    ours, last = (result.loc[f"{name}, seed 0"] for name in ("ours", "last value"))
+    assert ours["MSE e-3"] < 0.8 * last["MSE e-3"]  # of noise alone it is a half
+    channel = pd.Series(["a", "a", "a", "b"])
+    assert module.by_channel(channel, np.array([1.0, 1.0, 1.0, 3.0])) == 2.0
+    with pytest.raises(FileNotFoundError, match=r"must hold set-a/\*.txt"):
+        module.read(folder)
 
 
 def test_rows_a_second_are_told(load: Load) -> None:

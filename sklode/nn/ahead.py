@@ -18,7 +18,7 @@ from sklode.nn.decoders import ControlPath, Decoder
 from sklode.nn.latent_ode import Autoencoder, Bound, perceptron
 
 FEW = 8
-"""Up to so many channels the states flow; of more they stand still and fade."""
+"""Up to so many channels the states flow together; of more each flows linearly."""
 
 # over how many time units decayed means forget
 _FADES = 0.5, 2.0, 8.0
@@ -57,6 +57,36 @@ class AheadBatch(NamedTuple):
     target: Tensor  # (answer,)
 
 
+class LinearFlow(nn.Module):
+    r"""Solve dz/dt = A z exactly, with a matrix A of each channel's own.
+
+    .. math:: z(t) = \exp(A t) z_0
+
+    Pairs of components turn and fade: A is block diagonal, of [[-a, -w], [w, -a]] with
+    a not below 0. Half of them stand still at first, as what many columns tell does;
+    the others turn once in periods up to ``longest``.
+    """
+
+    def __init__(self, n_channels: int, size: int, longest: float) -> None:
+        super().__init__()
+        n = size // 2
+        periods = torch.logspace(math.log10(4.0), math.log10(longest), n - n // 2)
+        speeds = torch.cat([torch.zeros(n // 2), 2 * math.pi / periods])
+        self.speeds = nn.Parameter(speeds.repeat(n_channels, 1))
+        self.raw_rates = nn.Parameter(torch.full((n_channels, n), -6.0))
+
+    def forward(self, state: Tensor, channel: Tensor, lead: Tensor) -> Tensor:
+        """Return states of channels after so long, (answer, state)."""
+        lead = lead.unsqueeze(1)
+        angle = self.speeds[channel] * lead
+        left = torch.exp(-functional.softplus(self.raw_rates[channel]) * lead)
+        n = angle.shape[1]
+        one, other, rest = state[:, :n], state[:, n : 2 * n], state[:, 2 * n :]
+        cos, sin = left * torch.cos(angle), left * torch.sin(angle)
+        turned = one * cos - other * sin, one * sin + other * cos
+        return torch.cat([*turned, rest], 1)
+
+
 class AheadODE(Autoencoder):
     r"""Variational autoencoder that encodes what was seen and decodes what follows.
 
@@ -74,7 +104,8 @@ class AheadODE(Autoencoder):
     encoder : nn.Module
         `ODELSTM`, `ODERNN` or `RNN`, over [x, mask, u].
     decoder : Decoder or None
-        Of the states of all channels, (latent_size * channel,); None: they do not flow.
+        Of the states of all channels, (latent_size * channel,); None: each flows by
+        itself, see `LinearFlow`.
     n_channels, n_controls, latent_size, width : int
         Numbers of x and u; size of each channel's state; neurons in hidden layers.
     reach : float
@@ -108,6 +139,8 @@ class AheadODE(Autoencoder):
         if decoder is not None:
             self.direct = nn.Linear(n_channels * n_lags, together)
             nn.init.normal_(self.direct.weight, std=0.1)
+        else:
+            self.flow = LinearFlow(n_channels, size, max(reach, 8.0))
         self.meeting = nn.Sequential(
             nn.LayerNorm(together), perceptron(together, _MEETING, together, nn.GELU)
         )
@@ -215,6 +248,7 @@ class AheadODE(Autoencoder):
         of_channels = self.n_channels, self.state_size
         if self.decoder is None:
             state = z0.unflatten(1, of_channels)[window, channel]
+            state = self.flow(state, channel, lead)
         else:
             origin = z0.new_zeros(len(z0))
             z = self.decoder(z0, origin, asked, batch.path)[window, slot]

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from sklode import nn
+from sklode.nn.ahead import LinearFlow
 
 N_ROWS = 7
 
@@ -156,3 +157,24 @@ def test_the_bound_is_the_likelihood_of_each_window_and_the_kl_of_its_state() ->
     kl = torch.distributions.kl_divergence(q, prior).sum(1)
     torch.testing.assert_close(bound.kl, 0.25 * kl)
     assert bound.n_observed.tolist() == [4, 4, 4]
+
+
+def test_the_flow_of_many_channels_solves_its_linear_equation() -> None:
+    torch.manual_seed(0)
+    flow = LinearFlow(3, 5, 20.0).double()
+    torch.nn.init.normal_(flow.raw_rates)
+    channel, lead = torch.tensor([2, 0, 1, 2]), torch.tensor([0.0, 1.5, 7.0, 30.0])
+    state = torch.randn(4, 5).double()
+    found = flow(state, channel, lead.double())
+    for k in range(4):
+        a = torch.zeros(5, 5).double()
+        for pair in range(2):
+            speed = flow.speeds[channel[k], pair].detach()
+            rate = torch.nn.functional.softplus(flow.raw_rates[channel[k], pair])
+            a[pair, pair] = a[2 + pair, 2 + pair] = -rate.detach()
+            a[pair, 2 + pair], a[2 + pair, pair] = -speed, speed
+        expected = torch.linalg.matrix_exp(lead[k] * a) @ state[k]
+        torch.testing.assert_close(found[k], expected)
+    still = flow.speeds[:, :1]
+    assert (still == 0).all()
+    assert (flow.speeds[:, 1:] > 0).all()
