@@ -24,20 +24,21 @@ from sklode.engine.walk import (
     walk_back,
 )
 
-_BLOCK = 64
-"""Most series of a block: a step's work stays in the caches."""
+_BLOCK, _ALIKE = 64, 16
+"""Most series of a block: a step's work stays in the caches; and of one that are
+alike, which rests while series of other blocks go on."""
 
 _WORTH_A_THREAD = 30_000_000
 """Multiplications of all steps, from which threads are worth waking."""
 
 
-def _each_block(n_series, cost, work, *given):
+def _each_block(n_series, cost, work, *given, most=None):
     """Return ``work(low, high, ...)`` of each block, in threads if it pays.
 
-    ``cost`` are the multiplications of a series. Blocks, and the order of sums, do not
+    ``cost`` are the multiplications of a series, ``most`` are those of a block. Blocks, and the order of sums, do not
     depend on threads: results repeat bit by bit.
     """
-    n = max(-(-n_series // _BLOCK), 1)
+    n = max(-(-n_series // (most or _BLOCK)), 1)
     cuts = [k * n_series // n for k in range(n + 1)]
     n_workers = min(n_threads(), n) if n_series * cost >= _WORTH_A_THREAD else 1
     run = map if n_workers <= 1 else _threads_of(os.getpid(), n_workers).map
@@ -147,15 +148,20 @@ class Encoding:
         self.field, self.cell = _Field(method, *layers), cell
         self.size = len(dt), dt.shape[1] * (self.field.cost + cell.size)
         self.result = np.empty((len(dt), self.field.n_state), x.dtype)
+        # blocks of series with as many steps: those of few rest at once
+        taken = ((dt != 0) | (seen != 0)).sum(1)
+        self.order = np.argsort(taken, kind="stable")
+        parts = [part[self.order] for part in (dt, seen, x)]
 
         def work(low, high):
-            lengths, visits, read = (_by_step(part[low:high]) for part in (dt, seen, x))
+            lengths, visits, read = (_by_step(part[low:high]) for part in parts)
             given = visits, read, np.tile(self.field.biases[0], high - low)[None]
             run = _Walk(self.field, cell, lengths, given, 0.0)
-            self.result[low:high] = run.kept[0][-1].reshape(high - low, -1)
+            found = run.kept[0][-1].reshape(high - low, -1)
+            self.result[self.order[low:high]] = found
             return run if keeps else None
 
-        self.kept = _each_block(*self.size, work)
+        self.kept = _each_block(*self.size, work, most=_ALIKE)
 
     def backward(self, grad):
         """Return gradients by all arrays of the run but x."""
@@ -163,9 +169,11 @@ class Encoding:
         def work(low, high, run):
             none = np.empty((len(run.seen), 0), grad.dtype)
             by_bias = np.zeros((1, (high - low) * self.field.width), grad.dtype)
-            return run.back(grad[low:high].ravel(), none, none, by_bias)[1]
+            own = grad[self.order[low:high]].ravel()
+            return run.back(own, none, none, by_bias)[1]
 
-        by_cell, *found = _sums(_each_block(*self.size, work, self.kept))
+        each = _each_block(*self.size, work, self.kept, most=_ALIKE)
+        by_cell, *found = _sums(each)
         by_cell = by_cell.reshape(self.cell.shape)
         return [None, None, None, by_cell, *self.field.by_layers(*found)]
 

@@ -135,11 +135,12 @@ PARAMETERS = """    Parameters
     weight_decay : float, default=0.0
         Decoupled, of weight matrices; biases and scales do not decay.
     guard : bool or "auto", default="auto"
-        Whether what the network adds has to be proved: on the last fifth of the rows
-        (of 20 short series or more: every fifth series) it and a level that has not
-        seen them either forecast what follows; this gives the stacking weight of each
-        lead and channel. A network without prospects is given up after a third of the
-        epochs; one that counts trains on with all rows. Fewer than 300 rows train none.
+        Whether what the network adds has to be proved: on two stretches of time, the
+        last 30 % of the rows (of 20 short series or more: on every fifth series), it
+        and a level that has not seen them either forecast what follows; this gives the
+        stacking weight of each lead and channel. A network without prospects is given
+        up after a third of the epochs; one that counts trains on with all rows. Fewer
+        than 300 rows train none.
         False: its forecasts count whole. With ``level="series"`` True is refused.
     early_stopping : bool, default=False
         Hold out the last tenth of every series (of many short ones: every tenth), stop

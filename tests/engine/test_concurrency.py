@@ -30,17 +30,18 @@ def threads_are_woken(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     seen: list[int] = []
     each_block = runs._each_block
 
-    def recording(n: int, cost: int, work: Any, *given: Any) -> list:
+    def recording(n: int, cost: int, work: Any, *given: Any, **how: Any) -> list:
         def recorded(low: int, *others: Any) -> Any:
             seen.append(threading.get_ident())
             time.sleep(1e-3 if low else 3e-3)  # the first block is ready last
             return work(low, *others)
 
-        return each_block(n, cost, recorded, *given)
+        return each_block(n, cost, recorded, *given, **how)
 
     monkeypatch.setattr(runs, "_each_block", recording)
     monkeypatch.setattr(runs, "_WORTH_A_THREAD", 0)
     monkeypatch.setattr(runs, "_BLOCK", 8)
+    monkeypatch.setattr(runs, "_ALIKE", 8)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield seen
@@ -93,7 +94,7 @@ from sklode.engine import runs
 from tests.engine.test_concurrency import fit
 
 def fit_on_two_threads(seed):
-    runs._WORTH_A_THREAD, runs._BLOCK = 0, 8
+    runs._WORTH_A_THREAD, runs._BLOCK, runs._ALIKE = 0, 8, 8
     torch.set_num_threads(2)
     return fit(seed=seed), os.getpid()
 

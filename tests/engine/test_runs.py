@@ -95,6 +95,7 @@ def test_single_precision_keeps_its_digits(n_steps: int, tolerance: float) -> No
 def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "_WORTH_A_THREAD", 0)
     monkeypatch.setattr(runs, "_BLOCK", 9)
+    monkeypatch.setattr(runs, "_ALIKE", 9)
     made = problem(1, n_series=50, n_steps=9, depth=2, **SIZES)
     before, results = torch.get_num_threads(), []
     try:
@@ -115,6 +116,7 @@ def test_blocks_change_nothing_but_the_order_of_sums(
     whole = run(made)
     for size in (1, 7, 20):
         monkeypatch.setattr(runs, "_BLOCK", size)
+        monkeypatch.setattr(runs, "_ALIKE", size)
         assert_close(run(made), whole, 1e-12)
 
 
