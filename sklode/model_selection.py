@@ -19,7 +19,7 @@ from sktime.performance_metrics.forecasting._base import BaseForecastingErrorMet
 from sktime.split import ExpandingWindowSplitter
 from sktime.split.base import BaseSplitter
 
-from sklode.data.arrays import Array, Numbers
+from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.checks import check_count, check_index, check_probabilities
 from sklode.data.history import History
 from sklode.data.observations import Observations
@@ -222,13 +222,14 @@ def backtest(
         "forecaster", "last value", "seasonal naive", such as "7 d before", and "hour of
         the week". Columns, over all observed values: "MAE" and "RMSE", in units of y
         or, of several series or columns, in standard deviations of each before the
-        origin; "CRPS", the continuous ranked probability score of the distribution of
-        each value, and "energy", the energy score of joint paths over the root of their
-        number of values, both in the same units and the less the better; "coverage",
-        the share inside the interval; "seconds" of fit and forecast. Of a method that
-        gives points alone CRPS is its MAE, "energy" its RMSE; a forecaster without
-        ``sample`` has no "energy". ``attrs["coverage"]`` is the argument,
-        ``attrs["seasons"]`` the ticks of the season of each method.
+        origin; "first", the MAE of the first row after the origin; "CRPS", the
+        continuous ranked probability score of the distribution of each value, and
+        "energy", the energy score of joint paths over the root of their number of
+        values, both in the same units and the less the better; "coverage", the share
+        inside the interval; "seconds" of fit and forecast. Of a method that gives
+        points alone CRPS is its MAE, "energy" its RMSE; a forecaster without ``sample``
+        has no "energy". ``attrs["coverage"]`` is the argument, ``attrs["seasons"]`` the
+        ticks of the season of each method.
 
     Raises
     ------
@@ -297,7 +298,8 @@ def tested(
                 f"origins of {horizon} rows each. Ask for fewer."
             )
         seen = y[is_long & (after >= end)]
-        asked = y[is_long & (after < end) & (after >= end - horizon)]
+        is_asked = is_long & (after < end) & (after >= end - horizon)
+        asked, is_first = y[is_asked], after[is_asked] == end - 1
         origin = number if y.index.nlevels > 1 else seen.index[-1]
         start = time.perf_counter()
         own = _forecast(forecaster, seen, asked.index, X, coverage, is_scored)
@@ -309,7 +311,7 @@ def tested(
         truth = pd.DataFrame(asked).to_numpy(float, na_value=np.nan)
         answers = {"forecaster": own} | {k: _Answer(x) for k, x in simple.items()}
         for method, answer in answers.items():
-            found[origin, method] = answer.scores(truth, scale)
+            found[origin, method] = answer.scores(truth, scale, is_first)
         found[origin, "forecaster"]["seconds"] = seconds
     index = pd.MultiIndex.from_tuples(found, names=["origin", "method"])
     results = pd.DataFrame(list(found.values()), index).fillna({"seconds": 0.0})
@@ -353,13 +355,19 @@ class _Answer(NamedTuple):
     quantiles: Array | None = None  # (row, channel, level), of `_LEVELS`
     paths: Array | None = None  # (path, row, channel)
 
-    def scores(self, truth: Array, scale: Array) -> dict[str, float]:
-        """Return errors over all observed values of the truth, (row, channel)."""
+    def scores(self, truth: Array, scale: Array, is_first: Flags) -> dict[str, float]:
+        """Return errors over all observed values of the truth, (row, channel).
+
+        Rows are the first after an origin where ``is_first``, (row,).
+        """
         known = ~np.isnan(truth)
+        first = (np.abs(truth - self.points) / scale)[is_first]
         truth, scale = truth[known], scale[known]
         error = np.abs(truth - self.points[known]) / scale
         rmse = np.sqrt((error**2).mean())
-        found = {"MAE": error.mean(), "RMSE": rmse, "CRPS": error.mean()}
+        some = first[~np.isnan(first)]
+        found = {"MAE": error.mean(), "first": some.mean() if len(some) else np.nan}
+        found |= {"RMSE": rmse, "CRPS": error.mean()}
         found |= {"energy": rmse, "coverage": np.nan}
         if self.bounds is not None:
             low, high = self.bounds[known].T

@@ -268,6 +268,9 @@ def test_a_backtest_asks_at_true_stamps_for_the_rows_after_each_origin() -> None
     assert own["MAE"].tolist() == [0.0, 0.0]  # X is the truth
     assert own["coverage"].isna().all()
     last = results["MAE"].xs("last value", level="method")
+    for origin, first in results["first"].xs("last value", level="method").items():
+        place = y.index.get_loc(origin)
+        assert first == pytest.approx(abs(y.iloc[place + 1] - y.iloc[place]))
     expected = (known.iloc[-3:] - known.iloc[-4]).abs().mean()
     assert last.iloc[-1] == pytest.approx(expected)
 

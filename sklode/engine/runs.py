@@ -35,8 +35,8 @@ _WORTH_A_THREAD = 30_000_000
 def _each_block(n_series, cost, work, *given, most=None):
     """Return ``work(low, high, ...)`` of each block, in threads if it pays.
 
-    ``cost`` are the multiplications of a series, ``most`` are those of a block. Blocks, and the order of sums, do not
-    depend on threads: results repeat bit by bit.
+    ``cost`` are the multiplications of a series, ``most`` the series of a block.
+    Blocks, and the order of sums, do not depend on threads: results repeat bit by bit.
     """
     n = max(-(-n_series // (most or _BLOCK)), 1)
     cuts = [k * n_series // n for k in range(n + 1)]

@@ -13,6 +13,7 @@ from sklode.data.ticks import DAY, length_of_time, nanoseconds, stamps_of
 from sklode.model_selection import tested
 
 _TOO_NARROW = 0.75  # coverage of the 90 % intervals
+_NEAR = 0.2  # of its error at the first row ahead a simple method has, far better
 _DRIFT = 2.0  # deviations of the last rows' errors in sum
 _WHOLE = 1e-6  # of a season, that floats leave of a whole number of them
 _SMALL = 0.005  # share of a part that rounds to nothing
@@ -131,7 +132,8 @@ def _held_out(
     )
     seasons = dict(results.attrs["seasons"])
     errors = results.groupby("method", sort=False).mean()
-    errors = errors[["MAE", "RMSE", "coverage"]].rename(columns={"coverage": "in 90 %"})
+    errors = errors[["MAE", "RMSE", "first", "coverage"]]
+    errors = errors.rename(columns={"coverage": "in 90 %"})
     if (naive := "seasonal naive") in seasons:
         period = seasons.pop(naive)
         name = f"{naive} ({length_of_time(period, like)})"
@@ -147,6 +149,12 @@ def _held_out(
         best = better["MAE"].idxmin()
         advice.append(
             f"{best} was better on these rows: {_remedy(best, seasons, parts, like)}"
+        )
+    firsts = errors["first"].drop("forecaster")
+    if not len(better) and firsts.min() < _NEAR * own["first"]:
+        advice.append(
+            f"at the first row ahead {firsts.idxmin()} was far better: plot_backtest "
+            "shows how forecasts begin"
         )
     if own["in 90 %"] < _TOO_NARROW:
         advice.append("intervals were too narrow: plot_backtest shows from where")
