@@ -26,6 +26,9 @@ _PEAK_CYCLES = 2.5
 _OVERSAMPLING = 4
 _BESIDE = 121  # frequencies whose median is the usual power: 15 waves to each side
 _APART = 0.75  # cycles in the span, of two peaks
+_MOST_LEFT = 0.5  # share of the squares, half of which are a wave's power
+_TRACE = 1e-3  # share of all squares, which rounding of periods may leave
+_FAR_LESS = 0.1  # squares that are left, where a period is not another
 _ROUND = 0.002  # a period that near to a whole number of index steps is one
 
 
@@ -86,21 +89,48 @@ def _peaks(times: Array, values: Array, weights: Array, unit: float) -> list[flo
     values = np.clip(values, -width, width)
     needed = (math.log(n) + 7) / math.log(2)
     found: list[float] = []
+    total = float((weights * values**2).sum())
     while len(found) < _PEAKS:
         rest = _rest(times, values, weights, found)
         power = _powers(times, rest, weights, frequencies)
         ratio = power / np.maximum(_medians(power), 1e-300)
-        place = int(ratio.argmax())
-        # what a random walk leaves at low frequencies is no wave
-        while needed < ratio[place] <= needed * _slant(power, frequencies, place):
-            ratio[place] = 0.0
+        # one that takes most of what is left is a wave, whatever is beside it: clean
+        # waves have each other's power there
+        place, whole = int(power.argmax()), float((weights * rest**2).sum())
+        if power[place] < 0.5 * _MOST_LEFT * whole or whole < _TRACE * total:
             place = int(ratio.argmax())
+            # what a random walk leaves at low frequencies is no wave
+            while needed < ratio[place] <= needed * _slant(power, frequencies, place):
+                ratio[place] = 0.0
+                place = int(ratio.argmax())
         is_new = all(abs(frequencies[place] - 1 / p) > _APART / span for p in found)
         if not is_new or not ratio[place] > needed:
             break
         found.append(1 / float(frequencies[place]))
         _sharpen(times, values, weights, found, reach=step)
     return found
+
+
+def is_other(
+    times: Array,
+    values: Array,
+    errors: Array,
+    found: list[float],
+    number: int,
+    period: float,
+) -> bool:
+    """Return whether one of the found periods is not that other one.
+
+    The waves of all found ones then leave far smaller squares than with the other in
+    its place: those of a season that changes leave about the same.
+    """
+    weights = _weights(errors)
+    both = found, [*found[:number], period, *found[number + 1 :]]
+    own, other = (
+        float((weights * _rest(times, values, weights, each) ** 2).sum())
+        for each in both
+    )
+    return own < _FAR_LESS * other
 
 
 def _medians(power: Array) -> Array:
