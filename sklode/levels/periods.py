@@ -27,7 +27,7 @@ _OVERSAMPLING = 4
 _BESIDE = 121  # frequencies whose median is the usual power: 15 waves to each side
 _APART = 0.75  # cycles in the span, of two peaks
 _MOST_LEFT = 0.5  # share of the squares, half of which are a wave's power
-_TRACE = 1e-3  # share of all squares, which rounding of periods may leave
+_TRACE = 1e-4  # share of all squares, which last digits of periods may leave
 _FAR_LESS = 0.1  # squares that are left, where a period is not another
 _ROUND = 0.002  # a period that near to a whole number of index steps is one
 
@@ -89,7 +89,7 @@ def _peaks(times: Array, values: Array, weights: Array, unit: float) -> list[flo
     values = np.clip(values, -width, width)
     needed = (math.log(n) + 7) / math.log(2)
     found: list[float] = []
-    total = float((weights * values**2).sum())
+    total = 0.0
     while len(found) < _PEAKS:
         rest = _rest(times, values, weights, found)
         power = _powers(times, rest, weights, frequencies)
@@ -97,7 +97,10 @@ def _peaks(times: Array, values: Array, weights: Array, unit: float) -> list[flo
         # one that takes most of what is left is a wave, whatever is beside it: clean
         # waves have each other's power there
         place, whole = int(power.argmax()), float((weights * rest**2).sum())
-        if power[place] < 0.5 * _MOST_LEFT * whole or whole < _TRACE * total:
+        total = total or whole
+        if whole < _TRACE * total:  # what periods' last digits leave
+            break
+        if power[place] < 0.5 * _MOST_LEFT * whole:
             place = int(ratio.argmax())
             # what a random walk leaves at low frequencies is no wave
             while needed < ratio[place] <= needed * _slant(power, frequencies, place):

@@ -126,3 +126,18 @@ def test_many_cycles_tell_a_tide_from_a_day(hours: float, named: str) -> None:
     ahead = np.arange(300, 372)
     truth = np.sin(2 * np.pi * ahead / hours)
     assert np.abs(forecaster.predict(list(range(1, 73))) - truth).mean() < 0.08
+
+
+@pytest.mark.parametrize("lengths", [(56.55,), (56.55, 25.76), (144.5, 18.8)])
+def test_clean_waves_are_found_near_a_clocks_and_near_each_other(
+    lengths: tuple[float, ...],
+) -> None:
+    # a third of a week has 56 hours, a day 24
+    hours = np.arange(648)
+    waves = [np.sin(2 * np.pi * hours / p) / (k + 1) for k, p in enumerate(lengths)]
+    y = pd.Series(sum(waves), pd.date_range("2025-01-01", periods=648, freq="h"))
+    forecaster = StructuralForecaster().fit(y[:600])
+    missed = (forecaster.predict(y.index[600:]) - y[600:]).abs()
+    assert missed.mean() < 0.01
+    low, high = forecaster.predict_interval(y.index[600:], coverage=0.9).to_numpy().T
+    assert ((low <= y[600:]) & (y[600:] <= high)).mean() > 0.8
