@@ -22,7 +22,6 @@ from sklode.levels.components import links_of
 from sklode.levels.level import Level
 from sklode.nn.ahead import FEW
 from sklode.prediction.ahead import AheadModel, Stacking, batch_of
-from sklode.training.loop import Trainer
 from sklode.training.parameters import resolve_device
 from sklode.training.plan import Material, Run, drawn_network, held_out_rows, seed_from
 from sklode.training.report import Reporter
@@ -133,6 +132,7 @@ class AheadRun(Run):
             reporter.say("No network: its rows are too few, or pretraining left none.")
             return model
         trainer = self.learn(reporter, self.material(self.learned))
+        self._is_interrupted = trainer.interrupted
         self.keep_history(trainer)
         if not self.from_scratch:
             return model
@@ -140,22 +140,23 @@ class AheadRun(Run):
         if not self.is_guarded:
             model.stacking = Stacking.whole(model.sizes[0], model.network.reach)
         elif not self._given_up:
-            model.stacking = self._proved(trainer, reporter)
+            model.stacking = self._proved(reporter)
         if model.stacking is None:
             model.network = None
             reporter.say("The network has not proved itself: the level answers alone.")
             return model
         reporter.say(f"Of the network's forecasts {model.share:.0%} count.")
-        if self.is_guarded and not trainer.interrupted:
+        if self.is_guarded and not self._is_interrupted:
             reporter.say("It trains on, on all rows.")
             self._train_on(self.rows, reporter)
         return model
 
-    def _proved(self, trainer: Trainer, reporter: Reporter) -> Stacking | None:
+    def _proved(self, reporter: Reporter) -> Stacking | None:
         """Return what counts, by every stretch that was held out."""
-        found, n_channels = [], self.model.sizes[0]
+        found: list[Evidence] = []
+        n_channels = self.model.sizes[0]
         for number, cut in enumerate(self._cuts):
-            if number and trainer.interrupted:
+            if self._is_interrupted and found:
                 break
             if number:  # it has seen the stretch before this one
                 self._train_on(self.rows.until(cut), reporter)
@@ -163,13 +164,13 @@ class AheadRun(Run):
                 found.append(self._evidence(number))
             if not has_prospects(found[-1], n_channels):
                 return None
-        return stacking_of(found, n_channels)
+        return stacking_of(found, n_channels, of_blocks=not self._whole)
 
     def _train_on(self, rows: Observations, reporter: Reporter) -> None:
         self._is_tried, whole = True, self.n_epochs
         self.n_epochs = math.ceil(_FURTHER[self._whole] * whole)
         self.rate = _FURTHER_RATE
-        self.learn(reporter, self.material(rows))
+        self._is_interrupted |= self.learn(reporter, self.material(rows)).interrupted
         self.n_epochs = whole
         self.model.network.eval()
 

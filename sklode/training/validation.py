@@ -171,12 +171,15 @@ def has_prospects(evidence: Evidence, n_channels: int) -> bool:
     return max(best_weight(*one)[1] for one in every) > _PROSPECT
 
 
-def stacking_of(stretches: list[Evidence], n_channels: int) -> Stacking | None:
+def stacking_of(
+    stretches: list[Evidence], n_channels: int, of_blocks: bool
+) -> Stacking | None:
     """Return stacking weights; None where none is above zero for sure.
 
     A weight is the least of what each stretch of time calls best: one stretch alone
-    may be like what a network has learned by chance. What few clusters tell is shrunk,
-    as if there were some more where the network tells nothing.
+    may be like what a network has learned by chance. Clusters that are blocks of time
+    are shrunk, as if there were some more where the network tells nothing; series that
+    it has not seen are not.
     """
     evidence = Evidence.joined(stretches)
     if not len(evidence.lead):
@@ -190,14 +193,14 @@ def stacking_of(stretches: list[Evidence], n_channels: int) -> Stacking | None:
     pooled[..., :-1] += _NEXT * sums[..., 1:]
     of_channel = sums.mean(3) + _ALL * sums.mean((2, 3))[..., None]
     weights = np.zeros((n_knots, n_channels))
+    kept = n_clusters / (n_clusters + _PRIOR) if of_blocks else 1.0
     for k in range(n_channels):
         if best_weight(*of_channel[..., k])[0] > 0:
             for j in range(n_knots):
                 each = pooled[..., k, j]
                 mine = [each[:, stretch == one] for one in range(len(stretches))]
                 least = min(_weight(*own) for own in mine)
-                shrunk = least * n_clusters / (n_clusters + _PRIOR)
-                weights[j, k] = least if least == 1 else shrunk
+                weights[j, k] = least if least == 1 else least * kept
     if not weights.any():
         return None
     channel, change = evidence.channel, evidence.change

@@ -41,7 +41,7 @@ def fitted(weight: float, y: Any, X: Any = None, **settings: Any) -> Any:
         patch.setattr(ahead, "_PROVING_ROWS", 0)
         patch.setattr(ahead, "has_prospects", lambda *_: True)
         found = stacking(weight) if weight else None
-        patch.setattr(ahead, "stacking_of", lambda *_: found)
+        patch.setattr(ahead, "stacking_of", lambda *_, **__: found)
         chosen = {"level": "auto", "max_epochs": 2, "lr": 0.05, **settings}
         return tiny(**chosen).fit(y, X=X)
 

@@ -30,7 +30,7 @@ def proving(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Let few rows prove that the network counts whole."""
     monkeypatch.setattr(ahead, "_PROVING_ROWS", 0)
     monkeypatch.setattr(ahead, "has_prospects", lambda *_: True)
-    monkeypatch.setattr(ahead, "stacking_of", lambda *_: stacking(1.0))
+    monkeypatch.setattr(ahead, "stacking_of", lambda *_, **__: stacking(1.0))
     return monkeypatch
 
 
@@ -133,7 +133,7 @@ def test_a_series_is_forecast_by_the_network_of_its_family() -> None:
 def test_what_pretraining_has_not_proved_is_not_trained_by_a_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ahead, "stacking_of", lambda *_: None)
+    monkeypatch.setattr(ahead, "stacking_of", lambda *_, **__: None)
     forecaster = auto().pretrain(panel())
     assert forecaster.pretrained_.network is None
     forecaster.fit(waves(uneven_stamps(9)))
@@ -143,10 +143,10 @@ def test_what_pretraining_has_not_proved_is_not_trained_by_a_fit(
 def test_an_update_keeps_the_level_that_a_guard_has_kept(
     proving: pytest.MonkeyPatch,
 ) -> None:
-    proving.setattr(ahead, "stacking_of", lambda *_: None)
+    proving.setattr(ahead, "stacking_of", lambda *_, **__: None)
     y = series()
     forecaster = auto().fit(y[:50])
-    proving.setattr(ahead, "stacking_of", lambda *_: stacking(1.0))
+    proving.setattr(ahead, "stacking_of", lambda *_, **__: stacking(1.0))
     forecaster.update(y[50:])
     assert (forecaster.network_, forecaster.network_share_) == (None, 0.0)
 
@@ -155,7 +155,7 @@ def test_an_update_keeps_the_level_that_a_guard_has_kept(
 def test_missing_values_and_a_channel_beside_many(
     n_channels: int, proving: pytest.MonkeyPatch
 ) -> None:
-    proving.setattr(ahead, "stacking_of", lambda *_: stacking(1.0, n_channels))
+    proving.setattr(ahead, "stacking_of", lambda *_, **__: stacking(1.0, n_channels))
     rng = np.random.default_rng(0)
     index = uneven_stamps(60)
     y = pd.DataFrame({f"c{k}": waves(index, k) for k in range(n_channels)})

@@ -80,12 +80,12 @@ def test_the_verdict_of_a_guard_is_told(
     verdict = "has not proved itself: the level answers alone.\n"
     monkeypatch.setattr(ahead, "_PROVING_ROWS", 0)
     monkeypatch.setattr(ahead, "has_prospects", lambda *_: True)
-    monkeypatch.setattr(ahead, "stacking_of", lambda *_: stacking(1.0))
+    monkeypatch.setattr(ahead, "stacking_of", lambda *_, **__: stacking(1.0))
     forecaster.fit(y)
     assert terminal.frames()[0].startswith("epoch 0/5 |")
     assert terminal.frames()[-1].startswith("epoch 2/2 |")
     assert verdict not in terminal.text
-    monkeypatch.setattr(ahead, "stacking_of", lambda *_: None)
+    monkeypatch.setattr(ahead, "stacking_of", lambda *_, **__: None)
     forecaster.fit(y)
     assert terminal.text.endswith(verdict)
 

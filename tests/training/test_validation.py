@@ -109,7 +109,7 @@ def test_a_network_counts_as_far_as_it_is_right(
     made = proof[0]
     change = of(made.error, np.random.default_rng(0))
     evidence = made.evidence()._replace(change=change)
-    found = stacking_of([evidence], 1)
+    found = stacking_of([evidence], 1, of_blocks=True)
     share = 0.0 if found is None else float(found.weights.mean())
     assert low <= share <= high
     assert has_prospects(evidence, 1) is (low > 0)
@@ -136,16 +136,20 @@ def evidence(gain: float, spread: float = 1.0) -> Evidence:
 def test_a_network_counts_as_far_as_on_every_stretch_of_time(
     gains: tuple[float, ...], weight: float
 ) -> None:
-    found = stacking_of([evidence(gain) for gain in gains], 1)
+    each = [evidence(gain) for gain in gains]
+    found = stacking_of(each, 1, of_blocks=True)
     share = 0.0 if found is None else float(found.weights.mean())
     n = 6 * len(gains)  # clusters, which are shrunk by eight without a gain
     assert share == pytest.approx(weight * n / (n + 8), abs=0.03)
+    whole = stacking_of(each, 1, of_blocks=False)
+    share = 0.0 if whole is None else float(whole.weights.mean())
+    assert share == pytest.approx(weight, abs=0.05)
 
 
 def test_a_level_that_is_nearly_exact_is_not_moved() -> None:
     # errors of a deviation, and changes of a thousand, on one side by chance
     exact = evidence(0.0, spread=1000.0)
-    found = stacking_of([exact._replace(change=np.abs(exact.change) + 2.0)], 1)
+    found = stacking_of([exact._replace(change=np.abs(exact.change) + 2.0)], 1, True)
     assert found is None or found.weights.max() < 1e-3
 
 
