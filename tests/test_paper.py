@@ -206,19 +206,19 @@ class Medians(LatentODELSTMForecaster):
 
 @pytest.mark.slow
 @needs_data
-def test_climate_is_near_the_best_plain_baseline(load: Load) -> None:
+def test_climate_is_as_good_as_the_best_plain_baseline(load: Load) -> None:
     protocol, settings = load("protocol"), load("settings")
     experiment = load("climate").load(SHARED / "delhi")
     arguments: dict[str, Any] = {**settings.CLIMATE["7/7"], "random_state": 0}
     arguments |= {"window_length": 7, "horizon": 7, "finetune_epochs": 0}
     forecaster = LatentODELSTMForecaster(**arguments)
     found = protocol.forecast_origins(forecaster, experiment, 7, 7, settings.features)
-    assert experiment.mse(found) <= 0.32
+    assert experiment.mse(found) <= 0.30
     # means of the wind, whose logarithm is modelled, are those of windier years
     medians = protocol.forecast_origins(
         Medians(**arguments), experiment, 7, 7, settings.features
     )
-    assert experiment.mse(medians) <= 0.32
+    assert experiment.mse(medians) <= 0.293
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ _READ = 12  # numbers that `_readings` tells of a channel
 
 _OWN = [0, 2, 4, 5, 6]  # means and the last value, which lines read
 
-_HUBER = 4.0  # from so many scales on an error counts in proportion
+_HUBER = 2.0  # from so many scales on an error counts in proportion
 _LOG_HUBER_MASS = math.log(
     math.sqrt(2 * math.pi) * math.erf(_HUBER / math.sqrt(2))
     + 2 / _HUBER * math.exp(-(_HUBER**2) / 2)
@@ -290,7 +290,7 @@ def huber_log_likelihood(errors: Tensor, scale: Tensor) -> Tensor:
         \log p(e) = -\rho(e / s) - \log s - \log c, \quad
         \rho(z) = z^2 / 2 \text{ up to } |z| = k, \; k |z| - k^2 / 2 \text{ beyond}
 
-    with k = 4; shape and broadcasting as of ``errors`` / ``scale``.
+    with k = 2; shape and broadcasting as of ``errors`` / ``scale``.
     """
     z = errors / scale
     rho = functional.huber_loss(z, torch.zeros_like(z), reduction="none", delta=_HUBER)
