@@ -73,9 +73,8 @@ def make(repo: Path, name: str) -> None:
 
 def read(path: Path) -> SimpleNamespace:
     """Return a part of a fold: times and values, seen and asked, (series, row, ...)."""
-    main = sys.modules["__main__"]
-    if not hasattr(main, "IMTS_dataset"):  # files name the class of a script
-        main.IMTS_dataset = IMTS_dataset  # type: ignore[attr-defined]
+    # files name the class of a script
+    vars(sys.modules["__main__"]).setdefault("IMTS_dataset", IMTS_dataset)
     subset = torch.load(path, weights_only=False)
     parts = {name: getattr(subset.dataset, name) for name in ("T", "X", "TY", "Y")}
     chosen = np.asarray(subset.indices)

@@ -57,10 +57,12 @@ class Filtered:
         channel: int,
         asked: Table,
         move: Move | None = None,
+        limits: Limits | None = None,
         is_widened: bool = False,
     ) -> Mixture:
         """Return the distribution of a channel, as wide as errors were if asked.
 
+        What a move begins at stays within ``limits``, if they are given.
         Rows are of one group's series here and below, see `GroupedChannel.split`.
         """
         own = self.channels[channel].of_rows(asked)
@@ -70,9 +72,10 @@ class Filtered:
         mixture = own.blurred(mixture, asked)
         if move is None:
             return mixture
-        # a logarithm may have run away, to where no move leads back from
-        mixture = mixture.within(*self.limits(channel, asked, move).ends(BOUNDS))
-        return mixture.moved(mixture.limited(move))
+        if limits is not None:
+            # a logarithm may have run away, to where no move leads back from
+            mixture = mixture.within(*limits.ends(BOUNDS))
+        return mixture.moved(move)
 
     def limits(self, channel: int, asked: Table, move: Move | None) -> Limits:
         """Return what a channel's answers stay within.
@@ -107,8 +110,8 @@ class Filtered:
         )
         if move is None:
             return draws
-        move = mixture.limited(move)
-        moved: Array = move.of(draws, mixture.middle(move))
+        move, middle = mixture.limited(move)
+        moved: Array = move.of(draws, middle)
         return moved
 
     def _factor(self, channel: int, asked: Table, move: Move | None) -> Array:

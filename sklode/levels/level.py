@@ -39,7 +39,7 @@ from sklode.levels.filtered import Filtered, GroupedChannel
 from sklode.levels.fitting import Found, Rows, Seasons, fit_components
 from sklode.levels.groups import fit_groups, groups_of
 from sklode.levels.moves import Moves
-from sklode.levels.periods import clock_periods, is_other, peaks
+from sklode.levels.periods import are_others, clock_periods, peaks
 from sklode.levels.table import Table
 
 # cycles that tell a period from a clock's; so many times that of its higher waves
@@ -351,9 +351,9 @@ def _other_periods(table: Table, clock: list[float], gap: float) -> dict[float, 
             far = _APART * max(min(k, _FAR, many), 1.0)
             least.setdefault(round(k * span / own, 6), far)
     cycles, apart = np.array([*least]), np.array([*least.values()])
-    given, new = (stamps, longest.values, longest.errors), []
+    rows, new = (stamps, longest.values, longest.errors), []
     for number, period in enumerate(found):
         near = span / cycles[np.abs(span / period - cycles) < apart]
-        if all(is_other(*given, found, number, one) for one in near):
+        if are_others(*rows, found, number, near):
             new.append(period)
     return dict.fromkeys(new, log_odds)

@@ -93,10 +93,10 @@ class LevelPredictor:
         paths = np.empty((n, len(order), len(self._history.channels)))
         for k, own, place, move in self._parts(rows, moves):
             drawn = self.states.drawn(k, own, n, self._seed + k, noise, move)
-            if not np.isnan(self._steps[k]):
-                one = self._answered(k, own, move, is_widened=True)
-                drawn = one.put(drawn) if noise else one.inside(drawn)
             limits = self.states.limits(k, own, move)
+            if not np.isnan(self._steps[k]):
+                one = self._answered(k, own, move, limits, is_widened=True)
+                drawn = one.put(drawn) if noise else one.inside(drawn)
             paths[:, order[place], k] = limits.within(drawn, BOUNDS)
         return finite(paths)
 
@@ -261,7 +261,7 @@ class LevelPredictor:
         for k, own, place, move in self._parts(rows, moves):
             limits = self.states.limits(k, own, move)
             table[order[place], k] = of(
-                self._answered(k, own, move, is_widened), limits
+                self._answered(k, own, move, limits, is_widened), limits
             )
         return finite(table)
 
@@ -275,10 +275,15 @@ class LevelPredictor:
                 yield k, rows.where(place), place, own
 
     def _answered(
-        self, channel: int, asked: Table, move: Move | None, is_widened: bool
+        self,
+        channel: int,
+        asked: Table,
+        move: Move | None,
+        limits: Limits,
+        is_widened: bool,
     ) -> Any:
         """Return a channel's distribution: within bounds, told or zero."""
-        mixture = self.states.answered(channel, asked, move, is_widened)
+        mixture = self.states.answered(channel, asked, move, limits, is_widened)
         step, bounds = self._steps[channel], self.level.bounds[channel]
         if np.isfinite(bounds).all():
             return Between(mixture, bounds)

@@ -116,25 +116,27 @@ class Mixture:
             ends = self._linked(low), self._linked(high)
         return replace(self, means=np.clip(self.means, *ends))
 
-    def limited(self, move: Move) -> Move:
-        """Return a move that goes no more deviations from the middle than it may.
+    def limited(self, move: Move) -> tuple[Move, Array]:
+        """Return a move that goes no farther than it may, and the middle it goes from.
 
-        Deviations are those of a normal distribution with the same middle 90 %. The
-        more a move counts, the less they tell of the width that is left: a network that
-        knows a law may be sure where a level is not.
+        Its limit is in deviations, those of a normal distribution with the same middle
+        90 %. The more a move counts, the less they tell of the width that is left: a
+        network that knows a law may be sure where a level is not.
         """
         ends = move.link.of(self.quantiles(np.array([0.05, 0.95])).T)
         deviation = np.maximum((ends[1] - ends[0]) / TO_DEVIATION, LEAST)
         middle, most = self.middle(move), move.most * deviation
         ratio = np.where(np.isnan(move.usual), 1.0, move.usual / deviation)
-        return move._replace(
+        limited = move._replace(
             target=np.clip(move.target, middle - most, middle + most),
             factor=move.factor * ratio**move.weight,
         )
+        return limited, middle
 
     def moved(self, move: Move) -> Mixture:
-        """Return it after a move, of whose kind all components then are."""
-        middle, linked = self.middle(move), self.linked[:, None]
+        """Return it after a move, `limited`, of whose kind all components then are."""
+        move, middle = self.limited(move)
+        linked = self.linked[:, None]
         is_linked, values = not move.link.is_identity, self._original(self.means)
         if is_linked:
             means = np.where(linked, self.means, move.link.of(values))

@@ -114,26 +114,30 @@ def _peaks(times: Array, values: Array, weights: Array, unit: float) -> list[flo
     return found
 
 
-def is_other(
+def are_others(
     times: Array,
     values: Array,
     errors: Array,
     found: list[float],
     number: int,
-    period: float,
+    periods: Array,
 ) -> bool:
-    """Return whether one of the found periods is not that other one.
+    """Return whether one of the found periods is none of these.
 
-    The waves of all found ones then leave far smaller squares than with the other in
-    its place: those of a season that changes leave about the same.
+    The waves of all found ones then leave far smaller squares than with another in its
+    place: those of a season that changes leave about the same.
     """
-    weights = _weights(errors)
-    both = found, [*found[:number], period, *found[number + 1 :]]
-    own, other = (
-        float((weights * _rest(times, values, weights, each) ** 2).sum())
-        for each in both
+    last = slice(-_MOST_ROWS, None)  # as of `peaks`
+    times, values, weights = times[last], values[last], _weights(errors[last])
+
+    def left(known: list[float]) -> float:
+        return float((weights * _rest(times, values, weights, known) ** 2).sum())
+
+    before, after = found[:number], found[number + 1 :]
+    others = periods.tolist()
+    return not others or left(found) < _FAR_LESS * min(
+        left([*before, period, *after]) for period in others
     )
-    return own < _FAR_LESS * other
 
 
 def _medians(power: Array) -> Array:

@@ -22,8 +22,11 @@ from sklode.nn.vector_fields import VectorField
 
 METHODS = (*TABLEAUS, "dopri5", "dopri5_adjoint")
 
-FOLLOWED = {"rk4": math.pi / 2, "midpoint": 0.5, "euler": 0.1}
-FOLLOWED |= dict.fromkeys(("dopri5", "dopri5_adjoint"), math.pi / 2)
+FOLLOWED = {
+    **dict.fromkeys(("rk4", "dopri5", "dopri5_adjoint"), math.pi / 2),
+    "midpoint": 0.5,
+    "euler": 0.1,
+}
 """Radians per step that a method follows at about constant amplitude."""
 
 _RTOL, _ATOL = 1e-3, 1e-4  # tolerances of a step's error, where it is controlled

@@ -102,18 +102,25 @@ class AheadModel(TrainedModel):
                 RuntimeWarning,
                 stacklevel=2,
             )
+        target[unknown] = 0.0
         _, scale = self.units.of_all(seen)
         for channel in range(len(found)):
             weight, factor = self.stacking.at(channel, lead)
             weight[unknown[:, channel]] = 0.0
             if weight.any():
                 link = self.units.links[channel]._replace(least=LEAST)
-                to = np.where(unknown[:, channel], 0.0, target[:, channel])
                 most = np.full(len(lead), self.stacking.most[channel])
                 usual = self.stacking.usual[:, channel]
                 usual = np.interp(lead, self.stacking.leads, usual)
                 usual = usual * scale[queries.series, channel]
-                found[channel] = Move(link, to, weight, factor, most, usual)
+                found[channel] = Move(
+                    link=link,
+                    target=target[:, channel],
+                    weight=weight,
+                    factor=factor,
+                    most=most,
+                    usual=usual,
+                )
         return found
 
     def forecasts(

@@ -138,7 +138,7 @@ class Validation:
             queries = Table.of(*rows, len(before.keys))
             quantiles = np.array([0.05, 0.5, 0.95])
             for _, place in filtered.channels[k].split(queries):
-                one = filtered.answered(k, queries.where(place), is_widened=False)
+                one = filtered.answered(k, queries.where(place))
                 table[np.flatnonzero(mine)[place], :3] = one.quantiles(quantiles)
             table[mine] = self._model.units.links[k].of(table[mine])
         low, self.median, high, truth = table.T
@@ -150,16 +150,21 @@ class Validation:
         """Return what the network changes, beside what the level misses."""
         asked = self.asked
         if not len(asked.window):
-            none = np.empty(0)
-            return Evidence(*[none.astype(int)] * 2, *[none] * 4)
+            places, numbers = np.empty(0, np.int64), np.empty(0)
+            return Evidence(places, places, numbers, numbers, numbers, numbers)
         row = asked.window * (asked.row.max() + 1) + asked.row
         _, first, place = np.unique(row, return_index=True, return_inverse=True)
         queries = asked.window[first], asked.lead[first]
         table = self._model.forecasts(self.before, *queries, self._known)
         change = (table[place, asked.channel] - self.median) / self.deviation
-        shared = self.deviation / self.scale
-        given = self.cluster, asked.channel, asked.lead, self.error, change, shared
-        return Evidence(*given)
+        return Evidence(
+            cluster=self.cluster,
+            channel=asked.channel,
+            lead=asked.lead,
+            error=self.error,
+            change=change,
+            deviation=self.deviation / self.scale,
+        )
 
 
 def has_prospects(evidence: Evidence, n_channels: int) -> bool:
