@@ -119,6 +119,18 @@ def two_channels_of_sines(seed: int, n: int) -> tuple[pd.DataFrame, pd.DataFrame
     return exact + 0.1 * rng.standard_normal(exact.shape), exact
 
 
+def led(n: int = 600, seed: int = 0, gaps: bool = False) -> pd.DataFrame:
+    """Return a walk, "leader", and what follows it three rows later, with noise."""
+    rng = np.random.default_rng(seed)
+    walk = np.cumsum(rng.standard_normal(n + 3))
+    stamps = np.arange(n)
+    if gaps:
+        stamps = np.cumsum(rng.integers(1, 4, n))
+    values = np.column_stack([walk[3:], walk[:-3]])
+    values += 0.05 * rng.standard_normal(values.shape)
+    return pd.DataFrame(values, stamps, ["leader", "follower"])
+
+
 def with_rows(series: pd.Series, extra: dict[Any, float]) -> pd.Series:
     """Return ``series`` with rows added, sorted by stamp."""
     added = pd.Series(extra, name=series.name)

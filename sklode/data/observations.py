@@ -149,6 +149,11 @@ class Observations:
         number = np.array([numbers.get(key, -1) for key in keys], dtype=np.int64)
         return number[series], ticks_of(index.get_level_values(-1))
 
+    def at_or_before(self, series: Numbers, ticks: Numbers) -> Numbers:
+        """Return the rows at or before stamps of series; before the first, that one."""
+        row = rows_before(self.bounds, self.ticks, series, ticks)
+        return np.maximum(row, self.bounds[series])
+
     def holds(self, index: pd.Index) -> Flags:
         """Return which rows of an index are among these."""
         series, ticks = self.locate(index)

@@ -25,6 +25,7 @@ from scipy.interpolate import CubicSpline
 
 from sklode.data.arrays import Array, Flags, Numbers
 from sklode.levels.components import Component, kalman
+from sklode.levels.delays import N_DELAYS, earlier
 from sklode.levels.table import Table
 
 _KNOTS = 8
@@ -35,6 +36,7 @@ _NEAR = 2.0 ** np.linspace(-1.0, 1.0, 17)
 _SPANS = 10.0  # in the longest series, of the longest memory
 _ODDS_OF_CURVE = 1.0
 _ODDS_OF_MEMORY = math.log(len(_MEMORIES))
+_ODDS_OF_DELAY = math.log(N_DELAYS)
 # of some 130 options: days in a row, sizes, waves
 _ODDS_OF_WAVES = 5.0
 _WORTH = 0.1  # a change of effects, in natural logarithms
@@ -71,11 +73,13 @@ class Effect(NamedTuple):
     kinds: int = 0  # of named days, each of which adds to what all have in common
     sides: bool = False  # whether the days before and after named ones differ too
     levels: int = 0  # of a category, columns from this one on; 0: it is a number
+    delay: float = 0.0  # in usual gaps, of a column of y; 0: it is one of X
 
     @property
     def log_odds(self) -> float:
         """What it takes off the log probability of a form that has it."""
         odds = _ODDS_OF_CURVE * bool(self.knots) + _ODDS_OF_MEMORY * (self.memory > 0)
+        odds += _ODDS_OF_DELAY * (self.delay > 0)
         return odds + _ODDS_OF_WAVES * bool(self.waves)
 
     def name(self, controls: list[Any], cycle: tuple[str, Sequence[str]]) -> str:
@@ -95,13 +99,19 @@ class Effect(NamedTuple):
             name = controls[self.column].partition(" = ")[0]
             return f"{name} (levels{', late' * bool(self.memory)})"
         kind = "curve" if self.knots else "line"
-        how = f" along the {day}" if self.waves else ", late" if self.memory else ""
+        is_late = self.memory or self.delay
+        how = f" along the {day}" if self.waves else ", late" if is_late else ""
         return f"{controls[self.column]} ({kind}{how})"
 
     @property
+    def is_of_X(self) -> bool:
+        """Whether it is of a column of X, not of y or of the calendar."""
+        return self.column >= 0 and not self.delay
+
+    @property
     def kind(self) -> Effect:
-        """The same, but for how long its memory is."""
-        return self._replace(memory=float(self.memory > 0))
+        """The same, but for how late it is."""
+        return self._replace(memory=float(self.memory > 0), delay=float(self.delay > 0))
 
     @property
     def n_columns(self) -> int:
@@ -167,20 +177,42 @@ def _curve(knots: tuple[float, ...]) -> Any:
     return CubicSpline(knots, weights, bc_type="natural")
 
 
+class Read(NamedTuple):
+    """What effects may read, at rows of series: X, and y that may act late."""
+
+    bounds: Numbers  # (series + 1,)
+    times: Array  # (row,), in usual gaps since each series' first row
+    columns: Array  # (row, control + channel), standardised; NaN where y is missing
+
+
 def columns_of(
-    effects: Sequence[Effect], bounds: Numbers, times: Array, controls: Array
+    effects: Sequence[Effect],
+    known: Read,
+    place: Numbers,
+    seen: Read,
+    series: Numbers,
+    times: Array,
 ) -> list[Array]:
-    """Return what each effect makes of X at all rows, (row, column)."""
+    """Return what each effect makes of columns at times of series, (row, column).
+
+    X is that of the ``known`` rows at ``place``, a column of y what was ``seen``.
+    """
     parts: list[Array] = []
     for effect in effects:
-        if effect.column < 0:
-            parts.append(np.ones((len(times), 1)))
-            continue
         k, n = effect.column, effect.levels
-        found = effect.at(controls[:, k : k + n] if n else controls[:, k])
-        if effect.memory:
-            found = kalman().respond(times, bounds, found, effect.memory)
-        parts.append(found)
+        if k < 0:
+            parts.append(np.ones((len(times), 1)))
+        elif effect.delay:
+            given = seen.bounds, seen.times, seen.columns[:, k], series
+            found = earlier(*given, times - effect.delay)
+            parts.append(effect.at(np.nan_to_num(found)))
+        else:
+            own = known.columns
+            found = effect.at(own[:, k : k + n] if n else own[:, k])
+            if effect.memory:
+                respond = kalman().respond
+                found = respond(known.times, known.bounds, found, effect.memory)
+            parts.append(found[place])
     return parts
 
 
@@ -210,44 +242,52 @@ class Estimate(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """X at rows of series, all of which memories need."""
+    """What effects may read at rows of series, all of which memories need."""
 
-    bounds: Numbers  # (series + 1,)
-    times: Array  # (row,)
-    controls: Array  # (row, control)
+    read: Read
+    n_controls: int  # columns of X
     clock: Array  # (row, 6), see `Effect.along`
     n_days: int  # of the week; 0: rows show no day's shape, or no week
     rows: Numbers  # those at which a channel was observed, sorted
     has_month: bool = False  # whether rows may show one
     n_kinds: int = 0  # of named days; 0: none are known
     blocks: tuple[tuple[int, int], ...] = ()  # of controls, see `Known`
+    delays: tuple[tuple[int, Array], ...] = ()
+    """Columns of y among controls that may act late, and after which delays."""
 
     def at(self, chosen: Numbers) -> Inputs:
         """Return those of some observed rows, from first ones on."""
         rows = self.rows[chosen]
-        series = np.searchsorted(self.bounds, rows, side="right") - 1
+        bounds, times, columns = self.read
+        series = np.searchsorted(bounds, rows, side="right") - 1
         own, first = np.unique(series, return_index=True)
-        pairs = zip(rows[first], self.bounds[own + 1], strict=True)
+        pairs = zip(rows[first], bounds[own + 1], strict=True)
         kept = [np.arange(*pair) for pair in pairs]
         ends = np.append(0, np.cumsum([len(part) for part in kept]))
         every = np.concatenate(kept)
         return Inputs(
-            bounds=ends,
-            times=self.times[every],
-            controls=self.controls[every],
+            read=Read(ends, times[every], columns[every]),
+            n_controls=self.n_controls,
             clock=self.clock[every],
             n_days=self.n_days,
             rows=np.searchsorted(every, rows),
             has_month=self.has_month,
             n_kinds=self.n_kinds,
             blocks=self.blocks,
+            delays=self.delays,
         )
+
+    @property
+    def _seen(self) -> Array:
+        """Columns at observed rows."""
+        return self.read.columns[self.rows]
 
     def columns(self, effects: Sequence[Effect]) -> Array:
         """Return the columns of effects at observed rows."""
-        found = columns_of(effects, self.bounds, self.times, self.controls)
-        found = [columns[self.rows] for columns in found]
-        return along_the_day(effects, found, self.clock[self.rows])
+        rows, read = self.rows, self.read
+        series = np.searchsorted(read.bounds, rows, side="right") - 1
+        found = columns_of(effects, read, rows, read, series, read.times[rows])
+        return along_the_day(effects, found, self.clock[rows])
 
     def response(self, estimate: Estimate, lengths: Numbers) -> Array:
         """Return what effects add at the rows of series, (row,)."""
@@ -258,8 +298,10 @@ class Inputs(NamedTuple):
     def log_odds(self, effect: Effect) -> float:
         """Return what one takes off the log probability: of many columns, few act."""
         n_columns = 1
-        if effect.column >= 0:  # a category is one
-            n_columns = self.controls.shape[1] - sum(n - 1 for _, n in self.blocks)
+        if effect.delay:
+            n_columns = len(self.delays)
+        elif effect.column >= 0:  # a category is one
+            n_columns = self.n_controls - sum(n - 1 for _, n in self.blocks)
         return effect.log_odds + math.log(n_columns)
 
     def candidates(self, span: float) -> list[list[Effect]]:
@@ -272,7 +314,7 @@ class Inputs(NamedTuple):
         memories = [0.0, *_MEMORIES[_MEMORIES <= span / _SPANS].tolist()]
         found, n_waves = [], self._waves
         of_levels = {first + k for first, n in self.blocks for k in range(n)}
-        for k, values in enumerate(self.controls[self.rows].T):
+        for k, values in enumerate(self._seen[:, : self.n_controls].T):
             if k in of_levels:
                 continue
             kinds: list[tuple[float, ...]] = [()] if np.ptp(values) > 0 else []
@@ -298,6 +340,10 @@ class Inputs(NamedTuple):
                     for size in _SIZES_OF_DAYS
                 ]
             )
+        for k, delays in self.delays:
+            seen = self.read.columns[:, k]
+            kinds = [(), _knots(seen[~np.isnan(seen)], _KNOTS)]
+            found.append([Effect(k, kind, delay=d) for kind in kinds for d in delays])
         for k, n in self.blocks:
             sizes = itertools.product(_SIZES_OF_LEVELS, memories)
             found.append([Effect(k, (), m, size=s, levels=n) for s, m in sizes])
@@ -330,7 +376,7 @@ class Inputs(NamedTuple):
     def stretches(self, bounds: Numbers) -> Numbers:
         """Return the bounds of a few stretches of whole weeks of each series."""
         if not self.n_days:
-            if not (self.has_month or self.n_kinds):
+            if not (self.has_month or self.n_kinds or self.delays):
                 return bounds
             pairs = itertools.pairwise(bounds.tolist())
             parts = [
@@ -364,7 +410,7 @@ class Inputs(NamedTuple):
     def _along(
         self, column: int, kinds: list[tuple[float, ...]], n_waves: int
     ) -> list[Effect]:
-        values = self.controls[self.rows, column]
+        values = self._seen[:, column]
         knots = [_knots(values, _FEW_KNOTS) if kind else () for kind in kinds]
         waves = min(n_waves, _WAVES[0] if len(kinds) == 1 else _FEW_WAVES)
         return [
@@ -530,9 +576,9 @@ def _searched(
     judge: _Judge, candidates: list[list[Effect]], start: list[Effect]
 ) -> list[Effect]:
     chosen: dict[int, Effect] = {}
-    kinds = [{effect._replace(memory=0.0) for effect in each} for each in candidates]
+    kinds = [{_soon(effect) for effect in each} for each in candidates]
     for effect in start:  # each takes the first place that may hold it
-        kind = effect._replace(memory=0.0)
+        kind = _soon(effect)
         free = (k for k, own in enumerate(kinds) if k not in chosen and kind in own)
         chosen[next(free)] = effect
     first = {k: judge.best(each, [])[0] for k, each in enumerate(candidates)}
@@ -553,6 +599,12 @@ def _searched(
             break
     for k in reversed(order):
         others = [chosen[j] for j in sorted(chosen) if j != k]
-        if k in chosen and chosen[k].waves and not judge.proves(chosen[k], others):
+        needs_proof = k in chosen and (chosen[k].waves or chosen[k].delay)
+        if needs_proof and not judge.proves(chosen[k], others):
             del chosen[k]
     return [chosen[k] for k in sorted(chosen)]
+
+
+def _soon(effect: Effect) -> Effect:
+    """Return an effect as one without memory or delay."""
+    return effect._replace(memory=0.0, delay=0.0)

@@ -13,7 +13,7 @@ from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.observations import Observations
 from sklode.levels.company import Told
 from sklode.levels.components import Component, States, kalman
-from sklode.levels.cross import MEMORIES
+from sklode.levels.effects import places
 from sklode.levels.forms import StateSpace
 from sklode.levels.groups import groups_of
 from sklode.levels.mixture import Mixture, Move
@@ -24,6 +24,10 @@ from sklode.levels.widening import Widening
 if TYPE_CHECKING:
     from sklode.levels.level import Level
 
+
+_RECENT = 10.0  # usual gaps in which innovations fade, see `drift`
+N_PATHS = 40
+"""Of columns that are not known yet, which tell how wide answers are."""
 
 NO_SHOCKS = np.zeros((0, 3, 2))  # none are asked for, see `kalman.smooth_rows`
 
@@ -45,7 +49,9 @@ class Filtered:
             for each in self.level.channels
             for one in each
         )
-        if fresh is None or apart:
+        # and where a column acts late, between its rows, what was between old ones
+        is_delayed = any(effect.delay for effect in self.level.effects)
+        if fresh is None or apart or is_delayed:
             return self.level.filtered(observations)
         tables = self.level.tables(observations, fresh)
         pairs = zip(self.channels, tables, strict=True)
@@ -66,7 +72,8 @@ class Filtered:
         Rows are of one group's series here and below, see `GroupedChannel.split`.
         """
         own = self.channels[channel].of_rows(asked)
-        mixture = own.answered(asked, self._told(channel, asked))
+        told = self.level.company.told(self.channels, channel, asked)
+        mixture = own.answered(asked, told)
         if is_widened:
             mixture = mixture.widened(self._factor(channel, asked, move))
         mixture = own.blurred(mixture, asked)
@@ -76,6 +83,60 @@ class Filtered:
             # a logarithm may have run away, to where no move leads back from
             mixture = mixture.within(*limits.ends(BOUNDS))
         return mixture.moved(move)
+
+    def inputs(
+        self,
+        series: Numbers,
+        ticks: Numbers,
+        known: Observations,
+        place: Numbers,
+        n: int = 0,
+        seed: int | None = None,
+    ) -> tuple[Array, Array | None]:
+        """Return `Level.inputs` at stamps of series.
+
+        X is that of ``known`` rows at ``place``. Columns of y that act late are those
+        of the rows that were filtered, or where these end earlier, forecasts. How ``n``
+        paths of them change all columns but the first is second, (path, row, column),
+        or None; without a ``seed`` each path is a quantile everywhere.
+        """
+        level, changes = self.level, None
+        own_rows = self.observations
+        inputs = level.inputs_of(ticks, known, place, own_rows, series)
+        for effect, columns in places(level.effects).items():
+            if not effect.delay:
+                continue
+            channel = effect.column - known.controls.shape[1]
+            before = ticks - round(effect.delay * level.unit)
+            times, own = level.times(own_rows, series, before), np.array(columns)
+            late = times > self.channels[channel].table.ends[series]
+            late = np.flatnonzero(late)[np.lexsort((times[late], series[late]))]
+            if not len(late):
+                continue
+            # what acts late on that column stays as it was
+            rows = known.at_or_before(known.series[place[late]], before[late])
+            read = level.inputs_of(before[late], known, rows, own_rows, series[late])
+            given = series[late], times[late], np.nan, read
+            asked = Table.of(*given, len(own_rows.keys))
+            values = np.empty((1 + n, len(late)))
+            for _, part in self.channels[channel].split(asked):
+                each = asked.where(part)
+                found = self.answered(channel, each)
+                values[0, part] = found.points()
+                if n and seed is None:
+                    values[1:, part] = found.quantiles((np.arange(n) + 0.5) / n).T
+                elif n:
+                    values[1:, part] = self.drawn(
+                        channel, each, n, seed + channel, noise=False, move=None
+                    )
+            made = effect.at(level.standard(values.ravel(), effect.column))
+            made = made.reshape(*values.shape, -1)
+            inputs[np.ix_(late, 1 + own)] = made[0]
+            if n:
+                if changes is None:
+                    changes = np.zeros((n, len(ticks), inputs.shape[1] - 1))
+                changes[np.ix_(np.arange(n), late, own)] = made[1:] - made[0]
+        return inputs, changes
 
     def limits(self, channel: int, asked: Table, move: Move | None) -> Limits:
         """Return what a channel's answers stay within.
@@ -103,7 +164,7 @@ class Filtered:
                 n,
                 seed,
                 noise,
-                told=self._told(channel, asked),
+                told=self.level.company.told(self.channels, channel, asked),
                 factor=self._factor(channel, asked, move),
                 centre=mixture.medians(),
             )
@@ -121,18 +182,6 @@ class Filtered:
             return factor
         # a network's are as wide as its own errors were
         return np.where(move.weight > 0, 1.0, factor)
-
-    def _told(self, channel: int, asked: Table) -> Told | None:
-        """Return what other channels add, in gaps and at ends or else later."""
-        told = self.level.company.told(self.channels, channel, asked)
-        if told is not None or not self.level.cross.weights[:, :, channel].any():
-            return told
-        ends = np.max([one.table.ends for one in self.channels], axis=0)
-        ends = np.maximum(ends, 0.0)
-        sums = np.stack([one.sums_at(ends) for one in self.channels], axis=1)
-        ahead = asked.times - ends[asked.series]
-        shift = self.level.cross.shift(channel, sums[asked.series], ahead)
-        return Told(shift, np.zeros_like(shift), np.ones_like(shift))
 
 
 @dataclass(frozen=True)
@@ -182,10 +231,6 @@ class GroupedChannel:
         """Sum of last innovations, in standard deviations, (series,)."""
         return np.sum([group.drift for group in self.groups], axis=0)
 
-    def sums_at(self, times: Array) -> Array:
-        """Return sums of innovations at times after each last row."""
-        return np.sum([group.sums_at(times) for group in self.groups], axis=0)
-
     def in_units(self, rows: Table) -> Table:
         """Return rows in the units of the states of their series."""
         values = rows.values.copy()
@@ -216,7 +261,7 @@ class FilteredChannel:
     span: float
     spaces: list[StateSpace]
     states: list[States]
-    sums: Array  # (series, memory), decayed innovations of the heaviest
+    sums: Array  # (series,), of the heaviest's last innovations, which fade
 
     @classmethod
     def of(
@@ -227,7 +272,7 @@ class FilteredChannel:
         own = [component.own(table, span) for component in components]
         spaces = [component.space(span) for component in own]
         states = [States.of([space] * n) for space in spaces]
-        empty, sums = table.where(slice(0)), np.zeros((n, len(MEMORIES)))
+        empty, sums = table.where(slice(0)), np.zeros(n)
         return cls(own, empty, span, spaces, states, sums).continued(table)
 
     @property
@@ -239,9 +284,8 @@ class FilteredChannel:
     @property
     def drift(self) -> Array:
         """Sum of last innovations, in standard deviations, (series,)."""
-        left = 1 - math.exp(-2 / MEMORIES[-1])  # of squares, by row
-        drift: Array = self.sums[:, -1] * math.sqrt(left)
-        return drift
+        left = 1 - math.exp(-2 / _RECENT)  # of squares, by row
+        return self.sums * math.sqrt(left)
 
     def continued(self, new: Table) -> FilteredChannel:
         """Return the level after more rows, which follow those it has."""
@@ -256,15 +300,12 @@ class FilteredChannel:
             if component is heaviest:
                 innovations = found.innovations
         ends = np.maximum(self.table.ends, new.ends)
-        sums = self.sums_at(ends)
-        left = _faded(ends[new.series] - new.times)
-        np.add.at(sums, new.series, innovations[:, None] * left)
+        passed = np.maximum(ends - np.maximum(self.table.ends, 0.0), 0.0)
+        sums = self.sums * np.exp(-passed / _RECENT)
+        left = np.exp((new.times - ends[new.series]) / _RECENT)
+        np.add.at(sums, new.series, innovations * left)
         table = self.table.merged(new)[0] if len(self.table.times) else new
         return replace(self, table=table, states=states, sums=sums)
-
-    def sums_at(self, times: Array) -> Array:
-        """Return sums of innovations at times after each last row."""
-        return self.sums * _faded(np.maximum(times - np.maximum(self.table.ends, 0), 0))
 
     def answered(self, asked: Table, told: Told | None = None) -> Mixture:
         """Return the distribution of the signal, given what other channels tell."""
@@ -475,11 +516,6 @@ def _rows_after(seen: Observations, now: Observations) -> Flags | None:
 def _stacked(signal: Array, variance: Array) -> Array:
     """Return all's mean and variance, and the variance of the part before."""
     return np.stack([signal[:, 1], variance[:, 1], variance[:, 0]])
-
-
-def _faded(passed: Array) -> Any:
-    """Return what is left after some time, (time, memory)."""
-    return np.exp(-passed[:, None] / np.array(MEMORIES))
 
 
 def _root(covariance: Array) -> Any:

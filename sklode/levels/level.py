@@ -33,8 +33,15 @@ from sklode.data.ticks import (
 )
 from sklode.levels.company import Company
 from sklode.levels.components import Component, heaviest_of_each
-from sklode.levels.cross import Cross
-from sklode.levels.effects import Effect, Inputs, along_the_day, columns_of, places
+from sklode.levels.delays import MOST_CHANNELS, likely_delays
+from sklode.levels.effects import (
+    Effect,
+    Inputs,
+    Read,
+    along_the_day,
+    columns_of,
+    places,
+)
 from sklode.levels.filtered import Filtered, GroupedChannel
 from sklode.levels.fitting import Found, Rows, Seasons, fit_components
 from sklode.levels.groups import fit_groups, groups_of
@@ -60,14 +67,13 @@ class Level:
     unit: float  # ticks of one unit of time: the usual gap
     channels: list[list[Component]]
     spans: list[float]  # of each channel: of a usual series, in units of time
-    control_location: Array  # (control,)
+    control_location: Array  # (control + channel,), of few channels: see `read`
     control_scale: Array
     effects: list[Effect]  # what columns of X and kinds of days may do
     cycle: tuple[float, float] | None  # ticks of a day and a week, see `place_in`
     calendar: Calendar | None  # named days
     bounds: Array  # (channel, 2), of values; infinite: none
     steps: Array  # (channel,), see `links.steps_of`
-    cross: Cross  # what channels tell of each other's next rows
     company: Company  # what they tell of each other at the same time
     moves: list[Moves]  # of each channel
 
@@ -82,7 +88,10 @@ class Level:
         """Find each channel's hyperparameters; ``seasons`` are in ticks."""
         unit, n = time_unit(observations.observed()), observations.values.shape[1]
         known = Known.nothing(n) if known is None else known
-        location, scale = location_and_scale(observations.controls)
+        controls = observations.controls
+        if 2 <= n <= MOST_CHANNELS:
+            controls = np.hstack([controls, observations.values])
+        location, scale = location_and_scale(controls)
         for first, size in known.blocks:  # indicators, whose effects are of one size
             scale[first : first + size] = 1.0
         level = cls(
@@ -96,7 +105,6 @@ class Level:
             calendar=known.calendar,
             bounds=known.bounds,
             steps=steps_of(margins(observations.values, known.bounds)),
-            cross=Cross.none(n),
             company=Company.none(n),
             moves=[],
         )
@@ -107,14 +115,14 @@ class Level:
             lengths = tuple(clock_periods(observations, unit, longest * unit))
         cycle = _cycle_of(lengths, day_and_week(observations.like))
         level = replace(level, cycle=cycle)
+        owns = [_own(observations, channel) for channel in range(n)]
+        gaps = [time_unit(own) for own in owns]
+        delays = likely_delays(tables, [gap / unit for gap in gaps])
         found, spans = [], []
         for channel, table in enumerate(tables):
             some = table.spans[table.spans > 0]
             spans.append(float(np.median(some)) if len(some) else max(longest, 1.0))
-            # rows of its own: a column is found as it is alone
-            seen = ~np.isnan(observations.values[:, channel])
-            own = observations.where(seen) if seen.any() else observations
-            gap, rows, is_fine = time_unit(own), observations, False
+            gap, rows, is_fine = gaps[channel], observations, False
             if isinstance(seasons, str):
                 most = float(table.spans.max(initial=0)) * unit
                 lengths = tuple(clock_periods(observations, gap, most))
@@ -130,6 +138,7 @@ class Level:
                 seasons=lengths,
                 is_told=is_told,
                 blocks=known.blocks,
+                delays=delays[channel],
             )
             coarse, fine = read(rows), read(observations) if is_fine else None
             gap /= unit
@@ -169,8 +178,7 @@ class Level:
             GroupedChannel.of(heaviest_of_each(one), table, span)
             for one, table, span in zip(channels, tables, spans, strict=True)
         ]
-        cross = Cross.fit(channels, spans, tables)
-        return replace(level, cross=cross, company=Company.fit(likely))
+        return replace(level, company=Company.fit(likely))
 
     def _rows(
         self,
@@ -179,24 +187,25 @@ class Level:
         seasons: tuple[float, ...],
         is_told: bool,
         blocks: tuple[tuple[int, int], ...],
+        delays: list[tuple[int, Array]],
     ) -> Rows:
         """Return a channel's rows, and what effects may read there."""
         table, cycle = self.tables(rows)[channel], self.cycle
         days = cycle if cycle and {*cycle} <= {*seasons} else None
         has_month = not is_told and shows_months(rows.ticks, rows.bounds, rows.like)
-        if not (rows.controls.shape[1] or days or has_month or self.calendar):
+        n_controls = rows.controls.shape[1]
+        if not (n_controls or days or has_month or self.calendar or delays):
             return Rows(table, None)
-        bounds, times, controls = self.controls(rows)
         inputs = Inputs(
-            bounds=bounds,
-            times=times,
-            controls=controls,
+            read=self.read(rows),
+            n_controls=n_controls,
             clock=self.clock(rows.ticks, rows.like),
             n_days=round(days[1] / days[0]) if days else 0,
             rows=np.flatnonzero(~np.isnan(rows.values[:, channel])),
             has_month=has_month,
             n_kinds=len(self.calendar.names) + 1 if self.calendar else 0,
             blocks=blocks,
+            delays=tuple((n_controls + j, own) for j, own in delays),
         )
         return Rows(table, inputs)
 
@@ -208,8 +217,7 @@ class Level:
 
     def inputs(self, rows: Observations) -> Array:
         """Return what `kalman` reads beside times, (row, 1 + column)."""
-        columns = columns_of(self.effects, *self.controls(rows))
-        return self.inputs_at(rows.ticks, rows.like, columns)
+        return self.inputs_of(rows.ticks, rows, np.arange(len(rows.ticks)))
 
     def inputs_at(self, ticks: Numbers, like: Any, columns: list[Array]) -> Array:
         """Return `inputs` at stamps, of what effects make of X there."""
@@ -219,11 +227,26 @@ class Level:
         along = along_the_day(self.effects, columns, self.clock(ticks, like))
         return np.hstack([ahead, along])
 
-    def inputs_of(self, ticks: Numbers, known: Observations, place: Numbers) -> Array:
-        """Return `inputs` at stamps, of X at the rows before, at ``place``."""
-        columns = columns_of(self.effects, *self.controls(known))
-        acting = [column[place] for column in columns]
-        return self.inputs_at(ticks, known.like, acting)
+    def inputs_of(
+        self,
+        ticks: Numbers,
+        known: Observations,
+        place: Numbers,
+        seen: Observations | None = None,
+        series: Numbers | None = None,
+    ) -> Array:
+        """Return `inputs` at stamps, of X at the rows before, at ``place``.
+
+        Columns of y that act late are those ``seen`` of ``series``; None: ``known``.
+        """
+        if not self.effects:
+            return self.inputs_at(ticks, known.like, [])
+        read, seen = self.read(known), known if seen is None else seen
+        series = known.series[place] if series is None else series
+        before = read if seen is known else self.read(seen)
+        times = self.times(seen, series, ticks)
+        found = columns_of(self.effects, read, place, before, series, times)
+        return self.inputs_at(ticks, known.like, found)
 
     def clock(self, ticks: Numbers, like: Any) -> Array:
         """Return the share of day and month, the day of the week and named days.
@@ -242,10 +265,12 @@ class Level:
                 found[found[:, 3] > 0, 1] = number
         return found
 
-    def controls(self, rows: Observations) -> tuple[Numbers, Array, Array]:
-        """Return bounds, times and standardised X of rows."""
-        times = self.times(rows, rows.series, rows.ticks)
-        return rows.bounds, times, self.standard(rows.controls)
+    def read(self, rows: Observations) -> Read:
+        """Return what effects may read at rows."""
+        times, columns = self.times(rows, rows.series, rows.ticks), rows.controls
+        if len(self.control_scale) > columns.shape[1]:
+            columns = np.hstack([columns, rows.values])
+        return Read(rows.bounds, times, self.standard(columns))
 
     def standard(self, controls: Array, columns: Any = ...) -> Array:
         """Return columns of X in standard deviations from their means."""
@@ -264,11 +289,10 @@ class Level:
         if chosen is not None:
             rows, series = rows.where(chosen), series[chosen]
         times, tables = self.times(observations, series, rows.ticks), []
-        if chosen is not None and any(effect.memory for effect in self.effects):
+        if chosen is not None and any(e.memory or e.delay for e in self.effects):
             # all rows before feed what these remember
-            made = columns_of(self.effects, *self.controls(observations))
-            acting = [column[chosen] for column in made]
-            inputs = self.inputs_at(rows.ticks, rows.like, acting)
+            place = np.flatnonzero(chosen)
+            inputs = self.inputs_of(rows.ticks, observations, place)
         else:
             inputs = self.inputs(rows)
         for values, errors in zip(rows.values.T, rows.errors.T, strict=True):
@@ -292,6 +316,12 @@ def _fit(
     """Return what rows are forecast by, of seasons that they may have."""
     seasons = _seasons(rows.table, periods, gap, is_told)
     return fit_components(rows, fine, span, gap, seasons, logarithm, bounds)
+
+
+def _own(rows: Observations, channel: int) -> Observations:
+    """Return the rows of a channel: it is found as it is alone."""
+    seen = ~np.isnan(rows.values[:, channel])
+    return rows.where(seen) if seen.any() else rows
 
 
 def _skewed(components: list[Component], table: Table, span: float) -> list[Component]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,10 +13,11 @@ import pandas as pd
 from sklode.data.arrays import Array, Numbers
 from sklode.data.history import Asked, History
 from sklode.data.links import IDENTITY, Link, margins, steps_of
-from sklode.data.ticks import day_and_week, length_of_time, rows_before
+from sklode.data.observations import Observations
+from sklode.data.ticks import day_and_week, length_of_time
 from sklode.levels.components import Component
 from sklode.levels.effects import Effect, places
-from sklode.levels.filtered import Filtered
+from sklode.levels.filtered import N_PATHS, Filtered
 from sklode.levels.mixture import Between, Floored, Move
 from sklode.levels.moves import BOUNDS, POINTS, Limits
 from sklode.levels.table import Table
@@ -29,7 +29,7 @@ _NINETY = np.array([-1.6449, 0.0, 1.6449])
 
 
 class Curve(NamedTuple):
-    """What a column of X adds to y, or its logit; of a logarithm, its factor."""
+    """What a column adds to y, or its logit; of a logarithm, its factor."""
 
     part: str
     column: Hashable
@@ -38,6 +38,7 @@ class Curve(NamedTuple):
     bounds: Array  # (place, 2), of a 90 % interval
     memory: str  # how long it builds up, to this; "": it acts at once
     levels: tuple[str, ...] = ()  # of a category, at every second place
+    delay: str = ""  # after which a column of y acts
 
 
 class LevelPredictor:
@@ -127,7 +128,7 @@ class LevelPredictor:
             likely = [c.weight for c in group.components if c.form == component.form]
             sizes = np.append(parts[:, :-1].var(0), component.noise)
             logs = np.exp(component.logs)
-            late = [effect.memory for effect in self._effects(component)]
+            late = [e.memory or e.delay for e in self._effects(component)]
             memories = [*logs[[3, 5, *range(9, len(logs), 2)]], *late, 0.0]
             names = [*self._part_names(component)[:-1], "noise"]
             kind = _VALUES[int(np.nan_to_num(self._steps[place], nan=-1))]
@@ -142,8 +143,8 @@ class LevelPredictor:
                 row["logarithm"], row["link"] = link.is_logarithm, link.name
                 row["probability"] = sum(likely)
                 row["values"] = kind
-                told = self.level.cross.weights, self.level.company.weights
-                row["cross"] = any(bool(each[:, :, place].any()) for each in told)
+                row["cross"] = bool(self.level.company.weights[:, :, place].any())
+                row["cross"] |= any(e.delay > 0 for e in self._effects(component))
                 rows.append(row)
         return pd.DataFrame(rows).set_index(["channel", "part"])
 
@@ -157,13 +158,18 @@ class LevelPredictor:
 
     def _part_names(self, component: Component) -> list[str]:
         """Return the names of `StateSpace.parts`; of a season its period."""
-        periods, names = component.form.periods, self._history.columns.numbers
+        periods, names = component.form.periods, self._names
         return [
             *("trend", "deviation"),
             *(f"season of {self._length(period)}" for period in periods),
             *(effect.name(names, self._cycle) for effect in self._effects(component)),
             "signal",
         ]
+
+    @property
+    def _names(self) -> list[Any]:
+        """Names of the columns that effects may read, see `Level.read`."""
+        return [*self._history.columns.numbers, *self._history.channels]
 
     @property
     def _cycle(self) -> tuple[str, list[str]]:
@@ -187,10 +193,11 @@ class LevelPredictor:
 
     def curves(self, channel: int, series: int) -> list[Curve]:
         """Return the effect of each column in the most probable form."""
-        one, names = self.states.channels[channel], self._history.columns.numbers
+        one, names = self.states.channels[channel], self._names
         component, states = one.groups[one.place[series]].heaviest
         mean, covariance, _ = (each[series] for each in states)
-        seen, scale = self._history.rows.controls, component.at(series).scale
+        rows, scale = self._history.rows, component.at(series).scale
+        seen = np.hstack([rows.controls, rows.values])
         found, effects = [], self._effects(component)
         end = len(mean) - sum(effect.n_columns for effect in effects)
         for effect in effects:
@@ -198,7 +205,7 @@ class LevelPredictor:
             if effect.waves or effect.column < 0:
                 continue  # no one curve
             k, n = effect.column, effect.levels
-            ends = seen[:, k].min(), seen[:, k].max()
+            ends = np.nanmin(seen[:, k]), np.nanmax(seen[:, k])
             values = np.linspace(*ends, _PLACES)
             columns = effect.at(self.level.standard(values, k))
             if n:  # between levels is nothing
@@ -215,35 +222,40 @@ class LevelPredictor:
             told = [str(one).partition(" = ") for one in names[k : k + n]]
             column = told[0][0] if n else names[k]
             levels = tuple(level for _, _, level in told)
-            found.append(Curve(name, column, *shape, memory, levels))
+            delay = self._length(effect.delay) if effect.delay else ""
+            found.append(Curve(name, column, *shape, memory, levels, delay))
         return found
 
-    def table(self, asked: Asked) -> tuple[Table, Numbers]:
-        """Return the rows asked for, sorted, and the place that each had."""
-        known, series = self._history.rows, asked.series
-        times = self.level.times(known, series, asked.ticks)
-        order = np.lexsort((times, series))
-        rows = series[order], times[order], np.nan, self._inputs(asked)[order]
-        return Table.of(*rows, len(known.keys)), order
-
     def _asked(self, asked: Asked, n: int | None) -> tuple[Table, Numbers, Any]:
-        """Return `table`, and where a network moves each channel's rows.
+        """Return rows, sorted, their places, and where a network moves each channel's.
 
-        Of X that is not known the table has ``n`` paths; None: enough to tell a spread.
+        Of columns that are not known the table has ``n`` paths; None: enough to tell a
+        spread.
         """
-        told = asked
+        known, changes = asked.known, None
         if self._unknown is not None:
-            told = replace(asked, known=self._unknown.filled(asked.known))
-        rows, order = self.table(told)
+            known = self._unknown.filled(known)
+            if known is not asked.known and n != 0:
+                changes = self._unknown.changes(self.level, asked, n)
+        seed: int | None = self._seed
+        if n is None:
+            n, seed = N_PATHS if changes is None else len(changes), None
+        series, ticks = asked.series, asked.ticks
+        self._warn_of_controls(known)
+        place = known.at_or_before(series, ticks)
+        inputs, late = self.states.inputs(series, ticks, known, place, n, seed)
+        if late is not None:
+            changes = late if changes is None else changes + late
+        times = self.level.times(self._history.rows, series, ticks)
+        order = np.lexsort((times, series))
+        rows = series[order], times[order], np.nan, inputs[order]
+        table = Table.of(*rows, len(known.keys))
+        if changes is not None:
+            table = table._replace(changes=changes[:, order])
         moves = [None] * len(self.states.channels)
         if self._ahead is not None:
-            moves = self._ahead.moves(self._history, rows, told.known)
-        if told.known is not asked.known and n != 0:
-            changes = self._unknown.changes(self.level, asked, n)
-            rows = rows._replace(
-                changes=changes if changes is None else changes[:, order]
-            )
-        return rows, order, moves
+            moves = self._ahead.moves(self._history, table, known)
+        return table, order, moves
 
     def _each(
         self,
@@ -289,24 +301,18 @@ class LevelPredictor:
             return Between(mixture, bounds)
         return mixture if np.isnan(step) else Floored(mixture, step, bounds)
 
-    def _inputs(self, asked: Asked) -> Array:
-        """Return what the level reads at rows."""
-        known, effects = asked.known, self.level.effects
+    def _warn_of_controls(self, known: Observations) -> None:
+        """Warn of X that is not as it was."""
         self._warn_of_new_controls(known)
-        if effects:
+        if self.level.effects:
             self._warn_of_far_controls(known)
-            # X holds until its next row; the clock goes on
-            before = rows_before(known.bounds, known.ticks, asked.series, asked.ticks)
-            place = np.maximum(before, known.bounds[asked.series])
-            return self.level.inputs_of(asked.ticks, known, place)
-        return self.level.inputs_at(asked.ticks, known.like, [])
 
     def _warn_of_new_controls(self, known: Any) -> None:
         """Warn of the first column that takes another value than its only one."""
         seen, effects = self._history.observations.controls, self.level.effects
         names = self._history.columns.numbers
         is_new = (known.controls != seen[0]) & (seen == seen[0]).all(0)
-        for effect in (e for e in effects if e.column >= 0):
+        for effect in (e for e in effects if e.is_of_X):
             is_new[:, effect.column : effect.column + max(effect.levels, 1)] = False
         for k in np.flatnonzero(is_new.any(0))[:1]:
             row = int(np.argmax(is_new[:, k]))
@@ -324,7 +330,7 @@ class LevelPredictor:
         low, high = seen.min(0), seen.max(0)
         middle, half = low / 2 + high / 2, high / 2 - low / 2
         is_far = np.abs(known.controls / 4 - middle / 4) > 0.75 * half  # floats end
-        used = sorted({e.column for e in self.level.effects if e.column >= 0})
+        used = sorted({e.column for e in self.level.effects if e.is_of_X})
         for k in (k for k in used if is_far[:, k].any()):
             row = int(np.argmax(is_far[:, k]))
             warnings.warn(

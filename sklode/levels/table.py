@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,3 +103,13 @@ class Table(NamedTuple):
 def power_of_two(values: Array) -> float:
     """Return one near the largest value: over it, squares are floats."""
     return float(2.0 ** (np.frexp(np.abs(values).max())[1] - 1))
+
+
+def last_rows(tables: list[Table], most: int) -> list[Table]:
+    """Return the last rows of a lone series, or some series of a panel."""
+    longest = max(tables, key=lambda table: len(table.times))
+    if len(longest.bounds) == 2:
+        first = longest.times[-most:][0]
+        return [table.where(table.times >= first) for table in tables]
+    every = math.ceil(len(longest.times) / (2 * most))
+    return [table.where(table.series % every == 0) for table in tables]

@@ -78,7 +78,7 @@ class Unknown:
         since = np.full(len(known.keys), np.iinfo(np.int64).max)
         np.minimum.at(since, asked.series, asked.ticks)
         drawn = np.isnan(known.controls) & (known.ticks >= since[known.series])[:, None]
-        acts = any(effect.column >= 0 for effect in level.effects)
+        acts = any(effect.is_of_X for effect in level.effects)
         if not (acts and drawn.any()):
             return None
         late, paths = self._paths(known, drawn, n)

@@ -24,8 +24,6 @@ FEW = 8
 _FADES = 0.5, 2.0, 8.0
 # past values are read near so many lags, so far apart
 _N_LAGS, _SPACING = 16, 1.5
-# lags from the time that is asked, at first up to so long
-_N_BACK, _FARTHEST = 16, 32.0
 # inputs beyond so many deviations count as logarithms, targets as the largest
 _SOFT, _LARGEST = 3.0, 20.0
 _EMBEDDING, _MEETING = 8, 128
@@ -110,9 +108,6 @@ class AheadODE(Autoencoder):
         Numbers of x and u; size of each channel's state; neurons in hidden layers.
     reach : float
         The longest lead that it learns, in time units.
-    looks_back : bool
-        Whether answers also read every channel at learned lags before the time
-        asked: x_c(t) = f(x_k(t - lag)) is one function then, for every lead.
     """
 
     def __init__(
@@ -124,13 +119,12 @@ class AheadODE(Autoencoder):
         latent_size: int,
         width: int,
         reach: float,
-        looks_back: bool,
     ) -> None:
         super().__init__()
         self.encoder = encoder
         self.decoder = decoder
         self.state_size, self.n_channels = latent_size, n_channels
-        self.reach, self.looks_back = reach, looks_back
+        self.reach = reach
         size, together = latent_size, n_channels * latent_size
         self.names = nn.Parameter(0.3 * torch.randn(n_channels, _EMBEDDING))
         n_lags = 0 if decoder is None else _N_LAGS
@@ -151,13 +145,6 @@ class AheadODE(Autoencoder):
         nn.init.zeros_(self.log_variance.weight)
         nn.init.constant_(self.log_variance.bias, -4.0)
         n_asked = size + _EMBEDDING + 6 + _READ + n_controls
-        if looks_back:
-            farthest = min(reach, _FARTHEST)
-            self.lags = nn.Parameter(torch.linspace(0, farthest, _N_BACK))
-            narrow = torch.full((_N_BACK,), farthest / (_N_BACK - 1))
-            self.log_widths = nn.Parameter(narrow.log())
-            self.back: Any = nn.Linear(2 * n_channels * _N_BACK, width // 2)
-            n_asked += width // 2
         self.out = perceptron(n_asked, width, 1, nn.GELU)
         with torch.no_grad():
             self.out[2].weight.mul_(0.1)  # type: ignore[operator]
@@ -258,8 +245,6 @@ class AheadODE(Autoencoder):
         parts = [state, name, since, fading, own[:, -1:], own]
         if batch.path is not None:
             parts.append(batch.path.at(asked)[window, slot])
-        if self.looks_back:
-            parts.append(self._looked_back(batch))
         x: Tensor = self.out(torch.cat(parts, 1)).squeeze(1)
         faded = functional.pad(fading, (1, 0), value=1.0)
         lines = (plain[window, channel].unsqueeze(2) * faded.unsqueeze(1)).flatten(1)
@@ -267,20 +252,6 @@ class AheadODE(Autoencoder):
         if self.decoder is not None:
             x = x + self.line(z).gather(1, channel.unsqueeze(1)).squeeze(1)
         return x
-
-    def _looked_back(self, batch: AheadBatch) -> Tensor:
-        """Return what every channel was at lags before asked times."""
-        known = batch.mask.to(batch.values.dtype)
-        values = _softened(torch.where(batch.mask, batch.values, 0.0))
-        window = batch.window
-        before = batch.times[window] + batch.lead.unsqueeze(1)
-        away = (before.unsqueeze(-1) - self.lags) / self.log_widths.exp()
-        near = torch.exp(-(away**2).clamp(max=30)).transpose(1, 2)
-        total = near @ known[window]
-        mean = near @ (values * known)[window] / (total + 1e-4)
-        both = torch.cat([mean.flatten(1), (total / (total + 0.5)).flatten(1)], 1)
-        found: Tensor = self.back(both)
-        return found
 
 
 def huber_log_likelihood(errors: Tensor, scale: Tensor) -> Tensor:

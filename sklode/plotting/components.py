@@ -113,6 +113,7 @@ def plot_components(
         if curve.levels:
             one.set_xticks(range(len(curve.levels)), curve.levels)
         late = f", if it stays so (memory {curve.memory})" if curve.memory else ""
+        late = f", {curve.delay} before" if curve.delay else late
         one.set(xlabel=f"{curve.column}{late}", ylabel=f"effect of\n{curve.part}")
     drawn = usual["trend"]
     if not link.is_identity:

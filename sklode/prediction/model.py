@@ -61,7 +61,6 @@ def build_network(
     n_channels: int,
     n_controls: int,
     reach: float | None = None,
-    looks_back: bool = False,
 ) -> Any:
     """Return an untrained network, as settings say.
 
@@ -88,4 +87,4 @@ def build_network(
         together, wide = n_channels * latent_size, width * (n_channels + 1)
         flow = nn.Decoder(nn.VectorField(together, wide, depth, n), solver)
     own = n_channels, n, latent_size, settings.emission_width
-    return nn.AheadODE(encoder, flow, *own, reach, looks_back)
+    return nn.AheadODE(encoder, flow, *own, reach)

@@ -38,7 +38,6 @@ from sklode.data.scaling import Units
 from sklode.data.ticks import stamps_of, ticks_of
 from sklode.levels.company import Company
 from sklode.levels.components import Component
-from sklode.levels.cross import Cross
 from sklode.levels.effects import Effect
 from sklode.levels.forms import Form
 from sklode.levels.level import Level
@@ -46,7 +45,7 @@ from sklode.levels.moves import Moves
 from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.model import FittedModel, build_network
 
-FORMAT_VERSION = 12  # rises with every change of what a file holds
+FORMAT_VERSION = 13  # rises with every change of what a file holds
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
@@ -230,7 +229,7 @@ def _offset(name: str | None = None, **parts: Any) -> pd.offsets.BaseOffset:
 
 
 def _parts_of_network(network: Any) -> dict[str, Any]:
-    names = {"reach", "looks_back"} & vars(network).keys()  # of one that looks ahead
+    names = {"reach"} & vars(network).keys()  # of one that looks ahead
     return {
         "sizes": {name: getattr(network, name) for name in sorted(names)},
         "weights": {k: x.cpu().numpy() for k, x in network.state_dict().items()},
@@ -267,7 +266,7 @@ def _parts_of_record(record: Any) -> Any:
 
 _RECORDS = (
     *(History, Units, Stacking, Level, Component, Form, Effect),
-    *(Cross, Company, Moves, Link, Calendar),
+    *(Company, Moves, Link, Calendar),
 )
 
 _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {

@@ -20,7 +20,6 @@ from sklode.data.scaling import Units, constants_of
 from sklode.data.windows import Rows
 from sklode.levels.components import links_of
 from sklode.levels.level import Level
-from sklode.nn.ahead import FEW
 from sklode.prediction.ahead import AheadModel, Stacking, batch_of
 from sklode.training.parameters import resolve_device
 from sklode.training.plan import Material, Run, drawn_network, held_out_rows, seed_from
@@ -47,8 +46,6 @@ _MANY_SERIES, _SHORT, _HELD_OUT = 20, 200, 0.2
 _VALIDATED = 0.1  # of the rows, by early stopping
 
 _ROWS_READ = 48
-_LONG = 200
-"""Series of so many rows show delays: answers look back for them."""
 
 _REACH, _SHARE_OF_SPAN = 64.0, 0.7
 """The longest lead in units of time, and in usual series' spans."""
@@ -57,8 +54,7 @@ _SHORTEST, _BEND = 0.1, 2.0
 """How far a step asks, in shares of the reach: least, and how drawn."""
 
 _FEWEST_SEEN = 3
-_ANSWERS = 4096, 1024
-"""Values that a batch asks for at most; where answers look back."""
+_ANSWERS = 4096  # values that a batch asks for at most
 
 _FULL_KL = 300
 """With more rows than this the KL term counts for less, by the square."""
@@ -109,9 +105,8 @@ class AheadRun(Run):
         spans = origins.times[rows.bounds[1:] - 1]
         usual = float(np.median(np.repeat(spans, rows.lengths)))  # of rows' series
         reach = max(min(_REACH, _SHARE_OF_SPAN * usual), 1.0)
-        looks_back = 1 < sizes[0] <= FEW and bool(np.median(rows.lengths) >= _LONG)
         network: nn.AheadODE = drawn_network(
-            self.settings, (*sizes, reach, looks_back), seed, 4.0, max(reach, 8.0)
+            self.settings, (*sizes, reach), seed, 4.0, max(reach, 8.0)
         )
         counts, varies = origins.mask.sum(0), np.isnan(constants_of(rows.values))
         weights = np.where(varies, np.maximum(counts, 30.0) ** -0.5, 0.0)
@@ -237,9 +232,8 @@ class AheadRun(Run):
         """Return windows with what comes up to so long after them."""
         model = self.model
         asked = origins.after(ends, ahead)
-        most = _ANSWERS[model.network.looks_back]
-        if len(asked.window) > most:
-            kept = np.sort(rng.choice(len(asked.window), most, replace=False))
+        if len(asked.window) > _ANSWERS:
+            kept = np.sort(rng.choice(len(asked.window), _ANSWERS, replace=False))
             asked = asked.part(kept)
         hidden = None
         if self.settings.thinning:

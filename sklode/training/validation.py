@@ -15,6 +15,7 @@ from sklode.data.arrays import Array, Numbers
 from sklode.data.observations import Observations
 from sklode.data.ticks import ticks_between
 from sklode.data.windows import Rows, count_up, spread
+from sklode.levels.filtered import N_PATHS
 from sklode.levels.level import Level
 from sklode.levels.mixture import TO_DEVIATION
 from sklode.levels.table import Table
@@ -127,15 +128,19 @@ class Validation:
     def _forecast(self, observations: Observations, level: Level) -> None:
         asked, before = self.asked, self.before
         filtered = level.filtered(before)
+        ticks = observations.ticks[asked.row]
         first = before.ticks[before.bounds[:-1]][asked.window]
-        times = ticks_between(first, observations.ticks[asked.row]) / level.unit
-        inputs = level.inputs(observations)[asked.row]
+        times = ticks_between(first, ticks) / level.unit
+        given = asked.window, ticks, observations, asked.row
+        inputs, changes = filtered.inputs(*given, N_PATHS)
         table = np.empty((len(times), 4))
         table[:, 3] = observations.values[asked.row, asked.channel]
         for k in np.unique(asked.channel):
             mine = asked.channel == k
             rows = asked.window[mine], times[mine], np.nan, inputs[mine]
             queries = Table.of(*rows, len(before.keys))
+            if changes is not None:
+                queries = queries._replace(changes=changes[:, mine])
             quantiles = np.array([0.05, 0.5, 0.95])
             for _, place in filtered.channels[k].split(queries):
                 one = filtered.answered(k, queries.where(place))

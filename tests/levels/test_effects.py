@@ -13,7 +13,15 @@ from scipy.integrate import solve_ivp
 from scipy.stats import norm
 
 from sklode import StructuralForecaster
-from sklode.levels.effects import ALWAYS, Effect, Inputs, _Judge, columns_of, places
+from sklode.levels.effects import (
+    ALWAYS,
+    Effect,
+    Inputs,
+    Read,
+    _Judge,
+    columns_of,
+    places,
+)
 from sklode.levels.forms import Form
 from sklode.levels.level import Level
 from tests.levels.processes import SPAN, component, table_of
@@ -76,7 +84,10 @@ def test_an_effect_with_a_memory_is_a_first_order_response(memory: float) -> Non
     u = np.array([1.0, 2.0, -1.0, 0.5, 0.5, 3.0, -2.0, 0.0])
     bounds = np.array([0, len(hours), 2 * len(hours)])
     columns = np.append(u, -u)[:, None]
-    (own,) = columns_of([Effect(0, memory=memory)], bounds, np.tile(hours, 2), columns)
+    times = np.tile(hours, 2)
+    read, every = Read(bounds, times, columns), np.arange(len(times))
+    given = read, every, read, np.repeat([0, 1], len(hours)), times
+    (own,) = columns_of([Effect(0, memory=memory)], *given)
     found = own[:, 0]
     np.testing.assert_allclose(found[: len(hours)], -found[len(hours) :])
     if memory == 0.01:
@@ -93,7 +104,7 @@ def test_an_effect_with_a_memory_is_a_first_order_response(memory: float) -> Non
 
 def test_the_more_columns_the_less_is_expected_of_each() -> None:
     table, controls, clock = table_of((40,)), np.ones((40, 60)), np.zeros((40, 2))
-    given = table.bounds, table.times, controls, clock, 7
+    given = Read(table.bounds, table.times, controls), 60, clock, 7
     inputs = Inputs(*given, rows=np.arange(40))
     line, shape = Effect(3), Effect(ALWAYS, waves=12)
     assert inputs.log_odds(line) == pytest.approx(np.log(60))
@@ -125,13 +136,18 @@ def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
     controls[:, 1] += 0.5 * np.abs(controls[:, 0])
     table.values[:] += 2 * np.abs(controls[:, 0]) + controls[:, 1]
     clock = np.zeros((65, 2))
-    inputs = Inputs(bounds, table.times, controls, clock, n_days=0, rows=np.arange(65))
+    read, every = Read(bounds, table.times, controls), np.arange(65)
+    n_controls = controls.shape[1]
+    inputs = Inputs(read, n_controls, clock, n_days=0, rows=every)
     judge = _Judge(plain, SPAN, table, inputs, table.values)
     effects = [Effect(0, KNOTS), Effect(1, memory=2.0)]
 
     def loss(chosen: list[Effect]) -> float:
         columns = np.hstack(
-            [np.zeros((65, 0)), *columns_of(chosen, bounds, table.times, controls)]
+            [
+                np.zeros((65, 0)),
+                *columns_of(chosen, read, every, read, table.series, table.times),
+            ]
         )
         rows = table._replace(inputs=np.column_stack([table.inputs[:, 0], columns]))
         form = plain.form._replace(effects=tuple(places(chosen).values()))

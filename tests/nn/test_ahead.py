@@ -13,9 +13,7 @@ from sklode.nn.ahead import LinearFlow
 N_ROWS = 7
 
 
-def network(
-    n_channels: int = 2, n_controls: int = 0, engine: str = "eager", back: bool = False
-) -> Any:
+def network(n_channels: int = 2, n_controls: int = 0, engine: str = "eager") -> Any:
     torch.manual_seed(3)
     solver = nn.Solver("rk4", 1.0)
     solver.engine = engine
@@ -25,7 +23,7 @@ def network(
     if n_channels <= 8:
         flow = nn.VectorField(3 * n_channels, 8, 1, n_controls)
         decoder = nn.Decoder(flow, solver)
-    made: Any = nn.AheadODE(encoder, decoder, n_channels, n_controls, 3, 12, 20.0, back)
+    made: Any = nn.AheadODE(encoder, decoder, n_channels, n_controls, 3, 12, 20.0)
     with torch.no_grad():  # so that states and lines say something
         made.own_lines.normal_()
         made.out[2].weight.mul_(10)
@@ -60,9 +58,8 @@ def batch(
     )
 
 
-@pytest.mark.parametrize("back", [False, True])
-def test_values_that_are_masked_change_nothing(back: bool) -> None:
-    made, given = network(back=back), batch()
+def test_values_that_are_masked_change_nothing() -> None:
+    made, given = network(), batch()
     garbage = torch.where(given.mask, given.values, torch.nan)
     expected = made.predict(given)
     torch.testing.assert_close(made.predict(given._replace(values=garbage)), expected)
@@ -70,7 +67,7 @@ def test_values_that_are_masked_change_nothing(back: bool) -> None:
 
 
 def test_padding_changes_nothing() -> None:
-    made, given = network(back=True), batch()
+    made, given = network(), batch()
     last = slice(-1, None)
     padded = given._replace(
         times=torch.cat([given.times, given.times[:, last]], 1),
@@ -98,7 +95,7 @@ def test_a_window_is_answered_alike_alone_and_in_a_batch(n_channels: int) -> Non
 
 
 def test_other_answers_change_none() -> None:
-    made, given = network(back=True), batch()
+    made, given = network(), batch()
     few = torch.arange(12) % 4 < 2
     part = given._replace(
         **{n: getattr(given, n)[few] for n in ("window", "channel", "lead", "target")}

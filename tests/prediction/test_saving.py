@@ -93,7 +93,7 @@ def test_the_safetensors_package_reads_the_file(path: Path) -> None:
             np.testing.assert_array_equal(stored, weights.numpy(), strict=True)
         values = file.get_tensor("_history.given.values")
     np.testing.assert_array_equal(values, forecaster._history.rows.values)
-    assert (found["format_version"], found["sklode_version"]) == (12, __version__)
+    assert (found["format_version"], found["sklode_version"]) == (13, __version__)
     assert found["state"]["parameters"]["hidden_size"] == 3
 
 
@@ -183,8 +183,8 @@ def test_no_pickle_is_run(
 
 
 def test_other_versions_and_classes_are_told(path: Path, written: bytes) -> None:
-    changed(written, path, lambda f, a: f.update(format_version=13, sklode_version="9"))
-    with pytest.raises(WeightsFileError, match=r"version 13 .*not 12\. Use sklode 9, "):
+    changed(written, path, lambda f, a: f.update(format_version=14, sklode_version="9"))
+    with pytest.raises(WeightsFileError, match=r"version 14 .*not 13\. Use sklode 9, "):
         load(path)
     first = {"format_version": "1", "sklode_version": "0.1.0", "state": "{}"}
     path.write_bytes(safetensors.numpy.save({"x": np.zeros(3)}, metadata=first))

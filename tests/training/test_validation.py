@@ -14,6 +14,7 @@ from sklode import StructuralForecaster
 from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
+from sklode.levels import level as levels
 from sklode.levels import level_predictor
 from sklode.levels.components import links_of
 from sklode.levels.level import Level
@@ -27,7 +28,7 @@ from sklode.training.validation import (
     has_prospects,
     stacking_of,
 )
-from tests.series import channels, tiny, two_sines, uneven_stamps
+from tests.series import channels, led, tiny, two_sines, uneven_stamps
 
 
 @pytest.mark.parametrize(
@@ -153,6 +154,29 @@ def test_a_level_that_is_nearly_exact_is_not_moved() -> None:
     assert found is None or found.weights.max() < 1e-3
 
 
+def test_what_acts_late_is_forecast_as_it_would_be_at_an_origin() -> None:
+    """Also where another column's rows after the origin would tell it."""
+    y = led(300)
+    rows = Observations.from_frame(y)
+    cut, level, units = held_out(rows)
+    assert any(effect.delay for effect in level.effects)
+    made = proof_of(rows, 24, cut, level, units)
+    asked, before = made.asked, made.before
+    forecaster, ahead = StructuralForecaster(seasons=None, logarithm=False), set()
+    for window in np.unique(asked.window)[::7]:
+        mine = asked.window == window
+        forecaster.fit(y.iloc[: before.lengths[window]])
+        forecaster._set_model(replace(forecaster._model, level=level))
+        steps = asked.lead[mine].round().astype(int)
+        found = forecaster.predict(fh=np.unique(steps)).to_numpy()
+        found = found[np.searchsorted(np.unique(steps), steps), asked.channel[mine]]
+        # medians of what is uncertain twice; forecasts take a line at its mean
+        apart = np.abs(made.median[mine] - found) / made.deviation[mine]
+        assert apart.max() < 0.02
+        ahead |= set(steps)
+    assert max(ahead) > 3
+
+
 def test_rows_after_an_origin_are_not_seen_there(
     proof: tuple[Any, Observations, Any],
 ) -> None:
@@ -177,7 +201,7 @@ def network_of(rows: Observations) -> Any:
     """Return an untrained network whose answers differ from one origin to another."""
     n_controls = 0 if rows.controls is None else rows.controls.shape[1]
     torch.manual_seed(0)
-    made = build_network(tiny(), rows.values.shape[1], n_controls, 30.0, False)
+    made = build_network(tiny(), rows.values.shape[1], n_controls, 30.0)
     with torch.no_grad():
         made.own_lines.normal_()
         made.out[2].weight.mul_(20)
@@ -198,6 +222,8 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(
     noise = np.random.default_rng(0).normal(size=140)
     X = pd.DataFrame({"u": noise}, y.index)
     rows = Observations.from_frame(y, X)
+    # what is widened and uncertain by another column too has another median
+    monkeypatch.setattr(levels, "likely_delays", lambda tables, gaps: [[]] * 2)
     cut, level, units = held_out(rows)
     assert units.of_series is (kind == "of unequal scale")
     assert all(x.is_logarithm for x in units.links) == (kind == "logarithms")
