@@ -70,10 +70,14 @@ class Rows:
         mask = self.mask[rows] & inside[..., None]
         return ages.astype(np.float32), self.values[rows], mask, controls
 
+    def n_after(self, origins: Numbers, reach: float) -> Numbers:
+        """Return how many rows there are after origins, up to so long."""
+        asked = self.series[origins], self.times[origins] + reach
+        return rows_before(self.bounds, self.times, *asked) - origins
+
     def after(self, origins: Numbers, reach: float) -> Questions:
         """Return every value observed after origins, up to so long."""
-        asked = self.series[origins], self.times[origins] + reach
-        count = rows_before(self.bounds, self.times, *asked) - origins
+        count = self.n_after(origins, reach)
         window = np.repeat(np.arange(len(origins)), count)
         row = origins[window] + 1 + count_up(count)
         entry, channel = np.nonzero(self.mask[row])

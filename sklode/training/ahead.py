@@ -50,8 +50,12 @@ _ROWS_READ = 48
 _REACH, _SHARE_OF_SPAN = 64.0, 0.7
 """The longest lead in units of time, and in usual series' spans."""
 
-_SHORTEST, _BEND = 0.1, 2.0
-"""How far a step asks, in shares of the reach: least, and how drawn."""
+_SHORTEST = 0.1
+"""How far a step asks of many channels at least, in shares of the reach.
+
+Far ahead they tell little: asked so far each time, errors of intensive care are 5 %
+larger. Panels of biological laws gain 6 %.
+"""
 
 _FEWEST_SEEN = 3
 _ANSWERS = 4096  # values that a batch asks for at most
@@ -211,14 +215,19 @@ class AheadRun(Run):
                 rows, (origins, usable) = before, spared
         network.kl_scale = min(1.0, _FULL_KL / max(len(rows.ticks), 1)) ** 2
         n_batches = self.n_batches(len(rows.ticks))
+        reach, chances = network.reach, None
+        if network.decoder is not None:  # each pair of an origin and a later row
+            n_after = np.maximum(origins.n_after(usable, reach), 1)
+            chances = n_after / n_after.sum()
 
         def draw(epoch: int) -> Iterator[nn.AheadBatch]:
             seed = int(torch.randint(2**31 - 1, (1,), generator=self.generator))
             rng = np.random.default_rng(seed)
             for _ in range(n_batches):
-                ends = rng.choice(usable, settings.batch_size)
-                share = _SHORTEST + (1 - _SHORTEST) * rng.random() ** _BEND
-                yield self._batch(origins, ends, share * network.reach, rng)
+                ends, ahead = rng.choice(usable, settings.batch_size, p=chances), reach
+                if chances is None:
+                    ahead *= _SHORTEST + (1 - _SHORTEST) * rng.random()
+                yield self._batch(origins, ends, ahead, rng)
 
         return Material(draw, n_batches, validation)
 
