@@ -143,6 +143,10 @@ def regressors_beat_the_series_alone(shown: Names) -> None:
     assert ("warmth", "warmth (curve)") in shown["model"].level_.index
     assert shown["load_error"] == pytest.approx(4.9, abs=0.3)
     assert shown["last_load"] == pytest.approx(9.9, abs=0.1)
+    river = shown["gauges"].level_.loc["downstream", "memory"]
+    assert river["upstream (line, late)"] == "5.985 h"
+    assert shown["river_error"] == pytest.approx(0.16, abs=0.02)
+    assert shown["alone_error"] == pytest.approx(0.45, abs=0.05)
     assert shown["sale_error"] == pytest.approx(0.27, abs=0.03)
     assert 1 < shown["wider"] < 30
     names = {*shown["hall"].level_.index.get_level_values("part")}

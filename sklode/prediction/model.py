@@ -20,8 +20,6 @@ ARCHITECTURE = (
 )
 """Settings of a network, which cannot change as training goes on."""
 
-_LONGER = 2.0  # times a step's length, of windows that look far ahead
-
 
 @dataclass(repr=False)
 class TrainedModel:
@@ -68,8 +66,7 @@ def build_network(
 
     Of whole windows; with a ``reach`` one that looks ahead.
     """
-    step = settings.step_size if reach is None else _LONGER * settings.step_size
-    solver = nn.Solver(settings.method, step)
+    solver = nn.Solver(settings.method, settings.step_size)
     hidden_size, latent_size = settings.hidden_size, settings.latent_size
     width, depth, n = settings.field_width, settings.field_depth, n_controls
     sizes = 2 * n_channels + n, hidden_size

@@ -118,8 +118,7 @@ PARAMETERS = """    Parameters
         Of solving the equations: fixed steps ("rk4" is the 3/8 rule), or adaptive,
         with gradients through the steps or by the paper's adjoint equation.
     step_size : float, default=1.0
-        Length of a fixed step in units of ``time_unit_``; with ``level="auto"``, whose
-        windows are longer, half of it.
+        Length of a fixed step in units of ``time_unit_``.
     clip_norm : float or None, default=1.0
         Threshold of norm gradient clipping over all parameters. None: no clipping.
     kl_weight : float, default=1.0
