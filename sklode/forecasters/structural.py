@@ -45,8 +45,9 @@ class StructuralForecaster(ContinuousForecaster):
 
     Each channel is a sum of linear-Gaussian parts: a level that wanders, a damped
     trend, deviations that fade, seasons on the clock of the index's time zone, and
-    effects of X, or of other columns some time before. A Kalman filter crosses gaps of any length exactly, so that irregular
-    stamps, missing values and times in the past are no special cases.
+    effects of X, or of other columns some time before. A Kalman filter crosses gaps of
+    any length exactly, so that irregular stamps, missing values and times in the past
+    are no special cases.
 
     Parameters
     ----------
