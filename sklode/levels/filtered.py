@@ -100,35 +100,24 @@ class Filtered:
         paths of them change all columns but the first is second, (path, row, column),
         or None; without a ``seed`` each path is a quantile everywhere.
         """
-        level, changes = self.level, None
-        own_rows = self.observations
-        inputs = level.inputs_of(ticks, known, place, own_rows, series)
+        level, rows, changes = self.level, self.observations, None
+        inputs = level.inputs_of(ticks, known, place, rows, series)
         for effect, columns in places(level.effects).items():
             if not effect.delay:
                 continue
             channel = effect.column - known.controls.shape[1]
             before = ticks - round(effect.delay * level.unit)
-            times, own = level.times(own_rows, series, before), np.array(columns)
+            times, own = level.times(rows, series, before), np.array(columns)
             late = times > self.channels[channel].table.ends[series]
             late = np.flatnonzero(late)[np.lexsort((times[late], series[late]))]
             if not len(late):
                 continue
             # what acts late on that column stays as it was
-            rows = known.at_or_before(known.series[place[late]], before[late])
-            read = level.inputs_of(before[late], known, rows, own_rows, series[late])
+            held = known.at_or_before(known.series[place[late]], before[late])
+            read = level.inputs_of(before[late], known, held, rows, series[late])
             given = series[late], times[late], np.nan, read
-            asked = Table.of(*given, len(own_rows.keys))
-            values = np.empty((1 + n, len(late)))
-            for _, part in self.channels[channel].split(asked):
-                each = asked.where(part)
-                found = self.answered(channel, each)
-                values[0, part] = found.points()
-                if n and seed is None:
-                    values[1:, part] = found.quantiles((np.arange(n) + 0.5) / n).T
-                elif n:
-                    values[1:, part] = self.drawn(
-                        channel, each, n, seed + channel, noise=False, move=None
-                    )
+            asked = Table.of(*given, len(rows.keys))
+            values = self._ahead(channel, asked, n, seed)
             made = effect.at(level.standard(values.ravel(), effect.column))
             made = made.reshape(*values.shape, -1)
             inputs[np.ix_(late, 1 + own)] = made[0]
@@ -137,6 +126,20 @@ class Filtered:
                     changes = np.zeros((n, len(ticks), inputs.shape[1] - 1))
                 changes[np.ix_(np.arange(n), late, own)] = made[1:] - made[0]
         return inputs, changes
+
+    def _ahead(self, channel: int, asked: Table, n: int, seed: int | None) -> Array:
+        """Return forecasts of a channel, and paths or else quantiles, (1 + n, row)."""
+        values = np.empty((1 + n, len(asked.times)))
+        for _, place in self.channels[channel].split(asked):
+            own = asked.where(place)
+            found = self.answered(channel, own)
+            values[0, place] = found.points()
+            if n and seed is not None:
+                given = channel, own, n, seed + channel, False, None
+                values[1:, place] = self.drawn(*given)
+            elif n:
+                values[1:, place] = found.quantiles((np.arange(n) + 0.5) / n).T
+        return values
 
     def limits(self, channel: int, asked: Table, move: Move | None) -> Limits:
         """Return what a channel's answers stay within.
