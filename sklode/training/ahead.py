@@ -6,6 +6,7 @@ on with all rows as far as it adds to the level.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -166,12 +167,19 @@ class AheadRun(Run):
         return stacking_of(found, n_channels, of_blocks=not self._whole)
 
     def _train_on(self, rows: Observations, reporter: Reporter) -> None:
+        """Train on; where that diverges, the network stays as it was proved."""
         self._is_tried, whole = True, self.n_epochs
         self.n_epochs = math.ceil(_FURTHER[self._whole] * whole)
         self.rate = _FURTHER_RATE
-        self._is_interrupted |= self.learn(reporter, self.material(rows)).interrupted
+        network = self.model.network
+        proved = copy.deepcopy(network.state_dict())
+        trainer = self.learn(reporter, self.material(rows))
+        if trainer.n_restored:
+            network.load_state_dict(proved)
+            reporter.say("Training on diverged: the network stays as it was proved.")
+        self._is_interrupted |= trainer.interrupted
         self.n_epochs = whole
-        self.model.network.eval()
+        network.eval()
 
     def goes_on(self, epoch: int) -> bool:
         """Return whether the network has prospects, asked after a third."""

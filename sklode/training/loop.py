@@ -98,7 +98,7 @@ class Trainer:
         self._least = math.inf  # loss of these
         self._waited = 0  # epochs since that improved
         self._skipped = 0  # steps in a row that were not finite
-        self._n_restored = 0
+        self.n_restored = 0
         self._given_up = False
 
     def _as_one_vector(self) -> torch.nn.Parameter:
@@ -220,11 +220,11 @@ class Trainer:
             if begun.loss < best.loss or epoch <= self.warm_up_epochs + 1:
                 self._best = begun
             return 0
-        if self._n_restored == _MOST_RESTORED:
+        if self.n_restored == _MOST_RESTORED:
             self._given_up = True
             return 0
         self._load(best)
-        self._n_restored += 1
+        self.n_restored += 1
         self._skipped = 0
         self._optimizer.state.clear()
         for name in ("lr", "initial_lr", "max_lr", "min_lr"):
@@ -273,7 +273,7 @@ class Trainer:
             _warn(
                 f"training has diverged: on its last batch the loss per value is "
                 f"{now:.3g}, and {before:.3g} with the weights of epoch "
-                f"{best.epoch}; it went back {self._n_restored} times. The weights "
+                f"{best.epoch}; it went back {self.n_restored} times. The weights "
                 f"{kept} are kept. Lower lr (lr={lr:g}), or set clip_norm lower, for "
                 f"example to 1.0 (clip_norm={clip_norm}), or use a smaller step_size. "
                 "level='auto' keeps what does not prove itself out of the forecasts."

@@ -72,6 +72,28 @@ def test_a_few_rows_are_the_levels(n: int, settings: dict[str, Any]) -> None:
     pd.testing.assert_series_equal(found, expected)
 
 
+@pytest.mark.parametrize("diverges", [False, True])
+def test_where_training_on_diverges_the_network_stays_as_it_was_proved(
+    diverges: bool, proving: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learn = ahead.AheadRun.learn
+    weights: list[Any] = []
+
+    def learned(self: Any, *given: Any) -> Any:
+        trainer = learn(self, *given)
+        trainer.n_restored = int(diverges and bool(weights))
+        weights.append(self.model.network.own_lines.detach().clone())
+        return trainer
+
+    proving.setattr(ahead.AheadRun, "learn", learned)
+    forecaster = auto(verbose=2).fit(series())
+    left = forecaster.network_.own_lines.detach()
+    assert len(weights) == 3  # of two stretches, and all rows
+    assert not (weights[0] == weights[2]).all()
+    assert (left == weights[0 if diverges else 2]).all()
+    assert ("Training on diverged" in capsys.readouterr().out) == diverges
+
+
 def test_a_network_without_prospects_is_given_up_after_a_third(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
