@@ -23,6 +23,7 @@ _MOST_ROWS, _LEAST_ROWS = 3000, 100  # last ones, or of some series
 _N_BINS = 12  # of the earlier channel's values, each with a mean of its own
 _LEAST_SHARE = 0.1  # of the squares must be explained
 _MOST_PEAKS = 2  # delays of a pair that are judged
+_ONE_WAY = 2.0  # times as much as the other way round must be explained
 
 
 def earlier(
@@ -57,24 +58,30 @@ def likely_delays(
 ) -> list[list[tuple[int, Array]]]:
     """Return, of each channel, the delays of others that may explain it.
 
-    ``gaps`` are the channels' usual ones; all are in units of time.
+    ``gaps`` are the channels' usual ones; all are in units of time. Of two that follow
+    each other none does: what swings to and fro would have to be forecast step by step.
     """
     found: list[list[tuple[int, Array]]] = [[] for _ in tables]
     if not 2 <= len(tables) <= MOST_CHANNELS:
         return found
     few = last_rows(tables, _MOST_ROWS)
-    for k, own in enumerate(few):
-        for j, other in enumerate(few):
-            enough = min(len(own.times), len(other.times)) >= _LEAST_ROWS
-            if j != k and enough:
-                delays = _standing_out(own, other, gaps[j] / 2)
-                if len(delays):
-                    found[k].append((j, delays))
+    told = {
+        (k, j): _standing_out(few[k], few[j], gaps[j] / 2)
+        for k in range(len(few))
+        for j in range(len(few))
+        if j != k and min(len(few[k].times), len(few[j].times)) >= _LEAST_ROWS
+    }
+    for (k, j), (share, delays) in told.items():
+        if share > _ONE_WAY * told[j, k][0]:
+            found[k].append((j, delays))
     return found
 
 
-def _standing_out(own: Table, other: Table, spacing: float) -> Array:
-    """Return delays at which a channel explains most of another's squares."""
+def _standing_out(own: Table, other: Table, spacing: float) -> tuple[float, Array]:
+    """Return the share of squares that another channel explains most, and delays.
+
+    These are where that stands out; zero and none where nowhere.
+    """
     edges = np.unique(np.quantile(other.values, np.arange(1, _N_BINS) / _N_BINS))
     values = own.values - own.values.mean()
     total, series = values @ values, own.series
@@ -93,8 +100,11 @@ def _standing_out(own: Table, other: Table, spacing: float) -> Array:
     is_peak = (shares[inner] > shares[inner - 1]) & (shares[inner] >= shares[inner + 1])
     is_peak &= shares[inner] > max(shares[0], _LEAST_SHARE)
     peaks = inner[is_peak]
+    if not len(peaks):
+        return 0.0, delays[:0]
     peaks = peaks[np.argsort(-shares[peaks])[:_MOST_PEAKS]]
     # and the vertex of a parabola through each peak and its neighbours
     before, at, after = (shares[peaks + k] for k in (-1, 0, 1))
     vertex = 0.5 * (before - after) / (before - 2 * at + after)
-    return np.concatenate([delays[peaks], delays[peaks] + spacing * vertex])
+    found = np.concatenate([delays[peaks], delays[peaks] + spacing * vertex])
+    return float(shares[peaks[0]]), found

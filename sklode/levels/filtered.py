@@ -13,6 +13,7 @@ from sklode.data.arrays import Array, Flags, Numbers
 from sklode.data.observations import Observations
 from sklode.levels.company import Told
 from sklode.levels.components import Component, States, kalman
+from sklode.levels.cross import MEMORIES
 from sklode.levels.effects import places
 from sklode.levels.forms import StateSpace
 from sklode.levels.groups import groups_of
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from sklode.levels.level import Level
 
 
-_RECENT = 10.0  # usual gaps in which innovations fade, see `drift`
 N_PATHS = 40
 """Of columns that are not known yet, which tell how wide answers are."""
 
@@ -72,8 +72,7 @@ class Filtered:
         Rows are of one group's series here and below, see `GroupedChannel.split`.
         """
         own = self.channels[channel].of_rows(asked)
-        told = self.level.company.told(self.channels, channel, asked)
-        mixture = own.answered(asked, told)
+        mixture = own.answered(asked, self._told(channel, asked))
         if is_widened:
             mixture = mixture.widened(self._factor(channel, asked, move))
         mixture = own.blurred(mixture, asked)
@@ -167,7 +166,7 @@ class Filtered:
                 n,
                 seed,
                 noise,
-                told=self.level.company.told(self.channels, channel, asked),
+                told=self._told(channel, asked),
                 factor=self._factor(channel, asked, move),
                 centre=mixture.medians(),
             )
@@ -185,6 +184,18 @@ class Filtered:
             return factor
         # a network's are as wide as its own errors were
         return np.where(move.weight > 0, 1.0, factor)
+
+    def _told(self, channel: int, asked: Table) -> Told | None:
+        """Return what other channels add, in gaps and at ends or else later."""
+        told = self.level.company.told(self.channels, channel, asked)
+        if told is not None or not self.level.cross.weights[:, :, channel].any():
+            return told
+        ends = np.max([one.table.ends for one in self.channels], axis=0)
+        ends = np.maximum(ends, 0.0)
+        sums = np.stack([one.sums_at(ends) for one in self.channels], axis=1)
+        ahead = asked.times - ends[asked.series]
+        shift = self.level.cross.shift(channel, sums[asked.series], ahead)
+        return Told(shift, np.zeros_like(shift), np.ones_like(shift))
 
 
 @dataclass(frozen=True)
@@ -234,6 +245,10 @@ class GroupedChannel:
         """Sum of last innovations, in standard deviations, (series,)."""
         return np.sum([group.drift for group in self.groups], axis=0)
 
+    def sums_at(self, times: Array) -> Array:
+        """Return sums of innovations at times after each last row."""
+        return np.sum([group.sums_at(times) for group in self.groups], axis=0)
+
     def in_units(self, rows: Table) -> Table:
         """Return rows in the units of the states of their series."""
         values = rows.values.copy()
@@ -264,7 +279,7 @@ class FilteredChannel:
     span: float
     spaces: list[StateSpace]
     states: list[States]
-    sums: Array  # (series,), of the heaviest's last innovations, which fade
+    sums: Array  # (series, memory), decayed innovations of the heaviest
 
     @classmethod
     def of(
@@ -275,7 +290,7 @@ class FilteredChannel:
         own = [component.own(table, span) for component in components]
         spaces = [component.space(span) for component in own]
         states = [States.of([space] * n) for space in spaces]
-        empty, sums = table.where(slice(0)), np.zeros(n)
+        empty, sums = table.where(slice(0)), np.zeros((n, len(MEMORIES)))
         return cls(own, empty, span, spaces, states, sums).continued(table)
 
     @property
@@ -287,8 +302,9 @@ class FilteredChannel:
     @property
     def drift(self) -> Array:
         """Sum of last innovations, in standard deviations, (series,)."""
-        left = 1 - math.exp(-2 / _RECENT)  # of squares, by row
-        return self.sums * math.sqrt(left)
+        left = 1 - math.exp(-2 / MEMORIES[-1])  # of squares, by row
+        drift: Array = self.sums[:, -1] * math.sqrt(left)
+        return drift
 
     def continued(self, new: Table) -> FilteredChannel:
         """Return the level after more rows, which follow those it has."""
@@ -303,12 +319,15 @@ class FilteredChannel:
             if component is heaviest:
                 innovations = found.innovations
         ends = np.maximum(self.table.ends, new.ends)
-        passed = np.maximum(ends - np.maximum(self.table.ends, 0.0), 0.0)
-        sums = self.sums * np.exp(-passed / _RECENT)
-        left = np.exp((new.times - ends[new.series]) / _RECENT)
-        np.add.at(sums, new.series, innovations * left)
+        sums = self.sums_at(ends)
+        left = _faded(ends[new.series] - new.times)
+        np.add.at(sums, new.series, innovations[:, None] * left)
         table = self.table.merged(new)[0] if len(self.table.times) else new
         return replace(self, table=table, states=states, sums=sums)
+
+    def sums_at(self, times: Array) -> Array:
+        """Return sums of innovations at times after each last row."""
+        return self.sums * _faded(np.maximum(times - np.maximum(self.table.ends, 0), 0))
 
     def answered(self, asked: Table, told: Told | None = None) -> Mixture:
         """Return the distribution of the signal, given what other channels tell."""
@@ -519,6 +538,11 @@ def _rows_after(seen: Observations, now: Observations) -> Flags | None:
 def _stacked(signal: Array, variance: Array) -> Array:
     """Return all's mean and variance, and the variance of the part before."""
     return np.stack([signal[:, 1], variance[:, 1], variance[:, 0]])
+
+
+def _faded(passed: Array) -> Any:
+    """Return what is left after some time, (time, memory)."""
+    return np.exp(-passed[:, None] / np.array(MEMORIES))
 
 
 def _root(covariance: Array) -> Any:

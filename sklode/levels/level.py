@@ -33,6 +33,7 @@ from sklode.data.ticks import (
 )
 from sklode.levels.company import Company
 from sklode.levels.components import Component, heaviest_of_each
+from sklode.levels.cross import Cross
 from sklode.levels.delays import MOST_CHANNELS, likely_delays
 from sklode.levels.effects import (
     Effect,
@@ -74,6 +75,7 @@ class Level:
     calendar: Calendar | None  # named days
     bounds: Array  # (channel, 2), of values; infinite: none
     steps: Array  # (channel,), see `links.steps_of`
+    cross: Cross  # what channels tell of each other's next rows
     company: Company  # what they tell of each other at the same time
     moves: list[Moves]  # of each channel
 
@@ -105,6 +107,7 @@ class Level:
             calendar=known.calendar,
             bounds=known.bounds,
             steps=steps_of(margins(observations.values, known.bounds)),
+            cross=Cross.none(n),
             company=Company.none(n),
             moves=[],
         )
@@ -178,7 +181,8 @@ class Level:
             GroupedChannel.of(heaviest_of_each(one), table, span)
             for one, table, span in zip(channels, tables, spans, strict=True)
         ]
-        return replace(level, company=Company.fit(likely))
+        cross = Cross.fit(channels, spans, tables)
+        return replace(level, cross=cross, company=Company.fit(likely))
 
     def _rows(
         self,

@@ -143,7 +143,8 @@ class LevelPredictor:
                 row["logarithm"], row["link"] = link.is_logarithm, link.name
                 row["probability"] = sum(likely)
                 row["values"] = kind
-                row["cross"] = bool(self.level.company.weights[:, :, place].any())
+                told = self.level.cross.weights, self.level.company.weights
+                row["cross"] = any(bool(each[:, :, place].any()) for each in told)
                 row["cross"] |= any(e.delay > 0 for e in self._effects(component))
                 rows.append(row)
         return pd.DataFrame(rows).set_index(["channel", "part"])

@@ -38,6 +38,7 @@ from sklode.data.scaling import Units
 from sklode.data.ticks import stamps_of, ticks_of
 from sklode.levels.company import Company
 from sklode.levels.components import Component
+from sklode.levels.cross import Cross
 from sklode.levels.effects import Effect
 from sklode.levels.forms import Form
 from sklode.levels.level import Level
@@ -266,7 +267,7 @@ def _parts_of_record(record: Any) -> Any:
 
 _RECORDS = (
     *(History, Units, Stacking, Level, Component, Form, Effect),
-    *(Company, Moves, Link, Calendar),
+    *(Cross, Company, Moves, Link, Calendar),
 )
 
 _KINDS: dict[str, tuple[Any, Callable[[Any], Any], Callable[..., Any]]] = {

@@ -52,10 +52,11 @@ _REACH, _SHARE_OF_SPAN = 64.0, 0.7
 """The longest lead in units of time, and in usual series' spans."""
 
 _SHORTEST = 0.1
-"""How far a step asks of many channels at least, in shares of the reach.
+"""How far a step asks at least, in shares of the reach, but for whole series of few
+channels, whose law tells of the far future too.
 
-Far ahead they tell little: asked so far each time, errors of intensive care are 5 %
-larger. Panels of biological laws gain 6 %.
+Asked so far each time, errors of biological laws are 6 % smaller; of intensive care
+and of weather, 5 and 18 % larger.
 """
 
 _FEWEST_SEEN = 3
@@ -224,7 +225,7 @@ class AheadRun(Run):
         network.kl_scale = min(1.0, _FULL_KL / max(len(rows.ticks), 1)) ** 2
         n_batches = self.n_batches(len(rows.ticks))
         reach, chances = network.reach, None
-        if network.decoder is not None:  # each pair of an origin and a later row
+        if network.decoder is not None and self._whole:  # each pair of rows alike
             n_after = np.maximum(origins.n_after(usable, reach), 1)
             chances = n_after / n_after.sum()
 

@@ -184,6 +184,16 @@ def test_a_logarithm_stays_positive() -> None:
     assert (paths.to_numpy() > 0).all()
 
 
+def test_columns_that_swing_to_and_fro_have_no_delays() -> None:
+    """What each will do is told by the other, which would have to be forecast."""
+    rng = np.random.default_rng(0)
+    place = np.zeros((500, 2))
+    turn = 0.98 * np.array([[np.cos(0.4), -np.sin(0.4)], [np.sin(0.4), np.cos(0.4)]])
+    for k in range(1, 500):
+        place[k] = turn @ place[k - 1] + rng.standard_normal(2)
+    assert delays(level(pd.DataFrame(place, columns=["prey", "hunters"]))) == []
+
+
 def test_more_columns_than_are_looked_at_have_no_delays() -> None:
     y = led()
     noise = np.random.default_rng(0).standard_normal((len(y), 7))
