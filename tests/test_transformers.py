@@ -193,6 +193,20 @@ def test_columns_are_judged_one_by_one_and_scores_are_those_of_rows() -> None:
     assert scores.iloc[200] == events[events["ilocs"] == 200]["score"].max()
 
 
+def test_rows_have_labels_and_segments_lie_between_events() -> None:
+    noise = np.random.default_rng(0).standard_normal((120, 2))
+    table = pd.DataFrame(noise, columns=["a", "b"])
+    table.iloc[60:] += 12
+    table.iloc[30, 0] += 15
+    detector = StructuralDetector().fit(table)
+    events = detector.predict(table)
+    assert events["ilocs"].to_list() == [30, 60, 60]
+    labels = detector.transform(table)["labels"]
+    assert labels[labels > 0].to_dict() == {30: 1, 60: 2}
+    segments = detector.predict_segments(table)["ilocs"]
+    assert [(one.left, one.right) for one in segments] == [(0, 30), (30, 60), (60, 120)]
+
+
 @pytest.mark.filterwarnings("ignore:The default of config:FutureWarning")
 @pytest.mark.parametrize(
     "one", [StructuralImputer, StructuralResampler, StructuralDetector]

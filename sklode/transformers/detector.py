@@ -78,6 +78,27 @@ class StructuralDetector(BaseDetector):
         found = pd.concat(parts, ignore_index=True)
         return found.sort_values(["ilocs", "score"], ignore_index=True)
 
+    def transform(self, X: Any) -> pd.DataFrame:
+        """Return each row's label, that of its largest score; 0 where nothing is.
+
+        Parameters
+        ----------
+        X : Series or DataFrame
+            One series.
+
+        Returns
+        -------
+        DataFrame
+            The column ``labels``, (row, 1), by place in X.
+        """
+        events, labels = self.predict(X), np.zeros(len(X), np.int64)
+        events = events.sort_values("score")
+        labels[events["ilocs"]] = events["labels"]
+        return pd.DataFrame({"labels": labels})
+
+    def _predict_points(self, X: pd.DataFrame) -> pd.DataFrame:
+        return self._predict(X)[["ilocs"]].drop_duplicates()
+
     def _predict_scores(self, X: pd.DataFrame) -> pd.DataFrame:
         return self._predict(X)[["score"]]
 
