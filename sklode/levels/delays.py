@@ -85,12 +85,13 @@ def _standing_out(own: Table, other: Table, spacing: float) -> tuple[float, Arra
     edges = np.unique(np.quantile(other.values, np.arange(1, _N_BINS) / _N_BINS))
     values = own.values - own.values.mean()
     total, series = values @ values, own.series
+    start = other.starts[series]  # infinite where it has no value
     delays = spacing * np.arange(N_DELAYS + 2)
     shares = np.zeros(len(delays))
     for place, delay in enumerate(delays):
         asked = own.times - delay
+        is_known = asked >= start
         before = earlier(other.bounds, other.times, other.values, series, asked)
-        is_known = (before == before) & (asked >= other.starts[series])
         which = np.searchsorted(edges, before[is_known])
         counts = np.bincount(which, minlength=len(edges) + 1)
         sums = np.bincount(which, values[is_known], len(edges) + 1)

@@ -50,8 +50,7 @@ class Filtered:
             for one in each
         )
         # and where a column acts late, between its rows, what was between old ones
-        is_delayed = any(effect.delay for effect in self.level.effects)
-        if fresh is None or apart or is_delayed:
+        if fresh is None or apart or self.level.is_delayed:
             return self.level.filtered(observations)
         tables = self.level.tables(observations, fresh)
         pairs = zip(self.channels, tables, strict=True)
@@ -134,8 +133,9 @@ class Filtered:
             found = self.answered(channel, own)
             values[0, place] = found.points()
             if n and seed is not None:
-                given = channel, own, n, seed + channel, False, None
-                values[1:, place] = self.drawn(*given)
+                values[1:, place] = self.drawn(
+                    channel, own, n, seed + channel, noise=False, move=None
+                )
             elif n:
                 values[1:, place] = found.quantiles((np.arange(n) + 0.5) / n).T
         return values

@@ -118,8 +118,7 @@ class Level:
             lengths = tuple(clock_periods(observations, unit, longest * unit))
         cycle = _cycle_of(lengths, day_and_week(observations.like))
         level = replace(level, cycle=cycle)
-        owns = [_own(observations, channel) for channel in range(n)]
-        gaps = [time_unit(own) for own in owns]
+        gaps = [time_unit(_own(observations, channel)) for channel in range(n)]
         delays = likely_delays(tables, [gap / unit for gap in gaps])
         found, spans = [], []
         for channel, table in enumerate(tables):
@@ -231,6 +230,11 @@ class Level:
         along = along_the_day(self.effects, columns, self.clock(ticks, like))
         return np.hstack([ahead, along])
 
+    @property
+    def is_delayed(self) -> bool:
+        """Whether a column of y follows another after a delay."""
+        return any(effect.delay for effect in self.effects)
+
     def inputs_of(
         self,
         ticks: Numbers,
@@ -247,7 +251,8 @@ class Level:
             return self.inputs_at(ticks, known.like, [])
         read, seen = self.read(known), known if seen is None else seen
         series = known.series[place] if series is None else series
-        before = read if seen is known else self.read(seen)
+        is_other = self.is_delayed and seen is not known
+        before = self.read(seen) if is_other else read
         times = self.times(seen, series, ticks)
         found = columns_of(self.effects, read, place, before, series, times)
         return self.inputs_at(ticks, known.like, found)
@@ -293,7 +298,8 @@ class Level:
         if chosen is not None:
             rows, series = rows.where(chosen), series[chosen]
         times, tables = self.times(observations, series, rows.ticks), []
-        if chosen is not None and any(e.memory or e.delay for e in self.effects):
+        is_late = self.is_delayed or any(effect.memory for effect in self.effects)
+        if chosen is not None and is_late:
             # all rows before feed what these remember
             place = np.flatnonzero(chosen)
             inputs = self.inputs_of(rows.ticks, observations, place)

@@ -128,7 +128,8 @@ class LevelPredictor:
             likely = [c.weight for c in group.components if c.form == component.form]
             sizes = np.append(parts[:, :-1].var(0), component.noise)
             logs = np.exp(component.logs)
-            late = [e.memory or e.delay for e in self._effects(component)]
+            effects = self._effects(component)
+            late = [effect.memory or effect.delay for effect in effects]
             memories = [*logs[[3, 5, *range(9, len(logs), 2)]], *late, 0.0]
             names = [*self._part_names(component)[:-1], "noise"]
             kind = _VALUES[int(np.nan_to_num(self._steps[place], nan=-1))]
@@ -145,7 +146,7 @@ class LevelPredictor:
                 row["values"] = kind
                 told = self.level.cross.weights, self.level.company.weights
                 row["cross"] = any(bool(each[:, :, place].any()) for each in told)
-                row["cross"] |= any(e.delay > 0 for e in self._effects(component))
+                row["cross"] |= any(effect.delay > 0 for effect in effects)
                 rows.append(row)
         return pd.DataFrame(rows).set_index(["channel", "part"])
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sklode.data.arrays import Array, Numbers
 from sklode.data.errors import SolverError
 from sklode.data.history import Asked, History
-from sklode.data.ticks import rows_before, ticks_between
+from sklode.data.ticks import ticks_between
 from sklode.data.windows import KnownControls
 from sklode.engine.threads import own_modes
 from sklode.levels.level_predictor import finite
@@ -115,8 +115,7 @@ class Predictor:
     def _placed(self, series: Numbers, ticks: Numbers) -> tuple[Numbers, Array]:
         """Return windows that answer stamps, and times since pieces began."""
         seen, windows = self._history.observations, self._windows
-        before = rows_before(seen.bounds, seen.ticks, series, ticks)
-        before = np.maximum(before, seen.bounds[:-1][series])
+        before = seen.at_or_before(series, ticks)
         after = np.minimum(before + 1, seen.bounds[1:][series] - 1)
         pieces = np.searchsorted(windows.bounds, [before, after], side="right") - 1
         until = ticks_between(ticks, seen.ticks[after])

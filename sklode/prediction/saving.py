@@ -230,9 +230,9 @@ def _offset(name: str | None = None, **parts: Any) -> pd.offsets.BaseOffset:
 
 
 def _parts_of_network(network: Any) -> dict[str, Any]:
-    names = {"reach"} & vars(network).keys()  # of one that looks ahead
+    looks_ahead = hasattr(network, "reach")
     return {
-        "sizes": {name: getattr(network, name) for name in sorted(names)},
+        "sizes": {"reach": network.reach} if looks_ahead else {},
         "weights": {k: x.cpu().numpy() for k, x in network.state_dict().items()},
     }
 

@@ -9,7 +9,7 @@ import pytest
 from sklode import StructuralForecaster
 from sklode.data.history import History
 from sklode.levels import level as levels
-from sklode.levels.level import Level
+from tests.levels.followers import gain_of_the_leader, level, plain, unrelated
 from tests.series import led
 
 
@@ -21,44 +21,17 @@ def _without_delays() -> Iterator[None]:
         yield
 
 
-def level(y: pd.DataFrame) -> Level:
-    return Level.fit(History.of(y, None).observations, (), False)
-
-
-def ahead(forecaster: StructuralForecaster, steps: int = 3) -> pd.DataFrame:
-    return forecaster.predict(fh=list(range(1, steps + 1)))
-
-
-def plain(logarithm: bool = False) -> StructuralForecaster:
-    return StructuralForecaster(seasons=None, logarithm=logarithm, random_state=0)
-
-
 @pytest.fixture(scope="module")
 def fitted() -> StructuralForecaster:
     return plain().fit(led()[:-20])
 
 
 def test_a_channel_that_follows_is_forecast_by_the_one_it_follows() -> None:
-    y = led()
-    errors = {}
-    for names in (["follower"], ["leader", "follower"]):
-        forecaster = plain().fit(y[names][:-20])
-        squares = []
-        for row in range(len(y) - 20, len(y) - 3):
-            truth = y["follower"].to_numpy()[row : row + 3]
-            squares.append((ahead(forecaster)["follower"] - truth) ** 2)
-            forecaster.update(y[names][row : row + 1], update_params=False)
-        errors[len(names)] = np.mean(squares)
-    assert errors[2] < 0.6 * errors[1]
+    assert gain_of_the_leader() < 0.6
 
 
 def test_chance_is_not_taken_for_what_columns_tell() -> None:
-    told = 0
-    for seed in range(8):
-        values = np.random.default_rng(seed).standard_normal((250, 2))
-        values = np.cumsum(values, axis=0) if seed % 2 else values
-        y = pd.DataFrame(values, columns=["a", "b"])
-        told += int(level(y).cross.weights.any((0, 1)).sum())
+    told = sum(int(level(y).cross.weights.any((0, 1)).sum()) for y in unrelated())
     assert told <= 2  # of 16
 
 

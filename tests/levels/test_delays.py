@@ -1,5 +1,6 @@
 """Columns that follow others later are told by them; others are as if alone."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,16 @@ from sklode.data.history import History
 from sklode.levels.delays import earlier
 from sklode.levels.level import Level
 from sklode.plotting import plot_components
+from tests.levels.followers import gain_of_the_leader, level, plain, unrelated
 from tests.series import led
 
 START = pd.Timestamp("2025-01-01")
+Function = Callable[[np.ndarray], np.ndarray]
 
 
-def waves(effect: object, delay: float, seed: int = 0) -> tuple[pd.DataFrame, object]:
+def waves(
+    effect: Function, delay: float, seed: int = 0
+) -> tuple[pd.DataFrame, Function]:
     """Return uneven rows of "cause" and "effect", each at its own, and the truth.
 
     Times are hours; the cause wanders with a memory of eight.
@@ -29,7 +34,7 @@ def waves(effect: object, delay: float, seed: int = 0) -> tuple[pd.DataFrame, ob
         cause[k] = cause[k - 1] * (1 - 0.05 / 8) + kicks[k]
 
     def truth(hours: np.ndarray) -> np.ndarray:
-        return effect(np.interp(hours - delay, fine, cause))  # type: ignore[operator]
+        return effect(np.interp(hours - delay, fine, cause))
 
     columns = {}
     for name, n in (("cause", 700), ("effect", 500)):
@@ -44,16 +49,8 @@ def stamps(hours: np.ndarray) -> pd.DatetimeIndex:
     return START + pd.to_timedelta(np.asarray(hours) * 3600.0, unit="s")
 
 
-def level(y: pd.DataFrame) -> Level:
-    return Level.fit(History.of(y, None).observations, (), False)
-
-
 def delays(found: Level) -> list[float]:
     return [effect.delay for effect in found.effects if effect.delay]
-
-
-def plain(logarithm: bool = False) -> StructuralForecaster:
-    return StructuralForecaster(seasons=None, logarithm=logarithm, random_state=0)
 
 
 @pytest.fixture(scope="module")
@@ -62,23 +59,12 @@ def fitted() -> StructuralForecaster:
 
 
 def test_a_channel_that_follows_is_forecast_by_the_one_it_follows() -> None:
-    y = led()
-    errors = {}
-    for names in (["follower"], ["leader", "follower"]):
-        forecaster = plain().fit(y[names][:-20])
-        squares = []
-        for row in range(len(y) - 20, len(y) - 3):
-            truth = y["follower"].to_numpy()[row : row + 3]
-            ahead = forecaster.predict(fh=[1, 2, 3])["follower"]
-            squares.append((ahead - truth) ** 2)
-            forecaster.update(y[names][row : row + 1], update_params=False)
-        errors[len(names)] = np.mean(squares)
-    assert errors[2] < 0.1 * errors[1]
+    assert gain_of_the_leader() < 0.1
 
 
 @pytest.mark.parametrize("delay", [2.0, 3.5, 7.0])
 @pytest.mark.parametrize("effect", [np.tanh, np.abs, lambda a: np.sin(1.5 * a)])
-def test_the_delay_of_a_curve_is_found(effect: object, delay: float) -> None:
+def test_the_delay_of_a_curve_is_found(effect: Function, delay: float) -> None:
     found = level(waves(effect, delay)[0])
     (hours,) = np.array(delays(found)) * found.unit / pd.Timedelta("1h").value
     assert hours == pytest.approx(delay, abs=0.3)
@@ -89,19 +75,14 @@ def test_a_curve_of_what_came_before_is_forecast(delay: float) -> None:
     y, truth = waves(np.tanh, delay)
     forecaster = plain().fit(y)
     ahead = 400 + np.linspace(0.2, 0.9 * delay, 8)
-    want = truth(ahead)  # type: ignore[operator]
+    want = truth(ahead)
     error = np.abs(forecaster.predict(stamps(ahead))["effect"] - want).mean()
     alone = plain().fit(y[["effect"]].dropna()).predict(stamps(ahead))["effect"]
     assert error < 0.6 * np.abs(alone - want).mean()
 
 
 def test_chance_is_not_taken_for_what_columns_tell() -> None:
-    told = 0
-    for seed in range(8):
-        values = np.random.default_rng(seed).standard_normal((250, 2))
-        values = np.cumsum(values, axis=0) if seed % 2 else values
-        told += len(delays(level(pd.DataFrame(values, columns=["a", "b"]))))
-    assert told <= 1  # of 16
+    assert sum(len(delays(level(y))) for y in unrelated()) <= 1  # of 16
 
 
 def test_what_moves_at_the_same_time_has_no_delay() -> None:
