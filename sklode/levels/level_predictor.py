@@ -19,7 +19,7 @@ from sklode.levels.components import Component
 from sklode.levels.effects import Effect, places
 from sklode.levels.filtered import N_PATHS, Filtered
 from sklode.levels.mixture import Between, Floored, Move
-from sklode.levels.moves import BOUNDS, POINTS, Limits
+from sklode.levels.moves import BOUNDS, Limits
 from sklode.levels.table import Table
 
 _DESCRIBED = 2000  # last rows, of which a description tells the shares
@@ -66,7 +66,7 @@ class LevelPredictor:
         """Return forecasts, (row, channel), see `Mixture.points`."""
 
         def within(mixture: Any, limits: Limits) -> Array:
-            return limits.within(mixture.points(), POINTS)
+            return limits.points(mixture.points())
 
         return self._each(asked, within, is_widened=False)
 
@@ -84,7 +84,7 @@ class LevelPredictor:
         levels = np.array(alpha)
 
         def within(mixture: Any, limits: Limits) -> Array:
-            return limits.within(mixture.quantiles(levels).T, BOUNDS).T
+            return limits.within(mixture.quantiles(levels).T).T
 
         return self._each(asked, within, len(levels))
 
@@ -98,7 +98,7 @@ class LevelPredictor:
             if not np.isnan(self._steps[k]):
                 one = self._answered(k, own, move, limits, is_widened=True)
                 drawn = one.put(drawn) if noise else one.inside(drawn)
-            paths[:, order[place], k] = limits.within(drawn, BOUNDS)
+            paths[:, order[place], k] = limits.within(drawn)
         return finite(paths)
 
     def components(self, asked: Asked) -> pd.DataFrame:

@@ -23,10 +23,12 @@ _SAME = 1e-6  # usual gaps that rounding may be off by
 
 
 class Moves(NamedTuple):
-    """The largest moves of all the series that a level was found on."""
+    """How far all the series that a level was found on moved, and what they held."""
 
     lags: Array  # (lag,), in usual gaps, increasing
-    sizes: Array  # (lag,), in units of y; they do not fall
+    sizes: Array  # (lag,), the largest moves, in units of y; they do not fall
+    hull: Array  # (2,), the least and the largest value of all
+    widening: Array  # (2,), by how much the hull grew in a usual gap
 
     @classmethod
     def of(cls, table: Table) -> Moves:
@@ -36,13 +38,24 @@ class Moves(NamedTuple):
             table = table.where(table.series % every == 0)
         longest = max(float(table.spans.max(initial=0)), 1.0)
         lags = np.geomspace(min(1.0, longest / 2), longest, _EXACT)
-        return cls(lags, _moved(table, lags).max(axis=1, initial=0.0))
+        sizes = _moved(table, lags).max(axis=1, initial=0.0)
+        return cls(lags, sizes, *_hull(table))
 
     def within(self, lags: Array) -> Array:
         """Return the largest in so long; beyond all rows in proportion."""
         place = np.searchsorted(self.lags, lags + _SAME, side="right") - 1
         beyond = np.maximum(lags / self.lags[-1], 1.0)
         return np.asarray(self.sizes[np.maximum(place, 0)] * beyond)
+
+    def held(self, few: Flags, centre: Array, lags: Array) -> Array:
+        """Return what series of few rows stay within, (2, query), see `Limits`.
+
+        The few rows of a rise do not say where it ends: the panel's values do. Of what
+        lies beyond them already they tell nothing.
+        """
+        low, high = (self.hull + POINTS * np.multiply.outer(lags, self.widening)).T
+        inside = few & (self.hull[0] <= centre) & (centre <= self.hull[1])
+        return np.where(inside, [low, high], [[-np.inf], [np.inf]])
 
 
 class Limits(NamedTuple):
@@ -52,6 +65,7 @@ class Limits(NamedTuple):
     reach: Array  # (query,), the largest move in as long a time
     component: Component
     effect: Array  # (query,), of X since that row, in states' units
+    held: Array  # (2, query), what points stay within beside, see `Moves.held`
 
     @classmethod
     @np.errstate(over="ignore", invalid="ignore")
@@ -73,8 +87,8 @@ class Limits(NamedTuple):
         row, lags = _nearest(table, queries)
         reach = _own(table, series, lags)
         few = (table.lengths[series] < _FEWEST) | (reach == 0)
-        few = few if shared is None else few | shared
-        reach = np.where(few, np.maximum(reach, known.within(lags)), reach)
+        other = few if shared is None else few | shared
+        reach = np.where(other, np.maximum(reach, known.within(lags)), reach)
         # an absurd value may be left as fast as it was reached
         before = np.maximum(row - 1, table.bounds[series])
         values = np.append(table.values, 0.0)
@@ -88,11 +102,17 @@ class Limits(NamedTuple):
         if columns and len(table.times):
             changes = queries.inputs[:, columns] - table.inputs[row][:, columns]
             effect = (changes * states.means[series, -len(columns) :]).sum(1)
-        return cls(centre, reach, component.at(series), effect)
+        held = known.held(few, centre, lags)
+        return cls(centre, reach, component.at(series), effect, held)
 
-    def within(self, values: Array, times: float) -> Array:
-        """Return values, (..., query), no more than so many moves from the centre."""
-        return np.clip(values, *self.ends(times))
+    def points(self, values: Array) -> Array:
+        """Return points, (query,), within limits: their own, and those of a panel."""
+        (low, high), (least, most) = self.ends(POINTS), self._with_effect(*self.held)
+        return np.clip(values, np.maximum(low, least), np.minimum(high, most))
+
+    def within(self, values: Array) -> Array:
+        """Return bounds or paths, (..., query), within limits."""
+        return np.clip(values, *self.ends(BOUNDS))
 
     @np.errstate(over="ignore", invalid="ignore")
     def ends(self, times: float) -> tuple[Array, Array]:
@@ -100,7 +120,13 @@ class Limits(NamedTuple):
 
         What X does is known ahead and may be more than ever before: limits go with it.
         """
-        low, high = (self.centre + sign * times * self.reach for sign in (-1, 1))
+        return self._with_effect(
+            *(self.centre + sign * times * self.reach for sign in (-1, 1))
+        )
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _with_effect(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """Return limits, (query,) each, that X moves outward."""
         if self.effect.any():
             one = self.component
             low, high = (
@@ -108,6 +134,19 @@ class Limits(NamedTuple):
                 for choose, limit in ((np.minimum, low), (np.maximum, high))
             )
         return low, high
+
+
+def _hull(table: Table) -> tuple[Array, Array]:
+    """Return the least and largest value, and by how much they grew in a usual gap.
+
+    They grew since half of the longest series. Few series tell nothing.
+    """
+    if (table.lengths > 0).sum() < _FEWEST:
+        return np.array([-np.inf, np.inf]), np.zeros(2)
+    half = table.spans.max() / 2
+    early = table.values[table.times <= table.starts[table.series] + half]
+    hull, before = (np.array([x.min(), x.max()]) for x in (table.values, early))
+    return hull, (hull - before) / half if half > 0 else np.zeros(2)
 
 
 @np.errstate(over="ignore")

@@ -159,7 +159,7 @@ class AheadModel(TrainedModel):
             given = origins, last[numbers], self.window_length, asked, path, network
             found = np.full((len(own), n_channels), np.nan)
             with own_modes(gradients=False), contextlib.suppress(SolverError):
-                answers = network.predict(batch_of(*given)).double().numpy()
+                answers = network.predict(batch_of(*given)).double().cpu().numpy()
                 found = answers.reshape(found.shape)
             table[part] = origins.location[own] + origins.scale[own] * found
         return table

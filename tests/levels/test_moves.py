@@ -75,6 +75,36 @@ def test_a_series_of_few_rows_may_move_as_others_of_its_panel_did() -> None:
     assert forecast < 14
 
 
+def risen(n: int, seed: int) -> pd.Series:
+    """Return days that rise within a week to a height below one, and fall again."""
+    r, day = np.random.default_rng(seed), np.arange(n)
+    rise = np.exp(-(((day - r.uniform(4, 7)) / 2.5) ** 2))
+    return pd.Series(r.uniform(0.1, 1) * rise * np.exp(r.normal(0, 0.05, n)), DAYS[:n])
+
+
+def test_a_rise_of_few_rows_does_not_leave_what_its_panel_held() -> None:
+    panel = {k: risen(14, k) for k in range(30)}
+    most = max(x.max() for x in panel.values())
+    panel[30] = pd.Series([0.02, 0.08, 0.3, 0.9], DAYS[:4])
+    forecast = fitted(pd.concat(panel, names=["series", "day"]).to_frame("y"))
+    ahead = forecast.predict([1, 3, 6])["y"][30].to_numpy()
+    # its own moves alone would let it reach more than twice as much
+    assert (ahead <= most + 1e-9).all()
+    assert (ahead > 0).all()
+
+
+def test_what_grows_in_all_the_panel_grows_on_in_few_rows() -> None:
+    r = np.random.default_rng(0)
+    slopes = np.linspace(1, 3, 12)
+    lines = {
+        k: pd.Series(20 + slope * np.arange(8) + 0.05 * r.normal(size=8), DAYS[:8])
+        for k, slope in enumerate(slopes)
+    }
+    forecast = fitted(pd.concat(lines, names=["series", "day"]).to_frame("y"))
+    highest = forecast.predict([6])["y"][11].iloc[0]
+    assert highest == pytest.approx(20 + 3 * 13, abs=1.0)
+
+
 def test_an_effect_of_X_is_not_held_back() -> None:
     r = np.random.default_rng(0)
     X = pd.DataFrame({"x": r.normal(size=210)}, DAYS[:210])

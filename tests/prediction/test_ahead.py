@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
-from sklode.levels import level_predictor
+from sklode.levels import moves
 from sklode.levels.mixture import TO_DEVIATION
 from sklode.levels.widening import Widening
 from sklode.prediction import ahead as prediction
@@ -51,7 +51,7 @@ def fitted(weight: float, y: Any, X: Any = None, **settings: Any) -> Any:
 def _no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let networks that have learned nothing move forecasts as far as they will."""
     for name in ("POINTS", "BOUNDS"):
-        monkeypatch.setattr(level_predictor, name, np.inf)
+        monkeypatch.setattr(moves, name, np.inf)
 
 
 def medians(forecaster: Any, steps: list[int]) -> Any:
@@ -147,6 +147,26 @@ def test_a_network_moves_forecasts_no_farther_than_it_was_proved(
     most = 0.5 * (high - low) / TO_DEVIATION
     np.testing.assert_allclose(limited, np.clip(free, -most, most), rtol=1e-6)
     assert (np.abs(free) > most).any()
+
+
+class OnAnotherDevice:
+    """What a network on a graphics card answers with: not a thing numpy can read."""
+
+    def __init__(self, tensor: Any) -> None:
+        self.cpu = lambda: tensor.double()
+
+    def double(self) -> Any:
+        return self
+
+
+def test_a_network_is_judged_on_the_device_where_it_trains(
+    by_weight: dict[float, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forecaster = by_weight[1.0]
+    before, network = forecaster.predict([1, 3]), forecaster.network_
+    answer = network.predict
+    monkeypatch.setattr(network, "predict", lambda x: OnAnotherDevice(answer(x)))
+    np.testing.assert_array_equal(forecaster.predict([1, 3]), before)
 
 
 def test_where_a_network_overflows_the_level_answers(

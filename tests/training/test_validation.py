@@ -15,7 +15,7 @@ from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.levels import level as levels
-from sklode.levels import level_predictor
+from sklode.levels import moves
 from sklode.levels.components import links_of
 from sklode.levels.level import Level
 from sklode.prediction.ahead import AheadModel, Stacking
@@ -228,7 +228,7 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(
     assert units.of_series is (kind == "of unequal scale")
     assert all(x.is_logarithm for x in units.links) == (kind == "logarithms")
     # networks that have learned nothing may move forecasts as far as they will
-    monkeypatch.setattr(level_predictor, "BOUNDS", np.inf)
+    monkeypatch.setattr(moves, "BOUNDS", np.inf)
     proof = proof_of(rows, 12, cut, level, units)
     asked, change = proof.asked, proof.evidence().change
     proved = proof.median + change * proof.deviation
