@@ -27,8 +27,8 @@ class Moves(NamedTuple):
 
     lags: Array  # (lag,), in usual gaps, increasing
     sizes: Array  # (lag,), the largest moves, in units of y; they do not fall
-    hull: Array  # (2,), the least and the largest value of all
-    widening: Array  # (2,), by how much the hull grew in a usual gap
+    hull: Array = np.array([-np.inf, np.inf])  # the least and the largest value of all
+    widening: Array = np.zeros(2)  # by how much the hull grew in a usual gap
 
     @classmethod
     def of(cls, table: Table) -> Moves:

@@ -46,7 +46,8 @@ from sklode.levels.moves import Moves
 from sklode.prediction.ahead import AheadModel, Stacking
 from sklode.prediction.model import FittedModel, build_network
 
-FORMAT_VERSION = 13  # rises with every change of what a file holds
+FORMAT_VERSION = 14  # rises with every change of what a file holds
+_READ = (13, FORMAT_VERSION)  # what the older ones lack has a default
 _KEY = "sklode"  # of the text in a file's metadata
 _BLANK = b"#" * 64  # where the checksum will be
 
@@ -98,8 +99,9 @@ def load(path: str | os.PathLike[str], kind: Any) -> Any:
         # the first version had no such key, but told its number
         found = json.loads(metadata[_KEY]) if _KEY in metadata else metadata
         number, writer = found["format_version"], str(found["sklode_version"])[:20]
-        if number != FORMAT_VERSION:
-            what = f"version {str(number)[:20]} of the format, not {FORMAT_VERSION}"
+        if number not in _READ:
+            known = " or ".join(map(str, _READ))
+            what = f"version {str(number)[:20]} of the format, not {known}"
             _refuse(what, f"Use sklode {writer}, which wrote it; not this one.")
         if _sealed(content.replace(found["sha256"].encode(), _BLANK, 1)) != content:
             _refuse("content that differs from its checksum", "Get the file again.")

@@ -15,7 +15,12 @@ import pytest
 import safetensors.numpy
 import torch
 
-from sklode import LatentODEForecaster, LatentODELSTMForecaster, __version__
+from sklode import (
+    LatentODEForecaster,
+    LatentODELSTMForecaster,
+    StructuralForecaster,
+    __version__,
+)
 from sklode.data.errors import WeightsFileError
 from sklode.prediction import saving
 from tests.series import channels, panel, tiny, uneven_stamps, waves
@@ -93,7 +98,7 @@ def test_the_safetensors_package_reads_the_file(path: Path) -> None:
             np.testing.assert_array_equal(stored, weights.numpy(), strict=True)
         values = file.get_tensor("_history.given.values")
     np.testing.assert_array_equal(values, forecaster._history.rows.values)
-    assert (found["format_version"], found["sklode_version"]) == (13, __version__)
+    assert (found["format_version"], found["sklode_version"]) == (14, __version__)
     assert found["state"]["parameters"]["hidden_size"] == 3
 
 
@@ -183,8 +188,10 @@ def test_no_pickle_is_run(
 
 
 def test_other_versions_and_classes_are_told(path: Path, written: bytes) -> None:
-    changed(written, path, lambda f, a: f.update(format_version=14, sklode_version="9"))
-    with pytest.raises(WeightsFileError, match=r"version 14 .*not 13\. Use sklode 9, "):
+    changed(written, path, lambda f, a: f.update(format_version=15, sklode_version="9"))
+    with pytest.raises(
+        WeightsFileError, match=r"version 15 .*not 13 or 14\. Use sklode 9, "
+    ):
         load(path)
     first = {"format_version": "1", "sklode_version": "0.1.0", "state": "{}"}
     path.write_bytes(safetensors.numpy.save({"x": np.zeros(3)}, metadata=first))
@@ -220,6 +227,31 @@ MADE_UP: list[tuple[str, Any, str]] = [
     (ROWS + "values", {"@array": WEIGHT}, "rows of no series"),
     ("_history.given.bounds", (1, 2**60), "rows of no series"),
 ]
+
+
+# Of each kind of model, one that the format before this one was written by
+EARLIER: dict[str, tuple[Any, list[float]]] = {
+    "hybrid": (LatentODELSTMForecaster, [0.3767127, 22.0752561, 0.3897324, 22.0328314]),
+    "paper": (LatentODELSTMForecaster, [-0.0071497, 19.0461229, 0.0901331, 18.899985]),
+    "structural": (
+        StructuralForecaster,
+        [0.8614759, 19.3256851, 0.9161840, 17.6055981],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", EARLIER)
+def test_a_file_of_the_format_before_answers_as_it_did(kind: str) -> None:
+    forecaster, expected = EARLIER[kind]
+    path = Path(__file__).parent / "format_13" / f"{kind}.safetensors"
+    found = forecaster.load_weights(path)
+    X = None
+    if kind == "structural":
+        stamps = pd.date_range("2024-02-10", periods=3)
+        each = dict.fromkeys(range(3), pd.DataFrame({"x": np.zeros(3)}, stamps))
+        X = pd.concat(each, names=["s", "t"])
+    forecast = found.predict([1, 3], X=X).to_numpy().ravel()[:4]
+    np.testing.assert_allclose(forecast, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("place", "value", "message"), MADE_UP)
