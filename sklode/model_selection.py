@@ -32,7 +32,7 @@ from sklode.data.ticks import (
     stamps_of,
     ticks_between,
 )
-from sklode.levels.periods import clock_periods, peaks
+from sklode.structural.seasons import clock_periods, peaks
 
 __all__ = [
     "AbsoluteHorizon",

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sklode import nn
+from sklode.latent_ode.network import Batch, LatentODE
 
 
 def field(
@@ -45,7 +46,7 @@ def latent_ode(
     engine: str = "eager",
     gain: float = 1.5,
     **shape: int,
-) -> nn.LatentODE:
+) -> LatentODE:
     """Return a random network with such hidden and latent sizes."""
     hidden, latent = sizes
     solver = nn.Solver(method) if solver is None else copy.copy(solver)
@@ -59,7 +60,7 @@ def latent_ode(
         make = {"ode-rnn": nn.ODERNN, "ode-lstm": nn.ODELSTM}[kind]
         encoder = make(n_inputs, hidden, field(hidden, gain=gain, **shape), solver)
     flow = field(latent, control_size=n_controls, gain=gain, **shape)
-    return nn.LatentODE(
+    return LatentODE(
         amplified(encoder, gain),
         nn.perceptron(hidden, hidden, 2 * latent),
         nn.Decoder(flow, solver),
@@ -75,7 +76,7 @@ def windows(
     n_channels: int = 2,
     n_controls: int = 0,
     longest_gap: float = 1.7,
-) -> nn.Batch:
+) -> Batch:
     """Return irregular windows with missing values, a padded one among them.
 
     The first series is whole; the second is padded from its fifth stamp on; of the
@@ -96,10 +97,10 @@ def windows(
     controls = torch.randn(n_series, n_stamps, n_controls) if n_controls else None
     if controls is not None and n_series > 1:
         controls[1, 4:] = controls[1, 3]
-    return nn.Batch(times, values, mask, n_seen, controls)
+    return Batch(times, values, mask, n_seen, controls)
 
 
-def one_series(batch: nn.Batch, k: int) -> nn.Batch:
+def one_series(batch: Batch, k: int) -> Batch:
     """Return the window of series k alone, without its padding."""
     length = 1 + int((torch.diff(batch.times[k]) > 0).sum())
     alone: dict[str, Any] = {

@@ -15,10 +15,12 @@ ORDER = [
     "transformers",
     "forecasters",
     "plotting",
+    "persistence",
     "model_selection",
+    "hybrid",
+    "latent_ode",
+    "structural",
     "training",
-    "prediction",
-    "levels",
     "nn",
     "engine",
     "data",
@@ -58,6 +60,11 @@ def test_imports_run_one_way() -> None:
         above = ORDER[: ORDER.index(module.partition(".")[0])]
         names = {target.removeprefix("sklode.") for target in imports(module)}
         assert not {name for name in names if name.partition(".")[0] in above}, module
+
+
+def test_the_two_networks_do_not_know_of_each_other() -> None:
+    for module in filter(lambda name: name.startswith("hybrid"), MODULES):
+        assert not any(name.startswith("sklode.latent_ode") for name in imports(module))
 
 
 def test_nothing_is_moved_by_cuda() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sklode.prediction import predictor as prediction
+from sklode.latent_ode import answers as prediction
 from tests.series import FORECASTERS, on_engine, panel, tiny, waves
 
 ENGINES = ["fused", "eager"]

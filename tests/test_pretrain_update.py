@@ -10,8 +10,8 @@ import torch
 from sklode import StructuralForecaster
 from sklode.data.errors import HistoryWarning
 from sklode.data.observations import Observations
-from sklode.levels.filtered import FilteredChannel
-from sklode.levels.level import Level
+from sklode.structural.filtering import FilteredChannel
+from sklode.structural.model import StructuralModel
 from tests.series import FORECASTERS, channels, panel, tiny, uneven_stamps, waves
 
 STEPS = [-3, 1, 4]
@@ -125,16 +125,18 @@ def test_an_update_reads_only_what_is_new(monkeypatch: pytest.MonkeyPatch) -> No
     y = waves(uneven_stamps(60))
     X = pd.DataFrame({"a": np.sin(np.arange(60.0))}, y.index)
     forecaster = StructuralForecaster(random_state=0).fit(y[:50], X=X[:50])
-    read, n_rows = Level.inputs, []
+    read, n_rows = StructuralModel.inputs, []
 
-    def recorded(self: Level, rows: Observations) -> np.ndarray:
+    def recorded(self: StructuralModel, rows: Observations) -> np.ndarray:
         n_rows.append(len(rows.ticks))
         return read(self, rows)
 
-    monkeypatch.setattr(Level, "inputs", recorded)
+    monkeypatch.setattr(StructuralModel, "inputs", recorded)
     forecaster.update(y[50:53], X=X[50:53], update_params=False)
     assert n_rows == [3]
-    at_once = Level.filtered(forecaster._answers.level, forecaster._history.rows)
+    at_once = StructuralModel.filtered(
+        forecaster._answers.model, forecaster._history.rows
+    )
     for one, other in zip(
         forecaster._answers.states.channels, at_once.channels, strict=True
     ):

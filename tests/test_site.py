@@ -103,7 +103,7 @@ def test_everything_public_is_in_the_reference() -> None:
         "sklode.AlignedMetric",
         "sklode.__version__",
         "sklode.data.calendar_features",
-        "sklode.nn.make_batch",
+        "sklode.make_batch",
     }
     below = {
         f"sklode.{module}.{name}"

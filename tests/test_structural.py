@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from sklode import StructuralForecaster
-from sklode.levels.level import Level
+from sklode.structural.model import StructuralModel
 from tests.fitted import assert_same
 from tests.series import channels, panel, uneven_stamps, waves
 
@@ -102,13 +102,13 @@ def test_a_bad_parameter_is_refused_by_name(call: str, name: str, value: Any) ->
 def fits(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What levels were fitted with: number of rows, seasons."""
     found: list[Any] = []
-    given = Level.fit
+    given = StructuralModel.fit
 
     def fit(observations: Any, seasons: Any, *others: Any) -> Any:
         found.append((len(observations.ticks), seasons))
         return given(observations, seasons, *others)
 
-    monkeypatch.setattr(Level, "fit", fit)
+    monkeypatch.setattr(StructuralModel, "fit", fit)
     return found
 
 
@@ -137,18 +137,18 @@ def test_states_go_on_with_every_update(monkeypatch: pytest.MonkeyPatch) -> None
     forecaster = structural().fit(y[:20])
     asked = y.index[-1:] + 5
     before = forecaster.predict_at(asked)
-    monkeypatch.delattr(Level, "filtered")  # of all rows once more
+    monkeypatch.delattr(StructuralModel, "filtered")  # of all rows once more
     forecaster.update(y[20:22]).update(y[22:])
     assert not np.allclose(forecaster.predict_at(asked), before)
 
 
 def test_a_fit_keeps_what_pretrain_found(fits: list[Any]) -> None:
     forecaster = structural().pretrain(panel())
-    level = forecaster.pretrained_.level
+    level = forecaster.pretrained_.structural
     y = waves(uneven_stamps())
     forecaster.fit(y[:4]).update(y[4:])
     assert len(fits) == 1
-    assert forecaster._model.level is level
+    assert forecaster._model.structural is level
     with pytest.raises(ValueError, match=r"same kind of index, 'datetimes .*integers"):
         forecaster.fit(waves())
     with pytest.raises(ValueError, match=r"columns of y and X, \(1, 0\); got \(2, 0\)"):

@@ -37,20 +37,21 @@ import torch
 from workloads import EMISSION_WIDTH, WORKLOADS, Workload, draw, operations
 
 from sklode import nn
+from sklode.latent_ode import Batch, LatentODE
 
 Step: TypeAlias = Callable[[], float]
 
 REFERENCE = "straightforward"
 
 
-def network(load: Workload, engine: str) -> nn.LatentODE:
+def network(load: Workload, engine: str) -> LatentODE:
     """Return sklode's network, with the same weights for every engine."""
     torch.manual_seed(0)
     solver = nn.Solver("rk4", 1.0)
     solver.engine = engine
     shape = (load.field_width, load.field_depth)
     flow = nn.VectorField(load.hidden_size, *shape)
-    return nn.LatentODE(
+    return LatentODE(
         nn.ODELSTM(2 * load.n_channels, load.hidden_size, flow, solver),
         nn.perceptron(load.hidden_size, load.hidden_size, 2 * load.latent_size),
         nn.Decoder(nn.VectorField(load.latent_size, *shape), solver),
@@ -62,7 +63,7 @@ def of_sklode(load: Workload, engine: str) -> Step:
     """Return a function that trains one step and returns its loss."""
     model, windows = network(load, engine), draw(load)
     mask = windows.observed.unsqueeze(-1).expand_as(windows.values).contiguous()
-    batch = nn.Batch(windows.times, windows.values, mask, load.n_stamps)
+    batch = Batch(windows.times, windows.values, mask, load.n_stamps)
     parameters = list(model.parameters())
     optimizer = torch.optim.Adam(parameters, fused=True)
 

@@ -20,7 +20,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from sklode.nn import ODELSTM, make_batch
+from sklode.latent_ode.network import make_batch
+from sklode.nn import ODELSTM
 
 
 class EncoderInputs(NamedTuple):

@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, validate_parameter_constraints
 
+from sklode.data.arrays import Array
 from sklode.data.categories import is_category
 from sklode.data.ticks import clock_of, nanoseconds, series_of, ticks_of
 
@@ -307,3 +308,14 @@ def check_fitted(forecaster: Any, asked: str, has: str, kind: str) -> None:
             "Pass the fitted forecaster of a pipeline or search itself."
         )
     forecaster.check_is_fitted(asked)
+
+
+def finite(table: Array) -> Array:
+    """Return an answer that floats can hold."""
+    if not np.isfinite(table).all():
+        raise ValueError(
+            "an answer must be a finite number; got forecasts, or squares of them, "
+            "that no float holds. Fit on y in larger units, or ask for less far ahead; "
+            "for spreads, predict_interval takes no squares."
+        )
+    return table

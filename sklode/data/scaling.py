@@ -16,6 +16,7 @@ _LONGEST_GAP = 1000.0  # time units; longer ones hide any phase
 _TAIL, _NORMAL = 0.05, 3.29
 # series have own units where spreads of so many values differ so many times
 _ENOUGH, _UNEQUAL = 8, 100.0
+_QUANTILES, _NORMAL_QUANTILES = (0.5, 0.9), (0.6745, 1.6449)  # of absolute errors
 
 
 def time_unit(observations: Observations, most: float = np.inf) -> float:
@@ -143,3 +144,8 @@ def location_and_scale(values: Array) -> tuple[Array, Array]:
     varies = np.isnan(constants)
     scale = np.where(varies, scale, np.abs(constants))
     return np.where(varies, location, constants), np.where(scale == 0, 1.0, scale)
+
+
+def normal_scale(sizes: Array) -> float:
+    """Return the scale of normal errors with such absolute quantiles."""
+    return float(np.mean(np.quantile(sizes, _QUANTILES) / _NORMAL_QUANTILES))

@@ -20,16 +20,16 @@ from sktime.datatypes import convert_to
 from sktime.forecasting.base import BaseForecaster
 from sktime.forecasting.base._base import _format_moving_cutoff_predictions
 
+from sklode import persistence as saving
 from sklode.data import checks
 from sklode.data.history import Asked, History, in_order, with_columns
 from sklode.data.horizons import as_horizon, check_step
 from sklode.data.known import Known, bounds_of, told
 from sklode.data.observations import Observations
 from sklode.forecasters.summary import Summary, summary_of
-from sklode.levels.level import Level
-from sklode.levels.level_predictor import LevelPredictor
-from sklode.levels.unknown import Unknown
-from sklode.prediction import saving
+from sklode.structural.answers import StructuralAnswers
+from sklode.structural.model import StructuralModel
+from sklode.structural.unknown import Unknown
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
 _CHANGE = ["fit", "fit_predict", "pretrain"]
@@ -107,7 +107,7 @@ class ContinuousForecaster(BaseForecaster):
     _fit_seconds: float | None = None
     _parent_callback_ctx = None  # scikit-learn's searches look for it
     _history: History
-    _answers: Any  # at rows of an index, see `LevelPredictor` of `sklode.levels`
+    _answers: Any  # at rows of an index, see `LevelPredictor` of `sklode.structural`
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refuse names of parameters that there are not."""
@@ -204,7 +204,7 @@ class ContinuousForecaster(BaseForecaster):
             categories=None if start is None else start.columns[2],
         )
         bounds_of(self.bounds, history)  # also where bounds are those of a kept level
-        history = self._filled(history, getattr(start, "level", None), {})
+        history = self._filled(history, getattr(start, "structural", None), {})
         if start is not None:
             self._check_continues(start, history.observations)
         check_step(fh, self._cutoff, history.steps)
@@ -222,8 +222,9 @@ class ContinuousForecaster(BaseForecaster):
     def _update(self, y: Any, X: Any = None, update_params: bool = True) -> Any:
         """Take up observations; with ``update_params`` learn from all once more."""
         history = self._history.extended(y, X, self.freq)
-        level, told = getattr(self._model, "level", None), self._history.unknown
-        history = self._filled(history, level, told)
+        structural = getattr(self._model, "structural", None)
+        told = self._history.unknown
+        history = self._filled(history, structural, told)
         bounds_of(self.bounds, history)  # new values too lie within them
         self._history = history
         self._set_cutoff(history.cutoff(self.cutoff))
@@ -234,8 +235,10 @@ class ContinuousForecaster(BaseForecaster):
         self._set_model(model)
         return self
 
-    def _filled(self, history: History, level: Level | None, told: Any) -> History:
-        """Return a history with what X may have been; a ``level`` says what it does.
+    def _filled(
+        self, history: History, structural: StructuralModel | None, told: Any
+    ) -> History:
+        """Return a history with what X may have been; ``structural`` says its effect.
 
         What is not known is said, unless it was ``told`` before.
         """
@@ -245,9 +248,11 @@ class ContinuousForecaster(BaseForecaster):
         if missing != told:
             self._tell(missing, len(history.given.ticks))
         unknown = Unknown(history, 0)
-        if level is None:  # of all rows as they are
-            level = Level.fit(unknown.seen.rows, known=Known.of(self, history))
-        return unknown.learned(level)
+        if structural is None:  # of all rows as they are
+            structural = StructuralModel.fit(
+                unknown.seen.rows, known=Known.of(self, history)
+            )
+        return unknown.learned(structural)
 
     def _tell(self, unknown: dict[Any, tuple[int, Any]], n_rows: int) -> None:
         """Say which columns of X are not known, and where."""
@@ -288,37 +293,39 @@ class ContinuousForecaster(BaseForecaster):
                     "reset() if it was pretrained."
                 )
 
-    def _level_answers(self, level: Level, ahead: Any = None) -> LevelPredictor:
-        """Return what a level answers; of one that is kept only new rows are read."""
+    def _structural_answers(
+        self, structural: StructuralModel, ahead: Any = None
+    ) -> StructuralAnswers:
+        """Return what a structural model answers; of one that is kept only new rows are read."""
         before, known = getattr(self, "_answers", None), self._history.rows
-        if isinstance(before, LevelPredictor) and before.level is level:
+        if isinstance(before, StructuralAnswers) and before.model is structural:
             states = before.states.updated(known)
         else:
-            states = level.filtered(known)
+            states = structural.filtered(known)
         seed, unknown = self._predict_seed, None
         if self._history.controls:
             unknown = Unknown(self._history, seed)
-        return LevelPredictor(states, self._history, seed, ahead, unknown)
+        return StructuralAnswers(states, self._history, seed, ahead, unknown)
 
     @property
     def level_(self) -> pd.DataFrame:
         """What was found of each part, read when it is asked for: it takes a while."""
         answers = getattr(self, "_answers", None)
-        if not isinstance(answers, LevelPredictor):
+        if not isinstance(answers, StructuralAnswers):
             raise AttributeError(
                 f"{type(self).__name__} has level_ after fit with a level; call fit."
             )
         return answers.description
 
-    def _level_parts(self, index: pd.Index, X: Any) -> pd.DataFrame:
+    def _parts(self, index: pd.Index, X: Any) -> pd.DataFrame:
         """Return what `sklode.plotting.plot_components` draws, (channel, part)."""
-        if not isinstance(self._answers, LevelPredictor):
+        if not isinstance(self._answers, StructuralAnswers):
             raise ValueError(
                 'the parts of a level need level="auto"; got '
                 f'level={self.level!r}, which has none. Fit with level="auto", or a '
                 "StructuralForecaster."
             )
-        return self._answers.components(self._history.asked(index, X))
+        return self._answers.parts(self._history.asked(index, X))
 
     def _predict(self, fh: Any, X: Any = None) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""

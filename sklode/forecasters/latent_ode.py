@@ -17,13 +17,13 @@ from sklode.data.ticks import TIMELIKE
 from sklode.engine.threads import own_modes
 from sklode.forecasters.base import ContinuousForecaster
 from sklode.forecasters.structural import StructuralForecaster
-from sklode.prediction.ahead import AheadModel
-from sklode.prediction.predictor import Predictor
-from sklode.training.ahead import AheadRun
-from sklode.training.loop import HISTORY_COLUMNS
+from sklode.hybrid.model import HybridModel
+from sklode.hybrid.training import HybridTraining
+from sklode.latent_ode.answers import LatentODEAnswers
+from sklode.latent_ode.training import LatentODETraining
 from sklode.training.parameters import ATTRIBUTES, PARAMETERS, check_parameters
 from sklode.training.report import Reporter
-from sklode.training.series import SeriesRun
+from sklode.training.trainer import HISTORY_COLUMNS
 
 
 class _LatentODEForecaster(ContinuousForecaster):
@@ -109,9 +109,9 @@ class _LatentODEForecaster(ContinuousForecaster):
             return start, 0  # a level that was kept is not undone
         given = history, self, check_random_state(self.random_state), start, purpose
         if self.level == "auto":
-            run: Any = AheadRun(*given)
+            run: Any = HybridTraining(*given)
         else:
-            run = SeriesRun(*given, n_ahead=steps_ahead(fh))
+            run = LatentODETraining(*given, n_ahead=steps_ahead(fh))
         model = run.train(Reporter(self.verbose))
         if model.network is not None:
             model.network.to("cpu")  # where forecasts are made, and every file is read
@@ -127,15 +127,15 @@ class _LatentODEForecaster(ContinuousForecaster):
         is_time = model.clock == TIMELIKE
         self.time_unit_ = pd.Timedelta(round(units.time)) if is_time else units.time
         channels, name = self._history.channels, "time since the last observation"
-        if isinstance(model, AheadModel):
-            self._answers = self._level_answers(model.level, model)
+        if isinstance(model, HybridModel):
+            self._answers = self._structural_answers(model.structural, model)
             self.network_share_ = model.share
             found = model.weighed
             index = pd.Index(found.leads, name=name)
             self.interval_scale_ = pd.DataFrame(found.factors, index, channels)
             self.network_weights_ = pd.DataFrame(found.weights, index, channels)
         else:
-            self._answers = Predictor(model, self._history, self._predict_seed)
+            self._answers = LatentODEAnswers(model, self._history, self._predict_seed)
             self.network_share_, self.horizon_ = 1.0, model.horizon
             table = self._answers.calibration
             index = pd.Index(table[:, 0], name=name)

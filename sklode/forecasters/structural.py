@@ -17,8 +17,8 @@ from sklode.data.known import Known, told
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units
 from sklode.forecasters.base import ContinuousForecaster
-from sklode.levels.level import Level
-from sklode.prediction.ahead import AheadModel
+from sklode.hybrid.model import HybridModel
+from sklode.structural.model import StructuralModel
 
 _CONSTRAINTS: dict[str, list[Any]] = {
     "seasons": [StrOptions({"auto"}), list, tuple, None],
@@ -155,8 +155,8 @@ class StructuralForecaster(ContinuousForecaster):
         return super()._pretrain(y, X, fh)
 
     def _learned(
-        self, history: History, fh: Any, start: AheadModel | None, purpose: str
-    ) -> tuple[AheadModel, int]:
+        self, history: History, fh: Any, start: HybridModel | None, purpose: str
+    ) -> tuple[HybridModel, int]:
         """Return hyperparameters, and the seed of all draws."""
         observations = history.observations
         n_rows = len(observations.ticks)
@@ -176,16 +176,24 @@ class StructuralForecaster(ContinuousForecaster):
             given = seasons or ()
             ticks = season_ticks(given, history.rows.like, history.steps)
             seasons = seasons_shown(given, ticks, observations)
-        level = Level.fit(history.rows, seasons, self.logarithm, known)
+        structural = StructuralModel.fit(history.rows, seasons, self.logarithm, known)
         settings = {"seasons": self.seasons, "logarithm": self.logarithm}
         settings |= told(self)
-        units = Units.of(observations, level.unit)
-        parts = None, units, observations.clock, 0, settings, columns
-        return AheadModel(*parts, level=level, n_rows=n_rows), seed
+        model = HybridModel(
+            network=None,
+            units=Units.of(observations, structural.unit),
+            clock=observations.clock,
+            window_length=0,
+            architecture=settings,
+            columns=columns,
+            structural=structural,
+            n_rows=n_rows,
+        )
+        return model, seed
 
-    def _set_model(self, model: AheadModel) -> None:
+    def _set_model(self, model: HybridModel) -> None:
         self._model = model
-        self._answers = self._level_answers(model.level)
+        self._answers = self._structural_answers(model.structural)
 
     def _check_parameters(self) -> None:
         check_constraints(_CONSTRAINTS, self)

@@ -1,22 +1,13 @@
-"""Torch modules of the Latent ODE: tensors in, tensors or distributions out.
+"""Torch modules that both networks are made of: tensors in, tensors out.
 
 Batch first everywhere, (batch, time, channel); draws of z0 stand in front. Times are in
 ``time_unit_``; a mask is True where an entry was observed.
 """
 
-from sklode.nn.ahead import AheadBatch, AheadODE
+from sklode.nn.autoencoder import Autoencoder, perceptron
 from sklode.nn.decoders import ControlPath, Decoder
-from sklode.nn.encoders import ODELSTM, ODERNN, RNN
-from sklode.nn.latent_ode import (
-    Batch,
-    LatentODE,
-    Posterior,
-    clip_gradient_norm,
-    elbo,
-    log_likelihood,
-    make_batch,
-    perceptron,
-)
+from sklode.nn.encoders import ODELSTM, ODERNN, RNN, build_encoder
+from sklode.nn.objective import Bound, clip_gradient_norm, elbo, log_likelihood
 from sklode.nn.solvers import Solver
 from sklode.nn.vector_fields import VectorField
 
@@ -24,18 +15,15 @@ __all__ = [
     "ODELSTM",
     "ODERNN",
     "RNN",
-    "AheadBatch",
-    "AheadODE",
-    "Batch",
+    "Autoencoder",
+    "Bound",
     "ControlPath",
     "Decoder",
-    "LatentODE",
-    "Posterior",
     "Solver",
     "VectorField",
+    "build_encoder",
     "clip_gradient_norm",
     "elbo",
     "log_likelihood",
-    "make_batch",
     "perceptron",
 ]

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from sklode.engine.autograd import encode
 from sklode.nn.solvers import Solver
+from sklode.nn.vector_fields import VectorField
 
 MAX_SUBSTEPS = 32  # that a gap is split into, at most
 
@@ -182,3 +183,14 @@ class ODELSTM(ODERNN):
     """
 
     _cell = nn.LSTMCell
+
+
+def build_encoder(settings: Any, input_size: int, solver: Solver) -> RNN | ODERNN:
+    """Return the encoder that a forecaster's ``settings`` name, untrained."""
+    if settings.encoder == "rnn":
+        return RNN(input_size, settings.hidden_size)
+    kind = {"ode-rnn": ODERNN, "ode-lstm": ODELSTM}[settings.encoder]
+    field = VectorField(
+        settings.hidden_size, settings.field_width, settings.field_depth
+    )
+    return kind(input_size, settings.hidden_size, field, solver)

@@ -66,7 +66,7 @@ def plot_components(
         If ``forecaster`` has no such level or is not fitted, there is no such series
         or channel, or ``X`` is missing.
     """
-    needs = "_level_parts", "that has a structural level"
+    needs = "_parts", "that has a structural level"
     check_fitted(forecaster, "plot_components", *needs)
     history = forecaster._history
     keys, names = list(history.observations.keys), history.channels
@@ -81,7 +81,7 @@ def plot_components(
         asked, X = copy(forecaster), forecaster._check_X(X)  # a copy remembers fh
         ahead = asked._asked(asked._check_fh(fh), X)[1].index
     rows = _rows_of(history, number, ahead)
-    found = forecaster._level_parts(rows, X)[channel]
+    found = forecaster._parts(rows, X)[channel]
     curves = forecaster._answers.curves(names.index(channel), number)
     if used := [curve.part for curve in curves]:
         found = found.drop(columns=used).assign(X=found[used].sum(axis=1))

@@ -171,7 +171,7 @@ PARAMETERS = """    Parameters
 
 ATTRIBUTES = """    Attributes
     ----------
-    network_ : sklode.nn.AheadODE or sklode.nn.LatentODE
+    network_ : sklode.hybrid.HybridODE or sklode.latent_ode.LatentODE
         The trained network; None where the level alone forecasts.
     history_ : DataFrame
         A row per epoch: ``loss``, ``log_likelihood`` and ``kl`` per observed value,

@@ -10,7 +10,7 @@ import pandas as pd
 from sktime.detection.base import BaseDetector
 
 from sklode.forecasters.structural import StructuralForecaster
-from sklode.levels import shocks
+from sklode.structural import interventions as shocks
 from sklode.transformers.prototype import at, check_prototype
 
 _KINDS = ("spike", "step", "slope", "sensor")
@@ -145,12 +145,12 @@ class StructuralDetector(BaseDetector):
             return _group(prototype.clone().fit(values))
 
         place = np.flatnonzero(y.notna().to_numpy()[:, 0])
-        found, component = shocks.find_shocks(table, fit)
+        found, candidate = shocks.find_shocks(table, fit)
         return [
             (
                 int(place[one.row]),
                 one.kind + 1,
-                shocks.size_of(component, table, one),
+                shocks.size_of(candidate, table, one),
                 one.score,
             )
             for one in found

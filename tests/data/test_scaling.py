@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sklode.data.observations import Observations
+from sklode.data.scaled_rows import ScaledRows
 from sklode.data.scaling import Units, split_at_gaps, time_unit
-from sklode.data.windows import Rows
 from tests.series import tiny, uneven_stamps, waves
 
 NAN = float("nan")
@@ -65,9 +65,9 @@ def test_the_time_unit_is_the_median_gap_pooled_over_series() -> None:
     assert time_unit(read(day)) == 86_400 * 10**9
 
 
-def read_in_units(y: Any, X: pd.DataFrame | None = None) -> tuple[Units, Rows]:
+def read_in_units(y: Any, X: pd.DataFrame | None = None) -> tuple[Units, ScaledRows]:
     seen = read(y, X)
-    return Units.of(seen, 1.0), Rows(seen, Units.of(seen, 1.0))
+    return Units.of(seen, 1.0), ScaledRows(seen, Units.of(seen, 1.0))
 
 
 def test_location_and_scale_are_the_mean_and_deviation_of_what_was_observed() -> None:

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sklode.nn import Batch, LatentODE, Solver
+from sklode.latent_ode.network import Batch, LatentODE
+from sklode.nn import Solver
 from tests.networks import assert_same, gradients, latent_ode, windows
 from tests.series import on_engine, tiny, waves
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sklode import nn
+from sklode.latent_ode.network import Batch, LatentODE
 from tests.networks import gradients, latent_ode
 
 
@@ -40,7 +41,7 @@ class Case(NamedTuple):
         """
         return 2.0 ** min(math.floor(math.log2(8 / self.n_stamps)), 0)
 
-    def network(self) -> nn.LatentODE:
+    def network(self) -> LatentODE:
         """Return a random network of weights that float32 holds."""
         sizes = self.hidden, self.latent
         names = "width", "depth", "n_channels", "n_controls"
@@ -48,7 +49,7 @@ class Case(NamedTuple):
         solver = nn.Solver(self.method, self.step)
         return latent_ode(self.kind, sizes=sizes, solver=solver, gain=1.0, **shape)
 
-    def batch(self) -> nn.Batch:
+    def batch(self) -> Batch:
         """Return windows with gaps of 0 and of many steps, padding, and masked rows."""
         size = (self.n_series, self.n_stamps)
         # binary fractions, so that single precision takes the same steps
@@ -66,10 +67,10 @@ class Case(NamedTuple):
         n_seen = max(2 * self.n_stamps // 3, 1)
         hidden = torch.rand(self.n_series, n_seen) < torch.rand(self.n_series, 1)
         hidden[torch.rand(self.n_series) < 0.5] = False
-        return nn.Batch(gaps.cumsum(1), values, mask, n_seen, controls, hidden=hidden)
+        return Batch(gaps.cumsum(1), values, mask, n_seen, controls, hidden=hidden)
 
 
-def slopes(network: nn.LatentODE, batch: nn.Batch, noise: Tensor) -> dict[str, Tensor]:
+def slopes(network: LatentODE, batch: Batch, noise: Tensor) -> dict[str, Tensor]:
     bound = network(batch, noise)
     loss = (bound.log_likelihood - bound.kl).sum() / bound.n_observed.sum().clamp(min=1)
     return gradients(network, loss) | {"loss": loss.detach()}

@@ -8,17 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Normal
 
-from sklode.nn import (
-    RNN,
-    Batch,
-    Decoder,
-    LatentODE,
-    Solver,
-    clip_gradient_norm,
-    elbo,
-    log_likelihood,
-)
-from sklode.nn.ahead import huber_log_likelihood
+from sklode.hybrid.network import huber_log_likelihood
+from sklode.latent_ode.network import Batch, LatentODE
+from sklode.nn import RNN, Decoder, Solver, clip_gradient_norm, elbo, log_likelihood
 from tests.networks import windows
 from tests.problems import LinearField
 

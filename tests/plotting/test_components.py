@@ -46,7 +46,7 @@ def named(axes: Any) -> dict[str, Any]:
 def test_parts_are_the_levels_and_add_up_to_the_observations(weekly: Any) -> None:
     axes = named(plot_components(weekly))
     assert list(axes) == ["trend", "season of 7 d", "deviation", "remainder"]
-    expected = weekly._level_parts(DAYS, None)["sold"]
+    expected = weekly._parts(DAYS, None)["sold"]
     total = at(axes["remainder"], "observed", DAYS)
     for name in ("trend", "season of 7 d", "deviation"):
         drawn = at(axes[name], "level", DAYS)
@@ -60,7 +60,7 @@ def test_parts_are_the_levels_and_add_up_to_the_observations(weekly: Any) -> Non
 def test_a_forecast_goes_on_where_the_history_ends(weekly: Any) -> None:
     axes = named(plot_components(weekly, fh=[1, 2, 7]))
     ahead = DAYS[-1] + pd.to_timedelta([0, 1, 2, 7], unit="D")
-    expected = weekly._level_parts(ahead, None)["sold"]
+    expected = weekly._parts(ahead, None)["sold"]
     for name in ("trend", "season of 7 d", "deviation"):
         drawn = points(axes[name], "forecast")
         assert drawn[0, 0] == dates(DAYS)[-1] == points(axes[name], "level")[-1, 0]

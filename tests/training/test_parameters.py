@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from sklode import LatentODELSTMForecaster
-from sklode.training.loop import Trainer
+from sklode.training.trainer import Trainer
 from tests.series import tiny, uneven_stamps, waves
 
 

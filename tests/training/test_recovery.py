@@ -11,7 +11,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from sklode import LatentODELSTMForecaster
-from sklode.training.loop import Trainer
+from sklode.training.trainer import Trainer
 from tests.training.trainees import (
     Trainee,
     batch,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from sklode.training import ahead
+from sklode.hybrid import training as ahead
 from tests.epochs import after_each_epoch, interrupt
-from tests.prediction.test_ahead import stacking
+from tests.hybrid.test_model import weights
 from tests.series import panel, tiny, uneven_stamps, waves
 
 
@@ -80,12 +80,12 @@ def test_the_verdict_of_a_guard_is_told(
     verdict = "has not proved itself: the level answers alone.\n"
     monkeypatch.setattr(ahead, "_PROVING_ROWS", 0)
     monkeypatch.setattr(ahead, "has_prospects", lambda *_: True)
-    monkeypatch.setattr(ahead, "stacking_of", lambda *_, **__: stacking(1.0))
+    monkeypatch.setattr(ahead, "network_weights_of", lambda *_, **__: weights(1.0))
     forecaster.fit(y)
     assert terminal.frames()[0].startswith("epoch 0/5 |")
     assert terminal.frames()[-1].startswith("epoch 2/2 |")
     assert verdict not in terminal.text
-    monkeypatch.setattr(ahead, "stacking_of", lambda *_, **__: None)
+    monkeypatch.setattr(ahead, "network_weights_of", lambda *_, **__: None)
     forecaster.fit(y)
     assert terminal.text.endswith(verdict)
 

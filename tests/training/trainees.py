@@ -11,13 +11,12 @@ from unittest import mock
 import torch
 from torch import Tensor, nn
 
-from sklode.nn import Batch
-from sklode.nn.latent_ode import Bound
-from sklode.training.ahead import AheadRun
-from sklode.training.loop import Trainer
-from sklode.training.plan import Run
+from sklode.hybrid.training import HybridTraining
+from sklode.latent_ode.network import Batch, Bound
+from sklode.latent_ode.training import LatentODETraining
 from sklode.training.report import Reporter
-from sklode.training.series import SeriesRun
+from sklode.training.trainer import Trainer
+from sklode.training.training import Training
 from tests.epochs import after_each_epoch
 
 Part = Callable[[Tensor, Tensor], Tensor]
@@ -139,18 +138,18 @@ def column(trainer: Trainer, name: str) -> list[float]:
 
 def planned(forecaster: Any, y: Any, **given: Any) -> Any:
     """Return what a fit has planned, just before its training."""
-    runs: list[Run] = []
+    runs: list[Training] = []
 
     class SeenError(Exception):
         """Enough was seen: nothing need be trained."""
 
-    def look(run: Run, reporter: Reporter) -> None:
+    def look(run: Training, reporter: Reporter) -> None:
         runs.append(run)
         raise SeenError
 
     with (
-        mock.patch.object(SeriesRun, "train", look),
-        mock.patch.object(AheadRun, "train", look),
+        mock.patch.object(LatentODETraining, "train", look),
+        mock.patch.object(HybridTraining, "train", look),
         contextlib.suppress(SeenError),
     ):
         forecaster.fit(y, **given)

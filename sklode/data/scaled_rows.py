@@ -1,0 +1,61 @@
+"""Rows of series in a network's units, and controls known at any time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sklode.data.arrays import Array, Numbers
+from sklode.data.observations import Observations
+from sklode.data.scaling import Units, plain
+from sklode.data.ticks import rows_before, ticks_between
+
+
+class ScaledRows:
+    """Rows of series in a network's units: times, values and controls."""
+
+    def __init__(self, observations: Observations, units: Units) -> None:
+        self.bounds, self.series = observations.bounds, observations.series
+        first = observations.ticks[self.bounds[:-1]][self.series]
+        # (row,), since each series' first row
+        self.times = ticks_between(first, observations.ticks) / units.time
+        self.location, self.scale = units.of_all(observations)  # (series, channel)
+        values = plain(observations.values, units.links)
+        values = (values - self.location[self.series]) / self.scale[self.series]
+        self.mask = ~np.isnan(values)  # (row, channel)
+        self.values = np.where(self.mask, values, 0.0).astype(np.float32)
+        self.controls = None  # (row, control)
+        if observations.controls.shape[1]:
+            self.controls = units.controls(observations.controls).astype(np.float32)
+
+
+class KnownControls(NamedTuple):
+    """Rows of controls, sorted by series and time, no two at one time."""
+
+    bounds: Numbers  # (series + 1,)
+    times: Array  # (row,), in time units
+    values: Array  # (row, control), normalised
+
+    def paths(self, series: Numbers, low: Array, high: Array) -> tuple[Array, Array]:
+        """Return times, (path, row), and values around two times."""
+        first = rows_before(self.bounds, self.times, series, low)
+        last = rows_before(self.bounds, self.times, series, high) + 1
+        ends = self.bounds[series], self.bounds[series + 1] - 1
+        first, last = np.clip([first, last], *ends)
+        # short paths repeat their last row
+        rows = first[:, None] + np.arange(int((last - first).max()) + 1)
+        rows = np.minimum(rows, last[:, None])
+        return self.times[rows], self.values[rows]
+
+
+def spread(items: Numbers, most: int) -> Numbers:
+    """Return at most that many items, evenly spaced, and the last one."""
+    if len(items) <= most:
+        return items
+    return items[np.linspace(0, len(items) - 1, most).round().astype(np.int64)]
+
+
+def count_up(counts: Numbers) -> Numbers:
+    """Return 0, 1... up to each count, one after the other."""
+    return np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -1,0 +1,203 @@
+"""A level with a network that looks ahead: one distribution a forecast."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.errors import SolverError
+from sklode.data.history import History
+from sklode.data.links import LEAST
+from sklode.data.observations import Observations
+from sklode.data.scaled_rows import KnownControls
+from sklode.data.ticks import ticks_between
+from sklode.engine.threads import own_modes
+from sklode.hybrid.network import HybridBatch, HybridODE
+from sklode.hybrid.origins import Origins, Questions
+from sklode.nn import ControlPath
+from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.mixture import Adjustment
+from sklode.structural.model import StructuralModel
+from sklode.training.model import TrainedModel
+
+_ANSWERS_AT_ONCE = 2**12
+
+
+@dataclass(frozen=True)
+class NetworkWeights:
+    """How much of a network's forecast counts, and how wide it is.
+
+    Linear between leads; beyond ``reach`` nothing counts.
+    """
+
+    leads: Array  # (knot,), in units of time, increasing
+    weights: Array  # (knot, channel), from 0 to 1
+    factors: Array  # (knot, channel): of the standard deviation, see `Move`
+    usual: Array  # (knot, channel): the level's, in units that all series share
+    most: Array  # (channel,): such deviations that a forecast was moved at most
+    reach: float  # the longest lead that was proved
+
+    @classmethod
+    def whole(cls, n_channels: int, reach: float) -> NetworkWeights:
+        """Return one that takes a network's forecasts as they are."""
+        ones, most = np.ones((1, n_channels)), np.full(n_channels, np.inf)
+        return cls(np.zeros(1), ones, ones, np.nan * ones, most, reach)
+
+    def at(self, channel: int, leads: Array) -> tuple[Array, Array]:
+        """Return weights and factors of a channel at leads; else 0 and 1."""
+        counts = (leads > 0) & (leads <= self.reach)
+        weight = np.interp(leads, self.leads, self.weights[:, channel])
+        factor = np.interp(leads, self.leads, self.factors[:, channel])
+        counts &= weight > 0
+        return np.where(counts, weight, 0.0), np.where(counts, factor, 1.0)
+
+
+@dataclass(repr=False, kw_only=True)
+class HybridModel(TrainedModel):
+    """A level, and a network where one adds to it; else None."""
+
+    structural: StructuralModel
+    n_rows: int = 0  # that the level of a `StructuralForecaster` was found on
+    weights: NetworkWeights | None = None  # None: nothing counts
+
+    @property
+    def weighed(self) -> NetworkWeights:
+        """What counts at each lead: nothing where none is proved."""
+        zeros = np.zeros((1, self.sizes[0]))
+        one = zeros + 1
+        return self.weights or NetworkWeights(
+            np.zeros(1), zeros, one, one, zeros[0], 0.0
+        )
+
+    @property
+    def share(self) -> float:
+        """How much of the network counts, on average."""
+        return float(self.weighed.weights.mean())
+
+    def adjustments(
+        self, history: History, queries: ChannelRows, known: Observations
+    ) -> list[Adjustment | None]:
+        """Return where the network moves queries to, a move each channel."""
+        found: list[Adjustment | None] = [None] * self.sizes[0]
+        if self.network is None or self.weights is None:
+            return found
+        first = history.rows.ticks[history.rows.bounds[:-1]]  # of times
+        seen = history.observations
+        span = ticks_between(first, seen.ticks[seen.bounds[1:] - 1]) / self.units.time
+        lead = queries.times - span[queries.series]
+        which = np.flatnonzero((lead > 0) & (lead <= self.weights.reach))
+        asked, target = queries.series[which], np.zeros((len(lead), len(found)))
+        target[which] = self.forecasts(seen, asked, lead[which], known)
+        unknown = ~np.isfinite(target)
+        if unknown.any():
+            first = queries.series[int(np.argmax(unknown.any(1)))]
+            warnings.warn(
+                "the network's forecasts must be finite; got "
+                f"{int(unknown.any(1).sum())} of {len(lead)} rows where they are not, "
+                f"the first of series {history.rows.keys[first]}. The structural model "
+                "answers there. Fit with a lower lr, or ask for nearer stamps.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        target[unknown] = 0.0
+        _, scale = self.units.of_all(seen)
+        for channel in range(len(found)):
+            weight, factor = self.weights.at(channel, lead)
+            weight[unknown[:, channel]] = 0.0
+            if weight.any():
+                link = self.units.links[channel]._replace(least=LEAST)
+                most = np.full(len(lead), self.weights.most[channel])
+                usual = self.weights.usual[:, channel]
+                usual = np.interp(lead, self.weights.leads, usual)
+                usual = usual * scale[queries.series, channel]
+                found[channel] = Adjustment(
+                    link=link,
+                    target=target[:, channel],
+                    weight=weight,
+                    factor=factor,
+                    most=most,
+                    usual=usual,
+                )
+        return found
+
+    def forecasts(
+        self,
+        seen: Observations,
+        series: Numbers,
+        lead: Array,
+        known: Observations,
+    ) -> Array:
+        """Return forecasts, (query, channel), in units of `Move`; NaN of none."""
+        network: Any = self.network
+        n_channels, origins = self.sizes[0], Origins(seen, self.units)
+        last, controls = seen.bounds[1:] - 1, None
+        if known.controls.shape[1]:
+            since = ticks_between(seen.ticks[last][known.series], known.ticks)
+            values = self.units.controls(known.controls)
+            controls = KnownControls(known.bounds, since / self.units.time, values)
+        decoder = network.decoder
+        spacing = 0.0 if decoder is None else decoder.solver.grid_spacing
+        table = np.empty((len(series), n_channels))
+        at_once = max(_ANSWERS_AT_ONCE // n_channels, 1)
+        for low in range(0, len(series), at_once):
+            part = slice(low, low + at_once)
+            own = series[part]
+            numbers, place = np.unique(own, return_inverse=True)
+            asked = Questions(
+                np.repeat(place, n_channels),
+                np.tile(np.arange(n_channels), len(own)),
+                np.repeat(lead[part], n_channels),
+                np.full(len(own) * n_channels, -1),
+            )
+            path = None
+            if controls is not None:
+                far = np.full(len(numbers), lead[part].max() + spacing)
+                path = controls.paths(numbers, 0.0 * far, far)
+            given = origins, last[numbers], self.window_length, asked, path, network
+            found = np.full((len(own), n_channels), np.nan)
+            with own_modes(gradients=False), contextlib.suppress(SolverError):
+                answers = network.predict(batch_of(*given)).double().cpu().numpy()
+                found = answers.reshape(found.shape)
+            table[part] = origins.location[own] + origins.scale[own] * found
+        return table
+
+
+def batch_of(
+    origins: Origins,
+    rows: Numbers,
+    n_rows: int,
+    asked: Questions,
+    path: tuple[Array, Array] | None,
+    network: HybridODE,
+    hidden: Flags | None = None,
+    target: Array | None = None,
+) -> HybridBatch:
+    """Return windows that end at rows, with what is asked of them.
+
+    The encoder does not see ``hidden`` rows, (window, row); ``target`` is the
+    truth, (answer,).
+    """
+    like = next(network.parameters())
+    ages, values, mask, controls = origins.seen(rows, n_rows)
+    if hidden is not None:
+        mask = mask & ~hidden[..., None]
+    if target is None:
+        target = np.zeros(len(asked.lead))
+
+    def tensor(array: NDArray[Any] | None) -> Any:
+        if array is None:
+            return None
+        found = torch.as_tensor(array, device=like.device)
+        return found.to(like.dtype) if found.is_floating_point() else found
+
+    way = None if path is None else ControlPath(*map(tensor, path))
+    parts = [*map(tensor, (ages, values, mask, controls)), way]
+    answers = asked.window, asked.channel, asked.lead, target
+    return HybridBatch._make([*parts, *map(tensor, answers)])

@@ -1,0 +1,352 @@
+r"""A Latent ODE whose z0 stands at the last seen row, and looks ahead from there.
+
+The encoder reads a window forward in time, up to the origin. Beside its state stand
+direct readings of each channel. Each has a latent state of its own there, one layer
+lets them meet, and a neural ODE carries them on.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sklode.nn.autoencoder import Autoencoder, perceptron
+from sklode.nn.decoders import ControlPath, Decoder
+from sklode.nn.encoders import build_encoder
+from sklode.nn.objective import Bound
+from sklode.nn.solvers import Solver
+from sklode.nn.vector_fields import VectorField
+
+FEW = 8
+"""Up to so many channels the states flow together; of more each flows linearly."""
+
+# over how many time units decayed means forget
+_FADES = 0.5, 2.0, 8.0
+# past values are read near so many lags, so far apart
+_N_LAGS, _SPACING = 16, 1.5
+# inputs beyond so many deviations count as logarithms, targets as the largest
+_SOFT, _LARGEST = 3.0, 20.0
+_EMBEDDING, _MEETING = 8, 128
+_READ = 12  # numbers that `_readings` tells of a channel
+
+_OWN = [0, 2, 4, 5, 6]  # means and the last value, which lines read
+
+_HUBER = 2.0  # from so many scales on an error counts in proportion
+_LOG_HUBER_MASS = math.log(
+    math.sqrt(2 * math.pi) * math.erf(_HUBER / math.sqrt(2))
+    + 2 / _HUBER * math.exp(-(_HUBER**2) / 2)
+)
+
+
+class HybridBatch(NamedTuple):
+    """Windows that end at an origin, and values asked for after it.
+
+    Rows come latest first: times are ages, which increase.
+    """
+
+    times: Tensor  # (window, row): time from each row to the origin
+    values: Tensor  # (window, row, channel)
+    mask: Tensor  # (window, row, channel), bool
+    controls: Tensor | None  # (window, row, control)
+    path: ControlPath | None  # controls from the origin on
+    window: Tensor  # (answer,), int64: whose answer it is
+    channel: Tensor  # (answer,), int64
+    lead: Tensor  # (answer,): time since the origin
+    target: Tensor  # (answer,)
+
+
+class LinearFlow(nn.Module):
+    r"""Solve dz/dt = A z exactly, with a matrix A of each channel's own.
+
+    .. math:: z(t) = \exp(A t) z_0
+
+    Pairs of components turn and fade: A is block diagonal, of [[-a, -w], [w, -a]] with
+    a not below 0. Half of them stand still at first, as what many columns tell does;
+    the others turn once in periods up to ``longest``.
+    """
+
+    def __init__(self, n_channels: int, size: int, longest: float) -> None:
+        super().__init__()
+        n = size // 2
+        periods = torch.logspace(math.log10(4.0), math.log10(longest), n - n // 2)
+        speeds = torch.cat([torch.zeros(n // 2), 2 * math.pi / periods])
+        self.speeds = nn.Parameter(speeds.repeat(n_channels, 1))
+        self.raw_rates = nn.Parameter(torch.full((n_channels, n), -6.0))
+
+    def forward(self, state: Tensor, channel: Tensor, lead: Tensor) -> Tensor:
+        """Return states of channels after so long, (answer, state)."""
+        lead = lead.unsqueeze(1)
+        angle = self.speeds[channel] * lead
+        left = torch.exp(-functional.softplus(self.raw_rates[channel]) * lead)
+        n = angle.shape[1]
+        one, other, rest = state[:, :n], state[:, n : 2 * n], state[:, 2 * n :]
+        cos, sin = left * torch.cos(angle), left * torch.sin(angle)
+        turned = one * cos - other * sin, one * sin + other * cos
+        return torch.cat([*turned, rest], 1)
+
+
+class HybridODE(Autoencoder):
+    r"""Variational autoencoder that encodes what was seen and decodes what follows.
+
+    .. math::
+        h_N = \mathrm{Encoder}(\{x_i, m_i, u_i, t_i\}), \quad
+        q(z_0) = N(g(h_N, r_N)), \quad
+        z(t) = \mathrm{ODESolve}(f, z_0, t_N \to t), \quad
+        p(x_c \mid z(t)) = \mathrm{Huber}(\hat x_c(z(t), r_N), s_c)
+
+    with :math:`r_N` direct readings at the origin :math:`t_N`. The rest is the
+    paper's Algorithms 1 and 2; time runs the other way.
+
+    Parameters
+    ----------
+    encoder : nn.Module
+        `ODELSTM`, `ODERNN` or `RNN`, over [x, mask, u].
+    decoder : Decoder or None
+        Of the states of all channels, (latent_size * channel,); None: each flows by
+        itself, see `LinearFlow`.
+    n_channels, n_controls, latent_size, width : int
+        Numbers of x and u; size of each channel's state; neurons in hidden layers.
+    reach : float
+        The longest lead that it learns, in time units.
+    """
+
+    def __init__(
+        self,
+        encoder: Any,
+        decoder: Decoder | None,
+        n_channels: int,
+        n_controls: int,
+        latent_size: int,
+        width: int,
+        reach: float,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+        self.state_size, self.n_channels = latent_size, n_channels
+        self.reach = reach
+        size, together = latent_size, n_channels * latent_size
+        self.names = nn.Parameter(0.3 * torch.randn(n_channels, _EMBEDDING))
+        n_lags = 0 if decoder is None else _N_LAGS
+        n_read = _READ + 2 * n_lags + _EMBEDDING + int(encoder.hidden_size)
+        self.token = perceptron(n_read, width, size, nn.GELU)
+        if decoder is not None:
+            self.direct = nn.Linear(n_channels * n_lags, together)
+            nn.init.normal_(self.direct.weight, std=0.1)
+        else:
+            self.flow = LinearFlow(n_channels, size, max(reach, 8.0))
+        self.meeting = nn.Sequential(
+            nn.LayerNorm(together), perceptron(together, _MEETING, together, nn.GELU)
+        )
+        self.own = nn.Sequential(
+            nn.LayerNorm(size), perceptron(size, width, size, nn.GELU)
+        )
+        self.log_variance = nn.Linear(size, size)
+        nn.init.zeros_(self.log_variance.weight)
+        nn.init.constant_(self.log_variance.bias, -4.0)
+        n_asked = size + _EMBEDDING + 6 + _READ + n_controls
+        self.out = perceptron(n_asked, width, 1, nn.GELU)
+        with torch.no_grad():
+            self.out[2].weight.mul_(0.1)  # type: ignore[operator]
+        if decoder is not None:
+            self.line = nn.Linear(together, n_channels)
+        self.own_lines = nn.Parameter(torch.zeros(n_channels, 3 * len(_OWN)))
+        self.raw_noise = nn.Parameter(torch.full((n_channels,), -0.5))
+        # of KL in the objective, set as the data call for
+        self.kl_scale = 1.0
+        # how much each channel's values count in the likelihood
+        self.weights: Tensor
+        self.register_buffer("weights", torch.ones(n_channels))
+
+    @property
+    def latent_size(self) -> int:
+        """Size of the states of all channels together."""
+        return self.state_size * self.n_channels
+
+    @property
+    def noise_scale(self) -> Tensor:
+        """The scale s, (channel,), in normalised units."""
+        return functional.softplus(self.raw_noise) + 1e-3
+
+    def forward(self, batch: HybridBatch, noise: Tensor | None = None) -> Bound:
+        """Return the parts of the evidence lower bound of windows.
+
+        z0 is reparametrised by ``noise``, (window, latent); without it, its mean.
+        """
+        z0, log_variance, *read = self._origin(batch)
+        kl = 0.5 * (z0**2 + log_variance.exp() - 1 - log_variance).sum(-1)
+        if noise is not None:
+            z0 = z0 + noise * torch.exp(0.5 * log_variance)
+        errors = batch.target.clamp(-_LARGEST, _LARGEST)
+        errors = errors - self._answers(batch, z0, *read)
+        each = huber_log_likelihood(errors, self.noise_scale[batch.channel])
+        each = each * self.weights[batch.channel]
+        n = len(batch.times)
+        counts = torch.bincount(batch.window, minlength=n)
+        total = each.new_zeros(n).index_add(0, batch.window, each)
+        return Bound(total, self.kl_scale * kl, counts)
+
+    def predict(self, batch: HybridBatch) -> Tensor:
+        """Return x^ at the mean of q(z0), (answer,)."""
+        z0, _, *read = self._origin(batch)
+        return self._answers(batch, z0, *read)
+
+    def _origin(self, batch: HybridBatch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return mean and log variance of q(z0), and both kinds of readings."""
+        known = batch.mask.to(batch.values.dtype)
+        raw = torch.where(batch.mask, batch.values, 0.0)
+        values = _softened(raw)
+        read = _readings(batch.times, values, known)
+        inputs = [values, known]
+        if batch.controls is not None:
+            inputs.append(batch.controls)
+        # a flow backward along ages is one forward in time
+        h = self.encoder(batch.times, torch.cat(inputs, -1), batch.mask.any(-1))
+        n, channels = read.shape[:2]
+        of_all = h.unsqueeze(1).expand(-1, channels, -1)
+        parts = [read, self.names.expand(n, -1, -1), of_all]
+        if self.decoder is None:
+            z = self.token(torch.cat(parts, -1))
+        else:
+            near, density = _near(batch.times, values, known)
+            z = self.token(torch.cat([*parts, near, density], -1))
+            z = z + self.direct(near.flatten(1)).view(z.shape)
+        z = z + self.meeting(z.flatten(1)).view(z.shape)
+        z = z + self.own(z)
+        plain = _readings(batch.times, raw.clamp(-_LARGEST, _LARGEST), known)
+        log_variance = self.log_variance(z).flatten(1)
+        return z.flatten(1), log_variance, read, plain[..., _OWN]
+
+    def _answers(
+        self, batch: HybridBatch, z0: Tensor, read: Tensor, plain: Tensor
+    ) -> Tensor:
+        """Return x^ of each answer, of z0 and readings of the origin."""
+        window, channel, lead = batch.window, batch.channel, batch.lead
+        own = read[window, channel]
+        age = (lead + torch.expm1(own[:, 1])) / self.reach
+        passed = lead / self.reach
+        fading = torch.stack([torch.exp(-5 * age), torch.exp(-1.25 * age)], 1)
+        ahead = [torch.exp(-15 * passed), torch.exp(-5 * passed), passed]
+        # each answer's place among its window's
+        slot = torch.arange(len(window), device=window.device)
+        slot = slot - torch.searchsorted(window, window)
+        asked = lead.new_zeros(len(z0), 1 + int(slot.amax()) if len(slot) else 1)
+        asked[window, slot] = lead
+        of_channels = self.n_channels, self.state_size
+        if self.decoder is None:
+            state = z0.unflatten(1, of_channels)[window, channel]
+            state = self.flow(state, channel, lead)
+        else:
+            origin = z0.new_zeros(len(z0))
+            z = self.decoder(z0, origin, asked, batch.path)[window, slot]
+            answer = torch.arange(len(z), device=z.device)
+            state = z.unflatten(1, of_channels)[answer, channel]
+        name, since = self.names[channel], torch.stack(ahead, 1)
+        parts = [state, name, since, fading, own[:, -1:], own]
+        if batch.path is not None:
+            parts.append(batch.path.at(asked)[window, slot])
+        x: Tensor = self.out(torch.cat(parts, 1)).squeeze(1)
+        faded = functional.pad(fading, (1, 0), value=1.0)
+        lines = (plain[window, channel].unsqueeze(2) * faded.unsqueeze(1)).flatten(1)
+        x = x + (self.own_lines[channel] * lines).sum(1)
+        if self.decoder is not None:
+            x = x + self.line(z).gather(1, channel.unsqueeze(1)).squeeze(1)
+        return x
+
+
+def huber_log_likelihood(errors: Tensor, scale: Tensor) -> Tensor:
+    r"""Logarithm of Huber's density (1964) of errors: normal, with exponential tails.
+
+    .. math::
+        \log p(e) = -\rho(e / s) - \log s - \log c, \quad
+        \rho(z) = z^2 / 2 \text{ up to } |z| = k, \; k |z| - k^2 / 2 \text{ beyond}
+
+    with k = 2; shape and broadcasting as of ``errors`` / ``scale``.
+    """
+    z = errors / scale
+    rho = functional.huber_loss(z, torch.zeros_like(z), reduction="none", delta=_HUBER)
+    return -rho - scale.log() - _LOG_HUBER_MASS
+
+
+def _softened(values: Tensor) -> Tensor:
+    beyond = (values.abs() - _SOFT).clamp(min=0)
+    return values.clamp(-_SOFT, _SOFT) + values.sign() * torch.log1p(beyond)
+
+
+def _readings(ages: Tensor, values: Tensor, known: Tensor) -> Tensor:
+    """Return readings of each channel at the origin, (window, channel, number).
+
+    Last value, logarithms of its age and of the count, mean, decayed means,
+    spread, least, largest and first value, and whether there is any. ``known``
+    is 1 where a value is, which is 0 elsewhere.
+    """
+    known = known.transpose(1, 2).contiguous()
+    values = values.transpose(1, 2)
+    ages = ages.unsqueeze(1)
+    count = known.sum(-1)
+    some, divisor = (count > 0).to(values.dtype), count.clamp(min=1)
+    mean = values.sum(-1) / divisor
+    spread = (((values - mean.unsqueeze(-1)) * known) ** 2).sum(-1) / divisor
+    last = known.argmax(-1, keepdim=True)
+    first = known.shape[-1] - 1 - known.flip(-1).argmax(-1, keepdim=True)
+    age = ages.expand_as(values).gather(-1, last)
+    faded = []
+    for fade in _FADES:
+        weight = torch.exp(-(ages - age).clamp(min=0) / fade) * known
+        total = weight.sum(-1).clamp(min=1e-9)
+        faded.append((weight * values).sum(-1) / total)
+    far = torch.where(known > 0, 0.0, torch.inf)
+    numbers = [
+        values.gather(-1, last).squeeze(-1),
+        torch.log1p(age.squeeze(-1)) * some,
+        mean,
+        torch.log1p(count),
+        *faded,
+        torch.sqrt(spread + 1e-6) * some,
+        torch.where(count > 0, (values + far).amin(-1), 0.0),
+        torch.where(count > 0, (values - far).amax(-1), 0.0),
+        values.gather(-1, first).squeeze(-1) * some,
+        some,
+    ]
+    return torch.stack(numbers, -1)
+
+
+def _near(ages: Tensor, values: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Return values near even lags, and density, (window, channel, lag)."""
+    lags = _SPACING * torch.arange(_N_LAGS, device=ages.device).unsqueeze(-1)
+    away = 2 * (ages.unsqueeze(1) - lags).abs() / _SPACING
+    weight = torch.exp(-away.clamp(max=60))
+    total = weight @ known
+    near = (weight @ values) / (total + 1e-30)
+    return near.transpose(1, 2), (total / (total + 0.3)).transpose(1, 2)
+
+
+def build_network(
+    settings: Any, n_channels: int, n_controls: int, reach: float
+) -> HybridODE:
+    """Return an untrained network, as a forecaster's ``settings`` say."""
+    solver = Solver(settings.method, settings.step_size)
+    encoder = build_encoder(settings, 2 * n_channels + n_controls, solver)
+    flow = None
+    if n_channels <= FEW:
+        # of each channel, and of what they share
+        field = VectorField(
+            n_channels * settings.latent_size,
+            settings.field_width * (n_channels + 1),
+            settings.field_depth,
+            n_controls,
+        )
+        flow = Decoder(field, solver)
+    return HybridODE(
+        encoder,
+        flow,
+        n_channels,
+        n_controls,
+        settings.latent_size,
+        settings.emission_width,
+        reach,
+    )

@@ -1,0 +1,74 @@
+"""Origins, the rows that a network looks ahead from, and what is asked after them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.scaled_rows import KnownControls, ScaledRows, count_up
+from sklode.data.ticks import rows_before
+
+
+class Questions(NamedTuple):
+    """Values that are asked for, sorted by window."""
+
+    window: Numbers  # (answer,)
+    channel: Numbers
+    lead: Array  # in units of time
+    row: Numbers  # where they stand, -1 where nowhere
+
+    def part(self, which: Any) -> Questions:
+        """Return some of them."""
+        return Questions(*[x[which] for x in self])
+
+
+class Origins(ScaledRows):
+    """Rows in a network's units, of which any may be looked ahead from."""
+
+    def usable(self, fewest: int) -> Numbers:
+        """Return rows with so many up to them, and one after, in their series."""
+        row = np.arange(len(self.times))
+        seen = row - self.bounds[:-1][self.series] + 1
+        return row[(seen >= fewest) & (row + 1 < self.bounds[1:][self.series])]
+
+    def seen(
+        self, origins: Numbers, n_rows: int
+    ) -> tuple[Array, Array, Flags, Array | None]:
+        """Return ages, values, mask and controls, (window, row, ...), latest first.
+
+        Padding repeats a series' first row, masked.
+        """
+        first = self.bounds[:-1][self.series[origins], None]
+        rows = origins[:, None] - np.arange(n_rows)
+        inside = rows >= first
+        rows = np.maximum(rows, first)
+        ages = self.times[origins][:, None] - self.times[rows]
+        controls = None if self.controls is None else self.controls[rows]
+        mask = self.mask[rows] & inside[..., None]
+        return ages.astype(np.float32), self.values[rows], mask, controls
+
+    def n_after(self, origins: Numbers, reach: float) -> Numbers:
+        """Return how many rows there are after origins, up to so long."""
+        asked = self.series[origins], self.times[origins] + reach
+        return rows_before(self.bounds, self.times, *asked) - origins
+
+    def after(self, origins: Numbers, reach: float) -> Questions:
+        """Return every value observed after origins, up to so long."""
+        count = self.n_after(origins, reach)
+        window = np.repeat(np.arange(len(origins)), count)
+        row = origins[window] + 1 + count_up(count)
+        entry, channel = np.nonzero(self.mask[row])
+        window, row = window[entry], row[entry]
+        lead = self.times[row] - self.times[origins[window]]
+        return Questions(window, channel, lead, row)
+
+    def path(self, origins: Numbers, reach: float) -> tuple[Array, Array] | None:
+        """Return times since origins, and controls there, (window, row, ...)."""
+        if self.controls is None:
+            return None
+        start = self.times[origins]
+        known = KnownControls(self.bounds, self.times, self.controls)
+        times, values = known.paths(self.series[origins], start, start + reach)
+        return (times - start[:, None]).astype(np.float32), values

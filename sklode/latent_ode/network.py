@@ -1,0 +1,200 @@
+"""The Latent ODE: encoder, posterior head, decoder and emission.
+
+Paper, section "Method", Algorithm 2.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Normal
+from torch.nn import functional
+
+from sklode.data.arrays import Numbers
+from sklode.latent_ode.windows import WindowSet
+from sklode.nn.autoencoder import Autoencoder, perceptron
+from sklode.nn.decoders import ControlPath, Decoder
+from sklode.nn.encoders import build_encoder
+from sklode.nn.objective import Bound, log_likelihood
+from sklode.nn.solvers import Solver
+from sklode.nn.vector_fields import VectorField
+
+
+class Batch(NamedTuple):
+    """Windows of series; padded stamps repeat the last one, unobserved.
+
+    The encoder sees the first ``n_seen`` stamps, but for those ``hidden`` from it.
+    ``scored`` entries are those that the likelihood counts, by default all observed.
+    """
+
+    times: Tensor  # (batch, time)
+    values: Tensor  # (batch, time, channel)
+    mask: Tensor  # (batch, time, channel), bool
+    n_seen: int
+    controls: Tensor | None = None  # (batch, time, control)
+    scored: Tensor | None = None  # (batch, time, channel), bool
+    hidden: Tensor | None = None  # (batch, n_seen), bool
+
+    @property
+    def path(self) -> ControlPath | None:
+        """The controls at their stamps, if the model takes any."""
+        return None if self.controls is None else ControlPath(self.times, self.controls)
+
+
+def make_batch(
+    windows: WindowSet,
+    which: Numbers,
+    device: torch.device,
+    scored_from: Numbers | None = None,
+    hidden: Tensor | None = None,
+) -> Batch:
+    """Return windows as a batch on a device, see `WindowSet.gather`."""
+    parts: list[Any] = [
+        None if part is None else torch.as_tensor(part, device=device)
+        for part in (*windows.gather(which, scored_from), hidden)
+    ]
+    return Batch._make([*parts[:3], windows.window_length, *parts[3:]])
+
+
+class Posterior(NamedTuple):
+    """q(z0), with the time t0, (batch,), that z0 belongs to."""
+
+    q_z0: Normal
+    t0: Tensor
+
+
+class LatentODE(Autoencoder):
+    r"""Variational autoencoder with a recurrent encoder and a neural-ODE decoder.
+
+    .. math::
+        h_1 = \mathrm{Encoder}(\{x_i, m_i, t_i\}), \quad
+        q(z_0) = N(g(h_1)), \quad
+        z(t) = \mathrm{ODESolve}(f, z_0, t_0 \to t), \quad
+        p(x \mid z(t)) = N(\hat x(z(t)), s)
+
+    (paper, Algorithm 2).
+
+    Parameters
+    ----------
+    encoder : nn.Module
+        `ODELSTM`, `ODERNN` or `RNN`, over [x, mask, u].
+    posterior_head : nn.Sequential
+        g, such as a `perceptron`: from h_1 to the mean and log variance of q(z0).
+    decoder : Decoder
+        With a vector field of its own.
+    emission : nn.Sequential
+        The output network: from [z(t), u(t)] to :math:`\hat x`.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        posterior_head: nn.Sequential,
+        decoder: Decoder,
+        emission: nn.Sequential,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.posterior_head: Any = posterior_head
+        self.decoder = decoder
+        self.emission: Any = emission
+        # softplus(-1.5) = 0.2: a large one excuses what z has not learned
+        last: Any = emission[-1]
+        self.emission.raw_noise = nn.Parameter(torch.full((last.out_features,), -1.5))
+
+    @property
+    def latent_size(self) -> int:
+        """Size of z."""
+        return int(self.posterior_head[-1].out_features) // 2
+
+    @property
+    def noise_scale(self) -> Tensor:
+        """The standard deviation s, (channel,), in normalised units."""
+        return functional.softplus(self.emission.raw_noise) + 1e-3
+
+    @torch.no_grad()
+    def hold(self, values: Tensor) -> None:
+        """Let x^ be ``values``, (channel,), unless NaN, with the least noise."""
+        last, channels = self.emission[-1], ~values.isnan()
+        last.weight[channels] = 0.0
+        last.bias[channels] = values[channels].to(last.bias)
+        self.emission.raw_noise[channels] = -20.0
+
+    def encode(self, batch: Batch) -> Posterior:
+        """Encode what a batch shows the encoder, backward in time.
+
+        The t0 of a series is its first stamp with an observation that is shown.
+        """
+        seen = slice(batch.n_seen)
+        times, values, mask = (x[:, seen] for x in batch[:3])
+        if batch.hidden is not None:
+            mask = mask & ~batch.hidden.unsqueeze(-1)
+        parts = [torch.where(mask, values, 0.0), mask.to(values.dtype)]
+        if batch.controls is not None:
+            parts.append(batch.controls[:, seen])
+        observed = mask.any(-1)
+        h = self.encoder(times, torch.cat(parts, dim=-1), observed)
+        mean, log_variance = self.posterior_head(h).chunk(2, dim=-1)
+        q_z0 = Normal(mean, torch.exp(0.5 * log_variance), validate_args=False)
+        first = observed.to(torch.uint8).argmax(1, keepdim=True)
+        return Posterior(q_z0, times.gather(1, first).squeeze(1))
+
+    def decode(
+        self,
+        z0: Tensor,
+        posterior: Posterior,
+        times: Tensor,
+        controls: ControlPath | None = None,
+    ) -> Tensor:
+        """Return x^, the mean of p(x | z(t)), (..., batch, query, channel).
+
+        Of ``z0``, (..., batch, latent), at the posterior's t0, at ``times``, (batch,
+        query), in any order, before or after t0, under the ``controls`` u(t).
+        """
+        n = z0.shape[:-2].numel()
+        times, t0 = times.repeat(n, 1), posterior.t0.repeat(n)
+        if controls is not None:
+            path_times, values = controls
+            controls = ControlPath(path_times.repeat(n, 1), values.repeat(n, 1, 1))
+        z = self.decoder(z0.flatten(0, -2), t0, times, controls)
+        if controls is not None:
+            z = torch.cat([z, controls.at(times)], dim=-1)
+        x: Tensor = self.emission(z)
+        return x.view(*z0.shape[:-1], *x.shape[1:])
+
+    def forward(self, batch: Batch, noise: Tensor | None = None) -> Bound:
+        """Return the parts of the evidence lower bound of windows.
+
+        The encoder sees the first ``batch.n_seen`` stamps that are not hidden. z0 is
+        reparametrised by ``noise``, standard normal draws (batch, latent); without
+        them it is the mean of q(z0).
+        """
+        posterior = self.encode(batch)
+        z0 = posterior.q_z0.mean
+        if noise is not None:
+            z0 = z0 + posterior.q_z0.stddev * noise
+        times = batch.times
+        if batch.hidden is None:  # nothing was observed before t0
+            times = torch.maximum(times, posterior.t0.unsqueeze(-1))
+        x = self.decode(z0, posterior, times, batch.path)
+        scored = batch.mask if batch.scored is None else batch.scored
+        mean, scale = posterior.q_z0.mean, posterior.q_z0.stddev
+        kl = 0.5 * (mean.square() + scale.square() - 1) - scale.log()
+        likelihood = log_likelihood(x, self.noise_scale, batch.values, scored)
+        return Bound(likelihood, kl.sum(-1), scored.sum(dim=(-2, -1)))
+
+
+def build_network(settings: Any, n_channels: int, n_controls: int) -> LatentODE:
+    """Return an untrained network, as a forecaster's ``settings`` say."""
+    solver = Solver(settings.method, settings.step_size)
+    hidden_size, latent_size = settings.hidden_size, settings.latent_size
+    # random weights are drawn in the order of the paper's Algorithm 2
+    encoder = build_encoder(settings, 2 * n_channels + n_controls, solver)
+    head = perceptron(hidden_size, hidden_size, 2 * latent_size)
+    field = VectorField(
+        latent_size, settings.field_width, settings.field_depth, n_controls
+    )
+    emission = perceptron(latent_size + n_controls, settings.emission_width, n_channels)
+    return LatentODE(encoder, head, Decoder(field, solver), emission)

@@ -1,0 +1,224 @@
+"""Training on windows that the decoder describes from the first row on.
+
+The paper's (``level="series"``): z0 stands at the first row, and all is reconstructed,
+with rows after it that the encoder does not see.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from sklode.data.arrays import Array, Numbers
+from sklode.data.scaled_rows import spread
+from sklode.data.scaling import Units, constants_of, split_at_gaps, time_unit
+from sklode.latent_ode.calibration import measured_calibration
+from sklode.latent_ode.model import LatentODEModel
+from sklode.latent_ode.network import Batch, build_network, make_batch
+from sklode.latent_ode.windows import SCORED_WINDOWS, WindowSet
+from sklode.nn.solvers import FOLLOWED
+from sklode.training.parameters import resolve_device
+from sklode.training.report import Reporter
+from sklode.training.training import (
+    Material,
+    Training,
+    drawn_network,
+    held_out_rows,
+    seed_from,
+)
+
+_UPDATES = 1500  # optimiser steps that max_epochs=None aims at
+_HELD_OUT = 0.1  # share of rows, by early stopping
+_MEAN_GAP = 10.0
+"""Time units from one row to the next, on average, at most."""
+
+_ENOUGH = 0.5
+"""Share of the windows to be left where ends of series are held out."""
+
+_STAGES = ((0.125, 0.0), (0.25, 0.47), (0.5, 0.82), (1.0, 1.0))
+"""Windows grow during the warm-up: (share of their length, share of the warm-up).
+
+Short ones show local dynamics, which a long solve hides from the gradient.
+"""
+
+_WARM_UP_UPDATES, _WARM_UP_SHARE = 1250, 0.84  # no more than that share of all
+
+
+class LatentODETraining(Training):
+    """A training on windows whose first rows the decoder starts from.
+
+    ``n_ahead`` is the farthest step of the horizon that will be asked for.
+    """
+
+    def __init__(self, *given: Any, n_ahead: int | None = None) -> None:
+        super().__init__(*given)
+        settings, rows, model, rng = self.settings, self.rows, self.model, self.rng
+        unit = model.units.time if model else time_unit(rows, _MEAN_GAP)
+        pieces = split_at_gaps(rows, unit)
+        if model:
+            lengths = model.window_length, model.horizon
+        else:
+            chosen = settings.window_length, settings.horizon
+            lengths = default_lengths(pieces.lengths, *chosen, n_ahead)
+        self.cut = self._cut(pieces.bounds, sum(lengths))
+        if not model:
+            units = Units.of(pieces.until(self.cut), unit)
+            parts = None, units, rows.clock, lengths[0], self.architecture
+            model = self.model = LatentODEModel(*parts, horizon=lengths[1])
+        model.columns = self.columns
+        model.held = self._held()
+        self.windows = model.windows(rows)
+        if self.from_scratch:
+            model.network = self._network(seed_from(rng))
+        model.network.to(resolve_device(settings.device))
+        model.network.hold(torch.from_numpy(model.held))
+        self.set_length(len(self._trained_on(self.windows)), _UPDATES)
+        self.predict_seed = seed_from(rng)
+
+    def _held(self) -> Array:
+        """Return what constant channels are forecast by; NaN for all others.
+
+        The ever smaller noise that they ask for would leave no other gradient. A model
+        trained before knows more, unless its location is that constant.
+        """
+        units = self.model.units
+        held: Array = (constants_of(self.rows.values) - units.location) / units.scale
+        is_known = self.from_scratch | (np.abs(held) < 1e-9)
+        return np.where(is_known, held, np.nan)
+
+    def _cut(self, bounds: Numbers, span: int) -> Numbers:
+        """Return the row of each series from which on nothing is trained on.
+
+        With early stopping ends are held out, or whole series where else few windows of
+        ``span`` rows would be left; nothing, where none would.
+        """
+        end = bounds[1:]
+        n_windows = np.maximum(np.diff(bounds) - span + 1, 1)
+
+        def n_left(cut: Numbers) -> int:
+            return int(np.maximum(n_windows - (end - cut), 0).sum())
+
+        if not self.settings.early_stopping:
+            return end
+        cut = held_out_rows(bounds, _HELD_OUT, False, self.rng)
+        is_several = round(_HELD_OUT * len(end)) > 0
+        if is_several and n_left(cut) < _ENOUGH * n_windows.sum():
+            cut = held_out_rows(bounds, _HELD_OUT, True, self.rng)
+        return cut if n_left(cut) else end
+
+    def _network(self, seed: int) -> Any:
+        settings, sizes = self.settings, self.model.sizes
+        which = spread(self._trained_on(self.windows), 4 * SCORED_WINDOWS)
+        span = float(np.median(self.windows.gather(which).times[:, -1]))
+        followed = 2 * math.pi * settings.step_size / FOLLOWED[settings.method]
+        # faster oscillations are hardly seen one unit apart
+        low = max(4.0, followed)
+        return drawn_network(
+            lambda: build_network(settings, *sizes), seed, low, max(span, 2 * low)
+        )
+
+    def train(self, reporter: Reporter) -> LatentODEModel:
+        """Train, calibrate the spreads, and return the model."""
+        model: LatentODEModel = self.model
+        self.keep_history(self.learn(reporter, self.material()))
+        model.network.eval()
+        with self.torch_threads():
+            model.calibration = measured_calibration(
+                model, self.windows, self.cut, self.n_epochs, self.settings.thinning
+            )
+        return model
+
+    def _trained_on(self, windows: WindowSet) -> Numbers:
+        return np.flatnonzero(windows.end <= self.cut[windows.series])
+
+    def material(self) -> Material:
+        """Return batches of the windows before the held-out rows."""
+        settings, generator = self.settings, self.generator
+        n_windows = len(self._trained_on(self.windows))
+        n_batches = self.n_batches(n_windows)
+        warm_up = 0  # none, with weights that were trained before
+        if self.from_scratch:
+            warm_up = math.ceil(_WARM_UP_UPDATES / n_batches)
+            warm_up = min(warm_up, int(_WARM_UP_SHARE * self.n_epochs))
+        stages = [
+            (begin * warm_up, self.windows.shortened(share)) for share, begin in _STAGES
+        ]
+        device = next(self.model.network.parameters()).device
+
+        def draw(epoch: int) -> Iterator[Batch]:
+            part = [windows for begin, windows in stages if epoch > begin][-1]
+            usable = self._trained_on(part)
+            order = torch.randperm(len(usable), generator=generator).numpy()
+            shuffled = usable[order[:n_windows]]  # shorter ones are more
+            for k in range(n_batches):
+                which = shuffled[k * settings.batch_size :][: settings.batch_size]
+                hidden = hidden_rows(part, which, settings.thinning, generator)
+                yield make_batch(part, which, device, hidden=hidden)
+
+        validation = self._validation(device) if settings.early_stopping else None
+        return Material(draw, n_batches, validation, warm_up)
+
+    def _validation(self, device: torch.device) -> Batch | None:
+        """Return held-out windows, scored at held-out rows not seen."""
+        windows, cut = self.windows, self.cut
+        after_seen = windows.start + windows.window_length
+        held_out = windows.end > cut[windows.series]
+        reaching = np.flatnonzero(held_out & (windows.end > after_seen))
+        found = reaching if len(reaching) else np.flatnonzero(held_out)
+        if not len(found):
+            return None
+        which = spread(found, SCORED_WINDOWS)
+        scored_from = cut[windows.series[which]] if len(reaching) else None
+        batch: Any = make_batch(windows, which, device, scored_from)
+        return batch if batch.scored.any() else None
+
+
+def default_lengths(
+    lengths: Numbers,
+    window_length: int | None,
+    horizon: int | None,
+    n_ahead: int | None,
+) -> tuple[int, int]:
+    """Return ``window_length`` and ``horizon``; on None see `PARAMETERS`."""
+    longest = int(lengths.max())
+    if horizon is None:
+        wanted = (window_length or 20) if n_ahead is None else n_ahead
+        horizon = wanted if window_length else min(wanted, longest // 3)
+    if window_length is None:
+        # of many series windows need no others beside them
+        room = 1 if len(lengths) >= 8 else 2
+        wanted = min(60, max(24, 2 * horizon), (longest - horizon) // room)
+        window_length = max(wanted, 1)
+    return window_length, horizon
+
+
+def hidden_rows(
+    windows: WindowSet,
+    which: Numbers,
+    thinning: float,
+    generator: torch.Generator,
+) -> torch.Tensor | None:
+    """Return which rows of windows the encoder does not see, (batch, seen).
+
+    Each with a probability of up to ``thinning``; and of that share of the windows the
+    first ones, at most ``horizon``. One remains.
+    """
+    if not thinning:
+        return None
+    n_seen = min(windows.window_length, windows.span)
+    n_rows = torch.from_numpy(windows.end[which] - windows.start[which])
+    n_rows = n_rows.clamp(max=n_seen).unsqueeze(-1)
+    row = torch.arange(n_seen)
+    single = torch.float32  # the process' default dtype may be another
+    shape = (4, len(which), 1)
+    chosen, share, rate, left = torch.rand(shape, generator=generator, dtype=single)
+    n_first = torch.ceil(share * (n_rows - 1).clamp(max=windows.horizon))
+    n_first = torch.where(chosen < thinning, n_first, 0)
+    thinned = torch.rand(len(which), n_seen, generator=generator, dtype=single)
+    hidden = (row < n_first) | (thinned < thinning * rate)
+    remains = n_first + (left * (n_rows - n_first)).floor()
+    return hidden & (row != remains)

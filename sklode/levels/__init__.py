@@ -1,1 +1,0 @@
-"""The level of a series: a structural model, solved exactly."""

@@ -1,1 +1,0 @@
-"""A fitted model: what it answers, how sure it is, and its file."""

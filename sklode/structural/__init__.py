@@ -1,0 +1,1 @@
+"""The structural time series model in continuous time, solved in closed form."""

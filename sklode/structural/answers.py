@@ -1,0 +1,346 @@
+"""What the level of known series answers, in y's own units."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from sklode.data.arrays import Array, Numbers
+from sklode.data.checks import finite
+from sklode.data.history import Asked, History
+from sklode.data.links import IDENTITY, Link, margins, steps_of
+from sklode.data.observations import Observations
+from sklode.data.ticks import day_and_week, length_of_time
+from sklode.structural.candidates import Candidate
+from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.effects import Effect, places
+from sklode.structural.filtering import N_PATHS, FilteredModel
+from sklode.structural.limits import BOUNDS, Limits
+from sklode.structural.mixture import Adjustment, Between, Floored
+
+_DESCRIBED = 2000  # last rows, of which a description tells the shares
+_VALUES = {-1: "any", 0: "not below zero", 1: "counts"}
+_PLACES = 200  # of a drawn curve
+_NINETY = np.array([-1.6449, 0.0, 1.6449])
+
+
+class Curve(NamedTuple):
+    """What a column adds to y, or its logit; of a logarithm, its factor."""
+
+    part: str
+    column: Hashable
+    values: Array  # (place,), of the column
+    effect: Array  # (place,)
+    bounds: Array  # (place, 2), of a 90 % interval
+    memory: str  # how long it builds up, to this; "": it acts at once
+    levels: tuple[str, ...] = ()  # of a category, at every second place
+    delay: str = ""  # after which a column of y acts
+
+
+class StructuralAnswers:
+    """A level with its history: rows in, tables out; ``ahead`` moves them.
+
+    ``unknown`` says what X may be where it is not told.
+    """
+
+    def __init__(
+        self,
+        states: FilteredModel,
+        history: History,
+        seed: int,
+        ahead: Any = None,
+        unknown: Any = None,
+    ) -> None:
+        self.states, self.model = states, states.model
+        self._history = history
+        self._seed = seed
+        self._ahead, self._unknown = ahead, unknown
+        seen = margins(history.observations.values, self.model.bounds)
+        self._steps = np.minimum(self.model.steps, steps_of(seen))  # NaN: of either
+
+    def means(self, asked: Asked) -> Array:
+        """Return forecasts, (row, channel), see `Mixture.points`."""
+
+        def within(mixture: Any, limits: Limits) -> Array:
+            return limits.points(mixture.points())
+
+        return self._each(asked, within, is_widened=False)
+
+    def variances(self, asked: Asked, n: int) -> Array:
+        """Return exact variances of observations, (row, channel)."""
+
+        def within(mixture: Any, limits: Limits) -> Array:
+            with np.errstate(over="ignore"):
+                return np.minimum(mixture.variance(), (BOUNDS * limits.reach) ** 2)
+
+        return self._each(asked, within)
+
+    def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
+        """Return exact quantiles of observations, (row, channel, alpha)."""
+        levels = np.array(alpha)
+
+        def within(mixture: Any, limits: Limits) -> Array:
+            return limits.within(mixture.quantiles(levels).T).T
+
+        return self._each(asked, within, len(levels))
+
+    def paths(self, asked: Asked, n: int, noise: bool) -> Array:
+        """Return ``n`` joint sample paths, (sample, row, channel)."""
+        rows, order, adjustments = self._asked(asked, n)
+        paths = np.empty((n, len(order), len(self._history.channels)))
+        for k, own, place, adjustment in self._parts(rows, adjustments):
+            drawn = self.states.drawn(k, own, n, self._seed + k, noise, adjustment)
+            limits = self.states.limits(k, own, adjustment)
+            if not np.isnan(self._steps[k]):
+                one = self._answered(k, own, adjustment, limits, is_widened=True)
+                drawn = one.put(drawn) if noise else one.inside(drawn)
+            paths[:, order[place], k] = limits.within(drawn)
+        return finite(paths)
+
+    def parts(self, asked: Asked) -> pd.DataFrame:
+        """Return the most probable form's parts, and their sum, at rows."""
+        rows, order, _ = self._asked(asked, 0)
+        found: dict[tuple[Hashable, str], Array] = {}
+        for channel, name in self._named():
+            for group, place in channel.split(rows):
+                candidate, parts = group.parts(rows.where(place))
+                parts = parts * np.reshape(candidate.scale, (-1, 1))
+                parts[:, [0, -1]] += np.reshape(candidate.location, (-1, 1))
+                names = self._part_names(candidate)
+                for part, values in zip(names, parts.T, strict=True):
+                    # what other groups have not is nothing there
+                    column = found.setdefault((name, part), np.zeros(len(order)))
+                    column[order[place]] = values
+        frame = pd.DataFrame(found).sort_index().set_axis(asked.index)
+        return frame.rename_axis(columns=["channel", "part"])
+
+    @functools.cached_property
+    def description(self) -> pd.DataFrame:
+        """Return what was found, as `StructuralForecaster.level_` has it."""
+        rows = []
+        for place, (channel, name) in enumerate(self._named()):
+            group = channel.groups[0]  # of the most rows
+            candidate, parts = group.described(_DESCRIBED)
+            likely = [c.weight for c in group.candidates if c.form == candidate.form]
+            sizes = np.append(parts[:, :-1].var(0), candidate.noise)
+            logs = np.exp(candidate.logs)
+            effects = self._effects(candidate)
+            late = [effect.memory or effect.delay for effect in effects]
+            memories = [*logs[[3, 5, *range(9, len(logs), 2)]], *late, 0.0]
+            names = [*self._part_names(candidate)[:-1], "noise"]
+            kind = _VALUES[int(np.nan_to_num(self._steps[place], nan=-1))]
+            if np.isfinite(self.model.bounds[place]).any():
+                low, high = self.model.bounds[place]
+                kind = f"from {low:g} to {high:g}"
+            for part, size, memory in zip(names, sizes, memories, strict=True):
+                row = {"channel": name, "part": part, "share": size / sizes.sum()}
+                row["size"] = float(np.median(candidate.scale)) * size**0.5
+                row["memory"] = self._length(memory)
+                link = candidate.link if candidate.form.linked else IDENTITY
+                row["logarithm"], row["link"] = link.is_logarithm, link.name
+                row["probability"] = sum(likely)
+                row["values"] = kind
+                told = self.model.cross.weights, self.model.concurrent.weights
+                row["cross"] = any(bool(each[:, :, place].any()) for each in told)
+                row["cross"] |= any(effect.delay > 0 for effect in effects)
+                rows.append(row)
+        return pd.DataFrame(rows).set_index(["channel", "part"])
+
+    def _named(self) -> Any:
+        return zip(self.states.channels, self._history.channels, strict=True)
+
+    def _effects(self, candidate: Candidate) -> list[Effect]:
+        """Return the effects of X in a form."""
+        by_columns = {c: effect for effect, c in places(self.model.effects).items()}
+        return [by_columns[columns] for columns in candidate.form.effects]
+
+    def _part_names(self, candidate: Candidate) -> list[str]:
+        """Return the names of `StateSpace.parts`; of a season its period."""
+        periods, names = candidate.form.periods, self._names
+        return [
+            *("trend", "deviation"),
+            *(f"season of {self._length(period)}" for period in periods),
+            *(effect.name(names, self._cycle) for effect in self._effects(candidate)),
+            "signal",
+        ]
+
+    @property
+    def _names(self) -> list[Any]:
+        """Names of the columns that effects may read, see `Level.read`."""
+        return [*self._history.columns.numbers, *self._history.channels]
+
+    @property
+    def _cycle(self) -> tuple[str, list[str]]:
+        """Names of a day and of the days of the week, or what stands for them."""
+        like, cycle = self._history.rows.like, self.model.cycle
+        if cycle is None or cycle == day_and_week(like):
+            week = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
+            return "day", [*week, "holidays"]
+        n_days = round(cycle[1] / cycle[0])
+        return length_of_time(cycle[0], like), [str(k + 1) for k in range(n_days)]
+
+    def _length(self, time: float) -> str:
+        """Return a length of time, in units of the level, in words."""
+        return length_of_time(time * self.model.unit, self._history.rows.like)
+
+    def link(self, channel: int, series: int) -> Link:
+        """Return what the most probable form's parts add up to, of y."""
+        one = self.states.channels[channel]
+        candidate, _ = one.groups[one.place[series]].heaviest
+        return candidate.link if candidate.form.linked else IDENTITY
+
+    def curves(self, channel: int, series: int) -> list[Curve]:
+        """Return the effect of each column in the most probable form."""
+        one, names = self.states.channels[channel], self._names
+        candidate, states = one.groups[one.place[series]].heaviest
+        mean, covariance, _ = (each[series] for each in states)
+        rows, scale = self._history.rows, candidate.at(series).scale
+        seen = np.hstack([rows.controls, rows.values])
+        found, effects = [], self._effects(candidate)
+        end = len(mean) - sum(effect.n_columns for effect in effects)
+        for effect in effects:
+            own, end = slice(end, end + effect.n_columns), end + effect.n_columns
+            if effect.waves or effect.column < 0:
+                continue  # no one curve
+            k, n = effect.column, effect.levels
+            ends = np.nanmin(seen[:, k]), np.nanmax(seen[:, k])
+            values = np.linspace(*ends, _PLACES)
+            columns = effect.at(self.model.standard(values, k))
+            if n:  # between levels is nothing
+                values, each = np.arange(2 * n - 1) / 2, np.full((2 * n - 1, n), np.nan)
+                each[::2] = np.eye(n)
+                columns = effect.at(self.model.standard(each, slice(k, k + n)))
+            spread = np.sqrt(((columns @ covariance[own, own]) * columns).sum(1))
+            drawn = (columns @ mean[own])[:, None] + _NINETY * spread[:, None]
+            is_factor = candidate.form.linked and candidate.link.is_logarithm
+            drawn = np.exp(scale * drawn) if is_factor else scale * drawn
+            shape = values, drawn[:, 1], drawn[:, [0, 2]]
+            name = effect.name(names, self._cycle)
+            memory = self._length(effect.memory) if effect.memory else ""
+            told = [str(one).partition(" = ") for one in names[k : k + n]]
+            column = told[0][0] if n else names[k]
+            levels = tuple(level for _, _, level in told)
+            delay = self._length(effect.delay) if effect.delay else ""
+            found.append(Curve(name, column, *shape, memory, levels, delay))
+        return found
+
+    def _asked(self, asked: Asked, n: int | None) -> tuple[ChannelRows, Numbers, Any]:
+        """Return rows, sorted, their places, and where a network moves each channel's.
+
+        Of columns that are not known the table has ``n`` paths; None: enough to tell a
+        spread.
+        """
+        known, changes = asked.known, None
+        if self._unknown is not None:
+            known = self._unknown.filled(known)
+            if known is not asked.known and n != 0:
+                changes = self._unknown.changes(self.model, asked, n)
+        seed: int | None = self._seed
+        if n is None:
+            n, seed = N_PATHS if changes is None else len(changes), None
+        series, ticks = asked.series, asked.ticks
+        self._warn_of_controls(known)
+        place = known.at_or_before(series, ticks)
+        inputs, late = self.states.inputs(series, ticks, known, place, n, seed)
+        if late is not None:
+            changes = late if changes is None else changes + late
+        times = self.model.times(self._history.rows, series, ticks)
+        order = np.lexsort((times, series))
+        rows = series[order], times[order], np.nan, inputs[order]
+        table = ChannelRows.of(*rows, len(known.keys))
+        if changes is not None:
+            table = table._replace(changes=changes[:, order])
+        adjustments = [None] * len(self.states.channels)
+        if self._ahead is not None:
+            adjustments = self._ahead.adjustments(self._history, table, known)
+        return table, order, adjustments
+
+    def _each(
+        self,
+        asked: Asked,
+        of: Callable[[Any, Limits], Array],
+        n_levels: int = 0,
+        is_widened: bool = True,
+    ) -> Array:
+        """Return numbers of each row's distribution in each channel, and limits."""
+        is_curved = any(effect.knots for effect in self.model.effects)
+        n = None if is_widened or is_curved else 0  # the mean of a line is known
+        rows, order, adjustments = self._asked(asked, n)
+        shape = len(order), len(self._history.channels)
+        table = np.empty((*shape, n_levels) if n_levels else shape)
+        for k, own, place, adjustment in self._parts(rows, adjustments):
+            limits = self.states.limits(k, own, adjustment)
+            table[order[place], k] = of(
+                self._answered(k, own, adjustment, limits, is_widened), limits
+            )
+        return finite(table)
+
+    def _parts(
+        self, rows: ChannelRows, adjustments: list[Adjustment | None]
+    ) -> Iterator[tuple[int, ChannelRows, Any, Adjustment | None]]:
+        """Yield channels with the rows of like series, their place, and its move."""
+        for k, adjustment in enumerate(adjustments) if len(rows.times) else ():
+            for _, place in self.states.channels[k].split(rows):
+                own = None if adjustment is None else adjustment.at(place)
+                yield k, rows.where(place), place, own
+
+    def _answered(
+        self,
+        channel: int,
+        asked: ChannelRows,
+        adjustment: Adjustment | None,
+        limits: Limits,
+        is_widened: bool,
+    ) -> Any:
+        """Return a channel's distribution: within bounds, told or zero."""
+        mixture = self.states.answered(channel, asked, adjustment, limits, is_widened)
+        step, bounds = self._steps[channel], self.model.bounds[channel]
+        if np.isfinite(bounds).all():
+            return Between(mixture, bounds)
+        return mixture if np.isnan(step) else Floored(mixture, step, bounds)
+
+    def _warn_of_controls(self, known: Observations) -> None:
+        """Warn of X that is not as it was."""
+        self._warn_of_new_controls(known)
+        if self.model.effects:
+            self._warn_of_far_controls(known)
+
+    def _warn_of_new_controls(self, known: Any) -> None:
+        """Warn of the first column that takes another value than its only one."""
+        seen, effects = self._history.observations.controls, self.model.effects
+        names = self._history.columns.numbers
+        is_new = (known.controls != seen[0]) & (seen == seen[0]).all(0)
+        for effect in (e for e in effects if e.is_of_X):
+            is_new[:, effect.column : effect.column + max(effect.levels, 1)] = False
+        for k in np.flatnonzero(is_new.any(0))[:1]:
+            row = int(np.argmax(is_new[:, k]))
+            warnings.warn(
+                "effects of X are learned where it varies; got "
+                f"{known.controls[row, k]:g} in column {names[k]!r} "
+                f"at {known.named(row)}, where all that was seen is {seen[0, k]:g}. "
+                "Its effect is unknown. Fit on rows that hold both.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def _warn_of_far_controls(self, known: Any) -> None:
+        seen, names = self._history.rows.controls, self._history.columns.numbers
+        low, high = seen.min(0), seen.max(0)
+        middle, half = low / 2 + high / 2, high / 2 - low / 2
+        is_far = np.abs(known.controls / 4 - middle / 4) > 0.75 * half  # floats end
+        used = sorted({e.column for e in self.model.effects if e.is_of_X})
+        for k in (k for k in used if is_far[:, k].any()):
+            row = int(np.argmax(is_far[:, k]))
+            warnings.warn(
+                f"X should be as it was in fit; got {known.controls[row, k]:g} in "
+                f"column {names[k]!r} at {known.named(row)}, where "
+                f"{low[k]:g} to {high[k]:g} were seen. Its effect goes on as a line "
+                "there, and may be far off. Look for other units, or a broken sensor.",
+                UserWarning,
+                stacklevel=2,
+            )

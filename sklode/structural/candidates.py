@@ -1,0 +1,302 @@
+"""Models of a channel that are averaged over, and the filter's run of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import logsumexp
+
+from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.links import IDENTITY, LEAST, Link
+from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.state_space import (
+    LEAST_NOISE,
+    PLACE,
+    Form,
+    StateSpace,
+    state_space,
+)
+
+FEWEST_HARMONICS = 6  # of a season of longer periods; fitting may find more
+THRESHOLD = 3.0  # innovations beyond so many deviations weigh less, see `kalman`
+_PASSES = 2  # of the filter, that find the scale of each series
+_BURNT, _FEWEST = 5, 10  # first rows, whose states are vague; rows that tell a skew
+_FADED = 10.0  # times that deviations have faded in a series, of those that pass
+_MOST_SKEW = 2.0  # of errors, over that of normal ones: few rows decide beyond
+_LOWEST = 1e-9  # of the usual value: what logarithms take zero and less for
+
+
+class States(NamedTuple):
+    """Of one component: each series' states before or after a row."""
+
+    means: Array  # (series, state)
+    covariances: Array  # (series, state, state)
+    runs: Array  # (series, 2), see `kalman.filter_rows`
+
+    @classmethod
+    def of(cls, spaces: list[StateSpace]) -> States:
+        """Return the states at the first rows of series."""
+        covariances = np.stack([space.start for space in spaces])
+        n, d = covariances.shape[:2]
+        return cls(np.zeros((n, d)), covariances, np.zeros((n, 2)))
+
+
+class FilterPass(NamedTuple):
+    """What `kalman.filter_rows` returns, and leaves of the states."""
+
+    loss: float
+    v_F: Array  # (row,)
+    inverse_F: Array  # (row,)
+    jumps: Array  # (row,)
+    signal: Array  # (row, part)
+    variance: Array  # (row, part)
+    gains: Array  # (row, part, state)
+    states: States  # after the last rows
+
+    @property
+    def innovations(self) -> Array:
+        """Each row's, in standard deviations; smaller of errors."""
+        return self.v_F / np.sqrt(np.where(self.inverse_F > 0, self.inverse_F, 1.0))
+
+
+class Candidate(NamedTuple):
+    """One of the models that a forecast averages over."""
+
+    form: Form
+    logs: Array  # (hyperparameter,), see `forms.BASE`
+    weight: float
+    location: Any  # a number, or each series' own, see `own`
+    scale: Any
+    harmonics: int = FEWEST_HARMONICS
+    threshold: float = THRESHOLD  # infinite where large innovations are true
+    steps: bool = True  # the trend has some, see `kalman`
+    apart: float = 0.0  # spread of the logarithms of series' own scales
+    centred: bool = False  # each series has a location of its own
+    link: Link = IDENTITY  # what a form that is linked is modelled on
+    in_proportion: bool = False  # locations of series are, to their scales
+    rise: float = 1.0  # from medians to what can be summed, see `skew`
+    error: float = 0.0  # the usual one of measurement, in units of the states
+    group: int = 0  # of the series that it is for, see `groups`
+
+    def space(self, span: float, before: float = 0.0) -> StateSpace:
+        """Return its state space, of rows so long before the first ones."""
+        return state_space(self.form, self.logs, span, self.harmonics, before)
+
+    @property
+    def noise(self) -> float:
+        """Variance of the observation noise, in units of the states."""
+        return float(np.exp(2 * self.logs[PLACE["noise"]])) + LEAST_NOISE**2
+
+    @property
+    def observed_noise(self) -> float:
+        """The same with the usual error of measurement, of what is observed ahead."""
+        return self.noise + self.error**2
+
+    def own(self, table: ChannelRows, span: float) -> Candidate:
+        """Return it with each series' location and scale, (series,)."""
+        if not self.apart:
+            return self
+        location, scale, blur = self.measured(table, span)
+        # constants stay as narrow as they are
+        blur = np.where(np.isinf(blur), 0.0, blur)
+        # the less is told of it, the nearer to the usual one
+        weight = self.apart**2 / (self.apart**2 + blur)
+        scale = self.scale * (scale / self.scale) ** weight
+        if self.in_proportion:
+            location = self.location * scale / self.scale
+        return self._replace(location=location, scale=scale)
+
+    def measured(self, table: ChannelRows, span: float) -> tuple[Array, Array, Array]:
+        """Return each series' location, scale, and variance of its logarithm.
+
+        The last is (kurtosis - 1) / 4 rows, and infinite where all values are equal.
+        """
+        series, counts = table.series, table.lengths
+        values, n = self.scaled(table.values), np.maximum(counts, 1)
+        middle, varies = _middles(values, table)
+        spread = np.bincount(series, np.abs(values - middle[series]), len(counts)) / n
+        # the more equal values, the narrower
+        scale = self.scale * np.where(varies, spread, np.where(counts > 0, 1 / n, 1.0))
+        # a constant is known; others are as far from what all share as they are
+        own = (counts > 0) & (self.centred | ~varies)
+        location = self.location + self.scale * np.where(own, middle, 0.0)
+        space = self.space(span)
+        for _ in range(_PASSES):
+            one = self._replace(location=location, scale=scale)
+            found = one.filtered(space, one.in_units(table))
+            squares = found.v_F**2 / np.where(found.inverse_F > 0, found.inverse_F, 1)
+            sums = np.bincount(series, squares, len(counts))
+            scale = scale * np.sqrt((sums + 1) / np.maximum(counts, 1))
+        fourth, n = (
+            np.bincount(series, squares**2, len(counts)),
+            np.maximum(counts, 0.1),
+        )
+        blur = np.maximum(0.5, (n * fourth / np.maximum(sums, 1e-9) ** 2 - 1) / 4) / n
+        return location, scale, np.where(varies, blur, np.inf)
+
+    def skew(self, table: ChannelRows, span: float) -> float:
+        r"""Return how far sums lie from medians, over how far normal errors put them.
+
+        .. math:: \log \frac{\sum e^{m + v}}{\sum e^{m}} \Big/
+            \log \frac{\sum e^{m + F / 2}}{\sum e^{m}}
+
+        with m, v and F a row's expected logarithm, error and variance, had nothing that
+        fades been seen. After Duan, "Smearing Estimate" (1983), but rows count by what
+        they add to a sum: those of large values often have less noise.
+        """
+        if not (self.form.linked and self.link.is_logarithm):
+            return 1.0
+        own, space = self.own(table, span), self.space(span)
+        rows = own.in_units(table)
+        found = own.filtered(space, rows, space.parts[[1, -1]])
+        scale = np.broadcast_to(own.at(table.series).scale, table.values.shape)
+        told = np.arange(len(scale)) - table.bounds[table.series] >= _BURNT
+        told &= found.inverse_F > 0
+        if told.sum() < _FEWEST:
+            return 1.0
+        scale = scale[told]
+        fading = found.signal[told, 0] * self.fades(span)
+        middle = scale * (found.signal[told, 1] - fading)
+        middle += np.broadcast_to(own.at(table.series).location, told.shape)[told]
+        errors = scale * (found.v_F[told] / found.inverse_F[told] + fading)
+        # what fades varies as it does in the long run
+        more = self.fades(span) * (space.start[3, 3] - found.variance[told, 0])
+        noise = self.noise + rows.errors[told] ** 2
+        usual = scale**2 * (found.variance[told, 1] + more + noise) / 2
+        errors -= np.average(errors, weights=np.exp(middle - middle.max()))
+        logs = middle + np.stack([errors, usual])
+        sums = logsumexp(logs, axis=1) - logsumexp(middle)
+        return float(np.clip(sums[0] / sums[1], 0.0, _MOST_SKEW))
+
+    def fades(self, span: float) -> bool:
+        """Return whether deviations fade so often that they pass: no trend does."""
+        return bool(np.exp(self.logs[PLACE["OU memory"]]) <= span / _FADED)
+
+    def at(self, series: Any) -> Candidate:
+        """Return it with the location and scale that some series have."""
+        if not self.apart:
+            return self
+        return self._replace(location=self.location[series], scale=self.scale[series])
+
+    def scaled(self, values: Array) -> Array:
+        """Return values in the units of the states."""
+        if self.form.linked:
+            values = self.link.of(values, self.least)
+        return (values - self.location) / self.scale
+
+    @property
+    def least(self) -> Any:
+        """Distance from a logarithm's end that counts at least."""
+        is_log = self.link.is_logarithm
+        return np.exp(self.location) * _LOWEST if is_log else LEAST
+
+    def original(self, values: Array) -> Array:
+        """Return the inverse of `scaled`."""
+        values = self.location + self.scale * values
+        return self.link.inverse(values) if self.form.linked else values
+
+    def in_units(self, table: ChannelRows) -> ChannelRows:
+        """Return rows of all series in the units of the states."""
+        one, errors = self.at(table.series), table.errors
+        if errors.any():
+            if one.form.linked:  # as far as u moves with y
+                errors = errors * np.exp(one.link.log_slope(table.values))
+            errors = errors / one.scale
+        return table._replace(values=one.scaled(table.values), errors=errors)
+
+    def log_units(self, table: ChannelRows) -> float:
+        """Return what a loss in the units of the states lacks of one in y's."""
+        known = ~np.isnan(table.values)
+        scale = np.broadcast_to(self.at(table.series).scale, known.shape)
+        lacks = float(np.log(scale[known]).sum())
+        if self.form.linked:
+            lacks -= float(self.link.log_slope(table.values[known]).sum())
+        return lacks
+
+    @property
+    def step(self) -> float:
+        """How far innovations add up to a step of the trend."""
+        return float(kalman().STEP) if self.steps else math.inf
+
+    def given(self, space: StateSpace, table: ChannelRows) -> tuple[Any, ...]:
+        """Return what most functions of `kalman` begin with."""
+        columns = [1 + column for effect in self.form.effects for column in effect]
+        clock, own = table.times + table.inputs[:, 0], table.inputs[:, columns]
+        design = kalman().design_rows(clock, own, space.waves[:, 0])
+        return table.times, design, table.bounds, space.rates, space.waves
+
+    def filtered(
+        self,
+        space: StateSpace,
+        table: ChannelRows,
+        parts: Array | None = None,
+        states: States | None = None,
+        since: Array | None = None,
+        after: Array | None = None,
+        predicted: Array | None = None,
+    ) -> FilterPass:
+        """Filter rows in the units of the states, see `kalman.filter_rows`.
+
+        No ``states``: series are filtered from their first rows on.
+        """
+        n = len(table.bounds) - 1
+        states = States.of([space] * n) if states is None else states
+        states = States(*(array.copy() for array in states))
+        since = np.zeros(n) if since is None else since
+        d = len(space.start)
+        parts, after = (np.zeros((0, d)) if x is None else x for x in (parts, after))
+        predicted = np.zeros((0, d, d)) if predicted is None else predicted
+        rows = table.values, table.errors**2
+        given = *self.given(space, table), *rows, tuple(states), since
+        rules = self.threshold, self.step
+        found = kalman().filter_rows(*given, *rules, parts, after, predicted)
+        return FilterPass._make((*found, states))
+
+
+def _middles(values: Array, table: ChannelRows) -> tuple[Array, Flags]:
+    """Return each series' median, 0 without rows, and whether its values differ."""
+    known = np.append(values[np.lexsort((values, table.series))], 0.0)
+    first, end = table.bounds[:-1], table.bounds[1:]
+
+    def at(place: Numbers) -> Array:
+        found: Array = known[np.where(end > first, place, -1)]
+        return found
+
+    middle = at((first + end - 1) // 2) / 2 + at((first + end) // 2) / 2
+    return middle, at(end - 1) > at(first)
+
+
+def heaviest(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the component of most weight."""
+    return max(candidates, key=lambda candidate: candidate.weight)
+
+
+def heaviest_of_each(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the component of most weight of each group, in their order."""
+    groups = dict.fromkeys(candidate.group for candidate in candidates)
+    return [heaviest([c for c in candidates if c.group == g]) for g in groups]
+
+
+def links_of(channels: Sequence[Sequence[Candidate]]) -> tuple[Link, ...]:
+    """Return what each channel's forecasts are linked to, for others to share.
+
+    Of groups of series the first, which is the largest, tells. Where values lie at a
+    bound, they are read as they are.
+    """
+    best = [heaviest_of_each(candidates)[0] for candidates in channels]
+    return tuple(
+        c.link._replace(least=c.least)
+        if c.form.linked and not c.link.past
+        else IDENTITY
+        for c in best
+    )
+
+
+def kalman() -> Any:
+    """Return what runs the filter; imports need not wait for numba."""
+    from sklode.structural import kalman as compiled
+
+    return compiled

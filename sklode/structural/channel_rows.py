@@ -1,0 +1,115 @@
+"""Rows of one channel, as arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sklode.data.arrays import Array, Flags, Numbers
+
+
+class ChannelRows(NamedTuple):
+    """One channel of series, end to end; or what is asked of it."""
+
+    times: Array  # (row,), in usual gaps since each series' first row
+    values: Array  # (row,), NaN where missing
+    inputs: Array  # (row, 1 + column), see `kalman`
+    errors: Array  # (row,), standard deviations of measurement, in units of values
+    bounds: Numbers  # (series + 1,)
+    changes: Any = None  # (path, row, column), of inputs, by X that is not known
+
+    @classmethod
+    def of(
+        cls,
+        series: Numbers,
+        times: Array,
+        values: Any,
+        inputs: Array,
+        n_series: int,
+        errors: Any = 0.0,
+    ) -> ChannelRows:
+        """Return a table of rows that are sorted by series and time."""
+        bounds = np.searchsorted(series, np.arange(n_series + 1))
+        values, errors = (
+            np.broadcast_to(x, times.shape).copy() for x in (values, errors)
+        )
+        return cls(times, values, inputs, errors, bounds)
+
+    @property
+    def lengths(self) -> Numbers:
+        """Number of rows of each series."""
+        return np.diff(self.bounds)
+
+    @property
+    def series(self) -> Numbers:
+        """Number of the series of each row."""
+        return np.repeat(np.arange(len(self.bounds) - 1), self.lengths)
+
+    @property
+    def starts(self) -> Array:
+        """Time of each series' first row; infinity of an empty one."""
+        first = np.append(self.times, np.inf)[self.bounds[:-1]]
+        return np.where(self.lengths > 0, first, np.inf)
+
+    @property
+    def ends(self) -> Array:
+        """Time of each series' last row; minus infinity of an empty one."""
+        last = np.append(self.times, -np.inf)[self.bounds[1:] - 1]
+        return np.where(self.lengths > 0, last, -np.inf)
+
+    @property
+    def spans(self) -> Array:
+        """Time from first to last row of each series, or zero."""
+        return np.maximum(self.ends - self.starts, 0.0)
+
+    def where(self, rows: Any) -> ChannelRows:
+        """Return some rows; all series stay."""
+        series, n_series = self.series[rows], len(self.bounds) - 1
+        times, values, inputs, errors = (column[rows] for column in self[:4])
+        found = ChannelRows.of(series, times, values, inputs, n_series, errors)
+        if self.changes is None:
+            return found
+        return found._replace(changes=self.changes[:, rows])
+
+    def without_empty(self) -> ChannelRows:
+        """Return the series that have rows."""
+        return self._replace(bounds=np.unique(self.bounds))
+
+    def alone(self, series: int) -> ChannelRows:
+        """Return one series."""
+        own = slice(*self.bounds[series : series + 2])
+        bounds = np.array([0, own.stop - own.start])
+        times, values, inputs, errors = (column[own] for column in self[:4])
+        changes = None if self.changes is None else self.changes[:, own]
+        return ChannelRows(times, values, inputs, errors, bounds, changes)
+
+    def merged(self, other: ChannelRows) -> tuple[ChannelRows, Flags]:
+        """Return the rows of both, own ones first, and which are the other's."""
+        is_other = np.repeat([False, True], [len(self.times), len(other.times)])
+        pairs = zip(self[:4], other[:4], strict=True)
+        times, values, inputs, errors = (np.concatenate(pair) for pair in pairs)
+        if len(self.bounds) == 2 and self.ends[0] <= other.starts[0]:
+            bounds = self.bounds + other.bounds
+            return ChannelRows(times, values, inputs, errors, bounds), is_other
+        series = np.append(self.series, other.series)
+        order = np.lexsort((is_other, times, series))
+        n = len(self.bounds) - 1
+        rows = series[order], times[order], values[order], inputs[order]
+        return ChannelRows.of(*rows, n, errors[order]), is_other[order]
+
+
+def power_of_two(values: Array) -> float:
+    """Return one near the largest value: over it, squares are floats."""
+    return float(2.0 ** (np.frexp(np.abs(values).max())[1] - 1))
+
+
+def last_rows(tables: list[ChannelRows], most: int) -> list[ChannelRows]:
+    """Return the last rows of a lone series, or some series of a panel."""
+    longest = max(tables, key=lambda table: len(table.times))
+    if len(longest.bounds) == 2:
+        first = longest.times[-most:][0]
+        return [table.where(table.times >= first) for table in tables]
+    every = math.ceil(len(longest.times) / (2 * most))
+    return [table.where(table.series % every == 0) for table in tables]

@@ -1,0 +1,113 @@
+"""Where columns of y may tell of each other later, after a delay.
+
+A channel is thought of as a smooth function of another one some time before. How much
+such a function would explain is asked at many delays; those that stand out are
+candidates of `effects`, which are judged there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sklode.data.arrays import Array, Numbers
+from sklode.data.ticks import rows_before
+from sklode.structural.channel_rows import ChannelRows, last_rows
+
+N_DELAYS = 64
+"""So many are asked about, half a usual gap of the earlier channel apart."""
+
+MOST_CHANNELS = 8
+"""Of so many columns each pair is looked at; of more none."""
+
+_MOST_ROWS, _LEAST_ROWS = 3000, 100  # last ones, or of some series
+_N_BINS = 12  # of the earlier channel's values, each with a mean of its own
+_LEAST_SHARE = 0.1  # of the squares must be explained
+_MOST_PEAKS = 2  # delays of a pair that are judged
+_ONE_WAY = 2.0  # times as much as the other way round must be explained
+
+
+def earlier(
+    bounds: Numbers,
+    times: Array,
+    column: Array,
+    series: Numbers,
+    asked: Array,
+) -> Array:
+    """Return a column (row,) at times of series; NaN of series without a value.
+
+    It is linear between values, and before the first and after the last as they are.
+    """
+    known = ~np.isnan(column)
+    bounds = np.append(0, np.cumsum(known))[bounds]
+    times, values = times[known], column[known]
+    if not len(values):
+        return np.full(len(asked), np.nan)
+    first, last = bounds[series], bounds[series + 1] - 1
+    is_known = last >= first
+    first, last = np.where(is_known, (first, last), 0)
+    place = rows_before(bounds, times, series, asked)
+    low, high = np.clip(place, first, last), np.clip(place + 1, first, last)
+    gap = times[high] - times[low]
+    share = np.where(gap > 0, (asked - times[low]) / np.where(gap > 0, gap, 1.0), 0.0)
+    found: Array = values[low] + share * (values[high] - values[low])
+    return np.where(is_known, found, np.nan)
+
+
+def likely_delays(
+    tables: list[ChannelRows], gaps: list[float]
+) -> list[list[tuple[int, Array]]]:
+    """Return, of each channel, the delays of others that may explain it.
+
+    ``gaps`` are the channels' usual ones; all are in units of time. Of two that follow
+    each other none does: what swings to and fro would have to be forecast step by step.
+    """
+    found: list[list[tuple[int, Array]]] = [[] for _ in tables]
+    if not 2 <= len(tables) <= MOST_CHANNELS:
+        return found
+    few = last_rows(tables, _MOST_ROWS)
+    told = {
+        (k, j): _standing_out(few[k], few[j], gaps[j] / 2)
+        for k in range(len(few))
+        for j in range(len(few))
+        if j != k and min(len(few[k].times), len(few[j].times)) >= _LEAST_ROWS
+    }
+    for (k, j), (share, delays) in told.items():
+        if share > _ONE_WAY * told[j, k][0]:
+            found[k].append((j, delays))
+    return found
+
+
+def _standing_out(
+    own: ChannelRows, other: ChannelRows, spacing: float
+) -> tuple[float, Array]:
+    """Return the share of squares that another channel explains most, and delays.
+
+    These are where that stands out; zero and none where nowhere.
+    """
+    edges = np.unique(np.quantile(other.values, np.arange(1, _N_BINS) / _N_BINS))
+    values = own.values - own.values.mean()
+    total, series = values @ values, own.series
+    start = other.starts[series]  # infinite where it has no value
+    delays = spacing * np.arange(N_DELAYS + 2)
+    shares = np.zeros(len(delays))
+    for place, delay in enumerate(delays):
+        asked = own.times - delay
+        is_known = asked >= start
+        before = earlier(other.bounds, other.times, other.values, series, asked)
+        which = np.searchsorted(edges, before[is_known])
+        counts = np.bincount(which, minlength=len(edges) + 1)
+        sums = np.bincount(which, values[is_known], len(edges) + 1)
+        if total > 0:
+            shares[place] = (sums**2 / np.maximum(counts, 1)).sum() / total
+    inner = np.arange(2, len(delays) - 1)
+    is_peak = (shares[inner] > shares[inner - 1]) & (shares[inner] >= shares[inner + 1])
+    is_peak &= shares[inner] > max(shares[0], _LEAST_SHARE)
+    peaks = inner[is_peak]
+    if not len(peaks):
+        return 0.0, delays[:0]
+    peaks = peaks[np.argsort(-shares[peaks])[:_MOST_PEAKS]]
+    # and the vertex of a parabola through each peak and its neighbours
+    before, at, after = (shares[peaks + k] for k in (-1, 0, 1))
+    vertex = 0.5 * (before - after) / (before - 2 * at + after)
+    found = np.concatenate([delays[peaks], delays[peaks] + spacing * vertex])
+    return float(shares[peaks[0]]), found

@@ -1,0 +1,78 @@
+"""Series of a panel that are alike: each group has hyperparameters of its own.
+
+A logarithm, its offset, outliers and how large a season is depend on whether values are
+zero, now and then or often: those with zeros must not cost their neighbours the season.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from sklode.data.arrays import Numbers
+from sklode.structural.candidates import Candidate
+from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.effects import Effect
+from sklode.structural.search import MOST_ZEROS, SearchResult, SearchRows
+
+ABOVE, SOME_ZEROS, ZEROS, BELOW = range(4)
+"""Of values: all above zero, a few zeros, many, some below; neighbours are alike."""
+
+_FEWEST = 20  # rows of a group, as a series needs that is fitted alone
+# spread of logarithms of scales, of new series that are like a lone one
+_FOREIGN = 1.0
+
+
+def kinds_of(table: ChannelRows) -> Numbers:
+    """Return what each series' values are; -1 of a series without any."""
+    found = np.full(len(table.lengths), -1)
+    filled = np.flatnonzero(table.lengths)
+    if not len(filled):
+        return found
+    first = table.bounds[filled]
+    zeros = np.add.reduceat(table.values == 0, first) / table.lengths[filled]
+    kinds = [np.minimum.reduceat(table.values, first) < 0, zeros > MOST_ZEROS]
+    found[filled] = np.select([*kinds, zeros > 0], [BELOW, ZEROS, SOME_ZEROS], ABOVE)
+    return found
+
+
+def nearest(groups: Sequence[int], kinds: Numbers) -> Numbers:
+    """Return the group of each kind that is most like it; of no rows the first."""
+    known = np.array(groups)
+    found = known[np.abs(kinds[:, None] - known).argmin(axis=1)]
+    return np.where(kinds < 0, known[0], found)
+
+
+def groups_of(candidates: Sequence[Candidate], table: ChannelRows) -> Numbers:
+    """Return each series' group, of those that components have."""
+    groups = list(dict.fromkeys(candidate.group for candidate in candidates))
+    return nearest(groups, kinds_of(table))
+
+
+def fit_groups(
+    rows: SearchRows, fit: Callable[[SearchRows], SearchResult]
+) -> list[tuple[Candidate, tuple[Effect, ...]]]:
+    """Return what a channel's forecasts average over; ``fit`` finds it for some rows.
+
+    Series are told apart by kinds if that is more probable. The largest group is first.
+    """
+    whole, table = fit(rows), rows.table
+    kinds = kinds_of(table)
+    sizes = np.bincount(kinds[table.series], minlength=1)
+    groups = [k for k in np.argsort(-sizes).tolist() if sizes[k] >= _FEWEST]
+    if len(groups) < 2:
+        return whole.candidates
+    own = nearest(groups, kinds)[table.series]
+    each = [fit(rows.at(np.flatnonzero(own == group))) for group in groups]
+    if sum(found.loss for found in each) > whole.loss:
+        return whole.candidates
+    n_series = {g: len(np.unique(table.series[own == g])) for g in groups}
+    candidates = []
+    for g, found in zip(groups, each, strict=True):
+        for one, effects in found.candidates:
+            candidate = one._replace(group=g)
+            if n_series[g] == 1:
+                candidate = candidate._replace(apart=_FOREIGN, centred=True)
+            candidates.append((candidate, effects))
+    return candidates

@@ -1,0 +1,215 @@
+"""How far values have moved in as long a time: what forecasts stay within."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.ticks import rows_before
+from sklode.structural.candidates import Candidate, States
+from sklode.structural.channel_rows import ChannelRows
+
+POINTS, BOUNDS = 2.0, 20.0
+"""Times the largest move: of forecasts, and of bounds and paths.
+
+A season's last value may lie in a trough and its next peak above all others: twice.
+"""
+_FEWEST = 10  # rows that tell how far a series moves; of fewer, others are asked too
+_EXACT = 64  # lags whose moves are measured; of more, the next shorter one's counts
+_MOST_ROWS = 20_000  # of a panel, of whose series some tell
+_SAME = 1e-6  # usual gaps that rounding may be off by
+
+
+class LargestMoves(NamedTuple):
+    """How far all the series that a level was found on moved, and what they held."""
+
+    lags: Array  # (lag,), in usual gaps, increasing
+    sizes: Array  # (lag,), the largest moves, in units of y; they do not fall
+    hull: Array = np.array([-np.inf, np.inf])  # the least and the largest value of all
+    widening: Array = np.zeros(2)  # by how much the hull grew in a usual gap
+
+    @classmethod
+    def of(cls, table: ChannelRows) -> LargestMoves:
+        """Measure them, at lags up to the longest span."""
+        every = -(-len(table.values) // _MOST_ROWS)
+        if every > 1 and len(table.lengths) > 1:
+            table = table.where(table.series % every == 0)
+        longest = max(float(table.spans.max(initial=0)), 1.0)
+        lags = np.geomspace(min(1.0, longest / 2), longest, _EXACT)
+        sizes = _moved(table, lags).max(axis=1, initial=0.0)
+        return cls(lags, sizes, *_hull(table))
+
+    def within(self, lags: Array) -> Array:
+        """Return the largest in so long; beyond all rows in proportion."""
+        place = np.searchsorted(self.lags, lags + _SAME, side="right") - 1
+        beyond = np.maximum(lags / self.lags[-1], 1.0)
+        return np.asarray(self.sizes[np.maximum(place, 0)] * beyond)
+
+    def held(self, few: Flags, centre: Array, lags: Array) -> Array:
+        """Return what series of few rows stay within, (2, query), see `Limits`.
+
+        The few rows of a rise do not say where it ends: the panel's values do. Of what
+        lies beyond them already they tell nothing.
+        """
+        low, high = (self.hull + POINTS * np.multiply.outer(lags, self.widening)).T
+        inside = few & (self.hull[0] <= centre) & (centre <= self.hull[1])
+        return np.where(inside, [low, high], [[-np.inf], [np.inf]])
+
+
+class Limits(NamedTuple):
+    """What queries' answers stay within, see `within`."""
+
+    centre: Array  # (query,), the nearest row's value
+    reach: Array  # (query,), the largest move in as long a time
+    candidate: Candidate
+    effect: Array  # (query,), of X since that row, in states' units
+    held: Array  # (2, query), what points stay within beside, see `Moves.held`
+
+    @classmethod
+    @np.errstate(over="ignore", invalid="ignore")
+    def of(
+        cls,
+        table: ChannelRows,
+        queries: ChannelRows,
+        known: LargestMoves,
+        heaviest: tuple[Candidate, States],
+        step: float,
+        shared: Flags | None = None,
+    ) -> Limits:
+        """Return those of queries, by the rows of a channel.
+
+        Those that are ``shared`` ask the moves of all series. Where nothing has moved,
+        and in series without rows, there are none.
+        """
+        series, (candidate, states) = queries.series, heaviest
+        row, lags = _nearest(table, queries)
+        reach = _own(table, series, lags)
+        few = (table.lengths[series] < _FEWEST) | (reach == 0)
+        other = few if shared is None else few | shared
+        reach = np.where(other, np.maximum(reach, known.within(lags)), reach)
+        # an absurd value may be left as fast as it was reached
+        before = np.maximum(row - 1, table.bounds[series])
+        values = np.append(table.values, 0.0)
+        reach = np.maximum(reach, np.abs(values[row] - values[np.minimum(before, row)]))
+        reach = np.where((reach > 0) & (row >= 0), reach, np.inf)
+        if step == 1:  # counts move by whole numbers
+            reach = np.ceil(reach - _SAME)
+        centre = values[row]
+        effect = np.zeros(len(row))
+        columns = [1 + column for each in candidate.form.effects for column in each]
+        if columns and len(table.times):
+            changes = queries.inputs[:, columns] - table.inputs[row][:, columns]
+            effect = (changes * states.means[series, -len(columns) :]).sum(1)
+        held = known.held(few, centre, lags)
+        return cls(centre, reach, candidate.at(series), effect, held)
+
+    def points(self, values: Array) -> Array:
+        """Return points, (query,), within limits: their own, and those of a panel."""
+        (low, high), (least, most) = self.ends(POINTS), self._with_effect(*self.held)
+        return np.clip(values, np.maximum(low, least), np.minimum(high, most))
+
+    def within(self, values: Array) -> Array:
+        """Return bounds or paths, (..., query), within limits."""
+        return np.clip(values, *self.ends(BOUNDS))
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def ends(self, times: float) -> tuple[Array, Array]:
+        """Return how low and how high so many moves lead, (query,) each.
+
+        What X does is known ahead and may be more than ever before: limits go with it.
+        """
+        return self._with_effect(
+            *(self.centre + sign * times * self.reach for sign in (-1, 1))
+        )
+
+    @np.errstate(over="ignore", invalid="ignore")
+    def _with_effect(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """Return limits, (query,) each, that X moves outward."""
+        if self.effect.any():
+            one = self.candidate
+            low, high = (
+                choose(limit, one.original(one.scaled(limit) + self.effect))
+                for choose, limit in ((np.minimum, low), (np.maximum, high))
+            )
+        return low, high
+
+
+def _hull(table: ChannelRows) -> tuple[Array, Array]:
+    """Return the least and largest value, and by how much they grew in a usual gap.
+
+    They grew since half of the longest series. Few series tell nothing.
+    """
+    if (table.lengths > 0).sum() < _FEWEST:
+        return np.array([-np.inf, np.inf]), np.zeros(2)
+    half = table.spans.max() / 2
+    early = table.values[table.times <= table.starts[table.series] + half]
+    hull, before = (np.array([x.min(), x.max()]) for x in (table.values, early))
+    return hull, (hull - before) / half if half > 0 else np.zeros(2)
+
+
+@np.errstate(over="ignore")
+def _moved(table: ChannelRows, lags: Array) -> Array:
+    """Return each series' largest move within lags, (lag, series)."""
+    found = np.zeros((len(lags), len(table.lengths)))
+    filled = np.flatnonzero(table.lengths)
+    if not len(filled):
+        return found
+    # the least and the largest of 1, 2, 4, ... rows from each one on
+    rows, lows, highs = np.arange(len(table.values)), [table.values], [table.values]
+    while 2 ** len(lows) <= table.lengths.max():
+        later = np.minimum(rows + 2 ** (len(lows) - 1), rows[-1])
+        lows.append(np.minimum(lows[-1], lows[-1][later]))
+        highs.append(np.maximum(highs[-1], highs[-1][later]))
+    low, high = np.stack(lows), np.stack(highs)
+    for k, lag in enumerate(lags):
+        # those of any number of rows: of two powers of two that overlap
+        last = rows_before(
+            table.bounds, table.times, table.series, table.times + lag + _SAME
+        )
+        level = np.log2(last - rows + 1).astype(np.int64)
+        second = last + 1 - 2**level
+        highest = np.maximum(high[level, rows], high[level, second])
+        lowest = np.minimum(low[level, rows], low[level, second])
+        found[k, filled] = np.maximum.reduceat(highest - lowest, table.bounds[filled])
+    return found
+
+
+def _own(table: ChannelRows, series: Numbers, lags: Array) -> Array:
+    """Return how far queries' own series moved within lags; see `Moves.within`."""
+    spans = np.where(table.spans > 0, table.spans, 1.0)[series]
+    within = np.minimum(lags, spans)
+    asked = np.unique(within)
+    if len(asked) > _EXACT:
+        asked = np.geomspace(asked[0], asked[-1], _EXACT)
+    place = np.searchsorted(asked, within + _SAME, side="right") - 1
+    sizes = _moved(table, asked)[np.maximum(place, 0), series]
+    return np.asarray(sizes * lags / within)
+
+
+def _nearest(table: ChannelRows, queries: ChannelRows) -> tuple[Numbers, Array]:
+    """Return each query's nearest row, -1 of none, and the time to it.
+
+    It is a series' usual gap at least: of less, no rows tell.
+    """
+    series, times = queries.series, queries.times
+    first, end = table.bounds[:-1][series], table.bounds[1:][series]
+    before = rows_before(table.bounds, table.times, series, times + _SAME)
+    before, after = np.clip([before, before + 1], first, np.maximum(end - 1, first))
+    known = np.append(table.times, 0.0)
+    to_before, to_after = (np.abs(times - known[row]) for row in (before, after))
+    row = np.where(to_before <= to_after, before, after)
+    lags = np.maximum(np.minimum(to_before, to_after), _usual_gaps(table)[series])
+    return np.where(end > first, row, -1), lags
+
+
+def _usual_gaps(table: ChannelRows) -> Array:
+    """Return the median gap of each series; 1 of a lone row."""
+    inside = np.diff(table.series) == 0
+    gaps, series = np.diff(table.times)[inside], table.series[1:][inside]
+    order = np.lexsort((gaps, series))
+    starts = np.searchsorted(series, np.arange(len(table.bounds)))
+    middle = (starts[:-1] + starts[1:]) // 2
+    found = np.append(gaps[order], 1.0)[np.minimum(middle, len(gaps))]
+    return np.where(np.diff(starts) > 0, found, 1.0)

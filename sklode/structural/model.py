@@ -1,0 +1,407 @@
+r"""A structural model of each channel in continuous time, solved exactly.
+
+.. math::
+    y(t) = \mathrm{trend}(t) + \mathrm{deviation}(t) + \sum_P \mathrm{season}_P(t)
+        + X(t) \beta + e
+
+Harvey, "Forecasting, Structural Time Series Models and the Kalman Filter" (1989);
+Jones, "Fitting a Continuous Time Autoregression to Discrete Data" (1981); Hartikainen
+and Sarkka, "Kalman Filtering and Smoothing Solutions to Temporal Gaussian Process
+Regression Models" (2010).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sklode.data.arrays import Array, Flags, Numbers
+from sklode.data.calendars import Calendar, has_dates, share_of_month, shows_months
+from sklode.data.known import Known
+from sklode.data.links import margins, steps_of
+from sklode.data.observations import Observations
+from sklode.data.scaling import location_and_scale, time_unit
+from sklode.data.ticks import (
+    clock_ahead,
+    day_and_week,
+    place_in,
+    ticks_between,
+)
+from sklode.structural.candidates import Candidate, heaviest_of_each
+from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.concurrent import Concurrent
+from sklode.structural.cross_channel import CrossChannel
+from sklode.structural.delays import MOST_CHANNELS, likely_delays
+from sklode.structural.effects import (
+    Effect,
+    Inputs,
+    Read,
+    along_the_day,
+    columns_of,
+    places,
+)
+from sklode.structural.filtering import FilteredModel, GroupedChannel
+from sklode.structural.groups import fit_groups, groups_of
+from sklode.structural.limits import LargestMoves
+from sklode.structural.search import SearchResult, SearchRows, Seasons, fit_candidates
+from sklode.structural.seasons import are_others, clock_periods, peaks
+
+# cycles that tell a period from a clock's; so many times that of its higher waves
+_APART, _FAR, _WAVES = 0.25, 6, 84
+_MANY_CYCLES, _FEW_WAVES = 8, 12  # of fewer cycles the first waves alone
+_MEANS = (
+    96  # of a day, where its rows are more than a search reads: a quarter of an hour
+)
+_MOST_SHOWN = 8  # series of a panel that may show periods, the longest first
+_MOST_DAYS = 10  # of what stands for a week
+_SHORT = 12.0  # usual gaps: seasons up to that length are no surprise
+
+
+@dataclass(frozen=True)
+class StructuralModel:
+    """The hyperparameters of all channels: no series' rows, nor states."""
+
+    unit: float  # ticks of one unit of time: the usual gap
+    channels: list[list[Candidate]]
+    spans: list[float]  # of each channel: of a usual series, in units of time
+    control_location: Array  # (control + channel,), of few channels: see `read`
+    control_scale: Array
+    effects: list[Effect]  # what columns of X and kinds of days may do
+    cycle: tuple[float, float] | None  # ticks of a day and a week, see `place_in`
+    calendar: Calendar | None  # named days
+    bounds: Array  # (channel, 2), of values; infinite: none
+    steps: Array  # (channel,), see `links.steps_of`
+    cross: CrossChannel  # what channels tell of each other's next rows
+    concurrent: Concurrent  # what they tell of each other at the same time
+    moves: list[LargestMoves]  # of each channel
+
+    @classmethod
+    def fit(
+        cls,
+        observations: Observations,
+        seasons: str | tuple[float, ...] = "auto",
+        logarithm: str | bool = "auto",
+        known: Known | None = None,
+    ) -> StructuralModel:
+        """Find each channel's hyperparameters; ``seasons`` are in ticks."""
+        unit, n = time_unit(observations.observed()), observations.values.shape[1]
+        known = Known.nothing(n) if known is None else known
+        controls = observations.controls
+        if 2 <= n <= MOST_CHANNELS:
+            controls = np.hstack([controls, observations.values])
+        location, scale = location_and_scale(controls)
+        for first, size in known.blocks:  # indicators, whose effects are of one size
+            scale[first : first + size] = 1.0
+        model = cls(
+            unit=unit,
+            channels=[],
+            spans=[],
+            control_location=location,
+            control_scale=scale,
+            effects=[],
+            cycle=None,
+            calendar=known.calendar,
+            bounds=known.bounds,
+            steps=steps_of(margins(observations.values, known.bounds)),
+            cross=CrossChannel.none(n),
+            concurrent=Concurrent.none(n),
+            moves=[],
+        )
+        tables = model.tables(observations)
+        longest = max(float(table.spans.max(initial=0)) for table in tables)
+        lengths = seasons
+        if isinstance(lengths, str):
+            lengths = tuple(clock_periods(observations, unit, longest * unit))
+        cycle = _cycle_of(lengths, day_and_week(observations.like))
+        model = replace(model, cycle=cycle)
+        gaps = [time_unit(_own(observations, channel)) for channel in range(n)]
+        delays = likely_delays(tables, [gap / unit for gap in gaps])
+        found, spans = [], []
+        for channel, table in enumerate(tables):
+            some = table.spans[table.spans > 0]
+            spans.append(float(np.median(some)) if len(some) else max(longest, 1.0))
+            gap, rows, is_fine = gaps[channel], observations, False
+            if isinstance(seasons, str):
+                most = float(table.spans.max(initial=0)) * unit
+                lengths = tuple(clock_periods(observations, gap, most))
+            is_lone = len(observations.keys) == 1
+            if is_lone and min(lengths, default=0.0) > 2 * _MEANS * gap:
+                # the last rows, which a search reads, show too little of a day
+                is_fine, gap = True, min(lengths) / _MEANS
+                rows = observations.means(round(gap))
+            is_told = not isinstance(seasons, str)
+            read = partial(
+                model._rows,
+                channel=channel,
+                seasons=lengths,
+                is_told=is_told,
+                blocks=known.blocks,
+                delays=delays[channel],
+            )
+            coarse, fine = read(rows), read(observations) if is_fine else None
+            gap /= unit
+            fit = partial(
+                _fit,
+                fine=fine,
+                span=spans[-1],
+                gap=gap,
+                periods=[period / unit for period in lengths],
+                is_told=is_told,
+                logarithm=logarithm,
+                bounds=known.bounds[channel],
+            )
+            found.append(fit_groups(coarse, fit))
+        effects = sorted({e for each in found for _, own in each for e in own})
+        columns = places(effects)
+        channels = [
+            [
+                one._replace(
+                    form=one.form._replace(effects=tuple(columns[e] for e in own)),
+                    error=one.error if known.is_measured else 0.0,
+                )
+                for one, own in each
+            ]
+            for each in found
+        ]
+        moves = [LargestMoves.of(table) for table in tables]
+        model = replace(
+            model, channels=channels, spans=spans, effects=effects, moves=moves
+        )
+        if effects:
+            tables = model.tables(observations)
+        each = zip(channels, tables, spans, strict=True)
+        channels = [_skewed(*one) for one in each]
+        model = replace(model, channels=channels)
+        likely = [
+            GroupedChannel.of(heaviest_of_each(one), table, span)
+            for one, table, span in zip(channels, tables, spans, strict=True)
+        ]
+        cross = CrossChannel.fit(channels, spans, tables)
+        return replace(model, cross=cross, concurrent=Concurrent.fit(likely))
+
+    def _rows(
+        self,
+        rows: Observations,
+        channel: int,
+        seasons: tuple[float, ...],
+        is_told: bool,
+        blocks: tuple[tuple[int, int], ...],
+        delays: list[tuple[int, Array]],
+    ) -> SearchRows:
+        """Return a channel's rows, and what effects may read there."""
+        table, cycle = self.tables(rows)[channel], self.cycle
+        days = cycle if cycle and {*cycle} <= {*seasons} else None
+        has_month = not is_told and shows_months(rows.ticks, rows.bounds, rows.like)
+        n_controls = rows.controls.shape[1]
+        if not (n_controls or days or has_month or self.calendar or delays):
+            return SearchRows(table, None)
+        inputs = Inputs(
+            read=self.read(rows),
+            n_controls=n_controls,
+            clock=self.clock(rows.ticks, rows.like),
+            n_days=round(days[1] / days[0]) if days else 0,
+            rows=np.flatnonzero(~np.isnan(rows.values[:, channel])),
+            has_month=has_month,
+            n_kinds=len(self.calendar.names) + 1 if self.calendar else 0,
+            blocks=blocks,
+            delays=tuple((n_controls + j, own) for j, own in delays),
+        )
+        return SearchRows(table, inputs)
+
+    def filtered(self, observations: Observations) -> FilteredModel:
+        """Return what it knows of series, known or others."""
+        tables = self.tables(observations)
+        each = zip(self.channels, tables, self.spans, strict=True)
+        return FilteredModel(
+            self, observations, [GroupedChannel.of(*one) for one in each]
+        )
+
+    def inputs(self, rows: Observations) -> Array:
+        """Return what `kalman` reads beside times, (row, 1 + column)."""
+        return self.inputs_of(rows.ticks, rows, np.arange(len(rows.ticks)))
+
+    def inputs_at(self, ticks: Numbers, like: Any, columns: list[Array]) -> Array:
+        """Return `inputs` at stamps, of what effects make of X there."""
+        ahead = clock_ahead(ticks, like)[:, None] / self.unit
+        if not self.effects:
+            return ahead
+        along = along_the_day(self.effects, columns, self.clock(ticks, like))
+        return np.hstack([ahead, along])
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether a column of y follows another after a delay."""
+        return any(effect.delay for effect in self.effects)
+
+    def inputs_of(
+        self,
+        ticks: Numbers,
+        known: Observations,
+        place: Numbers,
+        seen: Observations | None = None,
+        series: Numbers | None = None,
+    ) -> Array:
+        """Return `inputs` at stamps, of X at the rows before, at ``place``.
+
+        Columns of y that act late are those ``seen`` of ``series``; None: ``known``.
+        """
+        if not self.effects:
+            return self.inputs_at(ticks, known.like, [])
+        read, seen = self.read(known), known if seen is None else seen
+        series = known.series[place] if series is None else series
+        is_other = self.is_delayed and seen is not known
+        before = self.read(seen) if is_other else read
+        times = self.times(seen, series, ticks)
+        found = columns_of(self.effects, read, place, before, series, times)
+        return self.inputs_at(ticks, known.like, found)
+
+    def clock(self, ticks: Numbers, like: Any) -> Array:
+        """Return the share of day and month, the day of the week and named days.
+
+        See `Effect.along`; (row, 6).
+        """
+        found = np.zeros((len(ticks), 6))
+        if self.cycle is not None:
+            found[:, :2] = place_in(self.cycle, ticks, like)
+        if has_dates(like):
+            found[:, 2] = share_of_month(ticks, like)
+        if self.calendar is not None:
+            found[:, 3:] = self.calendar.at(ticks, like)
+            if self.cycle is not None:  # one more day of the week
+                number = round(self.cycle[1] / self.cycle[0])
+                found[found[:, 3] > 0, 1] = number
+        return found
+
+    def read(self, rows: Observations) -> Read:
+        """Return what effects may read at rows."""
+        times, columns = self.times(rows, rows.series, rows.ticks), rows.controls
+        if len(self.control_scale) > columns.shape[1]:
+            columns = np.hstack([columns, rows.values])
+        return Read(rows.bounds, times, self.standard(columns))
+
+    def standard(self, controls: Array, columns: Any = ...) -> Array:
+        """Return columns of X in standard deviations from their means."""
+        scale = self.control_scale[columns]
+        return (controls - self.control_location[columns]) / scale
+
+    def times(self, rows: Observations, series: Numbers, ticks: Numbers) -> Array:
+        """Return time since each series' first row, in usual gaps."""
+        return ticks_between(rows.ticks[rows.bounds[series]], ticks) / self.unit
+
+    def tables(
+        self, observations: Observations, chosen: Flags | None = None
+    ) -> list[ChannelRows]:
+        """Return each channel's observed rows, of those ``chosen``."""
+        rows, series = observations, observations.series
+        if chosen is not None:
+            rows, series = rows.where(chosen), series[chosen]
+        times, tables = self.times(observations, series, rows.ticks), []
+        is_late = self.is_delayed or any(effect.memory for effect in self.effects)
+        if chosen is not None and is_late:
+            # all rows before feed what these remember
+            place = np.flatnonzero(chosen)
+            inputs = self.inputs_of(rows.ticks, observations, place)
+        else:
+            inputs = self.inputs(rows)
+        for values, errors in zip(rows.values.T, rows.errors.T, strict=True):
+            known = ~np.isnan(values)
+            columns = series[known], times[known], values[known], inputs[known]
+            n_series = len(observations.keys)
+            tables.append(ChannelRows.of(*columns, n_series, errors[known]))
+        return tables
+
+
+def _fit(
+    rows: SearchRows,
+    fine: SearchRows | None,
+    span: float,
+    gap: float,
+    periods: list[float],
+    is_told: bool,
+    logarithm: str | bool,
+    bounds: Array,
+) -> SearchResult:
+    """Return what rows are forecast by, of seasons that they may have."""
+    seasons = _seasons(rows.table, periods, gap, is_told)
+    return fit_candidates(rows, fine, span, gap, seasons, logarithm, bounds)
+
+
+def _own(rows: Observations, channel: int) -> Observations:
+    """Return the rows of a channel: it is found as it is alone."""
+    seen = ~np.isnan(rows.values[:, channel])
+    return rows.where(seen) if seen.any() else rows
+
+
+def _skewed(
+    candidates: list[Candidate], table: ChannelRows, span: float
+) -> list[Candidate]:
+    """Return components that know how far sums lie from medians, by group."""
+    own, rises = groups_of(candidates, table)[table.series], {}
+    for one in heaviest_of_each(candidates):
+        rises[one.group] = one.skew(table.where(own == one.group), span)
+    return [one._replace(rise=rises[one.group]) for one in candidates]
+
+
+def _cycle_of(
+    seasons: tuple[float, ...], calendar: tuple[float, float] | None
+) -> tuple[float, float] | None:
+    """Return the day and the week among seasons, or what may stand for them.
+
+    That is a season of which another one has a few whole ones.
+    """
+    if calendar is not None and {*calendar} <= {*seasons}:
+        return calendar
+    pairs = [
+        (short, long)
+        for short in seasons
+        for long in seasons
+        if short.is_integer() and 2 <= long / short <= _MOST_DAYS and not long % short
+    ]
+    return min(pairs, default=None)
+
+
+def _seasons(
+    table: ChannelRows, periods: list[float], gap: float, is_told: bool
+) -> Seasons:
+    """Return the seasons of a channel: those told, or the clock's and others."""
+    if is_told:
+        return Seasons(tuple(periods), {}, {})
+    # long ones, of many harmonics, must be more probable than short ones
+    clock = {p: math.log(max(p / (_SHORT * gap), 1.0)) for p in periods}
+    return Seasons((), clock, _other_periods(table, periods, gap))
+
+
+def _other_periods(
+    table: ChannelRows, clock: list[float], gap: float
+) -> dict[float, float]:
+    """Return periods of no clock that a long series shows, with log odds."""
+    found: list[float] = []
+    for series in np.argsort(-table.lengths, kind="stable")[:_MOST_SHOWN].tolist():
+        longest = table.alone(series)
+        stamps = longest.times + longest.inputs[:, 0]
+        found = peaks(stamps, longest.values, longest.errors, gap)
+        if found:
+            break
+    span = max(float(np.ptp(longest.times)), 1.0)
+    # out of as many frequencies as pairs of rows
+    log_odds = math.log(max(len(longest.times), 2) / 2)
+
+    # a season that changes has power beside its waves: the higher these, the farther;
+    # in a few cycles its many waves leave no room for others
+    least: dict[float, float] = {}  # cycles from each wave of a clock's season
+    for own in sorted(clock):
+        many = span / own / _MANY_CYCLES
+        for k in range(1, (_WAVES if many >= 1 else _FEW_WAVES) + 1):
+            far = _APART * max(min(k, _FAR, many), 1.0)
+            least.setdefault(round(k * span / own, 6), far)
+    cycles, apart = np.array([*least]), np.array([*least.values()])
+    rows, new = (stamps, longest.values, longest.errors), []
+    for number, period in enumerate(found):
+        near = span / cycles[np.abs(span / period - cycles) < apart]
+        if are_others(*rows, found, number, near):
+            new.append(period)
+    return dict.fromkeys(new, log_odds)

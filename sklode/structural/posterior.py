@@ -1,0 +1,115 @@
+"""How probable hyperparameters of a form are, given rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+from sklode.data.arrays import Array, Flags
+from sklode.structural.candidates import Candidate
+from sklode.structural.channel_rows import ChannelRows
+from sklode.structural.gradient import Slopes
+from sklode.structural.state_space import priors
+
+# share of the loss that a step must gain: fits of fewer steps forecast as well
+_EXACT = 1e-5
+_STEP = 0.1  # of the differences that the curvature is measured by
+
+
+class Posterior:
+    """Minus the log posterior density of ``free`` hyperparameters."""
+
+    def __init__(
+        self, candidate: Candidate, free: Flags, table: ChannelRows, span: float
+    ) -> None:
+        self.candidate, self.free = candidate, free
+        self._table, self._span = table, span
+        self._medians, self._widths, _ = (x[free] for x in priors(candidate.form))
+
+    def at(self, x: Array) -> Candidate:
+        """Return the component of some free hyperparameters, (free,)."""
+        logs = self.candidate.logs.copy()
+        logs[self.free] = x
+        return self.candidate._replace(logs=logs)
+
+    def __call__(self, x: Array) -> float:
+        """Return it at free hyperparameters."""
+        candidate = self.at(x)
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            space = candidate.space(self._span)
+            loss = candidate.filtered(space, self._table).loss
+        loss += self.prior(x)
+        return loss if math.isfinite(loss) else 1e9
+
+    def prior(self, x: Array) -> float:
+        """Return minus the log prior density of free hyperparameters."""
+        distance = (x - self._medians) / self._widths
+        return 0.5 * float(distance @ distance)
+
+    def with_slope(self) -> Callable[[Array], tuple[float, Array]]:
+        """Return a function of free hyperparameters: the value and its slope."""
+        space = self.candidate.space(self._span)
+        given = self.candidate.given(space, self._table)
+        slopes = Slopes(given, self._table, self._span)
+
+        def at(x: Array) -> tuple[float, Array]:
+            candidate = self.at(x)
+            with np.errstate(all="ignore"):  # what is not finite is refused
+                loss, slope = slopes(candidate, candidate.space(self._span))
+            slope = slope[self.free] + (x - self._medians) / self._widths**2
+            if not (math.isfinite(loss) and np.isfinite(slope).all()):
+                return 1e9, np.zeros(len(x))
+            return loss + self.prior(x), slope
+
+        return at
+
+    def fit(self) -> tuple[Candidate, float]:
+        """Return the most probable component, and the value there."""
+        start, options = self.candidate.logs[self.free], {"maxiter": 25, "ftol": _EXACT}
+        given = self.with_slope(), start
+        best = minimize(*given, jac=True, method="L-BFGS-B", options=options)
+        return self.at(best.x), float(best.fun)
+
+    def curvature(self, x: Array) -> Array:
+        """Return second derivatives, by differences."""
+        n, steps = len(x), _STEP * np.eye(len(x))
+        here = self(x)
+        up = np.array([self(x + step) for step in steps])
+        down = np.array([self(x - step) for step in steps])
+        result = np.diag(up + down - 2 * here)
+        for i in range(n):
+            for j in range(i):
+                both = self(x + steps[i] + steps[j])
+                result[i, j] = result[j, i] = both - up[i] - up[j] + here
+        return result / _STEP**2
+
+    def draws(
+        self, candidate: Candidate, loss: float, n: int
+    ) -> list[tuple[float, Candidate]]:
+        """Return hyperparameters around the most probable, and log weights.
+
+        Laplace's approximation: normal draws of the same curvature, weighed by the
+        square root of importance, which few estimate badly.
+        """
+        if not n:
+            return [(-loss, candidate)]
+        centre = candidate.logs[self.free]
+        values, vectors = np.linalg.eigh(self.curvature(centre))
+        spread = 1 / np.sqrt(np.maximum(values, 0.05))
+        uniform = qmc.Halton(len(centre), seed=0).random(n)
+        normals = ndtri(np.clip(uniform, 1e-3, 1 - 1e-3))
+        white = np.vstack([np.zeros(len(centre)), normals])
+        places = centre + (white * spread) @ vectors.T
+        losses = np.array([self(place) for place in places])
+        importance = 0.5 * (white**2).sum(1) - losses
+        importance = 0.5 * np.clip(importance - importance.max(), -30, 0)
+        share = importance - math.log(np.exp(importance).sum())
+        # what the data say nothing about counts for nothing
+        evidence = np.log(spread / self._widths).sum() - loss
+        found = [candidate._replace(logs=self.at(place).logs) for place in places]
+        return list(zip(evidence + share, found, strict=True))

@@ -1,0 +1,34 @@
+"""What training leaves: a network, and all that applies it to new series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sklode.data.scaling import Units
+
+ARCHITECTURE = (
+    *("encoder", "hidden_size", "latent_size", "field_width", "field_depth"),
+    *("emission_width", "window_length", "horizon", "level", "method", "step_size"),
+)
+"""Settings of a network, which cannot change as training goes on."""
+
+
+@dataclass(repr=False)
+class TrainedModel:
+    """A network with all that applies it to new series."""
+
+    network: Any
+    units: Units
+    clock: str  # of the index, see `sklode.data.ticks.clock_of`
+    window_length: int  # rows that the encoder sees
+    architecture: dict[str, Any]  # the settings that the network was built with
+    columns: tuple[Any, Any, Any] = ((), (), {})  # of y, of X, and its categories
+    rows: list[dict[str, float]] = field(default_factory=list)  # of the training
+    whole_epochs: int = 0  # from scratch; later trainings take a share
+    best_epoch: int = 0  # whose weights it has; 0: those it started from
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of columns of y and of X."""
+        return len(self.units.location), len(self.units.control_location)

@@ -1,0 +1,265 @@
+"""What a network has to prove, and against which forecasts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from sklode import StructuralForecaster
+from sklode.data.history import History
+from sklode.data.observations import Observations
+from sklode.data.scaling import Units
+from sklode.hybrid.guard import (
+    Evidence,
+    Validation,
+    best_weight,
+    has_prospects,
+    network_weights_of,
+)
+from sklode.hybrid.model import HybridModel, NetworkWeights
+from sklode.hybrid.network import build_network
+from sklode.structural import limits
+from sklode.structural import model as levels
+from sklode.structural.candidates import links_of
+from sklode.structural.model import StructuralModel
+from sklode.training.training import held_out_rows
+from tests.series import channels, led, tiny, two_sines, uneven_stamps
+
+
+@pytest.mark.parametrize(
+    ("products", "squares", "best", "doubt"),
+    [
+        ([1.0] * 4, [1.0] * 4, 1.0, 0.0),
+        ([1.0] * 4, [2.0] * 4, 0.5, 0.0),
+        ([-1.0] * 4, [1.0] * 4, -1.0, 0.0),
+        # the 90 % quantile of Student's t of 3 degrees, and the mean's error
+        ([0.8, 0.6] * 2, [1.0] * 4, 0.7, 1.6377 * 0.1 / 3**0.5),
+        ([1.0] * 3, [1.0] * 3, 0.0, np.inf),
+        ([0.0] * 4, [0.0] * 4, 0.0, np.inf),
+        ([np.nan] * 4, [1.0] * 4, 0.0, np.inf),
+    ],
+)
+def test_the_best_weight_is_known_as_well_as_clusters_agree(
+    products: list[float], squares: list[float], best: float, doubt: float
+) -> None:
+    found = best_weight(np.array(products), np.array(squares))
+    assert found == pytest.approx((best - doubt, best, best + doubt), abs=1e-4)
+
+
+def held_out(rows: Observations) -> tuple[Any, StructuralModel, Units]:
+    """Return the first held-out rows, and the level and the units of those before."""
+    cut = held_out_rows(rows.bounds, 0.2, False, np.random.RandomState(0))
+    level = StructuralModel.fit(rows.until(cut))
+    units = Units.robust(rows.until(cut), level.unit, links_of(level.channels))
+    return cut, level, units
+
+
+def proof_of(
+    rows: Observations, n: int, cut: Any, level: StructuralModel, units: Units
+) -> Any:
+    """Return what a network of windows of ``n`` rows has to prove."""
+    given: Any = network_of(rows), units, rows.clock, n, {}
+    return Validation(rows, cut, level, HybridModel(*given, structural=level))
+
+
+@pytest.fixture(scope="module")
+def proof() -> tuple[Any, Observations, Any]:
+    y, _ = two_sines(0, 400)
+    rows = Observations.from_frame(y.to_frame())
+    given = held_out(rows)
+    return proof_of(rows, 24, *given), rows, given
+
+
+def test_the_level_forecasts_as_it_would_for_who_has_seen_the_rows_up_to_an_origin(
+    proof: tuple[Any, Observations, Any],
+) -> None:
+    made, _, (_, level, _) = proof
+    y, _ = two_sines(0, 400)
+    asked = made.asked
+    for window in (0, 7):
+        mine = asked.window == window
+        rows = asked.row[mine]
+        # the first of them follows the origin
+        seen = y.iloc[: rows.min()]
+        forecaster = StructuralForecaster().fit(seen)
+        forecaster._set_model(
+            type(forecaster._model)(**{**vars(forecaster._model), "structural": level})
+        )
+        expected = forecaster.predict_at(y.index[rows])
+        np.testing.assert_allclose(made.median[mine], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("of", "low", "high"),
+    [
+        (lambda e, rng: e, 0.99, 1.0),
+        (lambda e, rng: 2 * e, 0.2, 0.25),
+        (lambda e, rng: rng.normal(size=len(e)), 0.0, 0.15),
+        (lambda e, rng: -e, 0.0, 0.0),
+    ],
+)
+def test_a_network_counts_as_far_as_it_is_right(
+    proof: tuple[Any, Observations, Any],
+    of: Any,
+    low: float,
+    high: float,
+) -> None:
+    made = proof[0]
+    change = of(made.error, np.random.default_rng(0))
+    evidence = made.evidence()._replace(change=change)
+    found = network_weights_of([evidence], 1, of_blocks=True)
+    share = 0.0 if found is None else float(found.weights.mean())
+    assert low <= share <= high
+    assert has_prospects(evidence, 1) is (low > 0)
+    if found is not None and low > 0.9:  # nothing is left
+        assert (found.factors < 0.01).all()
+        assert found.at(0, np.array([found.reach + 1]))[0] == 0.0
+        assert found.most.max() == np.abs(change).max()
+
+
+def evidence(gain: float, spread: float = 1.0) -> Evidence:
+    """Return that of a stretch of time where a network is right by a share."""
+    rng = np.random.default_rng(0)
+    place = np.arange(600)
+    change = spread * rng.normal(size=600)
+    error = gain * change + 0.3 * rng.normal(size=600)
+    lead = 1.0 + place % 20
+    return Evidence(place // 100, 0 * place, lead, error, change, np.ones(600))
+
+
+@pytest.mark.parametrize(
+    ("gains", "weight"),
+    [((0.8,), 0.8), ((0.8, 0.8), 0.8), ((0.8, 0.3), 0.3), ((0.8, -0.2), 0.0)],
+)
+def test_a_network_counts_as_far_as_on_every_stretch_of_time(
+    gains: tuple[float, ...], weight: float
+) -> None:
+    each = [evidence(gain) for gain in gains]
+    found = network_weights_of(each, 1, of_blocks=True)
+    share = 0.0 if found is None else float(found.weights.mean())
+    n = 6 * len(gains)  # clusters, which are shrunk by eight without a gain
+    assert share == pytest.approx(weight * n / (n + 8), abs=0.03)
+    whole = network_weights_of(each, 1, of_blocks=False)
+    share = 0.0 if whole is None else float(whole.weights.mean())
+    assert share == pytest.approx(weight, abs=0.05)
+
+
+def test_a_level_that_is_nearly_exact_is_not_moved() -> None:
+    # errors of a deviation, and changes of a thousand, on one side by chance
+    exact = evidence(0.0, spread=1000.0)
+    found = network_weights_of(
+        [exact._replace(change=np.abs(exact.change) + 2.0)], 1, True
+    )
+    assert found is None or found.weights.max() < 1e-3
+
+
+def test_what_acts_late_is_forecast_as_it_would_be_at_an_origin() -> None:
+    """Also where another column's rows after the origin would tell it."""
+    y = led(300)
+    rows = Observations.from_frame(y)
+    cut, level, units = held_out(rows)
+    assert any(effect.delay for effect in level.effects)
+    made = proof_of(rows, 24, cut, level, units)
+    asked, before = made.asked, made.before
+    forecaster, ahead = StructuralForecaster(seasons=None, logarithm=False), set()
+    for window in np.unique(asked.window)[::7]:
+        mine = asked.window == window
+        forecaster.fit(y.iloc[: before.lengths[window]])
+        forecaster._set_model(replace(forecaster._model, structural=level))
+        steps = asked.lead[mine].round().astype(int)
+        found = forecaster.predict(fh=np.unique(steps)).to_numpy()
+        found = found[np.searchsorted(np.unique(steps), steps), asked.channel[mine]]
+        # medians of what is uncertain twice; forecasts take a line at its mean
+        apart = np.abs(made.median[mine] - found) / made.deviation[mine]
+        assert apart.max() < 0.02
+        ahead |= set(steps)
+    assert max(ahead) > 3
+
+
+def test_rows_after_an_origin_are_not_seen_there(
+    proof: tuple[Any, Observations, Any],
+) -> None:
+    made, rows, given = proof
+    changed = rows.values.copy()
+    changed[360:] += 50 * np.random.default_rng(0).normal(size=(40, 1))
+    other_rows = replace(rows, values=changed)
+    other = proof_of(other_rows, 24, *given)
+    origin = made.before.lengths - 1
+    before = origin[made.asked.window] < 360
+    assert 0 < before.sum() < len(before)
+    for of in (
+        lambda p: p.median,
+        lambda p: p.deviation,
+        lambda p: p.evidence().change,
+    ):
+        np.testing.assert_array_equal(of(made)[before], of(other)[before])
+        assert not (of(made)[~before] == of(other)[~before]).all()
+
+
+def network_of(rows: Observations) -> Any:
+    """Return an untrained network whose answers differ from one origin to another."""
+    n_controls = 0 if rows.controls is None else rows.controls.shape[1]
+    torch.manual_seed(0)
+    made = build_network(tiny(), rows.values.shape[1], n_controls, 30.0)
+    with torch.no_grad():
+        made.own_lines.normal_()
+        out: Any = made.out
+        out[2].weight.mul_(20)
+    return made.eval()
+
+
+@pytest.mark.parametrize("kind", ["alike", "of unequal scale", "logarithms"])
+def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = {k: channels(uneven_stamps(n, k)) for k, n in enumerate((60, 80))}
+    y = pd.concat(parts, names=["series", "when"])
+    if kind == "of unequal scale":
+        y.iloc[:60] *= 1e4
+    if kind == "logarithms":
+        y = np.exp(y / 3 + np.append(np.arange(60), np.arange(80))[:, None] / 15)
+    y.iloc[[10, 58, 70], 0] = np.nan
+    noise = np.random.default_rng(0).normal(size=140)
+    X = pd.DataFrame({"u": noise}, y.index)
+    rows = Observations.from_frame(y, X)
+    # what is widened and uncertain by another column too has another median
+    monkeypatch.setattr(levels, "likely_delays", lambda tables, gaps: [[]] * 2)
+    cut, level, units = held_out(rows)
+    assert units.of_series is (kind == "of unequal scale")
+    assert all(x.is_logarithm for x in units.links) == (kind == "logarithms")
+    # networks that have learned nothing may move forecasts as far as they will
+    monkeypatch.setattr(limits, "BOUNDS", np.inf)
+    proof = proof_of(rows, 12, cut, level, units)
+    asked, change = proof.asked, proof.evidence().change
+    proved = proof.median + change * proof.deviation
+    model = replace(proof._model, weights=NetworkWeights.whole(2, 30.0))
+    forecaster, places = tiny(level="auto").fit(y, X=X), y.index
+    lengths = proof.before.lengths
+    for window in np.unique(asked.window)[::5]:
+        mine = asked.window == window
+        key = rows.series[asked.row[mine][0]]
+        parts = {0: y.loc[[0]], 1: y.loc[[1]]}
+        parts[key] = parts[key].iloc[: lengths[window]]
+        seen = pd.concat(parts.values())
+        forecaster._history = History.of(seen, X.loc[seen.index])
+        stamps = places[asked.row[mine]]
+        # of the level and the network, and of the level alone
+        for chosen, expected in (
+            (model, proved),
+            (replace(model, weights=None), proof.median),
+        ):
+            forecaster._set_model(chosen)
+            # of a logarithm forecasts are means, and what is proved are medians
+            table = forecaster.predict_quantiles(
+                stamps.unique(), X=X.loc[[key]], alpha=[0.5]
+            )
+            row = table.index.get_indexer(stamps)
+            found = table.to_numpy()[row, asked.channel[mine]]
+            if kind == "logarithms":
+                found = np.log(found)
+            np.testing.assert_allclose(expected[mine], found, rtol=1e-4, atol=1e-4)

@@ -1,0 +1,315 @@
+"""What columns of X do: lines, curves, and effects that build up and fade."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.stats import norm
+
+from sklode import StructuralForecaster
+from sklode.structural.effects import (
+    ALWAYS,
+    Effect,
+    Inputs,
+    Read,
+    _Judge,
+    columns_of,
+    places,
+)
+from sklode.structural.model import StructuralModel
+from sklode.structural.state_space import Form
+from tests.structural.processes import SPAN, candidate, table_of
+
+KNOTS = (-1.5, -0.7, -0.2, 0.3, 0.8, 1.9)
+STAMPS = pd.date_range("2024-01-01", periods=400, freq="h")
+
+
+def structural(**settings: Any) -> StructuralForecaster:
+    return StructuralForecaster(**{"seasons": None, "logarithm": False, **settings})
+
+
+def wandering(seed: int, n: int = 400, memory: float = 10.0) -> Any:
+    rng = np.random.default_rng(seed)
+    values = np.zeros(n)
+    kept = np.exp(-1 / memory)
+    for k in range(1, n):
+        values[k] = kept * values[k - 1] + np.sqrt(1 - kept**2) * rng.normal()
+    return values
+
+
+def late(u: Any, hours: Any, memory: float) -> Any:
+    """Return the exact first-order response to X that is linear between rows."""
+
+    def slope(t: float, x: Any) -> Any:
+        return (np.interp(t, hours, u) - x) / memory
+
+    ends = hours[0], hours[-1]
+    return solve_ivp(slope, ends, u[:1], t_eval=hours, max_step=0.2, rtol=1e-8).y[0]
+
+
+def found_effects(forecaster: Any) -> list[str]:
+    parts = forecaster.level_.index.get_level_values("part")
+    return [part for part in parts if re.search(r"\((line|curve)(, late)?\)$", part)]
+
+
+# Columns
+
+
+def test_a_curve_is_a_natural_cubic_spline_that_goes_on_straight() -> None:
+    effect = Effect(0, KNOTS)
+    x = np.linspace(-9, 9, 1801)
+    columns = effect.at(x)
+    assert columns.shape == (len(x), effect.n_columns) == (len(x), len(KNOTS) - 1)
+    np.testing.assert_array_equal(columns[:, 0], x)
+    bends = np.diff(columns[:, 1:], n=2, axis=0) / 0.01**2
+    outside = (x[1:-1] < KNOTS[0] - 0.02) | (x[1:-1] > KNOTS[-1] + 0.02)
+    np.testing.assert_allclose(bends[outside], 0, atol=1e-6)
+    inside = (x[1:-1] > KNOTS[0]) & (x[1:-1] < KNOTS[-1])
+    # second derivatives of different columns have nothing in common
+    products = bends[inside].T @ bends[inside]
+    np.testing.assert_allclose(products / products[0, 0], np.eye(4), atol=0.03)
+    at_knots = effect.at(np.array(KNOTS))[:, 1:]
+    assert 0.1 < (at_knots**2).sum(1).mean() < 10
+
+
+@pytest.mark.parametrize("memory", [0.01, 0.5, 3.0, 1e5])
+def test_an_effect_with_a_memory_is_a_first_order_response(memory: float) -> None:
+    hours = np.array([0.0, 0.4, 0.5, 2.0, 2.1, 7.0, 7.0001, 12.0])
+    u = np.array([1.0, 2.0, -1.0, 0.5, 0.5, 3.0, -2.0, 0.0])
+    bounds = np.array([0, len(hours), 2 * len(hours)])
+    columns = np.append(u, -u)[:, None]
+    times = np.tile(hours, 2)
+    read, every = Read(bounds, times, columns), np.arange(len(times))
+    given = read, every, read, np.repeat([0, 1], len(hours)), times
+    (own,) = columns_of([Effect(0, memory=memory)], *given)
+    found = own[:, 0]
+    np.testing.assert_allclose(found[: len(hours)], -found[len(hours) :])
+    if memory == 0.01:
+        np.testing.assert_allclose(found[[0, 3, 5]], u[[0, 3, 5]], atol=0.03)
+    elif memory == 1e5:
+        np.testing.assert_allclose(found[: len(hours)], 1.0, atol=1e-3)
+    else:
+        expected = late(u, hours, memory)
+        np.testing.assert_allclose(found[: len(hours)], expected, atol=2e-4)
+
+
+# Probability
+
+
+def test_the_more_columns_the_less_is_expected_of_each() -> None:
+    table, controls, clock = table_of((40,)), np.ones((40, 60)), np.zeros((40, 2))
+    given = Read(table.bounds, table.times, controls), 60, clock, 7
+    inputs = Inputs(*given, rows=np.arange(40))
+    line, shape = Effect(3), Effect(ALWAYS, waves=12)
+    assert inputs.log_odds(line) == pytest.approx(np.log(60))
+    assert inputs.log_odds(shape) == shape.log_odds
+
+
+def test_a_column_may_act_at_once_and_late() -> None:
+    rng = np.random.default_rng(0)
+    t = pd.date_range("2024-01-01", periods=1500, freq="h")
+    u = pd.Series(rng.normal(size=1500)).ewm(halflife=6).mean().to_numpy() * 4
+    slow = late(u, np.arange(1500.0), 24.0)
+    y = pd.Series(2 * u + 6 * slow + 0.3 * rng.normal(size=1500), t)
+    X = pd.DataFrame({"u": u}, t)
+    forecaster = StructuralForecaster(random_state=0).fit(y[:1400], X=X[:1400])
+    parts = forecaster.level_.index.get_level_values("part")
+    assert [part for part in parts if part.startswith("u (")] == [
+        "u (line)",
+        "u (line, late)",
+    ]
+    error = (forecaster.predict(t[1400:], X=X[1400:]) - y[1400:]).abs().mean()
+    assert error < 0.35
+
+
+def test_the_gain_of_an_effect_is_that_of_the_filter_that_has_it() -> None:
+    rng = np.random.default_rng(0)
+    plain = candidate(Form((7.0,)))
+    table = table_of((40, 25), plain, n_controls=2)
+    bounds, controls = table.bounds, rng.normal(size=(65, 2))
+    controls[:, 1] += 0.5 * np.abs(controls[:, 0])
+    table.values[:] += 2 * np.abs(controls[:, 0]) + controls[:, 1]
+    clock = np.zeros((65, 2))
+    read, every = Read(bounds, table.times, controls), np.arange(65)
+    n_controls = controls.shape[1]
+    inputs = Inputs(read, n_controls, clock, n_days=0, rows=every)
+    judge = _Judge(plain, SPAN, table, inputs, table.values)
+    effects = [Effect(0, KNOTS), Effect(1, memory=2.0)]
+
+    def loss(chosen: list[Effect]) -> float:
+        columns = np.hstack(
+            [
+                np.zeros((65, 0)),
+                *columns_of(chosen, read, every, read, table.series, table.times),
+            ]
+        )
+        rows = table._replace(inputs=np.column_stack([table.inputs[:, 0], columns]))
+        form = plain.form._replace(effects=tuple(places(chosen).values()))
+        one = plain._replace(form=form)
+        return one.filtered(one.space(SPAN), rows).loss
+
+    for effect, others in zip(effects, ([], effects[:1]), strict=True):
+        gain, best = judge.best([effect], others)
+        assert best == effect
+        expected = loss(others) - loss([*others, effect]) - inputs.log_odds(effect)
+        assert gain == pytest.approx(expected, abs=1e-6)
+
+
+# Forecasts
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(
+    ("name", "effect"),
+    [
+        ("T (line)", lambda u: 2 * u),
+        ("T (curve)", lambda u: 3 * np.abs(u)),
+        ("T (curve)", lambda u: 3 * np.tanh(2 * u)),
+    ],
+    ids=["line", "kink", "saturation"],
+)
+def test_the_form_of_an_effect_is_found(name: str, effect: Any, seed: int) -> None:
+    u = wandering(seed)
+    truth = 5 + effect(u)
+    y = pd.Series(
+        truth + 0.3 * np.random.default_rng(seed + 1000).normal(size=400), STAMPS
+    )
+    X = pd.DataFrame({"T": 18 + 7 * u, "other": wandering(seed + 50)}, STAMPS)
+    forecaster = structural().fit(y[:350], X=X[:350])
+    assert found_effects(forecaster) == [name]
+    found = forecaster.predict(fh=STAMPS[350:], X=X[350:])
+    assert np.abs(found - truth[350:]).mean() < 0.3
+    inside = forecaster.predict_interval(STAMPS[350:], X[350:], coverage=0.9).to_numpy()
+    covered = (y[350:].to_numpy() > inside[:, 0]) & (y[350:].to_numpy() < inside[:, 1])
+    assert covered.mean() > 0.75
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("effect", [lambda u: u, np.tanh], ids=["line", "curve"])
+def test_an_effect_that_builds_up_and_fades_is_found(effect: Any, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    hours = np.sort(rng.uniform(0, 400, 400))
+    index = pd.Timestamp("2024-01-01") + pd.to_timedelta(hours, unit="h")
+    u = 2 * wandering(seed + 9, memory=4.0)
+    truth = late(effect(u), hours, 5.0)
+    y = pd.Series(truth + 0.1 * rng.normal(size=400), index)
+    X = pd.DataFrame({"u": u}, index)
+    forecaster = structural().fit(y[:350], X=X[:350])
+    (part,) = found_effects(forecaster)
+    memory = pd.Timedelta(forecaster.level_.loc[(0, part), "memory"])
+    assert 3.5 < memory / pd.Timedelta("1h") < 7
+    found = forecaster.predict(fh=index[350:], X=X[350:])
+    assert np.abs(found - truth[350:]).mean() < 0.35 * truth.std()
+
+
+def test_x_of_rows_without_y_counts_where_effects_are_late() -> None:
+    u = wandering(1, memory=3.0)
+    y = pd.Series(late(u, np.arange(400.0), 6.0), STAMPS)
+    y += 0.02 * np.random.default_rng(0).normal(size=400)
+    gappy = y.copy()
+    gappy[330:350] = np.nan
+    X = pd.DataFrame({"u": u}, STAMPS)
+    forecaster = structural().fit(gappy[:350], X=X[:350])
+    found = forecaster.predict(fh=STAMPS[350:360], X=X[350:])
+    assert np.abs(found - y[350:360]).mean() < 0.1
+    inside = forecaster.predict(fh=STAMPS[330:350])
+    assert np.abs(inside - y[330:350]).mean() < 0.1
+
+
+def test_noise_has_no_effect() -> None:
+    names = []
+    for seed in range(8):
+        y = pd.Series(np.cumsum(wandering(seed, 200)), STAMPS[:200])
+        noise = np.random.default_rng(seed + 1000).normal(size=(200, 3))
+        X = pd.DataFrame(noise, STAMPS[:200], list("abc"))
+        names += found_effects(structural().fit(y, X=X))
+    assert len(names) <= 1
+
+
+@pytest.mark.parametrize("memory", [0.0, 8.0])
+def test_an_update_goes_on_with_effects(
+    memory: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    u = wandering(3)
+    effect = late(np.abs(u), np.arange(400.0), memory) if memory else np.abs(u)
+    y = pd.Series(3 * effect, STAMPS) + 0.1 * wandering(4)
+    X = pd.DataFrame({"u": u}, STAMPS)
+    forecaster = structural().fit(y[:300], X=X[:300])
+    level, n_rows = forecaster._model.structural, []
+    assert any(effect.memory for effect in level.effects) == bool(memory)
+    read = StructuralModel.inputs_at
+
+    def recorded(self: StructuralModel, ticks: Any, *others: Any) -> Any:
+        n_rows.append(len(ticks))
+        return read(self, ticks, *others)
+
+    monkeypatch.setattr(StructuralModel, "inputs_at", recorded)
+    forecaster.update(y[300:350], X=X[300:350], update_params=False)
+    assert n_rows == [50]  # only what is new
+    found = forecaster.predict(fh=STAMPS[350:], X=X[350:])
+    assert np.abs(found - y[350:]).mean() < 0.4
+    at_once = level.filtered(forecaster._history.rows)
+    for one, other in zip(
+        at_once.channels[0].groups[0].states,
+        forecaster._answers.states.channels[0].groups[0].states,
+        strict=True,
+    ):
+        np.testing.assert_allclose(other.means, one.means, atol=1e-9)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("factor", [1.0, 10.0])
+def test_x_far_from_what_was_seen_is_told_once_and_forecast(factor: float) -> None:
+    u = wandering(0)
+    y = pd.Series(2 * u, STAMPS) + 0.1 * wandering(1)
+    X = pd.DataFrame({"T": u, "none": wandering(2)}, STAMPS)
+    forecaster = structural().fit(y[:390], X=X[:390])
+    future = X[390:] * [factor, 100.0]  # of the second nothing depends
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = forecaster.predict(fh=STAMPS[390:], X=future)
+    assert np.isfinite(found).all()
+    texts = [str(one.message) for one in told]
+    is_far = np.abs(future["T"]).max() > 3 * np.abs(u[:390]).max()
+    assert len(texts) == int(is_far)
+    assert all("in column 'T' at 2024-01-17" in text for text in texts)
+
+
+def test_a_value_that_a_constant_column_never_took_is_told_once() -> None:
+    days = pd.date_range("2024-01-01", periods=63)
+    X = pd.DataFrame({"heat": np.sin(np.arange(63.0)), "sale": 0.0, "rain": 0.0}, days)
+    X.iloc[61:, 1:] = 1.0
+    y = 5 + X["heat"] + 0.1 * np.random.default_rng(0).standard_normal(63)
+    for column in (["heat", "sale", "rain"], ["sale", "rain"]):
+        forecaster = StructuralForecaster().fit(y[:60], X=X.iloc[:60][column])
+        with pytest.warns(UserWarning, match="learned where it varies") as told:
+            forecaster.predict([1, 2], X=X.iloc[60:][column])
+        (message,) = (str(one.message) for one in told)
+        assert "got 1 in column 'sale' at 2024-03-02 00:00:00, where all" in message
+        assert "all that was seen is 0. Its effect is unknown." in message
+        forecaster.predict([1], X=X.iloc[60:61][column])  # as it was
+
+
+def test_a_band_of_an_effect_holds_the_truth() -> None:
+    inside = []
+    for seed in range(6):
+        u = wandering(seed)
+        y = pd.Series(
+            np.tanh(u) + 0.5 * np.random.default_rng(seed + 1000).normal(size=400)
+        )
+        forecaster = structural().fit(y, X=pd.DataFrame({"u": u}))
+        for curve in forecaster._answers.curves(0, 0):
+            truth = np.tanh(curve.values)
+            truth = truth - truth[100] + curve.effect[100]
+            low, high = curve.bounds.T
+            inside.append(((truth > low) & (truth < high))[20:-20].mean())
+    assert len(inside) == 6
+    assert np.mean(inside) > norm.cdf(0.5)

@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import safetensors.numpy
+import torch
+
+from sklode import (
+    LatentODEForecaster,
+    LatentODELSTMForecaster,
+    StructuralForecaster,
+    __version__,
+)
+from sklode import persistence as saving
+from sklode.data.errors import WeightsFileError
+from tests.series import channels, panel, tiny, uneven_stamps, waves
+
+load = LatentODELSTMForecaster.load_weights
+
+Change = Callable[[Any, Any], object]
+"""Of what a file's text says, and of its arrays."""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "forecaster"
+
+
+@pytest.fixture
+def fitted() -> Any:
+    return tiny().fit(waves(uneven_stamps()))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A file of a panel with controls and a row without a value."""
+    y = panel((16, 12))
+    y.iloc[3] = np.nan
+    X = pd.DataFrame(np.arange(56.0).reshape(28, 2), y.index, ["u", "v"])
+    path = tmp_path_factory.mktemp("written") / "forecaster"
+    tiny().fit(y, X=X, fh=[1, 3]).save_weights(path)
+    return path.read_bytes()
+
+
+def told(content: bytes) -> Any:
+    """Return what the text of a file says."""
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    return json.loads(header["__metadata__"]["sklode"])
+
+
+def changed(content: bytes, path: Path, change: Change) -> Path:
+    """Write a file with another text or other arrays, and the checksum of these."""
+    found, arrays = told(content), safetensors.numpy.load(content)
+    change(found, arrays)
+    found["sha256"] = saving._BLANK.decode()
+    metadata = {"sklode": json.dumps(found)}
+    path.write_bytes(saving._sealed(safetensors.numpy.save(arrays, metadata=metadata)))
+    return path
+
+
+def put(place: str, value: Any) -> Change:
+    """Return a change of one place: in the state with slashes, else in an array."""
+
+    def change(found: Any, arrays: Any) -> None:
+        if "/" not in place:
+            arrays[place] = arrays[place].astype(type(value[1]))
+            arrays[place].reshape(-1)[value[0]] = value[1]
+            return
+        *outer, last = place.split("/")[1:]
+        inside = found["state"]
+        for key in outer:
+            inside = inside[int(key) if isinstance(inside, list) else key]
+        inside[int(last) if isinstance(inside, list) else last] = value
+
+    return change
+
+
+# The file
+
+
+def test_the_safetensors_package_reads_the_file(path: Path) -> None:
+    forecaster = tiny(level="series").fit(channels(uneven_stamps()))
+    forecaster.save_weights(path)
+    with safetensors.safe_open(path, "np") as file:
+        found = json.loads(file.metadata()["sklode"])
+        for name, weights in forecaster.network_.state_dict().items():
+            stored = file.get_tensor(f"model.network.weights.{name}")
+            np.testing.assert_array_equal(stored, weights.numpy(), strict=True)
+        values = file.get_tensor("_history.given.values")
+    np.testing.assert_array_equal(values, forecaster._history.rows.values)
+    assert (found["format_version"], found["sklode_version"]) == (14, __version__)
+    assert found["state"]["parameters"]["hidden_size"] == 3
+
+
+def test_without_safetensors_the_command_that_installs_it_is_told(
+    fitted: Any, path: Path, written: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_bytes(written)
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    for call in (fitted.save_weights, load):
+        with pytest.raises(ImportError, match=r'pip install "sklode\[save\]"'):
+            call(path)
+    assert path.read_bytes() == written
+
+
+@pytest.mark.parametrize("step", ["os.fsync", "Path.replace"])
+def test_a_save_that_fails_leaves_the_earlier_file_and_another_follows_the_link(
+    step: str, fitted: Any, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: Any) -> None:
+        raise OSError("no space left")
+
+    target = path.with_name("target")
+    target.write_bytes(b"earlier")
+    path.symlink_to(target)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"sklode.persistence.{step}", full)
+        with pytest.raises(OSError, match="no space left"):
+            fitted.save_weights(path)
+    assert target.read_bytes() == b"earlier"
+    fitted.save_weights(str(path))
+    assert path.is_symlink()
+    assert load(target).state == "fitted"
+    assert {*path.parent.iterdir()} == {path, target}
+
+
+def test_files_and_folders_that_are_not_there_are_named(
+    fitted: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "nowhere" / "weights"
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        load(path)
+    with pytest.raises(FileNotFoundError, match=r"folder .*got '.*weights'\. Make it"):
+        fitted.save_weights(path)
+
+
+# Damage, and files of others
+
+
+def test_a_file_that_was_cut_or_changed_is_refused(path: Path, written: bytes) -> None:
+    size = len(written)
+    contents = [written[:n] for n in [*range(0, size, 97), size - 1]]
+    for place in [*range(140), *range(140, size, 41)]:
+        flipped = bytes([written[place] ^ 1])
+        contents.append(written[:place] + flipped + written[place + 1 :])
+    for content in [*contents, written + b"\0"]:
+        path.write_bytes(content)
+        with pytest.raises(WeightsFileError):
+            load(path)
+    path.write_bytes(written[:-1] + bytes([written[-1] ^ 1]))
+    with pytest.raises(WeightsFileError, match=r"differs from its checksum\. Get the"):
+        load(path)
+
+
+class Payload:
+    """Pickled, it fails when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return pytest.fail, ("unpickled",)
+
+
+def test_no_pickle_is_run(
+    path: Path, written: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    payload, archive = pickle.dumps(Payload()), io.BytesIO()
+    torch.save(Payload(), archive)
+    for place in ("pickle.load", "pickle.loads", "pickle.Unpickler", "torch.load"):
+        monkeypatch.setattr(place, lambda *_, **__: pytest.fail("unpickled"))
+    whole = [payload, archive.getvalue(), b"time,value\n"]
+    foreign = safetensors.numpy.save({"x": np.zeros(3)})
+    for content in [*whole, *(written + part for part in whole), foreign]:
+        path.write_bytes(content)
+        with pytest.raises(WeightsFileError, match="must hold what save_weights can"):
+            load(path)
+    path.write_bytes(written)
+    assert load(path).state == "fitted"
+
+
+def test_other_versions_and_classes_are_told(path: Path, written: bytes) -> None:
+    changed(written, path, lambda f, a: f.update(format_version=15, sklode_version="9"))
+    with pytest.raises(
+        WeightsFileError, match=r"version 15 .*not 13 or 14\. Use sklode 9, "
+    ):
+        load(path)
+    first = {"format_version": "1", "sklode_version": "0.1.0", "state": "{}"}
+    path.write_bytes(safetensors.numpy.save({"x": np.zeros(3)}, metadata=first))
+    with pytest.raises(WeightsFileError, match=r"version 1 .*Use sklode 0\.1\.0"):
+        load(path)
+    path.write_bytes(written)
+    expected = r"a LatentODELSTMForecaster, not a LatentODEForecaster\. Use LatentODEL"
+    with pytest.raises(WeightsFileError, match=expected):
+        LatentODEForecaster.load_weights(path)
+
+
+# Files that were made up, with a right checksum
+
+
+def times(**changes: Any) -> Any:
+    """Return an index as it is written."""
+    index = {"ticks": [0], "kind": "int64", "freq": None, "name": None}
+    return {"@index": index | changes}
+
+
+MODEL, ROWS = "/model/@LatentODEModel/", "/_history/@History/given/@Observations/"
+WEIGHTS = MODEL + "network/@network/weights"
+WEIGHT = "model.network.weights.posterior_head.0.weight"
+
+MADE_UP: list[tuple[str, Any, str]] = [
+    ("/_cutoff", {"@eval": "1"}, "KeyError: 'eval'"),
+    ("/_cutoff", times(kind="datetime64[us, dateutil//etc/hosts]"), "dateutil"),
+    ("/parameters/x", 1, "no parameter 'x'"),
+    (WEIGHTS, {}, "Missing key"),
+    (WEIGHTS + "/x", {"@array": "x"}, "KeyError: 'x'"),
+    (WEIGHTS + "/x", {"@array": WEIGHT}, "Unexpected key"),
+    (MODEL + "architecture/hidden_size", 10**7, "size mismatch"),
+    (ROWS + "values", {"@array": WEIGHT}, "rows of no series"),
+    ("_history.given.bounds", (1, 2**60), "rows of no series"),
+]
+
+
+# Of each kind of model, one that the format before this one was written by
+EARLIER: dict[str, tuple[Any, list[float]]] = {
+    "hybrid": (LatentODELSTMForecaster, [0.3767127, 22.0752561, 0.3897324, 22.0328314]),
+    "paper": (LatentODELSTMForecaster, [-0.0071497, 19.0461229, 0.0901331, 18.899985]),
+    "structural": (
+        StructuralForecaster,
+        [0.8614759, 19.3256851, 0.9161840, 17.6055981],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", EARLIER)
+def test_a_file_of_the_format_before_answers_as_it_did(kind: str) -> None:
+    forecaster, expected = EARLIER[kind]
+    path = Path(__file__).parent / "format_13" / f"{kind}.safetensors"
+    found = forecaster.load_weights(path)
+    X = None
+    if kind == "structural":
+        stamps = pd.date_range("2024-02-10", periods=3)
+        each = dict.fromkeys(range(3), pd.DataFrame({"x": np.zeros(3)}, stamps))
+        X = pd.concat(each, names=["s", "t"])
+    forecast = found.predict([1, 3], X=X).to_numpy().ravel()[:4]
+    np.testing.assert_allclose(forecast, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("place", "value", "message"), MADE_UP)
+def test_what_no_forecaster_stored_is_refused(
+    place: str, value: Any, message: str, path: Path, written: bytes
+) -> None:
+    with pytest.raises(WeightsFileError, match=message):
+        load(changed(written, path, put(place, value)))
+
+
+# What cannot be stored
+
+HOLIDAYS = pd.offsets.CustomBusinessDay(holidays=["2021-03-12"])
+RNG = np.random.RandomState(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("_state", "new", "has not been fitted"),
+        ("freq", HOLIDAYS, "CustomBusinessDay.*, which its name does not tell"),
+        ("random_state", RNG, "type RandomState as parameters.random_state"),
+        ("n_samples", Fraction(1, 3), "type Fraction as parameters.n_samples"),
+    ],
+)
+def test_what_would_not_come_back_is_not_saved(
+    name: str, value: Any, message: str, fitted: Any, path: Path
+) -> None:
+    setattr(fitted, name, value)
+    with pytest.raises(ValueError, match=message):
+        fitted.save_weights(path)
+    assert not list(path.parent.iterdir())
+
+
+def test_a_column_may_be_named_like_the_place_of_the_checksum(path: Path) -> None:
+    y = channels().rename(columns=lambda name: f"{name}{64 * '#'}")
+    tiny().fit(y).save_weights(path)
+    assert list(load(path).predict([1]).columns) == list(y.columns)
