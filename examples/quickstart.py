@@ -47,7 +47,7 @@ forecaster = StructuralForecaster().fit(train)
 forecast = forecaster.predict(fh=test.index)
 interval = forecaster.predict_interval(fh=test.index, coverage=0.9)
 seconds = time.perf_counter() - started
-print("Found:", ", ".join(forecaster.level_.index.get_level_values("part")))
+print("Found:", ", ".join(forecaster.components_.index.get_level_values("part")))
 
 # %%
 # Beside simple methods

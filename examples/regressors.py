@@ -87,7 +87,7 @@ inside = test.between(interval.iloc[:, 0], interval.iloc[:, 1]).mean()
 print(f"Mean absolute error over {len(test)} held-out days, MWh\n")
 print(errors.round(2).to_string())
 print(f"\nInside the 90 % interval: {inside:.0%}")
-print("Found:", ", ".join(forecaster.level_.index.get_level_values("part")))
+print("Found:", ", ".join(forecaster.components_.index.get_level_values("part")))
 
 # %%
 # What if?

@@ -154,7 +154,7 @@ def _state_of(forecaster: Any) -> dict[str, Any]:
 
 
 def _forecaster(kind: Any, state: dict[str, Any]) -> Any:
-    forecaster = kind(**state["parameters"]).set_config(**state["config"])
+    forecaster = kind(**_renamed(state["parameters"])).set_config(**state["config"])
     vars(forecaster).update({k: state[k] for k in _ATTRIBUTES if k in state})
     if state["model"] is not None:
         forecaster._set_model(state["model"])
@@ -247,6 +247,7 @@ def _model(kind: Any, build: Any, network: dict[str, Any] | None, **parts: Any) 
     model = kind(network, **parts)
     if network is None:
         return model
+    model.architecture = _renamed(model.architecture)
     settings = SimpleNamespace(**model.architecture)
     with torch.device("meta"):  # where it takes no memory
         made = build(settings, *model.sizes, **network["sizes"])
@@ -254,6 +255,15 @@ def _model(kind: Any, build: Any, network: dict[str, Any] | None, **parts: Any) 
     made.load_state_dict(tensors, assign=True)  # refuses other names and shapes
     model.network = made.eval()
     return model
+
+
+def _renamed(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings of which one was called level in the format before this one."""
+    model = {"auto": "hybrid", "series": "paper"}.get(settings.get("level", ""))
+    if model is None:
+        return settings
+    others = {name: value for name, value in settings.items() if name != "level"}
+    return others | {"model": model}
 
 
 def _observations(**parts: Any) -> Observations:

@@ -31,7 +31,7 @@ TINY: dict[str, Any] = {
     "latent_size": 2,
     "field_width": 4,
     "emission_width": 4,
-    "level": "series",
+    "model": "paper",
     "max_epochs": 1,
     "window_length": 6,
     "horizon": 2,

@@ -124,7 +124,7 @@ def test_bounds_survive_a_pickle_and_a_file(tmp_path: Path) -> None:
     for other in (pickle.loads(pickle.dumps(forecaster)), loaded):
         pd.testing.assert_series_equal(other.predict(fh=y.index[N:]), found)
         assert other.get_params() == forecaster.get_params()
-        assert list(other.level_["link"].unique()) == ["logarithm"]
+        assert list(other.components_["link"].unique()) == ["logarithm"]
 
 
 @pytest.mark.parametrize(
@@ -176,6 +176,6 @@ def test_a_network_stays_within_bounds() -> None:
     found = [forecaster.predict(fh=range(1, 40)), forecaster.sample(fh=range(1, 40))]
     assert min(x.to_numpy().min() for x in found) >= 0
     assert max(x.to_numpy().max() for x in found) <= 100
-    paper = LatentODELSTMForecaster(bounds=(0, 100), level="series")
-    with pytest.raises(ValueError, match=r"bounds belongs to level=.auto"):
+    paper = LatentODELSTMForecaster(bounds=(0, 100), model="paper")
+    with pytest.raises(ValueError, match=r"bounds belongs to model=.hybrid"):
         paper.fit(y)

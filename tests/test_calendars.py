@@ -43,7 +43,9 @@ def test_named_days_have_effects_of_their_own_and_so_have_days_beside_them() -> 
     found, plain = (one.predict(fh=y.index[400:]) - y[400:] for one in (told, untold))
     for chosen in (free, after):
         assert abs(found[chosen].iloc[0]) < 3 < abs(plain[chosen].iloc[0])
-    assert "holidays, days beside them" in told.level_.index.get_level_values("part")
+    assert "holidays, days beside them" in told.components_.index.get_level_values(
+        "part"
+    )
 
 
 def test_a_name_never_seen_is_as_others_are() -> None:
@@ -105,15 +107,15 @@ def test_the_turn_of_the_month_is_found_without_help(length: str) -> None:
     error = (forecaster.predict(fh=ahead.index) - ahead).abs()
     assert error.mean() < 2.2
     assert error[turn[y.index > cut]].mean() < 5
-    assert "month" in forecaster.level_.index.get_level_values("part")
-    seasons = structural(seasons=None).fit(y[:cut]).level_
+    assert "month" in forecaster.components_.index.get_level_values("part")
+    seasons = structural(seasons=None).fit(y[:cut]).components_
     assert "month" not in seasons.index.get_level_values("part")
 
 
 def test_no_month_is_found_in_noise() -> None:
     for seed in range(4):
         y = pd.Series(np.random.default_rng(seed).standard_normal(400), DAYS[:400])
-        parts = structural().fit(y).level_.index.get_level_values("part")
+        parts = structural().fit(y).components_.index.get_level_values("part")
         assert "month" not in parts
 
 
@@ -229,8 +231,8 @@ def test_a_network_beside_a_level_takes_holidays_and_the_papers_does_not() -> No
     found = LatentODELSTMForecaster(**given).fit(y).predict(fh=[1, 2])
     expected = structural(holidays=FREE).fit(y).predict(fh=[1, 2])
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-    with pytest.raises(ValueError, match=r"holidays belongs to level=.auto"):
-        LatentODELSTMForecaster(**given, level="series").fit(y)
+    with pytest.raises(ValueError, match=r"holidays belongs to model=.hybrid"):
+        LatentODELSTMForecaster(**given, model="paper").fit(y)
 
 
 OPEN = pd.offsets.CustomBusinessHour(

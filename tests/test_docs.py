@@ -140,16 +140,16 @@ def regressors_beat_the_series_alone(shown: Names) -> None:
     assert shown["error"] == pytest.approx(0.11, abs=0.01)
     assert shown["without"] == pytest.approx(0.23, abs=0.01)
     assert shown["mean"] == pytest.approx(0.18, abs=0.01)
-    assert ("warmth", "warmth (curve)") in shown["model"].level_.index
+    assert ("warmth", "warmth (curve)") in shown["model"].components_.index
     assert shown["load_error"] == pytest.approx(4.9, abs=0.3)
     assert shown["last_load"] == pytest.approx(9.9, abs=0.1)
-    river = shown["gauges"].level_.loc["downstream", "memory"]
+    river = shown["gauges"].components_.loc["downstream", "memory"]
     assert river["upstream (line, late)"] == "5.985 h"
     assert shown["river_error"] == pytest.approx(0.16, abs=0.02)
     assert shown["alone_error"] == pytest.approx(0.45, abs=0.05)
     assert shown["sale_error"] == pytest.approx(0.27, abs=0.03)
     assert 1 < shown["wider"] < 30
-    names = {*shown["hall"].level_.index.get_level_values("part")}
+    names = {*shown["hall"].components_.index.get_level_values("part")}
     assert {"holiday (line along the day)", "day of Sat, Sun"} <= names
     assert shown["told_error"] == pytest.approx(1.9, abs=0.2)
     assert shown["untold_error"] == pytest.approx(10.9, abs=0.5)
@@ -215,7 +215,7 @@ def stamps_and_steps_are_those_that_were_asked_for(shown: Names) -> None:
 def a_year_of_passengers_is_known_from_its_parts(shown: Names) -> None:
     assert shown["error"] == pytest.approx(23, abs=1)
     assert shown["naive"] == pytest.approx(71, abs=0.5)
-    parts = shown["forecaster"].level_.index.get_level_values("part")
+    parts = shown["forecaster"].components_.index.get_level_values("part")
     assert [*parts] == ["trend", "deviation", "season of 12 periods", "noise"]
 
 
@@ -232,7 +232,7 @@ def a_year_is_found_in_forty_weeks(shown: Names) -> None:
     assert len(shown["y"]) == 40
     assert shown["error"] == pytest.approx(0.37, abs=0.03)
     assert shown["naive"] == pytest.approx(1.94, abs=0.01)
-    parts = shown["forecaster"].level_.index.get_level_values("part")
+    parts = shown["forecaster"].components_.index.get_level_values("part")
     assert "season of 365.2 d" in parts
 
 

@@ -66,7 +66,7 @@ def test_a_period_is_found_by_the_rows_that_are_exact() -> None:
 
 
 def plain_parts(y: pd.Series) -> Any:
-    return structural(error=None, seasons="auto").fit(y).level_.index
+    return structural(error=None, seasons="auto").fit(y).components_.index
 
 
 def test_an_exact_row_is_met_and_a_row_of_no_weight_is_none() -> None:
@@ -76,7 +76,7 @@ def test_an_exact_row_is_met_and_a_row_of_no_weight_is_none() -> None:
     without.iloc[60:62] = np.nan
     y.iloc[60:62] += 40.0
     forecaster = structural().fit(y, X=X)
-    noise = forecaster.level_["size"].xs("noise", level="part").iloc[0]
+    noise = forecaster.components_["size"].xs("noise", level="part").iloc[0]
     near = forecaster.predict_at(y.index[[40]]).iloc[0] - y.iloc[40]
     assert abs(near) < max(noise, 0.3)
     again = structural().fit(without, X=X.fillna(1.0))
@@ -163,8 +163,8 @@ def test_a_network_is_trained_beside_a_level_that_knows_errors() -> None:
     found = forecaster.predict(fh=[1, 2])
     same = structural(seasons="auto").fit(y, X=X).predict(fh=[1, 2])
     np.testing.assert_allclose(found, same, rtol=1e-6)  # too few rows for a network
-    with pytest.raises(ValueError, match=r"error belongs to level=.auto"):
-        LatentODELSTMForecaster(**settings, level="series").fit(y, X=X)
+    with pytest.raises(ValueError, match=r"error belongs to model=.hybrid"):
+        LatentODELSTMForecaster(**settings, model="paper").fit(y, X=X)
 
 
 @pytest.mark.parametrize(

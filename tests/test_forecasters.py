@@ -119,7 +119,7 @@ def test_an_observed_zero_is_an_observation() -> None:
 
 def test_rescaling_y_rescales_the_forecast() -> None:
     y = waves()
-    settings = {"level": "series", "max_epochs": 3}
+    settings = {"model": "paper", "max_epochs": 3}
     forecaster = tiny(**settings).fit(y)
     rescaled = tiny(**settings).fit(256 * y + 1000)
     np.testing.assert_allclose(rescaled.scale_, 256 * forecaster.scale_, rtol=1e-6)
@@ -131,7 +131,7 @@ def test_a_channel_missing_at_a_stamp_leaves_the_other_channel_observed() -> Non
     y = channels()
     y.iloc[::2, 0] = np.nan
     y.iloc[1::2, 1] = np.nan
-    forecaster = tiny(level="series").fit(y)
+    forecaster = tiny(model="paper").fit(y)
     np.testing.assert_allclose(forecaster.location_, y.mean())
     changed = y.copy()
     changed.iloc[-1, 0] += 1
@@ -235,4 +235,4 @@ def test_score_of_a_panel_asks_each_series_at_its_own_stamps() -> None:
 def test_fitted_parameters_are_told_to_sktime(kind: Any, y: Any) -> None:
     settings = {"max_epochs": 1} if kind is LatentODELSTMForecaster else {}
     told = kind(**settings).fit(y).get_fitted_params()
-    assert "level" in told
+    assert "components" in told

@@ -110,7 +110,7 @@ def test_gradient_flow_is_autograds_through_the_encoder(kind: str) -> None:
 
 def test_windows_are_read_as_the_forecaster_reads_them() -> None:
     y = waves(uneven_stamps())
-    forecaster = tiny(level="series").fit(y)
+    forecaster = tiny(model="paper").fit(y)
     times, inputs, observed = encoder_inputs(forecaster, n_windows=100)
     starts = np.arange(24 - 6 - 2 + 1)  # six rows that are seen, two that follow
     rows = starts[:, None] + np.arange(6)

@@ -32,7 +32,7 @@ from sklode.data import load_co2
 
 y: pd.Series = load_co2()
 forecaster: LatentODELSTMForecaster = LatentODELSTMForecaster(
-    hidden_size=8, level="series", clip_norm=None, random_state=0
+    hidden_size=8, model="paper", clip_norm=None, random_state=0
 )
 forecaster.fit(y)
 index: pd.DatetimeIndex = pd.date_range("2020", periods=3)

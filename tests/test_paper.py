@@ -29,7 +29,7 @@ TINY: dict[str, Any] = {
     "latent_size": 2,
     "field_width": 3,
     "emission_width": 3,
-    "level": "series",
+    "model": "paper",
     "max_epochs": 1,
 }
 

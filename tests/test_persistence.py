@@ -89,7 +89,7 @@ def put(place: str, value: Any) -> Change:
 
 
 def test_the_safetensors_package_reads_the_file(path: Path) -> None:
-    forecaster = tiny(level="series").fit(channels(uneven_stamps()))
+    forecaster = tiny(model="paper").fit(channels(uneven_stamps()))
     forecaster.save_weights(path)
     with safetensors.safe_open(path, "np") as file:
         found = json.loads(file.metadata()["sklode"])

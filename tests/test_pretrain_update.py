@@ -150,14 +150,14 @@ def test_what_was_found_is_worked_out_when_it_is_read(
 ) -> None:
     y = waves(uneven_stamps(60))
     forecaster = StructuralForecaster(random_state=0).fit(y[:50])
-    described = forecaster.level_
-    assert forecaster.level_ is described
+    described = forecaster.components_
+    assert forecaster.components_ is described
     monkeypatch.setattr(FilteredChannel, "described", None)  # it takes a while
     forecaster.update(y[50:], update_params=False)
     monkeypatch.undo()
-    assert not forecaster.level_.equals(described)
+    assert not forecaster.components_.equals(described)
 
 
 def test_what_was_found_is_there_after_fit() -> None:
-    with pytest.raises(AttributeError, match="level_ after fit"):
-        _ = StructuralForecaster().level_
+    with pytest.raises(AttributeError, match="components_ after fit"):
+        _ = StructuralForecaster().components_

@@ -101,11 +101,11 @@ def test_the_rows_of_a_panel_are_split_within_each_series() -> None:
 
 def test_a_search_over_a_network_that_does_not_count_says_so() -> None:
     y = waves(uneven_stamps())
-    search = GridSearchCV(tiny(level="auto"), {"hidden_size": [2, 5]}, cv=CV)
+    search = GridSearchCV(tiny(model="hybrid"), {"hidden_size": [2, 5]}, cv=CV)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("default")
         search.fit(y)
     (said,) = (str(one.message) for one in told if "candidate" in str(one.message))
     assert "no network of this candidate counts" in said
-    assert "search with level='series', the paper's model" in said
-    assert tiny(level="auto").fit(y[:-4]).score(y[-4:]) < 0  # which is no search
+    assert "search with model='paper', the paper's model" in said
+    assert tiny(model="hybrid").fit(y[:-4]).score(y[-4:]) < 0  # which is no search

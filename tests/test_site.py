@@ -15,7 +15,7 @@ import pytest
 import sklode
 from tests.pages import DOCS, PAGES, ROOT, anchors, links, parts, toctree
 
-PUBLIC = ("data", "model_selection", "nn", "plotting")
+PUBLIC = ("data", "hybrid", "latent_ode", "model_selection", "nn", "plotting")
 SCRIPTS = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
 
 

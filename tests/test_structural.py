@@ -31,7 +31,7 @@ def answers(forecaster: Any, X: Any = None) -> dict[str, pd.DataFrame]:
         "var": forecaster.predict_var(STEPS, X=X),
         "sample": forecaster.sample(STEPS, X=X),
         "past": forecaster.predict_at(rows[::3], X=X),
-        "level": forecaster.level_,
+        "level": forecaster.components_,
     }
 
 

@@ -149,7 +149,7 @@ def test_what_the_network_adds_is_told() -> None:
     few = LatentODELSTMForecaster(random_state=0).fit(DAILY[:100])
     assert "the level alone" in few.summary(0)["network"]
     assert "seasonal naive" in few.summary(2)["held out"]
-    whole = tiny(LatentODELSTMForecaster, level="series").fit(DAILY[:60])
+    whole = tiny(LatentODELSTMForecaster, model="paper").fit(DAILY[:60])
     assert whole.summary(0)["network"] == "is the whole forecast"
 
 

@@ -2,7 +2,7 @@
 
 Series are noisy sums of two sines, of 20 and 7 mean gaps, at exponential gaps: 300
 observations to fit, the next 20 stamps to forecast. Each setting changes one parameter
-of ``LatentODELSTMForecaster`` on the training mean, ``level="series"``; the others are
+of ``LatentODELSTMForecaster`` on the training mean, ``model="paper"``; the others are
 the defaults. The settings take turns on each series. A row has the mean squared error
 over the signal's variance, by series and as their median, and the processor's seconds
 of a fit on one thread.
@@ -81,7 +81,7 @@ def measure(
     y, variance = two_sines(seed)
     kind = setting.get("kind", LatentODELSTMForecaster)
     parameters = {name: value for name, value in setting.items() if name != "kind"}
-    forecaster = kind(level="series", max_epochs=epochs, random_state=0, **parameters)
+    forecaster = kind(model="paper", max_epochs=epochs, random_state=0, **parameters)
     start = time.process_time()
     forecaster.fit(y[:N_SEEN])
     seconds = time.process_time() - start

@@ -1,7 +1,7 @@
 """Measure memory and seconds of what a forecaster does with large series and panels.
 
 Each workload runs in a fresh process: fit, forecasts of all kinds, updates, pickling;
-of the network alone, ``level="series"``, where it names no other level.
+of the network alone, ``model="paper"``, where it names no other level.
 Peaks are of resident memory, beyond what the process holds once libraries are imported
 and a small model was fitted. What is over 8 GiB, libraries included, is told.
 
@@ -142,7 +142,7 @@ WORKLOADS: dict[str, Workload] = {
         partial(data, n_series=1, n_stamps=1000), 100_000, operations=("predict",)
     ),
     **{
-        f"{name}, auto": Workload(make, 20, {"level": "auto"}, ("predict",))
+        f"{name}, auto": Workload(make, 20, {"model": "hybrid"}, ("predict",))
         for name, make in (("panel", PANEL), ("series", SERIES))
     },
     **{
@@ -212,7 +212,7 @@ def measure(name: str, share: float, epochs: int, threads: int) -> Measured:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     torch.set_num_threads(threads)
     load = WORKLOADS[name]
-    parameters = {"level": "series", "random_state": 0, **load.parameters}
+    parameters = {"model": "paper", "random_state": 0, **load.parameters}
     if epochs:
         parameters["max_epochs"] = epochs
     small = LatentODELSTMForecaster(**{**parameters, "max_epochs": 2})

@@ -56,7 +56,7 @@ def search_costs(n_fits: int, n_epochs: int, repeats: int) -> dict[str, list[Cos
     from dask.distributed import Client, LocalCluster
 
     y = waves(400)
-    forecaster = LatentODELSTMForecaster(level="series", max_epochs=n_epochs)
+    forecaster = LatentODELSTMForecaster(model="paper", max_epochs=n_epochs)
     grid = {"random_state": range(n_fits // 2)}  # all take as long
     costs: dict[str, list[Cost]] = {"serial": [], "2 workers": []}
 

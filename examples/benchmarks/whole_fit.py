@@ -1,7 +1,7 @@
 """Time whole fits through the forecaster, and an iteration inside of them.
 
 1. What compiling the fused engine takes, with an empty cache and from the cache.
-2. ``LatentODELSTMForecaster(level="series").fit(y)``, of an irregular series of 1500
+2. ``LatentODELSTMForecaster(model="paper").fit(y)``, of an irregular series of 1500
    points and, with the sizes of W1, of a panel of 1000 series of 100. The fused engine
    also trains to the end; all engines take turns over a few epochs, which grow the
    windows by the same stages, and the seconds are scaled to all epochs.
@@ -99,7 +99,7 @@ class Fit(NamedTuple):
 def fit(y: pd.Series | pd.DataFrame, parameters: Mapping[str, Any]) -> Fit:
     """Fit a fresh forecaster."""
     forecaster = LatentODELSTMForecaster(
-        **{"level": "series", "random_state": 0, **parameters}
+        **{"model": "paper", "random_state": 0, **parameters}
     )
     start = time.perf_counter()
     forecaster.fit(y)
@@ -180,7 +180,7 @@ def iteration(name: str, load: Workload, options: argparse.Namespace) -> Iterati
         n_batches * load.n_series, load.n_stamps, load.n_channels
     )
     forecaster = LatentODELSTMForecaster(
-        level="series",
+        model="paper",
         **sizes_of(load),
         window_length=load.n_stamps,
         horizon=0,

@@ -57,7 +57,7 @@ SPIRALS: Settings = {
     "latent_size": 4,
     "field_width": 64,
     "field_depth": 2,
-    "level": "series",
+    "model": "paper",
     "batch_size": 50,
     "max_epochs": 200,
     "weight_decay": 0.05,
@@ -70,7 +70,7 @@ step is that of N = 100, and a multiple of N in the others. Chosen on the seeds 
 """
 
 _FORECASTS: Settings = {
-    "level": "auto",
+    "model": "hybrid",
     "guard": True,
     "emission_width": 32,
     "thinning": 0.0,
@@ -87,7 +87,7 @@ STOCKS: dict[str, Settings] = dict.fromkeys(TASKS, _FORECASTS)
 
 _PAPER: Settings = {
     "field_depth": 1,
-    "level": "series",
+    "model": "paper",
     "thinning": 0.0,
 }
 

@@ -41,8 +41,8 @@ GAIN = 0.005
 Settings = dict[str, Any]
 
 GRID: list[dict[str, list[Any]]] = [
-    {"level": ["series", "auto"], "max_epochs": [7, 30]},
-    {"level": ["auto"], "guard": [True], "max_epochs": [7]},
+    {"model": ["paper", "hybrid"], "max_epochs": [7, 30]},
+    {"model": ["hybrid"], "guard": [True], "max_epochs": [7]},
 ]
 """Of climate and stocks; without the guard but where it is named."""
 

@@ -163,6 +163,11 @@ class ContinuousForecaster(BaseForecaster):
         steps = self._history.steps if self._state == "fitted" else []
         return super()._check_fh(as_horizon(fh, self._cutoff, steps), pred_int)
 
+    @property
+    def _model_name(self) -> str:
+        """The model that is asked for: "structural", "hybrid" or "paper"."""
+        return "structural"
+
     def _scored(self) -> None:
         """Say what a score does not tell: nothing."""
 
@@ -260,10 +265,10 @@ class ContinuousForecaster(BaseForecaster):
             f"column {name!r} at {n} of {n_rows} rows, the first {first}"
             for name, (n, first) in unknown.items()
         )
-        if told and getattr(self, "level", None) == "series":
+        if told and self._model_name == "paper":
             raise ValueError(
-                'with level="series" X must be known at every stamp of y and of the '
-                f"horizon; got none or NaN in {told}. Fill it, or use another level."
+                'with model="paper" X must be known at every stamp of y and of the '
+                f"horizon; got none or NaN in {told}. Fill it, or use model='hybrid'."
             )
         if told:
             warnings.warn(
@@ -283,6 +288,7 @@ class ContinuousForecaster(BaseForecaster):
         """Check that a fit can go on from an earlier model."""
         n_columns = observations.values.shape[1], observations.controls.shape[1]
         got = {name: getattr(self, name) for name in start.architecture} | told(self)
+        got["model"] = self._model_name
         got |= {"kind of index": observations.clock, "columns of y and X": n_columns}
         before = {"kind of index": start.clock, "columns of y and X": start.sizes}
         for name, value in (start.architecture | before).items():
@@ -307,22 +313,37 @@ class ContinuousForecaster(BaseForecaster):
             unknown = Unknown(self._history, seed)
         return StructuralAnswers(states, self._history, seed, ahead, unknown)
 
-    @property
-    def level_(self) -> pd.DataFrame:
-        """What was found of each part, read when it is asked for: it takes a while."""
-        answers = getattr(self, "_answers", None)
-        if not isinstance(answers, StructuralAnswers):
-            raise AttributeError(
-                f"{type(self).__name__} has level_ after fit with a level; call fit."
+    def __getattr__(self, name: str) -> Any:
+        """Answer to ``level_``, the earlier name of `components_`, with a warning."""
+        if name == "level_":
+            warnings.warn(
+                "level_ is now called components_; the next release does not know the "
+                "earlier name.",
+                FutureWarning,
+                stacklevel=2,
             )
+            return self.components_
+        if name == "components_":  # whose own error Python forgets
+            raise AttributeError(
+                f"{type(self).__name__} has components_ after fit with a structural "
+                "model; call fit."
+            )
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
+
+    @property
+    def components_(self) -> pd.DataFrame:
+        """What was found of each part, read when it is asked for: it takes a while."""
+        answers = vars(self).get("_answers")
+        if not isinstance(answers, StructuralAnswers):
+            raise AttributeError
         return answers.description
 
     def _parts(self, index: pd.Index, X: Any) -> pd.DataFrame:
         """Return what `sklode.plotting.plot_components` draws, (channel, part)."""
         if not isinstance(self._answers, StructuralAnswers):
             raise ValueError(
-                'the parts of a level need level="auto"; got '
-                f'level={self.level!r}, which has none. Fit with level="auto", or a '
+                'components need model="hybrid"; got '
+                f'model={self._model_name!r}, which has none. Fit with model="hybrid", or a '
                 "StructuralForecaster."
             )
         return self._answers.parts(self._history.asked(index, X))

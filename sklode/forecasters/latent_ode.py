@@ -21,7 +21,12 @@ from sklode.hybrid.model import HybridModel
 from sklode.hybrid.training import HybridTraining
 from sklode.latent_ode.answers import LatentODEAnswers
 from sklode.latent_ode.training import LatentODETraining
-from sklode.training.parameters import ATTRIBUTES, PARAMETERS, check_parameters
+from sklode.training.parameters import (
+    ATTRIBUTES,
+    PARAMETERS,
+    check_parameters,
+    model_of,
+)
 from sklode.training.report import Reporter
 from sklode.training.trainer import HISTORY_COLUMNS
 
@@ -43,7 +48,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         window_length: int | None = None,
         horizon: int | None = None,
         thinning: float = 0.5,
-        level: str = "auto",
+        model: str = "hybrid",
         bounds: Any = None,
         error: Any = None,
         holidays: Any = None,
@@ -64,6 +69,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         device: str | torch.device = "auto",
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
+        level: str = "deprecated",
     ) -> None:
         given = locals().copy()
         del given["self"], given["__class__"]
@@ -79,17 +85,21 @@ class _LatentODEForecaster(ContinuousForecaster):
 
     def _scored(self) -> None:
         """Say where a score tells nothing of the network that a search looks for."""
-        is_searched = self._is__candidate and self.level == "auto"
+        is_searched = self._is__candidate and self._model_name == "hybrid"
         if is_searched and not (self.network_share_ or self._said__of_candidates):
             self._said__of_candidates.add("no network")
             warnings.warn(
                 "no network of this candidate counts, so that settings of the network "
                 "change no score: StructuralForecaster gives the same forecasts at "
-                "once. To compare networks by themselves, search with level='series', "
+                "once. To compare networks by themselves, search with model='paper', "
                 "the paper's model; to have one count, give more rows, more series or "
                 "another law.",
                 stacklevel=5,
             )
+
+    @property
+    def _model_name(self) -> str:
+        return model_of(self)
 
     def _check_parameters(self) -> None:
         check_parameters(self)
@@ -108,7 +118,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         if purpose == "update" and self.guard and not self.network_share_:
             return start, 0  # a level that was kept is not undone
         given = history, self, check_random_state(self.random_state), start, purpose
-        if self.level == "auto":
+        if self._model_name == "hybrid":
             run: Any = HybridTraining(*given)
         else:
             run = LatentODETraining(*given, n_ahead=steps_ahead(fh))
@@ -148,7 +158,7 @@ class _LatentODEForecaster(ContinuousForecaster):
         small |= {"latent_size": 2, "max_epochs": 1, "n_samples": 5, "random_state": 0}
         return [
             {**small, "window_length": 4, "horizon": 2, "method": "euler"},
-            {**small, "level": "series", "early_stopping": True, "clip_norm": None},
+            {**small, "model": "paper", "early_stopping": True, "clip_norm": None},
         ]
 
 

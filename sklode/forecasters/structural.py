@@ -88,7 +88,7 @@ class StructuralForecaster(ContinuousForecaster):
 
     Attributes
     ----------
-    level_ : DataFrame
+    components_ : DataFrame
         The most probable form, a row per channel and part: ``share`` of the variance of
         all parts over the last rows; ``size``, a standard deviation in units of y or of
         its logarithm; ``memory``, how long the part is remembered; whether the

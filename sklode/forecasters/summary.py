@@ -46,13 +46,13 @@ def summary_of(forecaster: Any, judged: Any, origins: int) -> Summary:
             f"{history.left_out.sum()} value(s) of a broken sensor: fit has warned of "
             "each kind; clean=False keeps them"
         )
-    if hasattr(forecaster, "level_"):
-        topics["level"] = _parts(forecaster.level_)
+    if hasattr(forecaster, "components_"):
+        topics["level"] = _parts(forecaster.components_)
     if hasattr(forecaster, "network_share_"):
         share = forecaster.network_share_
         told = f"moves the level's forecast, by a weight of {share:.2g} on average"
         told = told if share else "does not count: the level alone forecasts"
-        is_whole = forecaster.level == "series"
+        is_whole = forecaster._model_name == "paper"
         topics["network"] = "is the whole forecast" if is_whole else told
     if forecaster._fit_seconds is not None:  # None of one that was loaded
         seconds = forecaster._fit_seconds
@@ -62,7 +62,7 @@ def summary_of(forecaster: Any, judged: Any, origins: int) -> Summary:
     if origins and n_rows < origins + 2:
         topics["held out"] = f"{n_rows} rows are too few to hold some out"
     elif origins:
-        parts = getattr(forecaster, "level_", pd.DataFrame()).index
+        parts = getattr(forecaster, "components_", pd.DataFrame()).index
         found = set(parts.get_level_values(-1)) if len(parts) else set()
         topics["held out"], advice = _held_out(history, judged, origins, found)
         states = getattr(forecaster._answers, "states", None)

@@ -1,6 +1,6 @@
 """Training on windows that the decoder describes from the first row on.
 
-The paper's (``level="series"``): z0 stands at the first row, and all is reconstructed,
+The paper's (``model="paper"``): z0 stands at the first row, and all is reconstructed,
 with rows after it that the encoder does not see.
 """
 

@@ -4,10 +4,10 @@ Batch first everywhere, (batch, time, channel); draws of z0 stand in front. Time
 ``time_unit_``; a mask is True where an entry was observed.
 """
 
-from sklode.nn.autoencoder import Autoencoder, perceptron
+from sklode.nn.autoencoder import perceptron
 from sklode.nn.decoders import ControlPath, Decoder
-from sklode.nn.encoders import ODELSTM, ODERNN, RNN, build_encoder
-from sklode.nn.objective import Bound, clip_gradient_norm, elbo, log_likelihood
+from sklode.nn.encoders import ODELSTM, ODERNN, RNN
+from sklode.nn.objective import clip_gradient_norm, elbo, log_likelihood
 from sklode.nn.solvers import Solver
 from sklode.nn.vector_fields import VectorField
 
@@ -15,13 +15,10 @@ __all__ = [
     "ODELSTM",
     "ODERNN",
     "RNN",
-    "Autoencoder",
-    "Bound",
     "ControlPath",
     "Decoder",
     "Solver",
     "VectorField",
-    "build_encoder",
     "clip_gradient_norm",
     "elbo",
     "log_likelihood",

@@ -121,7 +121,7 @@ class StructuralAnswers:
 
     @functools.cached_property
     def description(self) -> pd.DataFrame:
-        """Return what was found, as `StructuralForecaster.level_` has it."""
+        """Return what was found, as `StructuralForecaster.components_` has it."""
         rows = []
         for place, (channel, name) in enumerate(self._named()):
             group = channel.groups[0]  # of the most rows

@@ -9,7 +9,7 @@ from sklode.data.scaling import Units
 
 ARCHITECTURE = (
     *("encoder", "hidden_size", "latent_size", "field_width", "field_depth"),
-    *("emission_width", "window_length", "horizon", "level", "method", "step_size"),
+    *("emission_width", "window_length", "horizon", "model", "method", "step_size"),
 )
 """Settings of a network, which cannot change as training goes on."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral, Real
 from typing import Any
 
@@ -16,13 +17,17 @@ _POSITIVE = Interval(Real, 0, None, closed="neither")
 _NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
 _COUNT = Interval(Integral, 0, None, closed="left")
 
+_MODEL_OF_LEVEL = {"auto": "hybrid", "series": "paper"}
+"""Values of ``model`` by those of ``level``, its earlier name."""
+
 _SIZES = "hidden_size latent_size field_width field_depth emission_width batch_size"
 _CONSTRAINTS: dict[str, list[Any]] = {
     **{name: [SIZE] for name in _SIZES.split()},
     "window_length": [SIZE, None],
     "horizon": [_COUNT, None],
     "thinning": [Interval(Real, 0, 1, closed="left")],
-    "level": [StrOptions({"auto", "series"})],
+    "model": [StrOptions({"hybrid", "paper"})],
+    "level": [StrOptions({"deprecated", *_MODEL_OF_LEVEL})],
     "method": [StrOptions(set(METHODS))],
     "step_size": [_POSITIVE],
     "clip_norm": [_POSITIVE, None],
@@ -41,20 +46,38 @@ _CONSTRAINTS: dict[str, list[Any]] = {
 def check_parameters(forecaster: Any) -> None:
     """Check every constructor parameter of a forecaster."""
     check_constraints(_CONSTRAINTS, forecaster)
-    if forecaster.guard is True and forecaster.level != "auto":
+    model = model_of(forecaster)
+    if forecaster.level != "deprecated":
+        if forecaster.model != "hybrid":
+            raise ValueError(
+                "level is the earlier name of model, so that one of them is given; got "
+                f"model={forecaster.model!r} and level={forecaster.level!r}. Leave "
+                "level out."
+            )
+        warnings.warn(
+            f"level is now called model: use model={model!r} in place of level="
+            f"{forecaster.level!r}, which the next release does not take.",
+            FutureWarning,
+            stacklevel=2,
+        )
+    if forecaster.guard is True and model == "paper":
         raise ValueError(
-            'guard=True belongs to level="auto", whose network has a level to prove '
-            f"itself beside; got level={forecaster.level!r}. Use "
-            'level="auto", or leave guard at "auto".'
+            'guard=True belongs to model="hybrid", whose network has a structural '
+            'model to prove itself beside; got model="paper". Use model="hybrid", or '
+            'leave guard at "auto".'
         )
     given = [name for name in KNOWN if getattr(forecaster, name) is not None]
-    if given and forecaster.level != "auto":
+    if given and model == "paper":
         raise ValueError(
-            f'{given[0]} belongs to level="auto"; got level={forecaster.level!r}, the '
-            f"paper's model, which has no place for it. Leave {given[0]} out, or use "
-            'level="auto".'
+            f'{given[0]} belongs to model="hybrid"; got model="paper", which has no '
+            f'place for it. Leave {given[0]} out, or use model="hybrid".'
         )
     resolve_device(forecaster.device)
+
+
+def model_of(forecaster: Any) -> str:
+    """Return which model is asked for, by ``model`` or by its earlier name."""
+    return str(_MODEL_OF_LEVEL.get(forecaster.level, forecaster.model))
 
 
 def resolve_device(name: str | torch.device) -> torch.device:
@@ -82,33 +105,33 @@ PARAMETERS = """    Parameters
         Width of the one hidden layer from z to the observation.
     window_length : int, optional
         Observations that the encoder sees. None: 48, at most all but one of the longest
-        series; with ``level="series"`` twice the horizon, between 24 and 60, so that
+        series; with ``model="paper"`` twice the horizon, between 24 and 60, so that
         two fit into the longest series, one of 8 series or more.
     horizon : int, optional
-        With ``level="series"``: observations after those seen that a training window
+        With ``model="paper"``: observations after those seen that a training window
         also predicts. None: the farthest step of the ``fh`` given to ``fit``; else the
         ``window_length`` given; else 20, at most a third of the longest series.
     thinning : float, default=0.5
         Observation dropout: up to this share of a training window's observations is
-        hidden from the encoder; with ``level="series"`` in so many windows the first
+        hidden from the encoder; with ``model="paper"`` in so many windows the first
         ones, at most ``horizon``: the decoder learns to run backward. 0: the paper's.
-    level : {"auto", "series"}, default="auto"
-        What stands beside the network. "auto": the model of `StructuralForecaster`; the
-        network looks ahead from the last row, and counts as ``guard`` finds. "series":
-        nothing: the paper's model, of whole windows.
+    model : {"hybrid", "paper"}, default="hybrid"
+        "hybrid": the model of `StructuralForecaster`, and beside it a network that
+        looks ahead from the last row, and counts as ``guard`` finds. "paper": the
+        paper's model, a network alone, of whole windows.
     bounds : pair or dict of pairs, optional
-        With ``level="auto"``: least and greatest value of y, None where there is no
+        With ``model="hybrid"``: least and greatest value of y, None where there is no
         end: ``(0, 100)``, ``(0, None)``; of columns a dict. No answer lies beyond them.
         Between two the logit of y is modelled where that explains y better, above one
         the logarithm. Zero is a bound by itself where no value is below.
     error : column or dict, optional
-        With ``level="auto"``: column of X with the standard deviation of each row's
+        With ``model="hybrid"``: column of X with the standard deviation of each row's
         error of measurement, in the unit of y; of columns of y a dict. 0 is exact;
         infinite or NaN: the value does not count. It need not be known ahead, where the
         usual error is taken. Rows of the same stamp are then several measurements. The
         network counts rows alike.
     holidays : str, tuple, Series, DataFrame or dict, optional
-        With ``level="auto"``: days that have names: a country's, by its code
+        With ``model="hybrid"``: days that have names: a country's, by its code
         ("DE", "US-CA"), of several, by the package ``holidays`` (the extra
         ``calendars``); or a table of names and dates: a Series of names over dates,
         columns ``ds`` and ``holiday``, or a dict. Kinds of days have effects of their
@@ -123,10 +146,10 @@ PARAMETERS = """    Parameters
         Threshold of norm gradient clipping over all parameters. None: no clipping.
     kl_weight : float, default=1.0
         Weight of the KL term; of many rows less, by the square of 300 / rows. With
-        ``level="series"`` a fiftieth of it while the windows grow.
+        ``model="paper"`` a fiftieth of it while the windows grow.
     max_epochs : int, optional
         Epochs of at most 32 batches. None: as many as make about 900 optimiser steps.
-        With ``level="series"`` 1500; during the first 1250 of them, at most 84 % of
+        With ``model="paper"`` 1500; during the first 1250 of them, at most 84 % of
         all, windows grow from an eighth of their length.
     batch_size : int, default=64
         Windows per optimiser step.
@@ -137,11 +160,11 @@ PARAMETERS = """    Parameters
     guard : bool or "auto", default="auto"
         Whether what the network adds has to be proved: on two stretches of time, the
         last 30 % of the rows (of 20 short series or more: on every fifth series), it
-        and a level that has not seen them either forecast what follows; this gives the
+        and a structural model that has not seen them either forecast them; this gives the
         stacking weight of each lead and channel. A network without prospects is given
         up after a third of the epochs; one that counts trains on with all rows. Fewer
         than 300 rows train none.
-        False: its forecasts count whole. With ``level="series"`` True is refused.
+        False: its forecasts count whole. With ``model="paper"`` True is refused.
     early_stopping : bool, default=False
         Hold out the last tenth of every series (of many short ones: every tenth), stop
         when its loss has not improved by 1e-4 for 50 epochs, and keep the best weights.
@@ -166,13 +189,15 @@ PARAMETERS = """    Parameters
         Of every random number; no global generator is touched.
     verbose : {0, 1, 2}, default=0
         0: silent; 1: a progress bar, which needs tqdm; 2: a line per epoch.
+    level : {"auto", "series"}, optional
+        Deprecated: the earlier name of ``model``, "hybrid" or "paper".
 
 """
 
 ATTRIBUTES = """    Attributes
     ----------
     network_ : sklode.hybrid.HybridODE or sklode.latent_ode.LatentODE
-        The trained network; None where the level alone forecasts.
+        The trained network; None where the structural model alone forecasts.
     history_ : DataFrame
         A row per epoch: ``loss``, ``log_likelihood`` and ``kl`` per observed value,
         ``kl_weight``, ``grad_norm`` before clipping, ``clipped_fraction``,
@@ -182,9 +207,9 @@ ATTRIBUTES = """    Attributes
     n_epochs_, best_epoch_ : int
         Epochs trained, and the one whose weights are kept.
     window_length_, horizon_ : int
-        As given, or chosen; kept from ``pretrain``. No ``horizon_`` under "auto".
+        As given, or chosen; kept from ``pretrain``. No ``horizon_`` of "hybrid".
     time_unit_ : Timedelta or float
-        The training stamps' median positive gap, under "series" at least a tenth of
+        The training stamps' median positive gap, of "paper" at least a tenth of
         their mean gap; kept from ``pretrain``.
     location_, scale_ : ndarray of shape (channel,)
         What values are shifted and scaled by.
@@ -192,12 +217,12 @@ ATTRIBUTES = """    Attributes
         How much of the network's forecast counts, from 0 to 1: the mean over leads and
         channels, see ``guard``.
     network_weights_ : DataFrame
-        With ``level="auto"``: the same by lead (time since the last observation, in
+        With ``model="hybrid"``: the same by lead (time since the last observation, in
         ``time_unit_``) and channel, interpolated between leads; 0 beyond the last one.
-    level_ : DataFrame
-        With ``level="auto"``: what the level is made of, see `StructuralForecaster`.
+    components_ : DataFrame
+        With ``model="hybrid"``: the structural model's, see `StructuralForecaster`.
     interval_scale_ : DataFrame
-        What the model's own spread, under "auto" the level's, is multiplied by: a
+        What the model's own spread, of "hybrid" the structural's, is multiplied by: a
         column per channel, a row per time since the last observation (in
         ``time_unit_``; 0: inside the history), interpolated between them.
 

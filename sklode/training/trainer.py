@@ -276,7 +276,7 @@ class Trainer:
                 f"{best.epoch}; it went back {self.n_restored} times. The weights "
                 f"{kept} are kept. Lower lr (lr={lr:g}), or set clip_norm lower, for "
                 f"example to 1.0 (clip_norm={clip_norm}), or use a smaller step_size. "
-                "level='auto' keeps what does not prove itself out of the forecasts."
+                "model='hybrid' keeps what does not prove itself out of the forecasts."
             )
 
 

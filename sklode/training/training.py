@@ -18,6 +18,7 @@ from sklode.data.history import History
 from sklode.data.known import Known, told
 from sklode.engine.threads import one_torch_thread
 from sklode.training.model import ARCHITECTURE
+from sklode.training.parameters import model_of
 from sklode.training.report import Reporter
 from sklode.training.trainer import Draw, Trainer
 
@@ -68,7 +69,7 @@ class Training:
         self.from_scratch = start is None or start.network is None
         self.model: Any = None if self.from_scratch else copy.deepcopy(start)
         self.architecture = {name: getattr(settings, name) for name in ARCHITECTURE}
-        self.architecture |= told(settings)
+        self.architecture |= told(settings) | {"model": model_of(settings)}
         self.columns = history.channels, history.controls, history.categories
 
     @functools.cached_property

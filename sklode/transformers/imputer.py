@@ -30,7 +30,7 @@ class StructuralImputer(BaseTransformer):
     Attributes
     ----------
     forecaster_ : StructuralForecaster
-        What was found; ``level_`` after a fit of it.
+        What was found; ``components_`` after a fit of it.
 
     See Also
     --------

@@ -37,7 +37,7 @@ class StructuralResampler(BaseTransformer):
     Attributes
     ----------
     forecaster_ : StructuralForecaster
-        What was found; ``level_`` after a fit of it.
+        What was found; ``components_`` after a fit of it.
 
     Examples
     --------

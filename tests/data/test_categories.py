@@ -46,7 +46,7 @@ def test_a_category_is_an_indicator_of_each_level_and_two_levels_are_one() -> No
 def test_a_category_is_found_in_any_dtype(dtype: str) -> None:
     X = table(weather=WEATHER).astype(dtype)
     forecaster = structural().fit(Y[SEEN], X.loc[SEEN])
-    assert "weather (levels)" in forecaster.level_.index.get_level_values("part")
+    assert "weather (levels)" in forecaster.components_.index.get_level_values("part")
     error = (forecaster.predict(AHEAD, X=X.loc[AHEAD]) - Y[AHEAD]).abs().mean()
     assert error < 0.9  # the noise alone has 0.8; without X it is 2.3
 
@@ -74,10 +74,10 @@ def test_a_category_of_many_weak_levels_is_found_as_one_effect() -> None:
     effects = 0.7 * rng.normal(size=30)
     y = pd.Series(effects[level] + rng.normal(size=400), stamps)
     X = pd.DataFrame({"kind": level}, stamps).astype(str)
-    parts = structural().fit(y, X).level_.index.get_level_values("part")
+    parts = structural().fit(y, X).components_.index.get_level_values("part")
     assert "kind (levels)" in parts
     y = pd.Series(rng.normal(size=400), stamps)
-    parts = structural().fit(y, X).level_.index.get_level_values("part")
+    parts = structural().fit(y, X).components_.index.get_level_values("part")
     assert "kind (levels)" not in parts
 
 

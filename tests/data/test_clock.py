@@ -240,7 +240,11 @@ def test_a_season_longer_than_the_rows_is_left_out_with_a_warning() -> None:
         assert shown(["1D", "7D"], HOURS) == (DAY,)
     with pytest.warns(UserWarning, match=told):
         fitted = StructuralForecaster(seasons=["7D"]).fit(wave_over(HOURS))
-    assert not fitted.level_.index.get_level_values("part").str.contains("season").any()
+    assert (
+        not fitted.components_.index.get_level_values("part")
+        .str.contains("season")
+        .any()
+    )
 
 
 @pytest.mark.parametrize(("season", "length"), [("ME", "30.44 d"), ("QE", "91.31 d")])

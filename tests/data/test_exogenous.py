@@ -35,7 +35,7 @@ def test_a_control_acts_after_the_stamp_before_its_own(kind: type) -> None:
     y = waves(pd.RangeIndex(0, 240, 10))
     stamps = pd.Index(y.index[-1] + 30 * np.arange(1, 8))  # three time units apart
     X = controls(stamps)
-    forecaster = tiny(kind, **TRAINED, level="series").fit(y, controls(y.index))
+    forecaster = tiny(kind, **TRAINED, model="paper").fit(y, controls(y.index))
     forecast = forecaster.predict(at(stamps), X=X)
     other = forecaster.predict(at(stamps), X=moved(X, stamps[3]))
     difference = np.abs(other - forecast).to_numpy()
@@ -45,7 +45,7 @@ def test_a_control_acts_after_the_stamp_before_its_own(kind: type) -> None:
 
 def test_rows_of_x_on_the_way_to_a_far_stamp_count() -> None:
     y = waves(pd.RangeIndex(24))
-    forecaster = tiny(**TRAINED, level="series").fit(y, controls(y.index))
+    forecaster = tiny(**TRAINED, model="paper").fit(y, controls(y.index))
     X = controls(pd.RangeIndex(24, 64))
     far = forecaster.predict([40], X=X)
     full = forecaster.predict(range(1, 41), X=X)

@@ -13,14 +13,14 @@ from tests.series import FORECASTERS, channels, panel, tiny, waves
 
 
 @pytest.mark.parametrize("kind", FORECASTERS)
-@pytest.mark.parametrize("level", ["auto", "series"])
+@pytest.mark.parametrize("model", ["hybrid", "paper"])
 def test_a_channel_that_is_observed_once_is_forecast_by_that_value(
-    kind: type, level: str
+    kind: type, model: str
 ) -> None:
     y = channels()
     y["b"] = np.nan
     y.iloc[9, 1] = 70.0
-    forecast = tiny(kind, level=level).fit(y).predict([-30, -5, 1, 4])
+    forecast = tiny(kind, model=model).fit(y).predict([-30, -5, 1, 4])
     np.testing.assert_allclose(forecast["b"], 70, rtol=1e-15)
     assert np.abs(forecast["a"]).max() < 10
 
@@ -45,7 +45,7 @@ def test_a_series_of_a_panel_may_lack_a_channel() -> None:
     y = panel().rename(columns={"y": "a"})
     y["b"] = 10 - 2 * y["a"]
     y.loc["s1", "b"] = np.nan
-    forecaster = tiny(level="series", max_epochs=10, lr=0.1).fit(y)
+    forecaster = tiny(model="paper", max_epochs=10, lr=0.1).fit(y)
     np.testing.assert_allclose(forecaster.location_, y.mean())
     forecast = forecaster.predict([1, 2])
     # of a channel never seen there: what other series say of it

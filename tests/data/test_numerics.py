@@ -11,7 +11,7 @@ import pytest
 
 from tests.series import FORECASTERS, channels, tiny, uneven_stamps, waves
 
-LEVELS = ["auto", "series"]
+MODELS = ["hybrid", "paper"]
 NAN = float("nan")
 
 
@@ -30,18 +30,18 @@ def check_sane(forecaster: Any, y: pd.Series) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("level", "size"),
+    ("model", "size"),
     [
-        *product(LEVELS, [(1e30, 0), (1e-3, 1e9)]),
+        *product(MODELS, [(1e30, 0), (1e-3, 1e9)]),
         *product(["auto"], [(1e-30, 0), (1.0, 1e9), (1e300, 0), (1e-300, 0)]),
     ],
 )
 def test_very_large_and_very_small_values_are_forecast(
-    level: str, size: tuple[float, float]
+    model: str, size: tuple[float, float]
 ) -> None:
     factor, offset = size
     y = factor * waves(uneven_stamps(40)) + offset
-    check_sane(tiny(level=level, max_epochs=3).fit(y), y)
+    check_sane(tiny(model=model, max_epochs=3).fit(y), y)
 
 
 def test_variances_that_no_float_holds_are_refused_and_errors_are_scored() -> None:
@@ -74,18 +74,18 @@ def test_every_type_gives_the_forecast_of_its_numbers(dtype: str) -> None:
     np.testing.assert_array_equal(found.predict([1, 5]), expected.predict([1, 5]))
 
 
-CONSTANTS = list(product(LEVELS, [0.0, 7.5, -1e30, 0.1]))
+CONSTANTS = list(product(MODELS, [0.0, 7.5, -1e30, 0.1]))
 
 
 @pytest.mark.parametrize(
-    ("kind", "level", "constant"),
+    ("kind", "model", "constant"),
     [(FORECASTERS[k % 3], *case) for k, case in enumerate(CONSTANTS)],
 )
 def test_a_constant_series_is_forecast_by_its_constant(
-    kind: type, level: str, constant: float
+    kind: type, model: str, constant: float
 ) -> None:
     y = waves() * 0 + constant
-    forecaster = tiny(kind, level=level, max_epochs=3, lr=0.03).fit(y)
+    forecaster = tiny(kind, model=model, max_epochs=3, lr=0.03).fit(y)
     forecast = forecaster.predict([-40, -3, 1, 10, 1000])
     np.testing.assert_array_equal(forecast, constant)
     low, high = forecaster.predict_interval([1, 10]).to_numpy().T
@@ -99,12 +99,12 @@ def test_a_constant_series_is_forecast_by_its_constant(
 def test_a_constant_channel_is_held_and_leaves_the_others_to_be_learned() -> None:
     both = channels().assign(b=0.3)
     settings = {"early_stopping": True, "max_epochs": 30}
-    forecaster = tiny(level="series", **settings).fit(both)
+    forecaster = tiny(model="paper", **settings).fit(both)
     forecast = forecaster.predict([-3, 1, 10])
     np.testing.assert_array_equal(forecast["b"], 0.3)
     assert forecast["a"].nunique() == 3
     # the likelihood is that of the other channel, not the mean of both
-    history = tiny(level="series", **settings).fit(both[["a"]]).history_
+    history = tiny(model="paper", **settings).fit(both[["a"]]).history_
     last = forecaster.history_["log_likelihood"].iloc[-1]
     assert last == pytest.approx(history["log_likelihood"].iloc[-1], rel=0.3)
 
@@ -112,7 +112,7 @@ def test_a_constant_channel_is_held_and_leaves_the_others_to_be_learned() -> Non
 def test_an_update_that_varies_frees_a_constant_channel() -> None:
     y = waves(uneven_stamps(40))
     first = y[:20] * 0 + 2.0
-    forecaster = tiny(level="series", finetune_epochs=5).fit(first)
+    forecaster = tiny(model="paper", finetune_epochs=5).fit(first)
     assert (forecaster.predict([1, 5]) == 2.0).all()
     forecaster.update(first.set_axis(y.index[20:]))
     assert (forecaster.predict([1, 5]) == 2.0).all()

@@ -105,7 +105,7 @@ def test_what_the_trained_network_is_not_for_is_refused(
 
 def test_an_update_continues_from_the_current_weights_and_units() -> None:
     y = series()
-    forecaster = tiny(finetune_epochs=4, lr=0.05, level="series").fit(y[:18])
+    forecaster = tiny(finetune_epochs=4, lr=0.05, model="paper").fit(y[:18])
     slow, other = copy.deepcopy(forecaster), copy.deepcopy(forecaster)
     slow.lr = 1e-9
     assert_kept(slow.update(y[18:]).network_, forecaster.network_)

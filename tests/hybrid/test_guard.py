@@ -238,7 +238,7 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(
     asked, change = proof.asked, proof.evidence().change
     proved = proof.median + change * proof.deviation
     model = replace(proof._model, weights=NetworkWeights.whole(2, 30.0))
-    forecaster, places = tiny(level="auto").fit(y, X=X), y.index
+    forecaster, places = tiny(model="hybrid").fit(y, X=X), y.index
     lengths = proof.before.lengths
     for window in np.unique(asked.window)[::5]:
         mine = asked.window == window

@@ -43,7 +43,7 @@ def fitted(weight: float, y: Any, X: Any = None, **settings: Any) -> Any:
         patch.setattr(ahead, "has_prospects", lambda *_: True)
         found = weights(weight) if weight else None
         patch.setattr(ahead, "network_weights_of", lambda *_, **__: found)
-        chosen = {"level": "auto", "max_epochs": 2, "lr": 0.05, **settings}
+        chosen = {"model": "hybrid", "max_epochs": 2, "lr": 0.05, **settings}
         return tiny(**chosen).fit(y, X=X)
 
 
@@ -68,7 +68,7 @@ def test_forecasts_move_from_level_to_network(by_weight: dict[float, Any]) -> No
     assert [f.network_share_ for f in by_weight.values()] == [0.0, 0.3, 1.0]
     assert part.network_weights_.to_numpy().tolist() == [[0.3], [0.3]]
     low, middle, high = (medians(f, STEPS) for f in (level, part, whole))
-    is_log = bool(level.level_["logarithm"].iloc[0])
+    is_log = bool(level.components_["logarithm"].iloc[0])
     if is_log:
         low, middle, high = map(np.log, (low, middle, high))
     assert np.abs(low - high).min() > 1e-3
@@ -79,7 +79,7 @@ def test_point_quantiles_variance_and_paths_agree(by_weight: dict[float, Any]) -
     for forecaster in by_weight.values():
         alpha = [0.05, 0.5, 0.95]
         found = forecaster.predict_quantiles(STEPS, alpha=alpha).to_numpy()
-        if not forecaster.level_["logarithm"].iloc[0]:  # whose forecasts are means
+        if not forecaster.components_["logarithm"].iloc[0]:  # whose forecasts are means
             point = forecaster.predict(STEPS)
             np.testing.assert_allclose(found[:, 1], point, rtol=1e-9)
         paths = forecaster.sample(STEPS, n_samples=3000).to_numpy().reshape(3000, -1)
@@ -113,7 +113,7 @@ def test_without_a_weight_it_is_the_structural_forecaster() -> None:
         lambda f: f.predict([-3, 1, 9]),
         lambda f: f.predict_interval(STEPS),
         lambda f: f.predict_var(STEPS),
-        lambda f: f.level_,
+        lambda f: f.components_,
     ):
         left, right = answer(forecaster), answer(structural)
         pd.testing.assert_frame_equal(pd.DataFrame(left), pd.DataFrame(right))

@@ -35,7 +35,7 @@ def proving(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 def auto(kind: Any = LatentODELSTMForecaster, **settings: Any) -> Any:
-    return tiny(kind, **{"level": "auto", "max_epochs": 3, **settings})
+    return tiny(kind, **{"model": "hybrid", "max_epochs": 3, **settings})
 
 
 @pytest.mark.parametrize("kind", MOSTLY_ONE)

@@ -78,7 +78,7 @@ def test_nothing_is_below_zero_and_counts_are_whole(name: str) -> None:
     is_whole = [(found[k] % 1 == 0).all() for k in ("quantiles", "interval", "paths")]
     assert all(is_whole) is (name not in FRACTIONS)
     told = "not below zero" if name in FRACTIONS else "counts"
-    assert (forecaster.level_["values"] == told).all()
+    assert (forecaster.components_["values"] == told).all()
 
 
 def test_the_past_is_not_below_zero() -> None:
@@ -142,11 +142,11 @@ def test_an_update_may_end_what_is_known_of_values(
     value: float, told: str, update_params: bool
 ) -> None:
     forecaster = structural(poisson(0.4)[:100])
-    assert (forecaster.level_["values"] == "counts").all()
+    assert (forecaster.components_["values"] == "counts").all()
     forecaster.update(
         pd.Series([value], days(140)[100:101]), update_params=update_params
     )
-    assert (forecaster.level_["values"] == told).all()
+    assert (forecaster.components_["values"] == told).all()
     found = all_of(forecaster)["quantiles"]
     assert (found < 0).any() == (told == "any")
     assert (found % 1 != 0).any()

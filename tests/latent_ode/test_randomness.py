@@ -11,7 +11,7 @@ from sktime.forecasting.base import ForecastingHorizon
 
 from tests.series import FORECASTERS, channels, tiny
 
-TRAINED: dict[str, Any] = {"max_epochs": 20, "lr": 0.05, "level": "series"}
+TRAINED: dict[str, Any] = {"max_epochs": 20, "lr": 0.05, "model": "paper"}
 
 
 def smooth_paths(forecaster: Any, times: np.ndarray, n: int = 200) -> np.ndarray:

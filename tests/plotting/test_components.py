@@ -115,7 +115,7 @@ def test_counts_with_zeros_under_a_logarithm_are_drawn() -> None:
     y = pd.Series(sold, pd.date_range("2024", periods=150), name="sold")
     forecaster = StructuralForecaster().fit(y)
     assert (y == 0).any()
-    assert forecaster.level_["logarithm"].all()
+    assert forecaster.components_["logarithm"].all()
     axes = plot_components(forecaster)
     np.testing.assert_array_equal(points(axes[0], "observed")[:, 1], y)
     for one in axes:
@@ -187,9 +187,9 @@ def test_what_has_no_level_is_refused() -> None:
 
 
 def test_the_level_that_a_network_stands_on_is_drawn() -> None:
-    forecaster = tiny(level="auto", horizon=3).fit(WEEK)
+    forecaster = tiny(model="hybrid", horizon=3).fit(WEEK)
     axes = named(plot_components(forecaster, [1, 2, 3]))
     assert "season of 7 d" in axes
     np.testing.assert_array_equal(at(axes["trend"], "observed", DAYS), WEEK)
-    with pytest.raises(ValueError, match=r'need level="auto"; got level=.series.'):
-        plot_components(tiny(level="series").fit(WEEK))
+    with pytest.raises(ValueError, match=r'need model="hybrid"; got model=.paper.'):
+        plot_components(tiny(model="paper").fit(WEEK))

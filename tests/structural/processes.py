@@ -36,8 +36,8 @@ def candidate(
 ) -> Candidate:
     """Return a component of these hyperparameters; the others are middling ones.
 
-    ``sizes`` are named as in `sklode.structural.state_space.BASE`; ``season`` and ``kept`` are
-    size and memory of every season.
+    ``sizes`` are named as in `sklode.structural.state_space.BASE`; ``season`` and
+    ``kept`` are size and memory of every season.
     """
     usual = {"slope": 0.7, "walk": 0.8, "velocity": 0.9, "velocity_memory": 6.0}
     usual |= {"ou": 0.6, "ou_memory": 3.0, "noise": 0.3, "constant": 2.0}

@@ -30,7 +30,7 @@ def check_finite(forecaster: Any, y: Any, variance: bool = True) -> None:
         "interval": forecaster.predict_interval(STEPS, coverage=[0.5, 0.9]),
         "sample": forecaster.sample(STEPS),
         "past": forecaster.predict_at(y.index),
-        "level": forecaster.level_[["share", "size", "probability"]],
+        "level": forecaster.components_[["share", "size", "probability"]],
     }
     if variance:
         answers["var"] = forecaster.predict_var(STEPS)

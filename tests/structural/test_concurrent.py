@@ -96,7 +96,7 @@ def test_intervals_and_paths_are_as_narrow_as_the_twin_allows() -> None:
 
 
 def test_level_says_which_columns_are_told(fitted: StructuralForecaster) -> None:
-    assert fitted.level_["cross"].groupby(level="channel").all()["late"]
+    assert fitted.components_["cross"].groupby(level="channel").all()["late"]
 
 
 def test_an_update_gives_what_all_rows_at_once_give() -> None:

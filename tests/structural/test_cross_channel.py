@@ -36,7 +36,7 @@ def test_chance_is_not_taken_for_what_columns_tell() -> None:
 
 
 def test_level_says_which_columns_are_told(fitted: StructuralForecaster) -> None:
-    told = fitted.level_["cross"].groupby(level="channel").all()
+    told = fitted.components_["cross"].groupby(level="channel").all()
     assert told.to_dict() == {"leader": False, "follower": True}
 
 

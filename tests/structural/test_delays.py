@@ -92,9 +92,9 @@ def test_what_moves_at_the_same_time_has_no_delay() -> None:
 
 
 def test_components_say_which_columns_are_told(fitted: StructuralForecaster) -> None:
-    told = fitted.level_["cross"].groupby(level="channel").all()
+    told = fitted.components_["cross"].groupby(level="channel").all()
     assert told.to_dict() == {"leader": False, "follower": True}
-    part = fitted.level_.loc["follower"].filter(like="leader", axis=0)
+    part = fitted.components_.loc["follower"].filter(like="leader", axis=0)
     assert part.index.str.endswith(", late)").all()
     assert part["memory"].to_list() == ["3"]
 

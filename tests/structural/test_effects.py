@@ -54,7 +54,7 @@ def late(u: Any, hours: Any, memory: float) -> Any:
 
 
 def found_effects(forecaster: Any) -> list[str]:
-    parts = forecaster.level_.index.get_level_values("part")
+    parts = forecaster.components_.index.get_level_values("part")
     return [part for part in parts if re.search(r"\((line|curve)(, late)?\)$", part)]
 
 
@@ -119,7 +119,7 @@ def test_a_column_may_act_at_once_and_late() -> None:
     y = pd.Series(2 * u + 6 * slow + 0.3 * rng.normal(size=1500), t)
     X = pd.DataFrame({"u": u}, t)
     forecaster = StructuralForecaster(random_state=0).fit(y[:1400], X=X[:1400])
-    parts = forecaster.level_.index.get_level_values("part")
+    parts = forecaster.components_.index.get_level_values("part")
     assert [part for part in parts if part.startswith("u (")] == [
         "u (line)",
         "u (line, late)",
@@ -202,7 +202,7 @@ def test_an_effect_that_builds_up_and_fades_is_found(effect: Any, seed: int) -> 
     X = pd.DataFrame({"u": u}, index)
     forecaster = structural().fit(y[:350], X=X[:350])
     (part,) = found_effects(forecaster)
-    memory = pd.Timedelta(forecaster.level_.loc[(0, part), "memory"])
+    memory = pd.Timedelta(forecaster.components_.loc[(0, part), "memory"])
     assert 3.5 < memory / pd.Timedelta("1h") < 7
     found = forecaster.predict(fh=index[350:], X=X[350:])
     assert np.abs(found - truth[350:]).mean() < 0.35 * truth.std()

@@ -122,7 +122,7 @@ def test_many_cycles_tell_a_tide_from_a_day(hours: float, named: str) -> None:
     values += 0.1 * np.random.default_rng(0).normal(size=300)
     y = pd.Series(values, pd.date_range("2024-01-01", periods=300, freq="h"))
     forecaster = StructuralForecaster().fit(y)
-    assert f"season of {named}" in forecaster.level_.index.get_level_values("part")
+    assert f"season of {named}" in forecaster.components_.index.get_level_values("part")
     ahead = np.arange(300, 372)
     truth = np.sin(2 * np.pi * ahead / hours)
     assert np.abs(forecaster.predict(list(range(1, 73))) - truth).mean() < 0.08

@@ -160,7 +160,7 @@ def test_a_file_forecasts_an_unknown_x_as_before(fitted: Any, tmp_path: Any) -> 
 @UNKNOWN
 @pytest.mark.parametrize("guard", [False, True])
 def test_a_network_reads_finite_numbers(guard: bool) -> None:
-    forecaster = tiny(LatentODELSTMForecaster, level="auto", guard=guard)
+    forecaster = tiny(LatentODELSTMForecaster, model="hybrid", guard=guard)
     holes = X.loc[SEEN].mask(RNG.random((360, 2)) < 0.2)
     forecaster.fit(Y[SEEN], holes)
     for known in (None, X.loc[AHEAD[:3]]):
@@ -170,5 +170,5 @@ def test_a_network_reads_finite_numbers(guard: bool) -> None:
 
 def test_the_paper_s_model_needs_all_of_x() -> None:
     holes = X[:40].mask(holes_at(HOURS[:40] == HOURS[7]))
-    with pytest.raises(ValueError, match=f'level="series" X must .*first {HOURS[7]}'):
+    with pytest.raises(ValueError, match=f'model="paper" X must .*first {HOURS[7]}'):
         tiny().fit(Y[:40], holes)

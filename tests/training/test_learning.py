@@ -47,7 +47,7 @@ def test_pretraining_on_a_family_helps_a_member_with_little_data() -> None:
     train, test = pd.Series(wave[:14]), pd.Series(wave, name="y")[14:24]
     settings: dict[str, Any] = {
         **{"hidden_size": 16, "latent_size": 4, "field_width": 16},
-        **{"emission_width": 16, "window_length": 12, "level": "series"},
+        **{"emission_width": 16, "window_length": 12, "model": "paper"},
         **{"batch_size": 16, "lr": 0.02},
     }
     errors = []

@@ -41,7 +41,7 @@ BAD_PARAMETERS: dict[str, list[Any]] = {
     "window_length": [0, -1, 2.5, "8", NAN],
     "horizon": [-1, 2.5, "8", NAN],
     "thinning": [-0.1, 1, "0.5", None, NAN],
-    "level": ["minmax", "window", "last", 1, True, None],
+    "model": ["minmax", "window", "auto", 1, True, None],
     "bounds": [5, "0 to 100", 1.5],
     "error": [["sigma"], {"sigma"}],
     "holidays": [5, 1.5],
@@ -62,6 +62,7 @@ BAD_PARAMETERS: dict[str, list[Any]] = {
     "device": ["abacus", None, 1],
     "random_state": ["seed", -1, 0.5],
     "verbose": [-1, 3, "loud", None],
+    "level": ["minmax", "hybrid", 1, True, None],
 }
 
 
@@ -84,6 +85,8 @@ def test_a_bad_parameter_is_refused_by_name(name: str, value: Any) -> None:
 
 @pytest.mark.usefixtures("untrained")
 def test_a_guard_has_nothing_to_prove_without_a_level() -> None:
-    message = r"guard=True belongs to level=.auto.*; got level='series'\. Use level="
+    message = (
+        r"guard=True belongs to model=.hybrid.*; got model=.paper.\. Use model=.hybrid"
+    )
     with pytest.raises(ValueError, match=message):
-        tiny(level="series", guard=True).fit(waves(uneven_stamps()))
+        tiny(model="paper", guard=True).fit(waves(uneven_stamps()))

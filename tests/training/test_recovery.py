@@ -176,7 +176,7 @@ def test_a_divergence_restores_the_best_validated_weights(
 def test_a_training_that_made_the_model_worse_says_so_and_what_to_change() -> None:
     told = (
         r"diverged: .* is [\d.e+]+, and 0\.5 with the weights of epoch 0; "
-        r".*Lower lr \(lr=5\), or set clip_norm.*step_size.*'auto' keeps what"
+        r".*Lower lr \(lr=5\), or set clip_norm.*step_size.*'hybrid' keeps what"
     )
     network, batches = Trainee(bowl), [batch(0.0)] * 10
     with pytest.warns(ConvergenceWarning, match=told):
@@ -193,7 +193,7 @@ def test_weights_far_worse_than_those_before_training_are_not_kept(
     noise = np.random.RandomState(0).randn(120)
     y = pd.Series(np.sin(np.arange(120) / 4) + 0.1 * noise)
     forecaster = LatentODELSTMForecaster(
-        level="series",
+        model="paper",
         max_epochs=40,
         lr=1000.0,
         clip_norm=None,

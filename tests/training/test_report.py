@@ -75,7 +75,7 @@ def test_a_terminal_shows_one_bar_on_one_line(terminal: Screen) -> None:
 def test_the_verdict_of_a_guard_is_told(
     terminal: Screen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings: dict[str, Any] = {"level": "auto", "max_epochs": 5, "verbose": 1}
+    settings: dict[str, Any] = {"model": "hybrid", "max_epochs": 5, "verbose": 1}
     forecaster, y = tiny(**settings), waves(uneven_stamps(60))
     verdict = "has not proved itself: the level answers alone.\n"
     monkeypatch.setattr(ahead, "_PROVING_ROWS", 0)

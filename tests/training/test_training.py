@@ -115,7 +115,7 @@ def test_thinning_hides_a_share_of_each_window_and_first_rows_of_some() -> None:
 
 @pytest.mark.parametrize("y", [waves(), panel(), panel((5,) * 9)], ids=[1, 3, 9])
 def test_early_stopping_keeps_the_best_epoch_after_the_warm_up(y: Any) -> None:
-    settings = {"max_epochs": 12, "lr": 0.3, "level": "series"}
+    settings = {"max_epochs": 12, "lr": 0.3, "model": "paper"}
     stopped = tiny(early_stopping=True, **settings).fit(y)
     losses = stopped.history_["validation_loss"]
     assert np.isfinite(losses).all()
@@ -131,7 +131,7 @@ def test_rows_that_are_held_out_teach_neither_network_nor_units(
     y: pd.DataFrame, n_held_out: int
 ) -> None:
     X = pd.DataFrame({"u": np.cos(np.arange(len(y)))}, y.index)
-    settings: dict[str, Any] = {"early_stopping": True, "level": "series"}
+    settings: dict[str, Any] = {"early_stopping": True, "model": "paper"}
     run = planned(tiny(**settings), y, X=X)
     lengths = np.diff(run.windows.bounds)
     held_out = np.arange(len(y)) >= np.repeat(run.cut, lengths)

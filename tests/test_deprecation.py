@@ -1,0 +1,61 @@
+"""Earlier names are taken for one release, with a warning; see CONTRIBUTING.md."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from sklode import LatentODELSTMForecaster, StructuralForecaster
+from tests.series import TINY, uneven_stamps, waves
+
+SMALL = {name: value for name, value in TINY.items() if name != "model"}
+Y = waves(uneven_stamps())
+NAMES = [("series", "paper"), ("auto", "hybrid")]
+
+
+@pytest.mark.parametrize(("earlier", "name"), NAMES)
+@pytest.mark.parametrize("way", ["constructor", "set_params", "clone"])
+def test_the_earlier_name_of_the_model_means_the_same(
+    earlier: str, name: str, way: str
+) -> None:
+    forecaster = LatentODELSTMForecaster(**SMALL, level=earlier)
+    if way == "set_params":
+        forecaster = LatentODELSTMForecaster(**SMALL).set_params(level=earlier)
+    elif way == "clone":
+        forecaster = clone(forecaster)
+    with pytest.warns(FutureWarning, match=f"use model='{name}' in place of level="):
+        forecaster.fit(Y)
+    expected = LatentODELSTMForecaster(**SMALL, model=name).fit(Y).predict([1, 5])
+    pd.testing.assert_series_equal(forecaster.predict([1, 5]), expected)
+
+
+def test_both_names_are_refused() -> None:
+    both = LatentODELSTMForecaster(**SMALL, model="paper", level="auto")
+    message = "model='paper' and level='auto'. Leave level out"
+    with pytest.raises(ValueError, match=message):
+        both.fit(Y)
+
+
+def test_the_earlier_name_of_the_components_answers_and_warns() -> None:
+    forecaster = StructuralForecaster().fit(Y)
+    with pytest.warns(FutureWarning, match="level_ is now called components_"):
+        found = forecaster.level_
+    pd.testing.assert_frame_equal(found, forecaster.components_)
+    with pytest.raises(AttributeError, match="no attribute 'levels_'"):
+        forecaster.levels_  # noqa: B018
+
+
+def test_files_that_say_level_are_read_as_they_were_meant(tmp_path: Path) -> None:
+    path = Path(__file__).parent / "format_13" / "paper.safetensors"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        found: Any = LatentODELSTMForecaster.load_weights(path)
+        assert found.get_params()["model"] == "paper"
+        found.save_weights(tmp_path / "again")
+    again = LatentODELSTMForecaster.load_weights(tmp_path / "again")
+    pd.testing.assert_frame_equal(again.predict([1, 3]), found.predict([1, 3]))
