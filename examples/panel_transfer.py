@@ -68,8 +68,8 @@ later = panel({name: truth[to_come] for name, (_, truth) in valleys.items()})
 # Pretrain on the forty, fit on the six
 # -------------------------------------
 # ``fit`` after ``pretrain`` takes up the new series; ``finetune_epochs=0`` says that
-# they have nothing more to teach. The level is a linear model: it can be pretrained as
-# well.
+# they have nothing more to teach. The structural model ("level" below) is linear: it
+# can be pretrained as well.
 
 network = LatentODELSTMForecaster(
     window_length=N_SEEN,
@@ -132,8 +132,8 @@ print(f"\nShare of the network in its forecast: {network.network_share_:.2f}")
 
 # %%
 # The share is what the network has earned on counts that it had not seen, beside the
-# level. Where it is 0, take ``StructuralForecaster``: it gives the same forecast, and
-# nothing is trained.
+# structural model. Where it is 0, take ``StructuralForecaster``: it gives the same
+# forecast, and nothing is trained.
 
 names = ["new 1", "new 2"]
 days = {

@@ -1,7 +1,7 @@
 """Measure memory and seconds of what a forecaster does with large series and panels.
 
 Each workload runs in a fresh process: fit, forecasts of all kinds, updates, pickling;
-of the network alone, ``model="paper"``, where it names no other level.
+of the network alone, ``model="paper"``, where it names no other.
 Peaks are of resident memory, beyond what the process holds once libraries are imported
 and a small model was fitted. What is over 8 GiB, libraries included, is told.
 

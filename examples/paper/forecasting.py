@@ -131,7 +131,7 @@ def run(
         rows.append({**row, "seconds": seconds, "best_epoch": best_epoch})
         kept[task].setdefault(method, found)
         took = "" if np.isnan(seconds) else f"seed {seed}{seconds:8.1f} s"
-        level = ", the level alone" if best_epoch == 0 else ""
+        level = ", the structural model alone" if best_epoch == 0 else ""
         print(f"{task:7} {method:34}{mse:9.4f} {took}{level}", flush=True)
 
     for task in options.tasks:
@@ -201,7 +201,7 @@ def print_table(
     print(
         "Published: the paper's figures, whose scaling is not stated: for orientation, "
         "not for comparison. In brackets: standard deviation over seeds. *: in every "
-        "seed the guard kept the level alone."
+        "seed the guard kept the structural model alone."
     )
     return means
 

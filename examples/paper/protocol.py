@@ -173,9 +173,9 @@ def forecast_origins(
 
     The forecaster is pretrained on the training part; a fit without epochs then takes
     what came before each origin as its history, one series each, so that a single
-    prediction serves them all: the level reads all of it, the network the last window.
-    It gives what fit, update(update_params=False) and
-    predict give from each origin in turn.
+    prediction serves them all: the structural model reads all of it, the network the
+    last window. It gives what fit, update(update_params=False) and predict give from
+    each origin in turn.
 
     Parameters
     ----------
