@@ -266,7 +266,7 @@ def tested(
     """Return the table of `backtest`.
 
     Unless it ``is_scored`` "CRPS" and "energy" are NaN: distributions and paths take
-    about as long as the fit of a level.
+    about as long as a fit of `StructuralForecaster`.
     """
     is_table = isinstance(y, pd.Series | pd.DataFrame)
     if not (isinstance(forecaster, BaseForecaster) and is_table):

@@ -1,4 +1,4 @@
-"""Straight lines in true elapsed time, which a structural level continues exactly.
+"""Straight lines in true elapsed time, which a structural model continues exactly.
 
 An index is given together with the stamps that its relative steps stand for, from
 pandas or written out, never from sklode: a step, an hour of a change of clocks, or a

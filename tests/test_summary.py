@@ -31,9 +31,9 @@ def test_a_summary_tells_what_was_seen_chosen_and_reached() -> None:
     for said in (*seen, "1 value(s)", "season of 1 d"):
         assert said in text
     topics = forecaster.summary(origins=2)
-    told = ["model", "seen", "left out", "level", "time", "held out", "to try"]
+    told = ["model", "seen", "left out", "structure", "time", "held out", "to try"]
     assert list(topics) == told
-    assert "season of 1 d" in topics["level"]
+    assert "season of 1 d" in topics["structure"]
     assert "from 2 origins, in units of y" in topics["held out"]
     errors = {
         line[:22].strip(): float(line[22:].split()[0])
@@ -48,7 +48,7 @@ def test_a_summary_tells_what_was_seen_chosen_and_reached() -> None:
 
 def test_a_summary_is_a_table_in_a_notebook() -> None:
     html = StructuralForecaster().fit(DAILY.rename("a<b")).summary(0)._repr_html_()
-    assert "<th>level</th>" in html
+    assert "<th>structure</th>" in html
     assert "a&lt;b" in html
 
 
@@ -147,7 +147,7 @@ def test_growth_that_has_ended_is_told() -> None:
 
 def test_what_the_network_adds_is_told() -> None:
     few = LatentODELSTMForecaster(random_state=0).fit(DAILY[:100])
-    assert "the level alone" in few.summary(0)["network"]
+    assert "the structural model alone" in few.summary(0)["network"]
     assert "seasonal naive" in few.summary(2)["held out"]
     whole = tiny(LatentODELSTMForecaster, model="paper").fit(DAILY[:60])
     assert whole.summary(0)["network"] == "is the whole forecast"

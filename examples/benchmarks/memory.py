@@ -142,7 +142,7 @@ WORKLOADS: dict[str, Workload] = {
         partial(data, n_series=1, n_stamps=1000), 100_000, operations=("predict",)
     ),
     **{
-        f"{name}, auto": Workload(make, 20, {"model": "hybrid"}, ("predict",))
+        f"{name}, hybrid": Workload(make, 20, {"model": "hybrid"}, ("predict",))
         for name, make in (("panel", PANEL), ("series", SERIES))
     },
     **{

@@ -1,1 +1,1 @@
-"""The forecasters: sktime's contract over Latent ODEs, and over a level alone."""
+"""The forecasters: sktime's contract over each of the models."""

@@ -208,7 +208,7 @@ class ContinuousForecaster(BaseForecaster):
             error=self.error,
             categories=None if start is None else start.columns[2],
         )
-        bounds_of(self.bounds, history)  # also where bounds are those of a kept level
+        bounds_of(self.bounds, history)  # also where bounds are those of a kept model
         history = self._filled(history, getattr(start, "structural", None), {})
         if start is not None:
             self._check_continues(start, history.observations)
@@ -302,7 +302,7 @@ class ContinuousForecaster(BaseForecaster):
     def _structural_answers(
         self, structural: StructuralModel, ahead: Any = None
     ) -> StructuralAnswers:
-        """Return what a structural model answers; of one that is kept only new rows are read."""
+        """Return what a model answers; of one that is kept only new rows are read."""
         before, known = getattr(self, "_answers", None), self._history.rows
         if isinstance(before, StructuralAnswers) and before.model is structural:
             states = before.states.updated(known)
@@ -343,8 +343,8 @@ class ContinuousForecaster(BaseForecaster):
         if not isinstance(self._answers, StructuralAnswers):
             raise ValueError(
                 'components need model="hybrid"; got '
-                f'model={self._model_name!r}, which has none. Fit with model="hybrid", or a '
-                "StructuralForecaster."
+                f"model={self._model_name!r}, which has none. Fit with "
+                'model="hybrid", or a StructuralForecaster.'
             )
         return self._answers.parts(self._history.asked(index, X))
 
@@ -434,8 +434,8 @@ class ContinuousForecaster(BaseForecaster):
         ----------
         origins : int, default=3
             Number of origins at the end of the series from which a clone, fitted on the
-            rows before, forecasts: each takes as long as ``fit``; a level alone is
-            fitted where no network counts. 0: none.
+            rows before, forecasts: each takes as long as ``fit``; where no network
+            counts, only the structural model is fitted. 0: none.
 
         Returns
         -------

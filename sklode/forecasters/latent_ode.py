@@ -116,7 +116,7 @@ class _LatentODEForecaster(ContinuousForecaster):
     ) -> tuple[Any, int]:
         """Return a trained model and the seed of all draws."""
         if purpose == "update" and self.guard and not self.network_share_:
-            return start, 0  # a level that was kept is not undone
+            return start, 0  # a structural model that was kept is not undone
         given = history, self, check_random_state(self.random_state), start, purpose
         if self._model_name == "hybrid":
             run: Any = HybridTraining(*given)

@@ -1,4 +1,4 @@
-"""The forecaster that is a level alone: linear, Gaussian, in closed form."""
+"""The structural model alone: linear, Gaussian, in closed form."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _check_positive(
 class StructuralForecaster(ContinuousForecaster):
     """Structural time series model in continuous time, solved in closed form.
 
-    Each channel is a sum of linear-Gaussian parts: a level that wanders, a damped
+    Each channel is a sum of linear-Gaussian components: a level that wanders, a damped
     trend, deviations that fade, seasons on the clock of the index's time zone, and
     effects of X, or of other columns some time before. A Kalman filter crosses gaps of
     any length exactly, so that irregular stamps, missing values and times in the past

@@ -47,11 +47,14 @@ def summary_of(forecaster: Any, judged: Any, origins: int) -> Summary:
             "each kind; clean=False keeps them"
         )
     if hasattr(forecaster, "components_"):
-        topics["level"] = _parts(forecaster.components_)
+        topics["structure"] = _parts(forecaster.components_)
     if hasattr(forecaster, "network_share_"):
         share = forecaster.network_share_
-        told = f"moves the level's forecast, by a weight of {share:.2g} on average"
-        told = told if share else "does not count: the level alone forecasts"
+        told = (
+            "moves the structural model's forecast, by a weight of "
+            f"{share:.2g} on average"
+        )
+        told = told if share else "does not count: the structural model alone forecasts"
         is_whole = forecaster._model_name == "paper"
         topics["network"] = "is the whole forecast" if is_whole else told
     if forecaster._fit_seconds is not None:  # None of one that was loaded
@@ -103,10 +106,10 @@ def _seen(history: Any) -> str:
     return told
 
 
-def _parts(level: pd.DataFrame) -> str:
+def _parts(components: pd.DataFrame) -> str:
     """Return the parts of each channel, largest first."""
     lines = []
-    for channel, parts in level.groupby(level="channel", sort=False):
+    for channel, parts in components.groupby(level="channel", sort=False):
         shares = parts["share"].droplevel("channel").sort_values(ascending=False)
         told = [f"{n} {'<1%' if x < _SMALL else f'{x:.0%}'}" for n, x in shares.items()]
         link, values = parts.iloc[0][["link", "values"]]

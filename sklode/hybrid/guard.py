@@ -1,7 +1,7 @@
-"""Whether a network adds to the level: on origins that neither has seen.
+"""Whether a network adds to the structural model, on origins that neither has seen.
 
-The level of the rows before the held-out ones forecasts from each origin, so does the
-network, and what is best weighs the two.
+From each origin forecast the structural model of the rows before the held-out ones, and
+the network; what is best weighs the two.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BLOCKS = 6
 _ORIGINS, _IN_ONE, _ROWS_AFTER = 480, 96, 30
 """Origins in all, in a long series, and rows looked at after each."""
 
-_MOST_ROWS = 2_000_000  # that the level filters
+_MOST_ROWS = 2_000_000  # that the structural model filters
 
 _KNOTS = 4
 _NEXT, _OTHERS, _ALL = 0.25, 0.1, 0.5
@@ -47,7 +47,7 @@ _FEWEST_ERRORS = 30
 def best_weight(products: Array, squares: Array) -> tuple[float, float, float]:
     r"""Return the best weight of clusters, with its lower and upper bound.
 
-    With the level's errors e and what the network would change, d, it is
+    With the structural model's errors e and what the network would change, d, it is
 
     .. math:: a = \sum_b p_b / \sum_b q_b, \quad p_b = e_b \cdot d_b, \quad
         q_b = d_b \cdot d_b
@@ -67,14 +67,14 @@ def best_weight(products: Array, squares: Array) -> tuple[float, float, float]:
 
 
 class Evidence(NamedTuple):
-    """What a level misses of values, and what a network changes there, (answer,)."""
+    """What a structural model misses, and what a network changes there, (answer,)."""
 
     cluster: Numbers  # errors of one count as one
     channel: Numbers
     lead: Array  # in units of time
-    error: Array  # of the level's median, in its deviations
+    error: Array  # of the structural model's median, in its deviations
     change: Array  # in the same; NaN where the network has no answer
-    deviation: Array  # the level's, in units of what all series share
+    deviation: Array  # the structural model's, in units of what all series share
 
     @classmethod
     def joined(cls, stretches: list[Evidence]) -> Evidence:
@@ -87,12 +87,13 @@ class Evidence(NamedTuple):
 
 
 class Validation:
-    """Values after held-out origins: what the level forecasts, and a network.
+    """Values after held-out origins, forecast by the structural model and a network.
 
-    ``cut`` are each series' first held-out rows, and ``level`` is one of those before.
+    ``cut`` are each series' first held-out rows; ``structural`` is a model of those
+    before.
 
     ``asked`` are the values; beside it, all (answer,): ``cluster`` of errors that count
-    as one, the level's ``median`` and ``deviation`` in units of `Move`, and the
+    as one, that model's ``median`` and ``deviation`` in units of `Adjustment`, and the
     median's ``error`` in deviations.
     """
 
@@ -159,7 +160,7 @@ class Validation:
         self.error = (truth - self.median) / self.deviation
 
     def evidence(self) -> Evidence:
-        """Return what the network changes, beside what the level misses."""
+        """Return what the network changes, beside what the structural model misses."""
         asked = self.asked
         if not len(asked.window):
             places, numbers = np.empty(0, np.int64), np.empty(0)

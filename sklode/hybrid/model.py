@@ -1,4 +1,4 @@
-"""A level with a network that looks ahead: one distribution a forecast."""
+"""A structural model and a network that looks ahead: one distribution a forecast."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class NetworkWeights:
     leads: Array  # (knot,), in units of time, increasing
     weights: Array  # (knot, channel), from 0 to 1
     factors: Array  # (knot, channel): of the standard deviation, see `Move`
-    usual: Array  # (knot, channel): the level's, in units that all series share
+    usual: Array  # (knot, channel): the structural model's, in units that all share
     most: Array  # (channel,): such deviations that a forecast was moved at most
     reach: float  # the longest lead that was proved
 
@@ -61,10 +61,10 @@ class NetworkWeights:
 
 @dataclass(repr=False, kw_only=True)
 class HybridModel(TrainedModel):
-    """A level, and a network where one adds to it; else None."""
+    """A structural model, and a network where one adds to it; else None."""
 
     structural: StructuralModel
-    n_rows: int = 0  # that the level of a `StructuralForecaster` was found on
+    n_rows: int = 0  # that a `StructuralForecaster` found it on
     weights: NetworkWeights | None = None  # None: nothing counts
 
     @property

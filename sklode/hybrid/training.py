@@ -1,7 +1,7 @@
-"""Training a network that looks ahead from any row, beside the level.
+"""Training a network that looks ahead from any row, beside the structural model.
 
 It is trained without the held-out rows, given up where it has no prospects, and trained
-on with all rows as far as it adds to the level.
+on with all rows as far as it adds to that.
 """
 
 from __future__ import annotations
@@ -159,7 +159,9 @@ class HybridTraining(Training):
             model.weights = self._proved(reporter)
         if model.weights is None:
             model.network = None
-            reporter.say("The network has not proved itself: the level answers alone.")
+            reporter.say(
+                "The network has not proved itself: the structural model answers alone."
+            )
             return model
         reporter.say(f"Of the network's forecasts {model.share:.0%} count.")
         if self.is_guarded and not self._is_interrupted:
@@ -207,7 +209,7 @@ class HybridTraining(Training):
         return not self._given_up
 
     def _evidence(self, number: int) -> Evidence:
-        """Return what the network does on a stretch, beside a level of before it."""
+        """Return what the network does on a stretch, beside a model of before it."""
         if number not in self._validations:
             rows, cut = self.rows, self._cuts[number]
             if self._whole:  # a fifth of many series hardly moves what all share

@@ -1,4 +1,4 @@
-"""What a structural level consists of, over real time."""
+"""The components of a structural model, over real time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plot_components(
     channel: Any = None,
     ax: Any = None,
 ) -> Any:
-    r"""Plot the parts that a structural level has found in a series.
+    r"""Plot the components that a structural model has found in a series.
 
     One axes each, in y's units: the trend, with the observations; each season; the
     deviation; the effects of X; and the remainder, which is the observations minus all
@@ -43,7 +43,7 @@ def plot_components(
     Parameters
     ----------
     forecaster : forecaster of this package
-        Fitted, with a structural level.
+        Fitted, with a structural model.
     fh : int, sequence, Index or ForecastingHorizon, optional
         As in ``predict``; the parts go on to its last stamp.
     X : DataFrame, optional
@@ -63,10 +63,10 @@ def plot_components(
     Raises
     ------
     TypeError, NotFittedError, ValueError
-        If ``forecaster`` has no such level or is not fitted, there is no such series
+        If ``forecaster`` has no such model or is not fitted, there is no such series
         or channel, or ``X`` is missing.
     """
-    needs = "_parts", "that has a structural level"
+    needs = "_parts", "that has a structural model"
     check_fitted(forecaster, "plot_components", *needs)
     history = forecaster._history
     keys, names = list(history.observations.keys), history.channels
@@ -129,7 +129,7 @@ def plot_components(
 def _tables(
     y: pd.Series, found: pd.DataFrame, link: Link
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return what is drawn of each part of the level, and what of the observations."""
+    """Return what is drawn of each component, and what of the observations."""
     is_used, trend = (found != 0).any(), link.inverse(found["trend"])
     left = link.of(y) - found["signal"].reindex(y.index)
     if link.is_logarithm:

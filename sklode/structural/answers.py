@@ -1,4 +1,4 @@
-"""What the level of known series answers, in y's own units."""
+"""What a structural model answers of known series, in y's own units."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Curve(NamedTuple):
 
 
 class StructuralAnswers:
-    """A level with its history: rows in, tables out; ``ahead`` moves them.
+    """A structural model with its history: rows in, tables out; ``ahead`` moves them.
 
     ``unknown`` says what X may be where it is not told.
     """
@@ -171,7 +171,7 @@ class StructuralAnswers:
 
     @property
     def _names(self) -> list[Any]:
-        """Names of the columns that effects may read, see `Level.read`."""
+        """Names of the columns that effects may read, see `StructuralModel.read`."""
         return [*self._history.columns.numbers, *self._history.channels]
 
     @property
@@ -185,7 +185,7 @@ class StructuralAnswers:
         return length_of_time(cycle[0], like), [str(k + 1) for k in range(n_days)]
 
     def _length(self, time: float) -> str:
-        """Return a length of time, in units of the level, in words."""
+        """Return a length of time, in units of the model, in words."""
         return length_of_time(time * self.model.unit, self._history.rows.like)
 
     def link(self, channel: int, series: int) -> Link:

@@ -166,7 +166,7 @@ def _regressed(
     """Return weights, (feature,), and the rate of fading.
 
     Others must tell more than the channel's ``own`` innovations, which may show that
-    its level does not fit: that is no news of others.
+    its model does not fit: that is no news of others.
     """
     nothing = np.zeros(features.shape[1]), 0.0
     usable = (~np.isnan(residuals[:, :_NEAR])).sum(1) > _NEAR // 2

@@ -52,7 +52,7 @@ _MOST_KINDS = 3  # of days, beside the usual one
 _SIZES = 1.0, 0.3, 0.1
 # the same of a named day, and what part of that names have of their own
 _SIZES_OF_DAYS, _OWN = (3.0, 1.0, 0.3), 0.3
-_SIZES_OF_LEVELS = 2.0, 0.7, 0.25, 0.08  # likewise, of what a level adds
+_SIZES_OF_LEVELS = 2.0, 0.7, 0.25, 0.08  # likewise, of what a category's level adds
 _MOST_DAYS = 3  # in a row that are of one kind, as a long weekend
 _FEWEST_DAYS = 2  # of a kind: two weeks
 _MOST_STRETCHES = 5

@@ -1,4 +1,4 @@
-"""A level with the states of series after their rows: what it answers."""
+"""A structural model with the states of series after their rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NO_SHOCKS = np.zeros((0, 3, 2))  # none are asked for, see `kalman.smooth_rows`
 
 @dataclass(frozen=True)
 class FilteredModel:
-    """A level with the states of series after their rows."""
+    """A structural model with the states of series after their rows."""
 
     model: StructuralModel
     observations: Observations
@@ -91,7 +91,7 @@ class FilteredModel:
         n: int = 0,
         seed: int | None = None,
     ) -> tuple[Array, Array | None]:
-        """Return `Level.inputs` at stamps of series.
+        """Return `StructuralModel.inputs` at stamps of series.
 
         X is that of ``known`` rows at ``place``. Columns of y that act late are those
         of the rows that were filtered, or where these end earlier, forecasts. How ``n``
@@ -247,7 +247,7 @@ class GroupedChannel:
         return self.groups[self.place[rows.series[0]] if len(rows.times) else 0]
 
     def continued(self, new: ChannelRows) -> GroupedChannel:
-        """Return the level after more rows, which follow those it has."""
+        """Return the states after more rows, which follow those it has."""
         # of several, series may go from one to another: they are filtered anew
         (group,) = (group.continued(new) for group in self.groups)
         return replace(self, table=group.table, groups=[group])
@@ -319,7 +319,7 @@ class FilteredChannel:
         return drift
 
     def continued(self, new: ChannelRows) -> FilteredChannel:
-        """Return the level after more rows, which follow those it has."""
+        """Return the states after more rows, which follow those it has."""
         # first rows have the states at the start
         since = np.where(self.table.lengths > 0, self._since(new), 0.0)
         states, heaviest = [], self.heaviest[0]

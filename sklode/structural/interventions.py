@@ -1,4 +1,4 @@
-"""Rows at which something happened that a level does not expect.
+"""Rows at which something happened that a structural model does not expect.
 
 Scores of an error of a row, a step of the trend and a turn of its slope, at every row,
 from one pass of the smoother: de Jong and Penzer, "Diagnosing Shocks in Time Series",

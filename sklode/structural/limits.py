@@ -23,7 +23,7 @@ _SAME = 1e-6  # usual gaps that rounding may be off by
 
 
 class LargestMoves(NamedTuple):
-    """How far all the series that a level was found on moved, and what they held."""
+    """How far all series of the search moved, and what they held."""
 
     lags: Array  # (lag,), in usual gaps, increasing
     sizes: Array  # (lag,), the largest moves, in units of y; they do not fall

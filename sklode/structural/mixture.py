@@ -121,7 +121,7 @@ class Mixture:
 
         Its limit is in deviations, those of a normal distribution with the same middle
         90 %. The more a move counts, the less they tell of the width that is left: a
-        network that knows a law may be sure where a level is not.
+        network that knows a law may be sure where a structural model is not.
         """
         ends = adjustment.link.of(self.quantiles(np.array([0.05, 0.95])).T)
         deviation = np.maximum((ends[1] - ends[0]) / TO_DEVIATION, LEAST)

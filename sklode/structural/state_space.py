@@ -1,4 +1,4 @@
-"""What a level may be made of, and its state space by hyperparameters.
+"""What a candidate may be made of, and its state space by hyperparameters.
 
 Hyperparameters are logarithms, in units of a series' spread and span or, for memories,
 of time. Their priors are normal and wide: they matter for short series.

@@ -21,7 +21,7 @@ _MOST_ROWS = 2_000_000  # of all paths, which may cross all that was seen
 class Unknown:
     """What X may be where it is NaN among the rows of a history.
 
-    A number is forecast, or smoothed, by a `Level` of its column, which is found when
+    A number is forecast, or smoothed, by a model of its column, which is found when
     it is first needed. A category has its usual frequencies, and in a path the levels
     of other rows that follow each other.
     """
@@ -53,7 +53,7 @@ class Unknown:
         return replace(self._history, fills=self.filled(self._history.given).controls)
 
     def learned(self, model: StructuralModel) -> History:
-        """Return what is `seen`, with y as uncertain as X makes it, says a level."""
+        """Return what is `seen`, with y as uncertain as X makes it, says a model."""
         given, history = self._history.given, self.seen
         like = given.like[:0]
         answers = StructuralAnswers(
@@ -72,7 +72,7 @@ class Unknown:
     def changes(
         self, model: StructuralModel, asked: Asked, n: int | None
     ) -> Array | None:
-        """Return how paths of X change `Level.inputs`, (path, row asked, column).
+        """Return how paths of X change `StructuralModel.inputs`, (path, row, column).
 
         None where X is known, or nothing that it does is.
         """
@@ -125,7 +125,7 @@ class Unknown:
     def _column(
         self, column: int, known: Observations, where: Flags
     ) -> tuple[StructuralAnswers, Asked]:
-        """Return what a column's level answers, given all that is known of it."""
+        """Return what a column's model answers, given all that is known of it."""
         history = self._history
         if column not in self._levels:
             self._levels[column] = StructuralModel.fit(_alone(history.given, column))

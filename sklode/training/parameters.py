@@ -160,9 +160,9 @@ PARAMETERS = """    Parameters
     guard : bool or "auto", default="auto"
         Whether what the network adds has to be proved: on two stretches of time, the
         last 30 % of the rows (of 20 short series or more: on every fifth series), it
-        and a structural model that has not seen them either forecast them; this gives the
-        stacking weight of each lead and channel. A network without prospects is given
-        up after a third of the epochs; one that counts trains on with all rows. Fewer
+        and a structural model that has not seen them either forecast them; this gives
+        the weight of each lead and channel. A network without prospects is given up
+        after a third of the epochs; one that counts trains on with all rows. Fewer
         than 300 rows train none.
         False: its forecasts count whole. With ``model="paper"`` True is refused.
     early_stopping : bool, default=False

@@ -74,7 +74,7 @@ class Training:
 
     @functools.cached_property
     def known(self) -> Known:
-        """What the user knows: read where a level is found, not of one that is kept."""
+        """What the user knows: read where a model is found, not of one that is kept."""
         return Known.of(self.settings, self._history)
 
     def n_batches(self, n_windows: int) -> int:

@@ -248,7 +248,7 @@ def test_what_is_proved_of_a_network_is_what_it_forecasts_afterwards(
         seen = pd.concat(parts.values())
         forecaster._history = History.of(seen, X.loc[seen.index])
         stamps = places[asked.row[mine]]
-        # of the level and the network, and of the level alone
+        # of both, and of the structural model alone
         for chosen, expected in (
             (model, proved),
             (replace(model, weights=None), proof.median),

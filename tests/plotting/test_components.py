@@ -182,7 +182,7 @@ def test_given_axes_are_drawn_on(weekly: Any) -> None:
 def test_what_has_no_level_is_refused() -> None:
     with pytest.raises(NotFittedError, match="not been fitted"):
         plot_components(structural())
-    with pytest.raises(TypeError, match=r"that has a structural level; got a Series"):
+    with pytest.raises(TypeError, match=r"that has a structural model; got a Series"):
         plot_components(WEEK)
 
 

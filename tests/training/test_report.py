@@ -77,7 +77,7 @@ def test_the_verdict_of_a_guard_is_told(
 ) -> None:
     settings: dict[str, Any] = {"model": "hybrid", "max_epochs": 5, "verbose": 1}
     forecaster, y = tiny(**settings), waves(uneven_stamps(60))
-    verdict = "has not proved itself: the level answers alone.\n"
+    verdict = "has not proved itself: the structural model answers alone.\n"
     monkeypatch.setattr(ahead, "_PROVING_ROWS", 0)
     monkeypatch.setattr(ahead, "has_prospects", lambda *_: True)
     monkeypatch.setattr(ahead, "network_weights_of", lambda *_, **__: weights(1.0))
