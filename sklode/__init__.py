@@ -4,11 +4,9 @@ from importlib.metadata import version
 
 from sklode.data.clock import calendar_features
 from sklode.data.errors import HistoryWarning, SolverError, WeightsFileError
-from sklode.forecasters.latent_ode import (
-    LatentODEForecaster,
-    LatentODELSTMForecaster,
-    LatentODERNNForecaster,
-)
+from sklode.forecasters.latent_ode import LatentODEForecaster
+from sklode.forecasters.latent_ode_lstm import LatentODELSTMForecaster
+from sklode.forecasters.latent_ode_rnn import LatentODERNNForecaster
 from sklode.forecasters.structural import StructuralForecaster
 from sklode.model_selection import AbsoluteHorizon, AlignedMetric
 from sklode.transformers import (

@@ -288,7 +288,7 @@ _RECORDS = (
 
 _EARLIER: dict[str, tuple[str, dict[str, str]]] = {
     "Level": ("StructuralModel", {"company": "concurrent"}),
-    "Component": ("Candidate", {}),
+    "Component": ("Candidate", {"apart": "scale_spread"}),
     "Cross": ("CrossChannel", {}),
     "Company": ("Concurrent", {}),
     "Moves": ("LargestMoves", {}),

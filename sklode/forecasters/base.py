@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import copy
-import functools
 import math
 import os
-import sys
 import time
 import warnings
-from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
@@ -26,63 +23,26 @@ from sklode.data.history import Asked, History, in_order, with_columns
 from sklode.data.horizons import as_horizon, check_step
 from sklode.data.known import Known, bounds_of, told
 from sklode.data.observations import Observations
+from sklode.forecasters.inputs import (
+    check_continues,
+    check_tables,
+    tell_unknown,
+    warn_of_steps_in_evaluation,
+)
+from sklode.forecasters.protocols import Answers, FittedModel
 from sklode.forecasters.summary import Summary, summary_of
-from sklode.structural.answers import StructuralAnswers
+from sklode.forecasters.transaction import asking, changing
 from sklode.structural.model import StructuralModel
 from sklode.structural.unknown import Unknown
 
 _MTYPES = ["pd.DataFrame", "pd-multiindex", "pd_multiindex_hier"]
-_CHANGE = ["fit", "fit_predict", "pretrain"]
-_CHANGE += ["update", "update_predict", "update_predict_single"]
-_ASK = ["predict", "predict_quantiles", "predict_interval", "predict_var"]
-_ASK += ["predict_proba", "predict_residuals", "sample", "score"]
-_CHANGED_IN_PLACE = {"_converter_store_y", "_pretrained_attrs"}  # by sktime
 
 
-def _wholly_or_not_at_all(cls: Any) -> Any:
-    """Have the methods of a class change its object only where they end well.
-
-    sktime's write what they read of the input before it is known to be of use: so they
-    work on a copy, which then takes the object's place. What only asks, maybe in
-    several threads, leaves nothing but its horizon.
-    """
-    for name in (*_CHANGE, *_ASK):
-        setattr(cls, name, _on_a_copy(getattr(cls, name), name in _CHANGE))
-    return cls
-
-
-def _on_a_copy(method: Callable[..., Any], changes: bool) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def on_a_copy(self: Any, *args: Any, **kwargs: Any) -> Any:
-        twin = object.__new__(type(self))
-        for name, value in vars(self).items():
-            in_place = name in _CHANGED_IN_PLACE
-            vars(twin)[name] = copy.copy(value) if in_place else value
-        result = method(twin, *args, **kwargs)
-        if changes:
-            self.__dict__ = vars(twin).copy()  # at once: nothing can come between
-        elif "_fh" in vars(twin):
-            self._fh = twin._fh
-        return self if result is twin else result
-
-    return on_a_copy
-
-
-def _evaluated() -> bool:
-    """Return whether sktime's `evaluate` asks; nothing that it passes tells."""
-    frame: Any = sys._getframe()
-    while frame and "model_evaluation" not in frame.f_globals.get("__name__", ""):
-        frame = frame.f_back
-    return frame is not None
-
-
-@_wholly_or_not_at_all
 class ContinuousForecaster(BaseForecaster):
     """What all forecasters share: they read series, and answer at any time.
 
-    A subclass has the parameters of `check_constraints`; ``_check_parameters``;
-    ``_learned``, which returns a model and the seed of all draws; and ``_set_model``,
-    which takes it over and leaves ``_answers``.
+    A subclass has the parameters of `check_constraints`; ``_check_parameters``; and
+    ``_learned``, which returns a model, see `FittedModel`, and the seed of all draws.
     """
 
     _tags: ClassVar[dict[str, Any]] = {
@@ -107,7 +67,19 @@ class ContinuousForecaster(BaseForecaster):
     _fit_seconds: float | None = None
     _parent_callback_ctx = None  # scikit-learn's searches look for it
     _history: History
-    _answers: Any  # at rows of an index, see `LevelPredictor` of `sklode.structural`
+    _model: FittedModel
+    _answers: Answers
+
+    # sktime's own methods; what they do is done wholly or not at all
+    fit = changing(BaseForecaster.fit)
+    fit_predict = changing(BaseForecaster.fit_predict)
+    pretrain = changing(BaseForecaster.pretrain)
+    update = changing(BaseForecaster.update)
+    update_predict = changing(BaseForecaster.update_predict)
+    update_predict_single = changing(BaseForecaster.update_predict_single)
+    predict = asking(BaseForecaster.predict)
+    predict_var = asking(BaseForecaster.predict_var)
+    predict_proba = asking(BaseForecaster.predict_proba)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refuse names of parameters that there are not."""
@@ -116,30 +88,19 @@ class ContinuousForecaster(BaseForecaster):
 
     def _check_X_y(self, X: Any = None, y: Any = None, **kwargs: Any) -> Any:
         """Check input before sktime does, whose messages name no row and no remedy."""
-        tables = pd.Series | pd.DataFrame
-        for data, name in ((y, "y"), (X, "X")):
-            if data is not None:
-                checks.check_table(data, name)
-            if isinstance(data, tables):
-                checks.check_index(data.index, name, self.error is not None)
-        checks.check_rows(y, X)
+        is_compared = check_tables(y, X, has_errors=self.error is not None)
         if self._state == "fitted" and isinstance(y, np.ndarray):
             raise TypeError(
                 "after fit y must have time stamps, which an array has not; got an "
                 f"array of the shape {y.shape}. Pass a Series or DataFrame whose index "
                 f"holds them, as y had {self._history.last[0]} last."
             )
-        X, table = (
-            pd.DataFrame(x) if isinstance(x, np.ndarray) and x.ndim < 3 else x
-            for x in (X, y)  # an array's rows are those that sktime gives it
-        )
-        both = isinstance(X, tables) and isinstance(table, tables)
-        if both:
-            checks.check_controls(X, table.index)
+        if isinstance(X, np.ndarray) and X.ndim < 3:
+            X = pd.DataFrame(X)  # with the rows that sktime gives an array y
         X_inner, y_inner = super()._check_X_y(X=X, y=y, **kwargs)
         if isinstance(X_inner, pd.DataFrame) and not X_inner.shape[1]:
             X_inner = None  # sktime's pipelines pass an index alone
-        if not both and X_inner is not None and y_inner is not None:
+        if not is_compared and X_inner is not None and y_inner is not None:
             checks.check_controls(X_inner, y_inner.index)  # of other containers
         return X_inner, y_inner
 
@@ -213,13 +174,8 @@ class ContinuousForecaster(BaseForecaster):
         if start is not None:
             self._check_continues(start, history.observations)
         check_step(fh, self._cutoff, history.steps)
-        if fh is not None and fh.is_relative and _evaluated() and history.is_irregular:
-            warnings.warn(
-                "sktime's evaluation asks for steps of equal length and takes them for "
-                "the test fold's rows, which here come at other times. Wrap its "
-                "splitter: AbsoluteHorizon(cv).",
-                stacklevel=2,
-            )
+        if fh is not None and fh.is_relative and history.is_irregular:
+            warn_of_steps_in_evaluation()
         if purpose != "fine-tune":
             history.observations.check_channels(channels)
         return history, *self._learned(history, fh, start, purpose)
@@ -251,7 +207,8 @@ class ContinuousForecaster(BaseForecaster):
         if not missing:
             return history
         if missing != told:
-            self._tell(missing, len(history.given.ticks))
+            may_be = self._model_name != "paper"
+            tell_unknown(missing, len(history.given.ticks), may_be=may_be)
         unknown = Unknown(history, 0)
         if structural is None:  # of all rows as they are
             structural = StructuralModel.fit(
@@ -259,29 +216,11 @@ class ContinuousForecaster(BaseForecaster):
             )
         return unknown.learned(structural)
 
-    def _tell(self, unknown: dict[Any, tuple[int, Any]], n_rows: int) -> None:
-        """Say which columns of X are not known, and where."""
-        told = ", ".join(
-            f"column {name!r} at {n} of {n_rows} rows, the first {first}"
-            for name, (n, first) in unknown.items()
-        )
-        if told and self._model_name == "paper":
-            raise ValueError(
-                'with model="paper" X must be known at every stamp of y and of the '
-                f"horizon; got none or NaN in {told}. Fill it, or use model='hybrid'."
-            )
-        if told:
-            warnings.warn(
-                f"X is not known in {told}: it is forecast itself there, which makes "
-                "intervals wider. Pass what you know of it.",
-                UserWarning,
-                stacklevel=3,
-            )
-
     def _read(self, index: pd.Index, X: Any) -> Asked:
         """Read rows that are asked for, and X."""
         asked = self._history.asked(index, X)
-        self._tell(asked.unknown, len(index))
+        may_be = self._model_name != "paper"
+        tell_unknown(asked.unknown, len(index), may_be=may_be)
         return asked
 
     def _check_continues(self, start: Any, observations: Observations) -> None:
@@ -291,27 +230,15 @@ class ContinuousForecaster(BaseForecaster):
         got["model"] = self._model_name
         got |= {"kind of index": observations.clock, "columns of y and X": n_columns}
         before = {"kind of index": start.clock, "columns of y and X": start.sizes}
-        for name, value in (start.architecture | before).items():
-            if got[name] != value:
-                raise ValueError(
-                    f"a fit that continues from earlier weights needs the same {name}, "
-                    f"{value!r}; got {got[name]!r}. Fit a fresh clone instead, after "
-                    "reset() if it was pretrained."
-                )
+        check_continues(start.architecture | before, got)
 
-    def _structural_answers(
-        self, structural: StructuralModel, ahead: Any = None
-    ) -> StructuralAnswers:
-        """Return what a model answers; of one that is kept only new rows are read."""
-        before, known = getattr(self, "_answers", None), self._history.rows
-        if isinstance(before, StructuralAnswers) and before.model is structural:
-            states = before.states.updated(known)
-        else:
-            states = structural.filtered(known)
-        seed, unknown = self._predict_seed, None
-        if self._history.controls:
-            unknown = Unknown(self._history, seed)
-        return StructuralAnswers(states, self._history, seed, ahead, unknown)
+    def _set_model(self, model: FittedModel) -> None:
+        """Take over a model, and have it answer for the series of `_history`."""
+        before = vars(self).get("_answers")
+        self._model = model
+        self._answers = model.answers(self._history, self._predict_seed, before)
+        for name, value in model.attributes(self._history.channels).items():
+            setattr(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
         """Answer to ``level_``, the earlier name of `components_`, with a warning."""
@@ -333,20 +260,23 @@ class ContinuousForecaster(BaseForecaster):
     @property
     def components_(self) -> pd.DataFrame:
         """What was found of each part, read when it is asked for: it takes a while."""
-        answers = vars(self).get("_answers")
-        if not isinstance(answers, StructuralAnswers):
+        answers: Any = vars(self).get("_answers")
+        if answers is None or self._model_name == "paper":
             raise AttributeError
-        return answers.description
+        found: pd.DataFrame = answers.description
+        return found
 
     def _parts(self, index: pd.Index, X: Any) -> pd.DataFrame:
         """Return what `sklode.plotting.plot_components` draws, (channel, part)."""
-        if not isinstance(self._answers, StructuralAnswers):
+        answers: Any = self._answers
+        if self._model_name == "paper":
             raise ValueError(
                 'components need model="hybrid"; got '
                 f"model={self._model_name!r}, which has none. Fit with "
                 'model="hybrid", or a StructuralForecaster.'
             )
-        return self._answers.parts(self._history.asked(index, X))
+        found: pd.DataFrame = answers.parts(self._history.asked(index, X))
+        return found
 
     def _predict(self, fh: Any, X: Any = None) -> pd.DataFrame:
         """Forecast at the horizon: the emission at the mean of q(z0)."""
@@ -399,6 +329,7 @@ class ContinuousForecaster(BaseForecaster):
         is_lone = truth.shape[1] == 1  # which may have another name than in fit
         return residuals.set_axis(frame.columns, axis=1) if is_lone else residuals
 
+    @asking
     def predict_residuals(self, y: Any = None, X: Any = None) -> Any:
         """Return observations minus their forecasts.
 
@@ -478,6 +409,7 @@ class ContinuousForecaster(BaseForecaster):
         asked = self._read(index, X)
         return self._like_y(self._framed(index, asked, self._answers.means(asked)))
 
+    @asking
     def predict_quantiles(
         self, fh: Any = None, X: Any = None, alpha: Any = None
     ) -> pd.DataFrame:
@@ -486,6 +418,7 @@ class ContinuousForecaster(BaseForecaster):
             checks.check_probabilities("alpha", alpha)
         return super().predict_quantiles(fh, X, alpha)
 
+    @asking
     def predict_interval(
         self, fh: Any = None, X: Any = None, coverage: Any = 0.90
     ) -> pd.DataFrame:
@@ -493,6 +426,7 @@ class ContinuousForecaster(BaseForecaster):
         checks.check_probabilities("coverage", coverage)
         return super().predict_interval(fh, X, coverage)
 
+    @asking
     def sample(
         self,
         fh: Any = None,
@@ -559,6 +493,7 @@ class ContinuousForecaster(BaseForecaster):
         index = paths.loc[0].index  # its order; skpro's own would be that of first use
         return Empirical(paths, time_indep=marginal, index=index, columns=paths.columns)
 
+    @asking
     def score(self, y: Any, X: Any = None, fh: Any = None) -> float:
         """Return minus the root mean squared error of the forecasts of ``y``.
 

@@ -191,10 +191,6 @@ class StructuralForecaster(ContinuousForecaster):
         )
         return model, seed
 
-    def _set_model(self, model: HybridModel) -> None:
-        self._model = model
-        self._answers = self._structural_answers(model.structural)
-
     def _check_parameters(self) -> None:
         check_constraints(_CONSTRAINTS, self)
 

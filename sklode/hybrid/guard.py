@@ -19,7 +19,7 @@ from sklode.data.ticks import ticks_between
 from sklode.hybrid.model import HybridModel, NetworkWeights
 from sklode.hybrid.origins import Origins
 from sklode.structural.channel_rows import ChannelRows
-from sklode.structural.filtering import N_PATHS
+from sklode.structural.filtered_model import N_PATHS
 from sklode.structural.mixture import TO_DEVIATION
 from sklode.structural.model import StructuralModel
 

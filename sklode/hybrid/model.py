@@ -22,10 +22,12 @@ from sklode.engine.threads import own_modes
 from sklode.hybrid.network import HybridBatch, HybridODE
 from sklode.hybrid.origins import Origins, Questions
 from sklode.nn import ControlPath
+from sklode.structural.answers import StructuralAnswers
 from sklode.structural.channel_rows import ChannelRows
 from sklode.structural.mixture import Adjustment
 from sklode.structural.model import StructuralModel
-from sklode.training.model import TrainedModel
+from sklode.structural.unknown import Unknown
+from sklode.training.model import TrainedModel, by_lead
 
 _ANSWERS_AT_ONCE = 2**12
 
@@ -75,6 +77,31 @@ class HybridModel(TrainedModel):
         return self.weights or NetworkWeights(
             np.zeros(1), zeros, one, one, zeros[0], 0.0
         )
+
+    def answers(self, history: History, seed: int, before: Any) -> StructuralAnswers:
+        """Return what it answers of series; of known ones only new rows are read."""
+        if isinstance(before, StructuralAnswers) and before.model is self.structural:
+            states = before.states.updated(history.rows)
+        else:
+            states = self.structural.filtered(history.rows)
+        return StructuralAnswers(
+            states,
+            history,
+            seed,
+            ahead=None if self.network is None else self,
+            unknown=Unknown(history, seed) if history.controls else None,
+        )
+
+    def attributes(self, channels: list[Any]) -> dict[str, Any]:
+        """Return the fitted attributes of a forecaster that trains a network."""
+        if not self.window_length:  # the structural model's own forecaster
+            return {}
+        found = self.weighed
+        return super().attributes(channels) | {
+            "network_share_": self.share,
+            "interval_scale_": by_lead(found.leads, found.factors, channels),
+            "network_weights_": by_lead(found.leads, found.weights, channels),
+        }
 
     @property
     def share(self) -> float:
@@ -160,10 +187,17 @@ class HybridModel(TrainedModel):
             if controls is not None:
                 far = np.full(len(numbers), lead[part].max() + spacing)
                 path = controls.paths(numbers, 0.0 * far, far)
-            given = origins, last[numbers], self.window_length, asked, path, network
+            batch = batch_of(
+                origins=origins,
+                rows=last[numbers],
+                n_rows=self.window_length,
+                asked=asked,
+                path=path,
+                network=network,
+            )
             found = np.full((len(own), n_channels), np.nan)
             with own_modes(gradients=False), contextlib.suppress(SolverError):
-                answers = network.predict(batch_of(*given)).double().cpu().numpy()
+                answers = network.predict(batch).double().cpu().numpy()
                 found = answers.reshape(found.shape)
             table[part] = origins.location[own] + origins.scale[own] * found
         return table
@@ -197,7 +231,14 @@ def batch_of(
         found = torch.as_tensor(array, device=like.device)
         return found.to(like.dtype) if found.is_floating_point() else found
 
-    way = None if path is None else ControlPath(*map(tensor, path))
-    parts = [*map(tensor, (ages, values, mask, controls)), way]
-    answers = asked.window, asked.channel, asked.lead, target
-    return HybridBatch._make([*parts, *map(tensor, answers)])
+    return HybridBatch(
+        times=tensor(ages),
+        values=tensor(values),
+        mask=tensor(mask),
+        controls=tensor(controls),
+        path=None if path is None else ControlPath(*map(tensor, path)),
+        window=tensor(asked.window),
+        channel=tensor(asked.channel),
+        lead=tensor(asked.lead),
+        target=tensor(target),
+    )

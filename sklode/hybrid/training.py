@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from sklode.data.arrays import Numbers
+from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaling import Units, constants_of
 from sklode.hybrid.guard import (
@@ -75,48 +76,77 @@ _FULL_KL = 300
 class HybridTraining(Training):
     """A training that looks ahead from rows anywhere in the series."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        rng, settings, rows = self.rng, self.settings, self.rows
+    def __init__(
+        self,
+        history: History,
+        settings: Any,
+        rng: np.random.RandomState,
+        start: HybridModel | None,
+        purpose: str,
+    ) -> None:
+        super().__init__(history, settings, rng, start, purpose)
         weights_seed, self.predict_seed = seed_from(rng), seed_from(rng)
-        self.learned = rows
+        self._split(rng)
+        self._given_up = self._is_tried = False
+        self._validations: dict[int, Validation] = {}
+        self.is_guarded = self.from_scratch and settings.guard is not False
+        self.learned = self.rows
+        may_have_network = not self.from_scratch
+        if self.from_scratch:
+            # what pretraining left without a network stays so
+            kept = start if purpose in ("fine-tune", "update") else None
+            can_prove = self._can_prove()
+            if self.is_guarded and can_prove:
+                self.learned = self.rows.until(self._cuts[0])
+            may_have_network = kept is None and (can_prove or not self.is_guarded)
+            self.model = self._model_without_network(kept)
+        self.model.columns = self.columns
+        if may_have_network:
+            self._set_network(weights_seed)
+        if self.model.network is not None:
+            self.model.network.to(resolve_device(settings.device))
+
+    def _split(self, rng: np.random.RandomState) -> None:
+        """Draw what the network is proved on: whole series, or stretches of time."""
+        rows = self.rows
         is_short = rows.lengths.mean() < _SHORT
         self._whole = len(rows.keys) >= _MANY_SERIES and bool(is_short)
         shares = (_HELD_OUT,) if self._whole else _STRETCHES
         self._cuts = [held_out_rows(rows.bounds, s, self._whole, rng) for s in shares]
-        self._given_up = self._is_tried = False
-        self._validations: dict[int, Validation] = {}
-        self.is_guarded = self.from_scratch and settings.guard is not False
-        may_have_network = not self.from_scratch
-        if self.from_scratch:  # what pretraining left without stays so
-            kept = self.start if self.purpose in ("fine-tune", "update") else None
-            structural = (
-                StructuralModel.fit(rows, known=self.known)
-                if kept is None
-                else kept.structural
-            )
-            before = rows.until(self._cuts[0])
-            is_enough = len(rows.ticks) >= _PROVING_ROWS
-            can_prove = is_enough and bool(np.isfinite(before.values).any(0).all())
-            if self.is_guarded and can_prove:
-                self.learned = before
-            may_have_network = kept is None and (can_prove or not self.is_guarded)
-            units = Units.robust(
+
+    def _can_prove(self) -> bool:
+        """Return whether rows suffice, and all channels have some to be learned."""
+        before = self.rows.until(self._cuts[0])
+        is_enough = len(self.rows.ticks) >= _PROVING_ROWS
+        return is_enough and bool(np.isfinite(before.values).any(0).all())
+
+    def _model_without_network(self, kept: HybridModel | None) -> HybridModel:
+        """Return the structural model, or the one that is kept, with its units."""
+        rows = self.rows
+        if kept is None:
+            structural = StructuralModel.fit(rows, known=self.known)
+        else:
+            structural = kept.structural
+        usual = min(_ROWS_READ, max(int(self.learned.lengths.max()) - 1, 1))
+        return HybridModel(
+            network=None,
+            units=Units.robust(
                 self.learned, structural.unit, links_of(structural.channels)
-            )
-            n_rows = min(_ROWS_READ, max(int(self.learned.lengths.max()) - 1, 1))
-            n_rows = settings.window_length or n_rows
-            parts = None, units, rows.clock, n_rows, self.architecture
-            self.model = HybridModel(*parts, structural=structural)
-        model = self.model
-        model.columns = self.columns
+            ),
+            clock=rows.clock,
+            window_length=self.settings.window_length or usual,
+            architecture=self.architecture,
+            structural=structural,
+        )
+
+    def _set_network(self, seed: int) -> None:
+        """Draw an untrained network, unless there is one; settle the epochs."""
         origins, usable = self._usable(self.learned)
-        if len(usable) and may_have_network:
-            if self.from_scratch:
-                model.network = self._network(origins, weights_seed)
-            self.set_length(len(rows.ticks), _UPDATES)
-        if model.network is not None:
-            model.network.to(resolve_device(settings.device))
+        if not len(usable):
+            return
+        if self.from_scratch:
+            self.model.network = self._network(origins, seed)
+        self.set_length(len(self.rows.ticks), _UPDATES)
 
     def _network(self, origins: Origins, seed: int) -> HybridODE:
         rows, (n_channels, n_controls) = self.learned, self.model.sizes

@@ -8,7 +8,7 @@ in time, and the last answer what lies near the ends, and beyond.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -23,10 +23,12 @@ from sklode.data.scaled_rows import KnownControls
 from sklode.data.ticks import ticks_between
 from sklode.engine.threads import own_modes
 from sklode.latent_ode.calibration import scales_at
-from sklode.latent_ode.model import LatentODEModel
 from sklode.latent_ode.network import make_batch
 from sklode.latent_ode.randomness import normals
 from sklode.nn import ControlPath
+
+if TYPE_CHECKING:
+    from sklode.latent_ode.model import LatentODEModel
 
 _WINDOWS_AT_ONCE = 512
 _STATES_AT_ONCE = 2**17  # windows times draws times steps, or stamps if more

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from sklode.data.arrays import Array
+from sklode.data.history import History
 from sklode.data.observations import Observations
 from sklode.data.scaled_rows import ScaledRows
 from sklode.data.scaling import split_at_gaps
+from sklode.latent_ode.answers import LatentODEAnswers
 from sklode.latent_ode.windows import WindowSet
-from sklode.training.model import TrainedModel
+from sklode.training.model import TrainedModel, by_lead
 
 
 @dataclass(repr=False, kw_only=True)
@@ -22,6 +24,22 @@ class LatentODEModel(TrainedModel):
     horizon: int  # rows after those seen, in a training window
     calibration: Array | None = None  # of spreads, see `scales_at`
     held: Any = None  # (channel,): forecasts of constant channels; else NaN
+
+    def answers(self, history: History, seed: int, before: Any) -> LatentODEAnswers:
+        """Return what it answers of series, by draws of a seed."""
+        return LatentODEAnswers(self, history, seed)
+
+    def attributes(self, channels: list[Any]) -> dict[str, Any]:
+        """Return the fitted attributes of a forecaster."""
+        calibration = self.calibration
+        if calibration is None:
+            calibration = np.array([[0.0, *([1.0] * len(channels))]])
+        leads, scales = calibration[:, 0], calibration[:, 1:]
+        return super().attributes(channels) | {
+            "network_share_": 1.0,
+            "horizon_": self.horizon,
+            "interval_scale_": by_lead(leads, scales, channels),
+        }
 
     def windows(self, observations: Observations) -> WindowSet:
         """Return the training windows; none spans a long gap."""

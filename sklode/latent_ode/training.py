@@ -1,6 +1,6 @@
 """Training on windows that the decoder describes from the first row on.
 
-The paper's (``model="paper"``): z0 stands at the first row, and all is reconstructed,
+Of the paper's model: z0 stands at the first row, and all is reconstructed,
 with rows after it that the encoder does not see.
 """
 
@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from sklode.data.arrays import Array, Numbers
+from sklode.data.history import History
 from sklode.data.scaled_rows import spread
 from sklode.data.scaling import Units, constants_of, split_at_gaps, time_unit
 from sklode.latent_ode.calibration import measured_calibration
@@ -54,30 +55,48 @@ class LatentODETraining(Training):
     ``n_ahead`` is the farthest step of the horizon that will be asked for.
     """
 
-    def __init__(self, *given: Any, n_ahead: int | None = None) -> None:
-        super().__init__(*given)
-        settings, rows, model, rng = self.settings, self.rows, self.model, self.rng
-        unit = model.units.time if model else time_unit(rows, _MEAN_GAP)
-        pieces = split_at_gaps(rows, unit)
-        if model:
-            lengths = model.window_length, model.horizon
+    def __init__(
+        self,
+        history: History,
+        settings: Any,
+        rng: np.random.RandomState,
+        start: LatentODEModel | None,
+        purpose: str,
+        n_ahead: int | None = None,
+    ) -> None:
+        super().__init__(history, settings, rng, start, purpose)
+        if start is None:
+            self.model = self._model_without_network(n_ahead)
         else:
-            chosen = settings.window_length, settings.horizon
-            lengths = default_lengths(pieces.lengths, *chosen, n_ahead)
-        self.cut = self._cut(pieces.bounds, sum(lengths))
-        if not model:
-            units = Units.of(pieces.until(self.cut), unit)
-            parts = None, units, rows.clock, lengths[0], self.architecture
-            model = self.model = LatentODEModel(*parts, horizon=lengths[1])
+            pieces = split_at_gaps(self.rows, start.units.time)
+            self.cut = self._cut(pieces.bounds, start.window_length + start.horizon)
+        model = self.model
         model.columns = self.columns
         model.held = self._held()
-        self.windows = model.windows(rows)
+        self.windows = model.windows(self.rows)
         if self.from_scratch:
             model.network = self._network(seed_from(rng))
         model.network.to(resolve_device(settings.device))
         model.network.hold(torch.from_numpy(model.held))
         self.set_length(len(self._trained_on(self.windows)), _UPDATES)
         self.predict_seed = seed_from(rng)
+
+    def _model_without_network(self, n_ahead: int | None) -> LatentODEModel:
+        """Return a model with its lengths, and its units: those of rows trained on."""
+        settings, unit = self.settings, time_unit(self.rows, _MEAN_GAP)
+        pieces = split_at_gaps(self.rows, unit)
+        window_length, horizon = default_lengths(
+            pieces.lengths, settings.window_length, settings.horizon, n_ahead
+        )
+        self.cut = self._cut(pieces.bounds, window_length + horizon)
+        return LatentODEModel(
+            network=None,
+            units=Units.of(pieces.until(self.cut), unit),
+            clock=self.rows.clock,
+            window_length=window_length,
+            architecture=self.architecture,
+            horizon=horizon,
+        )
 
     def _held(self) -> Array:
         """Return what constant channels are forecast by; NaN for all others.
@@ -183,7 +202,7 @@ def default_lengths(
     horizon: int | None,
     n_ahead: int | None,
 ) -> tuple[int, int]:
-    """Return ``window_length`` and ``horizon``; on None see `PARAMETERS`."""
+    """Return ``window_length`` and ``horizon``; of None see `LatentODEForecaster`."""
     longest = int(lengths.max())
     if horizon is None:
         wanted = (window_length or 20) if n_ahead is None else n_ahead

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import pandas as pd
+
+from sklode.data.arrays import Array
 from sklode.data.scaling import Units
+from sklode.data.ticks import TIMELIKE
+from sklode.training.trainer import HISTORY_COLUMNS
 
 ARCHITECTURE = (
     *("encoder", "hidden_size", "latent_size", "field_width", "field_depth"),
@@ -32,3 +37,25 @@ class TrainedModel:
     def sizes(self) -> tuple[int, int]:
         """Numbers of columns of y and of X."""
         return len(self.units.location), len(self.units.control_location)
+
+    def attributes(self, channels: list[Any]) -> dict[str, Any]:
+        """Return the fitted attributes of a forecaster that training leaves."""
+        history = pd.DataFrame(self.rows, columns=list(HISTORY_COLUMNS))
+        unit = self.units.time
+        is_time = self.clock == TIMELIKE
+        return {
+            "network_": self.network,
+            "history_": history.set_index("epoch"),
+            "n_epochs_": len(self.rows),
+            "best_epoch_": self.best_epoch,
+            "window_length_": self.window_length,
+            "location_": self.units.location,
+            "scale_": self.units.scale,
+            "time_unit_": pd.Timedelta(round(unit)) if is_time else unit,
+        }
+
+
+def by_lead(leads: Array, table: Array, channels: list[Any]) -> pd.DataFrame:
+    """Return a table, (lead, channel), as users read it."""
+    name = "time since the last observation"
+    return pd.DataFrame(table, pd.Index(leads, name=name), channels)

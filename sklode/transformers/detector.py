@@ -165,7 +165,8 @@ class StructuralDetector(BaseDetector):
 
 def _group(forecaster: StructuralForecaster) -> Any:
     """Return the lone column's filtered rows."""
-    return forecaster._answers.states.channels[0].groups[0]
+    answers: Any = forecaster._answers
+    return answers.states.channels[0].groups[0]
 
 
 def _left_out(

@@ -170,7 +170,8 @@ def test_what_acts_late_is_forecast_as_it_would_be_at_an_origin() -> None:
     for window in np.unique(asked.window)[::7]:
         mine = asked.window == window
         forecaster.fit(y.iloc[: before.lengths[window]])
-        forecaster._set_model(replace(forecaster._model, structural=level))
+        model: Any = forecaster._model
+        forecaster._set_model(replace(model, structural=level))
         steps = asked.lead[mine].round().astype(int)
         found = forecaster.predict(fh=np.unique(steps)).to_numpy()
         found = found[np.searchsorted(np.unique(steps), steps), asked.channel[mine]]

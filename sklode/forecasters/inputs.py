@@ -1,0 +1,90 @@
+"""What the forecasters check of their input, beside what sktime does."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from sklode.data import checks
+
+
+def check_tables(y: Any, X: Any, *, has_errors: bool) -> bool:
+    """Check y and X as they are passed; return whether X's rows were compared with y's.
+
+    sktime's own messages name no row and no remedy.
+    """
+    tables = pd.Series | pd.DataFrame
+    for data, name in ((y, "y"), (X, "X")):
+        if data is not None:
+            checks.check_table(data, name)
+        if isinstance(data, tables):
+            checks.check_index(data.index, name, has_errors)
+    checks.check_rows(y, X)
+    # an array's rows are those that sktime gives it
+    controls, table = (
+        pd.DataFrame(x) if isinstance(x, np.ndarray) and x.ndim < 3 else x
+        for x in (X, y)
+    )
+    is_compared = isinstance(controls, tables) and isinstance(table, tables)
+    if is_compared:
+        checks.check_controls(controls, table.index)
+    return is_compared
+
+
+def tell_unknown(
+    unknown: Mapping[Hashable, tuple[int, Any]], n_rows: int, *, may_be: bool
+) -> None:
+    """Say which columns of X are not known, and where, unless that ``may`` not ``be``.
+
+    ``unknown`` has of each column the number of rows and the first one.
+    """
+    told = ", ".join(
+        f"column {name!r} at {n} of {n_rows} rows, the first {first}"
+        for name, (n, first) in unknown.items()
+    )
+    if told and not may_be:
+        raise ValueError(
+            'with model="paper" X must be known at every stamp of y and of the '
+            f'horizon; got none or NaN in {told}. Fill it, or use model="hybrid".'
+        )
+    if told:
+        warnings.warn(
+            f"X is not known in {told}: it is forecast itself there, which makes "
+            "intervals wider. Pass what you know of it.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def check_continues(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Check that a fit which goes on from an earlier model has what that had."""
+    for name, value in before.items():
+        if now[name] != value:
+            raise ValueError(
+                f"a fit that continues from earlier weights needs the same {name}, "
+                f"{value!r}; got {now[name]!r}. Fit a fresh clone instead, after "
+                "reset() if it was pretrained."
+            )
+
+
+def warn_of_steps_in_evaluation() -> None:
+    """Warn where sktime's `evaluate` asks uneven rows for steps of equal length.
+
+    Nothing that it passes tells that it is `evaluate` which asks: so the callers'
+    modules are looked at.
+    """
+    frame: Any = sys._getframe()
+    while frame and "model_evaluation" not in frame.f_globals.get("__name__", ""):
+        frame = frame.f_back
+    if frame is not None:
+        warnings.warn(
+            "sktime's evaluation asks for steps of equal length and takes them for "
+            "the test fold's rows, which here come at other times. Wrap its "
+            "splitter: AbsoluteHorizon(cv).",
+            stacklevel=3,
+        )

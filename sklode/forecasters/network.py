@@ -1,0 +1,161 @@
+"""What the three forecasters that train a Latent ODE share: all but the encoder."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from sklearn.utils import check_random_state
+
+from sklode.data.history import History
+from sklode.data.horizons import steps_ahead
+from sklode.engine.threads import own_modes
+from sklode.forecasters.base import ContinuousForecaster
+from sklode.forecasters.structural import StructuralForecaster
+from sklode.hybrid.training import HybridTraining
+from sklode.latent_ode.training import LatentODETraining
+from sklode.training.parameters import (
+    check_parameters,
+    model_of,
+)
+from sklode.training.report import Reporter
+
+
+class NetworkForecaster(ContinuousForecaster):
+    """A forecaster that trains a network; a subclass names its encoder."""
+
+    encoder: ClassVar[str]  # see `build_network`
+    # whether scikit-learn cloned it, as its searches do; `reset` keeps what has a "__"
+    _is__candidate = False
+
+    def __init__(
+        self,
+        hidden_size: int = 32,
+        latent_size: int = 8,
+        field_width: int = 32,
+        field_depth: int = 1,
+        emission_width: int = 64,
+        window_length: int | None = None,
+        horizon: int | None = None,
+        thinning: float = 0.5,
+        model: str = "hybrid",
+        bounds: Any = None,
+        error: Any = None,
+        holidays: Any = None,
+        method: str = "rk4",
+        step_size: float = 1.0,
+        clip_norm: float | None = 1.0,
+        kl_weight: float = 1.0,
+        max_epochs: int | None = None,
+        batch_size: int = 64,
+        lr: float = 0.005,
+        weight_decay: float = 0.0,
+        guard: bool | str = "auto",
+        early_stopping: bool = False,
+        finetune_epochs: int | None = None,
+        n_samples: int = 100,
+        freq: str | pd.DateOffset | pd.Timedelta | None = None,
+        clean: bool = True,
+        device: str | torch.device = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        level: str = "deprecated",
+    ) -> None:
+        self.hidden_size = hidden_size
+        self.latent_size = latent_size
+        self.field_width = field_width
+        self.field_depth = field_depth
+        self.emission_width = emission_width
+        self.window_length = window_length
+        self.horizon = horizon
+        self.thinning = thinning
+        self.model = model
+        self.bounds = bounds
+        self.error = error
+        self.holidays = holidays
+        self.method = method
+        self.step_size = step_size
+        self.clip_norm = clip_norm
+        self.kl_weight = kl_weight
+        self.max_epochs = max_epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.guard = guard
+        self.early_stopping = early_stopping
+        self.finetune_epochs = finetune_epochs
+        self.n_samples = n_samples
+        self.freq = freq
+        self.clean = clean
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.level = level
+        super().__init__()
+
+    def __sklearn_clone__(self) -> Any:
+        candidate = super().__sklearn_clone__()
+        candidate._is__candidate = True
+        # all that a search clones from one share it: what one says, none repeats
+        candidate._said__of_candidates = getattr(self, "_said__of_candidates", set())
+        return candidate
+
+    def _scored(self) -> None:
+        """Say where a score tells nothing of the network that a search looks for."""
+        is_searched = self._is__candidate and self._model_name == "hybrid"
+        if is_searched and not (self.network_share_ or self._said__of_candidates):
+            self._said__of_candidates.add("no network")
+            warnings.warn(
+                "no network of this candidate counts, so that settings of the network "
+                "change no score: StructuralForecaster gives the same forecasts at "
+                "once. To compare networks by themselves, search with model='paper', "
+                "the paper's model; to have one count, give more rows, more series or "
+                "another law.",
+                stacklevel=5,
+            )
+
+    @property
+    def _model_name(self) -> str:
+        return model_of(self)
+
+    def _check_parameters(self) -> None:
+        check_parameters(self)
+
+    def _twin(self) -> Any:
+        if self.network_share_:
+            return self
+        shared = {name: getattr(self, name) for name in ("freq", "clean")}
+        return StructuralForecaster(**shared, random_state=self.random_state)
+
+    @own_modes(gradients=True)
+    def _learned(
+        self, history: History, fh: Any, start: Any, purpose: str
+    ) -> tuple[Any, int]:
+        """Return a trained model and the seed of all draws."""
+        if purpose == "update" and self.guard and not self.network_share_:
+            return start, 0  # a structural model that was kept is not undone
+        rng = check_random_state(self.random_state)
+        training: HybridTraining | LatentODETraining
+        if self._model_name == "hybrid":
+            training = HybridTraining(history, self, rng, start, purpose)
+        else:
+            training = LatentODETraining(
+                history, self, rng, start, purpose, n_ahead=steps_ahead(fh)
+            )
+        model = training.train(Reporter(self.verbose))
+        if model.network is not None:
+            model.network.to("cpu")  # where forecasts are made, and every file is read
+        return model, training.predict_seed
+
+    @classmethod
+    def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
+        """Return small settings that sktime's checks run with."""
+        small = dict.fromkeys(("hidden_size", "field_width", "emission_width"), 3)
+        small |= {"latent_size": 2, "max_epochs": 1, "n_samples": 5, "random_state": 0}
+        return [
+            {**small, "window_length": 4, "horizon": 2, "method": "euler"},
+            {**small, "model": "paper", "early_stopping": True, "clip_norm": None},
+        ]

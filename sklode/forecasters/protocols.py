@@ -1,0 +1,52 @@
+"""What the forecasters ask of a model: two protocols, whichever model it is."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from sklode.data.arrays import Array
+from sklode.data.history import Asked, History
+
+
+class Answers(Protocol):
+    """A fitted model with the series that it forecasts: rows in, tables out.
+
+    ``n`` is the number of draws, where a model draws.
+    """
+
+    def means(self, asked: Asked) -> Array:
+        """Return point forecasts, (row, channel)."""
+        ...
+
+    def variances(self, asked: Asked, n: int) -> Array:
+        """Return variances of observations, (row, channel)."""
+        ...
+
+    def quantiles(self, asked: Asked, n: int, alpha: list[float]) -> Array:
+        """Return quantiles of observations, (row, channel, alpha)."""
+        ...
+
+    def paths(self, asked: Asked, n: int, noise: bool) -> Array:
+        """Return ``n`` joint sample paths, (sample, row, channel)."""
+        ...
+
+
+class FittedModel(Protocol):
+    """What a fit leaves, apart from the series that are forecast."""
+
+    architecture: dict[str, Any]  # settings that a later fit must share
+    clock: str  # of the index, see `sklode.data.ticks.clock_of`
+    columns: tuple[Any, Any, Any]  # of y, of X, and its categories
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of columns of y and of X."""
+        ...
+
+    def answers(self, history: History, seed: int, before: Any) -> Answers:
+        """Return what it answers of series; ``before`` are its answers until now."""
+        ...
+
+    def attributes(self, channels: list[Any]) -> dict[str, Any]:
+        """Return the fitted attributes that it has."""
+        ...
